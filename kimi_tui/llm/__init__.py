@@ -1,0 +1,1 @@
+"""Talking to a model: messages, the provider protocol, clients, typed errors."""

@@ -1,0 +1,142 @@
+"""Messages as `context.jsonl` holds them, one pydantic model each.
+
+The JSON follows kimi-cli's final format, so its sessions parse as they are. What a model here does not
+know is not lost: the session keeps raw lines and copies them as bytes; models are only built to be read.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, cast
+
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
+
+Role = Literal["system", "user", "assistant", "tool"]
+
+
+class _Stored(BaseModel):
+    """Base of all stored shapes: unknown keys are kept, values are not mutated."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+
+class TextPart(_Stored):
+    """A run of text."""
+
+    type: Literal["text"] = "text"
+    text: str
+
+
+class ThinkPart(_Stored):
+    """Reasoning the model wrote before its answer.
+
+    `field` is the key it came under (`reasoning_content`, `reasoning`, …), `provider` and `model` say who wrote it:
+    it is only ever sent back to the same provider and model family, in that field. `details` are
+    OpenRouter's or MiniMax's `reasoning_details`, returned unchanged and in order.
+    """
+
+    type: Literal["think"] = "think"
+    think: str
+    encrypted: str | None = None
+    field: str | None = None
+    provider: str | None = None
+    model: str | None = None
+    details: list[dict[str, Any]] | None = None
+
+
+class ImageURL(_Stored):
+    """Where an image is: a `data:` URL as we write it; old sessions may hold others."""
+
+    url: str
+    id: str | None = None
+
+
+class ImagePart(_Stored):
+    """An image in a user message."""
+
+    type: Literal["image_url"] = "image_url"
+    image_url: ImageURL
+
+
+class UnknownPart(_Stored):
+    """A part of a later version or another program: kept, passed over, never sent."""
+
+    type: str = ""
+
+
+def _part_tag(value: Any) -> str:
+    kind: object = getattr(value, "type", None)
+    if isinstance(value, dict):
+        kind = cast("dict[str, object]", value).get("type")
+    return kind if isinstance(kind, str) and kind in {"text", "think", "image_url"} else "unknown"
+
+
+ContentPart = Annotated[
+    Annotated[TextPart, Tag("text")]
+    | Annotated[ThinkPart, Tag("think")]
+    | Annotated[ImagePart, Tag("image_url")]
+    | Annotated[UnknownPart, Tag("unknown")],
+    Discriminator(_part_tag),
+]
+
+
+class FunctionCall(_Stored):
+    """The function a model wants called; `arguments` is JSON text exactly as the model wrote it."""
+
+    name: str
+    arguments: str | None = None
+
+
+class ToolCall(_Stored):
+    """One call of a tool. `id` is the provider's own and may be empty or repeat across turns."""
+
+    type: Literal["function"] = "function"
+    id: str
+    function: FunctionCall
+    extras: dict[str, Any] | None = None
+
+
+class Message(_Stored):
+    """One message of the conversation, in the form in which it is stored.
+
+    `interrupted` marks an assistant message whose stream was stopped; it is never sent.
+    """
+
+    role: Role
+    content: str | list[ContentPart] = Field(default_factory=list)
+    tool_calls: list[ToolCall] | None = None
+    tool_call_id: str | None = None
+    name: str | None = None
+    interrupted: bool | None = None
+
+    @property
+    def parts(self) -> list[ContentPart]:
+        """The content as a list of parts, whichever way it is stored."""
+        if isinstance(self.content, str):
+            return [TextPart(text=self.content)] if self.content else []
+        return self.content
+
+    @property
+    def text(self) -> str:
+        """All text parts joined, without reasoning."""
+        return "".join(part.text for part in self.parts if isinstance(part, TextPart))
+
+    @property
+    def thinking(self) -> str:
+        """All reasoning joined."""
+        return "".join(part.think for part in self.parts if isinstance(part, ThinkPart))
+
+    def stored(self) -> dict[str, Any]:
+        """The JSON object that `context.jsonl` holds: nulls left out, a lone text part as a plain string."""
+        record = self.model_dump(mode="json", exclude_none=True)
+        if isinstance(self.content, str):
+            return record
+        if not self.content:
+            record.pop("content", None)
+        elif len(self.content) == 1 and set(record["content"][0]) == {"type", "text"}:
+            record["content"] = record["content"][0]["text"]
+        return record
+
+
+def user_message(text: str) -> Message:
+    """A user message of plain text."""
+    return Message(role="user", content=text)

@@ -1,0 +1,1 @@
+"""The engine: the loop, the D-Mail mailbox, compaction, approval."""

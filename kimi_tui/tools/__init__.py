@@ -1,0 +1,1 @@
+"""What the agent can do to the world, one module a tool."""

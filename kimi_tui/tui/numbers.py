@@ -1,0 +1,120 @@
+"""How numbers, times, paths and cut labels are written, the same everywhere on the screen."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from rich.cells import cell_len, set_cell_size
+
+MINUS = "−"
+
+
+def tokens(count: int, *, estimated: bool = False) -> str:
+    """`840`, `18.4k`, `211k`, `1.2M`, at most 6 cells; an estimate bears `~`."""
+    mark = "~" if estimated else ""
+    if count < 1_000:
+        return f"{mark}{count}"
+    if count < 99_950:
+        return f"{mark}{count / 1_000:.1f}k"
+    if count < 999_500:
+        return f"{mark}{round(count / 1_000)}k"
+    return f"{mark}{count / 1_000_000:.1f}M"
+
+
+def change(count: int, *, estimated: bool = False) -> str:
+    """A signed number of tokens: `+2.1k`, `−18.4k`; estimates without decimal, `~−18k`. From 100 on in k."""
+    sign = MINUS if count < 0 else "+"
+    size = abs(count)
+    if estimated:
+        body = f"{size}" if size < 1_000 else f"{round(size / 1_000)}k"
+        return f"~{sign}{body}"
+    if 50 <= size < 1_000:
+        return f"{sign}{size / 1_000:.1f}k"
+    return f"{sign}{tokens(size)}"
+
+
+def percent(part: int, whole: int) -> str:
+    """`22%`, and `<1%` for what is there but rounds to nothing."""
+    if whole <= 0:
+        return "0%"
+    share = 100 * part / whole
+    return "<1%" if 0 < share < 1 else f"{share:.0f}%"
+
+
+def grouped(count: int) -> str:
+    """`1,998`."""
+    return f"{count:,}"
+
+
+def counted(count: int, noun: str, plural: str = "") -> str:
+    """`1 step`, `5 steps`."""
+    return f"{grouped(count)} {noun if count == 1 else plural or noun + 's'}"
+
+
+def duration(seconds: float) -> str:
+    """`0.3 s`, `12 s`, `3 min`, `2 h 10 min`."""
+    if seconds < 9.95:
+        return f"{seconds:.1f} s"
+    if seconds < 59.5:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    if minutes < 60:
+        return f"{minutes} min"
+    hours, rest = divmod(minutes, 60)
+    return f"{hours} h {rest} min" if rest else f"{hours} h"
+
+
+def clock(seconds: float) -> str:
+    """A running clock: `0:42`, `1:12`, `1:02:03`."""
+    whole = int(seconds)
+    hours, rest = divmod(whole, 3600)
+    minutes, left = divmod(rest, 60)
+    return f"{hours}:{minutes:02}:{left:02}" if hours else f"{minutes}:{left:02}"
+
+
+def age(then: datetime, now: datetime) -> str:
+    """`now`, `5 min`, `2 h`, `yesterday`, `3 d`, `2 w`, then the date."""
+    seconds = (now - then).total_seconds()
+    if seconds < 60:
+        return "now"
+    if seconds < 3600:
+        return f"{int(seconds // 60)} min"
+    days = (now.date() - then.date()).days
+    if days == 0:
+        return f"{int(seconds // 3600)} h"
+    if days == 1:
+        return "yesterday"
+    if days < 14:
+        return f"{days} d"
+    if days < 61:
+        return f"{days // 7} w"
+    return then.strftime("%Y-%m-%d")
+
+
+def cut(text: str, width: int, mark: str = "…") -> str:
+    """The text in at most `width` cells; what was longer ends in the mark."""
+    if cell_len(text) <= width:
+        return text
+    if width <= 0:
+        return ""
+    return set_cell_size(text, width - 1).rstrip() + mark if width > 1 else mark
+
+
+def path(text: str, width: int, mark: str = "…") -> str:
+    """A path in at most `width` cells: loses its middle folders first, then the middle of its file name."""
+    if cell_len(text) <= width:
+        return text
+    folders, _, name = text.rpartition("/")
+    if folders:
+        first = folders.split("/")[0]
+        for short in (f"{first}/{mark}/{name}", f"{mark}/{name}"):
+            if first and cell_len(short) <= width:
+                return short
+    if cell_len(name) <= width:
+        return name
+    stem, dot, suffix = name.rpartition(".")
+    tail = f"{dot}{suffix}" if stem and len(suffix) <= 5 else ""
+    room = width - cell_len(tail) - 1
+    if room < 1:
+        return cut(name, width, mark)
+    return set_cell_size(stem if tail else name, room).rstrip() + mark + tail

@@ -1,0 +1,205 @@
+"""The two palettes of the interface and the sixteen-colour one, as Textual themes.
+
+The names are used in `css/*.tcss` with a `$` before them and by line-API widgets through `COMPONENT_CLASSES`; no other
+module holds a colour. Every text colour has a contrast of at least 4.5 on every background it may stand on.
+"""
+
+from __future__ import annotations
+
+from textual.theme import Theme
+
+DARK: dict[str, str] = {
+    "page": "#101318",
+    "raised": "#171b22",
+    "band": "#1f252e",
+    "select": "#1f3044",
+    "lost-bg": "#212327",
+    "dmail-bg": "#221b13",
+    "diff-add-bg": "#13281c",
+    "diff-del-bg": "#32191a",
+    "line": "#32373f",
+    "line-strong": "#555b66",
+    "ink-strong": "#f4f7fb",
+    "ink": "#dadee5",
+    "ink-quiet": "#989faa",
+    "accent": "#73bbf9",
+    "on-accent": "#101318",
+    "kind-user": "#73bbf9",
+    "kind-agent": "#dadee5",
+    "kind-tool": "#96aeb8",
+    "kind-dmail": "#f8b65d",
+    "kind-compaction": "#c79feb",
+    "kind-lost": "#9899a4",
+    "kind-error": "#f97f7a",
+    "ok": "#7ad19a",
+    "warn": "#e7d26c",
+    "diff-add-fg": "#a4e2b9",
+    "diff-del-fg": "#f8a4a3",
+    "code-keyword": "#96bfe9",
+    "code-string": "#acd3b3",
+    "code-comment": "#969da8",
+    "gauge-system": "#7f8794",
+    "gauge-talk": "#73bbf9",
+    "gauge-tools": "#6cabb2",
+    "gauge-free": "#32373f",
+    "gauge-mark": "#c79feb",
+    "gauge-mark-dim": "#5c496c",
+    "curve-past": "#495766",
+    "curve": "#5d7e9c",
+}
+
+LIGHT: dict[str, str] = {
+    "page": "#fbfaf7",
+    "raised": "#f4f2ee",
+    "band": "#e4ebf4",
+    "select": "#c9dff7",
+    "lost-bg": "#e6e8eb",
+    "dmail-bg": "#fceeda",
+    "diff-add-bg": "#dcf4e2",
+    "diff-del-bg": "#fde5e3",
+    "line": "#dbd9d3",
+    "line-strong": "#9a9fa6",
+    "ink-strong": "#11161f",
+    "ink": "#292e37",
+    "ink-quiet": "#595f6a",
+    "accent": "#0b60b2",
+    "on-accent": "#fdfcf9",
+    "kind-user": "#0b60b2",
+    "kind-agent": "#292e37",
+    "kind-tool": "#416371",
+    "kind-dmail": "#905100",
+    "kind-compaction": "#7544a3",
+    "kind-lost": "#5d5e68",
+    "kind-error": "#b12725",
+    "ok": "#166e3a",
+    "warn": "#7c5b00",
+    "diff-add-fg": "#124c28",
+    "diff-del-fg": "#892124",
+    "code-keyword": "#205693",
+    "code-string": "#2c5f3c",
+    "code-comment": "#5b616b",
+    "gauge-system": "#7b808a",
+    "gauge-talk": "#0b60b2",
+    "gauge-tools": "#438d99",
+    "gauge-free": "#dbd9d3",
+    "gauge-mark": "#7544a3",
+    "gauge-mark-dim": "#c0aed7",
+    "curve-past": "#b0c0d1",
+    "curve": "#6292c3",
+}
+
+SIXTEEN: dict[str, str] = {
+    "page": "ansi_default",
+    "raised": "ansi_default",
+    "band": "ansi_default",
+    "select": "ansi_default",
+    "lost-bg": "ansi_default",
+    "dmail-bg": "ansi_default",
+    "diff-add-bg": "ansi_default",
+    "diff-del-bg": "ansi_default",
+    "line": "ansi_bright_black",
+    "line-strong": "ansi_bright_black",
+    "ink-strong": "ansi_default",
+    "ink": "ansi_default",
+    "ink-quiet": "ansi_default",
+    "accent": "ansi_bright_blue",
+    "on-accent": "ansi_black",
+    "kind-user": "ansi_bright_blue",
+    "kind-agent": "ansi_default",
+    "kind-tool": "ansi_default",
+    "kind-dmail": "ansi_yellow",
+    "kind-compaction": "ansi_magenta",
+    "kind-lost": "ansi_default",
+    "kind-error": "ansi_bright_red",
+    "ok": "ansi_green",
+    "warn": "ansi_bright_yellow",
+    "diff-add-fg": "ansi_green",
+    "diff-del-fg": "ansi_bright_red",
+    "code-keyword": "ansi_bright_blue",
+    "code-string": "ansi_green",
+    "code-comment": "ansi_default",
+    "gauge-system": "ansi_default",
+    "gauge-talk": "ansi_bright_blue",
+    "gauge-tools": "ansi_cyan",
+    "gauge-free": "ansi_bright_black",
+    "gauge-mark": "ansi_magenta",
+    "gauge-mark-dim": "ansi_bright_black",
+    "curve-past": "ansi_bright_black",
+    "curve": "ansi_blue",
+}
+
+
+def _standard(palette: dict[str, str]) -> dict[str, str]:
+    """What Textual's own widgets read, in terms of the palette."""
+    return {
+        "block-cursor-background": palette["select"],
+        "block-cursor-foreground": palette["ink-strong"],
+        "block-cursor-text-style": "bold",
+        "block-cursor-blurred-background": palette["band"],
+        "block-cursor-blurred-foreground": palette["ink"],
+        "block-cursor-blurred-text-style": "none",
+        "block-hover-background": palette["band"],
+        "border": palette["line-strong"],
+        "border-blurred": palette["line"],
+        "footer-background": palette["page"],
+        "footer-foreground": palette["ink-quiet"],
+        "footer-key-foreground": palette["ink"],
+        "footer-key-background": palette["page"],
+        "footer-description-background": palette["page"],
+        "input-cursor-background": palette["accent"],
+        "input-cursor-foreground": palette["on-accent"],
+        "input-cursor-text-style": "none",
+        "input-selection-background": palette["select"],
+        "link-background": palette["page"],
+        "link-background-hover": palette["band"],
+        "link-color": palette["accent"],
+        "link-color-hover": palette["accent"],
+        "link-style": "underline",
+        "link-style-hover": "underline",
+        "scrollbar": palette["line-strong"],
+        "scrollbar-hover": palette["ink-quiet"],
+        "scrollbar-active": palette["accent"],
+        "scrollbar-background": palette["page"],
+        "scrollbar-background-hover": palette["page"],
+        "scrollbar-background-active": palette["page"],
+        "scrollbar-corner-color": palette["page"],
+    }
+
+
+def _theme(name: str, palette: dict[str, str], *, dark: bool, ansi: bool = False) -> Theme:
+    return Theme(
+        name=name,
+        primary=palette["accent"],
+        accent=palette["accent"],
+        secondary=palette["kind-tool"],
+        warning=palette["warn"],
+        error=palette["kind-error"],
+        success=palette["ok"],
+        foreground=palette["ink"],
+        background=palette["page"],
+        surface=palette["raised"],
+        panel=palette["band"],
+        dark=dark,
+        ansi=ansi,
+        variables={**palette, **_standard(palette)},
+    )
+
+
+KIMI_DARK = _theme("kimi-dark", DARK, dark=True)
+KIMI_LIGHT = _theme("kimi-light", LIGHT, dark=False)
+KIMI_SIXTEEN = _theme("kimi-16", SIXTEEN, dark=True, ansi=True)
+
+
+def derived(primary: str, warning: str, error: str, success: str, *, dark: bool) -> dict[str, str]:
+    """The palette's names for a theme that is not ours, so that our styles parse there.
+
+    Args:
+        primary: that theme's own colours as CSS values; the rest comes from the palette of the same brightness.
+    """
+    palette = dict(DARK if dark else LIGHT)
+    for name in ("accent", "kind-user", "gauge-talk"):
+        palette[name] = primary
+    palette["warn"] = warning
+    palette["kind-error"] = error
+    palette["ok"] = success
+    return palette

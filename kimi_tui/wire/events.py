@@ -1,0 +1,310 @@
+"""Every event that the soul tells and the screen draws.
+
+Frozen dataclasses of plain values, so that they can be compared, stored and replayed. A checkpoint is named by its
+`uid` (random, unique) and, for people, by its `id` (which repeats across world lines). A tool call is named by its
+`key`, unique in the session: providers' own ids may be empty or repeat.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from kimi_tui.wire.display import DisplayBlock
+
+CheckpointKind = Literal["user", "step", "dmail", "compaction", "summary", "interrupted", "error"]
+Operation = Literal["rewind", "dmail", "compaction", "clear", "jump", "undo", "redo", "files"]
+ApprovalAnswer = Literal["once", "session", "no"]
+
+
+@dataclass(frozen=True, slots=True)
+class TurnBegin:
+    """The person said something (or went on without a message: then `text` is empty and `resumed` true)."""
+
+    text: str
+    resumed: bool = False
+    images: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TurnEnd:
+    """The agent stopped. `error` is the sentence for the error card, `advice` what to change."""
+
+    reason: Literal["done", "interrupted", "rejected", "error"]
+    error: str = ""
+    advice: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StepBegin:
+    """Step `n` (from 1) of the running turn: one model call and its tools."""
+
+    n: int
+
+
+@dataclass(frozen=True, slots=True)
+class StepRetry:
+    """The model call failed and is tried again in `wait_s` seconds. What it had streamed is dropped."""
+
+    n: int
+    attempt: int
+    max_attempts: int
+    wait_s: float
+    reason: str
+    status: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StepInterrupted:
+    """The running step was stopped; what had been streamed is kept and marked."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextPart:
+    """More of the answer."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ThinkPart:
+    """More reasoning."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """The model begins a tool call; `arguments` is the JSON text so far, more may follow as `ToolCallPart`."""
+
+    key: str
+    name: str
+    arguments: str = ""
+    id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCallPart:
+    """More of a call's arguments."""
+
+    key: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolStarted:
+    """The tool runs now (after its approval, if it needed one); `arguments` is the whole JSON text."""
+
+    key: str
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolOutput:
+    """Live output of a running tool, as it comes and already cleaned."""
+
+    key: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """A tool ended. `output` is what the model reads, `message` its one-line summary, `display` what cards draw."""
+
+    key: str
+    is_error: bool
+    output: str
+    message: str = ""
+    display: tuple[DisplayBlock, ...] = ()
+    duration_s: float = 0.0
+    interrupted: bool = False
+    rejected: bool = False
+    id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StatusUpdate:
+    """The state of the window and the session's totals, all in tokens.
+
+    `estimated` is true while `used` is not the server's own figure. `trigger` is where automatic compaction starts.
+    `system`, `talk` and `tools` split `used`. `per_step` is the mean growth of the last steps, for the forecast.
+    """
+
+    used: int
+    limit: int
+    trigger: int
+    estimated: bool = False
+    limit_estimated: bool = False
+    system: int = 0
+    talk: int = 0
+    tools: int = 0
+    per_step: int = 0
+    total_input: int = 0
+    total_cached: int = 0
+    total_output: int = 0
+    step_input: int | None = None
+    step_output: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointCreated:
+    """A new point on the live line. `label` is what is known at once: the person's words, or a letter's source."""
+
+    id: int
+    uid: str
+    kind: CheckpointKind
+    label: str = ""
+    tokens: int = 0
+    at: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ContextReverted:
+    """The live line was cut before checkpoint `checkpoint_id`; what followed is now world line `world_line`.
+
+    `from_checkpoint` is the newest id that was cut away. `text` is the D-Mail's letter. `prompt` is the message of
+    that checkpoint to put back into the prompt after a person's rewind. `facts` is what the soul added to a letter.
+    """
+
+    reason: Operation
+    checkpoint_id: int
+    uid: str
+    from_checkpoint: int
+    world_line: int
+    messages_dropped: int
+    tool_calls_dropped: int
+    tokens_before: int
+    tokens_after: int
+    text: str = ""
+    prompt: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionBegin:
+    """The context is being summarised. `automatic` tells the rule from the key."""
+
+    tokens_before: int
+    automatic: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionEnd:
+    """The summary stands in, or (`error` not empty) nothing changed."""
+
+    tokens_before: int
+    tokens_after: int
+    summary: str = ""
+    world_line: int = 0
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalRequest:
+    """The agent asks before it changes something. `detail` is exactly what will run or be written.
+
+    `session_offer` is the label of the yes that holds for the session, empty where none is offered.
+    """
+
+    id: str
+    key: str
+    tool: str
+    question: str
+    detail: str
+    where: str = ""
+    display: tuple[DisplayBlock, ...] = ()
+    session_offer: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalResolved:
+    """An approval was answered; `feedback` is why not."""
+
+    id: str
+    answer: ApprovalAnswer
+    feedback: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SteerQueued:
+    """Text typed while the agent works; it goes in before the next step."""
+
+    id: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class SteerTaken:
+    """Queued text went in (`withdrawn`: the person took it back instead)."""
+
+    id: str
+    text: str
+    withdrawn: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FilesRestored:
+    """Working files were brought back."""
+
+    uid: str
+    restored: tuple[str, ...] = ()
+    deleted: tuple[str, ...] = ()
+    conflicts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LineChanged:
+    """An operation ended and the live line is another one; views that cannot follow rebuild themselves."""
+
+    op: Operation
+    from_line: int
+    to_line: int
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Something the person should know. With a `topic` it stays until `solved` comes for the same topic."""
+
+    level: Literal["info", "warning", "error"]
+    text: str
+    advice: str = ""
+    topic: str = ""
+    solved: bool = False
+
+
+Event = (
+    TurnBegin
+    | TurnEnd
+    | StepBegin
+    | StepRetry
+    | StepInterrupted
+    | TextPart
+    | ThinkPart
+    | ToolCall
+    | ToolCallPart
+    | ToolStarted
+    | ToolOutput
+    | ToolResult
+    | StatusUpdate
+    | CheckpointCreated
+    | ContextReverted
+    | CompactionBegin
+    | CompactionEnd
+    | ApprovalRequest
+    | ApprovalResolved
+    | SteerQueued
+    | SteerTaken
+    | FilesRestored
+    | LineChanged
+    | Notice
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """An event with its place: `seq` counts from 1 within a session, `at` is seconds since 1970."""
+
+    seq: int
+    at: float
+    event: Event
