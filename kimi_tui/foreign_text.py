@@ -1,0 +1,274 @@
+"""The border for every text that was written elsewhere: by a model, a tool, a file, a server, a stored session.
+
+Whatever passes here holds no control byte, no terminal sequence and no invisible character when it reaches a screen.
+Nothing here knows of markup: widgets show these strings as plain text.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import Enum, auto
+
+STRING_LIMIT = 65_536
+"""The longest OSC, DCS, APC, PM or SOS string that is swallowed; what follows an unended one is shown again."""
+CSI_LIMIT = 256
+"""The longest run of parameters of one CSI or charset sequence."""
+
+# Bidirectional controls, zero-width and filler characters, invisible operators, variation selectors, interlinear
+# marks and tag characters: they change or hide what a person reads.
+_INVISIBLE = (
+    "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f"
+    "\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
+)
+_SURROGATES = "\ud800-\udfff"
+_CONTROLS = "\x00-\x08\x0b-\x1f\x7f-\x9f"
+
+_SAFE_ASCII = bytes([0x09, 0x0A, *range(0x20, 0x7F)])
+_SPECIAL = re.compile(f"[{_CONTROLS}{_INVISIBLE}{_SURROGATES}\u2028\u2029]")
+_CSI = re.compile(r"(?:\x1b\[|\x9b)[0-?]{0,128}[ -/]{0,16}[@-~]")
+_CSI_BODY = re.compile(r"[ -?]*")
+_BLANKS = re.compile(r"\s+")
+_LONG_BLANKS = re.compile(r"(?m)^ {33,}|(?<=\S) {9,}|(?<=\S) {3,}$")
+_ODD = re.compile(
+    f"[{_CONTROLS}{_INVISIBLE}{_SURROGATES}\t\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ue000-\uf8ff]"
+)
+_STRING_END = re.compile(r"[\x07\x18\x1a\x1b\x9c]")
+_STRING_STARTS = frozenset("PX]^_")
+_C1_STRING_STARTS = {"\x90": "P", "\x98": "X", "\x9d": "]", "\x9e": "^", "\x9f": "_"}
+_LINE_BREAKS = frozenset("\u2028\u2029\x85")
+
+
+class _State(Enum):
+    GROUND = auto()
+    ESCAPE = auto()
+    CHARSET = auto()
+    CSI = auto()
+    STRING = auto()
+    STRING_ESCAPE = auto()
+
+
+def _mark(char: str) -> str:
+    return f"<U+{ord(char):04X}>"
+
+
+def _joins_pictures(before: str) -> bool:
+    """Whether a joiner after this character is part of an emoji or of a script that needs joiners."""
+    point = ord(before) if before else 0
+    return point >= 0x1F000 or 0x2190 <= point <= 0x2BFF or 0x0600 <= point <= 0x0DFF
+
+
+class Cleaner:
+    """Cleans a text that arrives in pieces, cut anywhere, also within a sequence or a surrogate pair.
+
+    Feeding the pieces one after another gives exactly what `clean` gives for the whole; memory is constant.
+    """
+
+    __slots__ = ("_before", "_count", "_high", "_is_osc", "_skip_newline", "_state")
+
+    def __init__(self) -> None:
+        self._state = _State.GROUND
+        self._count = 0
+        self._is_osc = False
+        self._skip_newline = False
+        self._high = ""
+        self._before = ""
+
+    def feed(self, text: str) -> str:
+        """The clean text for the next piece; what may belong to an unended sequence is held back."""
+        if not text:
+            return ""
+        if (
+            self._state is _State.GROUND
+            and not self._skip_newline
+            and not self._high
+            and _is_clean(text)
+        ):
+            self._before = text[-1]
+            return text
+        out: list[str] = []
+        position = 0
+        end = len(text)
+        while position < end:
+            if self._state is _State.GROUND:
+                position = self._ground(text, position, out)
+            elif self._state is _State.STRING:
+                position = self._string(text, position)
+            else:
+                position = self._sequence(text, position)
+        return "".join(out)
+
+    def finish(self) -> str:
+        """What is still held back at the end of the stream; the cleaner can then be used anew."""
+        rest = "\ufffd" if self._high else ""
+        self.__init__()
+        return rest
+
+    def _ground(self, text: str, position: int, out: list[str]) -> int:
+        if self._high:
+            return self._second_half(text, position, out)
+        if self._skip_newline:
+            self._skip_newline = False
+            if text[position] == "\n":
+                return position + 1
+        found = _SPECIAL.search(text, position)
+        if found is None:
+            out.append(text[position:])
+            self._before = text[-1]
+            return len(text)
+        start = found.start()
+        if start > position:
+            out.append(text[position:start])
+            self._before = text[start - 1]
+        return self._special(text, start, out)
+
+    def _special(self, text: str, position: int, out: list[str]) -> int:
+        char = text[position]
+        if char in "\x1b\x9b":
+            whole = _CSI.match(text, position)
+            if whole is not None:
+                return whole.end()
+            self._enter(_State.ESCAPE if char == "\x1b" else _State.CSI)
+        elif char in _C1_STRING_STARTS:
+            self._enter_string(_C1_STRING_STARTS[char])
+        elif char == "\r":
+            out.append("\n")
+            self._skip_newline = True
+        elif char in _LINE_BREAKS:
+            out.append("\n")
+        elif "\ud800" <= char <= "\udbff":
+            self._high = char
+        elif "\udc00" <= char <= "\udfff":
+            out.append("\ufffd")
+        elif char >= "\xa0":
+            self._invisible(char, out)
+        return position + 1
+
+    def _invisible(self, char: str, out: list[str]) -> None:
+        # Presentation selectors and joiners inside emoji only choose a picture. Terminals disagree on their width,
+        # so they are left out; anywhere else they are somebody's hidden text and shown.
+        if char in "\ufe0e\ufe0f" or (char in "\u200c\u200d" and _joins_pictures(self._before)):
+            return
+        out.append(_mark(char))
+        self._before = ">"
+
+    def _second_half(self, text: str, position: int, out: list[str]) -> int:
+        high, self._high = self._high, ""
+        low = text[position]
+        if "\udc00" <= low <= "\udfff":
+            code = 0x10000 + ((ord(high) - 0xD800) << 10) + ord(low) - 0xDC00
+            whole = chr(code)
+            if _SPECIAL.match(whole):
+                self._invisible(whole, out)
+            else:
+                out.append(whole)
+                self._before = whole
+            return position + 1
+        out.append("\ufffd")
+        return position
+
+    def _enter(self, state: _State) -> None:
+        self._state = state
+        self._count = 0
+
+    def _enter_string(self, kind: str) -> None:
+        self._enter(_State.STRING)
+        self._is_osc = kind == "]"
+
+    def _sequence(self, text: str, position: int) -> int:
+        char = text[position]
+        if self._state is _State.ESCAPE:
+            return self._escape(char, position)
+        if self._state is _State.STRING_ESCAPE:
+            # `ESC \` ends the string; any other escape ends it too and begins anew.
+            self._enter(_State.ESCAPE)
+            return self._escape(char, position)
+        if self._state is _State.CHARSET:
+            if " " <= char <= "/" and self._count < CSI_LIMIT:
+                self._count += 1
+                return position + 1
+            self._enter(_State.GROUND)
+            return position + 1 if "0" <= char <= "~" else position
+        body = _CSI_BODY.match(text, position, position + CSI_LIMIT - self._count)
+        stop = body.end() if body is not None else position
+        self._count += stop - position
+        if self._count >= CSI_LIMIT:
+            self._enter(_State.GROUND)
+            return stop
+        if stop == len(text):
+            return stop
+        self._enter(_State.GROUND)
+        return stop + 1 if "@" <= text[stop] <= "~" else stop
+
+    def _escape(self, char: str, position: int) -> int:
+        if char == "[":
+            self._enter(_State.CSI)
+        elif char in _STRING_STARTS:
+            self._enter_string(char)
+        elif " " <= char <= "/":
+            self._enter(_State.CHARSET)
+        elif "0" <= char <= "~":
+            self._enter(_State.GROUND)
+        else:
+            self._enter(_State.GROUND)
+            return position
+        return position + 1
+
+    def _string(self, text: str, position: int) -> int:
+        limit = position + STRING_LIMIT - self._count
+        found = _STRING_END.search(text, position, limit)
+        if found is None:
+            stop = min(len(text), limit)
+            self._count += stop - position
+            if self._count >= STRING_LIMIT:
+                self._enter(_State.GROUND)
+            return stop
+        stop = found.end()
+        char = found.group()
+        if char == "\x1b":
+            self._state = _State.STRING_ESCAPE
+        elif char == "\x07" and not self._is_osc:
+            self._count += stop - position
+        else:
+            self._enter(_State.GROUND)
+        return stop
+
+
+def _is_clean(text: str) -> bool:
+    if text.isascii():
+        # Deleting the safe bytes is several times faster than a search by a character class.
+        return not text.encode("ascii").translate(None, _SAFE_ASCII)
+    return _SPECIAL.search(text) is None
+
+
+def clean(text: str) -> str:
+    """The text without control bytes and terminal sequences, what is invisible in it as marks like `<U+202E>`.
+
+    Line feeds and tabs stay, other line ends become line feeds, lone surrogates become U+FFFD.
+    """
+    if _is_clean(text):
+        return text
+    cleaner = Cleaner()
+    return cleaner.feed(text) + cleaner.finish()
+
+
+def visible(text: str) -> str:
+    """The text for a decision: nothing is dropped, every character that cannot be seen is a mark.
+
+    Line feeds stay; tabs, other controls, odd blanks and private characters become `<U+0009>`, and runs of blanks that
+    could push something out of sight become `<40 blanks>`.
+    """
+    if _ODD.search(text):
+        text = _ODD.sub(lambda found: _mark(found.group()), text)
+    if "   " in text:
+        text = _LONG_BLANKS.sub(lambda found: f"<{len(found.group())} blanks>", text)
+    return text
+
+
+def one_line(text: str) -> str:
+    """The clean text as one line: every run of blanks and line ends is one blank, none at the ends."""
+    return _BLANKS.sub(" ", clean(text)).strip()
+
+
+def expand_tabs(line: str, size: int = 4) -> str:
+    """One line with its tabs as blanks up to the next multiple of `size`."""
+    return line.expandtabs(size) if "\t" in line else line

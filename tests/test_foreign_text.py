@@ -1,0 +1,202 @@
+"""The border: nothing that a terminal would act on gets through, however it is cut."""
+
+from __future__ import annotations
+
+import re
+import time
+import unicodedata
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from kimi_tui.foreign_text import (
+    CSI_LIMIT,
+    STRING_LIMIT,
+    Cleaner,
+    clean,
+    expand_tabs,
+    one_line,
+    visible,
+)
+
+SEQUENCES = [
+    "\x1b[31m",
+    "\x1b[6n",
+    "\x1b[?2004h",
+    "\x9b6n",
+    "\x1b]0;title\x07",
+    "\x1b]52;c;aGk=\x1b\\",
+    "\x1b]8;;http://a\x1b\\",
+    "\x9d52;c;aGk=\x9c",
+    "\x1bP+q544e\x1b\\",
+    "\x90$q q\x9c",
+    "\x1b_apc\x1b\\",
+    "\x1b^pm\x1b\\",
+    "\x1bXsos\x1b\\",
+    "\x1b(B",
+    "\x1b%G",
+    "\x1bc",
+    "\x1b7",
+]
+hostile = st.lists(
+    st.one_of(
+        st.sampled_from(
+            [
+                *SEQUENCES,
+                "\x1b",
+                "\x1b[",
+                "\x1b]",
+                "\x9b",
+                "\x90",
+                "\r",
+                "\r\n",
+                "\n",
+                "\t",
+                "\x07",
+                "\x18",
+                "\x9c",
+                "\\",
+                "\ud83d",
+                "\ude00",
+                "\u202e",
+                "\u200d",
+                "👩",
+                "\U000e0041",
+                "\ufe0f",
+                "\u2028",
+                "\x85",
+            ]
+        ),
+        st.text(alphabet=st.characters(), max_size=6),
+        st.text(alphabet="[]0;?1mABC \n\\", max_size=6),
+    ),
+    max_size=14,
+).map("".join)
+
+FORBIDDEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+
+
+def is_harmless(text: str) -> bool:
+    return not FORBIDDEN.search(text) and not any(
+        unicodedata.category(char) == "Cf" and not is_format_letter(char) for char in text
+    )
+
+
+def is_format_letter(char: str) -> bool:
+    """Format characters that have a shape of their own: Arabic number signs, Kaithi, Egyptian."""
+    return (0x600 <= ord(char) <= 0x8E2 and char != "\u061c") or 0x11000 <= ord(char) < 0x1D000
+
+
+@given(hostile)
+def test_no_control_or_invisible_character_gets_through(text: str) -> None:
+    assert is_harmless(clean(text))
+    assert is_harmless(one_line(text))
+    assert "\n" not in one_line(text)
+    shown = visible(text)
+    assert not FORBIDDEN.search(shown)
+    assert is_harmless(shown)
+    assert "\t" not in shown
+
+
+@given(hostile, st.lists(st.integers(0, 80), max_size=8))
+@example("a\x1b]52;c;xx\x1b\\b", [3, 10, 11])
+@example("\ud83d\ude00", [1])
+@example("a\r\nb", [2])
+def test_pieces_give_what_the_whole_gives(text: str, cuts: list[int]) -> None:
+    cleaner = Cleaner()
+    out: list[str] = []
+    start = 0
+    for cut in [*sorted(cut for cut in cuts if cut < len(text)), len(text)]:
+        out.append(cleaner.feed(text[start:cut]))
+        start = cut
+    out.append(cleaner.finish())
+    assert "".join(out) == clean(text)
+
+
+@given(hostile)
+def test_cleaning_twice_changes_nothing(text: str) -> None:
+    assert clean(clean(text)) == clean(text)
+
+
+@pytest.mark.parametrize("sequence", SEQUENCES)
+def test_whole_sequences_go(sequence: str) -> None:
+    assert clean(f"a{sequence}b") == "ab"
+    cleaner = Cleaner()
+    assert "".join(cleaner.feed(char) for char in f"a{sequence}b") + cleaner.finish() == "ab"
+
+
+def test_plain_text_is_untouched() -> None:
+    for text in (
+        "",
+        "plain\n\ttext",
+        "中文 naïve – “quotes” │●◆ עברית",
+        "👍 done",
+        "[/] [@click=app.quit]",
+    ):
+        assert clean(text) == text
+
+
+def test_line_ends() -> None:
+    assert clean("a\r\nb\rc\u2028d\x85e") == "a\nb\nc\nd\ne"
+    assert clean("10%\r\r\n20%") == "10%\n\n20%"
+
+
+def test_invisible_characters_are_marks() -> None:
+    assert clean("user\u202etxt.exe") == "user<U+202E>txt.exe"
+    assert clean("a\u200bb") == "a<U+200B>b"
+    assert clean("\U000e0068i") == "<U+E0068>i"
+    assert clean("a\u200db") == "a<U+200D>b"
+
+
+def test_emoji_keep_their_pictures_without_selectors() -> None:
+    assert clean("⚠\ufe0f 👩\u200d💻") == "⚠ 👩💻"
+
+
+def test_surrogates() -> None:
+    assert clean("\ud83d\ude00 \ud83d. \ude00") == "😀 \ufffd. \ufffd"
+    cleaner = Cleaner()
+    assert cleaner.feed("x\ud83d") == "x"
+    assert cleaner.feed("\ude00") == "😀"
+    assert cleaner.feed("\ud83d") + cleaner.finish() == "\ufffd"
+
+
+def test_unended_strings_are_bounded() -> None:
+    text = "before\x1b]" + "x" * STRING_LIMIT + "after"
+    assert clean(text) == "beforeafter"
+    assert clean("a\x1b[" + "1" * CSI_LIMIT + "b") == "ab"
+    cleaner = Cleaner()
+    assert "".join(cleaner.feed(text[i : i + 7]) for i in range(0, len(text), 7)) == "beforeafter"
+
+
+def test_line_feed_ends_a_broken_csi() -> None:
+    assert clean("a\x1b[31\nb") == "a\nb"
+    assert clean("a\x1b[31中") == "a中"
+
+
+def test_visible_hides_nothing() -> None:
+    assert visible("ls\t-l\x1b[2J\r\n") == "ls<U+0009>-l<U+001B>[2J<U+000D>\n"
+    assert visible("rm a" + " " * 200 + "; rm b") == "rm a<200 blanks>; rm b"
+    assert visible("a\u00a0b\u202e\ue000") == "a<U+00A0>b<U+202E><U+E000>"
+    assert visible("if x:\n    y()") == "if x:\n    y()"
+    assert visible("a   \nb") == "a<3 blanks>\nb"
+
+
+def test_one_line_and_tabs() -> None:
+    assert one_line("  a\n\n\tb \x1b[31mc ") == "a b c"
+    assert expand_tabs("a\tb") == "a   b"
+
+
+def test_speed_on_a_megabyte() -> None:
+    plain = ("some plain line of text, as most are\n" * 30_000)[:1_000_000]
+    coloured = ("\x1b[31mred\x1b[0m and some plain words here\n" * 30_000)[:1_000_000]
+    best_plain = min(_timed(plain) for _ in range(3))
+    best_coloured = min(_timed(coloured) for _ in range(3))
+    assert best_plain < 0.02
+    assert best_coloured < 0.5
+
+
+def _timed(text: str) -> float:
+    start = time.perf_counter()
+    clean(text)
+    return time.perf_counter() - start
