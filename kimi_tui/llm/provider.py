@@ -70,12 +70,17 @@ class ToolCallDelta:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens of one call. `cached` is part of `input`. `estimated` is true where the server sent no figures."""
+    """Tokens of one call. `cached` is part of `input`. `estimated` is true where the server sent no figures.
+
+    `prompt_cut` is true where the figures show that the server cut the prompt without a word (it saw far less than
+    was sent): the person should be told.
+    """
 
     input: int
     output: int
     cached: int = 0
     estimated: bool = False
+    prompt_cut: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,71 @@
+"""The HTTP client under every request: it follows no redirect, and reads no more of an error than can be shown.
+
+Imported late: this module needs the HTTP library at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import httpx2
+
+from kimi_tui import __version__
+
+USER_AGENT = f"kimi-tui/{__version__}"
+MAX_ERROR_BYTES = 256 * 1024
+_ERROR_BODY_S = 10.0
+
+
+class CarefulClient(httpx2.AsyncClient):
+    """An HTTP client that a hostile or broken server can neither redirect nor flood."""
+
+    def __init__(self, *, trust_env: bool, connect_s: float, read_s: float) -> None:
+        super().__init__(
+            follow_redirects=False,
+            trust_env=trust_env,
+            timeout=httpx2.Timeout(connect=connect_s, read=read_s, write=read_s, pool=connect_s),
+            limits=httpx2.Limits(
+                max_connections=20, max_keepalive_connections=5, keepalive_expiry=30
+            ),
+            headers={"User-Agent": USER_AGENT},
+        )
+
+    async def send(
+        self, request: httpx2.Request, *, stream: bool = False, **options: Any
+    ) -> httpx2.Response:
+        """Send, and give an error back with at most `MAX_ERROR_BYTES` of its body, already read."""
+        options["follow_redirects"] = False
+        response = await super().send(request, stream=True, **options)
+        if response.status_code >= 300:
+            return await _cut(response)
+        if not stream:
+            await response.aread()
+        return response
+
+
+async def _cut(response: httpx2.Response) -> httpx2.Response:
+    pieces: list[bytes] = []
+    size = 0
+    try:
+        async with asyncio.timeout(_ERROR_BODY_S):
+            async for piece in response.aiter_bytes():
+                pieces.append(piece)
+                size += len(piece)
+                if size >= MAX_ERROR_BYTES:
+                    break
+    except (httpx2.HTTPError, TimeoutError):
+        pass  # the status alone says enough
+    finally:
+        await response.aclose()
+    kept = [
+        (name, value)
+        for name, value in response.headers.multi_items()
+        if name.lower() not in {"content-encoding", "content-length", "transfer-encoding"}
+    ]
+    return httpx2.Response(
+        response.status_code,
+        headers=kept,
+        content=b"".join(pieces)[:MAX_ERROR_BYTES],
+        request=response.request,
+    )
