@@ -1,0 +1,78 @@
+"""What can go wrong with a session, as one small hierarchy; every message is written for the person who reads it.
+
+Content never raises: what cannot be read is skipped and reported. Only the disk, a lock or a wrong name do.
+"""
+
+from __future__ import annotations
+
+import errno
+
+_ADVICE = {
+    errno.ENOSPC: "Free some space; what is missing is written as soon as there is room.",
+    errno.EDQUOT: "Your quota is used up; what is missing is written as soon as there is room.",
+    errno.EROFS: "The disk is read-only; what is missing is written once it can be written again.",
+    errno.EACCES: "Check who may write there; what is missing is written once it can be.",
+    errno.EPERM: "Check who may write there; what is missing is written once it can be.",
+    errno.ENOENT: "The session's folder is gone; it is made anew as soon as that can be done.",
+    errno.EIO: "The disk reports errors. Copy what matters to you elsewhere.",
+}
+
+
+class SessionError(Exception):
+    """Base of all errors here."""
+
+
+class StorageTrouble(SessionError, OSError):
+    """The disk did not take (or give) something. The conversation in memory is whole and goes on.
+
+    `errno` is the system's number, `advice` what to do about it in one sentence.
+    """
+
+    def __init__(self, message: str, *, number: int | None = None, advice: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.errno = number
+        self.advice = advice
+
+    def __str__(self) -> str:
+        return self.message
+
+    @classmethod
+    def of(cls, doing: str, error: OSError) -> StorageTrouble:
+        """The trouble that `error` makes while `doing` (a phrase that ends a sentence beginning with "Could not")."""
+        reason = error.strerror or str(error) or type(error).__name__
+        advice = _ADVICE.get(error.errno or 0, "What is missing is written as soon as that works.")
+        return cls(f"Could not {doing}: {reason}.", number=error.errno, advice=advice)
+
+
+class SessionHeld(SessionError):
+    """Another process has this session open. `holder` says who, as far as is known."""
+
+    def __init__(self, holder: str) -> None:
+        super().__init__(f"This session is open in {holder}. Fork it to go on with a copy.")
+        self.holder = holder
+
+
+class SessionNotFound(SessionError, LookupError):
+    """No session by that name."""
+
+    def __str__(self) -> str:
+        return str(self.args[0]) if self.args else "No such session."
+
+
+class _Unknown(SessionError, KeyError):
+    def __str__(self) -> str:
+        # A KeyError would show its text in quotes.
+        return str(self.args[0]) if self.args else "Unknown."
+
+
+class UnknownCheckpoint(_Unknown):
+    """The named checkpoint is not on that line."""
+
+
+class UnknownWorldLine(_Unknown):
+    """No world line has that number."""
+
+
+class NothingToUndo(SessionError):
+    """There is no operation left to undo or redo, or what it needs is gone; the text says which."""

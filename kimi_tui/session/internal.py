@@ -1,0 +1,67 @@
+"""Which stored records are words of the program, by the literal beginnings that kimi-cli gave them.
+
+The same ones the engine writes, so that sessions of either are read alike. Works on plain records: nothing is validated.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, cast
+
+from kimi_tui.session.records import is_marker
+
+Internal = Literal["marker", "dmail", "compaction", "reminder", "notification", "note"]
+
+DMAIL_START = "<system>You just got a D-Mail from your future self."
+COMPACTION_START = (
+    "<system>Previous context has been compacted. Here is the compaction output:</system>"
+)
+_LETTER_AFTER = "D-Mail content:\n\n"
+_END = "</system>"
+
+
+def texts_of(record: dict[str, Any]) -> list[str]:
+    """The text parts of a message record."""
+    content: object = record.get("content")
+    if isinstance(content, str):
+        return [content]
+    found: list[str] = []
+    if isinstance(content, list):
+        for part in cast("list[object]", content):
+            if isinstance(part, dict):
+                text = cast("dict[str, object]", part).get("text")
+                if isinstance(text, str):
+                    found.append(text)
+    return found
+
+
+def internal_kind(record: dict[str, Any]) -> Internal | None:
+    """What kind of internal message a record is, None for what a person or the model said."""
+    if record.get("role") != "user" or record.get("by") == "person":
+        return None
+    if is_marker(record):
+        return "marker"
+    texts = texts_of(record)
+    start = texts[0] if texts else ""
+    if not start.startswith("<"):
+        return None
+    if start.startswith(DMAIL_START):
+        return "dmail"
+    if start.startswith(COMPACTION_START):
+        return "compaction"
+    if start.startswith("<system-reminder>"):
+        return "reminder"
+    if start.startswith("<notification "):
+        return "notification"
+    return "note" if start.startswith("<system>") else None
+
+
+def letter_of(record: dict[str, Any]) -> str:
+    """The words of a D-Mail without what the program put around them."""
+    whole = "".join(texts_of(record))
+    _, found, text = whole.partition(_LETTER_AFTER)
+    return (text if found else whole).removesuffix(_END)
+
+
+def summary_of(record: dict[str, Any]) -> str:
+    """The summary that a compaction left."""
+    return "".join(texts_of(record)).removeprefix(COMPACTION_START).strip("\n")

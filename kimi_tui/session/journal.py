@@ -1,0 +1,271 @@
+"""`worldlines.jsonl`: the append-only journal of every operation on a session.
+
+An operation is written before it is carried out and closed by a `done` or a `void` record afterwards. Where a process died
+between the two, the files tell which it is: the line left has its file, or the live line has the size that was meant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, cast, get_args
+
+from kimi_tui.session.record import RecordFile
+from kimi_tui.session.records import Operation, count_of, new_uid, now, text_of
+from kimi_tui.session.storage import Storage
+
+JOURNAL_NAME = "worldlines.jsonl"
+_OPERATIONS = frozenset(get_args(Operation))
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One operation.
+
+    Attributes:
+        id: Its own name.
+        op: What it was; `reason` says for an undo or redo what kind of operation that was about.
+        n: The world line that holds the line left: its first `size` bytes. 0 where the line did not change (files only).
+        stored: Whether that world line came into being with it (else the line left was a prefix of one already there).
+        to_size: The size of the live line when it was done.
+        checkpoint_id: The target; -1 for none.
+        from_checkpoint: The newest checkpoint of the line left.
+        of: For undo and redo, the operation undone or redone.
+        source: For a jump, the world line it went to.
+        snapshot_before, snapshot_after, paths: What happened to the working files.
+        extra: Keys that this version does not know.
+    """
+
+    op: Operation
+    id: str = ""
+    n: int = 0
+    size: int = 0
+    stored: bool = False
+    to_size: int = 0
+    reason: str = ""
+    checkpoint_id: int = -1
+    uid: str = ""
+    from_checkpoint: int = -1
+    at: str = ""
+    tokens_before: int = 0
+    tokens_after: int = 0
+    messages_dropped: int = 0
+    tool_calls_dropped: int = 0
+    text: str = ""
+    of: str = ""
+    source: int = 0
+    snapshot_before: str = ""
+    snapshot_after: str = ""
+    paths: tuple[str, ...] = ()
+    done: bool = False
+
+    @property
+    def changes_line(self) -> bool:
+        """Whether the live line became another one."""
+        return self.n > 0
+
+    def record(self) -> dict[str, Any]:
+        """The journal's line; what is empty is left out."""
+        reason = self.reason or self.op
+        record: dict[str, Any] = {"op": self.op, "id": self.id, "n": self.n, "reason": reason}
+        if self.changes_line:
+            record |= {"size": self.size, "stored": self.stored}
+        record["to_size"] = self.to_size
+        if self.checkpoint_id >= 0:
+            record |= {"checkpoint_id": self.checkpoint_id, "uid": self.uid}
+        record |= {
+            "from_checkpoint": self.from_checkpoint,
+            "at": self.at,
+            "tokens_before": self.tokens_before,
+            "tokens_after": self.tokens_after,
+            "messages_dropped": self.messages_dropped,
+            "tool_calls_dropped": self.tool_calls_dropped,
+        }
+        optional = {
+            "text": self.text,
+            "of": self.of,
+            "source": self.source,
+            "snapshot_before": self.snapshot_before,
+            "snapshot_after": self.snapshot_after,
+            "paths": list(self.paths),
+        }
+        return record | {key: value for key, value in optional.items() if value}
+
+    @classmethod
+    def parse(cls, record: Mapping[str, Any]) -> Entry | None:
+        """The operation that a line holds, None for anything else."""
+        op, name = record.get("op"), text_of(record.get("id"))
+        if not isinstance(op, str) or op not in _OPERATIONS or not name:
+            return None
+        paths: object = record.get("paths")
+        checkpoint_id = count_of(record.get("checkpoint_id"))
+        newest = count_of(record.get("from_checkpoint"))
+        return cls(
+            op=cast("Operation", op),
+            id=name,
+            n=count_of(record.get("n")) or 0,
+            size=count_of(record.get("size")) or 0,
+            stored=record.get("stored") is True,
+            to_size=count_of(record.get("to_size")) or 0,
+            reason=text_of(record.get("reason")),
+            checkpoint_id=-1 if checkpoint_id is None else checkpoint_id,
+            uid=text_of(record.get("uid")),
+            from_checkpoint=-1 if newest is None else newest,
+            at=text_of(record.get("at")),
+            tokens_before=count_of(record.get("tokens_before")) or 0,
+            tokens_after=count_of(record.get("tokens_after")) or 0,
+            messages_dropped=count_of(record.get("messages_dropped")) or 0,
+            tool_calls_dropped=count_of(record.get("tool_calls_dropped")) or 0,
+            text=text_of(record.get("text")),
+            of=text_of(record.get("of")),
+            source=count_of(record.get("source")) or 0,
+            snapshot_before=text_of(record.get("snapshot_before")),
+            snapshot_after=text_of(record.get("snapshot_after")),
+            paths=tuple(text_of(path) for path in cast("list[object]", paths))
+            if isinstance(paths, list)
+            else (),
+        )
+
+
+class Journal:
+    """The journal of one session, read once and then kept in memory.
+
+    Args:
+        folder: The session's folder.
+        storage: The disk.
+    """
+
+    def __init__(self, folder: Path, storage: Storage | None = None) -> None:
+        self._file = RecordFile(folder / JOURNAL_NAME, storage, metadata=None)
+        self._entries: list[Entry] = []
+        self._void: set[str] = set()
+        self._pruned: set[int] = set()
+        self._foreign: set[int] = set()
+        self._largest = 0
+
+    def load(self) -> None:
+        """Read what is there. Unreadable lines and unknown records are passed over."""
+        self._entries.clear()
+        self._void.clear()
+        self._pruned.clear()
+        self._foreign.clear()
+        self._largest = 0
+        done: set[str] = set()
+        for record in self._file.read():
+            kind = record.get("op")
+            self._largest = max(self._largest, count_of(record.get("n")) or 0)
+            if kind == "void":
+                self._void.add(text_of(record.get("of")))
+            elif kind == "done":
+                done.add(text_of(record.get("of")))
+            elif kind in ("prune", "foreign"):
+                self._take_note(record)
+            elif (entry := Entry.parse(record)) is not None:
+                self._entries.append(entry)
+        self._entries = [replace(entry, done=entry.id in done) for entry in self._entries]
+
+    @property
+    def largest_line(self) -> int:
+        """The largest world line ever named here, done or not."""
+        return self._largest
+
+    @property
+    def pruned(self) -> frozenset[int]:
+        """World lines that were deleted on the person's word."""
+        return frozenset(self._pruned)
+
+    @property
+    def foreign(self) -> frozenset[int]:
+        """World lines that another program wrote over our file, set aside."""
+        return frozenset(self._foreign)
+
+    @property
+    def entries(self) -> Sequence[Entry]:
+        """Every operation that was not called void, oldest first."""
+        return [entry for entry in self._entries if entry.id not in self._void]
+
+    def entry(self, entry_id: str) -> Entry | None:
+        """An operation by its name."""
+        return next((entry for entry in reversed(self._entries) if entry.id == entry_id), None)
+
+    def intend(self, entry: Entry) -> Entry:
+        """Write an operation that is about to happen, and bring it to the disk; returns it with its name and time.
+
+        Raises:
+            StorageTrouble: It could not be written; the operation must not happen.
+        """
+        named = replace(entry, id=entry.id or new_uid(), at=entry.at or now())
+        self._file.append(named.record())
+        self._largest = max(self._largest, named.n)
+        self._entries.append(named)
+        try:
+            if self._file.trouble is not None:
+                raise self._file.trouble
+            self._file.sync()
+        except OSError:
+            self._void.add(named.id)
+            self._file.append({"op": "void", "of": named.id, "at": now()})
+            raise
+        return named
+
+    def finish(self, entry: Entry) -> None:
+        """Close an operation that happened."""
+        self._entries = [
+            replace(known, done=True) if known.id == entry.id else known for known in self._entries
+        ]
+        self._close("done", entry)
+
+    def void(self, entry: Entry) -> None:
+        """Close an operation that did not happen."""
+        self._void.add(entry.id)
+        self._close("void", entry)
+
+    def record_files(self, entry: Entry) -> Entry:
+        """Write an operation on the working files alone, which has already happened.
+
+        Raises:
+            StorageTrouble: It could not be written.
+        """
+        named = self.intend(replace(entry, n=0, size=0, stored=False))
+        self.finish(named)
+        return named
+
+    def note(self, record: Mapping[str, Any]) -> None:
+        """Write something that is no operation (a pruning, another program's file set aside)."""
+        self._take_note(record)
+        self._file.append({**record, "at": now()})
+
+    def _take_note(self, record: Mapping[str, Any]) -> None:
+        n = count_of(record.get("n")) or 0
+        self._largest = max(self._largest, n)
+        if record.get("op") == "foreign" and n:
+            self._foreign.add(n)
+        gone: object = record.get("lines")
+        if isinstance(gone, list):
+            numbers = [count_of(item) for item in cast("list[object]", gone)]
+            self._pruned.update(number for number in numbers if number)
+
+    def sync(self) -> None:
+        """Bring everything to the disk.
+
+        Raises:
+            StorageTrouble: It could not.
+        """
+        self._file.sync()
+
+    def close(self) -> None:
+        """Write what is left and close.
+
+        Raises:
+            StorageTrouble: Something could not be written.
+        """
+        self._file.close()
+
+    def _close(self, how: str, entry: Entry) -> None:
+        self._file.append({"op": how, "of": entry.id, "at": now()})
+        try:
+            self._file.sync()
+        except OSError:
+            # It stays to be written; until then the files tell whether the operation happened.
+            return

@@ -1,0 +1,146 @@
+"""One process a session, held by the operating system: a lock dies with its holder, so a stale one never blocks.
+
+`flock` on a file that nothing else opens: locks of the other kind vanish when any descriptor of the file is closed. The
+text inside only says who holds it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import socket
+import time
+from pathlib import Path
+
+from kimi_tui.session.errors import SessionHeld, StorageTrouble
+from kimi_tui.session.storage import FILE_MODE
+
+LOCK_NAME = "lock"
+_UNSUPPORTED = frozenset(
+    {errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL}
+)
+_READ_ONLY = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
+_LOOKS = 5
+_LOOK_S = 0.02
+_HELD = frozenset({errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES})
+
+
+class SessionLock:
+    """The lock of one session.
+
+    Attributes:
+        supported: False where the file system cannot lock (or the lock file cannot be written); `remark` then says so.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / LOCK_NAME
+        self._fd: int | None = None
+        self.supported = True
+
+    @property
+    def held(self) -> bool:
+        """Whether this object holds the lock (or nobody can)."""
+        return self._fd is not None or not self.supported
+
+    @property
+    def remark(self) -> str:
+        """What to tell the person once, or nothing."""
+        if self.supported:
+            return ""
+        return "This disk cannot lock files: do not open this session in two places at once."
+
+    def acquire(self) -> None:
+        """Take the lock without waiting.
+
+        Raises:
+            SessionHeld: Another process (or another part of this one) has it.
+            StorageTrouble: The lock file cannot be opened.
+        """
+        if self._fd is not None:
+            return
+        try:
+            # Not inheritable: a child left running in the background would keep the lock.
+            fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
+        except OSError as error:
+            if error.errno in _READ_ONLY and self._path.parent.is_dir():
+                self.supported = False
+                return
+            raise StorageTrouble.of("open the session", error) from error
+        try:
+            _flock_patiently(fd)
+        except OSError as error:
+            holder = _holder(fd)
+            os.close(fd)
+            if error.errno in _UNSUPPORTED:
+                self.supported = False
+                return
+            if error.errno in _HELD:
+                raise SessionHeld(holder) from error
+            raise StorageTrouble.of("lock the session", error) from error
+        self._fd = fd
+        # Only for reading by people; a full disk does not make the lock any weaker.
+        with contextlib.suppress(OSError):
+            os.ftruncate(fd, 0)
+            os.pwrite(fd, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
+
+    def release(self) -> None:
+        """Let go. The file stays: removing it would let two processes lock two files of one name."""
+        fd, self._fd = self._fd, None
+        if fd is not None:
+            with contextlib.suppress(OSError):
+                os.ftruncate(fd, 0)
+            with contextlib.suppress(OSError):
+                os.close(fd)
+
+    def renew(self) -> None:
+        """Take the lock again in a folder that was made anew; the old one has no name any more."""
+        self.release()
+        self.acquire()
+
+
+def holder_of(folder: Path) -> str | None:
+    """Who has a session open, None if nobody has."""
+    try:
+        fd = os.open(folder / LOCK_NAME, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError as error:
+        return _holder(fd) if error.errno in _HELD else None
+    else:
+        return None
+    finally:
+        os.close(fd)
+
+
+def _flock(fd: int) -> None:
+    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def _flock_patiently(fd: int) -> None:
+    for _ in range(_LOOKS):
+        try:
+            _flock(fd)
+        except OSError as error:
+            # A holder writes who it is; nothing written means that somebody only looks whether it is held.
+            if error.errno not in _HELD or _holder_text(fd):
+                raise
+            time.sleep(_LOOK_S)
+        else:
+            return
+    _flock(fd)
+
+
+def _holder(fd: int) -> str:
+    text = _holder_text(fd)
+    return text if text.isprintable() and text else "another process"
+
+
+def _holder_text(fd: int) -> str:
+    try:
+        return os.pread(fd, 200, 0).decode(errors="replace").strip()
+    except OSError:
+        return ""

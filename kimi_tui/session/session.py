@@ -1,0 +1,260 @@
+"""One session: its folder, its lock, its context, its record and what it is called.
+
+A session object is cheap until it is opened; opening takes the lock and reads the context.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from kimi_tui.session.context import Context
+from kimi_tui.session.errors import StorageTrouble
+from kimi_tui.session.forking import copy_session
+from kimi_tui.session.line_files import LIVE_NAME
+from kimi_tui.session.listing import first_title, records_a_turn
+from kimi_tui.session.lock import SessionLock
+from kimi_tui.session.record import RecordFile
+from kimi_tui.session.reports import RestoreReport
+from kimi_tui.session.side_files import (
+    Marks,
+    State,
+    Summary,
+    read_marks,
+    read_state,
+    write_marks,
+    write_state,
+)
+from kimi_tui.session.storage import Storage
+from kimi_tui.session.titles import title_of
+from kimi_tui.session.worldlines import WorldLines
+
+RECORD_NAME = "wire.jsonl"
+# What a session consists of before anything was said in it.
+_EMPTY_NAMES = frozenset({LIVE_NAME, "lock", "state.json", RECORD_NAME})
+
+
+class Session:
+    """A session by its folder.
+
+    Args:
+        folder: Where it is, absolute.
+        work_dir: The folder it works in, absolute.
+        storage: The disk.
+    """
+
+    def __init__(self, folder: Path, work_dir: Path, storage: Storage | None = None) -> None:
+        self.dir = folder
+        self.work_dir = work_dir
+        self.storage = storage or Storage()
+        self.lock = SessionLock(folder)
+        self.context = Context(folder, self.storage, self._make_folder)
+        self.record = RecordFile(folder / RECORD_NAME, self.storage)
+        self.state = State(work_dir=str(work_dir))
+        self.marks = Marks()
+        self.report: RestoreReport | None = None
+        self._world_lines: WorldLines | None = None
+        self._made = False
+
+    @property
+    def id(self) -> str:
+        """The name of the session."""
+        return self.dir.name
+
+    @property
+    def title(self) -> str:
+        """What the person called it, else how it began, else nothing."""
+        return self.state.title or self._beginning
+
+    @property
+    def _beginning(self) -> str:
+        # A compacted context begins in the middle: how the session began is noted, or stands in its oldest line.
+        return title_of(self.context.messages) or self.state.summary.title or first_title(self.dir)
+
+    @property
+    def world_lines(self) -> WorldLines:
+        """The lines that were left. Its methods read files: call them in a thread."""
+        if self._world_lines is None:
+            self._world_lines = WorldLines(self.dir, self.context.journal, self.storage)
+        return self._world_lines
+
+    @property
+    def remarks(self) -> list[str]:
+        """Sentences for the person about how it was opened; empty if all was in order."""
+        said = self.report.sentences() if self.report else []
+        return [*said, self.lock.remark] if self.lock.remark else said
+
+    async def open(self) -> RestoreReport:
+        """Take the lock and read the context.
+
+        Raises:
+            SessionHeld: Another process has it open; the text says who.
+            StorageTrouble: It cannot be opened at all.
+        """
+        try:
+            await asyncio.to_thread(self._lock_folder)
+        except OSError as error:
+            if isinstance(error, StorageTrouble):
+                raise
+            raise StorageTrouble.of("open the session", error) from error
+        try:
+            self.report = await self.context.restore()
+        except BaseException:
+            self.lock.release()
+            raise
+        self.state = read_state(self.dir)
+        self.marks = read_marks(self.dir)
+        if not self.state.work_dir:
+            self.state = replace(self.state, work_dir=str(self.work_dir))
+        return self.report
+
+    async def sync(self) -> bool:
+        """Bring everything to the disk; False if it refuses (then `context.trouble` says why)."""
+        saved = await self.context.sync()
+        with contextlib.suppress(StorageTrouble):
+            await asyncio.to_thread(self.record.sync)
+        return saved and self.record.trouble is None
+
+    async def aclose(self) -> None:
+        """Save, note what a list of sessions shows, and let go. A session in which nothing was said leaves nothing."""
+        if not self.lock.held:
+            return
+        try:
+            await self.context.aclose()
+            with contextlib.suppress(StorageTrouble):
+                await asyncio.to_thread(self.record.close)
+            await asyncio.to_thread(self._leave)
+        finally:
+            self.lock.release()
+
+    async def fork(self, checkpoint_id: int | None = None, world_line: int = 0) -> Session:
+        """Copy a line of this session (up to before a checkpoint) with its world lines into a new one, not yet opened.
+
+        Works on a session that another process has open, too.
+
+        Args:
+            checkpoint_id: The first thing that does not come along; None for all of the line.
+            world_line: Which line; 0 is the live one.
+
+        Raises:
+            UnknownCheckpoint: The line has none of that id.
+            UnknownWorldLine: There is no such line.
+            StorageTrouble: The disk refused; nothing was made.
+        """
+        if self.lock.held:
+            await self.sync()
+        folder = await asyncio.to_thread(
+            copy_session, self.storage, self.dir, checkpoint_id, world_line
+        )
+        return Session(folder, self.work_dir, self.storage)
+
+    def rename(self, title: str) -> None:
+        """Call it something; an empty title gives it back the one it began with.
+
+        Raises:
+            StorageTrouble: It could not be written.
+        """
+        self._write_state(replace(self.state, title=" ".join(title.split())))
+
+    def archive(self, archived: bool = True) -> None:
+        """Put it away from the usual list, or back.
+
+        Raises:
+            StorageTrouble: It could not be written.
+        """
+        self._write_state(replace(self.state, archived=archived))
+
+    def bookmark(self, uid: str, name: str) -> None:
+        """Give a checkpoint a name, or with an empty one take it away.
+
+        Raises:
+            StorageTrouble: It could not be written.
+        """
+        names = {known: text for known, text in self.marks.bookmarks.items() if known != uid}
+        if name:
+            names[uid] = name
+        self._write_marks(replace(self.marks, bookmarks=names))
+
+    def pin(self, uid: str, number: int, pinned: bool = True) -> None:
+        """Keep message `number` after a checkpoint from being compacted away, or no longer.
+
+        Raises:
+            StorageTrouble: It could not be written.
+        """
+        pins = self.marks.pins - {(uid, number)}
+        self._write_marks(
+            replace(self.marks, pins=pins | {(uid, number)} if pinned else frozenset(pins))
+        )
+
+    def note(self, keys: Mapping[str, object]) -> None:
+        """Keep further plain values in the session's state (an answer that holds for the session).
+
+        Raises:
+            StorageTrouble: It could not be written.
+        """
+        self._write_state(replace(self.state, other={**self.state.other, **keys}))
+
+    def _lock_folder(self) -> None:
+        self._made = not self.dir.exists()
+        if self._made:
+            self._make_folders()
+        self.lock.acquire()
+
+    def _make_folders(self) -> None:
+        self.storage.make_folder(self.dir)
+        for folder in (self.dir.parent, self.dir.parent.parent):
+            with contextlib.suppress(OSError):
+                self.storage.sync_folder(folder)
+
+    def _make_folder(self) -> None:
+        # Gone while it was open: made again, and locked again, since the old lock has no name any more.
+        self._make_folders()
+        self.lock.renew()
+
+    def _leave(self) -> None:
+        if self._made and self._is_empty():
+            self._remove_traces()
+            return
+        if self.context.trouble is None and self.context.index.n_messages:
+            summary = Summary(
+                size=self.context.size_bytes,
+                messages=self.context.index.counts(0)[0],
+                tokens=self.context.token_count,
+                title=self._beginning,
+            )
+            if summary != self.state.summary:
+                with contextlib.suppress(StorageTrouble):
+                    self._write_state(replace(self.state, summary=summary))
+
+    def _is_empty(self) -> bool:
+        if self.context.index.n_messages or self.context.trouble or self.state.title:
+            return False
+        if records_a_turn(self.dir / RECORD_NAME):
+            return False
+        with contextlib.suppress(OSError):
+            return {entry.name for entry in self.dir.iterdir()} <= _EMPTY_NAMES
+        return False
+
+    def _remove_traces(self) -> None:
+        with contextlib.suppress(OSError):
+            for name in sorted(_EMPTY_NAMES):
+                (self.dir / name).unlink(missing_ok=True)
+            self.dir.rmdir()
+            self.dir.parent.rmdir()
+
+    def _write_state(self, state: State) -> None:
+        try:
+            write_state(self.storage, self.dir, state)
+        except OSError as error:
+            raise StorageTrouble.of("save the session's title", error) from error
+        self.state = state
+
+    def _write_marks(self, marks: Marks) -> None:
+        try:
+            write_marks(self.storage, self.dir, marks)
+        except OSError as error:
+            raise StorageTrouble.of("save the bookmarks", error) from error
+        self.marks = marks

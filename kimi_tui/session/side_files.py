@@ -1,0 +1,154 @@
+"""Small files beside a session's context: what it is called, and what the person marked in it.
+
+A damaged one counts as empty and is kept aside; keys of other versions stay. They are never needed to go on working.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+from kimi_tui.session.jsonl import encode, parse
+from kimi_tui.session.records import count_of, text_of
+from kimi_tui.session.storage import Storage, write_anew
+
+STATE_NAME = "state.json"
+MARKS_NAME = "marks.json"
+_MAX_SIDE_FILE_BYTES = 8 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What a list of sessions shows, so that it need not read them. It holds for a context of exactly `size` bytes."""
+
+    size: int = -1
+    messages: int = 0
+    tokens: int = 0
+    title: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What a session is called and whether it is put away.
+
+    `other` are the keys that are not ours (kimi-cli's among them), kept as they are.
+    """
+
+    title: str = ""
+    archived: bool = False
+    work_dir: str = ""
+    forked_from: str = ""
+    imported_from: str = ""
+    summary: Summary = field(default_factory=Summary)
+    other: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """Bookmarks (names by checkpoint uid) and pins (checkpoint uid and number of the message after it)."""
+
+    bookmarks: Mapping[str, str] = field(default_factory=dict[str, str])
+    pins: frozenset[tuple[str, int]] = frozenset()
+    other: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+def read_state(folder: Path) -> State:
+    """The state of a session; defaults where it is missing or damaged."""
+    record = _read(folder / STATE_NAME)
+    raw: object = record.pop("summary", None)
+    kept = cast("dict[str, Any]", raw) if isinstance(raw, dict) else {}
+    size = count_of(kept.get("size"))
+    return State(
+        title=text_of(record.pop("custom_title", None)),
+        archived=record.pop("archived", None) is True,
+        work_dir=text_of(record.pop("work_dir", None)),
+        forked_from=text_of(record.pop("forked_from", None)),
+        imported_from=text_of(record.pop("imported_from", None)),
+        summary=Summary(
+            size=-1 if size is None else size,
+            messages=count_of(kept.get("messages")) or 0,
+            tokens=count_of(kept.get("tokens")) or 0,
+            title=text_of(kept.get("title")),
+        ),
+        other=record,
+    )
+
+
+def write_state(storage: Storage, folder: Path, state: State) -> None:
+    """Write the state whole.
+
+    Raises:
+        OSError: The disk refused; the old one stands.
+    """
+    summary = state.summary
+    record = {
+        "version": 1,
+        **state.other,
+        "custom_title": state.title or None,
+        "archived": state.archived,
+        "work_dir": state.work_dir,
+        "summary": {
+            "size": summary.size,
+            "messages": summary.messages,
+            "tokens": summary.tokens,
+            "title": summary.title,
+        },
+    }
+    optional = {"forked_from": state.forked_from, "imported_from": state.imported_from}
+    record |= {key: value for key, value in optional.items() if value}
+    _write(storage, folder / STATE_NAME, record)
+
+
+def read_marks(folder: Path) -> Marks:
+    """The bookmarks and pins of a session; none where the file is missing or damaged."""
+    record = _read(folder / MARKS_NAME)
+    raw: object = record.pop("bookmarks", None)
+    names = cast("dict[str, object]", raw) if isinstance(raw, dict) else {}
+    pins: object = record.pop("pins", None)
+    pairs: set[tuple[str, int]] = set()
+    for item in cast("list[object]", pins) if isinstance(pins, list) else []:
+        pair = cast("list[object]", item) if isinstance(item, list) else []
+        if len(pair) == 2 and isinstance(pair[0], str) and (n := count_of(pair[1])) is not None:
+            pairs.add((pair[0], n))
+    return Marks(
+        bookmarks={uid: name for uid, name in names.items() if isinstance(name, str)},
+        pins=frozenset(pairs),
+        other=record,
+    )
+
+
+def write_marks(storage: Storage, folder: Path, marks: Marks) -> None:
+    """Write the bookmarks and pins whole.
+
+    Raises:
+        OSError: The disk refused; the old ones stand.
+    """
+    record = {
+        **marks.other,
+        "bookmarks": dict(marks.bookmarks),
+        "pins": [list(pin) for pin in sorted(marks.pins)],
+    }
+    _write(storage, folder / MARKS_NAME, record)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        with path.open("rb") as file:
+            data = file.read(_MAX_SIDE_FILE_BYTES)
+    except OSError:
+        return {}
+    record = parse(data)
+    return record if isinstance(record, dict) else {}
+
+
+def _write(storage: Storage, path: Path, record: Mapping[str, Any]) -> None:
+    with contextlib.suppress(OSError):
+        data = path.read_bytes()
+        if data.strip() and not isinstance(parse(data), dict):
+            storage.replace(path, path.with_name(f"{path.name}.damaged"))
+    pretty = json.dumps(json.loads(encode(record)), indent=2, ensure_ascii=True)
+    write_anew(storage, path, pretty.encode() + b"\n")

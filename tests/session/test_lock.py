@@ -1,0 +1,142 @@
+"""One process a session; a lock dies with its holder, and who holds it is said."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kimi_tui.llm.message import user_message
+from kimi_tui.session.errors import SessionHeld
+from kimi_tui.session.lock import SessionLock, holder_of
+from kimi_tui.session.session import Session
+
+HOLD = """
+import sys
+from pathlib import Path
+from kimi_tui.session.lock import SessionLock
+lock = SessionLock(Path(sys.argv[1]))
+lock.acquire()
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def other(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    """Another process that has the session of `tmp_path` open."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(tmp_path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        assert process.stdout
+        assert process.stdout.readline() == "held\n"
+        yield process
+        process.kill()
+
+
+async def test_the_second_is_told_who_holds_it_and_may_fork(
+    tmp_path: Path, other: subprocess.Popen[str]
+) -> None:
+    (tmp_path / "context.jsonl").write_text('{"role":"user","content":"hi"}\n')
+    session = Session(tmp_path, Path("/w"))
+    with pytest.raises(SessionHeld, match=f"process {other.pid} on .*[Ff]ork"):
+        await session.open()
+    assert holder_of(tmp_path) == f"process {other.pid} on {os.uname().nodename}"
+    copy = await session.fork()
+    await copy.open()
+    assert [message.text for message in copy.context.messages] == ["hi"]
+    await copy.context.append_message(user_message("there"))
+    await copy.aclose()
+    assert (tmp_path / "context.jsonl").read_text() == '{"role":"user","content":"hi"}\n'
+
+
+async def test_a_lock_of_the_dead_never_blocks(
+    tmp_path: Path, other: subprocess.Popen[str]
+) -> None:
+    other.send_signal(signal.SIGKILL)
+    other.wait()
+    assert str(other.pid) in (tmp_path / "lock").read_text()
+    assert holder_of(tmp_path) is None
+    session = Session(tmp_path, Path("/w"))
+    await session.open()
+    assert str(os.getpid()) in (tmp_path / "lock").read_text()
+    await session.aclose()
+
+
+def background_child() -> subprocess.Popen[bytes]:
+    """A child that has every descriptor that children can have."""
+    return subprocess.Popen(["sleep", "60"], close_fds=False)
+
+
+async def test_a_child_left_in_the_background_does_not_keep_it(tmp_path: Path) -> None:
+    session = Session(tmp_path, Path("/w"))
+    await session.open()
+    child = background_child()
+    await session.context.append_message(user_message("hi"))
+    await session.aclose()
+    try:
+        again = Session(tmp_path, Path("/w"))
+        await again.open()
+        await again.aclose()
+    finally:
+        child.kill()
+        child.wait()
+
+
+async def test_twice_in_one_process_is_refused_too(tmp_path: Path) -> None:
+    session = Session(tmp_path, Path("/w"))
+    await session.open()
+    with pytest.raises(SessionHeld, match=str(os.getpid())):
+        await Session(tmp_path, Path("/w")).open()
+    # Closing the other one must not have let go of this one's lock.
+    with pytest.raises(SessionHeld):
+        await Session(tmp_path, Path("/w")).open()
+    await session.aclose()
+
+
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS])
+async def test_where_nothing_can_be_locked_it_is_said_once_and_works(
+    tmp_path: Path, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def flock(_fd: int, _how: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    session = Session(tmp_path, Path("/w"))
+    await session.open()
+    assert len(session.remarks) == 1
+    assert "cannot lock" in session.remarks[0]
+    await session.context.append_message(user_message("one"))
+    # Another process opens it as well; whoever comes second to write notices.
+    with (tmp_path / "context.jsonl").open("ab") as file:
+        file.write(b'{"role":"user","content":"theirs"}\n')
+    said: list[str] = []
+    session.context.listen(lambda _trouble: None, said.append)
+    await session.context.append_message(user_message("two"))
+    assert len(said) == 1
+    await session.aclose()
+
+
+def test_somebody_who_only_looks_does_not_get_in_the_way(tmp_path: Path) -> None:
+    lock = SessionLock(tmp_path)
+    lock.acquire()
+    lock.release()
+    looking = os.open(tmp_path / "lock", os.O_RDONLY)
+    fcntl.flock(looking, fcntl.LOCK_SH)
+    with pytest.raises(SessionHeld, match="another process"):
+        lock.acquire()
+    os.close(looking)
+    lock.acquire()
+    assert lock.held
+    lock.release()

@@ -1,0 +1,63 @@
+"""A power cut at any call takes what was never synced, and nothing else; zeros in its place do no harm."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support import kill_runner
+from support.faulty_storage import CHANGING, PowerStorage
+
+from kimi_tui.session.session import Session
+
+# After these steps of the scenario nothing may be lost: a sync, or an operation (which syncs).
+SAFE = {2, 4, 6, 7, 8, 9, 11, 12, 14, 15, 16}
+
+
+async def cuts(root: Path, how: str) -> tuple[list[tuple[Path, int]], list[Any]]:
+    """The scenario, and for each of its calls the folder that a power cut just before it leaves."""
+    folder = root / "session"
+    storage = PowerStorage(folder)
+    read_end, write_end = os.pipe()
+    os.set_blocking(read_end, False)
+    told: list[Any] = []
+    made: list[tuple[Path, int]] = []
+
+    def before(name: str, _arguments: tuple[Any, ...]) -> None:
+        if name not in CHANGING or not folder.exists():
+            return
+        with contextlib.suppress(BlockingIOError):
+            told.extend(
+                json.loads(line) for line in os.read(read_end, 1 << 20).split(b"\n") if line
+            )
+        target = root / f"cut{len(made)}"
+        storage.cut(target, how)
+        made.append((target, told[-1][0] if told else -1))
+
+    storage.before = before
+    await kill_runner.play(folder, storage, write_end)
+    before("open", ())
+    os.close(write_end)
+    os.close(read_end)
+    return made, [state for _, state in told]
+
+
+@pytest.mark.parametrize("how", ["lost", "zeros", "kept"])
+async def test_nothing_that_was_synced_is_lost(tmp_path: Path, how: str) -> None:
+    made, whole = await cuts(tmp_path, how)
+    assert len(made) > 200
+    for folder, reached in made:
+        safe = max((step for step in SAFE if step <= reached), default=-1)
+        session = Session(folder, Path("/w"))
+        await session.open()
+        found = kill_runner.state(session.context)
+        if safe >= 0:
+            assert found[0] in [state[0] for state in whole[safe : reached + 2]], (folder, reached)
+            stored = whole[safe][2]
+            assert found[2][: len(stored)] == stored
+            assert all(session.world_lines.index(n).n_skipped == 0 for n, _ in stored)
+        await session.aclose()

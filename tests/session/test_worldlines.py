@@ -1,0 +1,170 @@
+"""World lines: what the journal says of them, and what the files alone tell where there is none."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kimi_tui.llm.message import user_message
+from kimi_tui.session.classify import classify
+from kimi_tui.session.errors import UnknownWorldLine
+from kimi_tui.session.journal import Journal
+from kimi_tui.session.records import NewCheckpoint
+from kimi_tui.session.session import Session
+from kimi_tui.session.storage import Storage
+from kimi_tui.session.worldlines import WorldLines
+
+PROMPT = {"role": "_system_prompt", "content": "p"}
+LETTER = (
+    "<system>You just got a D-Mail from your future self. Something. D-Mail content:\n\n{}</system>"
+)
+SUMMARY = "<system>Previous context has been compacted. Here is the compaction output:</system>"
+
+
+def point(number: int, *, marker: bool = True) -> list[dict[str, Any]]:
+    made: list[dict[str, Any]] = [{"role": "_checkpoint", "id": number}]
+    if marker:
+        text = f"<system>CHECKPOINT {number}</system>"
+        made.append({"role": "user", "content": text})
+    return made
+
+
+def user(text: str) -> dict[str, Any]:
+    return {"role": "user", "content": text}
+
+
+def answer(text: str, before: int, after: int, *calls: str) -> list[dict[str, Any]]:
+    message: dict[str, Any] = {"role": "assistant", "content": text}
+    if calls:
+        message["tool_calls"] = [{"id": c, "function": {"name": c}} for c in calls]
+    return [
+        {"role": "_usage", "token_count": before},
+        message,
+        {"role": "_usage", "token_count": after},
+    ]
+
+
+def write(folder: Path, n: int, records: list[dict[str, Any]]) -> Path:
+    path = folder / (f"context_{n}.jsonl" if n else "context.jsonl")
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    return path
+
+
+TURN = [PROMPT, *point(0), user("go"), *point(1), *answer("hm", 100, 110, "ReadFile"), *point(2)]
+LEFT = [*TURN, *answer("too much", 900, 950, "SendDMail")]
+
+
+@pytest.mark.parametrize(
+    ("followed", "expected"),
+    [
+        (
+            [*TURN[:7], user(LETTER.format("one\nline")), *point(2), *answer("ok", 130, 140)],
+            ("dmail", 1, 2, 950, 130, 2, 2, "one\nline"),
+        ),
+        (
+            [
+                PROMPT,
+                *point(0),
+                {
+                    "role": "user",
+                    "content": [{"type": "text", "text": SUMMARY}, {"type": "text", "text": "sum"}],
+                },
+                {"role": "_usage", "token_count": 30},
+            ],
+            ("compaction", 0, 2, 950, 30, 3, 2, "sum"),
+        ),
+        (
+            [PROMPT, *point(0), user("new"), *point(1), *answer("x", 20, 25)],
+            ("clear", 0, 2, 950, 20, 3, 2, ""),
+        ),
+        ([PROMPT], ("clear", 0, 2, 950, 0, 3, 2, "")),
+        (
+            [*TURN[:7], user("other way"), *point(2), *answer("ok", 60, 70)],
+            ("rewind", 1, 2, 950, 60, 2, 2, ""),
+        ),
+        (TURN[:4], ("rewind", 1, 2, 950, 0, 2, 2, "")),
+        (TURN[:5], ("rewind", 1, 2, 950, 0, 2, 2, "")),
+    ],
+)
+def test_the_files_tell_why_a_line_was_left(
+    tmp_path: Path, followed: list[dict[str, Any]], expected: tuple[object, ...]
+) -> None:
+    left = write(tmp_path, 1, LEFT)
+    guess = classify(Storage(), left, write(tmp_path, 0, followed))
+    assert (
+        guess.reason,
+        guess.checkpoint_id,
+        guess.from_checkpoint,
+        guess.tokens_before,
+        guess.tokens_after,
+        guess.messages_dropped,
+        guess.tool_calls_dropped,
+        guess.text,
+    ) == expected
+
+
+def test_words_of_the_person_that_look_internal_are_theirs(tmp_path: Path) -> None:
+    said = {**user(LETTER.format("x")), "by": "person"}
+    left = write(tmp_path, 1, LEFT)
+    guess = classify(Storage(), left, write(tmp_path, 0, [*TURN[:7], said]))
+    assert guess.reason == "rewind"
+
+
+def test_lines_without_a_journal_in_numeric_order(tmp_path: Path) -> None:
+    for n in (1, 2, 10):
+        write(tmp_path, n, [*TURN, *answer(f"{n}", n, n)])
+    write(tmp_path, 0, TURN)
+    journal = Journal(tmp_path)
+    journal.load()
+    lines = WorldLines(tmp_path, journal)
+    found = lines.list()
+    assert [line.n for line in found] == [1, 2, 10]
+    assert [line.reason for line in found] == ["rewind"] * 3
+    assert [point.id for point in found[0].checkpoints] == [0, 1, 2]
+    assert [message.text for message in lines.messages_of(10)][-1] == "10"
+    with pytest.raises(UnknownWorldLine):
+        lines.messages_of(3)
+
+
+async def test_the_journal_tells_more(tmp_path: Path) -> None:
+    session = Session(tmp_path / "s", Path("/w"))
+    await session.open()
+    context = session.context
+    for word in ("a", "b", "c"):
+        await context.checkpoint(True)
+        await context.append_message(user_message(word))
+        await context.update_token_count(1_000)
+    target = context.checkpoint_of(1)
+    letter = [NewCheckpoint(), user_message("L")]
+    await context.revert_to(1, reason="dmail", text="the letter", then=letter)
+    await context.checkpoint(True)
+    await context.revert_to(1, reason="rewind")
+    first, second = session.world_lines.list(context.checkpoints)
+    assert (first.reason, first.checkpoint_id, first.uid) == ("dmail", 1, target.uid)
+    assert (first.text, first.tokens_before, first.messages_dropped) == ("the letter", 1_000, 2)
+    assert first.at.startswith("20")
+    assert (first.n_messages, second.n_messages) == (3, 2)
+    assert not first.guessed
+    # Both begin with the only checkpoint of the live line, which is therefore no branch beside them.
+    assert (first.shared, second.shared) == (1, 1)
+    assert first.ahead
+    await context.checkpoint(True)
+    first, _ = session.world_lines.list(context.checkpoints)
+    assert (first.shared, first.ahead) == (1, False)
+    journal = [json.loads(line) for line in (session.dir / "worldlines.jsonl").open()]
+    told = journal[0]
+    assert told["op"] == told["reason"] == "dmail"
+    assert told["n"] == 1
+    assert set(told) >= {
+        "checkpoint_id",
+        "uid",
+        "at",
+        "tokens_before",
+        "tokens_after",
+        "messages_dropped",
+        "text",
+    }
+    await session.aclose()

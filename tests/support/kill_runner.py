@@ -1,0 +1,147 @@
+"""Runs a scenario on a session again and again and kills it each time somewhere else; run as a program.
+
+One interpreter forks a child for each run, so that hundreds of deaths cost seconds. The child says on a pipe which step it has
+completed; the parent writes one JSON line a run: `{"folder", "done", "ended"}`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import os
+import random
+import signal
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from kimi_tui.llm.message import user_message
+from kimi_tui.session.context import Context
+from kimi_tui.session.line_files import stored_lines
+from kimi_tui.session.operations import jump, redo, undo
+from kimi_tui.session.records import NewCheckpoint
+from kimi_tui.session.session import Session
+from support.faulty_storage import WatchedStorage, failing, killing
+
+NEVER = 1_000_000
+Step = Callable[[Session], Awaitable[object]]
+
+
+def say(words: str) -> Step:
+    """A checkpoint and a message."""
+
+    async def step(session: Session) -> None:
+        await session.context.checkpoint(False)
+        await session.context.append_message(user_message(words))
+
+    return step
+
+
+def on(act: Callable[[Context], Awaitable[object]]) -> Step:
+    """Something done with the context."""
+    return lambda session: act(session.context)
+
+
+SCENARIO: list[Step] = [
+    say("one"),
+    say("two"),
+    on(lambda c: c.sync()),
+    say("three"),
+    on(lambda c: c.revert_to(1, reason="rewind")),
+    say("four"),
+    on(
+        lambda c: c.revert_to(
+            1, reason="dmail", text="x", then=[NewCheckpoint(), user_message("letter")]
+        )
+    ),
+    on(undo),
+    on(redo),
+    on(lambda c: jump(c, 1, 2)),
+    say("five"),
+    on(lambda c: jump(c, 2)),
+    on(
+        lambda c: c.clear(
+            reason="compaction", text="s", then=[NewCheckpoint(), user_message("summary")]
+        )
+    ),
+    say("six"),
+    on(lambda c: c.clear(reason="clear")),
+    on(lambda session: session.sync()),
+    lambda session: session.fork(),
+]
+
+
+def state(context: Context) -> list[object]:
+    """What the person would see: the live line's messages and checkpoints, and how long the other lines are."""
+    points = [[point.id, point.offset] for point in context.checkpoints]
+    lines = [[n, size] for n, size in stored_lines(context.folder).items()]
+    return [[message.text for message in context.messages], points, lines]
+
+
+async def play(folder: Path, storage: WatchedStorage, report: int) -> None:
+    """The whole scenario; after each step its number and the state go to `report`."""
+    session = Session(folder, Path("/w"), storage)
+    await session.open()
+    for number, step in enumerate(SCENARIO):
+        await step(session)
+        os.write(report, json.dumps([number, state(session.context)]).encode() + b"\n")
+    await session.aclose()
+
+
+def run(folder: Path, prepare: Callable[[WatchedStorage], None], wait_s: float | None) -> None:
+    """One run in a child of its own; told on standard output."""
+    read_end, write_end = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(read_end)
+        storage = WatchedStorage()
+        prepare(storage)
+        try:
+            asyncio.run(play(folder, storage, write_end))
+        except BaseException as error:  # a failed run must not go on as a second parent
+            sys.stderr.write(f"{error!r}\n")
+            os._exit(70)
+        os._exit(0)
+    os.close(write_end)
+    if wait_s is not None:
+        time.sleep(wait_s)
+        os.kill(child, signal.SIGKILL)
+    with os.fdopen(read_end, "rb") as pipe:
+        told = [json.loads(line) for line in pipe.read().split(b"\n") if line]
+    _, status = os.waitpid(child, 0)
+    done = told[-1][0] if told else -1
+    states = [told_state for _, told_state in told]
+    result = {"folder": str(folder), "done": done, "states": states, "status": status}
+    sys.stdout.write(json.dumps(result) + "\n")
+    sys.stdout.flush()
+
+
+def main() -> None:
+    """`kill_runner.py ROOT each|each-without-links|random COUNT`. The last run is not killed."""
+    root, how, count = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+    draw = random.Random(4)
+    gc.freeze()
+    for number in [*range(count), NEVER]:
+        folder = root / f"{number}" / "session"
+        folder.parent.mkdir(parents=True)
+
+        def prepare(storage: WatchedStorage, number: int = number) -> None:
+            kill = killing(number) if how != "random" else None
+            refuse = failing({"link"}, 95) if how == "each-without-links" else None
+
+            def before(name: str, arguments: tuple[object, ...]) -> None:
+                if kill is not None:
+                    kill(name, arguments)
+                if refuse is not None:
+                    refuse(name, arguments)
+
+            storage.before = before
+
+        by_time = how == "random" and number != NEVER
+        run(folder, prepare, draw.uniform(0.0, 0.04) if by_time else None)
+
+
+if __name__ == "__main__":
+    main()
