@@ -9,11 +9,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar
+from typing import ClassVar, Generic, Literal, Protocol, TypeVar
 
 from pydantic import BaseModel
 
 from kimi_tui.llm.provider import ToolSpec
+from kimi_tui.tools.schema import tool_schema
 
 Params = TypeVar("Params", bound=BaseModel)
 
@@ -91,7 +92,14 @@ class Ask:
     yes for the session covers (empty: not offered). `protected` asks even where everything is allowed.
     """
 
-    action: Literal["run command", "edit file", "edit outside", "edit protected", "restore files"]
+    action: Literal[
+        "run command",
+        "edit file",
+        "edit outside",
+        "edit protected",
+        "read outside",
+        "restore files",
+    ]
     question: str
     detail: str
     where: str = ""
@@ -152,6 +160,7 @@ class ToolEnv:
     emit: Callable[[str], None]
     environ: Mapping[str, str] = field(default_factory=dict[str, str])
     key: str = ""
+    todos: tuple[TodoEntry, ...] | None = None
 
 
 class Tool(ABC, Generic[Params]):
@@ -178,6 +187,4 @@ class Tool(ABC, Generic[Params]):
 
     def spec(self) -> ToolSpec:
         """The tool as the model is told of it."""
-        schema: dict[str, Any] = self.params.model_json_schema()
-        schema.pop("title", None)
-        return ToolSpec(self.name, self.description, schema)
+        return ToolSpec(self.name, self.description, tool_schema(self.params))

@@ -1,0 +1,203 @@
+"""Opening and reading regular files so that no link or special file can mislead.
+
+A real path is walked folder by folder from a folder descriptor, never following a link: if a part became a link after
+the path was resolved, opening fails. Everything here blocks and belongs in a thread.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+import stat
+from collections.abc import Generator
+from dataclasses import dataclass
+from pathlib import Path
+
+from kimi_tui.tools.nearest import nearest_names
+from kimi_tui.tools.place import Place
+from kimi_tui.tools.problem import ToolProblem
+
+HASHED_LIMIT_BYTES = 8 * 1024 * 1024
+"""Up to this size a version is the hash of the content; above, what the file system says of the file."""
+
+_FOLDER_FLAGS = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """A file's bytes as they were read, and the version they are."""
+
+    data: bytes
+    stat: os.stat_result
+    version: str
+
+
+@contextlib.contextmanager
+def parent_of(place: Place, *, create: bool = False) -> Generator[int]:
+    """A descriptor of the folder that holds the file, opened part by part without following links.
+
+    Raises:
+        ToolProblem: a part is missing, is no folder, may not be entered, or has become a link.
+    """
+    anchor = place.root if place.inside else Path(place.real.anchor)
+    if place.real == anchor:
+        raise ToolProblem(f"{place.asked} is a folder, not a file.", brief="a folder")
+    try:
+        descriptor = os.open(anchor, _FOLDER_FLAGS & ~os.O_NOFOLLOW)
+    except OSError as error:
+        raise refused(error, str(anchor)) from error
+    walked = anchor
+    try:
+        for part in place.real.parent.relative_to(anchor).parts:
+            walked /= part
+            try:
+                deeper = _enter(part, descriptor, create=create)
+            except OSError as error:
+                raise _folder_problem(error, place, walked) from error
+            os.close(descriptor)
+            descriptor = deeper
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _enter(part: str, folder: int, *, create: bool) -> int:
+    try:
+        return os.open(part, _FOLDER_FLAGS, dir_fd=folder)
+    except FileNotFoundError:
+        if not create:
+            raise
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(part, dir_fd=folder)
+    return os.open(part, _FOLDER_FLAGS, dir_fd=folder)
+
+
+def _folder_problem(error: OSError, place: Place, walked: Path) -> ToolProblem:
+    if error.errno == errno.ENOENT:
+        return missing(place)
+    if error.errno in (errno.ENOTDIR, errno.ELOOP):
+        if walked.is_symlink():
+            return ToolProblem(
+                f"{place.asked}: {walked.name} became a link while the path was looked at. Nothing was done.",
+                brief="path changed",
+            )
+        return ToolProblem(
+            f"{place.asked}: {walked.name} is a file, not a folder.", brief="no such file"
+        )
+    return refused(error, place.asked)
+
+
+def missing(place: Place) -> ToolProblem:
+    """The error for a path that does not exist, with the nearest names that do."""
+    folder = place.real.parent
+    while not folder.is_dir() and folder != folder.parent:
+        folder = folder.parent
+    wanted = place.real.relative_to(folder).parts[0]
+    known = nearest_names(wanted, folder)
+    message = f"{place.asked} does not exist."
+    if known:
+        message += " Nearest in that folder: " + ", ".join(known) + "."
+    return ToolProblem(message, brief="no such file")
+
+
+def refused(error: OSError, shown: str) -> ToolProblem:
+    """What the system said, in words for the model."""
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return ToolProblem(f"{shown}: no permission.", brief="no permission")
+    if error.errno == errno.ENAMETOOLONG:
+        return ToolProblem(f"{shown}: the name is too long.", brief="bad path")
+    reason = os.strerror(error.errno) if error.errno else str(error)
+    return ToolProblem(f"{shown}: {reason}.", brief=reason.lower())
+
+
+def look(name: str, folder: int, place: Place) -> os.stat_result | None:
+    """The state of a regular file, or None where nothing of that name exists.
+
+    Raises:
+        ToolProblem: it is something else than a regular file.
+    """
+    try:
+        found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise refused(error, place.asked) from error
+    if stat.S_ISREG(found.st_mode):
+        return found
+    if stat.S_ISDIR(found.st_mode):
+        raise ToolProblem(
+            f"{place.asked} is a folder, not a file. List it with Glob.", brief="a folder"
+        )
+    if stat.S_ISLNK(found.st_mode):
+        raise ToolProblem(
+            f"{place.asked} is a link that leads nowhere or in a circle.", brief="broken link"
+        )
+    kinds = (
+        (stat.S_ISFIFO, "a named pipe"),
+        (stat.S_ISSOCK, "a socket"),
+        (stat.S_ISCHR, "a device"),
+        (stat.S_ISBLK, "a device"),
+    )
+    kind = next((name for test, name in kinds if test(found.st_mode)), "not a regular file")
+    raise ToolProblem(
+        f"{place.asked} is {kind}; only regular files can be used.", brief="not a file"
+    )
+
+
+def open_for_reading(place: Place) -> tuple[int, os.stat_result]:
+    """A descriptor of a regular file; never waits, whatever the file is. The caller closes it.
+
+    Raises:
+        ToolProblem: missing, not a regular file, or not readable.
+    """
+    name = place.real.name
+    with parent_of(place) as folder:
+        if look(name, folder, place) is None:
+            raise missing(place)
+        try:
+            descriptor = os.open(name, _READ_FLAGS, dir_fd=folder)
+        except OSError as error:
+            raise refused(error, place.asked) from error
+    found = os.fstat(descriptor)
+    if not stat.S_ISREG(found.st_mode):
+        os.close(descriptor)
+        raise ToolProblem(f"{place.asked} is not a regular file.", brief="not a file")
+    return descriptor, found
+
+
+def read_whole(place: Place) -> Content | None:
+    """All of a file that may be changed, or None where it does not exist. Above the limit `data` stays empty.
+
+    Raises:
+        ToolProblem: not a regular file, or not readable.
+    """
+    try:
+        with parent_of(place) as folder:
+            if look(place.real.name, folder, place) is None:
+                return None
+    except ToolProblem as problem:
+        if problem.brief == "no such file" and isinstance(problem.__cause__, FileNotFoundError):
+            return None
+        raise
+    descriptor, found = open_for_reading(place)
+    with open(descriptor, "rb", buffering=0) as file:
+        if found.st_size > HASHED_LIMIT_BYTES:
+            return Content(b"", found, stat_version(found))
+        try:
+            data = file.readall()
+        except OSError as error:
+            raise refused(error, place.asked) from error
+    return Content(data, found, content_version(data))
+
+
+def content_version(data: bytes) -> str:
+    """The version of a file that holds these bytes."""
+    return f"sha256:{hashlib.sha256(data, usedforsecurity=False).hexdigest()}"
+
+
+def stat_version(found: os.stat_result) -> str:
+    """The version of a file too large to hash."""
+    return f"stat:{found.st_size}:{found.st_mtime_ns}:{found.st_ctime_ns}:{found.st_ino}"

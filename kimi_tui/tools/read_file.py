@@ -1,0 +1,264 @@
+"""ReadFile: numbered lines of a text file, from its start, from a line on, or from its end."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+from typing import ClassVar, Protocol
+
+from aiofiles.threadpool.binary import AsyncBufferedReader
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from kimi_tui.tools.base import Tool, ToolEnv, ToolOutcome, failure
+from kimi_tui.tools.description import description_beside
+from kimi_tui.tools.files import (
+    HASHED_LIMIT_BYTES,
+    content_version,
+    open_for_reading,
+    refused,
+    stat_version,
+)
+from kimi_tui.tools.lines import LINE_CHARS, WINDOW_BYTES, LineWindow
+from kimi_tui.tools.permission import ask_to_read
+from kimi_tui.tools.place import Place, locate
+from kimi_tui.tools.problem import ToolProblem
+from kimi_tui.tools.text import PROBE_BYTES, binary_kind, size_in_words
+
+MAX_LINES = 1000
+_BLOCK_BYTES = 256 * 1024
+_COUNTED_BYTES = 256 * 1024 * 1024
+"""How far lines are counted only to name their total or to number a tail; beyond, the answer says so."""
+
+
+class ReadFileParams(BaseModel):
+    """Which lines of which file."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    path: str = Field(description="The file, from the work folder or absolute.")
+    line_offset: int = Field(
+        default=1,
+        description="The first line to read, counted from 1; negative counts from the end (-100: the last 100).",
+        ge=-MAX_LINES,
+    )
+    n_lines: int = Field(
+        default=MAX_LINES, description="How many lines to read.", ge=1, le=MAX_LINES
+    )
+
+    @field_validator("line_offset")
+    @classmethod
+    def _from_one(cls, value: int) -> int:
+        return value or 1
+
+
+class ReadFile(Tool[ReadFileParams]):
+    """Reads text files."""
+
+    name: ClassVar[str] = "ReadFile"
+    changes: ClassVar[bool] = False
+    params = ReadFileParams
+
+    @property
+    def description(self) -> str:
+        """What the model is told."""
+        return description_beside(__file__)
+
+    async def run(self, params: ReadFileParams, env: ToolEnv) -> ToolOutcome:
+        """Read the lines; asks first outside the work folder."""
+        place = await asyncio.to_thread(locate, params.path, env.work_dir, env.environ)
+        await ask_to_read(place, env)
+        file, found = await _opened(place)
+        try:
+            source = await _Source.of(file, found)
+            if kind := binary_kind(await source.read_at(0, PROBE_BYTES)):
+                return failure(
+                    f"{params.path} is {kind} ({size_in_words(source.size)}), not text.",
+                    brief="binary",
+                )
+            window, numbered_from = await _read(source, params)
+        except OSError as error:
+            raise refused(error, params.path) from error
+        finally:
+            await file.close()
+        env.versions.saw(place.real, source.version)
+        return _outcome(place, params, source, window, numbered_from)
+
+
+async def _opened(place: Place) -> tuple[AsyncBufferedReader, os.stat_result]:
+    """The file, opened in a thread; where the caller is cancelled meanwhile, it is closed again."""
+    opening = asyncio.ensure_future(asyncio.to_thread(open_for_reading, place))
+    try:
+        descriptor, found = await asyncio.shield(opening)
+    except asyncio.CancelledError:
+        opening.add_done_callback(_close_again)
+        raise
+    # `open` of a descriptor touches no disk, so it is done here, where no cancel can come between.
+    file = io.BufferedReader(io.FileIO(descriptor), _BLOCK_BYTES)
+    return AsyncBufferedReader(file, loop=asyncio.get_running_loop(), executor=None), found
+
+
+def _close_again(opening: asyncio.Future[tuple[int, os.stat_result]]) -> None:
+    if not opening.cancelled() and opening.exception() is None:
+        os.close(opening.result()[0])
+
+
+class _Reader(Protocol):
+    """What is used of an aiofiles file."""
+
+    async def read(self, size: int = -1, /) -> bytes: ...
+
+    async def seek(self, offset: int, whence: int = 0, /) -> int: ...
+
+
+class _Source:
+    """A file to read at any offset: in memory where it is small, in blocks off the event loop where it is not."""
+
+    def __init__(self, file: _Reader, data: bytes | None, size: int, version: str) -> None:
+        self._file = file
+        self._data = data
+        self.size = size
+        self.version = version
+
+    @classmethod
+    async def of(cls, file: _Reader, found: os.stat_result) -> _Source:
+        if found.st_size <= HASHED_LIMIT_BYTES:
+            data = await file.read(HASHED_LIMIT_BYTES + 1)
+            if len(data) <= HASHED_LIMIT_BYTES:
+                version = await asyncio.to_thread(content_version, data)
+                return cls(file, data, len(data), version)
+        return cls(file, None, found.st_size, stat_version(found))
+
+    async def read_at(self, offset: int, size: int) -> bytes:
+        if self._data is not None:
+            return self._data[offset : offset + size]
+        await self._file.seek(offset)
+        return await self._file.read(size)
+
+
+async def _read(source: _Source, params: ReadFileParams) -> tuple[LineWindow, int | None]:
+    """The window, and the number of its line 1 in the file (None: not known, lines are numbered from the end)."""
+    if params.line_offset > 0:
+        window = LineWindow(params.line_offset, params.n_lines)
+        counted_to = 0
+        offset = 0
+        while offset < source.size and (not window.done or counted_to < _COUNTED_BYTES):
+            block = await source.read_at(offset, _BLOCK_BYTES)
+            if not block:
+                break
+            window.feed(block)
+            offset += len(block)
+            counted_to += len(block) if window.done else 0
+            await asyncio.sleep(0)
+        window.finish()
+        return window, 1 if offset >= source.size else 0
+    n_tail = -params.line_offset
+    start = await _tail_start(source, n_tail)
+    window = LineWindow(1, min(n_tail, params.n_lines))
+    offset = start
+    while offset < source.size:
+        block = await source.read_at(offset, _BLOCK_BYTES)
+        if not block:
+            break
+        window.feed(block)
+        offset += len(block)
+        await asyncio.sleep(0)
+    window.finish()
+    return window, await _count_before(source, start)
+
+
+async def _tail_start(source: _Source, n_lines: int) -> int:
+    """Where the last `n_lines` lines begin."""
+    offset = source.size
+    wanted = n_lines
+    last = await source.read_at(source.size - 1, 1) if source.size else b""
+    if last == b"\n":
+        wanted += 1
+    while offset > 0:
+        start = max(0, offset - _BLOCK_BYTES)
+        block = await source.read_at(start, offset - start)
+        found = block.count(b"\n")
+        if found >= wanted:
+            position = len(block)
+            for _ in range(wanted):
+                position = block.rindex(b"\n", 0, position)
+            return start + position + 1
+        wanted -= found
+        offset = start
+        await asyncio.sleep(0)
+    return 0
+
+
+async def _count_before(source: _Source, end: int) -> int | None:
+    if end > _COUNTED_BYTES:
+        return None
+    n_lines, offset = 1, 0
+    while offset < end:
+        block = await source.read_at(offset, min(_BLOCK_BYTES, end - offset))
+        if not block:
+            break
+        n_lines += block.count(b"\n")
+        offset += len(block)
+        await asyncio.sleep(0)
+    return n_lines
+
+
+def _outcome(
+    place: Place,
+    params: ReadFileParams,
+    source: _Source,
+    window: LineWindow,
+    numbered_from: int | None,
+) -> ToolOutcome:
+    if source.size == 0:
+        return ToolOutcome(message=f"{place.shown} is empty.", brief="empty")
+    tail = params.line_offset < 0
+    if not window.lines:
+        lines = "1 line" if window.total == 1 else f"{window.total:,} lines"
+        raise ToolProblem(
+            f"{params.path} has only {lines}; line_offset {params.line_offset} is past its end.",
+            brief="past the end",
+        )
+    # A tail too far from the start to be counted is numbered from the end.
+    shift = 0
+    if tail:
+        shift = numbered_from - 1 if numbered_from is not None else -window.total - 1
+    numbers = [line.number + shift for line in window.lines]
+    output = "\n".join(
+        f"{number:>6}\t{line.text}{' …' if line.cut else ''}"
+        for number, line in zip(numbers, window.lines, strict=True)
+    )
+    total: int | None = None
+    if tail:
+        total = shift + window.total if numbered_from is not None else None
+    elif numbered_from:
+        total = window.total
+    first, last = numbers[0], numbers[-1]
+    whole = total is not None and first == 1 and last == total
+    facts = [_extent(first, last, total, whole, source.size)]
+    if window.full:
+        facts.append(f"Stopped at {WINDOW_BYTES // 1024} KiB.")
+    if total is None or last < total:
+        facts.append(f"Go on with line_offset={last + 1}." if last + 1 else "")
+    if any(line.cut for line in window.lines):
+        facts.append(f"Lines over {LINE_CHARS} characters are cut (…).")
+    if window.invalid:
+        facts.append("Bytes that are not UTF-8 are shown as \ufffd.")
+    if window.crlf:
+        facts.append("Lines end with CR LF.")
+    return ToolOutcome(
+        output=output,
+        message=" ".join(fact for fact in facts if fact),
+        brief=_counted(len(numbers)) if whole else f"lines {first:,}–{last:,}",
+    )
+
+
+def _counted(n_lines: int) -> str:
+    return "1 line" if n_lines == 1 else f"{n_lines:,} lines"
+
+
+def _extent(first: int, last: int, total: int | None, whole: bool, size_bytes: int) -> str:
+    if whole:
+        return f"The whole file, {_counted(last)}."
+    of = f"of {total:,}" if total is not None else f"of a file of {size_in_words(size_bytes)}"
+    return f"Lines {first} to {last} {of}."

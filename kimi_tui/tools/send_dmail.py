@@ -1,0 +1,57 @@
+"""SendDMail: a message from the agent to itself at an earlier checkpoint."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from kimi_tui.tools.base import Tool, ToolEnv, ToolOutcome, failure
+from kimi_tui.tools.description import description_beside
+
+
+class SendDMailParams(BaseModel):
+    """The letter and where it goes."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    message: str = Field(
+        description="What your past self should know: findings, decisions, what is done.",
+        min_length=1,
+    )
+    checkpoint_id: int = Field(
+        description="The checkpoint to go back to, as a CHECKPOINT marker names it.", ge=0
+    )
+    restore_files: bool = Field(
+        default=False, description="Also bring the working files back to that checkpoint."
+    )
+
+
+class SendDMail(Tool[SendDMailParams]):
+    """Sends D-Mails. Nothing happens until the step ends: the soul takes the letter from the mailbox."""
+
+    name: ClassVar[str] = "SendDMail"
+    changes: ClassVar[bool] = False
+    params = SendDMailParams
+
+    @property
+    def description(self) -> str:
+        """What the model is told."""
+        return description_beside(__file__)
+
+    async def run(self, params: SendDMailParams, env: ToolEnv) -> ToolOutcome:
+        """Put the letter into the mailbox."""
+        if not params.message.strip():
+            return failure(
+                "The message is empty: say what your past self should know.", brief="empty"
+            )
+        try:
+            env.mailbox.send_dmail(params.message, params.checkpoint_id, params.restore_files)
+        except ValueError as error:
+            return failure(str(error), brief="not sent")
+        # If the revert happens, this result is cut away with everything else. Whoever reads it was not reverted.
+        return ToolOutcome(
+            message="The D-Mail was NOT sent: you are reading this because the conversation did not go back. "
+            "Another call of the same step was refused or failed; go on from here, or send it again alone.",
+            brief=f"to #{params.checkpoint_id}",
+        )

@@ -1,0 +1,158 @@
+"""Shell: one command in a fresh shell, with its output shown while it runs."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import ClassVar
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from kimi_tui.tools.base import Ask, CommandRun, Tool, ToolEnv, ToolOutcome
+from kimi_tui.tools.child_env import child_environment, find_program
+from kimi_tui.tools.command import Ended, RunningCommand
+from kimi_tui.tools.description import description_beside
+from kimi_tui.tools.place import with_tilde
+from kimi_tui.tools.problem import ToolProblem
+from kimi_tui.tools.text import size_in_words
+
+DEFAULT_TIMEOUT_S = 60
+MAX_TIMEOUT_S = 300
+_LONGEST_COMMAND = 100_000
+"""The kernel takes 128 KiB for one argument."""
+
+
+class ShellParams(BaseModel):
+    """What to run."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    command: str = Field(description="The command, for bash.", min_length=1)
+    timeout: int = Field(
+        default=DEFAULT_TIMEOUT_S,
+        description="Seconds after which it is stopped.",
+        ge=1,
+        le=MAX_TIMEOUT_S,
+    )
+
+
+class Shell(Tool[ShellParams]):
+    """Runs shell commands."""
+
+    name: ClassVar[str] = "Shell"
+    changes: ClassVar[bool] = True
+    params = ShellParams
+
+    @property
+    def description(self) -> str:
+        """What the model is told."""
+        return description_beside(__file__)
+
+    async def run(self, params: ShellParams, env: ToolEnv) -> ToolOutcome:
+        """Run it, with the person's yes."""
+        _check(params.command)
+        where = with_tilde(env.work_dir, env.environ.get("HOME", ""))
+        await env.asker.ask(
+            Ask(
+                action="run command",
+                question="Run this command?",
+                detail=params.command,
+                where=f"in {where}, for at most {params.timeout} s; may change files",
+            )
+        )
+        if not env.work_dir.is_dir():
+            raise ToolProblem(
+                f"The work folder {where} does not exist any more.", brief="no folder"
+            )
+        running = RunningCommand(
+            shell_argv(params.command, env),
+            work_dir=env.work_dir,
+            environ=child_environment(env.environ),
+            timeout_s=params.timeout,
+            on_output=env.emit,
+        )
+        try:
+            ended = await running.run()
+        except OSError as error:
+            raise ToolProblem(
+                f"The command could not be started: {error.strerror or error}.", brief="not started"
+            ) from error
+        return _outcome(params, ended)
+
+
+def shell_argv(command: str, env: ToolEnv) -> list[str]:
+    """The command for bash without any start-up file, or for sh where there is no bash."""
+    for bash in ("/bin/bash", "/usr/bin/bash", find_program("bash", env.environ, env.work_dir)):
+        if bash and os.access(bash, os.X_OK):
+            return [bash, "--noprofile", "--norc", "-c", command]
+    return ["/bin/sh", "-c", command]
+
+
+def _check(command: str) -> None:
+    if not command.strip():
+        raise ToolProblem("The command is empty.", brief="no command")
+    if "\0" in command or any("\ud800" <= char <= "\udfff" for char in command):
+        raise ToolProblem(
+            "The command has characters that no command line can hold.", brief="bad command"
+        )
+    if len(command.encode()) > _LONGEST_COMMAND:
+        raise ToolProblem(
+            f"The command is longer than {_LONGEST_COMMAND:,} bytes: write it to a script with WriteFile, then run that.",
+            brief="too long",
+        )
+
+
+def _outcome(params: ShellParams, ended: Ended) -> ToolOutcome:
+    took = f"{ended.duration_s:.1f} s"
+    code = ended.exit_code
+    if code is not None and code < 0:
+        code = 128 - code
+    if ended.ending == "timeout":
+        verdict, brief = (
+            f"Stopped after {params.timeout} s (its timeout); everything it started was ended.",
+            f"stopped after {params.timeout} s",
+        )
+    elif code is None:
+        verdict, brief = f"Stopped after {took}.", "stopped"
+    elif ended.exit_code is not None and ended.exit_code < 0:
+        verdict, brief = (
+            f"Ended by {_signal_name(-ended.exit_code)} (exit code {code}) after {took}.",
+            f"exit {code}",
+        )
+    else:
+        verdict, brief = f"Exit code {code} after {took}.", f"exit {code}"
+    facts = [verdict, *_facts(ended)]
+    return ToolOutcome(
+        output=ended.output.text,
+        message=" ".join(facts),
+        is_error=code != 0,
+        brief=brief,
+        effects=(CommandRun(params.command, code, ended.duration_s),),
+    )
+
+
+def _facts(ended: Ended) -> list[str]:
+    facts: list[str] = []
+    if ended.n_bytes == 0:
+        facts.append("No output.")
+    if ended.output.shortened:
+        facts.append(
+            f"The output was shortened, in all {size_in_words(ended.n_bytes)}: beginning and end are kept."
+            " To see more, write it to a file and read parts of it."
+        )
+    if ended.output.binary:
+        facts.append("The output looks binary.")
+    if ended.n_left:
+        processes = "process" if ended.n_left == 1 else "processes"
+        facts.append(
+            f"{ended.n_left} background {processes} held the output open and had to be ended; to keep one running, "
+            "send its output to a file."
+        )
+    return facts
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

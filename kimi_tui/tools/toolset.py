@@ -1,0 +1,161 @@
+"""The tools a model may call: their specs, and the one way to run a call.
+
+Whatever the model writes, the outcome is text it can act on: a call never ends the program.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterable
+from typing import Any, cast
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from kimi_tui.llm.provider import ToolSpec
+from kimi_tui.tools.base import Tool, ToolEnv, ToolOutcome, ToolRejected, failure
+from kimi_tui.tools.glob import Glob
+from kimi_tui.tools.grep import Grep
+from kimi_tui.tools.nearest import nearest_words
+from kimi_tui.tools.problem import ToolProblem
+from kimi_tui.tools.read_file import ReadFile
+from kimi_tui.tools.send_dmail import SendDMail
+from kimi_tui.tools.set_todo_list import SetTodoList
+from kimi_tui.tools.shell import Shell
+from kimi_tui.tools.str_replace_file import StrReplaceFile
+from kimi_tui.tools.write_file import WriteFile
+
+AnyTool = Tool[Any]
+
+_log = logging.getLogger(__name__)
+_ERRORS_NAMED = 5
+_VALUE_CHARS = 80
+
+
+class Toolset:
+    """Some tools by name, in a fixed order (the list is sent with every request and must not change)."""
+
+    def __init__(self, tools: Iterable[AnyTool]) -> None:
+        self._tools = {tool.name: tool for tool in tools}
+        self._specs = [tool.spec() for tool in self._tools.values()]
+
+    def specs(self) -> list[ToolSpec]:
+        """What the model is told."""
+        return list(self._specs)
+
+    def get(self, name: str) -> AnyTool | None:
+        """The tool of this name."""
+        return self._tools.get(name)
+
+    async def run(self, name: str, arguments: str | None, env: ToolEnv) -> ToolOutcome:
+        """Run one call.
+
+        Args:
+            name: the tool, as the model wrote it.
+            arguments: its JSON text, as the model wrote it.
+            env: what the tool may use.
+
+        Returns:
+            What it gave back; an error outcome for anything wrong with the call or in the tool.
+
+        Raises:
+            ToolRejected: the person said no.
+            asyncio.CancelledError: stopped.
+        """
+        tool = self._tools.get(name)
+        if tool is None:
+            return self._unknown(name)
+        values = _parsed(arguments)
+        if isinstance(values, ToolOutcome):
+            return values
+        try:
+            params = tool.params.model_validate(values)
+        except ValidationError as error:
+            return failure(_explained(error, tool), brief="bad arguments")
+        try:
+            return await tool.run(params, env)
+        except ToolProblem as problem:
+            return failure(_encodable(str(problem)), brief=problem.brief)
+        except ToolRejected:
+            raise
+        except Exception as error:
+            _log.exception("%s failed", name)
+            reason = str(error) or type(error).__name__
+            return failure(_encodable(f"{name} failed: {reason}"), brief="failed")
+
+    def _unknown(self, name: str) -> ToolOutcome:
+        near = nearest_words(name, self._tools)
+        hint = f" Did you mean {' or '.join(near)}?" if near else ""
+        return failure(
+            f"There is no tool {name[:_VALUE_CHARS]!r}.{hint} The tools are {', '.join(self._tools)}.",
+            brief="no such tool",
+        )
+
+
+def _parsed(arguments: str | None) -> dict[str, object] | ToolOutcome:
+    text = (arguments or "").strip() or "{}"
+    try:
+        parsed: object = json.loads(text, strict=False)
+    except (ValueError, RecursionError) as error:
+        where = (
+            f"{error.msg} at character {error.pos + 1}"
+            if isinstance(error, json.JSONDecodeError)
+            else "nested too deeply or not readable"
+        )
+        return failure(
+            f"The arguments are not valid JSON ({where}). Nothing was run: send the call again with a whole, "
+            "valid JSON object.",
+            brief="bad JSON",
+        )
+    if not isinstance(parsed, dict):
+        return failure(
+            "The arguments must be one JSON object. Nothing was run: send the call again.",
+            brief="bad JSON",
+        )
+    # Models write null for what they mean to leave out.
+    values = cast("dict[str, object]", parsed)
+    return {key: value for key, value in values.items() if value is not None}
+
+
+def _explained(error: ValidationError, tool: AnyTool) -> str:
+    known = [str(name) for name in tool.spec().parameters["properties"]]
+    problems = [_problem(detail, known) for detail in error.errors()[:_ERRORS_NAMED]]
+    return f"The arguments of {tool.name} are wrong; nothing was run. " + " ".join(problems)
+
+
+def _problem(detail: ErrorDetails, known: list[str]) -> str:
+    field = ".".join(str(part) for part in detail["loc"]) or "arguments"
+    if detail["type"] == "missing":
+        return f"`{field}` is required."
+    if detail["type"] == "extra_forbidden":
+        near = nearest_words(field, known, limit=1)
+        hint = f"; did you mean `{near[0]}`?" if near else f"; known are {', '.join(known)}."
+        return f"`{field}` is not a parameter{hint}"
+    expected = detail["msg"].removeprefix("Value error, ")
+    expected = expected.replace("Input should be", "should be")
+    got = json.dumps(detail["input"], ensure_ascii=False, default=str)
+    if len(got) > _VALUE_CHARS:
+        got = got[:_VALUE_CHARS] + "…"
+    return _encodable(f"`{field}` {expected}, not {got}.")
+
+
+def _encodable(text: str) -> str:
+    """The text with lone surrogates (from odd file names or the model) written out, so that it can be stored and sent."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def default_toolset() -> Toolset:
+    """All built-in tools."""
+    return Toolset(
+        [
+            ReadFile(),
+            Glob(),
+            Grep(),
+            WriteFile(),
+            StrReplaceFile(),
+            Shell(),
+            SetTodoList(),
+            SendDMail(),
+        ]
+    )

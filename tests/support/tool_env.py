@@ -1,0 +1,93 @@
+"""A tool's surroundings for tests: an asker that remembers, a mailbox, file versions, and one call to run a tool."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kimi_tui.tools.base import Ask, TodoEntry, ToolEnv, ToolOutcome, ToolRejected
+from kimi_tui.tools.toolset import Toolset, default_toolset
+
+
+@dataclass
+class Asker:
+    """Says yes unless told otherwise; `before_yes` is called while the question stands."""
+
+    asks: list[Ask] = field(default_factory=list[Ask])
+    refuse: str | None = None
+    before_yes: Callable[[], None] = lambda: None
+    answered: asyncio.Event = field(default_factory=asyncio.Event)
+    """While it is clear, questions stand."""
+
+    def __post_init__(self) -> None:
+        self.answered.set()
+
+    async def ask(self, ask: Ask) -> None:
+        self.asks.append(ask)
+        await self.answered.wait()
+        if self.refuse is not None:
+            raise ToolRejected(self.refuse)
+        self.before_yes()
+
+
+@dataclass
+class Mailbox:
+    """Knows checkpoints 0 to 3."""
+
+    sent: list[tuple[str, int, bool]] = field(default_factory=list[tuple[str, int, bool]])
+
+    def send_dmail(self, message: str, checkpoint_id: int, restore_files: bool = False) -> None:
+        if checkpoint_id > 3:
+            raise ValueError(f"There is no checkpoint {checkpoint_id}; the newest is 3.")
+        self.sent.append((message, checkpoint_id, restore_files))
+
+
+class Versions(dict[Path, str]):
+    """What the agent has seen."""
+
+    def seen(self, path: Path) -> str | None:
+        return self.get(path)
+
+    def saw(self, path: Path, version: str) -> None:
+        self[path] = version
+
+
+class Bench:
+    """A work folder with the built-in tools."""
+
+    def __init__(self, work_dir: Path) -> None:
+        self.work_dir = work_dir
+        self.asker = Asker()
+        self.mailbox = Mailbox()
+        self.versions = Versions()
+        self.live: list[str] = []
+        self.environ = dict(os.environ)
+        self.todos: tuple[TodoEntry, ...] | None = None
+        self.tools: Toolset = default_toolset()
+
+    @property
+    def env(self) -> ToolEnv:
+        return ToolEnv(
+            work_dir=self.work_dir,
+            asker=self.asker,
+            mailbox=self.mailbox,
+            versions=self.versions,
+            emit=self.live.append,
+            environ=self.environ,
+            todos=self.todos,
+        )
+
+    async def run(self, name: str, /, **arguments: object) -> ToolOutcome:
+        """Call a tool as the model would."""
+        return await self.tools.run(name, json.dumps(arguments), self.env)
+
+    def write(self, path: str, data: str | bytes) -> Path:
+        """Put a file into the work folder behind the agent's back."""
+        target = self.work_dir / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(data.encode() if isinstance(data, str) else data)
+        return target

@@ -1,0 +1,55 @@
+"""Watching a running program from a test: conditions that others bring about, the event loop's waits, memory, files."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+
+async def until(condition: Callable[[], bool], within_s: float = 5.0) -> bool:
+    """Wait for a condition that another process or thread brings about."""
+    end = time.monotonic() + within_s
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        await asyncio.sleep(0.01)
+    return True
+
+
+@contextlib.asynccontextmanager
+async def loop_waits() -> AsyncIterator[list[float]]:
+    """How long the event loop kept a one-millisecond timer waiting, each time."""
+    waits = [0.0]
+
+    async def tick() -> None:
+        while True:
+            start = time.monotonic()
+            await asyncio.sleep(0.001)
+            waits.append(time.monotonic() - start - 0.001)
+
+    ticking = asyncio.create_task(tick())
+    try:
+        yield waits
+    finally:
+        ticking.cancel()
+
+
+def reset_peak_bytes() -> int:
+    """Forget the largest memory this process had so far; returns what it has now."""
+    Path("/proc/self/clear_refs").write_text("5")
+    return peak_bytes()
+
+
+def peak_bytes() -> int:
+    """The largest memory this process had since the last reset."""
+    status = Path("/proc/self/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0]) * 1024
+
+
+def n_descriptors() -> int:
+    """How many files this process has open."""
+    return len(os.listdir("/proc/self/fd"))

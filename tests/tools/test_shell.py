@@ -1,0 +1,361 @@
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.tool_env import Bench
+from support.watching import loop_waits, n_descriptors, peak_bytes, reset_peak_bytes, until
+
+from kimi_tui.tools import command, survivors
+from kimi_tui.tools.base import CommandRun, ToolRejected
+
+
+def alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+def zombies() -> list[str]:
+    children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+    return [pid for pid in children if not alive(int(pid))]
+
+
+def pids_in(path: Path) -> list[int]:
+    try:
+        return [int(word) for word in path.read_text().split()]
+    except OSError:
+        return []
+
+
+async def test_output_exit_code_and_time_are_told(bench: Bench) -> None:
+    outcome = await bench.run("Shell", command="echo out; echo err >&2; exit 3")
+    assert outcome.output == "out\nerr\n"
+    assert outcome.is_error
+    assert outcome.message.startswith("Exit code 3 after 0.")
+    assert outcome.brief == "exit 3"
+    (effect,) = outcome.effects
+    assert isinstance(effect, CommandRun)
+    assert (effect.command, effect.exit_code) == ("echo out; echo err >&2; exit 3", 3)
+    assert 0 < effect.duration_s < 5
+
+
+async def test_a_quick_command_waits_for_no_grace(bench: Bench) -> None:
+    started = time.monotonic()
+    for _ in range(5):
+        assert (await bench.run("Shell", command="true")).brief == "exit 0"
+    assert time.monotonic() - started < 5 * command.EOF_GRACE_S
+
+
+async def test_the_question_shows_exactly_what_runs(bench: Bench) -> None:
+    bench.environ["HOME"] = str(bench.work_dir.parent)
+    await bench.run("Shell", command="echo  'a  b'\n#x", timeout=9)
+    (ask,) = bench.asker.asks
+    assert (ask.action, ask.detail) == ("run command", "echo  'a  b'\n#x")
+    assert ask.where == "in ~/work, for at most 9 s; may change files"
+    assert ask.session_key == ask.session_offer == ""
+
+
+async def test_after_a_no_nothing_runs(bench: Bench) -> None:
+    bench.asker.refuse = "not now"
+    with pytest.raises(ToolRejected, match="not now"):
+        await bench.run("Shell", command="touch made")
+    assert not (bench.work_dir / "made").exists()
+
+
+@pytest.fixture
+def talkative_input() -> Iterator[None]:
+    """This process has an input with text in it, as a terminal app has."""
+    read_end, write_end = os.pipe()
+    os.write(write_end, b"typed by the person\n")
+    kept = os.dup(0)
+    os.dup2(read_end, 0)
+    yield
+    os.dup2(kept, 0)
+    for descriptor in (read_end, write_end, kept):
+        os.close(descriptor)
+
+
+@pytest.mark.usefixtures("talkative_input")
+async def test_input_is_empty_and_there_is_no_terminal(bench: Bench) -> None:
+    outcome = await bench.run(
+        "Shell",
+        command="cat; read x || echo no-input; [ -t 0 ] || echo no-tty; (: </dev/tty) 2>/dev/null || echo none",
+    )
+    assert outcome.output == "no-input\nno-tty\nnone\n"
+
+
+async def test_it_runs_in_a_session_of_its_own(bench: Bench) -> None:
+    outcome = await bench.run("Shell", command="ps -o sid=,pgid= -p $$; echo $$")
+    sid, pgid, pid = outcome.output.split()
+    assert sid == pgid == pid != str(os.getsid(0))
+
+
+async def test_the_environment_is_a_short_list_without_keys(bench: Bench) -> None:
+    hostile = dict.fromkeys(
+        (
+            "OPENAI_API_KEY",
+            "KIMI_API_KEY",
+            "MOONSHOT_API_KEY",
+            "GITHUB_TOKEN",
+            "AWS_SECRET_ACCESS_KEY",
+            "DB_PASSWORD",
+            "OPENAI_CUSTOM_HEADERS",
+            "LD_AUDIT",
+            "GIT_SSH_COMMAND",
+            "PYTHONSTARTUP",
+            "NODE_OPTIONS",
+            "PROMPT_COMMAND",
+            "SSH_AUTH_SOCK",
+        ),
+        "sk-secret",
+    )
+    started = bench.write("start.sh", "echo STARTED")
+    bench.environ.update(hostile)
+    bench.environ.update(BASH_ENV=str(started), ENV=str(started), LC_ALL="C.UTF-8")
+    bench.environ["HTTPS_PROXY"] = "http://user:sk-secret@proxy"
+    outcome = await bench.run("Shell", command="env")
+    seen = dict(line.split("=", 1) for line in outcome.output.splitlines())
+    assert "sk-secret" not in outcome.output
+    assert "STARTED" not in outcome.output
+    assert not {*hostile, "BASH_ENV", "ENV", "HTTPS_PROXY"} & set(seen)
+    assert seen["LC_ALL"] == "C.UTF-8"
+    assert (seen["PAGER"], seen["GIT_PAGER"], seen["EDITOR"]) == ("cat", "cat", "false")
+    assert seen["GIT_TERMINAL_PROMPT"] == "0"
+
+
+async def test_nothing_is_left_of_an_earlier_command(bench: Bench) -> None:
+    (bench.work_dir / "sub").mkdir()
+    await bench.run("Shell", command="cd sub; export X=1; alias ls='echo bad'; f() { :; }")
+    outcome = await bench.run("Shell", command='echo "[$X]"; pwd; type f 2>&1 | head -1')
+    assert outcome.output.splitlines()[:2] == ["[]", str(bench.work_dir)]
+    assert "not found" in outcome.output
+
+
+async def test_a_timeout_ends_everything_it_started(tmp_path: Path) -> None:
+    ways = {
+        "plain": "sleep 60",
+        "ignores TERM": "trap '' TERM; sleep 60; sleep 60",
+        "child ignores TERM": "(trap '' TERM; sleep 60; sleep 60) & sleep 60",
+        "own session": "setsid sh -c 'trap \"\" TERM; sleep 60; sleep 60' & sleep 60",
+        "daemon": "nohup setsid sleep 60 >/dev/null 2>&1 & sleep 60",
+    }
+
+    async def one(name: str, way: str) -> None:
+        bench = Bench(tmp_path / name)
+        bench.work_dir.mkdir()
+        started = time.monotonic()
+        outcome = await bench.run("Shell", command=f"echo begun; {way}", timeout=1)
+        took_s = time.monotonic() - started
+        obeys = name in ("plain", "daemon")
+        assert took_s < 1 + (0 if obeys else command.TERM_GRACE_S) + 1, name
+        assert outcome.output == "begun\n"
+        assert outcome.is_error
+        assert "Stopped after 1 s (its timeout)" in outcome.message
+        assert isinstance(outcome.effects[0], CommandRun)
+        assert outcome.effects[0].exit_code is None
+        assert await until(lambda: _sleepers(bench.work_dir) == []), name
+
+    await asyncio.gather(*(one(name, way) for name, way in ways.items()))
+
+
+def _sleepers(folder: Path) -> list[int]:
+    """The processes that still run in a folder."""
+    found: list[int] = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                if (entry / "cwd").readlink() == folder and alive(int(entry.name)):
+                    found.append(int(entry.name))
+    return found
+
+
+@pytest.mark.parametrize("obeys", [True, False], ids=["obeys TERM", "ignores TERM"])
+async def test_an_interrupt_returns_within_a_second_and_ends_everything(
+    bench: Bench, obeys: bool
+) -> None:
+    trap = "" if obeys else "trap '' TERM;"
+    line = (
+        f"{trap} echo $$ > pids; (echo $BASHPID >> pids; sleep 60; sleep 60) & sleep 60; sleep 60"
+    )
+    running = asyncio.create_task(bench.run("Shell", command=line))
+    assert await until(lambda: len(pids_in(bench.work_dir / "pids")) == 2)
+    pids = pids_in(bench.work_dir / "pids")
+    started = time.monotonic()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert time.monotonic() - started < 1.0
+    if not obeys:
+        # Two seconds are left to them, then they are killed though nobody waits any more.
+        assert any(alive(pid) for pid in pids)
+    assert await until(lambda: not any(alive(pid) for pid in pids), command.TERM_GRACE_S + 2)
+    assert await until(lambda: _sleepers(bench.work_dir) == [])
+
+
+async def test_a_cancel_while_the_question_stands_runs_nothing(bench: Bench) -> None:
+    bench.asker.answered.clear()
+    running = asyncio.create_task(bench.run("Shell", command="touch made"))
+    assert await until(lambda: bench.asker.asks != [])
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert not (bench.work_dir / "made").exists()
+
+
+async def test_a_background_child_that_keeps_the_pipe_open_is_not_waited_for(bench: Bench) -> None:
+    started = time.monotonic()
+    outcome = await bench.run("Shell", command="sleep 60 & echo $!; echo done")
+    assert time.monotonic() - started < 2
+    pid, done = outcome.output.split()
+    assert done == "done"
+    assert "1 background process held the output open and had to be ended" in outcome.message
+    assert not outcome.is_error
+    assert await until(lambda: not alive(int(pid)))
+
+
+async def test_a_background_child_with_its_own_output_runs_on(bench: Bench) -> None:
+    outcome = await bench.run("Shell", command="sleep 60 >/dev/null 2>&1 & echo $!")
+    pid = int(outcome.output)
+    try:
+        assert alive(pid)
+        assert "background" not in outcome.message
+    finally:
+        os.kill(pid, 9)
+
+
+async def test_a_hundred_megabytes_pass_in_bounded_memory(bench: Bench) -> None:
+    await bench.run("Shell", command="echo warm")
+    line = "yes 'sixty characters of the same text over and over, sixty' | head -c 100000000"
+    before = reset_peak_bytes()
+    async with loop_waits() as waits:
+        outcome = await bench.run("Shell", command=f"echo first; {line}; echo; echo last")
+    assert peak_bytes() - before < 30_000_000
+    assert max(waits) < 0.1
+    assert outcome.output.startswith("first\nsixty")
+    assert outcome.output.endswith("\nlast\n")
+    assert len(outcome.output) < 50_000
+    assert "bytes left out …" in outcome.output
+    assert "The output was shortened, in all 100.0 MB" in outcome.message
+    assert sum(map(len, bench.live)) < 5_000_000
+
+
+async def test_binary_and_invalid_utf8_output(bench: Bench) -> None:
+    outcome = await bench.run("Shell", command=r"printf 'caf\xe9 \xff\xfe ok\n'")
+    assert outcome.output == "caf\ufffd \ufffd\ufffd ok\n"
+    outcome = await bench.run("Shell", command="head -c 3000 /dev/urandom")
+    outcome.output.encode()
+    assert "The output looks binary." in outcome.message
+    outcome = await bench.run("Shell", command=r"printf '\033[31mred\033[0m \033]0;t\007x\n'")
+    assert outcome.output == "red x\n"
+
+
+async def test_a_progress_display_leaves_only_its_last_state(bench: Bench) -> None:
+    outcome = await bench.run("Shell", command=r"printf '10%%\r50%%\r100%%\nend\r\n'")
+    assert outcome.output == "100%\nend\n"
+
+
+async def test_output_is_live(bench: Bench) -> None:
+    running = asyncio.create_task(
+        bench.run(
+            "Shell", command="printf 'one é'; while [ ! -e go ]; do sleep 0.02; done; echo two"
+        )
+    )
+    assert await until(lambda: "".join(bench.live) == "one é")
+    assert not running.done()
+    bench.write("go", "")
+    outcome = await running
+    assert outcome.output == "one étwo\n"
+    assert "".join(bench.live) == "one étwo\n"
+
+
+async def test_live_characters_are_never_cut(bench: Bench) -> None:
+    line = r"for i in 1 2 3; do printf '\xe2\x82'; sleep 0.08; printf '\xac'; sleep 0.08; done"
+    await bench.run("Shell", command=line)
+    assert "".join(bench.live) == "€€€"
+
+
+async def test_a_signal_is_named(bench: Bench) -> None:
+    outcome = await bench.run("Shell", command="kill -SEGV $$")
+    assert "Ended by SIGSEGV (exit code 139)" in outcome.message
+    assert outcome.brief == "exit 139"
+
+
+async def test_no_output_is_said(bench: Bench) -> None:
+    assert "No output." in (await bench.run("Shell", command="true")).message
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ({"command": "true", "timeout": 301}, "`timeout` should be less than or equal to 300"),
+        ({"command": "true", "timeout": 0}, "`timeout` should be greater than or equal to 1"),
+        ({"command": "  "}, "empty"),
+        ({"command": "echo \0"}, "characters that no command line can hold"),
+        ({"command": "echo \ud800"}, "`command` should be a valid string"),
+        ({"command": "x" * 100_001}, "write it to a script"),
+    ],
+)
+async def test_what_cannot_run_is_an_error_and_never_asked(
+    bench: Bench, arguments: dict[str, object], says: str
+) -> None:
+    outcome = await bench.run("Shell", **arguments)
+    assert outcome.is_error
+    assert says in outcome.message
+    assert bench.asker.asks == []
+
+
+async def test_a_work_folder_that_is_gone_is_an_error(bench: Bench) -> None:
+    bench.work_dir.rmdir()
+    outcome = await bench.run("Shell", command="true")
+    assert outcome.is_error
+    assert "does not exist any more" in outcome.message
+
+
+async def test_several_commands_at_once_keep_apart(bench: Bench) -> None:
+    outcomes = await asyncio.gather(
+        *(bench.run("Shell", command=f"seq {n}000 {n}999") for n in range(1, 6))
+    )
+    for n, outcome in enumerate(outcomes, start=1):
+        assert outcome.output.split() == [str(i) for i in range(n * 1000, n * 1000 + 1000)]
+
+
+async def test_no_descriptor_or_zombie_is_left(bench: Bench) -> None:
+    await bench.run("Shell", command="true")
+    before = n_descriptors()
+    for _ in range(10):
+        await bench.run("Shell", command="echo x | cat")
+    assert n_descriptors() == before
+    assert not zombies()
+
+
+async def test_exit_is_noticed_without_process_descriptors(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(os, "pidfd_open")
+    assert (await bench.run("Shell", command="echo x; exit 7")).brief == "exit 7"
+    outcome = await bench.run("Shell", command="sleep 60", timeout=1)
+    assert outcome.brief == "stopped after 1 s"
+
+
+def test_descendants_are_found_by_ps() -> None:
+    process = subprocess.Popen(["sh", "-c", "sleep 60 & sleep 60 & wait"])
+    try:
+        end = time.monotonic() + 5
+        while len(survivors.descendants_by_ps(process.pid)) < 2 and time.monotonic() < end:
+            pass
+        found = survivors.descendants_by_ps(process.pid)
+        assert len(found) == 2
+        assert all(alive(pid) for pid in found)
+    finally:
+        for pid in [*survivors.descendants_by_ps(process.pid), process.pid]:
+            os.kill(pid, 9)
+        process.wait()
