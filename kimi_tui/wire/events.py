@@ -164,7 +164,8 @@ class ContextReverted:
     """The live line was cut before checkpoint `checkpoint_id`; what followed is now world line `world_line`.
 
     `from_checkpoint` is the newest id that was cut away. `text` is the D-Mail's letter. `prompt` is the message of
-    that checkpoint to put back into the prompt after a person's rewind. `facts` is what the soul added to a letter.
+    that checkpoint to put back into the prompt after a person's rewind. `facts` is what the soul added to a letter,
+    `carried` what the person had said since, which stands before the letter on the new line.
     """
 
     reason: Operation
@@ -178,6 +179,8 @@ class ContextReverted:
     tokens_after: int
     text: str = ""
     prompt: str = ""
+    facts: str = ""
+    carried: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,7 +257,12 @@ class FilesRestored:
 
 @dataclass(frozen=True, slots=True)
 class LineChanged:
-    """An operation ended and the live line is another one; views that cannot follow rebuild themselves."""
+    """An operation ended and the live line is another one; views that cannot follow rebuild themselves.
+
+    `from_line` is the world line that holds the line left (0: none of its own, it is the beginning of another).
+    After an undo, redo or jump `to_line` is the world line that became live, up to before checkpoint `uid` (empty: all
+    of it); after anything else it is 0 and `uid` names the checkpoint it was about.
+    """
 
     op: Operation
     from_line: int

@@ -1,0 +1,133 @@
+"""What goes with a D-Mail: the person's words since then, the facts the program knows, and the letter itself.
+
+What the person said is never undone by the agent, so it is carried over in its order; earlier letters are not.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from kimi_tui.llm.message import Message
+from kimi_tui.prompts.load import prompt
+from kimi_tui.soul.internal_messages import is_said
+from kimi_tui.soul.tool_message import outcome_of
+from kimi_tui.soul.transcript import shortened
+
+_MAX_FILES = 40
+_MAX_COMMANDS = 12
+_MAX_COMMAND_CHARS = 160
+_MAX_SHOWN_CHARS = 1_200
+_FILE_TOOLS = frozenset({"WriteFile", "StrReplaceFile"})
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """A D-Mail ready to be delivered.
+
+    `carried` goes into the context first, then `message`. `text` is what the agent wrote, `facts` what was added.
+    """
+
+    carried: tuple[Message, ...]
+    message: Message
+    text: str
+    facts: str
+
+
+def write_letter(
+    checkpoint_id: int, texts: Sequence[str], undone: Sequence[Message], *, files_asked: bool
+) -> Letter:
+    """The letter for a checkpoint.
+
+    Args:
+        checkpoint_id: where it goes.
+        texts: what the agent wrote, in the order in which it was sent.
+        undone: every message from that checkpoint on.
+        files_asked: the agent asked that the working files go back too.
+    """
+    undone = list(undone)
+    carried = tuple(message for message in undone if is_said(message))
+    text = "\n\n".join(part.strip() for part in texts)
+    facts = _facts(undone, carried, files_asked)
+    body = prompt("dmail_letter", CHECKPOINT=str(checkpoint_id), FACTS=facts, TEXT=text)
+    return Letter(carried, Message(role="user", content=body), text, facts)
+
+
+def files_written(messages: Sequence[Message]) -> dict[str, int]:
+    """How often each path was changed with the file tools, by the calls that did not fail."""
+    failed = _failed_calls(messages)
+    files: dict[str, int] = {}
+    for position, message in enumerate(messages):
+        for order, call in enumerate(message.tool_calls or ()):
+            if call.function.name in _FILE_TOOLS and (position, order) not in failed:
+                path = str(_arguments(call.function.arguments).get("path", ""))
+                files[path] = files.get(path, 0) + 1
+    return files
+
+
+def _facts(undone: Sequence[Message], carried: Sequence[Message], files_asked: bool) -> str:
+    files = files_written(undone)
+    commands: list[str] = []
+    shown: list[str] = []
+    for message in undone:
+        if message.role != "assistant":
+            continue
+        if message.text.strip():
+            shown.append(message.text.strip())
+        for call in message.tool_calls or ():
+            arguments = _arguments(call.function.arguments)
+            if call.function.name == "Shell" and "command" in arguments:
+                commands.append(str(arguments["command"]))
+    lines: list[str] = []
+    if files:
+        names = [f"`{path}` ({n} {'edit' if n == 1 else 'edits'})" for path, n in files.items()]
+        lines.append(f"- Files changed since then, and still changed: {_some(names, _MAX_FILES)}.")
+    else:
+        lines.append("- No file was changed with the file tools since then.")
+    if commands:
+        quoted = [f"`{shortened(c, _MAX_COMMAND_CHARS)}`" for c in dict.fromkeys(commands)]
+        lines.append(f"- Commands that were run: {_some(quoted, _MAX_COMMANDS)}.")
+    if files_asked:
+        lines.append("- You asked for the files of that time. They were not brought back.")
+    if carried:
+        lines.append("- What the person said since then stands before this message.")
+    if shown:
+        text = shortened("\n".join(shown), _MAX_SHOWN_CHARS)
+        quoted_text = "\n".join(f"  > {line}" for line in text.split("\n"))
+        lines.append(
+            f"- The person has already read this from you; do not repeat it:\n{quoted_text}"
+        )
+    return "\n".join(lines)
+
+
+def _failed_calls(messages: Sequence[Message]) -> set[tuple[int, int]]:
+    """Calls by (message, place in it) whose result says that they failed; results follow in the order of the calls."""
+    failed: set[tuple[int, int]] = set()
+    for position, message in enumerate(messages):
+        if not message.tool_calls:
+            continue
+        for order in range(len(message.tool_calls)):
+            at = position + 1 + order
+            if (
+                at >= len(messages)
+                or messages[at].role != "tool"
+                or outcome_of(messages[at]).is_error
+            ):
+                failed.add((position, order))
+    return failed
+
+
+def _arguments(text: str | None) -> dict[str, Any]:
+    try:
+        value = json.loads(text or "{}")
+    except (ValueError, RecursionError):
+        return {}
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def _some(names: Sequence[str], most: int) -> str:
+    if len(names) <= most:
+        return ", ".join(names)
+    return ", ".join(names[:most]) + f" and {len(names) - most} more"

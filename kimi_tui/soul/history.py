@@ -1,0 +1,78 @@
+"""What a listener should hear of a session that was there before: its record, or the same rebuilt from the context."""
+
+from __future__ import annotations
+
+from kimi_tui.session.session import Session
+from kimi_tui.soul.rebuild import rebuilt
+from kimi_tui.wire.codec import Decoder
+from kimi_tui.wire.events import (
+    CheckpointCreated,
+    CompactionEnd,
+    ContextReverted,
+    LineChanged,
+    Record,
+)
+
+_SWITCHES = frozenset({"jump", "undo", "redo"})
+
+
+def history_records(session: Session) -> list[Record]:
+    """The history of an open session. Reads files: call it in a thread.
+
+    The record is told as it is where it leads to the conversation that the context holds; else (it is missing,
+    damaged, older or the line was exchanged since) its pieces are put in the context's order, and what is missing is
+    told from the messages.
+    """
+    return history_from(read_records(session), session)
+
+
+def history_from(stored: list[Record], session: Session) -> list[Record]:
+    """The same, where the record has been read already."""
+    return stored if fits(stored, session) else rebuilt(session, stored)
+
+
+def read_records(session: Session) -> list[Record]:
+    """Everything in the record that can be read, numbered upwards."""
+    decoder = Decoder()
+    records: list[Record] = []
+    for line in session.record.read():
+        following = records[-1].seq + 1 if records else 1
+        record = decoder.decode_record(line, following)
+        # What stands there twice (a write that was repeated) bears a number that has been.
+        if record is not None and record.seq >= following:
+            records.append(record)
+    return records
+
+
+def fits(records: list[Record], session: Session) -> bool:
+    """Whether telling these events one after another ends at the live line as it is."""
+    live: list[str] = []
+    lines: dict[int, list[str]] = {}
+    replaced: list[str] = []
+    for record in records:
+        match record.event:
+            case CheckpointCreated(uid=uid, kind=kind, id=number):
+                if kind == "compaction" and number == 0:
+                    replaced, live = live, []
+                live.append(uid)
+            case CompactionEnd(error="", world_line=n) if n:
+                lines[n] = replaced
+            case ContextReverted(uid=uid, world_line=n, checkpoint_id=number):
+                if n:
+                    lines[n] = list(live)
+                if uid in live:
+                    del live[live.index(uid) :]
+                elif number:
+                    return False
+                else:
+                    live.clear()
+            case LineChanged(op=op, from_line=left, to_line=n, uid=uid) if op in _SWITCHES and n:
+                target = lines.get(n)
+                if target is None:
+                    return False
+                if left:
+                    lines[left] = list(live)
+                live = target[: target.index(uid)] if uid in target else list(target)
+            case _:
+                pass
+    return live == [point.uid for point in session.context.checkpoints]

@@ -1,0 +1,279 @@
+"""The engine: runs turns and operations on one session, one at a time, and tells everything on its wire.
+
+What a turn does is in `loop` and `step`; here is who may start what, and how it is stopped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from kimi_tui.llm.provider import ChatProvider
+from kimi_tui.session.session import Session
+from kimi_tui.soul.approval import Approval, Mode
+from kimi_tui.soul.checkpoint_rows import CheckpointRow
+from kimi_tui.soul.history import history_records
+from kimi_tui.soul.live_line import LiveLine
+from kimi_tui.soul.operations import Operations
+from kimi_tui.soul.protocol import RewindOutcome, RewindPreview, Soul, SoulBusy, Target
+from kimi_tui.soul.provider_slot import ProviderSlot
+from kimi_tui.soul.recorder import Recorder
+from kimi_tui.soul.steering import Steering
+from kimi_tui.soul.turns import Turns
+from kimi_tui.wire.events import ApprovalAnswer, Record
+from kimi_tui.wire.queue import Wire
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What the engine is made of; `runtime` puts it together."""
+
+    session: Session
+    wire: Wire
+    line: LiveLine
+    approval: Approval
+    steering: Steering
+    turns: Turns
+    operations: Operations
+    recorder: Recorder
+    provider: ProviderSlot
+    retry_now: asyncio.Event
+    stragglers: set[asyncio.Task[None]]
+    history: Sequence[Record]
+
+
+class KimiSoul(Soul):
+    """The `Soul` of one session. Opened by `runtime.open_soul`."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._line = parts.line
+        self._job: asyncio.Task[Any] | None = None
+        self._begun = asyncio.Event()
+        self._stoppable = False
+        self._stopping = False
+        self._closed = False
+
+    @property
+    def wire(self) -> Wire:
+        """Where its events come from."""
+        return self._parts.wire
+
+    @property
+    def session(self) -> Session:
+        """The session it works on."""
+        return self._parts.session
+
+    @property
+    def mode(self) -> Mode:
+        """What is asked before it is done."""
+        return self._parts.approval.mode
+
+    @property
+    def used(self) -> int:
+        """Tokens of the context now, as the gauge shows them."""
+        return self._line.used
+
+    @property
+    def running(self) -> bool:
+        """Whether a turn or an operation is under way."""
+        return self._job is not None
+
+    @property
+    def opened_with(self) -> Sequence[Record]:
+        """The history that was there when the session was opened, for the first listener."""
+        return self._parts.history
+
+    # -- turns -----------------------------------------------------------------------------------
+
+    async def run(self, text: str) -> None:
+        """One turn: from the person's words until the agent stops. Errors of the model are events, not exceptions.
+
+        Raises:
+            SoulBusy: a turn is already running (use `steer`).
+        """
+        # Nothing said is no message: the agent goes on from where it stands.
+        await self._alone(self._turn(text, resumed=not text.strip()), stoppable=True)
+
+    async def resume(self) -> None:
+        """Go on from where the context stands, without a new message (after an error, a stop or a rewind).
+
+        Raises:
+            SoulBusy: a turn is already running.
+        """
+        await self._alone(self._turn("", resumed=True), stoppable=True)
+
+    def steer(self, text: str) -> str:
+        """Queue text for the running turn; returns its id."""
+        return self._parts.steering.queue(text)
+
+    def withdraw_steer(self, steer_id: str) -> str | None:
+        """Take queued text back for editing; None if it has already gone in."""
+        return self._parts.steering.withdraw(steer_id)
+
+    async def interrupt(self) -> None:
+        """Stop whatever runs, within a second; what is complete is kept."""
+        job = self._job
+        if job is None:
+            return
+        if self._stoppable and not self._stopping:
+            # Once: a second cancel would cut short the tidying up after the first. And never before it has begun:
+            # what the person said is in the context first.
+            self._stopping = True
+            await self._begun.wait()
+            job.cancel()
+        await asyncio.wait([job])
+
+    def retry_now(self) -> None:
+        """End the wait before a retry at once."""
+        self._parts.retry_now.set()
+
+    def answer(self, request_id: str, answer: ApprovalAnswer, feedback: str = "") -> None:
+        """Answer an approval request; unknown or answered ids are passed over."""
+        self._parts.approval.answer(request_id, answer, feedback)
+
+    async def set_mode(self, mode: Mode) -> None:
+        """Ask before changes, accept edits in the work folder, or allow everything but what is protected."""
+        self._parts.approval.set_mode(mode)
+
+    def set_provider(self, provider: ChatProvider | None) -> ChatProvider | None:
+        """Use another model from the next turn on; returns the one before, which the caller closes."""
+        before = self._parts.provider.exchange(provider)
+        self._line.tell_status()
+        return before
+
+    # -- operations ------------------------------------------------------------------------------
+
+    async def compact(self, instructions: str = "") -> None:
+        """Summarise the context now; `instructions` says what to keep. What goes wrong is told on the wire.
+
+        Raises:
+            SoulBusy: something runs.
+        """
+        await self._alone(self._parts.turns.compact(instructions), stoppable=True)
+        # What was typed meanwhile would wait for the person's next message.
+        if self._parts.steering and not self._stopping and not self.running:
+            await self.resume()
+
+    async def preview(self, target: Target) -> RewindPreview:
+        """What a rewind there would do.
+
+        Raises:
+            KeyError: no such checkpoint; the text is for the person.
+        """
+        return await self._parts.operations.preview(target, idle=not self.running)
+
+    async def rewind(self, target: Target) -> RewindOutcome:
+        """Cut the conversation back to before the checkpoint. Files stay.
+
+        Raises:
+            KeyError: no such checkpoint.
+            SoulBusy: something runs; interrupt it first.
+            OSError: the disk refused; nothing changed.
+        """
+        return await self._alone(self._parts.operations.rewind(target))
+
+    async def jump(self, world_line: int, checkpoint_id: int | None = None) -> RewindOutcome:
+        """Make a line that was left the live one, up to before a checkpoint of it, or all of it.
+
+        Raises:
+            KeyError: no such checkpoint or world line.
+            SoulBusy: something runs; interrupt it first.
+            SessionError: it is the live line already.
+            OSError: the disk refused; nothing changed.
+        """
+        return await self._alone(self._parts.operations.jump(world_line, checkpoint_id))
+
+    async def dmail(self, checkpoint_id: int, text: str) -> RewindOutcome:
+        """Send a letter of the person to the agent's past self, who reads it in the next turn.
+
+        Raises:
+            KeyError: no such checkpoint.
+            SoulBusy: something runs; interrupt it first.
+            OSError: the disk refused; nothing changed.
+        """
+        return await self._alone(self._parts.operations.dmail(checkpoint_id, text))
+
+    async def undo(self) -> str:
+        """Reverse the newest operation that is not undone; returns a sentence for the person."""
+        return await self._alone(self._parts.operations.undo())
+
+    async def redo(self) -> str:
+        """Do again what was undone last; returns a sentence for the person."""
+        return await self._alone(self._parts.operations.redo())
+
+    async def fork(self, target: Target | None = None) -> str:
+        """Copy the live line (up to before `target`) into a new session; returns its id."""
+        return await self._alone(self._parts.operations.fork(target))
+
+    async def history(self) -> list[Record]:
+        """Everything that was told, as a new listener (or one that must begin anew) should hear it."""
+        await self._parts.recorder.flush()
+        session = self._parts.session
+        return await asyncio.to_thread(history_records, session)
+
+    async def checkpoints(self, world_line: int = 0) -> list[CheckpointRow]:
+        """The checkpoints of the live line, or of one that was left, oldest first. Not while something runs.
+
+        Raises:
+            KeyError: no such world line.
+        """
+        await self._parts.recorder.flush()
+        return await self._parts.operations.checkpoints(world_line)
+
+    # -- closing ---------------------------------------------------------------------------------
+
+    async def aclose(self) -> None:
+        """Stop, sync and release the session."""
+        if self._closed:
+            return
+        self._closed = True
+        await self.interrupt()
+        parts = self._parts
+        await parts.approval.aclose()
+        if parts.stragglers:
+            await asyncio.wait(parts.stragglers)
+        await parts.recorder.aclose()
+        try:
+            await parts.session.aclose()
+        finally:
+            provider = parts.provider.exchange(None)
+            if provider is not None:
+                await provider.aclose()
+            parts.wire.close()
+
+    # -- below: how ------------------------------------------------------------------------------
+
+    async def _alone(self, work: Coroutine[Any, Any, T], *, stoppable: bool = False) -> T:
+        """Run one thing at a time, in a task of its own, so that it can be stopped apart from who asked for it."""
+        if self._job is not None or self._closed:
+            work.close()
+            raise SoulBusy("The agent is working. Stop it first with Esc.")
+        self._begun.clear()
+        job = asyncio.create_task(self._begin(work), name="soul")
+        self._job = job
+        self._stoppable, self._stopping = stoppable, False
+        try:
+            # The shield keeps a caller's own cancel from tearing the job apart: it is stopped in order below.
+            return await asyncio.shield(job)
+        except asyncio.CancelledError:
+            if not job.done():
+                await self.interrupt()
+            raise
+        finally:
+            if self._job is job:
+                self._job = None
+
+    async def _begin(self, work: Coroutine[Any, Any, T]) -> T:
+        self._begun.set()
+        return await work
+
+    async def _turn(self, text: str, *, resumed: bool) -> None:
+        end = await self._parts.turns.run(text, resumed=resumed, stopping=lambda: self._stopping)
+        # Whoever hears that the turn is over may begin the next at once.
+        self._job = None
+        self._parts.wire.publish(end)

@@ -1,0 +1,235 @@
+"""The live line as the engine works on it: the context, and everything that must follow when it changes.
+
+Whoever appends, makes a checkpoint or changes the line does it here, so that token figures, the mailbox, what tools
+remember and the events never disagree with the context.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from kimi_tui.llm.message import Message
+from kimi_tui.llm.provider import ModelInfo, Usage
+from kimi_tui.session.context import Context
+from kimi_tui.session.line_files import stored_lines
+from kimi_tui.session.records import Checkpoint
+from kimi_tui.session.reports import Reverted
+from kimi_tui.soul.accounting import Accounting
+from kimi_tui.soul.denwa_renji import DenwaRenji
+from kimi_tui.soul.finishing import to_its_end
+from kimi_tui.soul.internal_messages import internal_kind
+from kimi_tui.soul.limits import LoopLimits
+from kimi_tui.soul.memory import LineMemory
+from kimi_tui.wire.events import (
+    CheckpointCreated,
+    CheckpointKind,
+    ContextReverted,
+    LineChanged,
+    Operation,
+)
+from kimi_tui.wire.queue import Wire
+
+
+class LiveLine:
+    """One session's live line.
+
+    Args:
+        context: the messages.
+        wire: where events go.
+        accounting: token figures.
+        memory: what tools remember.
+        denwa: the mailbox; must know which checkpoints exist.
+        limits: of the loop.
+        info: the model in use, if one is set.
+        marks: whether checkpoints are named to the model (it has the tool to send D-Mails).
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        wire: Wire,
+        accounting: Accounting,
+        memory: LineMemory,
+        denwa: DenwaRenji,
+        limits: LoopLimits,
+        info: Callable[[], ModelInfo | None],
+        *,
+        marks: bool,
+    ) -> None:
+        self.context = context
+        self.wire = wire
+        self.accounting = accounting
+        self.memory = memory
+        self.denwa = denwa
+        self.limits = limits
+        self.marks = marks
+        self._info = info
+        # The last figure for the line, how many messages it covers, and whether it is an estimate.
+        self._base: tuple[int, int, bool] | None = None
+
+    @property
+    def messages(self) -> Sequence[Message]:
+        """The messages of the live line."""
+        return self.context.messages
+
+    @property
+    def used(self) -> int:
+        """Tokens of the context now: the last figure and an estimate of what came after it."""
+        accounting = self.accounting
+        accounting.estimates.follow(self.context.messages)
+        if self._base is None:
+            return accounting.whole_estimate()
+        tokens, counted, _ = self._base
+        return accounting.expected(tokens, counted)
+
+    @property
+    def estimated(self) -> bool:
+        """Whether any of `used` is an estimate."""
+        base = self._base
+        return base is None or base[2] or base[1] < len(self.context.messages)
+
+    @property
+    def begins_with_summary(self) -> bool:
+        """Whether a compaction made this line: its first checkpoint holds the summary."""
+        checkpoints = self.context.checkpoints
+        if not checkpoints:
+            return False
+        first = checkpoints[0].message_index
+        return any(internal_kind(m) == "compaction" for m in self.messages[first : first + 2])
+
+    def tokens_before(self, checkpoint_id: int) -> int:
+        """Tokens of what precedes a checkpoint.
+
+        Raises:
+            KeyError: there is no such checkpoint.
+        """
+        point = self.context.checkpoint_of(checkpoint_id)
+        if any(c.tokens is not None for c in self.context.checkpoints if c.id < checkpoint_id):
+            return self.context.tokens_at(checkpoint_id)
+        self.accounting.estimates.follow(self.context.messages)
+        return self.accounting.estimate_of_first(point.message_index)
+
+    # -- growing ---------------------------------------------------------------------------------
+
+    async def checkpoint(self, kind: CheckpointKind, label: str = "") -> Checkpoint:
+        """Make a checkpoint at the end and tell of it, also when cancelled meanwhile."""
+        return await to_its_end(self._checkpoint(kind, label))
+
+    async def _checkpoint(self, kind: CheckpointKind, label: str) -> Checkpoint:
+        tokens = self.used
+        point = await self.context.checkpoint(self.marks)
+        self._tell_mailbox()
+        self._tell_checkpoint(point, kind, label, tokens)
+        return point
+
+    async def append(self, messages: Sequence[Message]) -> None:
+        """Add messages at the end, also when cancelled meanwhile."""
+        await to_its_end(self.context.append_message(messages))
+
+    async def answered(self, message: Message, usage: Usage) -> None:
+        """A step's call returned: its figures and the answer, in the order in which they are read back."""
+        await to_its_end(self._answered(message, usage))
+
+    async def _answered(self, message: Message, usage: Usage) -> None:
+        self.accounting.estimates.follow(self.context.messages)
+        self.accounting.called(usage, len(self.context.messages))
+        await self.context.update_token_count(usage.input)
+        await self.context.append_message(message)
+        total = usage.input + usage.output
+        await self.context.update_token_count(total)
+        self._base = (total, len(self.context.messages), usage.estimated)
+
+    # -- changing --------------------------------------------------------------------------------
+
+    async def follow(self) -> None:
+        """The line has become another one: compute anew what hangs on it."""
+        self.accounting.cut()
+        context = self.context
+        counted = self.accounting.estimates
+
+        def compute() -> None:
+            counted.follow(context.messages)
+            self.memory.compute(context.messages)
+
+        # Reads the whole line; a long one would hold up the event loop.
+        await asyncio.to_thread(compute)
+        if any(point.tokens is not None for point in reversed(context.checkpoints)):
+            estimated = context.token_count_estimated
+            self._base = (context.token_count, len(context.messages), estimated)
+        else:
+            self._base = None
+        self._tell_mailbox()
+
+    def told_estimate(self) -> None:
+        """The last figure on the line was written by us and is an estimate."""
+        if self._base is not None:
+            self._base = (self._base[0], self._base[1], True)
+
+    def kept(self, count: int) -> None:
+        """Only the first `count` messages of the line are what they were; call before `follow`."""
+        self.accounting.estimates.cut(count)
+
+    def number_of(self, reverted: Reverted) -> int:
+        """The world line that the line left is now; 0 where it is only the beginning of a longer one."""
+        entry = reverted.entry
+        size = stored_lines(self.context.folder).get(entry.n)
+        return entry.n if size == entry.size else 0
+
+    # -- telling ---------------------------------------------------------------------------------
+
+    def tell_status(self) -> None:
+        """Publish the figures as they are now."""
+        used = self.used
+        self.wire.publish(
+            self.accounting.status(self._info(), self.limits, used, estimated=self.estimated)
+        )
+
+    def tell_reverted(
+        self,
+        reverted: Reverted,
+        reason: Operation,
+        *,
+        world_line: int,
+        tokens_before: int,
+        text: str = "",
+        prompt: str = "",
+        facts: str = "",
+        carried: tuple[str, ...] = (),
+    ) -> None:
+        """Tell that the line was cut."""
+        self.wire.publish(
+            ContextReverted(
+                reason=reason,
+                checkpoint_id=reverted.checkpoint_id,
+                uid=reverted.uid,
+                from_checkpoint=reverted.from_checkpoint,
+                world_line=world_line,
+                messages_dropped=reverted.messages_dropped,
+                tool_calls_dropped=reverted.tool_calls_dropped,
+                tokens_before=tokens_before,
+                tokens_after=self.used,
+                text=text,
+                prompt=prompt,
+                facts=facts,
+                carried=carried,
+            )
+        )
+
+    def tell_newest_checkpoint(self, kind: CheckpointKind, label: str = "") -> None:
+        """Tell of a checkpoint that was made as part of an operation."""
+        self._tell_checkpoint(self.context.checkpoints[-1], kind, label, self.used)
+
+    def tell_changed(self, op: Operation, from_line: int, to_line: int, uid: str) -> None:
+        """Tell that an operation has ended, and the figures after it."""
+        self.wire.publish(LineChanged(op, from_line, to_line, uid))
+        self.tell_status()
+
+    def _tell_checkpoint(
+        self, point: Checkpoint, kind: CheckpointKind, label: str, tokens: int
+    ) -> None:
+        self.wire.publish(CheckpointCreated(point.id, point.uid, kind, label, tokens, point.at))
+
+    def _tell_mailbox(self) -> None:
+        first = 1 if self.begins_with_summary else 0
+        self.denwa.set_n_checkpoints(self.context.n_checkpoints, first_target=first)

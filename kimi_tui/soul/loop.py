@@ -1,0 +1,169 @@
+"""The agent loop of a turn: steps until the model calls no more tools, with compactions, D-Mails and steering between."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from kimi_tui.llm.errors import ContextOverflowError
+from kimi_tui.llm.message import Message
+from kimi_tui.llm.provider import ChatProvider
+from kimi_tui.session.errors import StorageTrouble
+from kimi_tui.soul.compacting import Compactor
+from kimi_tui.soul.delivery import deliver
+from kimi_tui.soul.errors import (
+    BackToTheFuture,
+    CompactionFailed,
+    MaxStepsReached,
+    NothingToCompact,
+)
+from kimi_tui.soul.finishing import to_its_end
+from kimi_tui.soul.internal_messages import said
+from kimi_tui.soul.limits import LoopLimits
+from kimi_tui.soul.live_line import LiveLine
+from kimi_tui.soul.steering import Steer, Steering
+from kimi_tui.soul.step import StepEnd, Stepper
+from kimi_tui.wire.events import Notice, StepBegin
+
+_STILL_FULL_ADVICE = "Rewind to an earlier checkpoint, or choose a model with a larger window."
+
+
+class AgentLoop:
+    """Runs turns on the live line.
+
+    Args:
+        line: the conversation.
+        stepper: takes the steps.
+        compactor: makes room.
+        steering: what the person typed meanwhile.
+        limits: of the loop.
+    """
+
+    def __init__(
+        self,
+        line: LiveLine,
+        stepper: Stepper,
+        compactor: Compactor,
+        steering: Steering,
+        limits: LoopLimits,
+    ) -> None:
+        self._line = line
+        self._stepper = stepper
+        self._compactor = compactor
+        self._steering = steering
+        self._limits = limits
+        self._words: list[Message] = []
+        self._told_full = False
+
+    async def run(
+        self, provider: ChatProvider, words: Sequence[Message]
+    ) -> Literal["done", "rejected"]:
+        """Take steps until the agent stops.
+
+        Args:
+            provider: the model.
+            words: what the person said in this turn; it survives every compaction as it is.
+
+        Raises:
+            LLMError: the model could not be asked.
+            SoulError: a limit was reached.
+            asyncio.CancelledError: stopped.
+        """
+        self._words = list(words)
+        self._told_full = False
+        n, n_calls = 1, 0
+        while True:
+            if n_calls >= self._limits.max_steps_per_turn:
+                raise MaxStepsReached(n_calls)
+            n_calls += 1
+            await self.take_steers()
+            self._line.wire.publish(StepBegin(n))
+            await self._make_room(provider, n)
+            try:
+                end = await self._step(n, provider)
+            except BackToTheFuture as back:
+                await to_its_end(self._go_back(back))
+                # The step is taken again by the past self; that it was a call counts all the same.
+                continue
+            await self._line.context.sync()
+            if end == "rejected":
+                return "rejected"
+            if end == "done" and not self._steering:
+                return "done"
+            n += 1
+
+    async def take_steers(self) -> None:
+        """Put queued texts into the context."""
+        steers = self._steering.waiting()
+        if steers:
+            messages = [said(steer.text) for steer in steers]
+            self._words += messages
+            await to_its_end(self._take(steers, messages))
+
+    async def _take(self, steers: tuple[Steer, ...], messages: Sequence[Message]) -> None:
+        await self._line.append(messages)
+        self._steering.taken(steers)
+
+    async def _step(self, n: int, provider: ChatProvider) -> StepEnd:
+        try:
+            return await self._stepper.step(n, provider)
+        except ContextOverflowError as error:
+            # Once: if the shorter context is refused as well, the person must decide.
+            try:
+                await self._compactor.compact(
+                    provider, automatic=True, turn=self._words, refused=True, step=n
+                )
+            except NothingToCompact:
+                raise CompactionFailed(
+                    f"The context is too long for the model, and nothing older is left to compact. {error.message}",
+                    advice=_STILL_FULL_ADVICE,
+                ) from error
+            return await self._stepper.step(n, provider)
+
+    async def _make_room(self, provider: ChatProvider, n: int) -> None:
+        window = provider.info.window
+        trigger = self._limits.trigger(window)
+        if self._line.used < trigger:
+            return
+        try:
+            await self._compactor.compact(provider, automatic=True, turn=self._words, step=n)
+        except NothingToCompact:
+            # The newest messages alone are this long; what fits the window may still be answered.
+            self._tell_full(window)
+            return
+        if self._line.used >= trigger:
+            raise CompactionFailed(
+                f"The conversation was compacted, but it still takes about {self._line.used:,} of {window:,} tokens.",
+                advice=_STILL_FULL_ADVICE,
+            )
+
+    def _tell_full(self, window: int) -> None:
+        if self._line.used >= window:
+            raise CompactionFailed(
+                f"The newest messages alone take about {self._line.used:,} of {window:,} tokens, "
+                "and nothing older is left to compact.",
+                advice=_STILL_FULL_ADVICE,
+            )
+        if not self._told_full:
+            self._told_full = True
+            self._line.wire.publish(
+                Notice(
+                    "warning",
+                    "The context is nearly full, and nothing older is left to compact.",
+                    _STILL_FULL_ADVICE,
+                )
+            )
+
+    async def _go_back(self, back: BackToTheFuture) -> None:
+        line = self._line
+        try:
+            await deliver(line, back.checkpoint_id, back.letters, files_asked=back.restore_files)
+        except StorageTrouble as trouble:
+            # The model reads in the tool's result that the mail was not sent.
+            line.wire.publish(
+                Notice(
+                    "error", f"A D-Mail could not be delivered. {trouble.message}", trouble.advice
+                )
+            )
+            return
+        line.denwa.delivered(back.checkpoint_id)

@@ -1,0 +1,169 @@
+"""Puts the engine together for one session."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping
+from datetime import date
+
+from kimi_tui.llm.provider import ChatProvider, RetryPolicy
+from kimi_tui.session.errors import StorageTrouble
+from kimi_tui.session.session import Session
+from kimi_tui.soul.accounting import Accounting
+from kimi_tui.soul.approval import Approval, Mode
+from kimi_tui.soul.compacting import Compactor
+from kimi_tui.soul.compaction import Compaction, SimpleCompaction
+from kimi_tui.soul.denwa_renji import DenwaRenji
+from kimi_tui.soul.history import history_from, read_records
+from kimi_tui.soul.kimi_soul import KimiSoul, Parts
+from kimi_tui.soul.limits import LoopLimits
+from kimi_tui.soul.live_line import LiveLine
+from kimi_tui.soul.loop import AgentLoop
+from kimi_tui.soul.memory import LineMemory
+from kimi_tui.soul.operations import Operations
+from kimi_tui.soul.provider_slot import ProviderSlot
+from kimi_tui.soul.recorder import Recorder
+from kimi_tui.soul.steering import Steering
+from kimi_tui.soul.step import Stepper
+from kimi_tui.soul.system_prompt import build_system_prompt
+from kimi_tui.soul.tool_batch import ToolWorld
+from kimi_tui.soul.turns import Turns
+from kimi_tui.tools.toolset import Toolset, default_toolset
+from kimi_tui.wire.events import Notice, Record, StatusUpdate
+from kimi_tui.wire.queue import Wire
+
+DISK_TOPIC = "disk"
+
+
+async def open_soul(
+    *,
+    session: Session,
+    provider: ChatProvider | None,
+    limits: LoopLimits | None = None,
+    mode: Mode = "ask",
+    toolset: Toolset | None = None,
+    compaction: Compaction | None = None,
+    environ: Mapping[str, str] | None = None,
+    policy: RetryPolicy | None = None,
+    today: date | None = None,
+) -> KimiSoul:
+    """Open a session and the engine on it.
+
+    Args:
+        session: opened here if it is not open yet.
+        provider: the model; None where none is set (then turns end with an error that says so).
+        limits: of the loop.
+        mode: what is asked before it is done.
+        toolset: what the model may call.
+        compaction: how contexts are made shorter.
+        environ: the environment of the program.
+        policy: how often and how patiently failed calls are repeated.
+        today: the date that a new session's prompt names.
+
+    Raises:
+        SessionHeld: another process has the session open.
+        StorageTrouble: it cannot be opened at all.
+    """
+    if not session.lock.held:
+        await session.open()
+    try:
+        return await _assemble(
+            session,
+            ProviderSlot(provider),
+            limits or LoopLimits(),
+            mode,
+            toolset or default_toolset(),
+            compaction or SimpleCompaction(),
+            os.environ if environ is None else environ,
+            policy,
+            today or date.today(),  # noqa: DTZ011 - the person's own day is meant
+        )
+    except BaseException:
+        await session.aclose()
+        raise
+
+
+async def _assemble(
+    session: Session,
+    slot: ProviderSlot,
+    limits: LoopLimits,
+    mode: Mode,
+    tools: Toolset,
+    compaction: Compaction,
+    environ: Mapping[str, str],
+    policy: RetryPolicy | None,
+    today: date,
+) -> KimiSoul:
+    context = session.context
+    if context.system_prompt is None and not context.checkpoints and not context.messages:
+        text = await asyncio.to_thread(build_system_prompt, session.work_dir, environ, today)
+        await context.write_system_prompt(text)
+    stored = await asyncio.to_thread(read_records, session)
+    records = await asyncio.to_thread(history_from, stored, session)
+    # A history made anew has numbers of its own; what is added to the record must still rise.
+    wire = Wire(first_seq=1 + max((last.seq for last in (*stored[-1:], *records[-1:])), default=0))
+    _tell_about_the_disk(session, wire)
+    retry = policy or RetryPolicy(max_attempts=limits.max_retries_per_step)
+    retry_now = asyncio.Event()
+    denwa = DenwaRenji(limits.dmails_to_one_checkpoint, lambda target: _told_enough(wire, target))
+    memory = LineMemory()
+    accounting = Accounting(context.system_prompt or "", tools.specs())
+    marks = tools.get("SendDMail") is not None
+    line = LiveLine(context, wire, accounting, memory, denwa, limits, slot.info, marks=marks)
+    recorder = Recorder(session.record, wire)
+    await line.follow()
+    last = next((r.event for r in reversed(records) if isinstance(r.event, StatusUpdate)), None)
+    accounting.restore(last, line.used)
+    approval = Approval(wire, mode)
+    steering = Steering(wire)
+    world = ToolWorld(tools, approval, denwa, memory, wire, session.work_dir, environ, limits)
+    stragglers: set[asyncio.Task[None]] = set()
+    stepper = Stepper(line, world, retry, retry_now, stragglers.update)
+    compactor = Compactor(line, compaction, retry, retry_now)
+    loop = AgentLoop(line, stepper, compactor, steering, limits)
+    status = accounting.status(slot.info(), limits, line.used, estimated=line.estimated)
+    # The gauge must show the state before anything happens: told to the first listener, and not stored.
+    at = records[-1].at if records else 0.0
+    opened_with = (*records, Record(wire.next_seq - 1, at, status))
+    return KimiSoul(
+        Parts(
+            session=session,
+            wire=wire,
+            line=line,
+            approval=approval,
+            steering=steering,
+            turns=Turns(session, line, loop, steering, compactor, slot, recorder),
+            operations=Operations(session, line),
+            recorder=recorder,
+            provider=slot,
+            retry_now=retry_now,
+            stragglers=stragglers,
+            history=opened_with,
+        )
+    )
+
+
+def _tell_about_the_disk(session: Session, wire: Wire) -> None:
+    def trouble(what: StorageTrouble | None) -> None:
+        if what is None:
+            wire.publish(
+                Notice("info", "The conversation is saved again.", topic=DISK_TOPIC, solved=True)
+            )
+        else:
+            wire.publish(Notice("error", what.message, what.advice, topic=DISK_TOPIC))
+
+    def remark(text: str) -> None:
+        wire.publish(Notice("warning", text))
+
+    session.context.listen(trouble, remark)
+
+
+def _told_enough(wire: Wire, target: int) -> None:
+    wire.publish(
+        Notice(
+            "warning",
+            f"The agent keeps sending D-Mails to #{target}; it was told to stop.",
+            "Stop it with Esc if it does not get on.",
+        )
+    )

@@ -1,0 +1,53 @@
+"""What a tool gave back, as the message the model reads.
+
+The form is kimi-cli's: a line about the call in system tags, then the output as it was.
+"""
+
+from __future__ import annotations
+
+from kimi_tui.llm.message import ContentPart, Message, TextPart
+from kimi_tui.tools.base import ToolOutcome
+
+INTERRUPTED = "The person stopped this call before it ended. It may have taken effect in part: look before you rely on it."
+NOT_RUN = "Not run: the person refused another call of this step."
+NOT_BEGUN = "Not run: the person stopped the agent before this call began."
+REJECTED = (
+    "The person refused this call. Do not try to reach the same by another way; ask what they want."
+)
+DMAIL_NOT_SENT = "The D-Mail was NOT sent: the person refused a call of the same step."
+
+
+def tool_message(call_id: str, outcome: ToolOutcome) -> Message:
+    """The stored message for one result."""
+    parts: list[ContentPart] = []
+    if outcome.is_error:
+        parts.append(TextPart(text=f"<system>ERROR: {outcome.message or 'It failed.'}</system>"))
+    elif outcome.message:
+        parts.append(TextPart(text=f"<system>{outcome.message}</system>"))
+    if outcome.output:
+        parts.append(TextPart(text=outcome.output))
+    elif not parts:
+        parts.append(TextPart(text="<system>Tool output is empty.</system>"))
+    return Message(role="tool", content=parts, tool_call_id=call_id)
+
+
+def outcome_of(message: Message) -> ToolOutcome:
+    """The result as far as its message still tells it: for conversations whose record is missing."""
+    texts = [part.text for part in message.parts if isinstance(part, TextPart)]
+    first = texts[0] if texts else ""
+    if first.startswith("<system>") and first.endswith("</system>"):
+        line = first.removeprefix("<system>").removesuffix("</system>")
+        failed = line.startswith("ERROR: ")
+        return ToolOutcome("".join(texts[1:]), line.removeprefix("ERROR: "), failed)
+    return ToolOutcome("".join(texts))
+
+
+def rejection(feedback: str) -> ToolOutcome:
+    """The result of a call that the person said no to."""
+    if feedback:
+        return ToolOutcome(
+            message=f"The person refused this call and says: {feedback}",
+            is_error=True,
+            brief="refused",
+        )
+    return ToolOutcome(message=REJECTED, is_error=True, brief="refused")

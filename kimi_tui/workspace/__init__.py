@@ -1,0 +1,1 @@
+"""Snapshots of the working files: content-addressed, without git, and how they come back."""

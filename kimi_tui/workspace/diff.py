@@ -1,0 +1,120 @@
+"""What changed between two texts, by lines, in bounded time.
+
+The ends that two texts share are cut off first, and where what is left is too much to compare in bearable time, all of it
+counts as replaced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from typing import Literal, NamedTuple
+
+CONTEXT_LINES = 2
+MAX_COMPARED_LINES = 5_000
+_PROBE_BYTES = 8_192
+
+
+class Row(NamedTuple):
+    """One row of a diff. `number` is the line's number on its own side, counted from 1."""
+
+    sign: Literal[" ", "-", "+"]
+    number: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class LineDiff:
+    """A change of one text. `rows` may be cut; the counts are of the whole change."""
+
+    added: int
+    removed: int
+    rows: tuple[Row, ...]
+
+
+def diff_lines(before: str, after: str, max_rows: int | None = None) -> LineDiff:
+    """The change from one text to another.
+
+    Args:
+        before: the old text, whole.
+        after: the new one.
+        max_rows: how many rows to keep; None for all of them.
+    """
+    old, new = _lines(before), _lines(after)
+    if before.endswith("\n") != after.endswith("\n") and old and new:
+        # The one difference that lines do not show: an empty last row stands for the final newline.
+        (old if before.endswith("\n") else new).append("")
+    head = _common_head(old, new)
+    tail = _common_tail(old, new, head)
+    old_middle, new_middle = old[head : len(old) - tail], new[head : len(new) - tail]
+    if max(len(old_middle), len(new_middle)) > MAX_COMPARED_LINES and old_middle and new_middle:
+        rows = _replaced(old_middle, new_middle, head) if max_rows is None else ()
+        return LineDiff(len(new_middle), len(old_middle), rows)
+    codes = SequenceMatcher(None, old_middle, new_middle).get_opcodes()
+    changes = [
+        (i1 + head, i2 + head, j1 + head, j2 + head)
+        for tag, i1, i2, j1, j2 in codes
+        if tag != "equal"
+    ]
+    added = sum(j2 - j1 for _, _, j1, j2 in changes)
+    removed = sum(i2 - i1 for i1, i2, _, _ in changes)
+    return LineDiff(added, removed, _rows(changes, old, new, max_rows))
+
+
+def text_of(content: bytes) -> str | None:
+    """The content as text, or None where it is not text."""
+    if b"\0" in content[:_PROBE_BYTES]:
+        return None
+    return content.decode("utf-8", "replace")
+
+
+def _rows(
+    changes: Sequence[tuple[int, int, int, int]],
+    old: Sequence[str],
+    new: Sequence[str],
+    max_rows: int | None,
+) -> tuple[Row, ...]:
+    rows: list[Row] = []
+    shown_to = 0
+    for position, (i1, i2, j1, j2) in enumerate(changes):
+        start = max(shown_to, j1 - CONTEXT_LINES)
+        rows += [Row(" ", j + 1, new[j]) for j in range(start, j1)]
+        rows += [Row("-", i + 1, old[i]) for i in range(i1, i2)]
+        rows += [Row("+", j + 1, new[j]) for j in range(j1, j2)]
+        following = changes[position + 1][2] if position + 1 < len(changes) else len(new)
+        shown_to = min(j2 + CONTEXT_LINES, following)
+        rows += [Row(" ", j + 1, new[j]) for j in range(j2, shown_to)]
+        if max_rows is not None and len(rows) >= max_rows:
+            return tuple(rows[:max_rows])
+    return tuple(rows)
+
+
+def _replaced(old: Sequence[str], new: Sequence[str], head: int) -> tuple[Row, ...]:
+    removed = [Row("-", head + i + 1, text) for i, text in enumerate(old)]
+    added = [Row("+", head + j + 1, text) for j, text in enumerate(new)]
+    return (*removed, *added)
+
+
+def _lines(text: str) -> list[str]:
+    lines = text.split("\n")
+    if lines[-1] == "":
+        lines.pop()
+    return lines
+
+
+def _common_head(old: Sequence[str], new: Sequence[str]) -> int:
+    count = 0
+    for first, second in zip(old, new, strict=False):
+        if first != second:
+            break
+        count += 1
+    return count
+
+
+def _common_tail(old: Sequence[str], new: Sequence[str], head: int) -> int:
+    most = min(len(old), len(new)) - head
+    count = 0
+    while count < most and old[-1 - count] == new[-1 - count]:
+        count += 1
+    return count

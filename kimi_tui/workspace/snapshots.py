@@ -1,0 +1,272 @@
+"""The snapshots of a session: one record each in `snapshots.jsonl`, the first whole, every other as what changed.
+
+A record says who made the change: the agent's tools, or someone else in between. Between them stand marks: which checkpoint was
+made after which snapshot. The store holds the contents.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import uuid
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, cast
+
+from kimi_tui.workspace.entries import Entry, Kind, Manifest
+
+By = Literal["first", "agent", "other", "rescue", "restore"]
+"""Who changed what a snapshot adds. `first` is the starting point, `rescue` what stood before a restore."""
+
+FOREIGN: frozenset[By] = frozenset({"other", "rescue"})
+"""Neither the agent nor a restore: what a rescue finds, someone else changed."""
+
+_UNKNOWN = -2
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """One record. `changed` maps a path to its new entry, or to None where it is gone.
+
+    `note` says why the snapshot is not whole, empty if it is.
+    """
+
+    id: str
+    at: float
+    by: By
+    changed: Mapping[str, Entry | None]
+    note: str = ""
+
+
+def new_id() -> str:
+    """A name for a snapshot."""
+    return uuid.uuid4().hex
+
+
+def delta(before: Manifest, after: Manifest, paths: Iterable[str]) -> dict[str, Entry | None]:
+    """What changed among `paths` from one manifest to the next."""
+    return {path: after.get(path) for path in paths if before.get(path) != after.get(path)}
+
+
+class SnapshotLog:
+    """The append-only list of a session's snapshots. Methods block: call them in one thread.
+
+    Args:
+        path: the `snapshots.jsonl` of a session; made when the first snapshot is added.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._snapshots: list[Snapshot] = []
+        self._position: dict[str, int] = {}
+        self._marks: dict[str, int] = {}
+        self._latest: dict[str, Entry] = {}
+        self._joins_line = False
+        self.skipped = 0
+        self._read()
+
+    def __len__(self) -> int:
+        return len(self._snapshots)
+
+    @property
+    def latest(self) -> Manifest:
+        """The files as the newest snapshot has them."""
+        return self._latest
+
+    @property
+    def last(self) -> Snapshot | None:
+        """The newest snapshot."""
+        return self._snapshots[-1] if self._snapshots else None
+
+    def get(self, snapshot_id: str) -> Snapshot | None:
+        """The snapshot of that id."""
+        index = self._position.get(snapshot_id)
+        return None if index is None else self._snapshots[index]
+
+    def mark(self, uid: str) -> None:
+        """A checkpoint was made now. Written, not brought to the disk: the next snapshot does that."""
+        position = len(self._snapshots) - 1
+        self._marks[uid] = position
+        after = self._snapshots[position].id if self._snapshots else ""
+        # Without its mark a checkpoint only has no files to go back to; what is said must not stop for that.
+        with contextlib.suppress(OSError):
+            self._append({"mark": uid, "after": after}, sync=False)
+
+    def at_checkpoint(self, uid: str) -> Snapshot | None:
+        """How the files stood at a checkpoint: the last snapshot before the agent changed something after it.
+
+        What someone else changed in between belongs to it: there is no telling whether it was before or after.
+        """
+        position = self._marks.get(uid)
+        if position is None:
+            return None
+        while position + 1 < len(self._snapshots):
+            following = self._snapshots[position + 1].by
+            if following not in FOREIGN and following != "first":
+                break
+            position += 1
+        return self._snapshots[position] if position >= 0 else None
+
+    def add(
+        self,
+        changed: Mapping[str, Entry | None],
+        *,
+        by: By,
+        at: float,
+        note: str = "",
+        snapshot_id: str = "",
+    ) -> Snapshot:
+        """Append a snapshot and make it safe on disk.
+
+        Raises:
+            OSError: the disk refused; the log is as before.
+        """
+        snapshot = Snapshot(snapshot_id or new_id(), at, by, dict(changed), note)
+        self._append(_stored(snapshot), sync=True)
+        self._take(snapshot)
+        return snapshot
+
+    def manifest_at(self, snapshot: Snapshot) -> dict[str, Entry]:
+        """The files as that snapshot has them."""
+        manifest: dict[str, Entry] = {}
+        for one in self._snapshots[: self._position[snapshot.id] + 1]:
+            _apply(manifest, one.changed)
+        return manifest
+
+    def manifest_before(self, snapshot: Snapshot, paths: Iterable[str]) -> dict[str, Entry | None]:
+        """What some paths were before that snapshot."""
+        found: dict[str, Entry | None] = {}
+        for path in paths:
+            for one in reversed(self._snapshots[: self._position[snapshot.id]]):
+                if path in one.changed:
+                    found[path] = one.changed[path]
+                    break
+            else:
+                found[path] = None
+        return found
+
+    def changed_since(self, snapshot: Snapshot) -> dict[str, set[By]]:
+        """Every path that changed after that snapshot, and who did it."""
+        found: dict[str, set[By]] = {}
+        for one in self._snapshots[self._position[snapshot.id] + 1 :]:
+            for path in one.changed:
+                found.setdefault(path, set()).add(one.by)
+        return found
+
+    def notes_at(self, snapshot: Snapshot) -> list[str]:
+        """Why what that snapshot says may not be whole: what was noted up to it."""
+        said = [one.note for one in self._snapshots[: self._position[snapshot.id] + 1] if one.note]
+        return list(dict.fromkeys(said))
+
+    def _append(self, record: Mapping[str, Any], *, sync: bool) -> None:
+        line = json.dumps(record, ensure_ascii=True).encode() + b"\n"
+        if self._joins_line:
+            line = b"\n" + line
+        self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        handle = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        try:
+            size = os.fstat(handle).st_size
+            try:
+                view = memoryview(line)
+                while view:
+                    view = view[os.write(handle, view) :]
+                if sync:
+                    os.fsync(handle)
+            except OSError:
+                os.ftruncate(handle, size)
+                raise
+        finally:
+            os.close(handle)
+        self._joins_line = False
+
+    def _take(self, snapshot: Snapshot) -> None:
+        self._position[snapshot.id] = len(self._snapshots)
+        self._snapshots.append(snapshot)
+        _apply(self._latest, snapshot.changed)
+
+    def _read(self) -> None:
+        try:
+            content = self._path.read_bytes()
+        except OSError:
+            return
+        self._joins_line = bool(content) and not content.endswith(b"\n")
+        for line in content.split(b"\n"):
+            if line.strip() and not self._understood(line):
+                self.skipped += 1
+
+    def _understood(self, line: bytes) -> bool:
+        try:
+            value: object = json.loads(line)
+        except (ValueError, RecursionError):
+            return False
+        if not isinstance(value, dict):
+            return False
+        record = cast("dict[str, Any]", value)
+        uid = record.get("mark")
+        if isinstance(uid, str):
+            after = str(record.get("after", ""))
+            position = self._position.get(after, _UNKNOWN) if after else -1
+            if position != _UNKNOWN:
+                self._marks[uid] = position
+            return position != _UNKNOWN
+        snapshot = _parsed(record)
+        if snapshot is not None:
+            self._take(snapshot)
+        return snapshot is not None
+
+
+def _apply(manifest: dict[str, Entry], changed: Mapping[str, Entry | None]) -> None:
+    for path, entry in changed.items():
+        if entry is None:
+            manifest.pop(path, None)
+        else:
+            manifest[path] = entry
+
+
+def _stored(snapshot: Snapshot) -> dict[str, Any]:
+    return {
+        "id": snapshot.id,
+        "at": snapshot.at,
+        "by": snapshot.by,
+        "note": snapshot.note,
+        "changed": {
+            path: None if entry is None else entry_out(entry)
+            for path, entry in snapshot.changed.items()
+        },
+    }
+
+
+def entry_out(entry: Entry) -> list[object]:
+    """An entry as it is stored."""
+    return [entry.kind, entry.blob, entry.mode, entry.size]
+
+
+def entry_in(value: object) -> Entry:
+    """A stored entry.
+
+    Raises:
+        ValueError: it cannot be one.
+        TypeError: it cannot be one.
+    """
+    kind, blob, mode, size = cast("list[Any]", value)
+    return Entry(cast("Kind", str(kind)), str(blob), int(mode), int(size))
+
+
+def _parsed(record: Mapping[str, Any]) -> Snapshot | None:
+    """A record of the file, or None where it cannot be one."""
+    try:
+        changed = {
+            path: None if entry is None else entry_in(entry)
+            for path, entry in cast("dict[str, object]", record["changed"]).items()
+        }
+        return Snapshot(
+            str(record["id"]),
+            float(record["at"]),
+            cast("By", str(record["by"])),
+            changed,
+            str(record.get("note", "")),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None

@@ -1,0 +1,377 @@
+"""The working files of one session: looked at, remembered, compared and brought back. Blocking; one thread at a time.
+
+This is where the scanner, the store, the log and the restore come together; who calls it when is the engine's business.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from kimi_tui.workspace import restore
+from kimi_tui.workspace.coverage import refusal
+from kimi_tui.workspace.diff import LineDiff, diff_lines, text_of
+from kimi_tui.workspace.entries import REST, Entry, Limits, Manifest
+from kimi_tui.workspace.ignore import ALWAYS
+from kimi_tui.workspace.plan import FileChange, plan_back, plan_to, why_not
+from kimi_tui.workspace.restore import CHANGED_MEANWHILE, Intent, Restored
+from kimi_tui.workspace.scan import Scanner
+from kimi_tui.workspace.snapshots import By, Snapshot, SnapshotLog, delta, new_id
+from kimi_tui.workspace.store import BlobDamaged, BlobStore, disk_usage
+
+STORE_NAME = "store"
+_LOG_NAME = "snapshots.jsonl"
+_INTENT_NAME = "restore.json"
+_MOST_COMPARED_BYTES = 2 << 20
+_RAN_EARLY = "A command ran before the first look at the files had ended."
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What is around a session's snapshots.
+
+    `neighbours` are the stores of sessions in the same folder, `others` all stores that share the disk budget, `own` the
+    program's own folders, `homes` further home folders.
+    """
+
+    neighbours: Sequence[Path] = ()
+    others: Sequence[Path] = ()
+    own: Sequence[str] = ()
+    homes: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RestorePlan:
+    """What a restore would do. `reason` says why nothing can be brought back at all, empty where it can.
+
+    `not_covered` are paths that no snapshot holds, each with the reason; `remarks` are sentences for the person.
+    """
+
+    changes: tuple[FileChange, ...] = ()
+    not_covered: tuple[tuple[str, str], ...] = ()
+    remarks: tuple[str, ...] = ()
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A restore whose intent is on the disk. `left` are conflicts that were not chosen, `stale` what changed since the plan."""
+
+    intent: Intent
+    left: tuple[str, ...] = ()
+    stale: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class _Early:
+    """What files were before a tool changed them, while the first look was still under way."""
+
+    entries: dict[str, Entry | None] = field(default_factory=dict[str, Entry | None])
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+class Tracker:
+    """Follows one work folder for one session.
+
+    Args:
+        root: the work folder.
+        folder: where the session keeps its snapshots.
+        limits: how much they may hold.
+        around: other sessions and places that matter.
+        cancelled: asked during a look; a look that is no longer wanted ends early.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        folder: Path,
+        limits: Limits,
+        around: Surroundings,
+        cancelled: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._root = root
+        self._folder = folder
+        self._limits = limits
+        self._around = around
+        self._cancelled = cancelled
+        self._early = _Early()
+        self._owed: set[str] = set()
+        self._note = ""
+        self._scanner: Scanner | None = None
+        self._store = BlobStore(folder / STORE_NAME, limits.max_store_bytes)
+        self._log = SnapshotLog(folder / _LOG_NAME)
+        self.refusal = refusal(root, around.homes)
+        self.full = ""
+        """Why not everything could be kept at the last look."""
+
+    # -- looking ---------------------------------------------------------------------------------
+
+    def first_look(self) -> bool:
+        """Look at everything; False if it was cancelled. What changed since the last session someone else did.
+
+        Raises:
+            OSError: the work folder cannot be read, or the disk refused.
+        """
+        around = self._around
+        budget = self._limits.max_store_bytes - disk_usage(around.others)
+        self._store = BlobStore(self._folder / STORE_NAME, max(0, budget), around.neighbours)
+        self._scanner = Scanner(
+            str(self._root), self._store, self._limits, own=around.own, cancelled=self._cancelled
+        )
+        is_first = self._log.last is None
+        if not is_first:
+            self._scanner.adopt(self._log.latest)
+        self._scan()
+        if self._cancelled():
+            return False
+        with self._early.lock:
+            early = self._early.entries
+            after = dict(self._scanner_manifest())
+            for path, entry in early.items():
+                after.pop(path, None)
+                if entry is not None:
+                    after[path] = entry
+            changed = delta(self._log.latest, after, self._owed | early.keys())
+            self._store.flush()
+            if changed or is_first:
+                by: By = "first" if is_first else "other"
+                self._log.add(changed, by=by, at=time.time(), note=self._taken_note())
+            self._owed = set(early)
+        return True
+
+    def keep_early(self, paths: Iterable[str]) -> None:
+        """Keep what these files hold now, while the first look is under way. May be called from any thread.
+
+        Raises:
+            OSError: a file cannot be read, or the disk refused.
+        """
+        with self._early.lock:
+            for path in paths:
+                if path in self._early.entries:
+                    continue
+                full = self._root / path
+                entry = restore.current(str(full))
+                if entry is not None and entry.kept:
+                    content = (
+                        os.fsencode(os.readlink(full))
+                        if entry.kind == "link"
+                        else full.read_bytes()
+                    )
+                    self._store.put(content)
+                self._early.entries[path] = entry
+
+    def spoil(self) -> None:
+        """A command ran before the first look had ended: what that look finds may not be what was there before."""
+        self._note = _RAN_EARLY
+
+    def look(self, by: By) -> Snapshot | None:
+        """Look now; the snapshot of what changed since the last look, None where nothing did.
+
+        Raises:
+            OSError: the work folder cannot be read, or the disk refused.
+        """
+        self._scan()
+        return self._add(by, self._owed)
+
+    def mark(self, uid: str) -> None:
+        """A checkpoint was made now."""
+        self._log.mark(uid)
+
+    def lines_changed(self, snapshot: Snapshot, most_files: int = 100) -> tuple[int, int]:
+        """Lines added and removed by a snapshot, as far as its files are texts of bearable size."""
+        index = self._log.manifest_before(snapshot, list(snapshot.changed)[:most_files])
+        added = removed = 0
+        for path, before in index.items():
+            found = self.compared(before, snapshot.changed[path], max_rows=0)
+            if found is not None:
+                added, removed = added + found.added, removed + found.removed
+        return added, removed
+
+    def compared(
+        self, before: Entry | None, after: Entry | None, max_rows: int | None
+    ) -> LineDiff | None:
+        """The difference of two states of a file, or None where they are no texts or too large to show."""
+        texts = [self._text(entry) for entry in (before, after)]
+        if texts[0] is None or texts[1] is None:
+            return None
+        return diff_lines(texts[0], texts[1], max_rows)
+
+    # -- planning --------------------------------------------------------------------------------
+
+    def plan(self, uid: str, by: By = "other") -> RestorePlan:
+        """What it takes to have the files as they were at a checkpoint, after a fresh look.
+
+        Args:
+            uid: the checkpoint.
+            by: who is to have done what changed since the last look.
+
+        Raises:
+            OSError: the work folder cannot be read, or the disk refused.
+        """
+        self.look(by)
+        now = self._scanner_manifest()
+        target = self._log.at_checkpoint(uid)
+        if target is None:
+            return RestorePlan(reason="How the files stood at that time is not known.")
+        changed_by = self._log.changed_since(target)
+        changes = plan_to(self._log.manifest_at(target), now, changed_by) if changed_by else []
+        remarks = self._log.notes_at(target)
+        if self.full:
+            remarks.append(self.full)
+        return RestorePlan(tuple(changes), self._not_covered(now), tuple(dict.fromkeys(remarks)))
+
+    def plan_back(self, before: str, after: str, paths: Collection[str]) -> RestorePlan:
+        """What it takes to reverse a restore.
+
+        Args:
+            before: the snapshot before it.
+            after: the snapshot after it.
+            paths: what it touched.
+
+        Raises:
+            OSError: the work folder cannot be read, or the disk refused.
+        """
+        self.look("other")
+        was, became = self._log.get(before), self._log.get(after)
+        if was is None or became is None:
+            return RestorePlan(reason="The snapshots of that time are gone.")
+        changes = plan_back(
+            self._log.manifest_at(was),
+            self._log.manifest_at(became),
+            self._scanner_manifest(),
+            paths,
+        )
+        return RestorePlan(tuple(changes))
+
+    # -- restoring -------------------------------------------------------------------------------
+
+    def prepare(self, plan: RestorePlan, chosen: Collection[str] | None = None) -> Prepared | None:
+        """Take the rescue snapshot and bring the intent to the disk; None where there is nothing to do.
+
+        Args:
+            plan: what was shown.
+            chosen: the paths to bring back, conflicts among them; None for all that are no conflicts.
+
+        Raises:
+            OSError: the disk refused; nothing was touched.
+        """
+        self.look("rescue")
+        now = self._scanner_manifest()
+        wanted: list[FileChange] = []
+        left: list[str] = []
+        stale: list[str] = []
+        for one in plan.changes:
+            if one.change == "skip" or (chosen is not None and one.path not in chosen):
+                continue
+            if one.change == "conflict" and chosen is None:
+                left.append(one.path)
+            elif _kept(now.get(one.path)) != one.now:
+                stale.append(one.path)
+            else:
+                change = one.would if one.change == "conflict" else one.change
+                wanted.append(replace(one, change=change))
+        last = self._log.last
+        if last is None or not (wanted or left or stale):
+            return None
+        intent = Intent(last.id, new_id(), tuple(wanted))
+        if wanted:
+            restore.write_intent(self._folder / _INTENT_NAME, intent)
+        return Prepared(intent, tuple(left), tuple(stale))
+
+    def carry_out(self, prepared: Prepared) -> Restored:
+        """Do it, look at what became of it, and close the intent.
+
+        Raises:
+            OSError: the outcome could not be recorded; the files are as the intent says, or still what they were.
+        """
+        intent = prepared.intent
+        outcome = restore.carry_out(self._root, self._store, intent.changes)
+        self._scan()
+        touched = self._owed.intersection(intent.paths)
+        self._add("other", self._owed - touched)
+        self._add("restore", touched, snapshot_id=intent.after)
+        manifest = self._scanner_manifest()
+        failed = {path: CHANGED_MEANWHILE for path in prepared.stale}
+        failed |= outcome.failures
+        for one in intent.changes:
+            if _kept(manifest.get(one.path)) != one.then and one.path not in failed:
+                failed[one.path] = CHANGED_MEANWHILE
+        (self._folder / _INTENT_NAME).unlink(missing_ok=True)
+        return Restored(
+            tuple(path for path in outcome.restored if path not in failed),
+            tuple(path for path in outcome.deleted if path not in failed),
+            failed,
+        )
+
+    def abandon(self) -> None:
+        """What was prepared does not happen."""
+        with contextlib.suppress(OSError):
+            (self._folder / _INTENT_NAME).unlink(missing_ok=True)
+
+    def cut_off(self) -> Prepared | None:
+        """A restore of an earlier process that was cut off, if there is one."""
+        intent = restore.read_intent(self._folder / _INTENT_NAME)
+        if intent is None or self._log.get(intent.after) is not None:
+            self.abandon()
+            return None
+        return Prepared(intent)
+
+    # -- below: how ------------------------------------------------------------------------------
+
+    def _scan(self) -> None:
+        scanner = self._scanner
+        if scanner is None:
+            raise OSError("the files were not looked at yet")
+        scan = scanner.scan()
+        self._owed.update(scan.changed)
+        self.full = scan.full
+
+    def _scanner_manifest(self) -> Manifest:
+        return self._scanner.manifest if self._scanner is not None else {}
+
+    def _add(self, by: By, paths: Iterable[str], snapshot_id: str = "") -> Snapshot | None:
+        paths = set(paths)
+        changed = delta(self._log.latest, self._scanner_manifest(), paths)
+        added = None
+        if changed or snapshot_id:
+            added = self._log.add(
+                changed, by=by, at=time.time(), note=self._taken_note(), snapshot_id=snapshot_id
+            )
+        self._owed -= paths
+        return added
+
+    def _taken_note(self) -> str:
+        note, self._note = self._note, ""
+        return note
+
+    def _text(self, entry: Entry | None) -> str | None:
+        if entry is None:
+            return ""
+        if not entry.kept or entry.size > _MOST_COMPARED_BYTES:
+            return None
+        try:
+            content = self._store.get(entry.blob)
+        except BlobDamaged:
+            return None
+        return text_of(content)
+
+    def _not_covered(self, now: Manifest) -> tuple[tuple[str, str], ...]:
+        found: list[tuple[str, str]] = []
+        for path, entry in now.items():
+            name = path.rpartition("/")[2]
+            if entry.is_known or name in ALWAYS:
+                continue
+            shown = f"{path[: -len(REST)]}…" if name == REST else path
+            if name != REST and (self._root / path).is_dir():
+                shown += "/"
+            found.append((shown, why_not(entry.kind)))
+        return tuple(sorted(found))
+
+
+def _kept(entry: Entry | None) -> Entry | None:
+    return None if entry is None or entry.kind == "folder" else entry

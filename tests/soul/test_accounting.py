@@ -1,0 +1,84 @@
+"""Token figures: the server's own where there are any, and estimates that learn."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kimi_tui.llm.message import Message, user_message
+from kimi_tui.llm.provider import ModelInfo, ToolSpec, Usage
+from kimi_tui.soul.accounting import Accounting, Estimates
+from kimi_tui.soul.limits import LoopLimits
+
+INFO = ModelInfo("p", "m", 100_000)
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["add", "tool", "cut"]), st.integers(0, 30)), max_size=30)
+)
+def test_sums_follow_a_list_that_grows_and_is_cut(steps: list[tuple[str, int]]) -> None:
+    messages: list[Message] = []
+    sums = Estimates()
+    for what, number in steps:
+        if what == "cut":
+            del messages[number:]
+            sums.cut(number)
+        else:
+            role = "tool" if what == "tool" else "user"
+            messages.append(Message(role=role, content="word " * number, tool_call_id="x"))
+        sums.follow(messages)
+        fresh = Estimates()
+        fresh.follow(messages)
+        assert sums.counted == len(messages)
+        assert (sums.talk(), sums.tools()) == (fresh.talk(), fresh.tools())
+        assert sums.total(number) + sums.total(0, number) == sums.total()
+
+
+def test_the_factor_is_learned_and_used(caplog: pytest.LogCaptureFixture) -> None:
+    accounting = Accounting("prompt " * 100, [ToolSpec("T", "does", {"type": "object"})])
+    messages = [user_message("word " * 1_000)]
+    accounting.estimates.follow(messages)
+    guess = accounting.whole_estimate()
+    with caplog.at_level(logging.INFO):
+        for _ in range(6):
+            accounting.called(Usage(2 * guess, 10), len(messages))
+    assert accounting.factor == pytest.approx(2.0, abs=0.05)
+    assert "the server says" in caplog.text
+    more = user_message("word " * 500)
+    accounting.estimates.follow([*messages, more])
+    assert accounting.expected(2 * guess, 1) == pytest.approx(2 * guess + 1_000, rel=0.05)
+    # An estimate teaches nothing, and one odd figure cannot throw it far.
+    before = accounting.factor
+    accounting.called(Usage(50 * guess, 1, estimated=True), 1)
+    assert accounting.factor == before
+    accounting.called(Usage(1_000 * guess, 1), 1)
+    assert accounting.factor <= 4
+
+
+def test_the_parts_add_up_and_growth_is_a_mean() -> None:
+    accounting = Accounting("prompt", [])
+    accounting.estimates.follow([user_message("hello"), Message(role="tool", content="out " * 50)])
+    for figure in (1_000, 1_400, 2_000):
+        accounting.called(Usage(figure, 100, cached=50), 2)
+    status = accounting.status(INFO, LoopLimits(), 2_100, estimated=False)
+    assert status.system + status.talk + status.tools == 2_100
+    assert status.tools > status.talk
+    assert status.per_step == 500
+    assert (status.total_input, status.total_cached, status.total_output) == (4_400, 150, 300)
+    assert (status.step_input, status.step_output) == (2_000, 100)
+    # After a cut the next call is no growth.
+    accounting.cut()
+    accounting.called(Usage(9_000, 1), 2)
+    assert accounting.status(INFO, LoopLimits(), 9_000, estimated=False).per_step == 500
+    assert accounting.status(None, LoopLimits(), 5, estimated=True).limit == 0
+
+
+@pytest.mark.parametrize(
+    ("window", "trigger"),
+    [(262_144, 212_144), (1_048_576, 891_289), (8_000, 6_000), (100_000, 75_000), (4_096, 3_072)],
+)
+def test_where_compaction_starts(window: int, trigger: int) -> None:
+    assert LoopLimits().trigger(window) == trigger

@@ -1,0 +1,132 @@
+"""Questions reach the wire one at a time, and answers reach those who asked."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+from support.soul import next_event
+
+from kimi_tui.soul.approval import Approval, Mode
+from kimi_tui.tools.base import Ask, FileEdit, ToolRejected
+from kimi_tui.wire.events import ApprovalRequest, ApprovalResolved
+from kimi_tui.wire.queue import Subscription, Wire
+
+RUN = Ask("run command", "Run this command?", "make test")
+EDIT = Ask(
+    "edit file",
+    "Make this edit?",
+    "a.py",
+    edits=(FileEdit("a.py", "x\n", "y\n"),),
+    session_key="edits",
+    session_offer="Yes, all",
+)
+GUARDED = Ask("edit protected", "Make this edit?", ".git/config", session_key="k", protected=True)
+
+
+@pytest.fixture
+def wire() -> Wire:
+    return Wire()
+
+
+@pytest.fixture
+async def approval(wire: Wire) -> AsyncIterator[Approval]:
+    approval = Approval(wire)
+    yield approval
+    await approval.aclose()
+
+
+async def asked(heard: Subscription) -> ApprovalRequest:
+    return await next_event(heard, ApprovalRequest)
+
+
+def ask(approval: Approval, question: Ask) -> asyncio.Task[None]:
+    return asyncio.create_task(approval.ask(question, key="k:0", tool="Shell"))
+
+
+async def test_yes_no_and_why(wire: Wire, approval: Approval) -> None:
+    heard = wire.subscribe()
+    for answer, feedback in (("once", ""), ("no", ""), ("no", " use make ")):
+        waiting = ask(approval, RUN)
+        request = await asked(heard)
+        assert (request.key, request.tool, request.detail) == ("k:0", "Shell", "make test")
+        assert not request.session_offer
+        assert not waiting.done()
+        assert approval.answer("other", "once") is False
+        assert approval.answer(request.id, answer, feedback)
+        assert approval.answer(request.id, "once") is False
+        if answer == "once":
+            await waiting
+        else:
+            with pytest.raises(ToolRejected) as caught:
+                await waiting
+            assert caught.value.feedback == feedback.strip()
+        resolved = await next_event(heard, ApprovalResolved)
+        assert (resolved.id, resolved.answer) == (request.id, answer)
+
+
+async def test_a_yes_for_the_session_covers_what_waits_behind_it(
+    wire: Wire, approval: Approval
+) -> None:
+    heard = wire.subscribe()
+    first, second, third = ask(approval, EDIT), ask(approval, EDIT), ask(approval, GUARDED)
+    request = await asked(heard)
+    assert request.session_offer == "Yes, all"
+    assert request.display
+    approval.answer(request.id, "session")
+    await asyncio.gather(first, second)
+    # Only what is guarded is still asked for, and never gets more than one yes.
+    request = await asked(heard)
+    assert request.detail == ".git/config"
+    approval.answer(request.id, "session")
+    await third
+    again = ask(approval, GUARDED)
+    approval.answer((await asked(heard)).id, "once")
+    await again
+    await approval.ask(EDIT, key="k", tool="WriteFile")
+
+
+@pytest.mark.parametrize(
+    ("mode", "covered"), [("ask", ()), ("edits", (EDIT,)), ("all", (EDIT, RUN))]
+)
+async def test_modes(wire: Wire, approval: Approval, mode: Mode, covered: tuple[Ask, ...]) -> None:
+    approval.set_mode(mode)
+    heard = wire.subscribe()
+    for question in (EDIT, RUN, GUARDED):
+        waiting = ask(approval, question)
+        if question in covered:
+            await waiting
+            assert heard.drain() == []
+        else:
+            approval.answer((await asked(heard)).id, "once")
+            await waiting
+            await next_event(heard, ApprovalResolved)
+
+
+async def test_a_change_of_mode_answers_what_is_on_the_screen(
+    wire: Wire, approval: Approval
+) -> None:
+    heard = wire.subscribe()
+    waiting, guarded = ask(approval, RUN), ask(approval, GUARDED)
+    request = await asked(heard)
+    approval.set_mode("all")
+    await waiting
+    resolved = await next_event(heard, ApprovalResolved)
+    assert (resolved.id, resolved.answer) == (request.id, "once")
+    approval.answer((await asked(heard)).id, "once")
+    await guarded
+
+
+async def test_a_cancelled_question_makes_room_for_the_next(wire: Wire, approval: Approval) -> None:
+    heard = wire.subscribe()
+    first, second, third = ask(approval, RUN), ask(approval, EDIT), ask(approval, GUARDED)
+    request = await asked(heard)
+    second.cancel()
+    first.cancel()
+    resolved = await next_event(heard, ApprovalResolved)
+    assert (resolved.id, resolved.answer) == (request.id, "no")
+    assert (await asked(heard)).detail == ".git/config"
+    await approval.aclose()
+    with pytest.raises(asyncio.CancelledError):
+        await third

@@ -1,0 +1,391 @@
+"""Compaction: what the model is asked to summarise, what is kept word for word, and what is left when it fails."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.chat_server import call, calls, gate, say, stall, status
+from support.soul import Stage, next_event, stage
+
+from kimi_tui.llm.message import ImagePart, ImageURL, Message, TextPart, ThinkPart, user_message
+from kimi_tui.llm.tokens import estimate
+from kimi_tui.soul.compaction import SimpleCompaction
+from kimi_tui.soul.errors import NothingToCompact
+from kimi_tui.soul.internal_messages import internal_kind, said, summary_message
+from kimi_tui.soul.transcript import transcript
+from kimi_tui.wire import events as ev
+
+TOO_LONG = {
+    "error": {"message": "maximum context length is 4096 tokens", "code": "context_length_exceeded"}
+}
+
+
+def marker(n: int) -> Message:
+    return user_message(f"<system>CHECKPOINT {n}</system>")
+
+
+def answer(text: str, *names: str) -> Message:
+    made: dict[str, Any] = {"role": "assistant", "content": text}
+    if names:
+        made["tool_calls"] = [
+            {"id": f"c{i}", "function": {"name": name, "arguments": json.dumps({"path": name})}}
+            for i, name in enumerate(names)
+        ]
+    return Message.model_validate(made)
+
+
+def result(text: str, number: int = 0) -> Message:
+    return Message(role="tool", content=text, tool_call_id=f"c{number}")
+
+
+PLAN = SimpleCompaction().plan
+
+
+def test_markers_and_reminders_are_neither_counted_nor_kept() -> None:
+    words = said("now")
+    messages = [
+        marker(0),
+        said("old"),
+        marker(1),
+        answer("old answer"),
+        marker(2),
+        words,
+        user_message("<system-reminder>x</system-reminder>"),
+        marker(3),
+        answer("new answer"),
+        marker(4),
+    ]
+    plan = PLAN(messages, [words])
+    assert list(plan.kept) == [words, messages[8]]
+    assert list(plan.old) == messages[:5]
+
+
+def test_calls_are_never_parted_from_their_results() -> None:
+    messages = [
+        said("go"),
+        answer("", "a"),
+        result("ra"),
+        marker(2),
+        answer("", "b", "c"),
+        result("rb", 0),
+        result("rc", 1),
+        answer("", "d"),
+        result("rd"),
+    ]
+    plan = PLAN(messages, [messages[0]])
+    # The running turn's prompt is kept although it is far back.
+    assert list(plan.kept) == [messages[0], *messages[4:]]
+
+
+def test_the_same_words_of_an_earlier_turn_are_not_kept() -> None:
+    first, second = said("continue"), said("continue")
+    messages = [
+        first,
+        answer("1"),
+        second,
+        answer("2", "a"),
+        result("r"),
+        answer("3", "b"),
+        result("r"),
+        answer("4"),
+    ]
+    plan = PLAN(messages, [second])
+    assert list(plan.kept) == [second, *messages[5:]]
+
+
+def test_letters_in_the_kept_part_stay() -> None:
+    letter = user_message(
+        "<system>You just got a D-Mail from your future self. D-Mail content:\n\nx</system>"
+    )
+    messages = [said("a"), answer("b"), said("c"), letter, answer("d")]
+    assert list(PLAN(messages, []).kept) == messages[2:]
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [],
+        [said("a")],
+        [marker(0), said("a"), marker(1), answer("b")],
+        [summary_message("S"), said("a"), answer("b")],
+        [marker(0), summary_message("S"), marker(1), said("a"), marker(2), answer("b")],
+    ],
+)
+def test_nothing_to_do(messages: list[Message]) -> None:
+    with pytest.raises(NothingToCompact):
+        PLAN(messages, [])
+
+
+def test_a_summary_is_summarised_again_with_what_followed() -> None:
+    messages = [summary_message("S"), said("a"), answer("b"), said("c"), answer("d")]
+    plan = PLAN(messages, [])
+    assert list(plan.old) == messages[:3]
+    text = transcript(plan.old, 1_000)
+    assert text.startswith("[Summary of what came before]\nS")
+
+
+def test_the_transcript_shows_calls_reasoning_and_images() -> None:
+    image = ImagePart(image_url=ImageURL(url="data:image/png;base64,AAAA"))
+    messages = [
+        Message(role="user", content=[TextPart(text="see"), image]),
+        Message(role="assistant", content=[ThinkPart(think="maybe"), TextPart(text="yes")]),
+        answer("", "ReadFile"),
+        result("<system>ERROR: no</system>"),
+        marker(3),
+    ]
+    text = transcript(messages, 1_000)
+    assert "see\n(an image)" in text
+    assert "(thought: maybe)" in text
+    assert '(calls ReadFile {"path": "ReadFile"})' in text
+    assert "[Result of ReadFile]\n<system>ERROR: no</system>" in text
+    assert "CHECKPOINT" not in text
+
+
+@pytest.mark.parametrize("budget", [300, 1_000, 5_000, 50_000])
+def test_the_transcript_keeps_to_its_budget(budget: int) -> None:
+    messages: list[Message] = []
+    for number in range(120):
+        messages.append(said(f"request {number} " + "word " * 200))
+        body = json.dumps({"path": f"file{number}.py", "content": "code " * 2_000})
+        calls_ = [{"id": "c", "function": {"name": "WriteFile", "arguments": body}}]
+        messages.append(Message.model_validate({"role": "assistant", "tool_calls": calls_}))
+        messages.append(result("output " * 4_000))
+    text = transcript(messages, budget)
+    assert estimate(text) <= budget * 1.25 + 200
+    assert "left out" in text
+    # The newest is there, and a short argument survives beside a long one.
+    assert "file119.py" in text
+
+
+async def talk(on: Stage, *texts: str) -> None:
+    for text in texts:
+        on.server.script(say(f"answer {text}", usage=(1_000, 10)))
+        await on.soul.run(text)
+
+
+async def test_by_key(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        (on.work / "a.py").write_text("print(1)\n")
+        on.server.script(
+            call("ReadFile", {"path": "a.py"}, think="secret thought"), say("answer one")
+        )
+        await on.soul.run("one")
+        await talk(on, "two", "three")
+        on.server.script(say("# Summary", think="thinking about it", usage=(700, 30)))
+        await on.soul.compact("keep the names")
+
+        request = on.server.requests[-1]
+        assert "tools" not in request.body
+        text = on.sent()[0][1]
+        assert [role for role, _ in on.sent()] == ["user"]
+        for part in ("one", '"path": "a.py"', "print(1)", "answer two", "keep the names"):
+            assert part in text
+        assert "three" not in text.partition("\n---\n")[0]
+        assert "CHECKPOINT" not in text
+
+        system = on.file()[0]
+        records = on.file()[1:]
+        assert system["role"] == "_system_prompt"
+        assert [r["role"] for r in records] == [
+            "_checkpoint",
+            "user",
+            "user",
+            "assistant",
+            "_usage",
+        ]
+        assert records[0]["id"] == 0
+        assert records[1]["content"][1] == {"type": "text", "text": "# Summary"}
+        assert records[2]["content"] == "three"
+        assert len(on.file("context_1.jsonl")) > len(records)
+
+        await talk(on, "four")
+        assert on.sent()[0][1].endswith("# Summary\n\nthree")
+        assert on.sent()[1:] == [("assistant", "answer three"), ("user", "four")]
+
+        (begin,), (end,) = on.ear.of(ev.CompactionBegin), on.ear.of(ev.CompactionEnd)
+        assert not begin.automatic
+        assert begin.tokens_before == end.tokens_before == 1_010
+        assert (end.summary, end.world_line, end.error) == ("# Summary", 1, "")
+        names = on.ear.names()
+        at = names.index("CompactionBegin")
+        assert names[at : at + 5] == [
+            "CompactionBegin",
+            "CheckpointCreated",
+            "CompactionEnd",
+            "LineChanged",
+            "StatusUpdate",
+        ]
+        point = [p for p in on.ear.of(ev.CheckpointCreated) if p.kind == "compaction"]
+        assert [p.id for p in point] == [0]
+        status_after = [s for s in on.ear.of(ev.StatusUpdate) if s.used == end.tokens_after]
+        assert status_after
+        assert status_after[0].estimated
+
+
+async def test_nothing_to_do_is_said(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        await on.soul.compact()
+        await talk(on, "one")
+        await on.soul.compact()
+        assert [n.level for n in on.ear.of(ev.Notice)] == ["info", "info"]
+        assert not on.ear.of(ev.CompactionBegin)
+        assert len(on.server.requests) == 1
+
+
+async def test_a_failure_leaves_the_context_alone(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        await talk(on, "one", "two", "three")
+        before = on.file()
+        on.server.script(status(400, {"error": {"message": "no such thing"}}))
+        await on.soul.compact()
+        on.server.script(calls([("ReadFile", {"path": "x"})]))
+        await on.soul.compact()
+        ends = on.ear.of(ev.CompactionEnd)
+        assert "no such thing" in ends[0].error
+        assert "no summary" in ends[1].error
+        assert on.file() == before
+        assert not (on.session.dir / "context_1.jsonl").exists()
+        await talk(on, "four")
+        assert on.sent()[-1] == ("user", "four")
+
+
+async def test_a_stop_leaves_the_context_alone(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        await talk(on, "one", "two", "three")
+        before = on.file()
+        on.server.script(stall(2))
+        job = asyncio.create_task(on.soul.compact())
+        await next_event(on.soul.wire.subscribe(), ev.CompactionBegin)
+        await on.server.received(4)
+        await asyncio.wait_for(on.soul.interrupt(), 1)
+        await job
+        assert on.ear.of(ev.CompactionEnd)[0].error
+        assert on.file() == before
+        assert not on.soul.running
+
+
+async def test_by_the_rule_in_the_middle_of_a_turn(tmp_path: Path) -> None:
+    async with stage(tmp_path, window=40_000) as on:
+        await talk(on, "one", "two")
+        on.server.script(
+            call("Glob", {"pattern": "*"}, text="first", usage=(2_000, 10)),
+            call("Glob", {"pattern": "*"}, text="second", usage=(34_000, 10)),
+            say("SUMMARY", usage=(900, 50)),
+            say("done", usage=(3_000, 5)),
+        )
+        await on.soul.run("the task")
+        assert on.ear.of(ev.TurnEnd)[-1].reason == "done"
+        assert on.ear.of(ev.CompactionBegin)[0].automatic
+        roles = on.sent()
+        assert roles[0][1].endswith("SUMMARY\n\nthe task")
+        assert [role for role, _ in roles] == ["user", "assistant", "tool", "assistant", "tool"]
+        assert "first" in roles[1][1]
+        assert "second" in roles[3][1]
+        # The same step goes on; the next checkpoint is #1.
+        assert [e.n for e in on.ear.of(ev.StepBegin)][-3:] == [1, 2, 3]
+        assert on.ear.of(ev.CheckpointCreated)[-1].id == 1
+
+
+async def test_still_too_long_is_an_error_and_no_loop(tmp_path: Path) -> None:
+    async with stage(tmp_path, window=20_000) as on:
+        on.server.script(say("short"), say("SUMMARY"))
+        await on.soul.run("one")
+        await on.soul.run("again " * 14_000)
+        end = on.ear.of(ev.TurnEnd)[-1]
+        assert end.reason == "error"
+        assert "compacted" in end.error
+        assert "20,000" in end.error
+        assert end.advice
+        assert len(on.server.requests) == 2
+
+
+async def test_a_prompt_that_fills_the_window_is_answered_if_it_fits(tmp_path: Path) -> None:
+    async with stage(tmp_path, window=20_000) as on:
+        on.server.script(say("yes", usage=(17_000, 10)))
+        await on.soul.run("again " * 12_000)
+        assert on.ear.of(ev.TurnEnd)[-1].reason == "done"
+        assert "nearly full" in on.ear.of(ev.Notice)[0].text
+
+
+async def test_a_prompt_longer_than_the_window_is_an_error(tmp_path: Path) -> None:
+    async with stage(tmp_path, window=20_000) as on:
+        await on.soul.run("again " * 18_000)
+        assert "nothing older" in on.ear.of(ev.TurnEnd)[-1].error
+        assert not on.server.requests
+
+
+async def test_a_refusal_as_too_long_compacts_once_and_goes_on(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        (on.work / "a.txt").write_text("some words here\n" * 380)
+        on.server.script(*(call("ReadFile", {"path": "a.txt"}) for _ in range(20)), say("read"))
+        await on.soul.run("read all")
+        await talk(on, "two", "three")
+        # It does not say how long the window is.
+        refusal = {"error": {"message": "This exceeds the context window", "type": "invalid"}}
+        on.server.script(status(400, refusal), say("SUMMARY"), say("done"))
+        await on.soul.run("four")
+        refused, summary, retried = on.server.requests[-3:]
+        assert len(summary.raw) < 0.6 * len(refused.raw)
+        assert len(retried.raw) < len(refused.raw)
+        assert "SUMMARY" in on.sent()[0][1]
+        assert on.sent()[-1] == ("user", "four")
+        assert on.ear.of(ev.TurnEnd)[-1] == ev.TurnEnd("done")
+        assert len(on.ear.of(ev.CompactionEnd)) == 1
+
+
+async def test_a_second_refusal_is_an_error(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        await talk(on, "one", "two", "three")
+        on.server.script(status(400, TOO_LONG), say("SUMMARY"), status(400, TOO_LONG))
+        await on.soul.run("four")
+        assert on.ear.of(ev.TurnEnd)[-1].reason == "error"
+        assert len(on.ear.of(ev.CompactionEnd)) == 1
+        assert on.server.left == 0
+
+
+async def test_a_refused_summary_is_asked_for_with_less(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        (on.work / "big.txt").write_text("some words here\n" * 900)
+        on.server.script(call("ReadFile", {"path": "big.txt"}), say("read"))
+        await on.soul.run("read")
+        await talk(on, "two", "three")
+        on.server.script(status(400, TOO_LONG), status(400, TOO_LONG), say("SUMMARY"))
+        await on.soul.compact()
+        sizes = [len(request.raw) for request in on.server.requests[-3:]]
+        assert sizes[0] > sizes[1] > sizes[2]
+        assert on.ear.of(ev.CompactionEnd)[-1].summary == "SUMMARY"
+
+
+async def test_images_go_to_models_that_see(tmp_path: Path) -> None:
+    async with stage(tmp_path, capabilities=["image_in", "tools"]) as on:
+        await talk(on, "one")
+        image = ImagePart(image_url=ImageURL(url="data:image/png;base64,iVBORw0KGgo="))
+        await on.session.context.append_message(
+            Message(role="user", content=[TextPart(text="what is this"), image])
+        )
+        await talk(on, "two", "three")
+        on.server.script(say("SUMMARY"))
+        await on.soul.compact()
+        content = on.server.requests[-1].messages[1]["content"]
+        assert [part["type"] for part in content] == ["text", "image_url"]
+        assert internal_kind(on.session.context.messages[0]) == "compaction"
+
+
+async def test_stopped_while_it_is_applied_it_has_happened(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        await talk(on, "one", "two", "three")
+        on.server.script(gate(2, say("SUMMARY of it")))
+        job = asyncio.create_task(on.soul.compact())
+        await on.server.at_gate.wait()
+        on.server.release()
+        # Stop it at whatever moment after the answer: either all of it happened, or nothing.
+        await asyncio.sleep(0)
+        await on.soul.interrupt()
+        await job
+        (end,) = on.ear.of(ev.CompactionEnd)
+        happened = (on.session.dir / "context_1.jsonl").exists()
+        assert happened is (not end.error)

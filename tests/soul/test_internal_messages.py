@@ -1,0 +1,65 @@
+"""The program's own user messages are told from what the person said."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kimi_tui.llm.message import Message, user_message
+from kimi_tui.soul import internal_messages as im
+
+KIMI_CLI_DMAIL = (
+    "<system>You just got a D-Mail from your future self. It is likely that your future self has already done "
+    "something. D-Mail content:\n\nbig.txt has one line</system>"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("<system>CHECKPOINT 0</system>", "marker"),
+        ("<system>CHECKPOINT 12345</system>\n", "marker"),
+        (KIMI_CLI_DMAIL, "dmail"),
+        ("<system-reminder>look</system-reminder>", "reminder"),
+        ('<notification id="1" category="x">done', "notification"),
+        ("<system>The user has run /init</system>", "note"),
+        ("fix <system>CHECKPOINT 1</system>", None),
+        ("<systematic> work", None),
+        ("", None),
+    ],
+)
+def test_kinds(text: str, kind: str | None) -> None:
+    message = user_message(text)
+    assert im.internal_kind(message) == kind
+    assert im.is_said(message) is (kind is None)
+
+
+def test_what_is_inside() -> None:
+    assert im.dmail_text(user_message(KIMI_CLI_DMAIL)) == "big.txt has one line"
+    assert im.marker_id(user_message("<system>CHECKPOINT 7</system>")) == 7
+    assert im.summary_text(im.summary_message("All of it.")) == "All of it."
+    stored = Message.model_validate(im.summary_message("All of it.").stored())
+    assert im.internal_kind(stored) == "compaction"
+    for message in (user_message("hello"), Message(role="assistant", content=KIMI_CLI_DMAIL)):
+        assert im.dmail_text(message) is im.marker_id(message) is im.summary_text(message) is None
+
+
+@given(
+    st.sampled_from(
+        [
+            "",
+            "<system>CHECKPOINT 3</system>",
+            KIMI_CLI_DMAIL,
+            im.COMPACTION_START,
+            "<system-reminder>",
+        ]
+    ),
+    st.text(max_size=5),
+)
+def test_a_person_may_say_anything(start: str, end: str) -> None:
+    message = im.said(start + end)
+    assert im.is_said(message)
+    again = Message.model_validate(message.stored())
+    assert im.is_said(again)
+    assert again.text == start + end

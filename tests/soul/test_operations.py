@@ -1,0 +1,291 @@
+"""Rewind, undo, redo, jump and fork through the engine: what is sent next, what is told, what comes back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support.chat_server import call, calls, say
+from support.soul import Stage, stage
+
+from kimi_tui.session.errors import NothingToUndo
+from kimi_tui.soul.history import fits, history_records
+from kimi_tui.soul.protocol import Target
+from kimi_tui.wire import events as ev
+
+
+async def three_turns(on: Stage) -> None:
+    (on.work / "a.txt").write_text("hello\n")
+    on.server.script(
+        say("one", usage=(100, 10)),
+        call("ReadFile", {"path": "a.txt"}, text="I look.", usage=(200, 20)),
+        calls([("ReadFile", {"path": "none"}), ("Glob", {"pattern": "*"})], usage=(300, 30)),
+        say("two", usage=(400, 40)),
+        say("three", usage=(500, 50)),
+    )
+    for text in ("first", "second\nwith more", "third"):
+        await on.soul.run(text)
+
+
+async def test_rewind_to_a_turn(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        await three_turns(on)
+        prefix = on.file()
+        on.ear.forget()
+        outcome = await on.soul.rewind(Target(2))
+        assert outcome.prompt == "second\nwith more"
+        assert (outcome.checkpoint_id, outcome.world_line, outcome.tokens_before) == (2, 1, 550)
+        assert outcome.tokens_after == 110
+        assert outcome.messages_dropped == 9
+        assert on.file() == prefix[: next(i for i, r in enumerate(prefix) if r.get("id") == 2)]
+        assert on.file("context_1.jsonl") == prefix
+        (reverted,) = on.ear.of(ev.ContextReverted)
+        assert (reverted.reason, reverted.prompt) == ("rewind", "second\nwith more")
+        assert (reverted.tokens_before, reverted.tokens_after) == (550, 110)
+        assert on.ear.names() == ["ContextReverted", "LineChanged", "StatusUpdate"]
+        status = on.ear.of(ev.StatusUpdate)[0]
+        assert (status.used, status.estimated) == (110, False)
+        on.server.script(say("again"))
+        await on.soul.run("otherwise")
+        assert on.sent() == [("user", "first"), ("assistant", "one"), ("user", "otherwise")]
+
+
+async def test_rewind_to_a_step_and_on_from_there(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        await three_turns(on)
+        outcome = await on.soul.rewind(Target(4))
+        assert outcome.prompt == ""
+        before = on.sent(2)
+        on.server.script(say("on"))
+        await on.soul.resume()
+        # Exactly what was sent at that step.
+        assert on.sent() == before
+        assert on.ear.of(ev.TurnEnd)[-1].reason == "done"
+
+
+async def test_the_preview(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        await three_turns(on)
+        files = on.file()
+        seen = await on.soul.preview(Target(2))
+        assert seen.label == "second"
+        assert seen.is_user_turn
+        assert seen.prompt == "second\nwith more"
+        assert (seen.steps, seen.turns, seen.messages) == (4, 2, 9)
+        assert (seen.tokens_before, seen.tokens_after) == (550, 110)
+        assert [(g.kind, g.text, g.name, g.failed) for g in seen.goes] == [
+            ("agent", "three", "", False),
+            ("user", "third", "", False),
+            ("agent", "two", "", False),
+            ("tool", "*", "Glob", False),
+            ("tool", "none", "ReadFile", True),
+            ("tool", "a.txt", "ReadFile", False),
+            ("agent", "I look.", "", False),
+        ]
+        assert seen.goes[5].tokens == 100
+        step = await on.soul.preview(Target(3))
+        assert not step.is_user_turn
+        assert step.prompt == ""
+        assert step.label == "ReadFile a.txt"
+        assert step.tokens_after < 200
+        assert on.file() == files
+        for wrong in (Target(99), Target(0, world_line=7)):
+            with pytest.raises(KeyError, match=r"no (checkpoint|world line)"):
+                await on.soul.preview(wrong)
+            with pytest.raises(KeyError):
+                await on.soul.rewind(wrong)
+
+
+async def test_undo_and_redo(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        await three_turns(on)
+        whole = on.file()
+        await on.soul.rewind(Target(2))
+        await on.soul.rewind(Target(1))
+        short = on.file()
+        # What the second rewind left is only the beginning of world line 1: no line of its own.
+        assert [e.world_line for e in on.ear.of(ev.ContextReverted)] == [1, 0]
+        assert not (on.session.dir / "context_2.jsonl").exists()
+        assert "rewind to #1" in await on.soul.undo()
+        assert "rewind to #2" in await on.soul.undo()
+        assert on.file() == whole
+        assert on.ear.of(ev.StatusUpdate)[-1].used == 550
+        on.server.script(say("four"))
+        with pytest.raises(NothingToUndo):
+            await on.soul.undo()
+        await on.soul.redo()
+        assert "rewind to #1" in await on.soul.redo()
+        assert on.file() == short
+        with pytest.raises(NothingToUndo):
+            await on.soul.redo()
+        await on.reopen()
+        await on.soul.undo()
+        await on.soul.undo()
+        assert on.file() == whole
+        await on.soul.run("go on")
+        assert on.sent()[-1] == ("user", "go on")
+        assert on.sent()[-2] == ("assistant", "three")
+
+
+async def test_undo_of_a_compaction(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        await three_turns(on)
+        whole = on.file()
+        on.server.script(say("SUMMARY"), say("four"))
+        await on.soul.compact()
+        assert on.file() != whole
+        assert "compaction" in await on.soul.undo()
+        assert on.file() == whole
+        await on.soul.run("go on")
+        assert on.sent()[-2:] == [("assistant", "three"), ("user", "go on")]
+        assert on.sent()[0] == ("user", "first")
+
+
+async def test_jump_to_another_line(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        await three_turns(on)
+        await on.soul.rewind(Target(2))
+        on.server.script(say("other"))
+        await on.soul.run("otherwise")
+        seen = await on.soul.preview(Target(6, world_line=1))
+        assert seen.prompt == "third"
+        assert [g.text for g in seen.goes] == ["other", "otherwise"]
+        outcome = await on.soul.rewind(Target(6, world_line=1))
+        assert outcome.prompt == "third"
+        (changed,) = [e for e in on.ear.of(ev.LineChanged) if e.op == "jump"]
+        assert (changed.from_line, changed.to_line) == (2, 1)
+        on.server.script(say("now"))
+        await on.soul.run("third again")
+        assert on.sent()[-2:] == [("assistant", "two"), ("user", "third again")]
+        assert "otherwise" not in str(on.sent())
+
+
+async def test_fork(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        await three_turns(on)
+        name = await on.soul.fork(Target(2))
+        assert on.session.context.n_checkpoints == 8
+        other = on.store.find(name)
+        await other.open()
+        assert [m.text for m in other.context.messages][-1] == "one"
+        await other.aclose()
+
+
+@pytest.mark.parametrize("spoil", ["nothing", "delete", "cut", "stale"])
+async def test_the_history_is_the_same_conversation(tmp_path: Path, spoil: str) -> None:
+    async with stage(tmp_path) as on:
+        await three_turns(on)
+        live = [r.event for r in await on.soul.history()]
+        record = on.session.record.path
+        await on.soul.aclose()
+        if spoil == "delete":
+            record.unlink()
+        elif spoil == "cut":
+            record.write_bytes(record.read_bytes()[:-2_000])
+        elif spoil == "stale":
+            lines = record.read_bytes().splitlines(keepends=True)
+            record.write_bytes(b"".join(line for line in lines if b'"id":4' not in line))
+        on.session = on.store.find(on.session.id)
+        await on.open()
+        told = [r.event for r in await on.soul.history()]
+        assert told == [r.event for r in on.soul.opened_with][: len(told)]
+
+        def shape(events: list[ev.Event]) -> list[object]:
+            found: list[object] = []
+            results: list[tuple[str, bool, str, str]] = []
+            for event in events:
+                match event:
+                    case ev.CheckpointCreated():
+                        found.append((event.id, event.uid, event.kind))
+                    case ev.TurnBegin() | ev.TextPart() | ev.ThinkPart() | ev.TurnEnd():
+                        found.append(event)
+                    case ev.ToolCall():
+                        found.append((event.key, event.name, event.arguments))
+                    case ev.ToolResult():
+                        # Told as they ended, rebuilt in the order of the calls.
+                        results.append((event.key, event.is_error, event.output, event.message))
+                    case _:
+                        pass
+            return [*found, *sorted(results)]
+
+        assert shape(told) == shape(live)
+        if spoil == "nothing":
+            assert told == live
+        # What is told now goes on behind it.
+        assert on.soul.wire.next_seq > on.soul.opened_with[-1].seq
+
+
+async def test_the_history_after_operations(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        await three_turns(on)
+        await on.soul.rewind(Target(2))
+        await on.soul.undo()
+        await on.soul.rewind(Target(6))
+        on.server.script(calls([("SendDMail", {"message": "m", "checkpoint_id": 4})]), say("end"))
+        await on.soul.run("third again")
+        on.server.script(say("SUMMARY"))
+        await on.soul.compact()
+        await on.soul.undo()
+        await on.reopen()
+        records = await on.soul.history()
+        assert [r.seq for r in records] == sorted({r.seq for r in records})
+        # It was told as it happened: a rebuilt one holds no operations.
+        assert any(isinstance(r.event, ev.LineChanged) and r.event.op == "undo" for r in records)
+        on.session.record.path.unlink()
+        rebuilt = history_records(on.session)
+        # Every line that was left is told too, and it ends at the live line.
+        assert fits(rebuilt, on.session)
+        reasons = [r.event.reason for r in rebuilt if isinstance(r.event, ev.ContextReverted)]
+        assert "dmail" in reasons
+        assert [r.seq for r in rebuilt] == list(range(1, len(rebuilt) + 1))
+
+
+async def test_screens_show_the_same_live_and_afterwards(tmp_path: Path) -> None:
+    """The reducers of chat and timeline come to the same end by live events, by the record and by the files."""
+    from kimi_tui.tui.chat.blocks import UserBlock
+    from kimi_tui.tui.chat.model import ChatModel
+    from kimi_tui.tui.timeline.model import TimelineModel
+
+    def shown(records: list[ev.Record]) -> tuple[list[str], list[str]]:
+        chat, timeline = ChatModel(), TimelineModel()
+        for record in records:
+            chat.apply(record)
+            timeline.apply(record)
+        there = {point.uid for point in on.session.context.checkpoints}
+        # The person's words that a D-Mail carried over keep the name they had.
+        steps = [b for b in chat.blocks if b.live and not isinstance(b, UserBlock)]
+        assert {b.uid for b in steps if b.uid} <= there
+        blocks = [f"{type(b).__name__} {b.checkpoint}" for b in chat.blocks]
+        return blocks, [point.uid for point in timeline.tree.live]
+
+    async with stage(tmp_path) as on:
+        live: list[ev.Record] = []
+        heard = on.soul.wire.subscribe()
+
+        async def check() -> None:
+            live.extend(heard.drain())
+            now = shown(live)
+            assert now[1] == [point.uid for point in on.session.context.checkpoints]
+            stored = shown(await on.soul.history())
+            assert stored == now
+
+        await three_turns(on)
+        await check()
+        await on.soul.rewind(Target(2))
+        await check()
+        await on.soul.undo()
+        await check()
+        await on.soul.redo()
+        await check()
+        await on.soul.undo()
+        await on.soul.rewind(Target(6))
+        on.server.script(calls([("SendDMail", {"message": "m", "checkpoint_id": 4})]), say("end"))
+        await on.soul.run("third again")
+        await check()
+        await on.soul.rewind(Target(6, world_line=1))
+        await check()
+        on.server.script(say("SUMMARY"))
+        await on.soul.compact()
+        await check()
+        await on.soul.undo()
+        await check()

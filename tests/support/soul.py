@@ -1,0 +1,179 @@
+"""The engine in tests: a stage with a real server, session and files, and an ear on the wire instead of sleeping."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict
+
+from kimi_tui.llm.openai_compat import OpenAICompatible
+from kimi_tui.llm.provider import RetryPolicy
+from kimi_tui.session.store import SessionStore
+from kimi_tui.soul.kimi_soul import KimiSoul
+from kimi_tui.soul.runtime import open_soul
+from kimi_tui.tools.base import Tool as BaseTool
+from kimi_tui.tools.base import ToolEnv, ToolOutcome
+from kimi_tui.wire.events import Event
+from kimi_tui.wire.queue import Subscription, Wire
+from support.chat_server import ChatServer, strict
+
+E = TypeVar("E")
+PATIENCE_S = 10.0
+
+
+async def next_event(
+    heard: Subscription, kind: type[E], where: Callable[[E], bool] = lambda event: True
+) -> E:
+    """The next event of this kind (and for which `where` holds); those before it are passed over."""
+    async with asyncio.timeout(PATIENCE_S):
+        async for record in heard:
+            if isinstance(record.event, kind) and where(record.event):
+                return record.event
+    raise AssertionError(f"the wire was closed before any {kind.__name__}")
+
+
+class Ear:
+    """Keeps every event of a wire, in order."""
+
+    def __init__(self, wire: Wire) -> None:
+        self._subscription = wire.subscribe()
+        self._events: list[Event] = []
+
+    @property
+    def events(self) -> list[Event]:
+        """Everything that was told."""
+        self._events += [record.event for record in self._subscription.drain()]
+        return self._events
+
+    def of(self, kind: type[E]) -> list[E]:
+        """Those of one kind."""
+        return [event for event in self.events if isinstance(event, kind)]
+
+    def names(self, *skipped: type) -> list[str]:
+        """The kinds in order, without some."""
+        return [type(event).__name__ for event in self.events if not isinstance(event, skipped)]
+
+    def forget(self) -> None:
+        """Begin anew."""
+        self.events.clear()
+
+
+class AnyParams(BaseModel):
+    """Takes anything."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class Tool(BaseTool[Any]):
+    """A tool whose work a test writes down."""
+
+    def __init__(
+        self,
+        name: str,
+        work: Callable[[dict[str, Any], ToolEnv], Awaitable[ToolOutcome]],
+        *,
+        changes: bool = False,
+    ) -> None:
+        self.name = name  # type: ignore[misc]
+        self.changes = changes  # type: ignore[misc]
+        self.params = AnyParams
+        self._work = work
+
+    @property
+    def description(self) -> str:
+        return f"{self.name} of a test"
+
+    async def run(self, params: AnyParams, env: ToolEnv) -> ToolOutcome:
+        return await self._work(dict(params.model_extra or {}), env)
+
+
+class Stage:
+    """A session in a folder, a server on a socket and the engine between them.
+
+    Args:
+        folder: empty; holds the data and the work folder.
+        server: the model.
+        window: the model's.
+        options: further arguments of `open_soul`.
+    """
+
+    def __init__(
+        self, folder: Path, server: ChatServer, window: int = 200_000, **options: Any
+    ) -> None:
+        self.server = server
+        self.work = folder / "work"
+        self.work.mkdir(exist_ok=True)
+        self.store = SessionStore(folder / "data", options.pop("storage", None))
+        self.session = self.store.create(self.work)
+        self.window = window
+        self.options = options
+        self.soul: KimiSoul
+        self.ear: Ear
+
+    async def open(self) -> KimiSoul:
+        """Open the engine (again)."""
+        provider = OpenAICompatible(
+            provider="test",
+            base_url=self.server.base_url,
+            api_key="key",
+            model="stand-in",
+            window=self.window,
+            capabilities=self.options.pop("capabilities", None),
+        )
+        quick = RetryPolicy(initial_s=0.01, max_s=0.02, jitter_s=0.0)
+        options: dict[str, Any] = {"mode": "all", "policy": quick, "environ": {}, **self.options}
+        self.soul = await open_soul(session=self.session, provider=provider, **options)
+        self.ear = Ear(self.soul.wire)
+        return self.soul
+
+    async def reopen(self) -> KimiSoul:
+        """Close everything and open the same session as a new process would."""
+        await self.soul.aclose()
+        self.session = self.store.find(self.session.id)
+        return await self.open()
+
+    def sent(self, number: int = -1) -> list[tuple[str, str]]:
+        """Role and text of what one request held, without the system prompt and CHECKPOINT markers."""
+        return [
+            (message["role"], said_in(message))
+            for message in self.server.requests[number].messages[1:]
+        ]
+
+    def file(self, name: str = "context.jsonl") -> list[dict[str, Any]]:
+        """The records of one of the session's files."""
+        return [json.loads(line) for line in (self.session.dir / name).read_bytes().splitlines()]
+
+
+_MARKERS = re.compile(r"\s*<system>CHECKPOINT \d+</system>\s*")
+
+
+def said_in(message: dict[str, Any]) -> str:
+    """The text of a sent message without markers; calls as `Name(arguments)`."""
+    content = message.get("content") or ""
+    if isinstance(content, list):
+        content = "\n".join(part.get("text", f"[{part['type']}]") for part in content)
+    text = _MARKERS.sub("\n\n", content).strip()
+    calls = [
+        f"{entry['function']['name']}({entry['function']['arguments']})"
+        for entry in message.get("tool_calls", [])
+    ]
+    return "\n".join([text, *calls]).strip()
+
+
+@contextlib.asynccontextmanager
+async def stage(folder: Path, **options: Any) -> AsyncIterator[Stage]:
+    """An open stage, whose server refuses what a strict one would refuse."""
+    async with ChatServer(check=strict) as server:
+        on = Stage(folder, server, **options)
+        await on.open()
+        try:
+            yield on
+        finally:
+            await on.soul.aclose()
+        assert not server.refused, server.refused

@@ -1,0 +1,233 @@
+"""Events survive `wire.jsonl`, kimi-cli's own records are read, and nothing in the file can break the reader."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields
+from typing import Any, get_args
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from kimi_tui.wire import display as d
+from kimi_tui.wire import events as ev
+from kimi_tui.wire.codec import Decoder, encode, encode_record
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
+LINE = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n"), max_size=20)
+COUNT = st.integers(0, 10**9)
+
+
+@st.composite
+def diff_blocks(draw: st.DrawFn) -> d.DiffBlock:
+    lines: list[d.DiffLine] = []
+    old = new = 1
+    for _ in range(draw(st.integers(0, 3))):
+        old += draw(st.integers(0, 50))
+        new += draw(st.integers(0, 50))
+        for sign in draw(st.lists(st.sampled_from(" -+"), max_size=8)):
+            lines.append(d.DiffLine(sign, old if sign == "-" else new, draw(LINE)))
+            old += sign != "+"
+            new += sign != "-"
+    return d.DiffBlock(
+        draw(TEXT), draw(COUNT), draw(COUNT), tuple(lines), created=draw(st.booleans())
+    )
+
+
+BLOCKS = st.one_of(
+    st.builds(d.BriefBlock, TEXT),
+    st.builds(
+        d.ShellBlock,
+        TEXT,
+        st.none() | st.integers(-255, 255),
+        st.floats(0, 1e6).map(lambda x: round(x, 3)),
+    ),
+    st.builds(
+        d.TodoBlock,
+        st.lists(
+            st.builds(d.TodoItem, TEXT, st.sampled_from(["pending", "in_progress", "done"])),
+            max_size=3,
+        ).map(tuple),
+    ),
+    diff_blocks(),
+)
+SPECIAL: dict[str, st.SearchStrategy[Any]] = {
+    "str": TEXT,
+    "bool": st.booleans(),
+    "int": COUNT,
+    "int | None": st.none() | COUNT,
+    "float": st.floats(0, 1e6).map(lambda x: round(x, 3)),
+    "tuple[str, ...]": st.lists(TEXT, max_size=3).map(tuple),
+    "tuple[DisplayBlock, ...]": st.lists(BLOCKS, max_size=3).map(tuple),
+    "CheckpointKind": st.sampled_from(get_args(ev.CheckpointKind)),
+    "Operation": st.sampled_from(get_args(ev.Operation)),
+    "ApprovalAnswer": st.sampled_from(get_args(ev.ApprovalAnswer)),
+    "Literal['done', 'interrupted', 'rejected', 'error']": st.sampled_from(
+        ["done", "interrupted", "rejected", "error"]
+    ),
+    "Literal['info', 'warning', 'error']": st.sampled_from(["info", "warning", "error"]),
+}
+NOT_EMPTY = {("ToolCall", "key"), ("ToolCallPart", "key"), ("ToolStarted", "key")} | {
+    ("ToolResult", "key"),
+    ("ApprovalRequest", "id"),
+    ("ApprovalResolved", "id"),
+}
+
+
+def events_of(kind: type) -> st.SearchStrategy[ev.Event]:
+    strategies: dict[str, st.SearchStrategy[Any]] = {}
+    for field in fields(kind):
+        strategy = SPECIAL[str(field.type)]
+        if (kind.__name__, field.name) in NOT_EMPTY:
+            strategy = st.text("abc:0", min_size=1, max_size=9)
+        strategies[field.name] = strategy
+    return st.builds(kind, **strategies)
+
+
+KINDS: tuple[type, ...] = get_args(ev.Event)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(data=st.data())
+def test_every_event_comes_back_as_it_was(kind: type, data: st.DataObject) -> None:
+    event = data.draw(events_of(kind))
+    if isinstance(event, ev.ToolCall | ev.ToolResult) and event.id == event.key:
+        return  # stored once, and an id of its own is not needed then
+    line = json.loads(json.dumps(encode_record(ev.Record(7, 12.5, event))))
+    assert Decoder().decode_record(line, 1) == ev.Record(7, 12.5, event)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | TEXT,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(data=st.data())
+def test_nothing_in_the_file_breaks_the_reader(data: st.DataObject) -> None:
+    kind = data.draw(st.sampled_from(KINDS))
+    message = encode(data.draw(events_of(kind)))
+    payload = message["payload"]
+    for key in list(payload):
+        action = data.draw(st.sampled_from(["keep", "drop", "spoil"]))
+        if action == "drop":
+            del payload[key]
+        elif action == "spoil":
+            payload[key] = data.draw(JSON)
+    event = Decoder().decode_record({"message": message, "timestamp": data.draw(JSON)}, 1)
+    if event is not None:
+        json.dumps(encode_record(event))
+
+
+@given(JSON)
+def test_any_json_is_read_or_passed_over(value: Any) -> None:
+    Decoder().decode_record({"message": value, "seq": value}, 1)
+    Decoder().decode_record({"message": {"type": value, "payload": value}}, 1)
+
+
+def test_names_and_keys_are_kimi_clis() -> None:
+    assert encode(ev.TextPart("a")) == {
+        "type": "ContentPart",
+        "payload": {"type": "text", "text": "a"},
+    }
+    assert encode(ev.ThinkPart("a"))["payload"] == {
+        "type": "think",
+        "think": "a",
+        "encrypted": None,
+    }
+    assert encode(ev.TurnBegin("hi")) == {"type": "TurnBegin", "payload": {"user_input": "hi"}}
+    assert encode(ev.StepRetry(1, 2, 3, 0.5, "busy", 503))["payload"]["next_attempt"] == 2
+    call = encode(ev.ToolCall("u:0", "Shell", "{}", "functions.Shell:0"))["payload"]
+    assert call["id"] == "functions.Shell:0"
+    assert call["function"] == {"name": "Shell", "arguments": "{}"}
+    result = encode(ev.ToolResult("u:0", False, "out", "ok", (), 1.0, id="functions.Shell:0"))
+    assert result["payload"]["tool_call_id"] == "functions.Shell:0"
+    assert result["payload"]["return_value"]["output"] == "out"
+    status = encode(ev.StatusUpdate(500, 1000, 850, step_input=400, step_output=100))["payload"]
+    assert status["context_usage"] == 0.5
+    assert status["token_usage"]["input_other"] == 400
+    assert encode(ev.ApprovalResolved("1", "session"))["payload"]["response"] == (
+        "approve_for_session"
+    )
+
+
+def test_kimi_cli_records_without_our_keys_are_read() -> None:
+    decoder = Decoder()
+
+    def read(kind: str, payload: dict[str, Any]) -> ev.Event | None:
+        record = decoder.decode_record(
+            {"timestamp": 1.5, "message": {"type": kind, "payload": payload}}, 4
+        )
+        assert record is None or (record.at, record.seq) == (1.5, 4)
+        return record.event if record else None
+
+    assert read("TurnBegin", {"user_input": [{"type": "text", "text": "look"}]}) == ev.TurnBegin(
+        "look"
+    )
+    usage = {"input_other": 900, "output": 20, "input_cache_read": 100, "input_cache_creation": 0}
+    assert read(
+        "StatusUpdate",
+        {"context_tokens": 1000, "max_context_tokens": 200000, "token_usage": usage},
+    ) == ev.StatusUpdate(1000, 200000, 0, step_input=1000, step_output=20)
+    assert read("StatusUpdate", {"context_tokens": None, "plan_mode": True}) == ev.StatusUpdate(
+        1000, 200000, 0
+    )
+    call = {"type": "function", "id": "c:0", "function": {"name": "Shell", "arguments": "{"}}
+    result = {"tool_call_id": "c:0", "return_value": {"is_error": True, "output": "x"}}
+    first = read("ToolCall", call)
+    assert isinstance(first, ev.ToolCall)
+    assert read("ToolCallPart", {"arguments_part": "}"}) == ev.ToolCallPart(first.key, "}")
+    assert read("ToolResult", result) == ev.ToolResult(first.key, True, "x", id="c:0")
+    # The same id in a later turn is another call.
+    second = read("ToolCall", call)
+    assert isinstance(second, ev.ToolCall)
+    assert second.key != first.key
+    answer = read("ToolResult", result)
+    assert isinstance(answer, ev.ToolResult)
+    assert answer.key == second.key
+    assert read("TurnEnd", {}) == ev.TurnEnd("done")
+    assert read("CompactionBegin", {}) == ev.CompactionBegin(0, False)
+    assert read("CompactionEnd", {}) == ev.CompactionEnd(0, 0)
+    assert read("ApprovalRequestResolved", {"request_id": "r", "response": "reject"}) == (
+        ev.ApprovalResolved("r", "no")
+    )
+    assert read("QuestionRequest", {"id": "q"}) is None
+
+
+def test_a_diff_of_kimi_cli_is_shown_as_one() -> None:
+    record = {
+        "type": "diff",
+        "path": "/w/a.py",
+        "old_text": "a\nb\nc",
+        "new_text": "a\nB\nc",
+        "old_start": 4,
+        "new_start": 4,
+        "is_summary": False,
+    }
+    call = {"tool_call_id": "c", "return_value": {"is_error": False, "display": [record]}}
+    event = Decoder().decode({"type": "ToolResult", "payload": call})
+    assert isinstance(event, ev.ToolResult)
+    (block,) = event.display
+    assert block == d.DiffBlock(
+        "/w/a.py",
+        1,
+        1,
+        (
+            d.DiffLine(" ", 4, "a"),
+            d.DiffLine("-", 5, "b"),
+            d.DiffLine("+", 5, "B"),
+            d.DiffLine(" ", 6, "c"),
+        ),
+    )
+
+
+def test_arguments_are_stored_once() -> None:
+    decoder = Decoder()
+    decoder.decode(encode(ev.ToolCall("k", "Shell", '{"com')))
+    decoder.decode(encode(ev.ToolCallPart("k", 'mand":1}')))
+    started = {"type": "ToolStarted", "payload": {"key": "k", "name": "Shell"}}
+    assert decoder.decode(started) == ev.ToolStarted("k", "Shell", '{"command":1}')
