@@ -1,0 +1,1 @@
+"""Measurements of the program as a person meets it. See README.md beside this file."""

@@ -1,0 +1,146 @@
+"""Tool calls from the first piece of their arguments to their results, and what their steps cost."""
+
+from __future__ import annotations
+
+from kimi_tui.foreign_text import clean
+from kimi_tui.tui.chat.blocklist import NOTHING, BlockList, Change, both
+from kimi_tui.tui.chat.blocks import ToolBlock
+from kimi_tui.tui.chat.targets import short_name, target
+from kimi_tui.wire.events import ToolCall, ToolResult, ToolStarted
+
+ARGUMENTS_LIMIT = 65_536
+"""Characters of a call's arguments that are kept: only its target is read from them."""
+SURE_AFTER = 4_096
+"""A target that is known after so many characters will not change."""
+
+
+class Calls:
+    """Follows the calls of the running turn by their keys."""
+
+    def __init__(self, blocks: BlockList) -> None:
+        self._list = blocks
+        self._open: dict[str, ToolBlock] = {}
+        self.work_dir = ""
+
+    def begin(self, event: ToolCall, at: float) -> Change:
+        """The model begins to write a call."""
+        block = self._list.new(ToolBlock, at)
+        block.call = event.key
+        block.tool = event.name
+        block.name = short_name(event.name)
+        block.arguments = event.arguments[:ARGUMENTS_LIMIT]
+        block.target = target(event.name, block.arguments, self.work_dir)
+        self._open[event.key] = block
+        self._list.attempt.add(block.key)
+        return self._list.append(block)
+
+    def more(self, key: str, arguments: str) -> Change:
+        """More of a call's arguments."""
+        block = self._open.get(key)
+        if block is None:
+            return NOTHING
+        before = len(block.arguments)
+        block.arguments = (block.arguments + arguments)[:ARGUMENTS_LIMIT]
+        is_letter = block.tool == "SendDMail"
+        if before > SURE_AFTER and block.target and not is_letter:
+            return NOTHING
+        found = target(block.tool, block.arguments, self.work_dir)
+        # A letter is read while it is being written.
+        if found == block.target and not is_letter:
+            return NOTHING
+        block.target = found
+        return self._list.touched(block)
+
+    def started(self, event: ToolStarted, at: float) -> Change:
+        """The tool runs."""
+        self._list.attempt.clear()
+        change = NOTHING
+        if event.key not in self._open:
+            change = self.begin(ToolCall(event.key, event.name, event.arguments), at)
+        block = self._open[event.key]
+        block.arguments = event.arguments[:ARGUMENTS_LIMIT]
+        block.target = target(event.name, block.arguments, self.work_dir) or block.target
+        block.state = "running"
+        block.at = at
+        return both(change, self._list.touched(block))
+
+    def output(self, key: str, text: str) -> Change:
+        """Live output."""
+        block = self._open.get(key)
+        if block is None:
+            return NOTHING
+        block.add_output(clean(text))
+        return self._list.touched(block)
+
+    def result(self, event: ToolResult, at: float) -> Change:
+        """The tool ended."""
+        block = self._open.pop(event.key, None)
+        if block is None:
+            return NOTHING
+        self._list.attempt.clear()
+        if event.rejected:
+            block.state = "rejected"
+        elif event.interrupted:
+            block.state = "stopped"
+        else:
+            block.state = "failed" if event.is_error else "done"
+        block.output = event.output
+        block.message = event.message
+        block.display = event.display
+        block.duration_s = event.duration_s
+        if block.state == "stopped" and not event.duration_s:
+            block.duration_s = max(0.0, at - block.at)
+        block.live_output.clear()
+        if block.tool != "SendDMail":
+            block.arguments = ""
+        return self._list.touched(block)
+
+    def waits(self, key: str) -> Change:
+        """An approval is asked for."""
+        block = self._open.get(key)
+        if block is None:
+            return NOTHING
+        block.state = "waiting"
+        return self._list.touched(block)
+
+    def answered(self) -> Change:
+        """The approval that waits (they are asked one at a time) was given."""
+        for block in self._open.values():
+            if block.state == "waiting":
+                block.state = "running"
+                return self._list.touched(block)
+        return NOTHING
+
+    def dropped(self) -> None:
+        """The attempt failed: calls that were only being written are no more."""
+        self._open = {key: block for key, block in self._open.items() if block.state != "writing"}
+
+    def stop(self) -> Change:
+        """The turn is over: what has no result will have none."""
+        change = NOTHING
+        for block in self._open.values():
+            block.state = "stopped"
+            change = both(change, self._list.touched(block))
+        self._open.clear()
+        return change
+
+    def forget(self) -> None:
+        """The line was cut."""
+        self._open.clear()
+
+    def cost(self, checkpoint: int, tokens: int, *, estimated: bool) -> Change:
+        """What a step added to the window stands on its last card."""
+        change = NOTHING
+        wanted: int | None = tokens
+        blocks = self._list.blocks
+        for index in range(len(blocks) - 1, self._list.base - 1, -1):
+            block = blocks[index]
+            if block.checkpoint is not None and block.checkpoint < checkpoint:
+                break
+            if isinstance(block, ToolBlock) and block.checkpoint == checkpoint:
+                if block.tokens != wanted or block.tokens_estimated != estimated:
+                    block.tokens, block.tokens_estimated = wanted, estimated
+                    block.touch()
+                    change = Change(index)
+                wanted = None
+        return change

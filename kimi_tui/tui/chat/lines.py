@@ -1,0 +1,93 @@
+"""One row of the chat as plain values: what stands there, in which style, and what a click on it means.
+
+A style is a short text, `name/flags@background`: `ink`, `strong@band`, `ink/iu@raised` (b bold, i italic, u underline, s
+struck through). The palette turns it into colours, so a row can be made and tested without a screen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from rich.cells import cell_len
+
+MARGIN = 4
+"""Where text starts; the glyph stands two cells before it."""
+HANGING = 6
+"""Where what belongs to a card starts."""
+RIGHT = 2
+"""Cells left free at the right edge of the pane."""
+PROSE_WIDTH = 88
+"""The widest prose."""
+NUMBER_ROOM = 6
+"""What is kept free of prose before the right edge's margin: the column of `#N` and the gap before it."""
+
+HIT_FOLD = "fold"
+HIT_CHECKPOINT = "#"
+HIT_LINK = "link:"
+
+
+class Span(NamedTuple):
+    """A run of text in one style. `hit` says what a click does: `#12` or `link:https://…`."""
+
+    text: str
+    style: str = "ink"
+    hit: str = ""
+
+
+class Line(NamedTuple):
+    """One row. `fill` is the background where no span stands; `hit` is what a click anywhere in the row does.
+
+    `soft` rows go on in the next one (a copy joins them); `margin` leading cells are left out of a copy.
+    """
+
+    spans: tuple[Span, ...] = ()
+    fill: str = "page"
+    hit: str = ""
+    soft: bool = False
+    margin: int = MARGIN
+
+    @property
+    def text(self) -> str:
+        """The characters of the row."""
+        return "".join(span.text for span in self.spans)
+
+    @property
+    def width(self) -> int:
+        """Its width in cells."""
+        return width_of(self.spans)
+
+
+BLANK = Line()
+
+
+def cells(text: str) -> int:
+    """The width of a text in cells."""
+    return len(text) if text.isascii() else cell_len(text)
+
+
+def width_of(spans: Iterable[Span]) -> int:
+    """The width of several runs in cells."""
+    return sum(cells(span.text) for span in spans)
+
+
+def prose_width(width: int) -> int:
+    """How wide prose may be in a pane of this width."""
+    return max(16, min(PROSE_WIDTH, width - MARGIN - RIGHT - NUMBER_ROOM))
+
+
+def pad(spans: list[Span], column: int, style: str = "ink") -> None:
+    """Add blanks so that the next span starts at this column, where that is still ahead."""
+    missing = column - width_of(spans)
+    if missing > 0:
+        spans.append(Span(" " * missing, style))
+
+
+def hit_at(line: Line, column: int) -> str:
+    """What a click in this column of the row does; empty for nothing."""
+    position = 0
+    for span in line.spans:
+        position += cells(span.text)
+        if column < position:
+            return span.hit or line.hit
+    return line.hit

@@ -1,0 +1,206 @@
+"""Cuts, letters, compactions and returns: what they make of the blocks.
+
+What a cut takes away is kept under its world line's number, so that undo, redo and jumps bring the same blocks back.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from kimi_tui.foreign_text import clean, one_line
+from kimi_tui.tui.chat.blocklist import NOTHING, BlockList, Change, both
+from kimi_tui.tui.chat.blocks import (
+    Block,
+    CompactionBlock,
+    DMailBlock,
+    ErrorBlock,
+    NoticeBlock,
+    ToolBlock,
+    UserBlock,
+)
+from kimi_tui.wire.display import DiffBlock
+from kimi_tui.wire.events import CompactionBegin, CompactionEnd, ContextReverted, LineChanged
+
+
+class Lines:
+    """The live line's blocks and those of the lines that were left."""
+
+    def __init__(self, blocks: BlockList) -> None:
+        self._list = blocks
+        self._left: dict[int, _Left] = {}
+        self._replaced: tuple[tuple[str, int], ...] = ()
+
+    def _remember(self, world_line: int) -> None:
+        if world_line:
+            blocks = self._list
+            self._left[world_line] = _Left(
+                tuple(blocks.blocks[: blocks.end]), blocks.base, tuple(blocks.points)
+            )
+
+    def reverted(self, event: ContextReverted, at: float) -> Change:
+        """The line was cut before a checkpoint; a letter leaves its card there."""
+        blocks = self._list
+        self._remember(event.world_line)
+        if event.reason == "clear":
+            gone = tuple(blocks.blocks[: blocks.end])
+            del blocks.blocks[: blocks.end]
+            blocks.base = 0
+            blocks.forget_point(0)
+            return Change(0, gone)
+        first = blocks.first_from(event.checkpoint_id)
+        gone = tuple(blocks.blocks[first : blocks.end])
+        stays: list[Block] = []
+        if event.reason == "dmail":
+            stays = _carried(gone, event.checkpoint_id)
+            folded = tuple(
+                block for block in gone if not isinstance(block, (UserBlock, NoticeBlock))
+            )
+            stays.append(_letter(event, folded, blocks.new_key(), at))
+        blocks.blocks[first : blocks.end] = stays
+        blocks.forget_point(event.checkpoint_id)
+        return Change(first, gone)
+
+    def compacting(self, event: CompactionBegin, at: float) -> Change:
+        """A summary is being written."""
+        block = self._list.new(CompactionBlock, at)
+        # Its own checkpoint comes with the new line.
+        block.checkpoint, block.uid = None, ""
+        block.tokens_before = event.tokens_before
+        block.automatic = event.automatic
+        return self._list.append(block)
+
+    def compaction_point(self) -> Change:
+        """The summary's checkpoint was made: its card stands there, whatever is told before the end."""
+        blocks = self._list
+        # The line that is replaced is remembered with its own points; the new one begins with this.
+        self._replaced = tuple(blocks.points[:-1])
+        del blocks.points[:-1]
+        last = blocks.last
+        card = self._running() or (last if isinstance(last, CompactionBlock) else None)
+        if card is not None and not card.uid:
+            card.checkpoint, card.uid = blocks.checkpoint, blocks.uid
+            return blocks.touched(card)
+        return blocks.append(blocks.new(CompactionBlock, 0.0))
+
+    def compacted(self, event: CompactionEnd, at: float) -> Change:
+        """The summary stands, and what is above it can no longer be returned to by number."""
+        blocks = self._list
+        change = NOTHING
+        block = self._running()
+        if event.error:
+            if block is None:
+                return NOTHING
+            change = blocks.remove(block)
+            error = blocks.new(ErrorBlock, at)
+            error.title = "Not compacted"
+            error.reason = one_line(event.error)
+            return both(change, blocks.append(error))
+        if block is None:
+            block = blocks.new(CompactionBlock, at)
+            block.checkpoint, block.uid = None, ""
+            change = blocks.append(block)
+        index = blocks.at(block).first or 0
+        if event.world_line:
+            self._left[event.world_line] = _Left(
+                tuple(blocks.blocks[:index]), blocks.base, self._replaced
+            )
+        block.running = False
+        block.tokens_before, block.tokens_after = event.tokens_before, event.tokens_after
+        block.summary = clean(event.summary).strip()
+        block.touch()
+        for earlier in blocks.blocks[blocks.base : index]:
+            earlier.live = False
+            earlier.touch()
+        change = both(change, Change(min(blocks.base, index)))
+        blocks.base = index
+        return change
+
+    def _running(self) -> CompactionBlock | None:
+        for block in reversed(self._list.blocks):
+            if isinstance(block, CompactionBlock) and block.running:
+                return block
+        return None
+
+    def switched(self, event: LineChanged) -> Change:
+        """Another line is live: its blocks come back, or must be told anew where they are not known."""
+        if event.op not in {"undo", "redo", "jump"} or not event.to_line:
+            return NOTHING
+        known = self._left.get(event.to_line)
+        if known is None:
+            return Change(rebuild=True)
+        blocks = self._list
+        self._remember(event.from_line)
+        kept = list(known.blocks)
+        blocks.base = known.base
+        blocks.points = list(known.points)
+        cut = dict(known.points).get(event.uid)
+        if cut is not None:
+            at = (index for index in range(known.base, len(kept)) if _is_from(kept[index], cut))
+            del kept[next(at, len(kept)) :]
+        old = blocks.blocks[: blocks.end]
+        first = next(
+            (at for at, (was, now) in enumerate(zip(old, kept, strict=False)) if was is not now),
+            min(len(old), len(kept)),
+        )
+        for index, block in enumerate(kept):
+            live = index >= blocks.base
+            if block.live != live:
+                block.live = live
+                block.touch()
+                first = min(first, index)
+        blocks.blocks[: blocks.end] = kept
+        blocks.forget_point(cut)
+        return Change(first)
+
+
+@dataclass(frozen=True, slots=True)
+class _Left:
+    """A line that was left: its blocks, where its numbers begin among them, and its checkpoints."""
+
+    blocks: tuple[Block, ...]
+    base: int
+    points: tuple[tuple[str, int], ...]
+
+
+def _is_from(block: Block, checkpoint: int) -> bool:
+    return block.checkpoint is not None and block.checkpoint >= checkpoint
+
+
+def _carried(gone: Sequence[Block], checkpoint: int) -> list[Block]:
+    """The blocks that survive: the person's words are carried over, and now stand before the letter."""
+    out: list[Block] = []
+    for block in gone:
+        if isinstance(block, NoticeBlock):
+            out.append(block)
+        elif isinstance(block, UserBlock):
+            # A copy: the line that was left keeps the block with its own number.
+            out.append(replace(block, checkpoint=checkpoint, version=block.version + 1))
+    return out
+
+
+def _letter(event: ContextReverted, folded: tuple[Block, ...], key: int, at: float) -> DMailBlock:
+    """The card of a letter that has arrived."""
+    tools = [
+        block for block in folded if isinstance(block, ToolBlock) and block.tool != "SendDMail"
+    ]
+    edits: Counter[str] = Counter()
+    for tool in tools:
+        for shown in tool.display:
+            if isinstance(shown, DiffBlock):
+                edits[one_line(shown.path)] += 1
+    return DMailBlock(
+        key=key,
+        checkpoint=event.checkpoint_id,
+        at=at,
+        letter=clean(event.text).strip(),
+        from_checkpoint=event.from_checkpoint,
+        tokens_saved=max(0, event.tokens_before - event.tokens_after),
+        world_line=event.world_line,
+        facts=clean(event.facts).strip(),
+        tool_calls=len(tools) if folded else event.tool_calls_dropped,
+        steps=max(1, event.from_checkpoint - event.checkpoint_id + 1),
+        kept=tuple(edits.items()),
+        folded=folded,
+    )

@@ -1,0 +1,74 @@
+"""The scrollbar of every pane: one cell wide, a bar without a track."""
+
+from __future__ import annotations
+
+from math import ceil
+from typing import TYPE_CHECKING, ClassVar
+
+from rich.color import Color
+from rich.segment import Segment, Segments
+from rich.style import Style
+from textual.scrollbar import ScrollBarRender
+
+from kimi_tui.tui.glyphs import ASCII, UNICODE, Glyphs
+
+if TYPE_CHECKING:
+    from textual.widget import Widget
+
+_TRACK = Color.parse("#555555")
+_BAR = Color.parse("bright_magenta")
+
+
+class ThinScrollBar(ScrollBarRender):
+    """Draws `▐` where the window is and nothing else; the free cells still page up and down."""
+
+    GLYPH: ClassVar[str] = UNICODE.scrollbar
+
+    @classmethod
+    def render_bar(
+        cls,
+        size: int = 25,
+        virtual_size: float = 50,
+        window_size: float = 20,
+        position: float = 0,
+        thickness: int = 1,
+        vertical: bool = True,
+        back_color: Color = _TRACK,
+        bar_color: Color = _BAR,
+    ) -> Segments:
+        """The bar's cells from top to bottom (a horizontal one is never shown here)."""
+        blank = " " * (thickness if vertical else 1)
+        if not (window_size and size and virtual_size) or window_size >= virtual_size:
+            cells = [Segment(blank, Style(bgcolor=back_color))] * size
+        else:
+            length = min(size, max(1, round(size * window_size / virtual_size)))
+            free = size - length
+            share = min(1.0, max(0.0, position / (virtual_size - window_size)))
+            start = round(free * share)
+            # The ends are only reached when there is nothing more that way.
+            if position > 0 and start == 0 and free:
+                start = 1
+            if share < 1 and start == free and free > 1:
+                start = free - 1
+            start = min(start, ceil(free))
+            up = Segment(blank, Style(bgcolor=back_color, meta={"@mouse.down": "scroll_up"}))
+            down = Segment(blank, Style(bgcolor=back_color, meta={"@mouse.down": "scroll_down"}))
+            bar = Segment(
+                cls.GLYPH * (thickness if vertical else 1),
+                Style(color=bar_color, bgcolor=back_color, meta={"@mouse.down": "grab"}),
+            )
+            cells = [up] * start + [bar] * length + [down] * (size - start - length)
+        if vertical:
+            return Segments(cells, new_lines=True)
+        return Segments([*cells, Segment.line()], new_lines=False)
+
+
+class _AsciiScrollBar(ThinScrollBar):
+    GLYPH: ClassVar[str] = ASCII.scrollbar
+
+
+def use_thin_scrollbar(widget: Widget, glyphs: Glyphs = UNICODE) -> None:
+    """Let this widget's vertical scrollbar be the thin one."""
+    plain = glyphs.scrollbar == ASCII.scrollbar
+    # Textual means it to be set on one scrollbar; its annotation only allows the class.
+    setattr(widget.vertical_scrollbar, "renderer", _AsciiScrollBar if plain else ThinScrollBar)  # noqa: B010

@@ -1,0 +1,57 @@
+"""A small app around the chat alone, as wide as it stands beside the timeline."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual.app import App, ComposeResult
+from textual.containers import Container
+from textual.message import Message
+
+from kimi_tui.tui.chat.transcript import Transcript
+from kimi_tui.tui.glyphs import UNICODE, Glyphs
+from kimi_tui.tui.styles import sheets
+from kimi_tui.tui.theme import KIMI_DARK, KIMI_LIGHT, KIMI_SIXTEEN
+
+
+class ChatApp(App[None]):
+    """Shows a `Transcript` and remembers the messages it posts."""
+
+    CSS_PATH: ClassVar = sheets("chat")
+    CSS = "Screen { background: $page; } #pane { width: 1fr; height: 1fr; padding: 1 0; }"
+
+    def __init__(
+        self, *, theme: str = "kimi-dark", glyphs: Glyphs = UNICODE, ansi: bool = False
+    ) -> None:
+        super().__init__(ansi_color=ansi)
+        for one in (KIMI_DARK, KIMI_LIGHT, KIMI_SIXTEEN):
+            self.register_theme(one)
+        self.theme = theme
+        self.glyphs = glyphs
+        self.transcript = Transcript(id="chat")
+        self.posted: list[Message] = []
+
+    def compose(self) -> ComposeResult:
+        with Container(id="pane"):
+            yield self.transcript
+
+    def on_transcript_checkpoint_clicked(self, message: Transcript.CheckpointClicked) -> None:
+        self.posted.append(message)
+
+    def on_transcript_link_clicked(self, message: Transcript.LinkClicked) -> None:
+        self.posted.append(message)
+
+    def on_transcript_fold_toggled(self, message: Transcript.FoldToggled) -> None:
+        self.posted.append(message)
+
+    def on_transcript_rebuild_needed(self, message: Transcript.RebuildNeeded) -> None:
+        self.posted.append(message)
+
+    @property
+    def rows(self) -> list[str]:
+        """The text of the visible rows of the chat."""
+        view = self.transcript
+        from textual.geometry import Region
+
+        width, height = view.outer_size.width, view.size.height
+        return [strip.text.rstrip() for strip in view.render_lines(Region(0, 0, width, height))]
