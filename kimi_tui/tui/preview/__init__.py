@@ -1,0 +1,1 @@
+"""What a rewind would take, shown before it happens, and the actions to choose from."""

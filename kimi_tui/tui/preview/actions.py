@@ -1,0 +1,44 @@
+"""What can be done at a checkpoint, as data: a letter, words, and what it costs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """One choice. `name` is what the screen answers, `verb` what Enter does in a word; groups stand apart."""
+
+    key: str
+    name: str
+    title: str
+    hint: str = ""
+    verb: str = "choose"
+    group: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PreviewAnswer:
+    """What the person chose."""
+
+    action: str
+    chosen: frozenset[str] | None = None
+    """The files to bring back; None for what is brought back without asking."""
+
+
+REWIND = Action("r", "rewind", "Rewind the conversation", "files stay", verb="rewind")
+BOTH = Action("f", "both", "Conversation and files", verb="rewind")
+FILES = Action("o", "files", "Files only", "conversation stays", verb="bring back")
+FORK = Action("n", "fork", "Fork into a new session", "this one stays", verb="fork")
+COPY = Action("y", "copy", "Copy as Markdown", verb="copy", group=1)
+
+CONVERSATION_ACTIONS: Sequence[Action] = (REWIND, FORK, COPY)
+"""What works without snapshots of files."""
+
+
+def with_files(actions: Sequence[Action], hint: str) -> Sequence[Action]:
+    """The actions where there are files to bring back; `hint` says what that does to them."""
+    files = (replace(BOTH, hint=hint), FILES)
+    place = next((i for i, one in enumerate(actions) if one.name == REWIND.name), -1) + 1
+    return (*actions[:place], *files, *actions[place:])

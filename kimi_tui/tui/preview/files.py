@@ -1,0 +1,256 @@
+"""The files in a preview, as rows: what changed since, what would come back, whose change it is, and the diff of one.
+
+Pure, like the rest of the layout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from rich.cells import cell_len
+
+from kimi_tui.foreign_text import one_line
+from kimi_tui.tui import numbers
+from kimi_tui.tui.glyphs import Glyphs
+from kimi_tui.tui.preview import words
+from kimi_tui.tui.preview.words import Span
+
+if TYPE_CHECKING:
+    from kimi_tui.soul.protocol import FilePreview, FilesPreview
+
+_HEADING = "Files changed since"
+_TAB_CELLS = 4
+
+
+@dataclass(slots=True)
+class FilesState:
+    """What is chosen of the files, and which one is looked at.
+
+    Attributes:
+        files: the facts.
+        chosen: the paths that would be brought back.
+        selected: index of the one whose diff is shown.
+        focused: the arrows move among the files.
+        whole: the diff alone is shown, all of it.
+        scroll: how many rows of that diff are scrolled away.
+    """
+
+    files: FilesPreview
+    chosen: set[str] = field(default_factory=set[str])
+    selected: int = 0
+    focused: bool = False
+    whole: bool = False
+    scroll: int = 0
+
+    def __post_init__(self) -> None:
+        self.chosen = {one.path for one in self.files.restorable}
+
+    @property
+    def can_restore(self) -> bool:
+        """Whether anything can be brought back."""
+        return bool(self.files.restorable or self.files.conflicts)
+
+    @property
+    def current(self) -> FilePreview | None:
+        """The file whose diff is shown."""
+        return self.files.files[self.selected] if self.files.files else None
+
+    def move(self, step: int) -> None:
+        """Look at another file, or scroll the whole diff."""
+        if self.whole:
+            self.scroll = max(0, self.scroll + step)
+        elif self.files.files:
+            self.selected = max(0, min(len(self.files.files) - 1, self.selected + step))
+
+    def toggle(self) -> None:
+        """Bring the file that is looked at back, or leave it alone."""
+        one = self.current
+        if one is not None and one.fate != "skip":
+            self.chosen ^= {one.path}
+
+    def answer(self) -> frozenset[str] | None:
+        """The paths to bring back; None where it is just what is brought back without asking."""
+        if self.chosen == {one.path for one in self.files.restorable}:
+            return None
+        return frozenset(self.chosen)
+
+    def hint(self) -> str:
+        """`restores 1, deletes 1`."""
+        fates = [
+            one.would if one.fate == "conflict" else one.fate
+            for one in self.files.files
+            if one.path in self.chosen
+        ]
+        deletes = fates.count("delete")
+        parts = [f"restores {len(fates) - deletes}"] if len(fates) > deletes else []
+        parts += [f"deletes {deletes}"] if deletes else []
+        return ", ".join(parts) or "none of them chosen"
+
+
+def summary(state: FilesState, width: int, glyphs: Glyphs) -> list[list[Span]]:
+    """`2 files changed since   +17 −1` and the conflicts, where there is no room for more."""
+    files = state.files
+    rows: list[list[Span]] = []
+    changed = [one for one in files.files if one.fate != "conflict"]
+    if changed:
+        added, removed = sum(one.added for one in changed), sum(one.removed for one in changed)
+        left: list[Span] = [(f"{numbers.counted(len(changed), 'file')} changed since", "quiet")]
+        rows.append(_sides(left, _counts(added, removed, glyphs), width))
+    rows += [_file_row(state, one, width, glyphs) for one in files.conflicts]
+    return rows
+
+
+def listed(state: FilesState, width: int, room: int, glyphs: Glyphs) -> list[list[Span]]:
+    """The list with the diff of the selected file under it, in at most `room` rows."""
+    files = state.files
+    if files.reason:
+        return _wrapped(files.reason, width, "quiet")[:room]
+    if state.whole:
+        return _whole(state, width, room, glyphs)
+    notes = _notes(files, width, glyphs)
+    if not files.files:
+        return [[("No file changed since.", "quiet")], *notes][:room]
+    rows: list[list[Span]] = [[(_HEADING, "accent" if state.focused else "quiet")]]
+    space = max(1, room - 1)
+    notes = notes[: max(0, space - 2)]
+    space -= len(notes) + 1 if notes else 0
+    shown = min(len(files.files), max(1, space if space < 6 else space * 2 // 3))
+    shown = len(files.files) if len(files.files) <= space - 4 else shown
+    first = max(0, min(state.selected - shown // 2, len(files.files) - shown))
+    room_for_diff = space - shown
+    for place in range(first, first + shown):
+        one = files.files[place]
+        rows.append(_file_row(state, one, width, glyphs))
+        if place == state.selected and room_for_diff > 0:
+            diff = _diff(one, width - 2, glyphs)
+            rows += [[("  ", "quiet"), *row] for row in _cut(diff, room_for_diff, glyphs)]
+    if notes:
+        rows += [[], *notes]
+    return rows[:room]
+
+
+def _file_row(state: FilesState, one: FilePreview, width: int, glyphs: Glyphs) -> list[Span]:
+    is_current = state.focused and one is state.current
+    right: list[Span]
+    if (one.fate == "conflict" and one.path not in state.chosen) or one.fate == "skip":
+        right = [(f"{one.reason}; stays", "quiet")]
+    else:
+        right = _counts(one.added, one.removed, glyphs) if one.is_text else []
+        mark = "new" if one.is_new else "gone" if one.is_gone else ""
+        if mark:
+            right = [(mark, "quiet"), *([("  ", "quiet"), *right] if right else [])]
+    sign = (" ", "quiet")
+    if one.fate in ("conflict", "skip"):
+        sign = (glyphs.caution, "warn")
+    if state.focused and one.path in state.chosen:
+        sign = (glyphs.done, "ok")
+    if is_current:
+        sign = (glyphs.edge if one.path not in state.chosen else glyphs.done, "accent")
+    lead: list[Span] = []
+    if state.focused or one.fate in ("conflict", "skip"):
+        lead = [(sign[0], sign[1]), (" ", "quiet")]
+    room = width - words.spans_width(lead) - words.spans_width(right) - 2
+    if room < 12:
+        right, room = [], width - words.spans_width(lead)
+    name = _path(one.path, room, glyphs)
+    return _sides([*lead, (name, "strong" if is_current else "ink")], right, width)
+
+
+def _path(path: str, room: int, glyphs: Glyphs) -> str:
+    """A path whose end is what matters."""
+    text = one_line(path)
+    if cell_len(text) <= room:
+        return text
+    while text and cell_len(text) > room - cell_len(glyphs.cut):
+        text = text[1:]
+    return glyphs.cut + text
+
+
+def _counts(added: int, removed: int, glyphs: Glyphs) -> list[Span]:
+    spans: list[Span] = []
+    if added:
+        spans.append((f"+{numbers.grouped(added)}", "ok"))
+    if removed:
+        spans += [(" ", "quiet")] if spans else []
+        spans.append((f"{glyphs.minus}{numbers.grouped(removed)}", "error"))
+    return spans
+
+
+def _diff(one: FilePreview, width: int, glyphs: Glyphs) -> list[list[Span]]:
+    if not one.is_text:
+        return [[("no text to show", "quiet")]]
+    digits = max((len(str(row.number)) for row in one.rows), default=1)
+    signs = {" ": (" ", "quiet"), "-": (glyphs.minus, "error"), "+": ("+", "ok")}
+    rows: list[list[Span]] = []
+    for row in one.rows:
+        sign, style = signs[row.sign]
+        lead = f"{row.number:>{digits}} {sign} "
+        text = one_line(row.text.replace("\t", " " * _TAB_CELLS))
+        text = _kept_indent(row.text) + text.lstrip()
+        rows.append([(lead, style), (numbers.cut(text, width - cell_len(lead), glyphs.cut), style)])
+    return rows
+
+
+def _kept_indent(text: str) -> str:
+    """What a row begins with, which cleaning may take away."""
+    wide = text.replace("\t", " " * _TAB_CELLS)
+    return " " * min(40, len(wide) - len(wide.lstrip(" ")))
+
+
+def _cut(rows: list[list[Span]], room: int, glyphs: Glyphs) -> list[list[Span]]:
+    if len(rows) <= room:
+        return rows
+    more = f"{numbers.grouped(len(rows) - room + 1)} more rows {glyphs.down}"
+    return [*rows[: room - 1], [(more, "quiet")]]
+
+
+def _whole(state: FilesState, width: int, room: int, glyphs: Glyphs) -> list[list[Span]]:
+    one = state.current
+    if one is None:
+        return []
+    rows = _diff(one, width, glyphs)
+    page = max(1, room - 2)
+    state.scroll = max(0, min(state.scroll, len(rows) - page))
+    shown = rows[state.scroll : state.scroll + page]
+    below = len(rows) - state.scroll - len(shown)
+    parts = [f"{numbers.grouped(below)} more {glyphs.down}"] if below else []
+    parts += [f"{numbers.grouped(state.scroll)} {glyphs.up}"] if state.scroll else []
+    return [
+        _file_row(state, one, width, glyphs),
+        *shown,
+        [("   ".join(parts), "quiet")],
+    ][:room]
+
+
+def _notes(files: FilesPreview, width: int, glyphs: Glyphs) -> list[list[Span]]:
+    """What cannot be brought back, before anything happens."""
+    sentences: list[str] = []
+    if files.not_covered:
+        named = [f"{one_line(path)} ({why})" for path, why in files.not_covered[:3]]
+        more = len(files.not_covered) - len(named)
+        named += [f"{more} more"] if more else []
+        sentences.append(f"Not covered: {', '.join(named)}")
+    sentences += [one_line(remark) for remark in files.remarks]
+    if files.ran_commands:
+        sentences.append("What commands did elsewhere stays done.")
+    rows: list[list[Span]] = []
+    for sentence in sentences:
+        rows.append([(numbers.cut(sentence, width, glyphs.cut), "quiet")])
+    return rows
+
+
+def _sides(left: list[Span], right: Iterable[Span], width: int) -> list[Span]:
+    right = list(right)
+    gap = width - words.spans_width(left) - words.spans_width(right)
+    return [*left, (" " * max(0, gap), "quiet"), *right]
+
+
+def _wrapped(text: str, width: int, style: str) -> list[list[Span]]:
+    rows: list[str] = [""]
+    for word in one_line(text).split():
+        if rows[-1] and cell_len(rows[-1]) + 1 + cell_len(word) > width:
+            rows.append("")
+        rows[-1] = f"{rows[-1]} {word}".lstrip()
+    return [[(row, style)] for row in rows]

@@ -1,0 +1,126 @@
+"""The token curve over the list: a column a checkpoint, resampled by maximum where there are more.
+
+Pure: checkpoints in, rows of text with style names out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kimi_tui.tui.glyphs import Glyphs
+from kimi_tui.tui.timeline.paint import Span
+from kimi_tui.tui.timeline.points import Point
+from kimi_tui.tui.timeline.tree import Tree
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column: the fullest the window was, and the checkpoint that a click here selects."""
+
+    tokens: int
+    point: Point
+    is_past: bool
+    mark: str = ""
+
+
+def past_of(tree: Tree) -> list[Point]:
+    """The checkpoints before the newest compaction (and those before that one), oldest first."""
+    past: list[Point] = []
+    first = tree.live[0] if tree.live else None
+    for _ in tree.lines:
+        base = tree.base(first) if first is not None else None
+        if base is None:
+            break
+        past = tree.path(base) + past
+        first = past[0] if past else None
+    return past
+
+
+def columns_of(past: Sequence[Point], live: Sequence[Point], width: int) -> list[Column]:
+    """At most `width` columns. The live line has one a checkpoint as long as a third is left for the past."""
+    n_past = min(len(past), max(width - len(live), width // 3))
+    n_live = min(len(live), width - n_past)
+    return _sampled(past, n_past, is_past=True) + _sampled(live, n_live, is_past=False)
+
+
+def _sampled(points: Sequence[Point], count: int, *, is_past: bool) -> list[Column]:
+    if count <= 0:
+        return []
+    size = len(points)
+    if size == count:
+        columns = [Column(p.tokens, p, is_past, _mark(p)) for p in points]
+    else:
+        tokens = [point.tokens for point in points]
+        marks = {
+            i * count // size: _mark(p)
+            for i, p in enumerate(points)
+            if p.saved is not None and _mark(p)
+        }
+        columns: list[Column] = []
+        for column in range(count):
+            start = -(-column * size // count)
+            end = max(start + 1, -(-(column + 1) * size // count))
+            largest = max(tokens[start:end])
+            columns.append(Column(largest, points[start], is_past, marks.get(column, "")))
+    if not is_past and columns:
+        last = columns[-1]
+        newest = points[-1]
+        largest = max(last.tokens, newest.tokens_end)
+        columns[-1] = Column(largest, newest if size == count else last.point, False, "now")
+    return columns
+
+
+def _mark(point: Point) -> str:
+    return "dmail" if point.kind == "dmail" else "compaction" if point.is_summary else ""
+
+
+def curve_spans(
+    columns: Sequence[Column],
+    *,
+    width: int,
+    rows: int,
+    limit: int,
+    trigger: int,
+    glyphs: Glyphs,
+) -> list[list[Span]]:
+    """The rows of the curve from the top, and under them the row of marks."""
+    heights = [_height(column.tokens, limit, rows) for column in columns]
+    mark_row = rows - 1 - min(rows - 1, int(trigger / limit * rows)) if trigger > 0 else -1
+    lines: list[list[Span]] = []
+    for row in range(rows):
+        below = 8 * (rows - 1 - row)
+        empty = (glyphs.freed, "mark-dim") if row == mark_row else (" ", "quiet")
+        cells: list[Span] = []
+        for height, column in zip(heights, columns, strict=True):
+            eighths = min(8, height - below)
+            style = "past" if column.is_past else "curve"
+            cells.append((glyphs.levels[eighths - 1], style) if eighths > 0 else empty)
+        cells.extend([empty] * (width - len(cells)))
+        lines.append(joined(cells))
+    marks = {
+        "compaction": (glyphs.compaction, "compaction"),
+        "dmail": (glyphs.dmail, "dmail"),
+        "now": (glyphs.turn, "accent"),
+    }
+    foot = [marks.get(column.mark, (" ", "quiet")) for column in columns]
+    foot.extend([(" ", "quiet")] * (width - len(foot)))
+    return [*lines, joined(foot)]
+
+
+def _height(tokens: int, limit: int, rows: int) -> int:
+    """In eighths of a row; what is there is at least one."""
+    if tokens <= 0 or limit <= 0:
+        return 0
+    return max(1, min(8 * rows, round(8 * rows * tokens / limit)))
+
+
+def joined(cells: Sequence[Span]) -> list[Span]:
+    """Neighbouring pieces of one style as one."""
+    spans: list[Span] = []
+    for text, style in cells:
+        if spans and spans[-1][1] == style:
+            spans[-1] = (spans[-1][0] + text, style)
+        else:
+            spans.append((text, style))
+    return spans

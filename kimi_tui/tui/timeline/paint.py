@@ -1,0 +1,350 @@
+"""One row as pieces of text with the names of their styles; where each column stands at which width.
+
+Pure: the widget turns names into colours, tests read the text.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil
+
+from rich.cells import cell_len, set_cell_size
+
+from kimi_tui.tui import numbers
+from kimi_tui.tui.glyphs import Glyphs
+from kimi_tui.tui.timeline.points import Call, Point, WorldLine
+from kimi_tui.tui.timeline.rows import Row
+
+Span = tuple[str, str]
+"""Text and the name of its style."""
+
+MAX_LANES = 3
+_FIGURE_WIDTH = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Where things stand in a row of `width` cells; ends are exclusive. `level` is -1 where there is no room."""
+
+    width: int
+    lanes: int
+    number: int
+    number_width: int
+    figure_end: int
+    level: int
+
+    @classmethod
+    def of(cls, width: int, *, digits: int = 2, margin: int = 2) -> Columns:
+        """The columns for a width.
+
+        Args:
+            width: all cells of the row.
+            digits: of the largest checkpoint id.
+            margin: empty cells at the right end of a wide row.
+        """
+        number_width = max(3, digits + 1)
+        if width >= 35:
+            level = width - margin - 1
+            return cls(width, 3, 5, number_width, level - 1, level)
+        if width >= 27:
+            return cls(width, 3, 5, number_width, width, -1)
+        return cls(width, 1, 3, number_width, width, -1)
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What a row needs to know of its surroundings."""
+
+    limit: int = 0
+    is_head: bool = False
+    """The newest checkpoint, while the agent works on it."""
+    has_arc: bool = False
+    """The world line right below (of a D-Mail's row) or right above (of a line's row) is joined by the arc."""
+    is_grey: bool = False
+    """A rewind to the selected row would take it."""
+    used: int = 0
+    estimated: bool = False
+
+
+def level(tokens: int, limit: int, glyphs: Glyphs) -> str:
+    """The one-cell bar: how full the window was."""
+    if limit <= 0 or tokens <= 0:
+        return " "
+    eighths = min(8, max(1, ceil(8 * tokens / limit)))
+    return glyphs.levels[eighths - 1]
+
+
+def row_spans(row: Row, columns: Columns, glyphs: Glyphs, look: Look) -> list[Span]:
+    """The whole row, from column 1 on (column 0 is the selection's)."""
+    lanes = _lanes(row, columns, glyphs, look)
+    if row.kind == "gap":
+        spans = lanes
+    elif row.kind == "point" and row.point is not None:
+        spans = _point(row, row.point, columns, glyphs, look, lanes)
+    elif row.line is not None:
+        spans = _line(row, row.line, columns, look, lanes)
+    else:
+        spans = lanes
+    return _fit(spans, columns.width - 1)
+
+
+def now_spans(columns: Columns, glyphs: Glyphs, look: Look) -> list[Span]:
+    """The row above all checkpoints while nothing runs."""
+    label_at = columns.number + columns.number_width + 1
+    label_at = columns.number - 1 if look.limit <= 0 else label_at
+    figure = numbers.tokens(look.used, estimated=look.estimated) if look.limit > 0 else ""
+    spans: list[Span] = [(glyphs.turn, "accent"), (" " * (label_at - 2), "quiet")]
+    spans += _ending(
+        [("now", "quiet" if look.is_grey else "strong")],
+        label_at,
+        columns,
+        (figure, "quiet" if look.is_grey else "strong"),
+    )
+    spans += _level_spans(look.used, columns, glyphs, look, is_now=True)
+    return _fit(spans, columns.width - 1)
+
+
+def _lanes(row: Row, columns: Columns, glyphs: Glyphs, look: Look) -> list[Span]:
+    """The lanes, from column 1 to before the text."""
+    own = _own_lane(row, glyphs, look)
+    if columns.lanes == 1:
+        spans = own[:1] if row.kind in ("point", "gap", "more") else [(glyphs.lost, "lost")]
+        return [*spans, (" ", "line")]
+    outer: list[Span] = []
+    for letter in row.lanes[1 - MAX_LANES :] if row.lanes else "":
+        is_base = letter == "b"
+        outer.append(
+            (glyphs.before if is_base else glyphs.step, "compaction" if is_base else "line")
+        )
+        outer.append((" ", "line"))
+    return outer + own
+
+
+def _own_lane(row: Row, glyphs: Glyphs, look: Look) -> list[Span]:
+    line = row.line
+    match row.kind:
+        case "gap":
+            return [(glyphs.step, "line")]
+        case "more":
+            return [(glyphs.lost, "lost") if row.is_tip else (glyphs.step, "lost")]
+        case "line" | "foot":
+            corner = glyphs.corner_bottom if line is not None and line.at_root else glyphs.fork
+            if row.kind == "foot":
+                return [(corner, "line"), (glyphs.rule + glyphs.foot, "lost")]
+            rule = "dmail" if look.has_arc else "line"
+            return [(corner, "line"), (glyphs.rule, rule), (glyphs.lost, "lost")]
+        case "base":
+            return [(glyphs.before, "compaction"), (" ", "line"), (glyphs.lost, "lost")]
+        case _:
+            return _point_lane(row, glyphs, look)
+
+
+def _point_lane(row: Row, glyphs: Glyphs, look: Look) -> list[Span]:
+    point = row.point
+    assert point is not None
+    in_line = row.line is not None
+    if look.is_head and not in_line:
+        return [(glyphs.turn, "accent")]
+    if point.kind == "dmail":
+        mark = [(glyphs.dmail, "lost" if in_line else "dmail")]
+        if look.has_arc and not in_line:
+            mark.append((glyphs.rule + glyphs.arc, "dmail"))
+        return mark
+    if point.is_summary:
+        return [(glyphs.compaction, "lost" if in_line else "compaction")]
+    if row.is_tip:
+        return [(glyphs.lost, "lost")]
+    if point.is_heading:
+        return [(glyphs.turn, "lost" if in_line else "user")]
+    if point.state == "failed":
+        return [(glyphs.failed, "lost" if in_line else "error")]
+    if point.state == "stopped":
+        return [(glyphs.stopped, "lost" if in_line else "ink")]
+    return [(glyphs.step, "lost" if in_line else "line")]
+
+
+def _point(
+    row: Row, point: Point, columns: Columns, glyphs: Glyphs, look: Look, lanes: list[Span]
+) -> list[Span]:
+    quiet = look.is_grey or row.line is not None
+    is_now = look.is_head and not point.calls and not point.is_heading
+    number_at = _text_column(lanes, columns)
+    number_width = columns.number_width - (number_at - columns.number)
+    number = f"#{point.id}".rjust(max(number_width, len(str(point.id)) + 1))
+    spans: list[Span] = [
+        *lanes,
+        (" " * max(0, number_at - _width(lanes) - 1), "line"),
+        (number + " ", "quiet"),
+    ]
+    label_at = number_at + len(number) + 1
+    figure = _figure(point, glyphs, look, is_now=is_now)
+    if quiet:
+        figure = (figure[0], "quiet")
+    suffix = f"+{row.hidden}" if row.hidden else ""
+    if not suffix and point.files and columns.level >= 0:
+        suffix = f"{glyphs.files}{point.files}"
+    width = max(0, _label_end(columns, figure[0]) - label_at)
+    room = width - (len(suffix) + 1 if suffix else 0)
+    label = [("now", "strong")] if is_now else _label(point, room, glyphs)
+    if quiet:
+        label = [(text, "quiet") for text, _ in label]
+    if suffix:
+        label += [(" " * (width - _width(label) - len(suffix)), "quiet"), (suffix, "quiet")]
+    spans += _ending(label, label_at, columns, figure)
+    if row.line is None:
+        tokens = look.used if is_now else max(point.tokens, point.tokens_end)
+        if point.is_heading:
+            tokens = point.tokens
+        spans += _level_spans(tokens, columns, glyphs, look, is_now=look.is_head)
+    return spans
+
+
+def _figure(point: Point, glyphs: Glyphs, look: Look, *, is_now: bool) -> Span:
+    if is_now:
+        return numbers.tokens(look.used, estimated=look.estimated), "strong"
+    if point.is_summary and point.before:
+        after = _short(point.before + (point.saved or 0))
+        return f"{_short(point.before)}{glyphs.to}{after}", "compaction"
+    if point.is_heading:
+        return numbers.tokens(point.tokens, estimated=not point.measured), "ink"
+    if point.change == 0 and not point.change_measured:
+        return "", "quiet"
+    style = "dmail" if point.kind == "dmail" else "quiet"
+    change = numbers.change(point.change, estimated=not point.change_measured)
+    return change.replace(numbers.MINUS, glyphs.minus), style
+
+
+def _short(tokens: int) -> str:
+    """A ratio needs no decimals."""
+    return f"{round(tokens / 1_000)}k" if 9_950 <= tokens < 999_500 else numbers.tokens(tokens)
+
+
+def _label(point: Point, room: int, glyphs: Glyphs) -> list[Span]:
+    """What happened, in at most `room` cells."""
+    mark: list[Span] = []
+    if point.bookmark:
+        mark = [(f"{glyphs.bookmark} ", "accent")]
+        room -= 2
+        if not point.calls:
+            return [*mark, (numbers.cut(point.bookmark, room, glyphs.cut), "ink")]
+    if point.kind == "dmail":
+        words = f"D-Mail from #{point.from_id}" if point.from_id >= 0 else point.words or "D-Mail"
+        return [*mark, (numbers.cut(words, room, glyphs.cut), "dmail")]
+    if point.is_summary:
+        return [*mark, (numbers.cut("Compacted", room, glyphs.cut), "compaction")]
+    if point.is_heading:
+        return [*mark, (numbers.cut(point.words or "Go on", room, glyphs.cut), "strong")]
+    if not point.calls:
+        words = point.words or _STATE_WORDS[point.state]
+        return [*mark, (numbers.cut(words, room, glyphs.cut), "ink")]
+    return mark + _call_label(point, room, glyphs)
+
+
+_STATE_WORDS = {"open": "now", "done": "Answer", "failed": "Failed", "stopped": "Stopped"}
+
+
+def _main_call(calls: list[Call]) -> Call:
+    """Of several calls the one that tells most: a letter, what failed, then the first that did some work."""
+    return (
+        next((call for call in calls if call.name == "D-Mail"), None)
+        or next((call for call in calls if call.failed), None)
+        or next((call for call in calls if call.name != "Todo"), calls[0])
+    )
+
+
+def _call_label(point: Point, room: int, glyphs: Glyphs) -> list[Span]:
+    assert point.calls
+    call = _main_call(point.calls)
+    more = f" +{len(point.calls) - 1}" if len(point.calls) > 1 else ""
+    name = numbers.cut(call.name, room - len(more), glyphs.cut)
+    style = "dmail" if call.name == "D-Mail" else "tool"
+    left = room - len(more) - cell_len(name) - 1
+    if call.is_path:
+        target = numbers.path(call.target.rsplit("/", 1)[-1], left, glyphs.cut)
+    else:
+        target = numbers.cut(call.target, left, glyphs.cut)
+    spans: list[Span] = [(name, style)]
+    if target and left > 0:
+        spans.append((f" {target}", "dmail" if style == "dmail" else "ink"))
+    if more:
+        spans.append((more, "quiet"))
+    return spans
+
+
+_REASONS = {
+    "rewind": "rewind",
+    "clear": "clear",
+    "jump": "jump",
+    "undo": "undo",
+    "redo": "redo",
+    "compaction": "compacted",
+}
+
+
+def _line(row: Row, line: WorldLine, columns: Columns, look: Look, lanes: list[Span]) -> list[Span]:
+    at = _text_column(lanes, columns)
+    spans: list[Span] = [*lanes, (" " * max(0, at - _width(lanes) - 1), "line")]
+    if row.kind == "more":
+        words = f"+{numbers.counted(row.hidden, 'step')}"
+        indent = max(0, columns.number + columns.number_width + 1 - at)
+        return [*spans, (" " * indent, "line"), (words, "lost")]
+    is_open = row.kind == "foot" or (row.kind == "base" and line.is_open)
+    figure = numbers.counted(len(line.points), "step")
+    name = f"world line {line.n}" if columns.lanes > 1 else f"line {line.n}"
+    room = columns.figure_end - at - len(figure) - 1
+    if room < len(name):
+        name = f"line {line.n}"
+    if room < len(name):
+        figure = str(len(line.points))
+        room = columns.figure_end - at - len(figure) - 1
+    label: list[Span] = [(name, "quiet" if look.is_grey else "ink" if is_open else "lost")]
+    # An arc or the mark of a compaction already says why these were left.
+    reason = "" if line.is_base else _REASONS.get(line.reason, "")
+    if reason and len(name) + 1 + len(reason) <= room:
+        label.append((f" {reason}", "lost"))
+    return spans + _ending(label, at, columns, (figure, "lost"))
+
+
+def _text_column(lanes: list[Span], columns: Columns) -> int:
+    """Where the text begins: at the number's column, or two cells after each lane beyond the second."""
+    return max(columns.number, _width(lanes) + 2) if columns.lanes > 1 else columns.number
+
+
+def _label_end(columns: Columns, figure: str) -> int:
+    return columns.figure_end - max(_FIGURE_WIDTH, cell_len(figure)) - 1
+
+
+def _ending(label: list[Span], label_at: int, columns: Columns, figure: Span) -> list[Span]:
+    """The label and the figure at its right edge."""
+    gap = columns.figure_end - label_at - _width(label) - cell_len(figure[0])
+    return [*label, (" " * max(0, gap), "quiet"), figure]
+
+
+def _level_spans(
+    tokens: int, columns: Columns, glyphs: Glyphs, look: Look, *, is_now: bool
+) -> list[Span]:
+    if columns.level < 0:
+        return []
+    return [(" ", "quiet"), (level(tokens, look.limit, glyphs), "curve" if is_now else "past")]
+
+
+def _width(spans: list[Span]) -> int:
+    return sum(cell_len(text) for text, _ in spans)
+
+
+def _fit(spans: list[Span], width: int) -> list[Span]:
+    """Exactly `width` cells."""
+    total = 0
+    fitted: list[Span] = []
+    for text, style in spans:
+        size = cell_len(text)
+        if total + size > width:
+            fitted.append((set_cell_size(text, width - total), style))
+            total = width
+            break
+        if text:
+            fitted.append((text, style))
+        total += size
+    if total < width:
+        fitted.append((" " * (width - total), "quiet"))
+    return fitted

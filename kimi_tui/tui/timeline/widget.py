@@ -1,0 +1,339 @@
+"""The timeline: turns keys and clicks into selection, folding and messages.
+
+Imports nothing of the wire or the engine, so that it can stand on the first screen.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.content import Content
+from textual.message import Message
+
+from kimi_tui.tui.timeline.canvas import Canvas
+from kimi_tui.tui.timeline.points import Key, Point
+from kimi_tui.tui.timeline.rows import SHORT, Row
+
+if TYPE_CHECKING:
+    from kimi_tui.soul.protocol import Target
+
+
+class Timeline(Canvas, can_focus=True):
+    """The line of checkpoints, newest at the top.
+
+    Set `model` when the session is open, call `changed` when the model took in events.
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up,k", "move(-1)", "Newer", id="timeline.up", show=False),
+        Binding("down,j", "move(1)", "Older", id="timeline.down", show=False),
+        Binding("pageup", "page(-1)", "Page up", id="timeline.page_up", show=False),
+        Binding("pagedown", "page(1)", "Page down", id="timeline.page_down", show=False),
+        Binding("home", "edge(-1)", "Now", id="timeline.newest", show=False),
+        Binding("end", "edge(1)", "Beginning", id="timeline.oldest", show=False),
+        Binding(
+            "left_square_bracket", "turn(1)", "Turn before", id="timeline.older_turn", show=False
+        ),
+        Binding(
+            "right_square_bracket", "turn(-1)", "Turn after", id="timeline.newer_turn", show=False
+        ),
+        Binding("enter", "choose", "Preview", id="timeline.choose", show=False),
+        Binding("space", "fold", "Unfold", id="timeline.fold", show=False),
+        Binding("slash", "filter", "Filter", id="timeline.filter", show=False),
+        Binding("u", "undo", "Undo", id="timeline.undo", show=False),
+        Binding("U", "redo", "Redo", id="timeline.redo", show=False),
+        Binding("question_mark", "keys", "Keys", id="timeline.keys", show=False),
+        Binding("escape", "leave", "Close", id="timeline.leave", show=False),
+    ]
+
+    class CheckpointChosen(Message):
+        """The person wants to see what a rewind to this checkpoint would do."""
+
+        def __init__(self, timeline: Timeline, target: Target) -> None:
+            super().__init__()
+            self.timeline = timeline
+            self.target = target
+
+        @property
+        def control(self) -> Timeline:
+            """The timeline."""
+            return self.timeline
+
+    class Highlighted(Message):
+        """Another row is selected (or none); `uid` names its checkpoint where it is one."""
+
+        def __init__(self, timeline: Timeline, key: Key | None, uid: str) -> None:
+            super().__init__()
+            self.timeline = timeline
+            self.key = key
+            self.uid = uid
+
+    class UndoRequested(Message):
+        """The newest operation should be undone."""
+
+    class RedoRequested(Message):
+        """What was undone last should be done again."""
+
+    class Left(Message):
+        """The person is done with the timeline."""
+
+    # Selecting
+
+    def select(self, key: Key | None) -> None:
+        """Select a row and bring it into view; None selects nothing."""
+        self._measure()
+        state = self._state
+        if state.listing is None:
+            return
+        position = state.listing.position(key, state.hint)
+        key = key if position is not None else None
+        if key != state.selected:
+            state.selected = key
+            self._fit()
+            row = state.listing.row(position) if position is not None else None
+            uid = row.point.uid if row is not None and row.point is not None else ""
+            self.post_message(self.Highlighted(self, key, uid))
+        if position is not None:
+            state.hint = state.listing.from_oldest(position)
+            y = state.scroll_to_show(position)
+            if y != state.scroll_y:
+                self.scroll_to(y=y, animate=False)
+        self.refresh()
+
+    def select_point(self, point: Point) -> None:
+        """Select a checkpoint of the live line, or the turn that it is folded into."""
+        listing = self._state.listing
+        position = listing.position_of_point(point) if listing is not None else None
+        if listing is not None and position is not None:
+            self.select(listing.key(position))
+
+    def on_focus(self) -> None:
+        """The keys need something that is selected."""
+        self._measure()
+        if self._state.selected is None and not self._state.is_empty:
+            self.action_move(0)
+        self.refresh()
+
+    def on_blur(self) -> None:
+        """The selected row loses the accent."""
+        self._state.show_keys = False
+        self.refresh()
+
+    # Actions
+
+    def action_move(self, step: int) -> None:
+        """Select the row above or below; the newest turn where nothing is selected."""
+        position = self._state.selected_position()
+        if position is None:
+            start = self._state.start_position()
+            self.select(self._state.near(start, 1) if start is not None else None)
+        else:
+            self.select(self._state.near(position + step, step))
+
+    def action_page(self, step: int) -> None:
+        """Go a page up or down."""
+        position = self._state.selected_position() or 0
+        page = max(1, self._state.list_height - 2)
+        self.select(self._state.near(position + step * page, step))
+
+    def action_edge(self, step: int) -> None:
+        """Go to now, or to the beginning."""
+        listing = self._state.listing
+        if listing is not None:
+            self.select(self._state.near(len(listing) - 1 if step > 0 else 0, -step))
+
+    def action_turn(self, step: int) -> None:
+        """Go to the turn above or below."""
+        listing = self._state.listing
+        position = self._state.selected_position()
+        if listing is None:
+            return
+        found = listing.turn(-1 if position is None else position, step)
+        if found is not None:
+            self.select(listing.key(found))
+
+    def _selected_row(self) -> Row | None:
+        listing = self._state.listing
+        position = self._state.selected_position()
+        return listing.row(position) if listing is not None and position is not None else None
+
+    def action_choose(self) -> None:
+        """Ask for the preview of the selected checkpoint; a world line unfolds."""
+        row = self._selected_row()
+        if row is not None:
+            self._open(row)
+
+    def _open(self, row: Row) -> None:
+        if row.kind == "point" and row.point is not None:
+            from kimi_tui.soul.protocol import Target
+
+            target = Target(row.point.id, row.line.n if row.line is not None else 0)
+            self.post_message(self.CheckpointChosen(self, target))
+        else:
+            self._fold(row)
+
+    def action_fold(self) -> None:
+        """Fold or unfold the selected turn or world line."""
+        row = self._selected_row()
+        if row is not None:
+            self._fold(row)
+
+    def _fold(self, row: Row) -> None:
+        model = self._state.model
+        if model is None or model.rows.needle:
+            return
+        key = model.toggle(row)
+        self._fit(is_new_list=True)
+        if key is not None:
+            self.select(key)
+            self._show_unfolded(row)
+
+    def _show_unfolded(self, row: Row) -> None:
+        """The steps of a compacted line stand below its name: bring the first of them into view."""
+        state = self._state
+        position = state.selected_position()
+        if row.kind != "base" or state.listing is None or position is None:
+            return
+        self._measure()
+        y = state.scroll_to_show(min(position + SHORT, len(state.listing) - 1))
+        self.scroll_to(y=min(y, position), animate=False)
+
+    def action_undo(self) -> None:
+        """Ask for the undoing of the newest operation."""
+        self.post_message(self.UndoRequested())
+
+    def action_redo(self) -> None:
+        """Ask for the newest undone operation to be done again."""
+        self.post_message(self.RedoRequested())
+
+    def action_filter(self) -> None:
+        """Begin to type a filter."""
+        if self._state.model is not None:
+            self._state.filtering = True
+            self._fit(is_new_list=True)
+            self.refresh()
+
+    def action_keys(self) -> None:
+        """Show the keys in place of the list."""
+        self._state.show_keys = True
+        self.refresh()
+
+    def action_leave(self) -> None:
+        """Take the filter away, or else leave."""
+        if self._state.is_filtered:
+            self._end_filter("")
+            return
+        self.select(None)
+        self.post_message(self.Left())
+
+    def _end_filter(self, needle: str) -> None:
+        self._state.filtering = False
+        self._set_filter(needle)
+
+    def _set_filter(self, needle: str) -> None:
+        state = self._state
+        if state.model is None:
+            return
+        state.model.filter(needle)
+        self._fit(is_new_list=True)
+        if state.selected_position() is None:
+            state.selected = None
+            self.select(state.near(0, 1))
+        else:
+            self.select(state.selected)
+
+    # Keys and mouse
+
+    def on_key(self, event: events.Key) -> None:
+        """Keys of the filter; any key ends what is shown only for a moment."""
+        state = self._state
+        self.skip_motion()
+        if state.show_keys:
+            state.show_keys = False
+            self.refresh()
+        elif state.filtering and state.model is not None:
+            if not self._filter_key(event, state.model.rows.typed):
+                return
+        else:
+            return
+        event.stop()
+        event.prevent_default()
+
+    def _filter_key(self, event: events.Key, needle: str) -> bool:
+        if event.key == "escape":
+            self._end_filter("")
+        elif event.key in ("enter", "up", "down"):
+            self._end_filter(needle)
+        elif event.key == "backspace":
+            self._set_filter(needle[:-1])
+        elif event.key == "ctrl+u":
+            self._set_filter("")
+        elif event.is_printable and event.character is not None:
+            self._set_filter(needle + event.character)
+        else:
+            return False
+        return True
+
+    def on_click(self, event: events.Click) -> None:
+        """A click on a row opens it, on the curve selects there, on a turn's mark folds the turn."""
+        self.skip_motion()
+        self._measure()
+        state = self._state
+        state.show_keys = False
+        if event.y < state.areas.header:
+            self._click_curve(event.x - 1, event.y)
+            return
+        position = state.position_at(event.y)
+        if position is None or state.listing is None:
+            self.refresh()
+            return
+        key, row = state.listing.key(position), state.listing.row(position)
+        if key is None:
+            return
+        self.select(key)
+        if row is None:
+            return
+        is_turn = row.point is not None and row.point.is_heading and row.line is None
+        if is_turn and event.x < state.columns.number:
+            self._fold(row)
+        else:
+            self._open(row)
+
+    def _click_curve(self, column: int, y: int) -> None:
+        areas, model = self._state.areas, self._state.model
+        curve = self._drawing.curve
+        if not areas.curve or y < areas.header - areas.curve - 2 or model is None:
+            return
+        if not 0 <= column < len(curve):
+            return
+        if not curve[column].is_past:
+            self.select_point(curve[column].point)
+            return
+        base = model.tree.base(model.tree.live[0])
+        if base is not None:
+            self.select(base.row_key)
+
+    def on_mouse_move(self, event: events.MouseMove) -> None:
+        """The row under the pointer has a band."""
+        state = self._state
+        position = state.position_at(event.y)
+        listing = state.listing
+        key = listing.key(position) if listing is not None and position is not None else None
+        self._hover(key)
+
+    def on_leave(self) -> None:
+        """No row is under the pointer."""
+        self._hover(None)
+
+    def _hover(self, key: Key | None) -> None:
+        state = self._state
+        if key == state.hovered:
+            return
+        state.hovered = key
+        # Where the foot has no room for the facts, they float at the pointer.
+        lines = [] if state.areas.footer or state.selected is not None else self._drawing.facts()
+        words = ["".join(text for text, _ in line) for line in lines]
+        self.tooltip = Content("\n".join(words)) if words else None
+        self.refresh()

@@ -1,0 +1,115 @@
+"""Small apps around the timeline, the gauge and the preview, as they stand on the main screen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import ClassVar
+
+from textual import on
+from textual.app import App, ComposeResult
+from textual.containers import Container
+from textual.message import Message
+from textual.widgets import Static
+
+from kimi_tui.tui.gauge.model import GaugeModel
+from kimi_tui.tui.gauge.widget import Gauge
+from kimi_tui.tui.glyphs import UNICODE, Glyphs
+from kimi_tui.tui.styles import sheets
+from kimi_tui.tui.theme import KIMI_DARK, KIMI_LIGHT, KIMI_SIXTEEN
+from kimi_tui.tui.timeline.model import TimelineModel
+from kimi_tui.tui.timeline.widget import Timeline
+from kimi_tui.wire.events import Record
+
+
+class TimeTravelApp(App[None]):
+    """A timeline at the right (below 100 columns in a frame) and a gauge under it; remembers messages."""
+
+    CSS_PATH: ClassVar = sheets("app", "timeline", "gauge")
+    CSS = """
+    #body { height: 1fr; margin-top: 1; layout: horizontal; }
+    #chat { width: 1fr; height: 1fr; }
+    #pane { width: 39; height: 1fr; margin-top: 1; border-left: solid $line; }
+    #pane.-over { width: 42; margin-top: 0; border: round $line-strong;
+        border-title-color: $ink-strong; border-title-style: bold; }
+    #pane.-over.-narrow { width: 52; }
+    #foot { height: 4; }
+    """
+    AUTO_FOCUS = None
+
+    def __init__(
+        self,
+        records: Iterable[Record] = (),
+        *,
+        theme: str = "kimi-dark",
+        glyphs: Glyphs = UNICODE,
+        timeline_width: int = 38,
+        motion: bool = False,
+    ) -> None:
+        super().__init__()
+        for one in (KIMI_DARK, KIMI_LIGHT, KIMI_SIXTEEN):
+            self.register_theme(one)
+        self.theme = theme
+        self.glyphs = glyphs
+        self.animation_level = "full" if motion else "none"
+        self._width = timeline_width
+        self._records = list(records)
+        self.timeline = Timeline()
+        self.gauge = Gauge()
+        self.posted: list[Message] = []
+
+    def compose(self) -> ComposeResult:
+        pane = Container(self.timeline, id="pane")
+        if self.size.width < 100:
+            pane.add_class("-over")
+            pane.set_class(self.size.width < 80, "-narrow")
+            pane.border_title = "Timeline"
+        elif self._width != 38:
+            pane.styles.width = self._width + 1
+        yield Container(Static(id="chat"), pane, id="body")
+        yield self.gauge
+        yield Static(id="foot")
+
+    def on_mount(self) -> None:
+        self.timeline.overlay = self.size.width < 100
+        self.gauge.timeline_width = 0 if self.size.width < 100 else self._width
+        self.timeline.model, self.gauge.model = TimelineModel(), GaugeModel()
+        self.feed(self._records, motion=False)
+
+    def feed(self, records: Iterable[Record], *, motion: bool = True) -> None:
+        """Apply records to both models, and show them."""
+        timeline, gauge = self.timeline.model, self.gauge.model
+        assert timeline is not None
+        assert gauge is not None
+        for record in records:
+            timeline.apply(record)
+            gauge.apply(record)
+        self.timeline.changed(motion=motion)
+        self.gauge.changed(motion=motion)
+
+    @on(Timeline.CheckpointChosen)
+    @on(Timeline.Highlighted)
+    @on(Timeline.UndoRequested)
+    @on(Timeline.RedoRequested)
+    @on(Timeline.Left)
+    def _remember(self, message: Message) -> None:
+        self.posted.append(message)
+
+    @property
+    def chosen(self) -> list[tuple[int, int]]:
+        """Ids and world lines of the checkpoints that were chosen."""
+        return [
+            (message.target.id, message.target.world_line)
+            for message in self.posted
+            if isinstance(message, Timeline.CheckpointChosen)
+        ]
+
+    @property
+    def rows(self) -> list[str]:
+        """The text of the timeline's lines."""
+        region = self.timeline.size.region
+        return [strip.text.rstrip() for strip in self.timeline.render_lines(region)]
+
+    @property
+    def gauge_text(self) -> str:
+        """The text of the gauge."""
+        return self.gauge.render_lines(self.gauge.size.region)[0].text.rstrip()

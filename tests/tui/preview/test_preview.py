@@ -1,0 +1,237 @@
+"""The preview of a rewind: what it says, and how it answers."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+from support.pictures import PictureExtension
+from syrupy.assertion import SnapshotAssertion
+from textual.app import App
+
+from kimi_tui.soul.protocol import GoingMessage, RewindPreview, Target
+from kimi_tui.tui.glyphs import ASCII, UNICODE, Glyphs
+from kimi_tui.tui.preview import layout
+from kimi_tui.tui.preview.actions import CONVERSATION_ACTIONS, Action, PreviewAnswer
+from kimi_tui.tui.preview.screen import RewindScreen
+from kimi_tui.tui.styles import sheets
+from kimi_tui.tui.theme import KIMI_DARK, KIMI_LIGHT
+
+GOES = (
+    GoingMessage("tool", "pytest -q tests/csv", "Shell", failed=True, tokens=1_200),
+    GoingMessage("tool", "src/csv/tokenizer.py", "Edit", tokens=900),
+    GoingMessage("tool", "src/csv/tokenizer.py", "Read", tokens=2_100),
+    GoingMessage("tool", "1 of 3 done", "Todo", tokens=400),
+)
+STORY = RewindPreview(
+    target=Target(11),
+    label='Fields with "" inside break the importer. Fix it, with a test.',
+    is_user_turn=True,
+    steps=5,
+    turns=1,
+    messages=11,
+    tokens_before=58_300,
+    tokens_after=53_700,
+    estimated=False,
+    goes=GOES,
+    prompt="Fields",
+)
+LONG = RewindPreview(
+    target=Target(1),
+    label="Add a CSV importer",
+    is_user_turn=True,
+    steps=65,
+    turns=3,
+    messages=140,
+    tokens_before=158_300,
+    tokens_after=22_800,
+    estimated=True,
+    goes=(
+        GoingMessage("user", "Why is the import slow?"),
+        GoingMessage("agent", "I look at what the importer does with each line."),
+        GoingMessage("dmail", "Do not read import.log whole.", tokens=300),
+        GoingMessage("summary", "The importer so far."),
+        *GOES * 12,
+    ),
+    prompt="Add",
+)
+
+
+class PreviewApp(App[None]):
+    """Shows one preview and keeps its answer."""
+
+    CSS_PATH: ClassVar = sheets("app")
+
+    def __init__(
+        self,
+        preview: RewindPreview = STORY,
+        *,
+        running: bool = False,
+        theme: str = "kimi-dark",
+        glyphs: Glyphs = UNICODE,
+    ) -> None:
+        super().__init__()
+        self.register_theme(KIMI_DARK)
+        self.register_theme(KIMI_LIGHT)
+        self.theme = theme
+        self.glyphs = glyphs
+        self.shown = RewindScreen(preview, running=running)
+        self.answers: list[PreviewAnswer | None] = []
+
+    def on_mount(self) -> None:
+        self.push_screen(self.shown, self.answers.append)
+
+    @property
+    def rows(self) -> list[str]:
+        """The text of the screen."""
+        strips = self.screen._compositor.render_strips()
+        return ["".join(segment.text for segment in line).rstrip() for line in strips]
+
+
+@pytest.mark.parametrize(
+    ("keys", "answer"),
+    [
+        (["enter"], "rewind"),
+        (["r"], "rewind"),
+        (["n"], "fork"),
+        (["y"], "copy"),
+        (["down", "enter"], "fork"),
+        (["down", "down", "down", "up", "enter"], "fork"),
+        (["escape"], None),
+    ],
+)
+async def test_keys_answer(keys: list[str], answer: str | None) -> None:
+    app = PreviewApp()
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press(*keys)
+        await pilot.pause()
+        assert app.answers == [PreviewAnswer(answer) if answer else None]
+
+
+async def test_a_click_answers_but_only_on_a_choice() -> None:
+    app = PreviewApp()
+    async with app.run_test(size=(120, 40)) as pilot:
+        row = next(y for y, text in enumerate(app.rows) if "Fork into" in text)
+        await pilot.click(offset=(80, row))
+        await pilot.pause()
+        assert app.answers == []
+        await pilot.click(offset=(20, row))
+        await pilot.pause()
+        assert app.answers == [PreviewAnswer("fork")]
+
+
+async def test_the_story_is_told_as_in_the_picture() -> None:
+    app = PreviewApp()
+    async with app.run_test(size=(120, 40)):
+        rows = [row[8:] for row in app.rows if row]
+        assert rows[0].startswith("╭─ Rewind to #11 ─")
+        assert (
+            rows[2].strip("│ ") == 'Fields with "" inside break the importer. Fix it, with a test.'
+        )
+        assert (
+            rows[3]
+            == "│   Takes back 5 steps, 11 messages; frees 4.6k tokens"
+            + " " * 33
+            + "58.3k → 53.7k   │"
+        )
+        assert rows[5].startswith("│ ▌ r  Rewind the conversation              Goes")
+        assert rows[6].startswith(
+            "│      files stay                           × Shell pytest -q tests/csv"
+        )
+
+
+async def test_a_running_turn_is_said_to_be_stopped_first() -> None:
+    app = PreviewApp(LONG, running=True)
+    async with app.run_test(size=(80, 24)):
+        assert any("! The agent is working. It is stopped first." in row for row in app.rows)
+        assert any("Takes back 3 turns, 65 steps, 140 messages" in row for row in app.rows)
+
+
+async def test_below_a_hundred_columns_tab_shows_what_goes() -> None:
+    app = PreviewApp(LONG)
+    async with app.run_test(size=(80, 24)) as pilot:
+        assert not any("Why is the import slow?" in row for row in app.rows)
+        await pilot.press("tab")
+        await pilot.pause()
+        assert any("● Why is the import slow?" in row for row in app.rows)
+        assert any("≡ Summary  The importer so far." in row for row in app.rows)
+        await pilot.press("down", "down", "pagedown")
+        await pilot.pause()
+        assert not any("Why is the import slow?" in row for row in app.rows)
+        assert any("↑" in row and "more ↓" in row for row in app.rows)
+        # What is shown here is no choice, so Enter still does what is selected.
+        await pilot.press("tab", "enter")
+        await pilot.pause()
+        assert app.answers == [PreviewAnswer("rewind")]
+
+
+async def test_resizing_lays_out_anew() -> None:
+    app = PreviewApp(LONG)
+    async with app.run_test(size=(120, 40)) as pilot:
+        assert any("Goes" in row for row in app.rows)
+        await pilot.resize_terminal(60, 20)
+        await pilot.pause()
+        assert all(cell_len(row) <= 60 for row in app.rows)
+        assert any("Rewind the conversation" in row for row in app.rows)
+        assert not any("Goes" in row for row in app.rows)
+
+
+def test_more_actions_are_data() -> None:
+    actions = (
+        *CONVERSATION_ACTIONS[:1],
+        Action("f", "both", "Conversation and files", "restores 1, deletes 1"),
+        *CONVERSATION_ACTIONS[1:],
+        Action("d", "dmail", "Send a D-Mail here", group=1),
+        Action("c", "compact_from", "Compact from here on", group=1),
+        Action("p", "compact_to", "Compact up to here", group=1),
+    )
+    state = layout.State(STORY, actions)
+    for width, height in ((102, 28), (72, 20), (56, 16)):
+        sheet = layout.sheet(state, width, height, UNICODE)
+        assert len(sheet.rows) <= height
+        assert set(sheet.actions.values()) == set(range(len(actions)))
+
+
+@given(
+    st.text(max_size=300),
+    st.integers(0, 80),
+    st.integers(56, 120),
+    st.integers(15, 40),
+    st.booleans(),
+    st.integers(-5, 500),
+)
+def test_every_row_fits_whatever_the_words(
+    words: str, count: int, width: int, height: int, details: bool, scroll: int
+) -> None:
+    goes = tuple(GoingMessage("tool", words, words[:9], tokens=count) for _ in range(count))
+    preview = RewindPreview(Target(3), words, False, 1, 1, 1, 9, 3, True, goes, "")
+    state = layout.State(preview, CONVERSATION_ACTIONS, True, 1, details, scroll)
+    for glyphs in (UNICODE, ASCII):
+        sheet = layout.sheet(state, width, height, glyphs)
+        assert len(sheet.rows) <= height
+        for row in sheet.rows:
+            text = "".join(part for part, _ in row)
+            assert cell_len(text) == width
+            assert "\x1b" not in text
+
+
+@pytest.fixture
+def picture(snapshot: SnapshotAssertion) -> SnapshotAssertion:
+    return snapshot.use_extension(PictureExtension)
+
+
+@pytest.mark.parametrize("theme", ["kimi-dark", "kimi-light"])
+@pytest.mark.parametrize("size", [(120, 40), (80, 24), (60, 20)])
+async def test_looks(picture: SnapshotAssertion, size: tuple[int, int], theme: str) -> None:
+    app = PreviewApp(theme=theme)
+    async with app.run_test(size=size):
+        assert app.export_screenshot() == picture
+
+
+async def test_looks_when_much_goes(picture: SnapshotAssertion) -> None:
+    app = PreviewApp(LONG, running=True, glyphs=ASCII)
+    async with app.run_test(size=(120, 40)):
+        assert app.export_screenshot() == picture

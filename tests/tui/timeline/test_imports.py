@@ -1,0 +1,20 @@
+"""What stands on the first screen must not bring in the engine's world."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+
+@pytest.mark.parametrize("module", ["timeline", "gauge"])
+def test_widgets_import_nothing_heavy(module: str) -> None:
+    code = (
+        f"import sys, kimi_tui.tui.{module}.widget\n"
+        "heavy = ('pydantic', 'openai', 'markdown_it', 'pygments', 'kimi_tui.wire', "
+        "'kimi_tui.soul', 'kimi_tui.session', 'kimi_tui.llm')\n"
+        "print([m for m in sys.modules if m.startswith(heavy)])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,284 @@
+"""What the events of a session become on the timeline."""
+
+from __future__ import annotations
+
+import pytest
+from support.story import TRIGGER, Teller, until_arrived, whole_story
+
+from kimi_tui.tui.timeline.model import TimelineModel
+from kimi_tui.wire.events import (
+    CheckpointCreated,
+    CompactionEnd,
+    ContextReverted,
+    LineChanged,
+    StepRetry,
+    TextPart,
+    ToolCall,
+    ToolCallPart,
+    ToolResult,
+    ToolStarted,
+)
+
+
+def model_of(teller: Teller) -> TimelineModel:
+    model = TimelineModel()
+    for record in teller.records:
+        model.apply(record)
+    return model
+
+
+def ids(model: TimelineModel) -> list[int]:
+    return [point.id for point in model.tree.live]
+
+
+def test_the_story_has_its_lines_and_steps() -> None:
+    model = model_of(whole_story())
+    assert ids(model) == list(range(17))
+    assert model.n_steps == 16
+    assert {n: (line.reason, len(line.points)) for n, line in model.tree.lines.items()} == {
+        1: ("compaction", 64),
+        2: ("rewind", 14),
+        3: ("dmail", 5),
+    }
+    assert model.tree.base(model.tree.live[0]) is model.tree.lines[1]
+    assert model.running
+    assert model.knows_now
+    assert model.trigger == TRIGGER
+
+
+def test_steps_take_their_words_from_what_happened() -> None:
+    model = model_of(whole_story())
+    live = model.tree.live
+    assert [(c.name, c.target) for c in live[15].calls or ()] == [("Shell", "pytest -q tests/csv")]
+    assert live[15].state == "failed"
+    assert live[14].files == 1
+    assert live[5].words == "I split the line at its commas, then join what is quoted."
+    assert live[5].calls is None
+
+
+def test_the_change_of_a_step_is_what_the_next_one_starts_with() -> None:
+    model = model_of(whole_story())
+    live = model.tree.live
+    assert (live[13].change, live[13].change_measured) == (2_100, True)
+    # What a tool gave back is only counted by the next call: the last step of a turn stays an estimate.
+    assert (live[10].change, live[10].change_measured) == (6_000, False)
+    # An answer without tools is counted by its own call.
+    assert (live[5].change, live[5].change_measured) == (2_900, True)
+    # What was cut away keeps its own figures, and so does the step below the cut.
+    assert (live[7].change, live[7].change_measured) == (300, True)
+    assert [p.change for p in model.tree.lines[3].points] == [1_100, 800, 1_900, 14_200, 400]
+
+
+def test_a_flooding_tool_result_counts_for_its_own_step() -> None:
+    t = Teller()
+    t.turn("Read it")
+    flood = t.step(("ReadFile", {"path": "big"}), cost=40_000)
+    t.step(text="Done.", cost=100)
+    model = model_of(t)
+    assert model.tree.live[flood].change == 40_000
+    assert model.tree.live[flood + 1].change == 100
+
+
+def test_a_d_mail_tells_where_it_came_from_and_what_it_saved() -> None:
+    model = model_of(until_arrived())
+    mail = model.tree.live[8]
+    assert (mail.kind, mail.from_id, mail.from_line, mail.saved) == ("dmail", 12, 3, -18_400)
+    assert model.frees(mail) == model.used - mail.tokens
+
+
+def test_a_compaction_tells_its_ratio() -> None:
+    model = model_of(until_arrived())
+    summary = model.tree.live[0]
+    assert summary.is_summary
+    assert (summary.before, summary.before + (summary.saved or 0)) == (210_580, 21_000)
+
+
+def test_a_compaction_told_without_a_revert_still_keeps_the_line() -> None:
+    t = Teller()
+    t.turn("One")
+    t.step(cost=900)
+    t.tell(CheckpointCreated(0, "new", "compaction"))
+    t.tell(CompactionEnd(6_100, 2_000, "S", world_line=4))
+    model = model_of(t)
+    assert ids(model) == [0]
+    assert [point.id for point in model.tree.lines[4].points] == [0, 1]
+
+
+def test_undoing_a_rewind_brings_the_line_back_and_keeps_what_came_after() -> None:
+    t = Teller()
+    t.turn("One")
+    for _ in range(4):
+        t.step(cost=900)
+    before = [uid for uid, _ in t.line]
+    left = t.rewind(2)
+    t.step(text="Another way", cost=50)
+    t.n_lines += 1
+    t.tell(LineChanged("undo", t.n_lines, left, ""))
+    model = model_of(t)
+    assert [p.uid for p in model.tree.live] == before
+    assert [p.index for p in model.tree.live] == list(range(5))
+    assert list(model.tree.lines) == [t.n_lines]
+    assert [p.words for p in model.tree.lines[t.n_lines].points] == ["Another way"]
+
+
+def test_undoing_a_compaction_brings_the_whole_conversation_back() -> None:
+    t = Teller()
+    t.turn("One")
+    t.step(cost=900)
+    before = [uid for uid, _ in t.line]
+    left = t.compact(2_000)
+    t.turn("Two")
+    t.n_lines += 1
+    t.tell(LineChanged("undo", t.n_lines, left, ""))
+    model = model_of(t)
+    assert [p.uid for p in model.tree.live] == before
+    assert [p.kind for p in model.tree.lines[t.n_lines].points] == ["compaction", "user"]
+    # And back again: the compacted line is as it was.
+    t.tell(LineChanged("redo", 9, t.n_lines, ""))
+    model = model_of(t)
+    assert [p.kind for p in model.tree.live] == ["compaction", "user"]
+
+
+def test_a_jump_into_the_middle_leaves_the_rest_as_a_line() -> None:
+    t = Teller()
+    t.turn("One")
+    for _ in range(4):
+        t.step(cost=900)
+    left = t.rewind(1)
+    uid = next(
+        e.uid
+        for e in (r.event for r in t.records)
+        if isinstance(e, CheckpointCreated) and e.id == 3
+    )
+    t.tell(LineChanged("jump", 0, left, uid))
+    model = model_of(t)
+    assert ids(model) == [0, 1, 2]
+    assert [p.id for p in model.tree.lines[left].points] == [3, 4]
+
+
+def test_a_rewind_to_an_unknown_checkpoint_changes_no_rows() -> None:
+    t = Teller()
+    t.turn("One")
+    t.tell(ContextReverted("rewind", 7, "nobody", 7, 1, 0, 0, 10, 5))
+    model = model_of(t)
+    assert ids(model) == [0]
+    assert model.n_lines == 0
+
+
+def test_arguments_may_come_in_pieces_or_never_be_valid() -> None:
+    t = Teller()
+    t.turn("One")
+    t.begin_step()
+    t.tell(ToolCall("a", "Shell", '{"comm'))
+    t.tell(ToolCallPart("a", 'and": "ls -l"}'))
+    t.tell(ToolResult("a", is_error=True, output="rejected"))
+    t.tell(ToolCall("b", "Grep"))
+    t.tell(ToolStarted("b", "Grep", "not json"))
+    t.tell(ToolResult("zzz", is_error=False, output="of no call"))
+    calls = model_of(t).tree.live[1].calls or []
+    assert [(c.name, c.target, c.failed) for c in calls] == [
+        ("Shell", "ls -l", True),
+        ("Grep", "", False),
+    ]
+
+
+def test_what_a_failed_attempt_streamed_is_dropped() -> None:
+    t = Teller()
+    t.turn("One")
+    t.begin_step()
+    t.tell(TextPart("I begin"))
+    t.tell(ToolCall("a", "Shell"))
+    t.tell(StepRetry(1, 1, 3, 0.3, "connection lost"))
+    t.tell(TextPart("Again."))
+    t.end()
+    point = model_of(t).tree.live[1]
+    assert point.calls is None
+    assert point.words == "Again."
+
+
+@pytest.mark.parametrize(
+    ("reason", "state"), [("done", "done"), ("interrupted", "stopped"), ("error", "failed")]
+)
+def test_how_a_turn_ended_is_on_its_last_step(reason: str, state: str) -> None:
+    t = Teller()
+    t.turn("One")
+    t.begin_step()
+    t.end(reason)
+    model = model_of(t)
+    assert model.tree.live[1].state == state
+    assert not model.running
+
+
+def test_hostile_words_reach_no_screen() -> None:
+    t = Teller()
+    t.turn("One\x1b]52;c;evil\x07\nsecond line [bold]x[/]")
+    t.step(("Shell", {"command": "echo \x1b[31m\x9b2J; rm\n-rf"}))
+    model = model_of(t)
+    heading, step = model.tree.live
+    assert heading.words == "One second line [bold]x[/]"
+    assert "\x1b" not in (step.calls or [])[0].target
+    assert "\x9b" not in (step.calls or [])[0].target
+    assert "\n" not in (step.calls or [])[0].target
+
+
+def test_a_bookmark_stays_with_its_checkpoint_on_whatever_line() -> None:
+    t = Teller()
+    t.turn("One")
+    t.step()
+    uid = t.line[1][0]
+    model = model_of(t)
+    model.set_bookmark(uid, "Here it worked")
+    t.rewind(1)
+    model.rebuild(t.records)
+    assert [p.bookmark for p in model.tree.lines[1].points] == ["Here it worked"]
+
+
+def test_rebuilding_keeps_what_the_person_unfolded() -> None:
+    t = whole_story()
+    model = model_of(t)
+    model.toggle(next(row for row in model.rows if row.kind == "line"))
+    model.toggle(next(r for r in model.rows if r.point is not None and r.point.id == 11))
+    before = [row.key[1] for row in model.rows if row.kind in ("line", "foot")]
+    assert before
+    count = len(model.rows)
+    model.rebuild(t.records)
+    assert len(model.rows) == count
+
+
+def test_events_that_only_stream_change_nothing_that_is_drawn() -> None:
+    t = whole_story()
+    model = model_of(t)
+    revision = model.revision
+    t.tell(TextPart("more"))
+    assert not model.apply(t.records[-1])
+    assert model.revision == revision
+
+
+def test_a_fold_does_not_hide_that_the_line_was_cut_in_it() -> None:
+    t = Teller()
+    t.turn("One")
+    for _ in range(4):
+        t.step(("Shell", {"command": "ls"}))
+    model = model_of(t)
+    model.toggle(model.rows[0])
+    assert len(model.rows) == 1
+    first = len(t.records)
+    t.rewind(3)
+    for record in t.records[first:]:
+        model.apply(record)
+    assert [row.kind for row in model.rows] == ["point", "point", "point", "line"]
+
+
+def test_a_cut_in_what_another_line_began_with_makes_that_line_longer() -> None:
+    t = Teller()
+    t.turn("One")
+    for _ in range(4):
+        t.step(("Shell", {"command": "ls"}))
+    t.rewind(1)
+    t.jump(1, stop=4)
+    t.rewind(2)
+    model = model_of(t)
+    assert ids(model) == [0, 1]
+    assert {n: [p.id for p in line.points] for n, line in model.tree.lines.items()} == {
+        1: [2, 3, 4]
+    }
