@@ -1,0 +1,83 @@
+"""What Textual does by itself, to compare with: a Markdown widget fed by MarkdownStream over a TextArea.
+
+`python -m bench.bare_textual BASE_URL`: type an order for the model server and press Enter.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from textual import events, work
+from textual.app import App, ComposeResult
+from textual.containers import VerticalScroll
+from textual.message import Message
+from textual.widgets import Markdown, TextArea
+
+
+class Prompt(TextArea):
+    """Enter sends; nothing else differs from a TextArea."""
+
+    @dataclass
+    class Sent(Message):
+        """Enter was pressed."""
+
+        text: str
+
+    async def _on_key(self, event: events.Key) -> None:
+        if event.key == "enter":
+            event.prevent_default()
+            self.post_message(self.Sent(self.text))
+            self.text = ""
+            return
+        await super()._on_key(event)
+
+
+class BareTextual(App[None]):
+    """The usual way: a Markdown widget in a scroll view."""
+
+    ENABLE_COMMAND_PALETTE = False
+    CSS = "Prompt { height: 3; dock: bottom; }"
+
+    def compose(self) -> ComposeResult:
+        yield VerticalScroll(id="chat")
+        yield Prompt()
+
+    def on_mount(self) -> None:
+        self.query_one("#chat").anchor()
+        self.query_one(Prompt).focus()
+
+    def on_prompt_sent(self, event: Prompt.Sent) -> None:
+        self.ask(event.text)
+
+    @work(exclusive=True)
+    async def ask(self, order: str) -> None:
+        """Send the order and stream the answer into a widget of its own."""
+        url = urlsplit(sys.argv[1])
+        body = json.dumps({"messages": [{"role": "user", "content": order}]}).encode()
+        reader, writer = await asyncio.open_connection(url.hostname, url.port)
+        writer.write(
+            b"POST /v1/chat/completions HTTP/1.1\r\nHost: bench\r\nContent-Length: %d\r\n\r\n%s"
+            % (len(body), body)
+        )
+        answer = Markdown()
+        await self.query_one("#chat").mount(answer)
+        stream = Markdown.get_stream(answer)
+        try:
+            while line := await reader.readline():
+                if line.startswith(b"data: [DONE]"):
+                    break
+                if line.startswith(b"data: "):
+                    choices = json.loads(line[6:])["choices"]
+                    if choices and "content" in choices[0]["delta"]:
+                        await stream.write(choices[0]["delta"]["content"])
+        finally:
+            await stream.stop()
+            writer.close()
+
+
+if __name__ == "__main__":
+    BareTextual().run()

@@ -1,0 +1,1 @@
+"""The demo: a scripted model in a small project of real files. Only the model is scripted."""

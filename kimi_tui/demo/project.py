@@ -1,0 +1,79 @@
+"""The small project that the demo works on: a CSV importer with a bug, written anew into a temporary folder.
+
+The sources lie beside this module as `.txt` files; the long log and the samples are made here, always the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
+
+LOG_ROWS = 4_200
+BAD_ROW = 412
+"""The one row of the log that says something; well within what one read of the file shows."""
+SAMPLE_ROWS = 560
+PLACE_ROWS = 300
+
+_FIRST = ("Ada", "Grace", "Edsger", "Barbara", "Donald", "Frances", "Alan", "Radia", "Ken", "Lynn")
+_LAST = ("Lovelace", "Hopper", "Dijkstra", "Liskov", "Knuth", "Allen", "Turing", "Perlman")
+_CITIES = ("London", "Arlington", "Austin", "Boston", "Stanford", "Peru", "Wilmslow", "Seattle")
+_GOODS = ("lamp", "chair", "desk", "shelf", "clock", "rug", "vase")
+
+
+def write_project(folder: Path) -> None:
+    """Write the whole project into an empty folder.
+
+    Raises:
+        OSError: the folder cannot be written.
+    """
+    for name, text in _sources(files("kimi_tui.demo") / "files", ""):
+        target = folder / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text, encoding="utf-8")
+    samples = folder / "samples"
+    samples.mkdir(exist_ok=True)
+    (folder / "import.log").write_text("".join(_log()), encoding="utf-8")
+    (samples / "people.csv").write_text("".join(_people()), encoding="utf-8")
+    (samples / "orders.csv").write_text("".join(_orders()), encoding="utf-8")
+    (samples / "places.csv").write_text("".join(_places()), encoding="utf-8")
+
+
+def _sources(folder: Traversable, prefix: str) -> Iterator[tuple[str, str]]:
+    for entry in folder.iterdir():
+        if entry.is_dir():
+            yield from _sources(entry, f"{prefix}{entry.name}/")
+        elif entry.name.endswith(".txt"):
+            yield f"{prefix}{entry.name.removesuffix('.txt')}", entry.read_text(encoding="utf-8")
+
+
+def _log() -> Iterator[str]:
+    for row in range(1, LOG_ROWS + 1):
+        clock = f"09:{row // 600:02}:{row // 10 % 60:02}"
+        if row == BAD_ROW:
+            yield f'{clock} row {row} skipped: 4 fields, not 3: 412,"Grace ""Amazing"" Hopper",Arlington\n'
+        else:
+            yield f"{clock} row {row} ok, 3 fields\n"
+
+
+def _people() -> Iterator[str]:
+    yield "id,name,city\n"
+    for row in range(1, SAMPLE_ROWS + 1):
+        name = f"{_FIRST[row % len(_FIRST)]} {_LAST[row * 3 % len(_LAST)]}"
+        if row % 80 == 0:
+            name = f'"{_FIRST[row // 80]} ""The Great"" {_LAST[row // 80]}"'
+        yield f"{row},{name},{_CITIES[row * 5 % len(_CITIES)]}\n"
+
+
+def _orders() -> Iterator[str]:
+    yield "order,day,goods,pieces\n"
+    for row in range(1, SAMPLE_ROWS + 1):
+        yield f"{10_000 + row},2026-03-{row % 28 + 1:02},{_GOODS[row % len(_GOODS)]},{row % 9 + 1}\n"
+
+
+def _places() -> Iterator[str]:
+    yield "city,latitude,longitude,note\n"
+    for row in range(1, PLACE_ROWS + 1):
+        north, east = 30 + row * 7 % 40, row * 11 % 180
+        yield f'{_CITIES[row % len(_CITIES)]} {row},{north}.{row % 10},{east}.{row % 7},"near, but not in, town"\n'

@@ -1,0 +1,100 @@
+"""What a person meets first: the command line, the first-run screen and the demo."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+from support.chat_server import ChatServerThread, say
+from support.program import PROGRAM, Program
+
+
+def _run(program: Program, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [PROGRAM, *arguments],
+        env={
+            "KIMI_TUI_HOME": str(program.home),
+            "PATH": "/usr/bin:/bin",
+            "HOME": str(program.home),
+        },
+        cwd=program.work,
+        capture_output=True,
+        text=True,
+        timeout=20,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("arguments", [["--no-such-thing"], ["--work-dir", "/no/such/folder"]])
+def test_a_bad_argument_is_one_line_and_exit_2(program: Program, arguments: list[str]) -> None:
+    ended = _run(program, *arguments)
+    assert ended.returncode == 2
+    assert ended.stdout == ""
+    (line,) = ended.stderr.strip().split("\n")
+    assert arguments[-1] in line
+
+
+def test_a_config_that_is_not_toml_is_one_line_and_exit_2(program: Program) -> None:
+    (program.home / "config.toml").write_text('theme = "dark"\nmodels = [unclosed\n')
+    ended = _run(program)
+    assert ended.returncode == 2
+    (line,) = ended.stderr.strip().split("\n")
+    assert "config.toml" in line
+    assert "line" in line
+
+
+def test_version_and_help(program: Program) -> None:
+    assert _run(program, "--version").stdout.startswith("kimi-tui ")
+    shown = _run(program, "--help").stdout
+    for option in ("--demo", "--speed", "--continue", "--session", "--work-dir", "--yolo"):
+        assert option in shown
+
+
+def test_first_run_leads_to_the_demo(program: Program) -> None:
+    terminal = program.start()
+    terminal.wait_for("Which model shall it use?")
+    terminal.key("3")
+    terminal.wait_for("asks first")
+    # The demo's first message stands in the prompt; Enter is all it takes.
+    terminal.wait_for("› Rows with")
+    terminal.key("ctrl+q")
+    assert terminal.wait_exit() == 0
+    assert list(program.work.iterdir()) == []
+
+
+def test_first_run_with_a_server_of_ones_own(program: Program, server: ChatServerThread) -> None:
+    server.script(say("Hello from the server."))
+    terminal = program.start()
+    terminal.wait_for("Which model shall it use?")
+    terminal.key("1")
+    terminal.wait_for("Another server")
+    terminal.key("down", "down", "down", "down")
+    terminal.wait_for("Base URL")
+    terminal.key("enter")
+    terminal.wait_quiet(0.3)  # the focus has moved on
+    terminal.type(server.base_url)
+    terminal.wait_for(server.base_url)
+    terminal.key("enter")
+    terminal.wait_quiet(0.3)
+    terminal.type("sk-secret-key")
+    terminal.wait_for("•" * 13)
+    terminal.key("enter")
+    terminal.wait_for("stand-in")
+    assert server.other_requests[-1].path == "/v1/models"
+    terminal.key("enter")
+    terminal.wait_for("Ctrl+T timeline")
+    terminal.type("Hello")
+    terminal.key("enter")
+    terminal.wait_for("Hello from the server.")
+    assert server.requests[0].headers["authorization"] == "Bearer sk-secret-key"
+    assert b"sk-secret-key" not in terminal.raw
+    config = program.home / "config.toml"
+    assert "sk-secret-key" in config.read_text()
+    assert config.stat().st_mode & 0o777 == 0o600
+    files = (path for path in program.session_dir().rglob("*") if path.is_file())
+    stored = b"".join(path.read_bytes() for path in files)
+    assert b"sk-secret-key" not in stored
+    terminal.key("ctrl+q")
+    assert terminal.wait_exit() == 0
+    # The choice is made: no first-run screen any more.
+    program.start().wait_for("What shall we work on?")
