@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class Glyphs:
+class Glyphs(NamedTuple):
     """One sign per meaning; every one is exactly one cell wide."""
 
     turn: str = "●"
@@ -94,3 +93,9 @@ ASCII = Glyphs(
     bookmark="*",
     pinned="&",
 )
+
+
+def glyphs_of(app: object) -> Glyphs:
+    """The set that an app uses; the Unicode one where it does not say."""
+    chosen = getattr(app, "glyphs", UNICODE)
+    return chosen if isinstance(chosen, Glyphs) else UNICODE

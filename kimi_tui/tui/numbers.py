@@ -100,6 +100,17 @@ def cut(text: str, width: int, mark: str = "…") -> str:
     return set_cell_size(text, width - 1).rstrip() + mark if width > 1 else mark
 
 
+def wrap_words(text: str, width: int) -> list[str]:
+    """The words in lines of at most `width` cells, where no word is longer; no line for no words."""
+    lines: list[str] = []
+    for word in text.split():
+        if lines and cell_len(lines[-1]) + 1 + cell_len(word) <= width:
+            lines[-1] += f" {word}"
+        else:
+            lines.append(word)
+    return lines
+
+
 def path(text: str, width: int, mark: str = "…") -> str:
     """A path in at most `width` cells: loses its middle folders first, then the middle of its file name."""
     if cell_len(text) <= width:

@@ -166,6 +166,15 @@ def _standard(palette: dict[str, str]) -> dict[str, str]:
     }
 
 
+_ANSI = {
+    "ansi-background": "ansi_default",
+    "ansi-foreground": "ansi_default",
+    "screen-selection-background": "ansi_bright_blue",
+    "screen-selection-foreground": "ansi_black",
+}
+"""What Textual's own style sheets ask of a theme of the terminal's colours."""
+
+
 def _theme(name: str, palette: dict[str, str], *, dark: bool, ansi: bool = False) -> Theme:
     return Theme(
         name=name,
@@ -181,7 +190,7 @@ def _theme(name: str, palette: dict[str, str], *, dark: bool, ansi: bool = False
         panel=palette["band"],
         dark=dark,
         ansi=ansi,
-        variables={**palette, **_standard(palette)},
+        variables={**palette, **_standard(palette), **(_ANSI if ansi else {})},
     )
 
 

@@ -125,6 +125,7 @@ class Stage:
             model="stand-in",
             window=self.window,
             capabilities=self.options.pop("capabilities", None),
+            stream_timeout_s=self.options.pop("stream_timeout_s", 120.0),
         )
         quick = RetryPolicy(initial_s=0.01, max_s=0.02, jitter_s=0.0)
         options: dict[str, Any] = {"mode": "all", "policy": quick, "environ": {}, **self.options}
@@ -135,7 +136,7 @@ class Stage:
     async def reopen(self) -> KimiSoul:
         """Close everything and open the same session as a new process would."""
         await self.soul.aclose()
-        self.session = self.store.find(self.session.id)
+        self.session = self.store.find(self.session.id, self.work)
         return await self.open()
 
     def sent(self, number: int = -1) -> list[tuple[str, str]]:

@@ -1,0 +1,53 @@
+# kimi-tui: `make run` needs python3 (3.11 or newer) and make, nothing else.
+
+PYTHON ?= python3
+ARGS ?=
+VENV := .venv
+BIN := $(VENV)/bin
+WORKERS ?= 2
+TESTS ?= tests
+
+.DEFAULT_GOAL := help
+.PHONY: help run test lint format types imports tests snapshots bench clean venv-run venv-dev
+
+help: ## say what there is
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
+	@echo '  ARGS="--demo"     arguments of make run; TESTS=tests/tui: what make tests runs'
+
+run: venv-run ## set up once, then start the program
+	@$(BIN)/kimi-tui $(ARGS)
+
+test: lint types imports tests ## everything that must pass: lint, types, imports, tests
+
+lint: venv-dev ## ruff: rules and format
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+format: venv-dev ## put the code into ruff's format
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+types: venv-dev ## basedpyright, strict
+	$(BIN)/basedpyright
+
+imports: venv-dev ## which part may import which
+	$(BIN)/lint-imports
+
+tests: venv-dev ## pytest alone
+	$(BIN)/pytest -n $(WORKERS) $(TESTS)
+
+snapshots: venv-dev ## draw the stored pictures anew; look at the changes before you keep them
+	$(BIN)/pytest -n 0 --snapshot-update $(TESTS)
+
+bench: venv-dev ## measure: start, stream, keys
+	$(BIN)/python -m bench.startup
+	$(BIN)/python -m bench.stream
+
+clean: ## remove what was made
+	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The stamp holds the checksum of pyproject.toml, so the second run takes a moment and a change is noticed.
+venv-run venv-dev: venv-%:
+	@test "$$(cat $(VENV)/.ready-$* 2>/dev/null)" = "$$(cksum < pyproject.toml)" \
+		|| PYTHON="$(PYTHON)" scripts/make-venv.sh $*

@@ -1,0 +1,74 @@
+"""What a configuration says, as plain values.
+
+Reading a file into these lives in `reading`, deciding which model to ask in `choosing`, writing in `saving`. They are
+named tuples because they are made before the first paint: a frozen dataclass takes seven times as long to define.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import NamedTuple
+
+
+class ConfigError(Exception):
+    """The configuration cannot be used at all; the message is one line for the person, with file and line."""
+
+
+class ProviderConfig(NamedTuple):
+    """A server and the key that belongs to it. `api_key` is never shown and never logged."""
+
+    name: str
+    base_url: str
+    api_key: str = ""
+    type: str = "openai_legacy"
+    dialect: str | None = None
+
+    def __repr__(self) -> str:
+        return f"ProviderConfig({self.name!r}, {self.base_url!r})"
+
+
+class ModelConfig(NamedTuple):
+    """A model under a name of the person's own. `max_context_size` is None where nobody said it."""
+
+    name: str
+    provider: str
+    model: str
+    max_context_size: int | None = None
+    capabilities: tuple[str, ...] = ()
+
+
+class LoopControl(NamedTuple):
+    """The limits of the agent's loop, under kimi-cli's names."""
+
+    max_steps_per_turn: int = 1000
+    max_retries_per_step: int = 3
+    reserved_context_size: int = 50_000
+    compaction_trigger_ratio: float = 0.85
+
+
+class DMailConfig(NamedTuple):
+    """Whether the agent may write to its past self, and from what size of tool result on it is reminded."""
+
+    enabled: bool = True
+    nudge_tokens: int = 10_000
+    review: bool = False
+
+
+class Config(NamedTuple):
+    """Everything the file says. `notices` name what in it was not understood; `source` is the file, if there was one."""
+
+    default_model: str = ""
+    models: Mapping[str, ModelConfig] = MappingProxyType({})
+    providers: Mapping[str, ProviderConfig] = MappingProxyType({})
+    loop: LoopControl = LoopControl()
+    dmail: DMailConfig = DMailConfig()
+    keys: Mapping[str, str] = MappingProxyType({})
+    theme: str = "dark"
+    glyphs: str = "unicode"
+    reduced_motion: bool = False
+    thinking: bool = False
+    stream_timeout_s: float = 120.0
+    source: Path | None = None
+    notices: tuple[str, ...] = ()

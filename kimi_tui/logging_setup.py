@@ -1,0 +1,72 @@
+"""The log file: where whatever went wrong is written down, without any key.
+
+Nothing is ever logged to the screen. The file is for its owner alone and is started anew at 5 MB, one old one kept.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from pathlib import Path
+
+LIMIT_BYTES = 5 * 1024 * 1024
+
+_SECRETS = re.compile(
+    r"(?i)(\bsk-[a-z0-9_-]{4})[a-z0-9_-]{8,}"
+    r"|(\bbearer\s+)\S+"
+    r"|((?:api[-_]?key|authorization|token|secret|password)[\"']?\s*[:=]\s*[\"']?(?:bearer\s+)?)[^\s\"',}]+"
+)
+
+
+def redacted(text: str, keys: tuple[str, ...] = ()) -> str:
+    """The text with every key taken out: those that are known, and whatever looks like one."""
+    for key in keys:
+        if len(key) >= 6:
+            text = text.replace(key, "[key]")
+    return _SECRETS.sub(lambda found: f"{found[1] or found[2] or found[3]}[key]", text)
+
+
+class _Redacting(logging.Formatter):
+    def __init__(self, keys: tuple[str, ...]) -> None:
+        super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
+        self._keys = keys
+
+    def format(self, record: logging.LogRecord) -> str:
+        return redacted(super().format(record), self._keys)
+
+
+def start_logging(path: Path, keys: tuple[str, ...] = ()) -> None:
+    """Send warnings and errors of all parts, and what we note ourselves, to the file.
+
+    Where it cannot be written, they are dropped.
+
+    Args:
+        path: the log file; its folder is made.
+        keys: keys that must never stand in it.
+    """
+    root = logging.getLogger()
+    for old in [h for h in root.handlers if isinstance(h.formatter, _Redacting)]:
+        root.removeHandler(old)
+        old.close()
+    handler: logging.Handler
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if path.exists() and path.stat().st_size > LIMIT_BYTES:
+            path.replace(path.with_suffix(".old.log"))
+        os.close(os.open(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600))
+        handler = logging.FileHandler(path, encoding="utf-8", errors="replace")
+    except OSError:
+        handler = logging.NullHandler()
+    handler.setFormatter(_Redacting(keys))
+    root.addHandler(handler)
+    root.setLevel(logging.WARNING)
+    logging.getLogger("kimi_tui").setLevel(logging.INFO)
+    logging.captureWarnings(True)
+
+
+def log_crash(path: Path, error: BaseException, keys: tuple[str, ...] = ()) -> None:
+    """Write a crash with its traceback into the log, whatever state the program is in."""
+    start_logging(path, keys)
+    logging.getLogger("kimi_tui").critical("crashed", exc_info=error)
+    logging.shutdown()

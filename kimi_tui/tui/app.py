@@ -1,0 +1,218 @@
+"""The app: themes, glyphs, the first screen, and what happens when something breaks. Screens do the rest."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import time
+from pathlib import PurePath
+from typing import Any, ClassVar, cast
+
+from textual import events, on
+from textual.app import App
+from textual.binding import Binding, BindingType
+from textual.screen import Screen
+from textual.theme import Theme
+
+from kimi_tui.config.choosing import Choice
+from kimi_tui.launch import Launch
+from kimi_tui.tui.glyphs import ASCII, UNICODE, Glyphs
+from kimi_tui.tui.main.messages import (
+    HelpWanted,
+    LeaveWanted,
+    ModelWanted,
+    PaletteWanted,
+    SessionWanted,
+    ThemeWanted,
+    Unopened,
+)
+from kimi_tui.tui.main.screen import MainScreen
+from kimi_tui.tui.styles import sheets
+from kimi_tui.tui.theme import DARK, KIMI_DARK, KIMI_LIGHT, KIMI_SIXTEEN, derived
+
+THEMES = {"dark": KIMI_DARK, "light": KIMI_LIGHT, "16": KIMI_SIXTEEN}
+
+
+class KimiApp(App[None], inherit_bindings=False):
+    """kimi-tui.
+
+    Attributes:
+        launch: what the command line asked for, and what the first run made of it.
+        glyphs: the signs in use.
+        parting_words: one line to print once the terminal is restored; empty for none.
+    """
+
+    TITLE = "kimi-tui"
+    ENABLE_COMMAND_PALETTE = False
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+q", "quit", "Quit", id="quit", show=False, priority=True),
+        Binding("ctrl+c", "quit", "Quit", show=False, system=True),
+    ]
+
+    def __init__(self, launch: Launch) -> None:
+        self.launch = launch
+        # Set before Textual makes its style sheet, so that the sheet is parsed once and not again for another theme.
+        self.set_reactive(App.theme, THEMES[launch.config.theme].name)
+        # Textual loads the styles of every screen but the first.
+        super().__init__(css_path=[*sheets("app"), *self._first_sheets()])
+        self.glyphs: Glyphs = ASCII if launch.config.glyphs == "ascii" else UNICODE
+        self.parting_words = ""
+        self._key_at = 0.0
+        if launch.config.reduced_motion:
+            self.animation_level = "none"
+        if launch.config.keys:
+            self.set_keymap(dict(launch.config.keys))
+
+    # --- screens
+
+    def _is_first_run(self) -> bool:
+        """Whether nothing says which model to ask."""
+        return not self.launch.demo and not isinstance(self.launch.choice, Choice)
+
+    def _first_sheets(self) -> list[str | PurePath]:
+        if not self._is_first_run():
+            return MainScreen.SHEETS
+        from kimi_tui.tui.first_run.welcome import WelcomeScreen
+
+        return WelcomeScreen.SHEETS
+
+    def get_default_screen(self) -> Screen[Any]:
+        """The main screen, or the first run."""
+        if not self._is_first_run():
+            return self._main_screen()
+        from kimi_tui.tui.first_run.welcome import WelcomeScreen
+
+        return WelcomeScreen(self.launch)
+
+    def _main_screen(self) -> MainScreen:
+        return MainScreen(self.launch, self.size, lambda: self._key_at)
+
+    @on(SessionWanted)
+    async def _session_wanted(self, event: SessionWanted) -> None:
+        """Another session takes the place of what is on the screen."""
+        self.launch = event.launch
+        for screen in self.screen_stack:
+            if isinstance(screen, MainScreen):
+                await screen.end()
+                await screen.remove_children()
+        # The first screen of all cannot be taken away, so what was before stays below, empty.
+        await self.push_screen(self._main_screen())
+
+    @on(ModelWanted)
+    def _model_wanted(self, event: ModelWanted) -> None:
+        """A model by name is used at once, else one is chosen from a list."""
+        from kimi_tui.tui.first_run.model_screen import ModelScreen, named
+
+        if event.name:
+            launch = named(self.launch, event.name)
+            if launch is None and isinstance(self.screen, MainScreen):
+                words = "A key is missing, or it is no name of a model."
+                self.screen.tell(f"{event.name} cannot be used.", level="warning", advice=words)
+            self._use(launch)
+        else:
+            self.push_screen(ModelScreen(self.launch), self._use)
+
+    def _use(self, launch: Launch | None) -> None:
+        if launch is None:
+            return
+        self.launch = launch
+        for screen in self.screen_stack:
+            if isinstance(screen, MainScreen):
+                screen.conversation.use(launch)
+
+    @on(PaletteWanted)
+    def _palette_wanted(self) -> None:
+        from kimi_tui.tui.main.palette import PaletteScreen
+
+        self.push_screen(PaletteScreen(), self._run)
+
+    def _run(self, name: str | None) -> None:
+        if name and isinstance(self.screen, MainScreen):
+            self.screen.action_command(name)
+
+    @on(HelpWanted)
+    def _help_wanted(self) -> None:
+        from kimi_tui.tui.main.help import HelpScreen
+
+        self.push_screen(HelpScreen(self.launch.config.keys))
+
+    # --- colours
+
+    @on(ThemeWanted)
+    def _theme_wanted(self, event: ThemeWanted) -> None:
+        names = list(THEMES)
+        current = next((name for name in names if THEMES[name].name == self.theme), names[0])
+        following = names[(names.index(current) + 1) % len(names)]
+        self.theme = THEMES.get(event.name, THEMES[following]).name
+
+    def get_theme(self, theme_name: str) -> Theme | None:
+        """One of ours, or of Textual's."""
+        ours = next((theme for theme in THEMES.values() if theme.name == theme_name), None)
+        return ours or super().get_theme(theme_name)
+
+    @property
+    def available_themes(self) -> dict[str, Theme]:
+        """Ours, and Textual's."""
+        return {**super().available_themes, **{theme.name: theme for theme in THEMES.values()}}
+
+    def get_theme_variable_defaults(self) -> dict[str, str]:
+        """Our names of colours for a theme that does not know them."""
+        theme = self.current_theme
+        if "page" in theme.variables:
+            return {}
+        return derived(
+            theme.primary,
+            theme.warning or DARK["warn"],
+            theme.error or DARK["kind-error"],
+            theme.success or DARK["ok"],
+            dark=theme.dark,
+        )
+
+    # --- beginning and end
+
+    def on_mount(self) -> None:
+        """Once the first screen is drawn, let memory be collected again."""
+        self.call_after_refresh(self._settle)
+
+    def _settle(self) -> None:
+        # What was imported stays for good: taking it out of the collector's sight spares every later collection.
+        gc.freeze()
+        gc.set_threshold(5_000, 20, 50)
+        gc.enable()
+
+    async def on_event(self, event: events.Event) -> None:
+        """Note when a key was last pressed: an approval waits for a quiet keyboard."""
+        if isinstance(event, events.Key | events.Paste):
+            self._key_at = time.monotonic()
+        await super().on_event(event)
+
+    @on(Unopened)
+    def _unopened(self, event: Unopened) -> None:
+        self.parting_words = event.words
+        self.exit(return_code=event.code)
+
+    @on(LeaveWanted)
+    async def action_quit(self) -> None:
+        """Quit after the session was saved and released."""
+        for screen in self.screen_stack:
+            if isinstance(screen, MainScreen):
+                await screen.end()
+        self.exit()
+
+    def _handle_exception(self, error: Exception) -> None:
+        """Never a traceback on the screen: it goes into the log, and one line says where that is.
+
+        Overrides a private method of Textual, the only place that all errors of handlers, timers and drawing pass.
+        """
+        from kimi_tui.logging_setup import log_crash
+        from kimi_tui.places import log_file, short
+
+        path = log_file()
+        choice = self.launch.choice
+        log_crash(path, error, (choice.api_key,) if isinstance(choice, Choice) else ())
+        if self._exception is None:
+            self._exception = error
+            cast("asyncio.Event", self._exception_event).set()
+        self._return_code = 1
+        self.parting_words = f"crashed; your session is saved, and the reason is in {short(path)}"
+        self._close_messages_no_wait()

@@ -1,0 +1,1 @@
+"""The question before the agent changes something; it takes the place of the prompt."""

@@ -1,0 +1,261 @@
+"""The first screen where no model is configured: three ways to begin."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Container
+from textual.content import Content
+from textual.geometry import Size
+from textual.message import Message
+from textual.screen import Screen
+from textual.widget import Widget
+
+from kimi_tui.config.choosing import Choice, NeedsChoice
+from kimi_tui.launch import Launch
+from kimi_tui.places import short
+from kimi_tui.tui.app_of import app_of
+from kimi_tui.tui.glyphs import Glyphs, glyphs_of
+from kimi_tui.tui.main.footer import Footer
+from kimi_tui.tui.main.messages import LeaveWanted, SessionWanted
+from kimi_tui.tui.styles import sheets
+
+if TYPE_CHECKING:
+    from kimi_tui.llm.discovery import LocalServer
+
+LOOK_DELAY_S = 0.15
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """A way to begin, with one quiet line about it."""
+
+    title: str
+    about: str
+
+
+def ways(servers: tuple[LocalServer, ...] | None) -> tuple[Way, ...]:
+    """The three ways; `servers` is None while they are looked for."""
+    if servers is None:
+        local = "looking on the usual ports of Ollama, llama.cpp, LM Studio and vLLM"
+    elif not servers:
+        local = "none found; Ollama, llama.cpp, LM Studio and vLLM are looked for"
+    else:
+        local = "found: " + "; ".join(_found(server) for server in servers)
+    return (
+        Way("Paste a key", "Moonshot (Kimi), OpenAI or any compatible server"),
+        Way("Use a local server", local),
+        Way("Watch the demo", "two minutes, no key, no network"),
+    )
+
+
+def _found(server: LocalServer) -> str:
+    port = server.base_url.rsplit(":", 1)[-1].split("/")[0]
+    count = len(server.models)
+    return f"{server.name} on port {port}, {count} model{'' if count == 1 else 's'}"
+
+
+class Ways(Widget, can_focus=True):
+    """The list of the three ways."""
+
+    @dataclass
+    class Chosen(Message):
+        """Enter, a digit or a click on a way."""
+
+        index: int
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._ways = ways(None)
+        self._chosen = 0
+
+    def show(self, servers: tuple[LocalServer, ...]) -> None:
+        """Tell what was found on this machine."""
+        self._ways = ways(servers)
+        self.refresh()
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        """Two rows a way, and a blank one between."""
+        return 3 * len(self._ways) - 1
+
+    def render(self) -> Content:
+        """The rows; the chosen way has the accent."""
+        glyphs = glyphs_of(app_of(self))
+        width = self.content_size.width
+        lines: list[Content] = []
+        for index, way in enumerate(self._ways):
+            is_chosen = index == self._chosen
+            back = " on $select" if is_chosen else ""
+            edge = glyphs.edge if is_chosen else " "
+            title = "bold $ink-strong" if is_chosen else "$ink"
+            number = "bold $accent" if is_chosen else "$ink-quiet"
+            rows = (
+                Content.assemble(
+                    (f"{edge} ", f"$accent{back}"),
+                    (f"{index + 1}  ", f"{number}{back}"),
+                    (way.title, f"{title}{back}"),
+                ),
+                Content.assemble(
+                    (f"{edge}    ", f"$accent{back}"), (way.about, f"$ink-quiet{back}")
+                ),
+            )
+            for row in rows:
+                shown = row.truncate(width, ellipsis=True)
+                fill = " " * max(0, width - shown.cell_length)
+                lines.append(Content.assemble(shown, (fill, f"$ink{back}")))
+            lines.append(Content(""))
+        return Content("\n").join(lines[:-1])
+
+    def on_key(self, event: events.Key) -> None:
+        """Arrows choose, Enter and digits begin."""
+        if event.key in ("up", "down", "k", "j"):
+            step = 1 if event.key in ("down", "j") else -1
+            self._chosen = max(0, min(len(self._ways) - 1, self._chosen + step))
+            self.refresh()
+        elif event.key == "enter":
+            self.post_message(self.Chosen(self._chosen))
+        elif event.character in ("1", "2", "3"):
+            self._chosen = int(event.character) - 1
+            self.refresh()
+            self.post_message(self.Chosen(self._chosen))
+        else:
+            return
+        event.stop()
+
+    def on_click(self, event: events.Click) -> None:
+        """A click on a way begins it."""
+        index, row = divmod(event.y, 3)
+        if row < 2 and index < len(self._ways):
+            self._chosen = index
+            self.refresh()
+            self.post_message(self.Chosen(index))
+
+
+class Greeting(Widget):
+    """Words above and below the list; without any, the drawing of a line through time."""
+
+    def __init__(self, words: tuple[tuple[str, str], ...] = (), *, widget_id: str = "") -> None:
+        super().__init__(id=widget_id or None)
+        self._words = words
+
+    def render(self) -> Content:
+        """The rows."""
+        lines = [Content.styled(text, style) for text, style in self._words]
+        lines = lines or drawing(glyphs_of(app_of(self)))
+        return Content("\n").join(lines)
+
+
+def drawing(glyphs: Glyphs) -> list[Content]:
+    """A line through time with a fold in it."""
+    rule = (glyphs.rule * 3, "$line-strong")
+    turn = (glyphs.turn, "$accent")
+    upper = Content.assemble(turn, rule, turn, rule, (glyphs.dmail, "$kind-dmail"), rule, turn)
+    lower = Content.assemble(
+        "    ",
+        (glyphs.corner_bottom + glyphs.rule, "$line-strong"),
+        (glyphs.lost, "$kind-lost"),
+        (glyphs.rule + glyphs.foot, "$kind-dmail"),
+    )
+    return [upper, lower]
+
+
+class WelcomeScreen(Screen[None]):
+    """Asks which model shall be used."""
+
+    SHEETS = sheets("first_run")
+    CSS_PATH = SHEETS
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "leave", "Quit", show=False),
+    ]
+
+    def __init__(self, launch: Launch) -> None:
+        super().__init__()
+        self._launch = launch
+        self._ways = Ways()
+        self._servers: tuple[LocalServer, ...] | None = None
+
+    def compose(self) -> ComposeResult:
+        """The greeting, the ways, where it is saved."""
+        saved = f"Saved in {short(self._launch.config_path)}, readable by you alone."
+        yield Container(
+            Greeting(widget_id="drawing"),
+            Greeting(
+                (
+                    ("Welcome to kimi-tui", "bold $ink-strong"),
+                    ("Work with a coding agent, and go back whenever you like.", "$ink"),
+                )
+            ),
+            Greeting(
+                (("Which model shall it use?", "bold $ink-strong"), ("", "$ink")),
+                widget_id="question",
+            ),
+            self._ways,
+            Greeting(((saved, "$ink-quiet"),)),
+            id="welcome",
+        )
+        yield Footer()
+
+    def on_mount(self) -> None:
+        """Look for servers on this machine, once the first picture stands."""
+        glyphs = glyphs_of(app_of(self))
+        arrows = f"{glyphs.up}{glyphs.down}"
+        footer = self.query_one(Footer)
+        footer.hints = (("Enter", "choose"), (arrows, "move"), ("Esc", "quit"))
+        self._ways.focus()
+        self._fit(app_of(self).size)
+        self.set_timer(LOOK_DELAY_S, self._look)
+        choice = self._launch.choice
+        if isinstance(choice, NeedsChoice) and choice.base_url:
+            self._paste_a_key(choice.base_url)
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Small screens do without the drawing."""
+        self._fit(event.size)
+
+    def _fit(self, size: Size) -> None:
+        self.set_class(size.height < 30, "-short")
+        self.set_class(size.height < 22, "-low")
+
+    def _look(self) -> None:
+        self.run_worker(self._find_servers(), name="look for local servers")
+
+    async def _find_servers(self) -> None:
+        import asyncio
+        from importlib import import_module
+
+        await asyncio.to_thread(import_module, "kimi_tui.llm.discovery")
+        from kimi_tui.llm.discovery import local_servers
+
+        self._servers = tuple(await local_servers())
+        self._ways.show(self._servers)
+
+    async def on_ways_chosen(self, event: Ways.Chosen) -> None:
+        """Go the chosen way."""
+        if event.index == 0:
+            self._paste_a_key("")
+        elif event.index == 1:
+            self._use_local()
+        else:
+            self.post_message(SessionWanted(self._launch._replace(demo=True)))
+
+    def _paste_a_key(self, base_url: str) -> None:
+        from kimi_tui.tui.first_run.key_screen import KeyScreen
+
+        app_of(self).push_screen(KeyScreen(self._launch, base_url), self._begin)
+
+    def _use_local(self) -> None:
+        from kimi_tui.tui.first_run.local_screen import LocalScreen
+
+        app_of(self).push_screen(LocalScreen(self._launch, self._servers or ()), self._begin)
+
+    def _begin(self, launch: Launch | None) -> None:
+        if launch is not None and isinstance(launch.choice, Choice):
+            self.post_message(SessionWanted(launch))
+
+    def action_leave(self) -> None:
+        """Quit."""
+        self.post_message(LeaveWanted())

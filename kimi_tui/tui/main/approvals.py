@@ -1,0 +1,52 @@
+"""Puts requests for approval in the place of the prompt, one after another, and takes them away."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from kimi_tui.tui.prompt.bar import PromptBar
+
+if TYPE_CHECKING:
+    from kimi_tui.tui.approval.panel import ApprovalPanel
+    from kimi_tui.wire.events import ApprovalRequest
+
+
+class Approvals:
+    """Shows the oldest waiting request.
+
+    Args:
+        prompt: what gives way to it, with its draft.
+        last_key_at: monotonic time of the last key pressed anywhere.
+    """
+
+    def __init__(self, prompt: PromptBar, last_key_at: Callable[[], float]) -> None:
+        self._prompt = prompt
+        self._last_key_at = last_key_at
+        self._panel: ApprovalPanel | None = None
+
+    @property
+    def panel(self) -> ApprovalPanel | None:
+        """The request on the screen; None where there is none."""
+        return self._panel
+
+    def show(self, requests: tuple[ApprovalRequest, ...]) -> None:
+        """Bring the screen in line with the requests that wait."""
+        from kimi_tui.tui.approval.panel import ApprovalPanel
+
+        shown, wanted = self._panel, requests[0] if requests else None
+        if shown is not None and wanted is not None and shown.request.id == wanted.id:
+            shown.waiting = len(requests)
+            return
+        self._panel = None
+        if wanted is not None:
+            self._panel = ApprovalPanel(wanted, self._last_key_at())
+            self._panel.waiting = len(requests)
+            self._prompt.display = False
+            self._prompt.screen.mount(self._panel, after=self._prompt)
+        elif shown is not None:
+            self._prompt.display = True
+            if shown.has_focus_within:
+                self._prompt.area.focus()
+        if shown is not None:
+            shown.remove()

@@ -1,0 +1,43 @@
+"""The branch of the work folder, read from `.git/HEAD` alone.
+
+No git runs on our own account: in a hostile repository even `git status` starts a program that its config names.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+LIMIT_BYTES = 4096
+
+
+def branch_of(folder: Path) -> str:
+    """The branch's name, the first 7 digits of a detached commit, or nothing."""
+    for place in (folder, *folder.parents):
+        git = place / ".git"
+        try:
+            if git.is_dir():
+                return _head(git)
+            if git.is_file():
+                # A worktree or submodule: the file names the folder that holds HEAD.
+                line = _read(git)
+                if line.startswith("gitdir:"):
+                    return _head(place / line.removeprefix("gitdir:").strip())
+                return ""
+        except OSError:
+            return ""
+    return ""
+
+
+def _head(git: Path) -> str:
+    line = _read(git / "HEAD")
+    if line.startswith("ref:"):
+        return line.removeprefix("ref:").strip().removeprefix("refs/heads/")
+    is_commit = len(line) in (40, 64) and all(c in "0123456789abcdef" for c in line)
+    return line[:7] if is_commit else ""
+
+
+def _read(path: Path) -> str:
+    if not path.is_file():
+        return ""
+    with path.open("rb") as file:
+        return file.read(LIMIT_BYTES).decode("utf-8", "replace").strip()

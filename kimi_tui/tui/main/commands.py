@@ -1,0 +1,165 @@
+"""Every command of the main screen in one table: its word after `/`, its key, what it does.
+
+The key bindings, the command palette, the menu of the prompt, the help screen and the footer are all made from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+
+class Command(NamedTuple):
+    """Something the person can ask the program to do.
+
+    Attributes:
+        name: the word after `/`, and its name in `[keys]`.
+        title: what the palette calls it.
+        help: one sentence.
+        action: the method of the main screen, without `action_`; it gets the argument text.
+        key: the default key, empty for none.
+        argument: what may follow the word, as the help writes it.
+    """
+
+    name: str
+    title: str
+    help: str
+    action: str
+    key: str = ""
+    argument: str = ""
+
+
+COMMANDS: tuple[Command, ...] = (
+    Command(
+        "timeline",
+        "Go to the timeline",
+        "Choose a step to go back to; nothing is ever lost.",
+        "timeline",
+        "ctrl+t",
+    ),
+    Command(
+        "rewind",
+        "Rewind to a checkpoint",
+        "Look at what a rewind to checkpoint N takes, then decide.",
+        "rewind",
+        argument="N",
+    ),
+    Command("undo", "Undo", "Reverse the last rewind, D-Mail or compaction.", "undo"),
+    Command("redo", "Redo", "Do again what was undone.", "redo"),
+    Command(
+        "compact",
+        "Compact the conversation",
+        "Replace older messages by a summary; undo brings them back.",
+        "compact",
+        "ctrl+o",
+        "[what to keep]",
+    ),
+    Command("usage", "Show the usage", "Tokens of the window and of the whole session.", "usage"),
+    Command(
+        "mode",
+        "Change what needs asking",
+        "ask before changes, accept edits in the folder, or allow all.",
+        "mode",
+        "shift+tab",
+        "[ask | edits | all]",
+    ),
+    Command(
+        "model",
+        "Change the model",
+        "Another model of the configuration, another key, or a local server.",
+        "model",
+        argument="[NAME]",
+    ),
+    Command(
+        "tools",
+        "Work with or without tools",
+        "A model that calls none can still answer: off goes on without them.",
+        "tools",
+        argument="[on | off]",
+    ),
+    Command("stop", "Stop the agent", "End the running turn; what is complete is kept.", "stop"),
+    Command(
+        "continue",
+        "Let the agent go on",
+        "Go on from here without a new message.",
+        "resume",
+    ),
+    Command(
+        "fork",
+        "Fork into a new session",
+        "Copy the conversation, or what precedes checkpoint N, into a session of its own.",
+        "fork",
+        argument="[N]",
+    ),
+    Command("new", "Start a new session", "An empty session in the same folder.", "new"),
+    Command(
+        "theme",
+        "Change the colours",
+        "The next of dark, light and sixteen colours, or the named one.",
+        "theme",
+        argument="[dark | light | 16]",
+    ),
+    Command("commands", "Show all commands", "Find a command by name.", "palette", "ctrl+p"),
+    Command("help", "Show the help", "All keys and commands.", "help", "f1"),
+    Command("quit", "Quit", "The session can be continued later.", "quit", "ctrl+q"),
+)
+
+BY_NAME: dict[str, Command] = {command.name: command for command in COMMANDS}
+
+
+def matching(prefix: str) -> tuple[Command, ...]:
+    """The commands whose name begins with `prefix`, in the table's order."""
+    return tuple(command for command in COMMANDS if command.name.startswith(prefix))
+
+
+def parse(text: str) -> tuple[str, str] | None:
+    """A line of the prompt as a command's word and its argument; None where it is a message.
+
+    Only `/word` with nothing but letters and dashes counts, so that a path may begin a message.
+    """
+    if not text.startswith("/"):
+        return None
+    word, _, argument = text[1:].partition(" ")
+    word = word.strip()
+    if not word.replace("-", "").isalpha() or not word.isascii() or "\n" in word:
+        return None
+    return word.lower(), argument.strip()
+
+
+_KEY_NAMES = {
+    "escape": "Esc",
+    "enter": "Enter",
+    "space": "Space",
+    "tab": "Tab",
+    "pageup": "PageUp",
+    "pagedown": "PageDown",
+    "up": "↑",
+    "down": "↓",
+    "left": "←",
+    "right": "→",
+    "question_mark": "?",
+    "slash": "/",
+}
+
+
+def key_name(key: str) -> str:
+    """A key as people read it: `Ctrl+T`, `F1`, `Esc`; of several keys the first."""
+    first = key.split(",")[0].strip()
+    parts = first.split("+")
+    names = [_KEY_NAMES.get(part, part.upper() if _is_plain(part) else part) for part in parts]
+    named = [
+        name.capitalize() if name in ("ctrl", "alt", "shift", "super") else name for name in names
+    ]
+    return "+".join(named)
+
+
+def _is_plain(part: str) -> bool:
+    """A letter, or a function key."""
+    return len(part) == 1 or (part.startswith("f") and part[1:].isdigit())
+
+
+def key_of(name: str, keys: Mapping[str, str]) -> str:
+    """The key of a command as it is now, for people; empty where it has none."""
+    command = BY_NAME[name]
+    key = keys.get(name, command.key)
+    return key_name(key) if key else ""

@@ -1,0 +1,52 @@
+"""What the footer says, by where the person is and what the agent does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+from kimi_tui.tui.glyphs import Glyphs
+from kimi_tui.tui.main.commands import key_of
+from kimi_tui.tui.main.footer import Hint
+from kimi_tui.tui.main.state import MainState
+
+Place = Literal["prompt", "timeline", "chat"]
+
+
+def hints(
+    place: Place, state: MainState, keys: Mapping[str, str], glyphs: Glyphs, now: float
+) -> tuple[Hint, ...]:
+    """The keys of the focused area, most used first."""
+    if place == "timeline":
+        return (
+            (f"{glyphs.up}{glyphs.down}", "move"),
+            ("[ ]", "turn"),
+            ("Enter", "preview"),
+            ("Space", "unfold"),
+            ("/", "filter"),
+            ("Esc", "close"),
+        )
+    timeline = (key_of("timeline", keys), "timeline")
+    compact = (key_of("compact", keys), "compact")
+    more: tuple[Hint, ...] = (
+        (key_of("commands", keys), "commands"),
+        (key_of("help", keys), "help"),
+    )
+    if state.running:
+        first: tuple[Hint, ...] = (("Enter", "steer"), ("Esc", "stop"))
+        if state.retry_until > now:
+            first = (("Enter", "steer, or try now"), ("Esc", "stop"))
+        return _known(*first, timeline, compact, *more)
+    if state.compacting:
+        return _known(("Esc", "stop"), timeline, *more)
+    first = (("Enter", "send"), ("Shift+Enter", "new line"))
+    if state.can_resume:
+        first = (("Enter", "send, or go on"), ("Shift+Enter", "new line"))
+    if not state.has_messages:
+        return _known(*first, timeline, *more)
+    return _known(*first, timeline, compact, *more)
+
+
+def _known(*pairs: Hint) -> tuple[Hint, ...]:
+    """Without those that have no key."""
+    return tuple(pair for pair in pairs if pair[0])

@@ -1,0 +1,52 @@
+"""What the main screen asks of the app. Plain classes: a dataclass would take longer to define than all of them."""
+
+from __future__ import annotations
+
+from textual.message import Message
+
+from kimi_tui.launch import Launch
+
+
+class Unopened(Message):
+    """The session cannot be opened: end with these words and this exit code."""
+
+    def __init__(self, words: str, code: int) -> None:
+        super().__init__()
+        self.words = words
+        self.code = code
+
+
+class SessionWanted(Message):
+    """The person wants another session."""
+
+    def __init__(self, launch: Launch) -> None:
+        super().__init__()
+        self.launch = launch
+
+
+class ThemeWanted(Message):
+    """The person wants other colours; `name` may be empty for the next ones."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.name = name
+
+
+class ModelWanted(Message):
+    """The person wants another model; `name` may be empty for a list."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.name = name
+
+
+class PaletteWanted(Message):
+    """The person wants to find a command by name."""
+
+
+class HelpWanted(Message):
+    """The person wants to see all keys."""
+
+
+class LeaveWanted(Message):
+    """The person wants to quit."""

@@ -1,0 +1,92 @@
+"""The two panes between header and gauge, with what floats over the chat: notices and the menu of commands.
+
+Only the chat stands on the first picture; the other widgets are imported when they are first needed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from textual.containers import Container
+
+from kimi_tui.tui.chat.transcript import Transcript
+
+if TYPE_CHECKING:
+    from kimi_tui.tui.main.commands import Command
+    from kimi_tui.tui.main.menu import CommandMenu
+    from kimi_tui.tui.main.notices import Level, Notices
+    from kimi_tui.tui.timeline.widget import Timeline
+
+
+class ChatPane(Container):
+    """The chat."""
+
+    def __init__(self, transcript: Transcript) -> None:
+        super().__init__(transcript, id="chat-pane")
+        self._notices: Notices | None = None
+        self._menu: CommandMenu | None = None
+
+    def tell(self, text: str, level: Level, advice: str, topic: str = "") -> None:
+        """Show a notice for a few seconds; with a topic, until that is solved."""
+        if self._notices is None:
+            from kimi_tui.tui.main.notices import Notices
+
+            self._notices = Notices()
+            self.mount(self._notices)
+        self._notices.tell(text, level=level, advice=advice, topic=topic)
+
+    def solved(self, topic: str) -> None:
+        """Take the notice of a topic away."""
+        if self._notices is not None:
+            self._notices.solve(topic)
+
+    def clear_notices(self) -> None:
+        """Take away what would go by itself."""
+        if self._notices is not None:
+            self._notices.clear()
+
+    @property
+    def command(self) -> Command | None:
+        """The command that is chosen in the menu; None while there is no menu."""
+        return self._menu.chosen if self._menu is not None else None
+
+    def follow(self, text: str) -> CommandMenu | None:
+        """Show which commands the text in the prompt may become; returns the menu once there is one."""
+        if self._menu is None and text.startswith("/"):
+            from kimi_tui.tui.main.menu import CommandMenu
+
+            self._menu = CommandMenu()
+            self.mount(self._menu)
+        if self._menu is not None:
+            self._menu.follow(text)
+        return self._menu
+
+
+class TimelinePane(Container):
+    """The place of the timeline: beside the chat, or floating over it."""
+
+    def __init__(self) -> None:
+        super().__init__(id="timeline-pane")
+        self._timeline: Timeline | None = None
+
+    def furnish(self, timeline: Timeline) -> None:
+        """Put the timeline in its place."""
+        self._timeline = timeline
+        self.border_title = "Timeline"
+        self.border_subtitle = "Enter preview  ? keys"
+        self.mount(timeline)
+
+    @property
+    def has_keys(self) -> bool:
+        """Whether the timeline has the focus."""
+        return self._timeline is not None and self._timeline.has_focus
+
+    def open(self) -> None:
+        """Show it, and give it the keys."""
+        self.add_class("-open")
+        if self._timeline is not None:
+            self._timeline.focus()
+
+    def close(self) -> None:
+        """Hide it where it floats."""
+        self.remove_class("-open")

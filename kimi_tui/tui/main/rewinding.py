@@ -1,0 +1,139 @@
+"""From a chosen checkpoint to a rewound session: preview, choice, operation, and the prompt as it should stand then."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Protocol
+
+from kimi_tui.soul.protocol import FilesChoice, RewindOutcome, RewindPreview, Soul, Target
+from kimi_tui.tui.app_of import app_of
+from kimi_tui.tui.main.messages import SessionWanted
+from kimi_tui.tui.numbers import counted
+from kimi_tui.tui.preview.actions import BOTH, COPY, FILES, FORK, REWIND, PreviewAnswer
+from kimi_tui.tui.preview.screen import RewindScreen
+
+if TYPE_CHECKING:
+    from textual.screen import Screen
+
+    from kimi_tui.tui.main.conversation import Conversation
+    from kimi_tui.tui.main.notices import Level
+
+
+class Stage(Protocol):
+    """What the flow needs of the screen."""
+
+    def tell(self, text: str, *, level: Level = "info", advice: str = "") -> None:
+        """Show a notice."""
+        ...
+
+    def put_into_prompt(self, text: str) -> None:
+        """Replace what stands in the prompt."""
+        ...
+
+    def return_to_prompt(self) -> None:
+        """Close the timeline where it floats, and give the prompt the keys."""
+        ...
+
+
+async def rewind_flow(
+    stage: Stage, screen: Screen[Any], conversation: Conversation, target: Target
+) -> None:
+    """Ask what to do at a checkpoint, then do it.
+
+    Raises:
+        KeyError: there is no such checkpoint; the text is for the person.
+        OSError: the disk refused; nothing changed.
+    """
+    soul = conversation.engine.soul
+    if soul is None:
+        return
+    preview = await soul.preview(target)
+    answer = await _ask(screen, preview, running=soul.running)
+    if answer is None:
+        return
+    if answer.action == REWIND.name:
+        await _rewind(stage, soul, target)
+    elif answer.action == BOTH.name:
+        await _rewind(stage, soul, target, "restore", answer.chosen)
+    elif answer.action == FILES.name:
+        await _files_only(stage, soul, target, answer.chosen)
+    elif answer.action == FORK.name:
+        session_id = await soul.fork(target)
+        launch = conversation.elsewhere(session_id)
+        if launch is None:
+            stage.tell("Forked into a new session.", advice=f"Its id is {session_id}.")
+        else:
+            screen.post_message(SessionWanted(launch))
+    elif answer.action == COPY.name:
+        app_of(screen).copy_to_clipboard(as_markdown(preview))
+        stage.tell("Copied as Markdown.")
+
+
+async def _ask(
+    screen: Screen[Any], preview: RewindPreview, *, running: bool
+) -> PreviewAnswer | None:
+    answered: asyncio.Future[PreviewAnswer | None] = asyncio.get_running_loop().create_future()
+
+    def take(answer: PreviewAnswer | None) -> None:
+        if not answered.done():
+            answered.set_result(answer)
+
+    app_of(screen).push_screen(RewindScreen(preview, running=running), take)
+    return await answered
+
+
+async def _rewind(
+    stage: Stage,
+    soul: Soul,
+    target: Target,
+    files: FilesChoice = "keep",
+    chosen: frozenset[str] | None = None,
+) -> None:
+    if soul.running:
+        await soul.interrupt()
+    outcome = await soul.rewind(target, files, chosen)
+    stage.return_to_prompt()
+    back = f" {_files_said(outcome)}" if files != "keep" else ""
+    if outcome.prompt:
+        stage.put_into_prompt(outcome.prompt)
+        stage.tell(f"Rewound; your message is back for editing.{back}", advice=_WAY_BACK)
+    else:
+        said = "Rewound; Enter in an empty prompt goes on from there."
+        stage.tell(f"{said}{back}", advice=_WAY_BACK)
+
+
+async def _files_only(
+    stage: Stage, soul: Soul, target: Target, chosen: frozenset[str] | None
+) -> None:
+    if soul.running:
+        await soul.interrupt()
+    outcome = await soul.rewind(target, "only", chosen)
+    stage.return_to_prompt()
+    stage.tell(_files_said(outcome), advice=_WAY_BACK)
+
+
+def _files_said(outcome: RewindOutcome) -> str:
+    """What became of the files, after they were verified."""
+    alone = [one for one in outcome.files if one.reason]
+    deleted = sum(1 for one in outcome.files if one.fate == "delete")
+    back = len(outcome.files) - len(alone) - deleted
+    parts = [f"{counted(back, 'file')} brought back"] if back else []
+    parts += [f"{deleted} deleted"] if deleted else []
+    parts += [f"{len(alone)} left alone"] if alone else []
+    return (", ".join(parts) or "No file had to be changed") + "."
+
+
+_WAY_BACK = "Nothing is lost: /undo, or u on the timeline, brings it back."
+
+
+def as_markdown(preview: RewindPreview) -> str:
+    """What a rewind would take, as Markdown."""
+    lines = [f"## #{preview.target.id} {preview.label}".rstrip(), ""]
+    for message in preview.goes:
+        if message.kind == "tool":
+            failed = " (failed)" if message.failed else ""
+            lines.append(f"- `{message.name}` {message.text}{failed}")
+        else:
+            words = {"user": "You", "agent": "Agent", "dmail": "D-Mail", "summary": "Summary"}
+            lines += [f"**{words[message.kind]}:** {message.text}", ""]
+    return "\n".join(lines).strip() + "\n"

@@ -1,0 +1,1 @@
+"""The prompt: where the person writes, with history, drafts and commands."""

@@ -1,0 +1,184 @@
+"""The text field of the prompt: Enter sends, other keys make new lines, the arrows at the edges walk the history.
+
+It knows nothing of the agent: what the person did is told in messages, and the screen decides.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.message import Message
+from textual.widgets import TextArea
+
+from kimi_tui.tui.app_of import app_of
+
+if TYPE_CHECKING:
+    from kimi_tui.tui.prompt.choosing import Menu
+    from kimi_tui.tui.prompt.history import History
+
+
+class PromptArea(TextArea):
+    """Where the person writes.
+
+    Attributes:
+        menu: takes the arrows and Tab while it is active.
+        past: what was sent before; None until it is loaded.
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "send", "Send", id="send", show=False),
+        Binding("shift+enter,alt+enter,ctrl+j", "newline", "New line", id="newline", show=False),
+        Binding("up", "earlier", "Earlier", id="history-back", show=False),
+        Binding("down", "later", "Later", id="history-forward", show=False),
+        Binding("ctrl+c", "copy_or_leave", "Copy, stop or quit", id="interrupt", show=False),
+        Binding("pageup", "page(-1)", "Scroll up", id="page-up", show=False),
+        Binding("pagedown", "page(1)", "Scroll down", id="page-down", show=False),
+        Binding("tab", "complete", "Complete", id="complete", show=False),
+    ]
+
+    class Sent(Message):
+        """Enter was pressed; `text` is what stood in the field, which is empty now, and may be empty itself."""
+
+        def __init__(self, text: str) -> None:
+            super().__init__()
+            self.text = text
+
+    class Paged(Message):
+        """The person wants to read on in the chat: -1 up, 1 down."""
+
+        def __init__(self, direction: int) -> None:
+            super().__init__()
+            self.direction = direction
+
+    class EditQueued(Message):
+        """Up in the empty field: the last queued message is wanted back, or the history."""
+
+    class LeaveRequested(Message):
+        """Ctrl+C with nothing to copy."""
+
+    class CompletionRequested(Message):
+        """Tab in the field."""
+
+    def __init__(self, *, placeholder: str = "", id: str | None = None) -> None:  # noqa: A002
+        super().__init__(
+            id=id,
+            compact=True,
+            soft_wrap=True,
+            show_line_numbers=False,
+            highlight_cursor_line=False,
+            placeholder=placeholder,
+            tab_behavior="focus",
+        )
+        # A blinking cursor is the one thing that would wake an idle program twenty times a second.
+        self.cursor_blink = False
+        self.past: History | None = None
+        self.menu: Menu | None = None
+
+    def put(self, text: str) -> None:
+        """Replace what stands in the field and set the cursor at its end."""
+        from kimi_tui.foreign_text import clean
+
+        self.load_text(clean(text))
+        self.move_cursor(self.document.end)
+
+    def take(self) -> str:
+        """Empty the field; what stood there is remembered in the history."""
+        text = self.text
+        self.load_text("")
+        if self.past is not None:
+            self.past.rewind()
+        return text
+
+    async def _on_key(self, event: events.Key) -> None:
+        bound = None if event.is_printable else self.screen.active_bindings.get(event.key)
+        if bound is not None and bound.node is self:
+            # By itself a binding runs only after the key has bubbled up, so that letters typed right behind Enter
+            # or Ctrl+U would overtake it: into the message before, or away with what is deleted.
+            event.stop()
+            event.prevent_default()
+            if bound.enabled:
+                await self.run_action(bound.binding.action)
+            return
+        await super()._on_key(event)
+        event.prevent_default()
+
+    async def _on_paste(self, event: events.Paste) -> None:
+        from kimi_tui.foreign_text import clean
+
+        event.prevent_default()
+        event.stop()
+        text = clean(event.text.replace("\r\n", "\n").replace("\r", "\n"))
+        if result := self._replace_via_keyboard(text, *self.selection):
+            self.move_cursor(result.end_location)
+            self.focus()
+
+    def action_send(self) -> None:
+        """Hand over what stands here."""
+        # Emptied here and not by who takes it: what is typed until then must not go with it, or be lost.
+        self.post_message(self.Sent(self.take()))
+
+    def action_newline(self) -> None:
+        """Begin a new line."""
+        start, end = self.selection
+        self._replace_via_keyboard("\n", start, end)
+
+    def action_earlier(self) -> None:
+        """The line above, or from the first one what was sent before."""
+        if self.menu is not None and self.menu.active:
+            self.menu.move(-1)
+        elif self.cursor_location[0] > 0 or self._is_wrapped_above():
+            self.action_cursor_up()
+        elif not self.text and not self._walking:
+            self.post_message(self.EditQueued())
+        else:
+            self.recall()
+
+    def action_later(self) -> None:
+        """The line below, or from the last one what was sent after."""
+        if self.menu is not None and self.menu.active:
+            self.menu.move(1)
+            return
+        past = self.past
+        at_end = self.cursor_location[0] == self.document.line_count - 1
+        if not at_end or self._is_wrapped_below() or past is None:
+            self.action_cursor_down()
+        elif (text := past.later()) is not None:
+            self.put(text)
+
+    def recall(self) -> None:
+        """Put the message before this one into the field; what stands there is kept as the draft."""
+        if self.past is None:
+            return
+        if (text := self.past.earlier(self.text)) is not None:
+            self.put(text)
+
+    def action_copy_or_leave(self) -> None:
+        """Copy what is selected, here or in the chat; with nothing selected it is about leaving."""
+        if self.selected_text:
+            self.action_copy()
+        elif selected := self.screen.get_selected_text():
+            app_of(self).copy_to_clipboard(selected)
+            self.screen.clear_selection()
+        else:
+            self.post_message(self.LeaveRequested())
+
+    def action_page(self, direction: int) -> None:
+        """Scroll the chat by a page."""
+        self.post_message(self.Paged(direction))
+
+    def action_complete(self) -> None:
+        """Complete what is being typed."""
+        self.post_message(self.CompletionRequested())
+
+    @property
+    def _walking(self) -> bool:
+        return self.past is not None and self.past.walking
+
+    def _is_wrapped_above(self) -> bool:
+        return self.wrapped_document.location_to_offset(self.cursor_location).y > 0
+
+    def _is_wrapped_below(self) -> bool:
+        here = self.wrapped_document.location_to_offset(self.cursor_location).y
+        return here < self.wrapped_document.height - 1

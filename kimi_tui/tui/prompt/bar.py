@@ -1,0 +1,105 @@
+"""The row of the prompt: its sign, the text field, and at the right what the agent is doing since when."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from textual.content import Content
+from textual.reactive import reactive
+from textual.timer import Timer
+from textual.widget import Widget
+
+from kimi_tui.tui.app_of import app_of
+from kimi_tui.tui.glyphs import glyphs_of
+from kimi_tui.tui.main.state import MainState
+from kimi_tui.tui.numbers import clock
+from kimi_tui.tui.prompt.area import PromptArea
+
+if TYPE_CHECKING:
+    from textual.app import ComposeResult
+
+BEAT_S = 0.25
+IDLE_WORDS = "Ask for a change, or / for commands"
+STEER_WORDS = "Type to steer; it goes in before the next step"
+RESUME_WORDS = "Enter goes on from here; or write what to do instead"
+
+
+class PromptBar(Widget):
+    """The prompt with its sign at the left and the running clock at the right."""
+
+    state: reactive[MainState] = reactive(MainState(), always_update=False)
+
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
+        super().__init__(id=id)
+        self._area = PromptArea(placeholder=IDLE_WORDS)
+        self._timer: Timer | None = None
+        self._beat = 0
+
+    @property
+    def area(self) -> PromptArea:
+        """The text field."""
+        return self._area
+
+    def compose(self) -> ComposeResult:
+        """The field; sign and clock are drawn around it."""
+        yield self._area
+
+    def watch_state(self, old: MainState, new: MainState) -> None:
+        """Follow the session: the words in the empty field, the clock."""
+        words = STEER_WORDS if new.running else RESUME_WORDS if new.can_resume else IDLE_WORDS
+        if self._area.placeholder != words:
+            self._area.placeholder = words
+        self.set_class(new.running or new.compacting, "-busy")
+        busy = new.running or new.compacting
+        if busy and self._timer is None:
+            beat_s = 1.0 if app_of(self).animation_level == "none" else BEAT_S
+            self._timer = self.set_interval(beat_s, self._tick)
+        elif not busy and self._timer is not None:
+            self._timer.stop()
+            self._timer = None
+        if (old.running, old.step, old.retry_until, old.compacting) != (
+            new.running,
+            new.step,
+            new.retry_until,
+            new.compacting,
+        ):
+            self.refresh()
+
+    def _tick(self) -> None:
+        self._beat += 1
+        self.refresh()
+
+    def render(self) -> Content:
+        """The sign, and the clock at the right end of the first row."""
+        glyphs = glyphs_of(app_of(self))
+        sign = Content.styled(glyphs.prompt, "$accent" if self._area.has_focus else "$ink-quiet")
+        right = self._activity()
+        room = self.content_size.width - 1 - right.cell_length
+        return Content.assemble(sign, " " * max(0, room), right)
+
+    def _activity(self) -> Content:
+        state = self.state
+        if not (state.running or state.compacting):
+            return Content("")
+        glyphs = glyphs_of(app_of(self))
+        now = time.time()
+        parts: list[tuple[str, str] | str] = [(self._dot(), "$accent"), " "]
+        if state.retry_until > now:
+            parts.append((f"again in {state.retry_until - now:.0f} s   ", "$ink-quiet"))
+        elif state.approvals:
+            parts.append(("waits for you   ", "$ink-quiet"))
+        if state.running:
+            parts.append((clock(max(0.0, now - state.turn_at)), "$ink"))
+        if state.compacting:
+            parts.append((f"  {glyphs.compaction} compacting", "$kind-compaction"))
+        elif state.step:
+            parts.append((f"  step {state.step}", "$ink-quiet"))
+        return Content.assemble(*parts)
+
+    def _dot(self) -> str:
+        glyphs = glyphs_of(app_of(self))
+        if app_of(self).animation_level == "none":
+            return glyphs.running
+        frames = (glyphs.pending, glyphs.running, glyphs.turn, glyphs.running)
+        return frames[self._beat % len(frames)]

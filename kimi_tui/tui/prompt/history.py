@@ -1,0 +1,91 @@
+"""What the person sent before, kept in a file for each work folder.
+
+One JSON text a line, appended; the newest thousand are read. Reading and writing block and belong in a thread.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from pathlib import Path
+
+LIMIT = 1000
+
+
+def history_file(data_dir: Path, work_dir: Path) -> Path:
+    """Where the history of a work folder stands."""
+    name = hashlib.md5(str(work_dir).encode("utf-8", "surrogateescape"), usedforsecurity=False)
+    return data_dir / "history" / f"{name.hexdigest()}.jsonl"
+
+
+def read_history(path: Path) -> list[str]:
+    """The stored messages, oldest first; what cannot be read is passed over."""
+    try:
+        lines = path.read_bytes().split(b"\n")
+    except OSError:
+        return []
+    found: list[str] = []
+    for line in lines[-LIMIT - 1 :]:
+        try:
+            text = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(text, str) and text:
+            found.append(text)
+    return found
+
+
+def append_history(path: Path, text: str) -> None:
+    """Add one message; a disk that refuses costs only the memory of it."""
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        try:
+            # ASCII JSON: any text, also with half a surrogate pair, becomes a line.
+            os.write(handle, json.dumps(text).encode("ascii") + b"\n")
+        finally:
+            os.close(handle)
+    except OSError:
+        return
+
+
+class History:
+    """A walk through earlier messages that keeps the draft it began with."""
+
+    def __init__(self, entries: list[str]) -> None:
+        self._entries = entries
+        self._position = len(entries)
+        self._draft = ""
+
+    @property
+    def walking(self) -> bool:
+        """Whether an earlier message stands in the field."""
+        return self._position < len(self._entries)
+
+    def add(self, text: str) -> None:
+        """Remember a sent message; the walk begins anew behind it."""
+        if text and (not self._entries or self._entries[-1] != text):
+            self._entries.append(text)
+        self.rewind()
+
+    def rewind(self) -> None:
+        """Back to behind the newest, with no draft."""
+        self._position = len(self._entries)
+        self._draft = ""
+
+    def earlier(self, current: str) -> str | None:
+        """The message before, None at the oldest. `current` is kept as the draft when the walk begins."""
+        if self._position == 0:
+            return None
+        if not self.walking:
+            self._draft = current
+        self._position -= 1
+        return self._entries[self._position]
+
+    def later(self) -> str | None:
+        """The message after, the draft at the end, None where no walk is under way."""
+        if not self.walking:
+            return None
+        self._position += 1
+        return self._entries[self._position] if self.walking else self._draft

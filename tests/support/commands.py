@@ -1,0 +1,102 @@
+"""The commands in tests: a folder with sessions that a real engine wrote, and the commands run in it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kimi_tui.commands.dispatch import run
+from kimi_tui.session.session import Session
+from kimi_tui.session.store import SessionStore
+from support.chat_server import Answer, call, calls, say
+from support.soul import stage
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What a command did."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        """Its answer."""
+        assert (self.code, self.err) == (0, ""), self
+        return json.loads(self.out)
+
+    @property
+    def complaint(self) -> str:
+        """The one line on standard error; nothing else was said."""
+        assert self.out == ""
+        assert self.err.startswith("kimi-tui: ")
+        assert self.err.count("\n") == 1
+        assert "Traceback" not in self.err
+        return self.err.removeprefix("kimi-tui: ").rstrip("\n")
+
+
+class Place:
+    """A folder with sessions, and the commands in it."""
+
+    def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.folder = folder
+        self.work = folder / "work"
+        self.work.mkdir()
+        self._capsys = capsys
+
+    @property
+    def store(self) -> SessionStore:
+        return SessionStore(self.folder / "data")
+
+    def run(self, *arguments: object) -> Ran:
+        """One command, as the program runs it."""
+        self._capsys.readouterr()
+        name, *rest = map(str, arguments)
+        code = run(name, rest)
+        said = self._capsys.readouterr()
+        return Ran(code, said.out, said.err)
+
+    def hold(self, answers: Sequence[Answer], *words: str) -> Session:
+        """Hold a conversation in a new session; returns it, closed."""
+
+        async def held() -> Session:
+            async with stage(self.folder) as on:
+                on.server.script(*answers)
+                for text in words:
+                    await on.soul.run(text)
+            return self.store.find(on.session.id)
+
+        return asyncio.run(held())
+
+    def three_turns(self) -> Session:
+        """Checkpoints 0 and 1: a turn; 2 to 5: one that reads and writes; 6 and 7: another."""
+        (self.work / "a.txt").write_text("hello\n")
+        return self.hold(
+            [
+                say("one", usage=(100, 10)),
+                call("ReadFile", {"path": "a.txt"}, text="I look.", usage=(200, 20)),
+                calls(
+                    [
+                        ("WriteFile", {"path": "b.txt", "content": "b\n"}),
+                        ("WriteFile", {"path": "c.txt", "content": "c\n"}),
+                    ],
+                    usage=(300, 30),
+                ),
+                say("two", usage=(400, 40)),
+                say("three", usage=(500, 50)),
+            ],
+            "first",
+            "second\nwith more",
+            "third",
+        )
+
+    def files(self, session: Session) -> dict[str, bytes]:
+        """The session's lines on the disk."""
+        return {path.name: path.read_bytes() for path in session.dir.glob("context*.jsonl")}

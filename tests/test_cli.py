@@ -1,0 +1,162 @@
+"""The command line: what it makes of its arguments, and that what is wrong is one line with exit code 2."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kimi_tui.cli import Options, launch_of, main, parse
+from kimi_tui.config.choosing import Choice
+from kimi_tui.config.model import ConfigError
+from kimi_tui.launch import NEWEST
+
+
+@pytest.fixture(autouse=True)
+def _own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KIMI_TUI_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("KIMI_SHARE_DIR", str(tmp_path / "kimi"))
+    for name in list(os.environ):
+        if name.startswith(("KIMI_A", "KIMI_B", "KIMI_M", "KIMI_D", "OPENAI_")):
+            monkeypatch.delenv(name)
+
+
+def test_every_option() -> None:
+    assert parse([]) == Options()
+    assert parse(["-C", "-y", "-w", "/x", "--thinking"]) == Options(
+        newest=True, yolo=True, work_dir="/x", thinking=True
+    )
+    assert parse(["--session", "abc", "--fork", "--no-thinking"]) == Options(
+        session="abc", fork=True, thinking=False
+    )
+    assert parse(["--demo", "--speed", "10"]) == Options(demo=True, speed=10.0)
+    assert parse(["--model", "m", "--base-url", "http://h/v1"]) == Options(
+        model="m", base_url="http://h/v1"
+    )
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--no-such"],
+        ["extra"],
+        ["--continue", "--session", "a"],
+        ["--thinking", "--no-thinking"],
+        ["--speed", "0"],
+        ["--speed", "fast"],
+        ["--speed", "nan"],
+        ["--session"],
+        ["--fork"],
+        ["--base-url", "nonsense"],
+        ["--work-dir", "/no/such"],
+        ["--work-dir", "/dev/null"],
+        ["--cont"],
+    ],
+)
+def test_bad_arguments_are_one_line_and_exit_2(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.count("\n") == 1
+    assert said.err.startswith("kimi-tui: ")
+
+
+def test_without_a_terminal_it_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 1
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_our_file_comes_before_kimi_clis(tmp_path: Path) -> None:
+    theirs = tmp_path / "kimi" / "config.toml"
+    theirs.parent.mkdir()
+    text = (
+        "[models.m]\nprovider='p'\nmodel='theirs'\n[providers.p]\nbase_url='http://localhost/v1'\n"
+    )
+    theirs.write_text(text)
+    launch = launch_of(Options())
+    assert isinstance(launch.choice, Choice)
+    assert launch.choice.model == "theirs"
+    # What is saved goes into our own file all the same.
+    assert launch.config_path == tmp_path / "home" / "config.toml"
+    launch.config_path.parent.mkdir()
+    launch.config_path.write_text(text.replace("theirs", "ours"))
+    launch = launch_of(Options())
+    assert isinstance(launch.choice, Choice)
+    assert launch.choice.model == "ours"
+
+
+def test_what_it_makes_of_the_options(tmp_path: Path) -> None:
+    launch = launch_of(Options(newest=True, yolo=True, work_dir=str(tmp_path), fork=True))
+    assert (launch.resume, launch.mode, launch.work_dir, launch.fork) == (
+        NEWEST,
+        "all",
+        tmp_path.resolve(),
+        True,
+    )
+    assert launch_of(Options(session="abc")).resume == "abc"
+
+
+def test_nothing_in_the_work_folder_can_set_anything(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work = tmp_path / "work"
+    evil = "[models.m]\nprovider='p'\nmodel='evil'\n[providers.p]\nbase_url='http://evil/v1'\n"
+    for place in ("config.toml", ".kimi/config.toml", ".kimi-tui/config.toml"):
+        (work / place).parent.mkdir(parents=True, exist_ok=True)
+        (work / place).write_text(evil)
+    (work / ".env").write_text("KIMI_BASE_URL=http://evil/v1\nKIMI_API_KEY=k\n")
+    monkeypatch.chdir(work)
+    assert not isinstance(launch_of(Options()).choice, Choice)
+
+
+def test_a_config_that_is_not_toml(tmp_path: Path) -> None:
+    path = tmp_path / "home" / "config.toml"
+    path.parent.mkdir()
+    path.write_text("a = [")
+    with pytest.raises(ConfigError, match=r"config\.toml, line 1"):
+        launch_of(Options())
+
+
+FIRST_PAINT = """
+import json, os, sys
+os.environ["TEXTUAL_FPS"] = "240"
+import asyncio
+from kimi_tui.cli import launch_of, parse
+from kimi_tui.tui.app import KimiApp
+seen = []
+class Probe(KimiApp):
+    def on_mount(self):
+        self.call_after_refresh(self.note)
+    def note(self):
+        seen.extend(sys.modules)
+        self.exit()
+app = Probe(launch_of(parse(sys.argv[1:])))
+app.run(headless=True, size=(120, 40))
+print(json.dumps(seen))
+"""
+HEAVY = ("pydantic", "openai", "markdown_it", "pygments", "tomlkit", "rich.markdown", "rich.syntax")
+ENGINE = tuple(f"kimi_tui.{part}" for part in ("soul", "session", "wire", "llm", "tools"))
+
+
+@pytest.mark.parametrize("configured", [True, False])
+def test_nothing_heavy_is_imported_before_the_first_paint(configured: bool) -> None:
+    keys = {"KIMI_API_KEY": "k", "KIMI_BASE_URL": "http://127.0.0.1:9/v1"} if configured else {}
+    run = subprocess.run(
+        [sys.executable, "-c", FIRST_PAINT],
+        env={**os.environ, **keys},
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    modules: list[str] = json.loads(run.stdout.strip().splitlines()[-1])
+    assert "kimi_tui.tui.app" in modules
+    heavy = {m for m in modules if m.split(".")[0] in HEAVY or m in HEAVY or m.startswith(ENGINE)}
+    assert heavy == set()

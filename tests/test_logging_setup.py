@@ -1,0 +1,74 @@
+"""The log: readable by its owner alone, never with a key in it, never in the way."""
+
+from __future__ import annotations
+
+import logging
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kimi_tui.logging_setup import LIMIT_BYTES, log_crash, redacted, start_logging
+
+
+@pytest.fixture(autouse=True)
+def _restored() -> Iterator[None]:
+    root = logging.getLogger()
+    before, level = list(root.handlers), root.level
+    yield
+    for handler in [h for h in root.handlers if h not in before]:
+        root.removeHandler(handler)
+        handler.close()
+    root.setLevel(level)
+    logging.captureWarnings(False)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "key sk-abcdEFGH1234567890 refused",
+        "Authorization: Bearer topsecretvalue",
+        "{'api_key': 'topsecretvalue'}",
+        'api-key = "topsecretvalue"',
+        "password=topsecretvalue",
+        "my own topsecretvalue here",
+    ],
+)
+def test_keys_are_taken_out(text: str) -> None:
+    cleaned = redacted(text, ("topsecretvalue",))
+    assert "topsecretvalue" not in cleaned
+    assert "1234567890" not in cleaned
+    assert "[key]" in cleaned
+
+
+def test_other_words_stay() -> None:
+    text = "reading tokenizer.py: the token count is 12"
+    assert redacted(text) == text
+
+
+def test_a_crash_is_written_with_its_traceback_and_without_the_key(tmp_path: Path) -> None:
+    path = tmp_path / "logs" / "log"
+    try:
+        raise RuntimeError("refused: topsecretvalue")
+    except RuntimeError as error:
+        log_crash(path, error, ("topsecretvalue",))
+    text = path.read_text()
+    assert "Traceback" in text
+    assert "refused: [key]" in text
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_a_long_log_is_begun_anew(tmp_path: Path) -> None:
+    path = tmp_path / "kimi-tui.log"
+    path.write_bytes(b"x" * (LIMIT_BYTES + 1))
+    start_logging(path)
+    logging.getLogger("kimi_tui").warning("new")
+    assert path.stat().st_size < 200
+    assert (tmp_path / "kimi-tui.old.log").exists()
+
+
+def test_a_place_that_cannot_be_written_is_no_crash(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    start_logging(tmp_path / "file" / "log")
+    logging.getLogger("kimi_tui").warning("nowhere")

@@ -1,0 +1,275 @@
+"""The approval: shows all of what will happen, takes no key too early, and no answer by accident."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+from textual.app import App, ComposeResult
+from textual.pilot import Pilot
+
+from kimi_tui.tui.approval.answered import ApprovalAnswered
+from kimi_tui.tui.approval.model import (
+    QUIET_S,
+    QuietKeyboard,
+    choices,
+    counts,
+    detail_rows,
+    visible,
+    visible_code,
+    wrapped,
+)
+from kimi_tui.tui.approval.panel import DETAIL_ROWS, ApprovalPanel
+from kimi_tui.tui.styles import sheets
+from kimi_tui.tui.theme import KIMI_DARK
+from kimi_tui.wire.display import DiffBlock, DiffLine
+from kimi_tui.wire.events import ApprovalRequest
+
+
+def request(detail: str = "python -m build", **more: object) -> ApprovalRequest:
+    """A request for a command."""
+    values = {"id": "r", "key": "k", "tool": "Shell", "question": "Run this command?", **more}
+    return ApprovalRequest(detail=detail, where="in ~/app, for at most 60 s", **values)  # type: ignore[arg-type]
+
+
+EDIT = DiffBlock(
+    "pyproject.toml",
+    2,
+    1,
+    (
+        DiffLine(" ", 11, "[build-system]"),
+        DiffLine("-", 12, 'requires = ["setuptools"]'),
+        DiffLine("+", 12, 'requires = ["hatchling"]'),
+        DiffLine("+", 13, "\tbackend = 1"),
+    ),
+)
+
+# --- what is shown
+
+
+@given(st.text(max_size=300), st.integers(8, 60))
+def test_nothing_of_a_command_is_ever_cut(command: str, width: int) -> None:
+    rows = detail_rows(request(command), width)
+    assert all(cell_len(row.text) <= width for row in rows)
+    shown = "".join(row.text for row in rows)
+    assert shown == visible(command).replace("\n", "")
+    assert all(character.isprintable() for character in shown)
+
+
+def test_what_hides_is_written_out() -> None:
+    (row,) = detail_rows(request("ls \u202egpj\x1b[2K" + " " * 60 + "; rm -rf x"), 200)
+    assert "<U+202E>" in row.text
+    assert "<U+001B>" in row.text
+    assert "<60 blanks>" in row.text
+    assert row.text.endswith("rm -rf x")
+
+
+def test_a_diff_is_shown_whole_with_numbers_and_signs() -> None:
+    asked = request("", display=(EDIT,))
+    rows = detail_rows(asked, 60)
+    assert [row.kind for row in rows] == ["same", "delete", "add", "add"]
+    assert rows[1].margin == " 12 − "
+    assert rows[3].text == "→   backend = 1"
+    assert counts(asked) == (2, 1)
+
+
+def test_several_files_are_named() -> None:
+    other = DiffBlock("b.py", 0, 0, (), created=True)
+    rows = detail_rows(request("", display=(EDIT, other)), 60)
+    assert [row.text for row in rows if row.kind == "path"] == ["pyproject.toml", "b.py"]
+    assert rows[-1].text == "an empty file"
+
+
+def test_long_lines_of_a_diff_go_on_under_their_margin() -> None:
+    block = DiffBlock("a", 1, 0, (DiffLine("+", 1, "x" * 50),))
+    rows = detail_rows(request("", display=(block,)), 30)
+    assert "".join(row.text for row in rows) == "x" * 50
+    assert rows[1].margin.strip() == ""
+    assert len(rows[1].margin) == len(rows[0].margin)
+
+
+def test_tabs_go_to_the_next_stop() -> None:
+    assert visible_code("a\tb\t\tc") == "a→  b→  →   c"
+    assert wrapped("", 5) == [""]
+
+
+def test_a_yes_for_the_session_only_where_one_is_offered() -> None:
+    assert [choice.key for choice in choices(request())] == ["y", "n", "e"]
+    offered = request(session_offer="Yes, and every edit in this folder in this session")
+    assert [choice.key for choice in choices(offered)] == ["y", "a", "n", "e"]
+
+
+# --- when it may be answered
+
+
+@given(st.lists(st.floats(0, 2), max_size=30))
+def test_a_key_counts_only_after_half_a_second_of_quiet(waits: list[float]) -> None:
+    quiet = QuietKeyboard(now=100.0, last_key_at=99.0)
+    now = last = 100.0
+    for wait in waits:
+        now += wait
+        accepted = quiet.accepts(now)
+        assert accepted == (now - last >= QUIET_S)
+        if not accepted:
+            last = now
+
+
+def test_what_was_typed_before_it_appeared_counts_too() -> None:
+    assert QuietKeyboard(now=10.0, last_key_at=10.0).remaining_s(10.2) == pytest.approx(0.3)
+
+
+# --- the panel
+
+
+class Desk(App[None]):
+    """A panel, and what it answered."""
+
+    CSS_PATH = sheets("app", "approval")
+
+    def __init__(self, asked: ApprovalRequest) -> None:
+        super().__init__()
+        self.register_theme(KIMI_DARK)
+        self.theme = "kimi-dark"
+        self.panel = ApprovalPanel(asked, last_key_at=0.0)
+        self.answers: list[tuple[str, str]] = []
+
+    def compose(self) -> ComposeResult:
+        """The panel alone."""
+        yield self.panel
+
+    def on_approval_answered(self, event: ApprovalAnswered) -> None:
+        """Note it."""
+        self.answers.append((event.answer, event.feedback))
+
+    def wait_out(self) -> None:
+        """Let the quiet half second be over, without waiting for it."""
+        self.panel._quiet._last -= QUIET_S  # pyright: ignore[reportPrivateUsage]
+
+    def text(self) -> str:
+        """What the panel shows."""
+        return str(self.panel.render())
+
+
+async def press(pilot: Pilot[None], *keys: str) -> None:
+    """Keys, one after another."""
+    await pilot.press(*keys)
+    await pilot.pause()
+
+
+async def test_a_key_that_comes_too_early_answers_nothing() -> None:
+    desk = Desk(request())
+    async with desk.run_test(size=(80, 24)) as pilot:
+        await press(pilot, "y", "enter", "n")
+        assert desk.answers == []
+        assert not desk.panel.armed
+        desk.wait_out()
+        await press(pilot, "y")
+        assert desk.answers == [("once", "")]
+
+
+@pytest.mark.parametrize(("key", "answer"), [("y", "once"), ("a", "session"), ("n", "no")])
+async def test_a_letter_answers_at_once(key: str, answer: str) -> None:
+    desk = Desk(request(session_offer="Yes, always"))
+    async with desk.run_test(size=(80, 24)) as pilot:
+        desk.wait_out()
+        await press(pilot, key)
+        assert desk.answers == [(answer, "")]
+
+
+async def test_enter_answers_only_what_the_arrows_chose() -> None:
+    desk = Desk(request())
+    async with desk.run_test(size=(80, 24)) as pilot:
+        desk.wait_out()
+        await press(pilot, "enter", "enter")
+        assert desk.answers == []
+        await press(pilot, "down", "down", "enter")
+        assert desk.answers == [("no", "")]
+
+
+async def test_a_click_waits_for_the_quiet_too() -> None:
+    desk = Desk(request())
+    async with desk.run_test(size=(80, 24)) as pilot:
+        y = next(y for y, row in enumerate(desk.text().split("\n")) if "Yes, once" in row)
+        await pilot.click(ApprovalPanel, offset=(8, y))
+        assert desk.answers == []
+        desk.wait_out()
+        await pilot.click(ApprovalPanel, offset=(8, y))
+        assert desk.answers == [("once", "")]
+
+
+async def test_no_with_a_reason() -> None:
+    desk = Desk(request())
+    async with desk.run_test(size=(80, 24)) as pilot:
+        desk.wait_out()
+        await press(pilot, "e")
+        await press(pilot, "enter")
+        assert desk.answers == []
+        await press(pilot, *"use make", "enter")
+        assert desk.answers == [("no", "use make")]
+
+
+async def test_escape_in_the_reason_goes_back_to_the_answers() -> None:
+    desk = Desk(request())
+    async with desk.run_test(size=(80, 24)) as pilot:
+        desk.wait_out()
+        await press(pilot, "e", *"ny", "escape")
+        assert desk.panel.has_focus
+        assert desk.answers == []
+
+
+async def test_no_yes_before_the_end_was_on_the_screen() -> None:
+    desk = Desk(request("\n".join(f"echo {n}" for n in range(50)) + "\nrm -rf /"))
+    async with desk.run_test(size=(80, 40)) as pilot:
+        desk.wait_out()
+        assert "rm -rf" not in desk.text()
+        await press(pilot, "y")
+        await press(pilot, "down", "enter")
+        assert desk.answers == []
+        assert "read to the end first" in desk.text()
+        for _ in range(51 // (DETAIL_ROWS - 1) + 1):
+            await press(pilot, "pagedown")
+        assert "rm -rf /" in desk.text()
+        await press(pilot, "y")
+        assert desk.answers == [("once", "")]
+
+
+async def test_no_needs_no_reading() -> None:
+    desk = Desk(request("\n".join("x" for _ in range(50))))
+    async with desk.run_test(size=(80, 24)) as pilot:
+        desk.wait_out()
+        await press(pilot, "n")
+        assert desk.answers == [("no", "")]
+
+
+@pytest.mark.parametrize("size", [(120, 40), (80, 24), (60, 20)])
+async def test_question_place_and_all_answers_are_on_every_screen(size: tuple[int, int]) -> None:
+    offer = 'Yes, and every "python -m build" in this session'
+    desk = Desk(request("x" * 2000, session_offer=offer))
+    async with desk.run_test(size=size) as pilot:
+        await pilot.pause()
+        shown = desk.text()
+        words = " ".join(shown.replace("▌", " ").split())
+        for said in ("Run this command?", "for at most 60 s", "Yes, once", "No, and say why"):
+            assert said in words
+        assert offer.replace(" ", "") in words.replace(" ", "")
+        assert desk.panel.size.height <= size[1]
+        assert all(cell_len(row) <= size[0] for row in shown.split("\n"))
+
+
+@pytest.mark.parametrize("path", ["setup.py", "a/very/long/way/to/" * 5 + "a/file.py"])
+async def test_an_edit_names_its_file_whole(path: str) -> None:
+    app = Desk(request(path, question="Make this edit?", display=(EDIT,)))
+    async with app.run_test(size=(80, 24)):
+        shown = "".join(line.plain.strip() for line in app.panel._lines(80))
+        assert path in shown
+
+
+async def test_the_panel_survives_markup_and_odd_widths() -> None:
+    desk = Desk(request("[/] [@click=app.quit] [bold", question="[/b]?"))
+    async with desk.run_test(size=(60, 20)) as pilot:
+        await pilot.resize_terminal(30, 12)
+        await asyncio.sleep(0)
+        assert "[@click=app.quit]" in desk.text().replace("\n", "")

@@ -1,0 +1,225 @@
+"""The first run: three ways to begin, a key that is checked at once, and what is saved."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.chat_server import ChatServer, status
+from support.screens import Desk
+from textual.widgets import Input
+
+from kimi_tui.config.choosing import Choice, NeedsChoice
+from kimi_tui.config.model import Config
+from kimi_tui.config.reading import read_config
+from kimi_tui.launch import Launch
+from kimi_tui.llm.discovery import FoundModel, LocalServer
+from kimi_tui.tui.app import KimiApp
+from kimi_tui.tui.first_run.key_screen import KeyScreen, choice_of
+from kimi_tui.tui.first_run.local_screen import LocalScreen
+from kimi_tui.tui.first_run.picking import Entry, PickState
+from kimi_tui.tui.first_run.servers import SERVERS, model_facts, server_of
+from kimi_tui.tui.first_run.welcome import WelcomeScreen, ways
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home of its own."""
+    monkeypatch.setenv("KIMI_TUI_HOME", str(tmp_path))
+    return tmp_path
+
+
+def app(home: Path, choice: Choice | NeedsChoice = NeedsChoice()) -> KimiApp:  # noqa: B008
+    """The program with nothing configured."""
+    return KimiApp(Launch(work_dir=home, config_path=home / "config.toml", choice=choice))
+
+
+async def paste_key(one: Desk, base_url: str, key: str) -> None:
+    """From the first screen to a pasted key for another server."""
+    await one.pilot.press("1")
+    await one.until(lambda: isinstance(one.app.screen, KeyScreen))
+    await one.pilot.press("down", "down", "down", "down", "enter")
+    await one.until(lambda: one.app.screen.query_one("#url", Input).has_focus)
+    one.app.screen.query_one("#url", Input).value = base_url
+    await one.pilot.press("enter")
+    await one.until(lambda: one.app.screen.query_one("#key", Input).has_focus)
+    # All at once, as a paste is.
+    one.app.screen.query_one("#key", Input).value = key
+
+
+async def test_a_pasted_key_is_checked_at_once_saved_and_used(home: Path) -> None:
+    async with ChatServer(models=["small", "large"]) as server:
+        running = app(home)
+        async with running.run_test(size=(80, 24)) as pilot:
+            one = Desk(running, pilot)
+            await paste_key(one, server.base_url, "sk-secret-key")
+            shown = await one.sees("accepted, 2 models")
+            assert "sk-secret-key" not in shown
+            asked = server.other_requests[-1]
+            assert asked.path == "/v1/models"
+            assert asked.headers["authorization"] == "Bearer sk-secret-key"
+            await pilot.press("down", "enter")
+            await one.sees("What shall we work on?")
+            await one.ready()
+            assert one.screen.conversation.state.model == "large"
+            await one.screen.end()
+    config = read_config(home / "config.toml")
+    assert config.models["large"].model == "large"
+    assert stat.S_IMODE((home / "config.toml").stat().st_mode) == 0o600
+
+
+async def test_a_refused_key_says_why_and_nothing_is_saved(home: Path) -> None:
+    async with ChatServer() as server:
+        server.route("GET", "/v1/models", status(401, {"error": {"message": "bad key"}}))
+        running = app(home)
+        async with running.run_test(size=(80, 24)) as pilot:
+            one = Desk(running, pilot)
+            await paste_key(one, server.base_url, "sk-wrong-key")
+            await one.sees("bad key")
+            assert "sk-wrong-key" not in one.text()
+            assert not (home / "config.toml").exists()
+
+
+async def test_a_server_without_a_list_of_models_asks_for_the_name(home: Path) -> None:
+    async with ChatServer() as server:
+        server.route("GET", "/v1/models", status(404, {"error": "no such path"}))
+        running = app(home)
+        async with running.run_test(size=(80, 24)) as pilot:
+            one = Desk(running, pilot)
+            await paste_key(one, server.base_url, "sk-good-key")
+            await one.until(lambda: running.screen.query_one("#name", Input).has_focus)
+            await pilot.press(*"my-model", "enter")
+            await one.sees("What shall we work on?")
+            await one.ready()
+            await one.screen.end()
+    assert read_config(home / "config.toml").default_model == "my-model"
+
+
+async def test_a_disk_that_refuses_is_told_and_the_choice_is_used(home: Path) -> None:
+    (home / "file").write_text("")
+    async with ChatServer(models=["m"]) as server:
+        running = KimiApp(Launch(work_dir=home, config_path=home / "file" / "config.toml"))
+        async with running.run_test(size=(100, 30)) as pilot:
+            one = Desk(running, pilot)
+            await paste_key(one, server.base_url, "sk-good-key")
+            await one.sees("accepted, 1 model")
+            await pilot.press("enter")
+            await one.sees("could not be saved")
+            await one.screen.end()
+
+
+async def test_a_base_url_without_its_key_asks_for_that_alone(home: Path) -> None:
+    running = app(home, NeedsChoice("https://host.example/v1"))
+    async with running.run_test(size=(80, 24)) as pilot:
+        one = Desk(running, pilot)
+        await one.until(lambda: isinstance(running.screen, KeyScreen))
+        shown = await one.sees("https://host.example/v1")
+        assert "Another server" in shown
+        assert running.screen.query_one("#key", Input).has_focus
+        await pilot.press("escape")
+        await one.until(lambda: isinstance(running.screen, WelcomeScreen))
+
+
+async def test_a_local_server_is_found_and_used_without_a_key(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with ChatServer(models=["llama"]) as server:
+        found = (LocalServer("Ollama", server.base_url, (FoundModel("llama", 4096),)),)
+
+        async def servers() -> list[LocalServer]:
+            return list(found)
+
+        monkeypatch.setattr("kimi_tui.llm.discovery.local_servers", servers)
+        running = app(home)
+        async with running.run_test(size=(80, 24)) as pilot:
+            one = Desk(running, pilot)
+            await one.sees("found: Ollama on port")
+            await pilot.press("2")
+            await one.until(lambda: isinstance(running.screen, LocalScreen))
+            await one.sees("4.1k")
+            await pilot.press("enter")
+            await one.sees("What shall we work on?")
+            await one.ready()
+            await one.screen.end()
+    config = read_config(home / "config.toml")
+    assert config.providers["ollama"].api_key == ""
+    assert config.models["llama"].max_context_size == 4096
+
+
+async def test_no_local_server_says_what_to_do(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def none() -> list[LocalServer]:
+        return []
+
+    monkeypatch.setattr("kimi_tui.llm.discovery.local_servers", none)
+    running = app(home)
+    async with running.run_test(size=(80, 24)) as pilot:
+        one = Desk(running, pilot)
+        await one.sees("none found")
+        await pilot.press("down", "enter")
+        await one.sees("press r")
+        await pilot.press("escape", "escape")
+        await one.until(lambda: running.return_code == 0)
+
+
+@pytest.mark.parametrize("size", [(120, 40), (80, 24), (60, 20)])
+async def test_all_ways_are_on_every_screen(home: Path, size: tuple[int, int]) -> None:
+    running = app(home)
+    async with running.run_test(size=size) as pilot:
+        one = Desk(running, pilot)
+        shown = await one.sees("Which model shall it use?")
+        for words in ("Paste a key", "Use a local server", "Watch the demo", "readable by you"):
+            assert words in shown
+        assert shown.split("\n")[-1].strip().startswith("Enter choose")
+
+
+# --- without a screen
+
+
+def test_the_servers_of_moonshot_are_told_apart() -> None:
+    urls = [server.base_url for server in SERVERS]
+    assert len(set(urls)) == 5
+    assert SERVERS[server_of("https://api.moonshot.cn/v1")].name == "moonshot-cn"
+    assert SERVERS[server_of("https://elsewhere/v1")].base_url == ""
+
+
+def test_what_is_saved_of_a_listed_model() -> None:
+    model = FoundModel("m", 1000, frozenset({"tools", "thinking"}))
+    choice = choice_of(model, "p", "https://h/v1", "k")
+    assert choice == Choice("p", "https://h/v1", "m", "k", 1000, None, ("thinking",), True)
+    assert choice_of(FoundModel("m"), "p", "https://h/v1", "k").capabilities is None
+
+
+def test_words_about_models_and_servers() -> None:
+    assert model_facts(262_144, thinks=True) == "262k   thinking"
+    assert model_facts(None, thinks=False) == ""
+    one = LocalServer("vLLM", "http://127.0.0.1:8000/v1", (FoundModel("a"),))
+    assert ways((one,))[1].about == "found: vLLM on port 8000, 1 model"
+    assert "none found" in ways(())[1].about
+
+
+@given(
+    st.lists(st.text("ab", min_size=1, max_size=3), max_size=30),
+    st.lists(st.one_of(st.integers(-12, 12), st.text("ab", max_size=2)), max_size=20),
+    st.integers(1, 8),
+)
+def test_the_chosen_entry_matches_and_is_shown(
+    names: list[str], doings: list[int | str], rows: int
+) -> None:
+    state = PickState(tuple(Entry(name) for name in names))
+    for doing in doings:
+        if isinstance(doing, str):
+            state.type(doing)
+        else:
+            state.move(doing)
+        shown = state.window(rows)
+        assert len(shown) == min(rows, len(state.matching))
+        if state.matching:
+            assert state.chosen in state.matching
+            assert state.chosen in shown
+
+
+def test_nothing_is_configured_by_default() -> None:
+    assert Launch(Path("/x"), Path("/y")).config == Config()

@@ -1,0 +1,94 @@
+"""The feed: every event in order, history first, told when it is through, and never for long at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from kimi_tui.tui.main.feed import FRAME_S, Feed
+from kimi_tui.wire.events import Record, StepBegin, TextPart
+from kimi_tui.wire.queue import Wire
+
+
+class Listener:
+    """Notes what it is shown."""
+
+    def __init__(self) -> None:
+        self.shown: list[Record] = []
+        self.calls = 0
+        self.caught_up_after: int | None = None
+        self.happened = asyncio.Event()
+        self.feed = Feed(self.show, self.caught_up)
+
+    def show(self, records: Sequence[Record]) -> None:
+        """Take a slice."""
+        self.calls += 1
+        self.shown += records
+        self.happened.set()
+
+    def caught_up(self) -> None:
+        """Only once."""
+        assert self.caught_up_after is None
+        self.caught_up_after = len(self.shown)
+        self.happened.set()
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Wait for something to hold."""
+        async with asyncio.timeout(5):
+            while not condition():
+                self.happened.clear()
+                await self.happened.wait()
+
+    async def has(self, count: int) -> None:
+        """Wait until so many came and the history is through."""
+        await self.until(lambda: len(self.shown) >= count and self.caught_up_after is not None)
+
+    @property
+    def n_characters(self) -> int:
+        """Of all texts."""
+        return sum(len(r.event.text) for r in self.shown if isinstance(r.event, TextPart))
+
+
+async def test_history_comes_first_then_what_happens() -> None:
+    wire, one = Wire(first_seq=1001), Listener()
+    history = [Record(n, 0.0, StepBegin(n)) for n in range(1, 1001)]
+    one.feed.follow(wire, history)
+    wire.publish(StepBegin(1001))
+    await one.has(1001)
+    assert [record.seq for record in one.shown] == list(range(1, 1002))
+    assert one.caught_up_after is not None
+    assert 1000 <= one.caught_up_after <= 1001
+    assert one.calls > 10  # in slices, not in one
+    one.feed.stop()
+
+
+async def test_an_empty_history_is_through_at_once() -> None:
+    wire, one = Wire(), Listener()
+    one.feed.follow(wire, ())
+    await one.has(0)
+    assert one.caught_up_after == 0
+    one.feed.stop()
+
+
+async def test_many_texts_become_few() -> None:
+    wire, one = Wire(), Listener()
+    one.feed.follow(wire, ())
+    await one.has(0)
+    began = asyncio.get_running_loop().time()
+    for _ in range(200):
+        wire.publish(TextPart("a"))
+        await asyncio.sleep(0)
+    await one.until(lambda: one.n_characters == 200)
+    frames = (asyncio.get_running_loop().time() - began) / FRAME_S
+    assert one.calls <= frames + 2
+    one.feed.stop()
+
+
+async def test_after_the_end_nothing_is_shown() -> None:
+    wire, one = Wire(), Listener()
+    one.feed.follow(wire, ())
+    await one.has(0)
+    wire.publish(StepBegin(1))
+    one.feed.stop()
+    await asyncio.sleep(2 * FRAME_S)
+    assert one.shown == []

@@ -1,0 +1,273 @@
+"""What the frame of the main screen shows, without a screen: state, header, footer, commands, notices, branch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+
+from kimi_tui.tui.glyphs import ASCII, UNICODE
+from kimi_tui.tui.main.actions import Actions
+from kimi_tui.tui.main.branch import branch_of
+from kimi_tui.tui.main.commands import COMMANDS, key_name, key_of, matching, parse
+from kimi_tui.tui.main.footer import fit as fit_footer
+from kimi_tui.tui.main.header import Heading
+from kimi_tui.tui.main.header import fit as fit_header
+from kimi_tui.tui.main.help import sections
+from kimi_tui.tui.main.hints import hints
+from kimi_tui.tui.main.model import reduce, settled
+from kimi_tui.tui.main.notices import Shown, with_notice, without
+from kimi_tui.tui.main.palette import found
+from kimi_tui.tui.main.state import MainState
+from kimi_tui.wire.events import (
+    ApprovalRequest,
+    ApprovalResolved,
+    CompactionBegin,
+    CompactionEnd,
+    ContextReverted,
+    Event,
+    Record,
+    SteerQueued,
+    SteerTaken,
+    StepBegin,
+    StepRetry,
+    TextPart,
+    TurnBegin,
+    TurnEnd,
+)
+
+BEGIN = MainState()
+
+
+def after(*events: Event, state: MainState = BEGIN) -> MainState:
+    """The state after some events, a second apart."""
+    for number, event in enumerate(events, 1):
+        state = reduce(state, Record(number, 1000.0 + number, event))
+    return state
+
+
+REVERT = ContextReverted("rewind", 1, "u", 2, 1, 1, 0, 10, 5)
+
+# --- the state
+
+
+def test_a_turn_from_its_begin_to_its_end() -> None:
+    state = after(TurnBegin("Fix  the\nparser"), StepBegin(1), StepBegin(2))
+    assert (state.title, state.running, state.turn_at, state.step) == (
+        "Fix the parser",
+        True,
+        1001.0,
+        2,
+    )
+    assert not after(TurnEnd("done"), state=state).running
+
+
+def test_the_title_is_the_first_thing_said() -> None:
+    assert after(TurnBegin("one"), TurnBegin("two")).title == "one"
+    assert cell_len(after(TurnBegin("x" * 500)).title) <= 60
+    assert after(TurnBegin("\x1b[2Jhi"), state=MainState()).title == "hi"
+
+
+@pytest.mark.parametrize(
+    ("events", "can"),
+    [
+        ([TurnBegin("a"), TurnEnd("done")], False),
+        ([TurnBegin("a"), TurnEnd("error", "x")], True),
+        ([TurnBegin("a"), TurnEnd("interrupted")], True),
+        ([TurnBegin("a"), TurnEnd("error"), TurnBegin("", resumed=True)], False),
+        ([TurnBegin("a"), TurnEnd("done"), REVERT], True),
+    ],
+)
+def test_when_enter_goes_on(events: list[Event], can: bool) -> None:
+    assert after(*events).can_resume is can
+
+
+def test_a_rewind_to_a_message_leaves_nothing_to_go_on_from() -> None:
+    import dataclasses
+
+    assert not after(dataclasses.replace(REVERT, prompt="again")).can_resume
+
+
+def test_a_retry_counts_down_until_something_comes() -> None:
+    state = after(TurnBegin("a"), StepRetry(1, 2, 3, 4.0, "overloaded", 529))
+    assert state.retry_until == 1006.0
+    assert after(TextPart("x"), state=state).retry_until == 0.0
+
+
+def test_approvals_and_steers_come_and_go() -> None:
+    asked = ApprovalRequest("r", "k", "Shell", "Run?", "ls")
+    state = after(asked, SteerQueued("s", "more"))
+    assert state.approvals == (asked,)
+    assert [queued.text for queued in state.queued] == ["more"]
+    state = after(ApprovalResolved("r", "once"), SteerTaken("s", "more"), state=state)
+    assert (state.approvals, state.queued) == ((), ())
+    assert after(TurnEnd("interrupted"), state=after(asked)).approvals == ()
+
+
+def test_compacting() -> None:
+    state = after(CompactionBegin(10, False))
+    assert state.compacting
+    assert not after(CompactionEnd(10, 2), state=state).compacting
+
+
+def test_a_history_that_breaks_off_is_over() -> None:
+    asked = ApprovalRequest("r", "k", "Shell", "Run?", "ls")
+    state = settled(after(TurnBegin("a"), SteerQueued("s", "b"), asked), running=False)
+    assert (state.running, state.can_resume, state.ready) == (False, True, True)
+    assert (state.queued, state.approvals) == ((), ())
+
+
+# --- header and footer
+
+HEADING = Heading("Fix quoted fields", "~/work/importer", "main", "kimi-k2 thinking", "ask")
+
+
+def test_the_header_loses_branch_then_model_then_folder() -> None:
+    parts = ["branch", "model", "folder"]
+    left: list[list[str]] = []
+    for width in range(120, 20, -1):
+        fitted = fit_header(HEADING, width)
+        shown = [part for part in parts if getattr(fitted, part)]
+        if not left or left[-1] != shown:
+            left.append(shown)
+        assert fitted.mode == "asks first"
+    assert left == [["branch", "model", "folder"], ["model", "folder"], ["folder"], []]
+
+
+@given(st.text(max_size=80), st.text(max_size=40), st.integers(30, 150))
+def test_the_header_never_overflows(title: str, folder: str, width: int) -> None:
+    fitted = fit_header(Heading(title, folder, "main", "m", "all"), width)
+    cells = cell_len(fitted.title) + sum(
+        gap + cell_len(part)
+        for gap, part in (
+            (3, fitted.folder),
+            (2, fitted.branch),
+            (3, fitted.model),
+            (3, fitted.mode),
+        )
+        if part
+    )
+    assert cells <= width or not fitted.folder
+
+
+@given(st.integers(0, 120))
+def test_the_footer_shows_whole_pairs_only(width: int) -> None:
+    pairs = hints("prompt", MainState(running=True), {}, UNICODE, 0.0)
+    shown = fit_footer(pairs, width)
+    assert shown == pairs[: len(shown)]
+    assert cell_len("   ".join(f"{key} {meaning}" for key, meaning in shown)) <= width
+
+
+def test_the_footer_follows_what_happens() -> None:
+    def said(state: MainState, place: str = "prompt") -> str:
+        pairs = hints(place, state, {}, UNICODE, 1000.0)  # type: ignore[arg-type]
+        return "   ".join(f"{key} {meaning}" for key, meaning in pairs)
+
+    assert said(MainState(running=True)) == (
+        "Enter steer   Esc stop   Ctrl+T timeline   Ctrl+O compact   Ctrl+P commands   F1 help"
+    )
+    assert "compact" not in said(MainState())
+    assert "go on" in said(MainState(can_resume=True))
+    assert "try now" in said(MainState(running=True, retry_until=1002.0))
+    assert said(MainState(), "timeline").startswith("↑↓ move   [ ] turn   Enter preview")
+
+
+def test_changed_keys_are_the_ones_that_are_shown() -> None:
+    assert key_of("compact", {"compact": "ctrl+k"}) == "Ctrl+K"
+    pairs = hints("prompt", MainState(running=True), {"compact": ""}, UNICODE, 0.0)
+    assert "compact" not in [meaning for _, meaning in pairs]
+
+
+# --- commands
+
+
+@pytest.mark.parametrize(
+    ("text", "command"),
+    [
+        ("/compact", ("compact", "")),
+        ("/Compact the tests ", ("compact", "the tests")),
+        ("/rewind 12", ("rewind", "12")),
+        ("/usr/bin/python fails", None),
+        ("/", None),
+        ("compact", None),
+        (" /compact", None),
+        ("/compact\nmore", None),
+        ("/2", None),
+    ],
+)
+def test_what_is_a_command(text: str, command: tuple[str, str] | None) -> None:
+    assert parse(text) == command
+
+
+def test_every_command_can_be_carried_out() -> None:
+    assert len({command.name for command in COMMANDS}) == len(COMMANDS)
+    for command in COMMANDS:
+        assert callable(getattr(Actions, f"do_{command.action}"))
+
+
+def test_menu_and_palette_find_commands() -> None:
+    assert [command.name for command in matching("re")] == ["rewind", "redo"]
+    assert found("go back")[0].name == "timeline"
+    assert found("no such thing") == ()
+
+
+@pytest.mark.parametrize(
+    ("key", "name"),
+    [("ctrl+t", "Ctrl+T"), ("f1", "F1"), ("shift+tab", "Shift+Tab"), ("escape,q", "Esc")],
+)
+def test_keys_as_people_read_them(key: str, name: str) -> None:
+    assert key_name(key) == name
+
+
+@pytest.mark.parametrize("glyphs", [UNICODE, ASCII])
+def test_the_help_names_every_command(glyphs: object) -> None:
+    words = str(sections({}, glyphs))  # type: ignore[arg-type]
+    assert all(f"/{command.name}" in words for command in COMMANDS)
+
+
+# --- notices
+
+
+def test_a_passing_notice_gives_way_and_a_lasting_one_stays() -> None:
+    lasting = Shown("error", "The disk is full", topic="disk")
+    passing = Shown("info", "Copied", until=16.0)
+    board = with_notice(with_notice((), lasting, 10.0), passing, 10.0)
+    assert board == (lasting, passing)
+    again = Shown("info", "Forked", until=17.0)
+    assert with_notice(board, again, 11.0) == (lasting, again)
+    assert without(board, "", 20.0) == (lasting,)
+    assert without(board, "disk", 11.0) == (passing,)
+    assert (
+        with_notice(board, lasting._replace(text="Still full"), 11.0)[0].text != "The disk is full"
+    )
+
+
+# --- the branch
+
+
+def test_the_branch_is_read_from_head_alone(tmp_path: Path) -> None:
+    git = tmp_path / ".git"
+    git.mkdir()
+    (git / "HEAD").write_text("ref: refs/heads/feature/x\n")
+    (tmp_path / "deep").mkdir()
+    assert branch_of(tmp_path / "deep") == "feature/x"
+    (git / "HEAD").write_text("a" * 40 + "\n")
+    assert branch_of(tmp_path) == "aaaaaaa"
+    (git / "HEAD").write_text("nonsense \x1b[2J")
+    assert branch_of(tmp_path) == ""
+
+
+def test_worktrees_and_odd_places_have_a_branch_or_none(tmp_path: Path) -> None:
+    real = tmp_path / "real"
+    real.mkdir()
+    (real / "HEAD").write_text("ref: refs/heads/wt\n")
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    (tree / ".git").write_text(f"gitdir: {real}\n")
+    assert branch_of(tree) == "wt"
+    (tree / ".git").write_text("gitdir: /dev/zero\n")
+    assert branch_of(tree) == ""
+    assert branch_of(Path("/")) == ""

@@ -1,0 +1,349 @@
+"""The main screen with the real engine behind it: what keys and clicks do, and what the server is told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support.chat_server import ChatServer, call, say, stall, status
+from support.screens import desk
+
+from kimi_tui.config.model import Config
+from kimi_tui.tui.app import KimiApp
+from kimi_tui.tui.main.help import HelpScreen
+from kimi_tui.tui.main.palette import PaletteScreen
+from kimi_tui.tui.preview.screen import RewindScreen
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home of its own."""
+    monkeypatch.setenv("KIMI_TUI_HOME", str(tmp_path))
+    return tmp_path
+
+
+def messages(server: ChatServer, number: int = -1) -> str:
+    """What a request said, without the system prompt."""
+    return str(server.requests[number].body["messages"][1:])
+
+
+async def test_a_message_goes_out_and_its_answer_comes_in(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        server.script(say("Hello **there**.", think="hm"))
+        await one.ready()
+        await one.say("Good day")
+        shown = await one.sees("Hello there.")
+        assert "Thought for" in shown
+        assert "Good day" in messages(server)
+        await one.idle()
+        assert one.screen.prompt.area.text == ""
+        assert "Good day" in one.text().split("\n")[0]  # the session's title
+
+
+async def test_what_is_typed_before_the_session_is_open_is_sent_then(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        server.script(say("Late but here."))
+        await one.say("Early bird")
+        assert not one.screen.conversation.state.ready
+        await one.sees("Late but here.")
+        assert "Early bird" in messages(server)
+
+
+async def test_typing_while_the_agent_works_steers(home: Path) -> None:
+    (home / "app").mkdir()
+    (home / "app" / "a.txt").write_text("a")
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        server.script(call("Shell", {"command": "true"}), say("Both done."))
+        await one.ready()
+        await one.say("First")
+        await one.until(lambda: bool(one.screen.conversation.state.approvals))
+        # The approval has the place of the prompt; what comes in meanwhile is queued all the same.
+        one.screen.conversation.say("Second")
+        await one.until(lambda: bool(one.screen.conversation.state.queued))
+        request = one.screen.conversation.state.approvals[0]
+        one.screen.conversation.answer(request.id, "once", "")
+        await one.sees("Both done.")
+        assert "Second" in messages(server, 1)
+
+
+async def test_up_takes_the_last_queued_message_back(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        server.script(stall())
+        await one.ready()
+        await one.say("First")
+        await one.until(lambda: bool(server.requests))
+        await one.say("Second")
+        await one.say("Third")
+        await one.until(lambda: len(one.screen.conversation.state.queued) == 2)
+        await one.pilot.press("up")
+        await one.until(lambda: one.screen.prompt.area.text == "Third")
+        await one.pilot.press("escape")
+        await one.idle()
+        # What is still queued after a stop comes back too: nothing that was typed is lost.
+        await one.until(lambda: one.screen.prompt.area.text == "Second\n\nThird")
+
+
+async def test_escape_stops_and_enter_goes_on(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        server.script(stall(), say("Here I am again."))
+        await one.ready()
+        await one.say("Begin")
+        await one.until(lambda: bool(server.requests))
+        await one.pilot.press("escape")
+        await one.idle()
+        assert one.screen.conversation.state.can_resume
+        await one.pilot.press("enter")
+        await one.sees("Here I am again.")
+
+
+async def test_an_error_of_the_model_is_told_and_can_be_tried_again(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        server.script(status(401, {"error": {"message": "no such key"}}), say("Better now."))
+        await one.ready()
+        await one.say("Hello")
+        await one.sees("no such key")
+        await one.idle()
+        await one.pilot.press("enter")
+        await one.sees("Better now.")
+
+
+async def test_an_approval_takes_the_place_of_the_prompt_and_gives_it_back(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        server.script(call("Shell", {"command": "echo out-of-it"}), say("Done."))
+        await one.ready()
+        await one.say("Run it")
+        await one.sees("Run this command?")
+        assert not one.screen.prompt.display
+        panel = one.screen._approvals.panel  # pyright: ignore[reportPrivateUsage]
+        assert panel is not None
+        assert panel.has_focus
+        await one.until(lambda: panel.armed)
+        await one.pilot.press("y")
+        await one.sees("Done.")
+        await one.idle()
+        assert one.screen.prompt.area.has_focus
+        assert "out-of-it" in messages(server)
+
+
+async def test_the_draft_survives_an_approval(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        server.script(call("Shell", {"command": "true"}), say("Done."))
+        await one.ready()
+        await one.say("Run it")
+        one.screen.prompt.area.put("half a thought")
+        await one.sees("Run this command?")
+        panel = one.screen._approvals.panel  # pyright: ignore[reportPrivateUsage]
+        assert panel is not None
+        await one.until(lambda: panel.armed)
+        await one.pilot.press("n")
+        await one.idle()
+        assert one.screen.prompt.area.text == "half a thought"
+
+
+async def test_a_rewind_by_keys_puts_the_message_back(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        server.script(say("One."), say("Two."), say("Three."))
+        await one.ready()
+        for text, answer in (("First", "One."), ("Second", "Two.")):
+            await one.say(text)
+            await one.sees(answer)
+            await one.idle()
+        await one.pilot.press("ctrl+t")
+        await one.pilot.press("enter")
+        await one.until(lambda: isinstance(one.app.screen, RewindScreen))
+        await one.pilot.press("enter")
+        await one.until(lambda: one.screen.prompt.area.text == "Second")
+        assert one.screen.prompt.area.has_focus
+        assert "Two." not in one.text()
+        await one.say("Another second")
+        await one.sees("Three.")
+        assert "Two." not in messages(server)
+        assert "One." in messages(server)
+
+
+async def test_escape_twice_in_an_empty_prompt_leads_to_the_timeline(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        server.script(say("One."))
+        await one.ready()
+        await one.say("First")
+        await one.sees("One.")
+        await one.idle()
+        await one.pilot.press("escape", "escape")
+        assert one.screen.views.timeline.has_focus
+        await one.pilot.press("escape")
+        await one.until(lambda: one.screen.prompt.area.has_focus)
+        one.screen.prompt.area.put("text")
+        await one.pilot.press("escape", "escape")
+        assert one.screen.prompt.area.has_focus
+
+
+async def test_compacting_while_the_agent_works_waits_for_the_turn(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        server.script(say("One. " * 50), say("Two."), say("## Summary\n\nWe counted."))
+        await one.ready()
+        await one.say("First")
+        await one.sees("One.")
+        await one.idle()
+        one.screen.conversation.say("Second")
+        one.screen.action_command("compact", "the numbers")
+        await one.sees("Compacted")
+        assert "the numbers" in str(server.requests[2].body)
+
+
+async def test_the_menu_of_commands(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        await one.ready()
+        await one.pilot.press(*"/re")
+        shown = await one.sees("/redo")
+        assert "/rewind N" in shown
+        await one.pilot.press("down", "tab")
+        assert one.screen.prompt.area.text == "/redo "
+        await one.pilot.press("escape")
+        one.screen.prompt.area.put("")
+        await one.pilot.press(*"/nothing", "enter")
+        await one.sees("There is no command /nothing.")
+        assert one.screen.prompt.area.text == "/nothing"
+        assert server.requests == []
+
+
+async def test_palette_and_help(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        await one.ready()
+        await one.pilot.press("ctrl+p")
+        await one.until(lambda: isinstance(one.app.screen, PaletteScreen))
+        await one.pilot.press(*"help", "enter")
+        await one.until(lambda: isinstance(one.app.screen, HelpScreen))
+        await one.sees("Approvals")
+        await one.pilot.press("escape")
+        await one.until(lambda: one.app.screen is one.screen)
+        assert one.screen.prompt.area.has_focus
+
+
+async def test_mode_by_key_and_by_word(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        await one.ready()
+        await one.pilot.press("shift+tab")
+        await one.sees("accepts edits")
+        await one.pilot.press("shift+tab")
+        await one.sees("asks first")
+        await one.say("/mode all")
+        await one.sees("allows all")
+        soul = one.screen.conversation.engine.soul
+        assert soul is not None
+        assert soul.mode == "all"
+
+
+async def test_keys_of_the_configuration(home: Path) -> None:
+    config = Config(keys={"help": "f2", "timeline": "ctrl+g"})
+    async with ChatServer() as server, desk(home, server.base_url, config=config) as one:
+        await one.ready()
+        assert "Ctrl+G timeline" in one.text()
+        await one.pilot.press("f2")
+        await one.until(lambda: isinstance(one.app.screen, HelpScreen))
+
+
+async def test_continue_shows_what_was_and_goes_on(home: Path) -> None:
+    async with ChatServer() as server:
+        server.script(say("One."), say("Two."))
+        async with desk(home, server.base_url) as one:
+            await one.ready()
+            await one.say("First")
+            await one.sees("One.")
+            await one.idle()
+            before = one.text()
+        async with desk(home, server.base_url, resume="newest") as again:
+            await again.ready()
+            await again.sees("One.")
+            assert again.text().replace("~", " ") == before.replace("~", " ")
+            await again.pilot.press("up")
+            await again.until(lambda: again.screen.prompt.area.text == "First")
+            await again.say("Second")
+            await again.sees("Two.")
+            assert "One." in messages(server)
+
+
+async def test_a_new_session_takes_the_place_of_the_old_one(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        server.script(say("One."), say("Two."))
+        await one.ready()
+        await one.say("First")
+        await one.sees("One.")
+        await one.idle()
+        old = one.screen
+        await one.say("/new")
+        await one.until(lambda: one.screen is not old and one.screen.conversation.state.ready)
+        assert "One." not in one.text()
+        await one.say("Second")
+        await one.sees("Two.")
+        assert "First" not in messages(server)
+
+
+async def test_ctrl_c_twice_quits(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        await one.ready()
+        await one.pilot.press(*"text", "ctrl+c")
+        assert one.screen.prompt.area.text == ""
+        await one.sees("Ctrl+C again quits.")
+        await one.pilot.press("ctrl+c")
+        await one.until(lambda: one.app.return_code == 0)
+
+
+async def crash(home: Path) -> KimiApp:
+    """An app in which something breaks; Textual's test driver raises the error again at the end."""
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        await one.ready()
+
+        def broken() -> None:
+            raise RuntimeError("broken [/] sk-abcdefgh12345678")
+
+        apps.append(one.app)
+        one.app.call_later(broken)
+        with pytest.raises(AssertionError, match="crashed"):
+            await one.until(lambda: False)
+    return one.app
+
+
+apps: list[KimiApp] = []
+
+
+async def test_a_crash_is_one_line_and_a_log(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(RuntimeError, match="broken"):
+        await crash(home)
+    assert "logs/kimi-tui.log" in apps.pop().parting_words
+    text = (home / "logs" / "kimi-tui.log").read_text()
+    assert "RuntimeError: broken" in text
+    assert "12345678" not in text
+    assert "Traceback" not in capsys.readouterr().out
+
+
+LAYOUT = [(120, 40), (104, 30), (80, 24), (60, 20)]
+
+
+@pytest.mark.parametrize("size", LAYOUT)
+async def test_everything_stands_where_it_should(home: Path, size: tuple[int, int]) -> None:
+    width, height = size
+    async with ChatServer() as server, desk(home, server.base_url, size=size) as one:
+        await one.ready()
+        screen = one.screen
+        assert screen.header.region.y == 0
+        assert screen.footer.region.y == height - 1
+        assert screen.prompt.region.height == (3 if height >= 30 else 1)
+        assert screen.views.gauge.region.bottom == screen.prompt.region.y
+        pane = one.screen.query_one("#timeline-pane")
+        if width >= 100:
+            timeline = 38 if width >= 112 else 30
+            assert screen.views.timeline.region.width == timeline
+            assert screen.transcript.region.width == width - timeline - 1
+        else:
+            assert not pane.display
+            assert screen.transcript.region.width == width
+            await one.pilot.press("ctrl+t")
+            await one.pilot.pause()
+            assert pane.region.right == width
+            assert pane.region.width == (42 if width >= 80 else width - 8)
+            assert (pane.region.y, pane.region.bottom) == (1, screen.views.gauge.region.y)
+            await one.pilot.press("escape")
+            await one.pilot.pause()
+            assert not pane.display

@@ -1,0 +1,259 @@
+"""The prompt: what the keys do in its field, its history, and the row around it."""
+
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from textual.app import App, ComposeResult
+
+from kimi_tui.tui.main.state import MainState
+from kimi_tui.tui.prompt.area import PromptArea
+from kimi_tui.tui.prompt.bar import IDLE_WORDS, RESUME_WORDS, STEER_WORDS, PromptBar
+from kimi_tui.tui.prompt.history import History, append_history, history_file, read_history
+from kimi_tui.tui.styles import sheets
+from kimi_tui.tui.theme import KIMI_DARK
+
+
+class Desk(App[None]):
+    """A prompt alone, and what it told."""
+
+    CSS_PATH = sheets("app", "prompt")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_theme(KIMI_DARK)
+        self.theme = "kimi-dark"
+        self.bar = PromptBar()
+        self.sent: list[str] = []
+        self.told: list[str] = []
+
+    @property
+    def area(self) -> PromptArea:
+        """The field."""
+        return self.bar.area
+
+    def compose(self) -> ComposeResult:
+        """The row."""
+        yield self.bar
+
+    def on_mount(self) -> None:
+        """As the main screen does."""
+        self.area.past = History(["first", "second"])
+        self.area.focus()
+
+    def on_prompt_area_sent(self, event: PromptArea.Sent) -> None:
+        """Take it."""
+        self.sent.append(event.text)
+        self.area.take()
+
+    def on_prompt_area_edit_queued(self) -> None:
+        """Nothing is queued here."""
+        self.told.append("queued")
+        self.area.recall()
+
+    def on_prompt_area_leave_requested(self) -> None:
+        """Note it."""
+        self.told.append("leave")
+
+    def on_prompt_area_paged(self, event: PromptArea.Paged) -> None:
+        """Note it."""
+        self.told.append(f"page {event.direction}")
+
+
+async def test_enter_sends_and_other_keys_make_lines() -> None:
+    desk = Desk()
+    async with desk.run_test() as pilot:
+        await pilot.press("a", "shift+enter", "b", "ctrl+j", "c", "alt+enter", "d", "enter")
+        await pilot.pause()
+        assert desk.sent == ["a\nb\nc\nd"]
+        assert desk.area.text == ""
+
+
+async def test_it_grows_to_eight_rows_and_then_scrolls() -> None:
+    desk = Desk()
+    async with desk.run_test(size=(60, 20)) as pilot:
+        heights: list[int] = []
+        for _ in range(12):
+            heights.append(desk.area.size.height)
+            await pilot.press("ctrl+j")
+            await pilot.pause()
+        assert heights[0] == 1
+        assert heights == sorted(heights)
+        assert heights[-1] == 8
+
+
+async def test_a_long_line_wraps_and_grows_too() -> None:
+    desk = Desk()
+    async with desk.run_test(size=(40, 20)) as pilot:
+        desk.area.put("word " * 30)
+        await pilot.pause()
+        assert desk.area.size.height > 3
+
+
+async def test_the_arrows_walk_the_history_and_keep_the_draft() -> None:
+    desk = Desk()
+    async with desk.run_test() as pilot:
+        await pilot.press(*"draft", "up")
+        assert desk.area.text == "second"
+        await pilot.press("up", "up")
+        assert desk.area.text == "first"
+        await pilot.press("down", "down")
+        assert desk.area.text == "draft"
+        await pilot.press("down")
+        assert desk.area.text == "draft"
+
+
+async def test_in_several_lines_the_arrows_move_first() -> None:
+    desk = Desk()
+    async with desk.run_test() as pilot:
+        await pilot.press("a", "ctrl+j", "b", "up")
+        assert desk.area.text == "a\nb"
+        await pilot.press("up")
+        assert desk.area.text == "second"
+
+
+async def test_up_in_the_empty_field_asks_for_what_is_queued() -> None:
+    desk = Desk()
+    async with desk.run_test() as pilot:
+        await pilot.press("up")
+        await pilot.pause()
+        assert desk.told == ["queued"]
+        assert desk.area.text == "second"
+        await pilot.press("up")
+        await pilot.pause()
+        assert desk.told == ["queued"]
+        assert desk.area.text == "first"
+
+
+async def test_pasted_text_is_cleaned() -> None:
+    desk = Desk()
+    async with desk.run_test() as pilot:
+        from textual import events
+
+        desk.area.post_message(events.Paste("one\r\ntwo\x1b[2J\x1b]52;c;AAAA\x07\rthree\u202e"))
+        await pilot.pause()
+        assert desk.area.text == "one\ntwo\nthree<U+202E>"
+
+
+async def test_ctrl_c_copies_what_is_selected_and_else_is_about_leaving() -> None:
+    desk = Desk()
+    async with desk.run_test() as pilot:
+        await pilot.press(*"abc", "shift+left", "shift+left", "ctrl+c")
+        await pilot.pause()
+        assert desk.clipboard == "bc"
+        assert desk.told == []
+        await pilot.press("end", "ctrl+c")
+        await pilot.pause()
+        assert desk.told == ["leave"]
+
+
+async def test_page_keys_are_for_the_chat() -> None:
+    desk = Desk()
+    async with desk.run_test() as pilot:
+        await pilot.press("pageup", "pagedown")
+        await pilot.pause()
+        assert desk.told == ["page -1", "page 1"]
+
+
+async def test_keys_can_be_given_other_meanings() -> None:
+    desk = Desk()
+    desk.set_keymap({"send": "ctrl+s", "newline": "enter"})
+    async with desk.run_test() as pilot:
+        await pilot.press("a", "enter", "b", "ctrl+s")
+        await pilot.pause()
+        assert desk.sent == ["a\nb"]
+
+
+async def test_nothing_moves_while_nothing_happens() -> None:
+    desk = Desk()
+    async with desk.run_test() as pilot:
+        await pilot.pause()
+        assert not desk.area.cursor_blink
+        assert desk.bar._timer is None  # pyright: ignore[reportPrivateUsage]
+
+
+async def test_the_row_tells_what_the_agent_does() -> None:
+    desk = Desk()
+    async with desk.run_test(size=(80, 10)) as pilot:
+        assert desk.area.placeholder == IDLE_WORDS
+        desk.bar.state = MainState(running=True, turn_at=0.0, step=5)
+        await pilot.pause()
+        assert desk.area.placeholder == STEER_WORDS
+        assert str(desk.bar.render()).rstrip().endswith("step 5")
+        desk.bar.state = MainState(running=True, compacting=True)
+        assert "compacting" in str(desk.bar.render())
+        desk.bar.state = MainState(can_resume=True)
+        await pilot.pause()
+        assert desk.area.placeholder == RESUME_WORDS
+        assert desk.bar._timer is None  # pyright: ignore[reportPrivateUsage]
+
+
+# --- the history
+
+
+@given(st.lists(st.text(min_size=1), max_size=20), st.text())
+def test_a_walk_goes_back_and_returns_to_the_draft(entries: list[str], draft: str) -> None:
+    history = History(list(entries))
+    back = []
+    while (text := history.earlier(draft)) is not None:
+        back.append(text)
+    assert back == entries[::-1]
+    forth = []
+    while (text := history.later()) is not None:
+        forth.append(text)
+    assert forth == ([*entries[1:], draft] if entries else [])
+
+
+@given(st.lists(st.text(min_size=1), max_size=20))
+def test_what_is_kept_is_read_again(texts: list[str]) -> None:
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "history" / "x.jsonl"
+        for text in texts:
+            append_history(path, text)
+        assert read_history(path) == texts
+        if texts:
+            assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_lines_that_cannot_be_read_are_passed_over(tmp_path: Path) -> None:
+    path = tmp_path / "x.jsonl"
+    path.write_bytes(b'"one"\n{"a": 1}\nnonsense\n\xff\n3\n""\n"two"\n"torn')
+    assert read_history(path) == ["one", "two"]
+
+
+def test_a_disk_that_refuses_is_no_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    append_history(tmp_path / "file" / "x", "text")
+    assert read_history(tmp_path / "file" / "x") == []
+
+
+def test_the_same_twice_is_kept_once() -> None:
+    history = History(["a"])
+    history.add("a")
+    history.add("b")
+    assert history.earlier("") == "b"
+    assert history.earlier("") == "a"
+    assert history.earlier("") is None
+
+
+def test_each_folder_has_a_history_of_its_own(tmp_path: Path) -> None:
+    one, two = (history_file(tmp_path, Path(name)) for name in ("/a", "/b"))
+    assert one != two
+    assert json.dumps(str(one))
+
+
+@pytest.mark.parametrize("size", [(120, 40), (60, 20)])
+async def test_the_clock_never_stands_over_the_text(size: tuple[int, int]) -> None:
+    desk = Desk()
+    async with desk.run_test(size=size) as pilot:
+        desk.bar.state = MainState(running=True, turn_at=0.0, step=1234, retry_until=9e12)
+        desk.area.put("w" * 200)
+        await pilot.pause()
+        assert desk.area.region.right <= size[0] - 24
