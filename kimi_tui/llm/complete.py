@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncGenerator, Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 from kimi_tui.llm import tokens
@@ -63,7 +64,7 @@ async def complete(
         tools: what it may call.
         history: the stored messages.
         on_item: told of every item as it comes; after an `on_retry` what came before counts for nothing.
-        on_retry: told before each wait.
+        on_retry: told before each wait, and again (no wait is left) when one is cut short.
         policy: how often and how patiently.
         retry_now: setting it ends a wait at once.
 
@@ -79,17 +80,19 @@ async def complete(
         wished = error.retry_after_s if isinstance(error, APIStatusError) else None
         return max(grown, wished or 0.0) + random.uniform(0.0, policy.jitter_s)
 
+    notices: list[RetryNotice] = []
+
     def before_sleep(state: RetryCallState) -> None:
         error = _failure(state)
-        on_retry(
-            RetryNotice(
-                attempt=state.attempt_number + 1,
-                max_attempts=policy.max_attempts,
-                wait_s=state.upcoming_sleep,
-                reason=error.message,
-                status=error.status if isinstance(error, APIStatusError) else None,
-            )
+        notice = RetryNotice(
+            attempt=state.attempt_number + 1,
+            max_attempts=policy.max_attempts,
+            wait_s=state.upcoming_sleep,
+            reason=error.message,
+            status=error.status if isinstance(error, APIStatusError) else None,
         )
+        notices.append(notice)
+        on_retry(notice)
 
     async def sleep(seconds: float) -> None:
         if retry_now is None:
@@ -100,7 +103,8 @@ async def complete(
             async with asyncio.timeout(seconds):
                 await retry_now.wait()
         except TimeoutError:
-            pass
+            return
+        on_retry(replace(notices[-1], wait_s=0.0))
 
     def worth_it(error: BaseException) -> bool:
         return is_retryable(error) and not _asks_too_much(error, policy)

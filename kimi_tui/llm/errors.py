@@ -21,7 +21,11 @@ class LLMNotSet(LLMError):
 
 
 class LLMNotSupported(LLMError):
-    """The model cannot take this content (images, tools); raised before any request."""
+    """The model cannot take this content; where that is known, it is raised before any request."""
+
+
+class ToolsNotSupported(LLMNotSupported):
+    """The server says that this model calls no tools; without them it may answer."""
 
 
 class APIConnectionError(LLMError):

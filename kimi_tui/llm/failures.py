@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kimi_tui.llm import loose
-from kimi_tui.llm.errors import APIStatusError, ContextOverflowError, LLMError, LLMNotSupported
+from kimi_tui.llm.errors import APIStatusError, ContextOverflowError, LLMError, ToolsNotSupported
 from kimi_tui.llm.overflow import is_overflow, named_window
 from kimi_tui.llm.waits import wait_asked_for
 
@@ -176,7 +176,7 @@ def _classified(dug: Dug, text: str, answered: Answered, *, in_stream: bool = Fa
     if (status in {400, 413, 422, 500} or in_stream) and is_overflow(whole):
         return overflow(sentence, answered, named_window(text))
     if _NO_TOOLS.search(whole) and status in {400, 404, 500, 501}:
-        return LLMNotSupported(
+        return ToolsNotSupported(
             sentence, advice="This model cannot call tools here; choose one that can."
         )
     wait_s = wait_asked_for(answered.headers, text, answered.now, limited=status == 429)
@@ -219,7 +219,10 @@ def _advice(status: int, dug: Dug, whole: str, answered: Answered) -> str:
         others = " or ".join(other for other in _MOONSHOT if other != host)
         return f"Keys are not interchangeable: this one may belong to {others}. Check key and URL."
     if bad_key:
-        return "Check the API key, and that it belongs to this server."
+        return (
+            "Check the API key and that it belongs to this server, or choose another model with "
+            "/model."
+        )
     if status in {402, 429} and (status == 402 or _is_final_limit(dug, whole, None)):
         return "Add credit or raise the limit at the provider, or choose another model."
     if status == 403:

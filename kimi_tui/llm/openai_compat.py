@@ -101,8 +101,6 @@ class OpenAICompatible(ChatProvider):
         self._lessons = lessons_for(self._base_url, model)
         self._client: AsyncOpenAI | None = None
         self._prepared: asyncio.Task[tuple[str, ...]] | None = None
-        self.use_tools = True
-        """False: no tools are told of, for a model that cannot call any."""
         known = known_window(model)
         self._info = ModelInfo(
             provider=provider,

@@ -125,7 +125,13 @@ class RetryPolicy:
 
 
 class ChatProvider(Protocol):
-    """A model that can be asked. Implementations: `openai_compat`, `scripted`."""
+    """A model that can be asked. Implementations: `openai_compat`, `scripted`.
+
+    Attributes:
+        use_tools: false: no tools are told of, for a model that cannot call any.
+    """
+
+    use_tools: bool = True
 
     @property
     def info(self) -> ModelInfo:

@@ -27,7 +27,8 @@ _LOOP_SHARE_S = 0.003
 _AFTER_FINISH_S = 5.0
 _AFTER_DONE_S = 0.25
 _MAX_WHOLE_BYTES = 64 * 1024 * 1024
-_WORTH_COMPARING = 2_000
+_WORTH_COMPARING = 5_000
+"""Tokens: no window is so small that less than this is cut; what differs there is the way of counting."""
 
 
 class AnswerReader:

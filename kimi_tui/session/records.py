@@ -48,10 +48,16 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True)
 class NewCheckpoint:
-    """A checkpoint to be written as part of an operation; `marker` adds the message that names it to the model."""
+    """A checkpoint to be written as part of an operation; `marker` adds the message that names it to the model.
+
+    `uid` is its name where something must know it beforehand, `was` the name it had before it was renumbered, `at` when
+    it was made where that is not now.
+    """
 
     marker: bool = False
     was: str | None = None
+    uid: str = ""
+    at: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +67,14 @@ class TokenCount:
     tokens: int
 
 
-Addition = Message | NewCheckpoint | TokenCount
+@dataclass(frozen=True, slots=True)
+class Verbatim:
+    """A record to be written again as part of an operation, byte for byte; `line` ends with its line feed."""
+
+    line: bytes
+
+
+Addition = Message | NewCheckpoint | TokenCount | Verbatim
 
 
 def now() -> str:
@@ -171,8 +184,8 @@ def encode_additions(additions: Sequence[Addition], next_id: int) -> bytes:
             record: dict[str, Any] = {
                 "role": CHECKPOINT,
                 "id": next_id,
-                "uid": new_uid(),
-                "at": now(),
+                "uid": addition.uid or new_uid(),
+                "at": addition.at or now(),
             }
             if addition.was is not None:
                 record["was"] = addition.was
@@ -182,6 +195,8 @@ def encode_additions(additions: Sequence[Addition], next_id: int) -> bytes:
             next_id += 1
         elif isinstance(addition, TokenCount):
             pieces.append(usage_line(addition.tokens))
+        elif isinstance(addition, Verbatim):
+            pieces.append(addition.line)
         else:
             pieces.append(message_line(addition))
     return b"".join(pieces)

@@ -83,6 +83,7 @@ class Accounting:
         self._system = text_tokens(system_prompt) + text_tokens(tool_text)
         self.estimates = Estimates()
         self.factor = 1.0
+        self._taught = False
         self.total_input = 0
         self.total_cached = 0
         self.total_output = 0
@@ -92,7 +93,7 @@ class Accounting:
         self._known_window: tuple[int, int, bool] = (0, 0, False)
 
     def restore(self, last: StatusUpdate | None, used: int) -> None:
-        """Take up the totals of an earlier run, and learn from what the server said then."""
+        """Take up the totals of an earlier run, and what was learned of its estimates."""
         if last is not None:
             self.total_input = last.total_input
             self.total_cached = last.total_cached
@@ -101,9 +102,14 @@ class Accounting:
             if last.per_step:
                 self._growth.append(last.per_step)
         guess = self._system + self.estimates.total()
-        # What is not the server's own figure teaches nothing.
-        if used and guess and last is not None and not last.estimated:
-            self.factor = _within(used / guess)
+        if last is not None and last.correction > 0:
+            self._teach(last.correction)
+        elif used and guess and last is not None and not last.estimated:
+            # A record that does not say: the server's own last figure does.
+            self._teach(used / guess)
+
+    def _teach(self, factor: float) -> None:
+        self.factor, self._taught = _within(factor), True
 
     def estimated(self, raw: int) -> int:
         """An estimate with what this session has learned."""
@@ -131,18 +137,20 @@ class Accounting:
         """A call of `sent` messages returned."""
         self.spent(usage)
         self._step = (usage.input, usage.output)
-        if usage.estimated:
+        # What is no figure of the server, or is one for another prompt, teaches nothing.
+        if usage.estimated or usage.prompt_cut:
             return
         guess = self._system + self.estimates.total(0, sent)
         log.info(
-            "tokens: estimated %d, the server says %d (factor %.3f)",
+            "tokens: estimated %d, the server says %d, difference %+d (factor %.3f)",
             self.estimated(guess),
             usage.input,
+            usage.input - self.estimated(guess),
             self.factor,
         )
         if guess > 0 and usage.input > 0:
             ratio = _within(usage.input / guess)
-            self.factor += _LEARNING * (ratio - self.factor)
+            self._teach(self.factor + _LEARNING * (ratio - self.factor))
         if self._last_input is not None and usage.input > self._last_input:
             self._growth.append(usage.input - self._last_input)
         self._last_input = usage.input
@@ -187,6 +195,7 @@ class Accounting:
             total_output=self.total_output,
             step_input=self._step[0] if self._step else None,
             step_output=self._step[1] if self._step else None,
+            correction=round(self.factor, 4) if self._taught else 0.0,
         )
 
 

@@ -7,7 +7,7 @@ before it has been answered, and is not shown at all where that answer covers it
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Literal
 from uuid import uuid4
@@ -60,8 +60,8 @@ class Approval:
         if self._shown is not None and self._is_covered(self._shown.ask):
             self._settle(self._shown, _Decision("once"))
 
-    async def ask(self, ask: Ask, *, key: str, tool: str) -> None:
-        """Return on yes.
+    async def ask(self, ask: Ask, *, key: str, tool: str) -> str:
+        """Return on yes, with what the person said along with it: of a letter, what to send in its place.
 
         Args:
             ask: the question.
@@ -72,7 +72,7 @@ class Approval:
             ToolRejected: on no.
         """
         if self._is_covered(ask):
-            return
+            return ""
         if self._pipe_task is None:
             self._pipe_task = asyncio.create_task(self._pipe(), name="approval requests")
         waiting = _Waiting(ask, key, tool)
@@ -86,6 +86,7 @@ class Approval:
             self._waiting.remove(waiting)
         if decision.answer == "no":
             raise ToolRejected(decision.feedback)
+        return decision.feedback
 
     def answer(self, request_id: str, answer: ApprovalAnswer, feedback: str = "") -> bool:
         """The person's answer; False where this request is not on the screen (any more)."""
@@ -143,6 +144,7 @@ class Approval:
                     where=ask.where,
                     display=display,
                     session_offer=ask.session_offer if ask.session_key else "",
+                    kind="dmail" if ask.action == "send D-Mail" else "tool",
                 )
             )
             try:
@@ -161,7 +163,8 @@ class CallAsker:
         key: the call.
         tool: its tool's name.
         before: called when the question is put.
-        after: called when the answer was yes.
+        allowed: awaited when the answer was yes, before anything is done.
+        after: called when it may begin.
     """
 
     def __init__(
@@ -171,12 +174,14 @@ class CallAsker:
         key: str,
         tool: str,
         before: Callable[[], None],
+        allowed: Callable[[Ask], Awaitable[None]],
         after: Callable[[], None],
     ) -> None:
         self._approval = approval
         self._key = key
         self._tool = tool
         self._before = before
+        self._allowed = allowed
         self._after = after
 
     async def ask(self, ask: Ask) -> None:
@@ -187,4 +192,5 @@ class CallAsker:
         """
         self._before()
         await self._approval.ask(ask, key=self._key, tool=self._tool)
+        await self._allowed(ask)
         self._after()

@@ -5,7 +5,7 @@ Pure: made from a line's index and messages, and from what the record tells of i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -57,11 +57,13 @@ class RowSource:
 
     Attributes:
         told: The records of each checkpoint, by its uid.
+        files: The files that were seen to change in its step, by uid.
         bookmarks: Names by uid.
         estimate: Tokens of a request with so many first messages, where no server has counted any yet.
     """
 
     told: Mapping[str, Sequence[Record]] = field(default_factory=dict[str, Sequence[Record]])
+    files: Mapping[str, Collection[str]] = field(default_factory=dict[str, Collection[str]])
     bookmarks: Mapping[str, str] = field(default_factory=dict[str, str])
     estimate: Callable[[int], int] | None = None
 
@@ -100,7 +102,7 @@ def checkpoint_rows(
                 estimated=estimated,
                 tokens_change=figures[place + 1][0] - tokens,
                 change_estimated=estimated or figures[place + 1][1],
-                files_changed=len(_files(part, told)),
+                files_changed=len(_files(part, told, source.files.get(point.uid, ()))),
                 bookmark=source.bookmarks.get(point.uid, source.bookmarks.get(point.was or "", "")),
             )
         )
@@ -130,8 +132,8 @@ class _Before:
 def _tokens(point: Checkpoint, kind: CheckpointKind, before: _Before) -> tuple[int, bool]:
     if point.tokens is None or kind in _UNSENT:
         return before.of(point.offset)
-    # A compaction's own figure is written by the program; no server has said it.
-    return point.tokens, kind in ("compaction", "summary")
+    # A compaction's own figure is written by the program, and what it left was shifted; no server has said either.
+    return point.tokens, kind in ("compaction", "summary") or point.was is not None
 
 
 def _kind(part: Segment, told: Sequence[Record]) -> CheckpointKind:
@@ -168,14 +170,22 @@ def _at(told: Sequence[Record]) -> str:
     return made.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _files(part: Segment, told: Sequence[Record]) -> set[str]:
-    """The files that the step changed: as the record shows them, else as the messages tell."""
-    results = [record.event for record in told if isinstance(record.event, ev.ToolResult)]
-    if not results:
-        return set(files_written(part.messages))
-    return {
+def files_by_checkpoint(records: Iterable[Record]) -> dict[str, set[str]]:
+    """The files that were seen to change in each step, commands' changes included, by the uid of its checkpoint."""
+    found: dict[str, set[str]] = {}
+    for record in records:
+        if isinstance(record.event, ev.FilesChanged):
+            found.setdefault(record.event.uid, set()).update(record.event.paths)
+    return found
+
+
+def _files(part: Segment, told: Sequence[Record], seen: Collection[str]) -> set[str]:
+    """The files that the step changed: what was seen and what its results show, else what its messages tell."""
+    shown = {
         block.path
-        for result in results
-        for block in result.display
-        if isinstance(block, DiffBlock) and not result.is_error
+        for record in told
+        if isinstance(record.event, ev.ToolResult) and not record.event.is_error
+        for block in record.event.display
+        if isinstance(block, DiffBlock)
     }
+    return shown.union(seen) or set(files_written(part.messages))

@@ -21,12 +21,13 @@ from kimi_tui.llm.provider import (
     Usage,
 )
 from kimi_tui.session.errors import StorageTrouble
-from kimi_tui.session.records import NewCheckpoint, TokenCount
 from kimi_tui.session.tokens import message_tokens, text_tokens
-from kimi_tui.soul.compaction import Ask, Compacted, Compaction, Plan
-from kimi_tui.soul.errors import CompactionFailed, SoulError
+from kimi_tui.soul.compaction import Ask, Compacted, Compaction, Plan, plan_with
+from kimi_tui.soul.errors import CompactionFailed, NothingToCompact, SoulError
 from kimi_tui.soul.finishing import to_its_end
 from kimi_tui.soul.live_line import LiveLine
+from kimi_tui.soul.marks import PersonMarks, whole_groups
+from kimi_tui.soul.replacing import WHOLE, Replacement, Span, replace_part
 from kimi_tui.wire.events import CompactionBegin, CompactionEnd, StepRetry
 
 _SMALLER = 0.6
@@ -38,6 +39,7 @@ class Compactor:
 
     Args:
         line: the conversation.
+        marks: which messages stay in any case.
         compaction: what is kept and how the rest is summarised.
         policy: how often a failed call is repeated.
         retry_now: ends a wait before a retry.
@@ -46,11 +48,13 @@ class Compactor:
     def __init__(
         self,
         line: LiveLine,
+        marks: PersonMarks,
         compaction: Compaction,
         policy: RetryPolicy,
         retry_now: asyncio.Event,
     ) -> None:
         self._line = line
+        self._marks = marks
         self._compaction = compaction
         self._policy = policy
         self._retry_now = retry_now
@@ -67,8 +71,9 @@ class Compactor:
         turn: Sequence[Message] = (),
         refused: bool = False,
         step: int = 0,
+        span: Span = WHOLE,
     ) -> None:
-        """Summarise the older part of the line.
+        """Summarise the older part of the line, or exactly the part that is named.
 
         Args:
             provider: the model in use.
@@ -77,6 +82,7 @@ class Compactor:
             turn: what the person said in the running turn.
             refused: the server has just refused the context as too long.
             step: the running step's number, for events.
+            span: the part; the whole line stands for the part that is older.
 
         Raises:
             NothingToCompact: no older part is there.
@@ -84,14 +90,14 @@ class Compactor:
             asyncio.CancelledError: stopped; the context is as it was.
         """
         # Reads the whole line.
-        plan = await asyncio.to_thread(self._compaction.plan, self._line.messages, turn)
+        plan = await asyncio.to_thread(self._plan, turn, span)
         self._applied = False
         before = self._line.used
         self._line.wire.publish(CompactionBegin(before, automatic))
         budget = self._budget(provider, before, refused)
         try:
             compacted = await self._summary(plan, provider, instructions, budget, step)
-            await to_its_end(self._apply(compacted, before))
+            await to_its_end(self._apply(compacted, plan, span, before))
         except asyncio.CancelledError:
             self._failed(before, "Stopped. The conversation is as it was.")
             raise
@@ -99,6 +105,19 @@ class Compactor:
             message = f"The conversation was not compacted: {error.message}"
             self._failed(before, message)
             raise CompactionFailed(message, advice=error.advice) from error
+
+    def _plan(self, turn: Sequence[Message], span: Span) -> Plan:
+        messages = self._line.messages
+        if span.is_whole:
+            return self._compaction.plan(messages, turn, self._marks.pinned_places())
+        first = span.start.message_index if span.start is not None else 0
+        end = span.until.message_index if span.until is not None else len(messages)
+        pinned = self._marks.pinned_places()
+        stay = [place for place in whole_groups(messages, pinned) if first <= place < end]
+        plan = plan_with(messages, range(first, end), stay, pinned)
+        if plan is None:
+            raise NothingToCompact("There is nothing to compact in this part.")
+        return plan
 
     def _failed(self, before: int, error: str) -> None:
         # Stopped while it was being applied: it has happened, and was told.
@@ -166,22 +185,13 @@ class Compactor:
 
         return ask
 
-    async def _apply(self, compacted: Compacted, before: int) -> None:
-        line = self._line
-        estimate = line.accounting.estimate_with(compacted.messages)
-        reverted = await line.context.clear(
-            reason="compaction",
-            text=compacted.summary,
-            then=[NewCheckpoint(), *compacted.messages, TokenCount(estimate)],
-        )
+    async def _apply(self, compacted: Compacted, plan: Plan, span: Span, before: int) -> None:
+        # The summary stands before what is kept.
+        lead = len(compacted.messages) - len(plan.kept)
+        pinned = [place + lead for place in plan.pinned]
+        by = Replacement(compacted.summary, compacted.messages, pinned)
+        await replace_part(self._line, self._marks, span, by, before)
         self._applied = True
-        line.kept(0)
-        await line.follow()
-        line.told_estimate()
-        line.denwa.forget_deliveries()
-        line.tell_newest_checkpoint("compaction")
-        line.wire.publish(CompactionEnd(before, line.used, compacted.summary, reverted.world_line))
-        line.tell_changed("compaction", reverted.world_line, 0, line.context.checkpoints[-1].uid)
 
 
 def _unseen(_item: StreamItem) -> None:

@@ -7,7 +7,7 @@ only after the summary is there.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -17,6 +17,7 @@ from kimi_tui.llm.tokens import estimate
 from kimi_tui.prompts.load import prompt
 from kimi_tui.soul.errors import CompactionFailed, NothingToCompact
 from kimi_tui.soul.internal_messages import internal_kind, is_said, summary_message
+from kimi_tui.soul.marks import whole_groups
 from kimi_tui.soul.transcript import transcript
 
 KEPT_MESSAGES = 2
@@ -28,10 +29,14 @@ Ask = Callable[[str, Sequence[ToolSpec], Sequence[Message]], Awaitable[Completio
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a compaction would do: `old` becomes the summary, `kept` follows it word for word."""
+    """What a compaction would do: `old` becomes the summary, `kept` follows it word for word.
+
+    `pinned` are the places in `kept` that the person pinned.
+    """
 
     old: tuple[Message, ...]
     kept: tuple[Message, ...]
+    pinned: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +53,15 @@ class Compacted:
 class Compaction(Protocol):
     """A way to make a conversation shorter."""
 
-    def plan(self, messages: Sequence[Message], turn: Sequence[Message]) -> Plan:
+    def plan(
+        self, messages: Sequence[Message], turn: Sequence[Message], pinned: Collection[int] = ()
+    ) -> Plan:
         """Settle what goes and what stays.
 
         Args:
             messages: the whole context.
             turn: what the person said in the running turn; it always stays.
+            pinned: the places of messages that the person pinned; they stay too.
 
         Raises:
             NothingToCompact: no older part is there.
@@ -82,28 +90,24 @@ class Compaction(Protocol):
 class SimpleCompaction:
     """Keeps the last two real messages and the running turn's words, and has the rest summarised in one call."""
 
-    def plan(self, messages: Sequence[Message], turn: Sequence[Message]) -> Plan:
+    def plan(
+        self, messages: Sequence[Message], turn: Sequence[Message], pinned: Collection[int] = ()
+    ) -> Plan:
         """Settle what goes and what stays.
 
         Raises:
             NothingToCompact: no older part is there.
         """
         cut = _cut_before_last(messages, KEPT_MESSAGES)
-        old = messages[:cut]
-        places = [place for place in _places_of(turn, messages) if place < cut]
-        rest = [
-            internal_kind(m)
-            for place, m in enumerate(old)
-            if place not in places and internal_kind(m) not in ("marker", "reminder")
-        ]
-        if not any(kind != "compaction" for kind in rest):
+        places = [*_places_of(turn, messages), *whole_groups(messages, pinned)]
+        stay = sorted({place for place in places if place < cut})
+        plan = plan_with(messages, range(cut), stay, pinned, tail=range(cut, len(messages)))
+        if plan is None:
             raise NothingToCompact(
                 "There is nothing to compact yet.",
                 advice="Compacting replaces older messages; the newest ones always stay.",
             )
-        # Markers would name checkpoints that no longer exist, reminders have done their work.
-        tail = [m for m in messages[cut:] if internal_kind(m) not in ("marker", "reminder")]
-        return Plan(tuple(old), (*(messages[place] for place in places), *tail))
+        return plan
 
     async def compact(
         self, plan: Plan, provider: ChatProvider, ask: Ask, *, instructions: str, budget: int
@@ -144,6 +148,36 @@ class SimpleCompaction:
             completion.usage.cached,
             completion.usage.output,
         )
+
+
+def plan_with(
+    messages: Sequence[Message],
+    old: range,
+    stay: Sequence[int],
+    pinned: Collection[int],
+    tail: range = range(0),
+) -> Plan | None:
+    """The plan that summarises the messages of `old`; None where that would gain nothing.
+
+    Args:
+        messages: the whole context.
+        old: which of them the summary replaces.
+        stay: places among those whose messages stay all the same.
+        pinned: the places that the person pinned.
+        tail: which follow as they are.
+    """
+    kept = set(stay)
+    rest = [internal_kind(messages[place]) for place in old if place not in kept]
+    if all(kind in ("marker", "reminder", "compaction") for kind in rest):
+        return None
+    # Markers would name checkpoints that no longer exist, reminders have done their work.
+    late = [place for place in tail if internal_kind(messages[place]) not in ("marker", "reminder")]
+    places = [*stay, *late]
+    return Plan(
+        tuple(messages[old.start : old.stop]),
+        tuple(messages[place] for place in places),
+        tuple(order for order, place in enumerate(places) if place in pinned),
+    )
 
 
 def _cut_before_last(messages: Sequence[Message], count: int) -> int:

@@ -6,13 +6,14 @@ What the person said is never undone by the agent, so it is carried over in its 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from kimi_tui.llm.message import Message
 from kimi_tui.prompts.load import prompt
 from kimi_tui.soul.internal_messages import is_said
+from kimi_tui.soul.marks import whole_groups
 from kimi_tui.soul.tool_message import outcome_of
 from kimi_tui.soul.transcript import shortened
 
@@ -20,6 +21,7 @@ _MAX_FILES = 40
 _MAX_COMMANDS = 12
 _MAX_COMMAND_CHARS = 160
 _MAX_SHOWN_CHARS = 1_200
+Author = Literal["agent", "person"]
 _FILE_TOOLS = frozenset({"WriteFile", "StrReplaceFile"})
 
 
@@ -27,32 +29,65 @@ _FILE_TOOLS = frozenset({"WriteFile", "StrReplaceFile"})
 class Letter:
     """A D-Mail ready to be delivered.
 
-    `carried` goes into the context first, then `message`. `text` is what the agent wrote, `facts` what was added.
+    `carried` goes into the context first, then `message`. `text` is what was written, `facts` what was added, `pinned`
+    are the places in `carried` that the person pinned.
     """
 
     carried: tuple[Message, ...]
     message: Message
     text: str
     facts: str
+    pinned: tuple[int, ...] = ()
 
 
 def write_letter(
-    checkpoint_id: int, texts: Sequence[str], undone: Sequence[Message], *, files_asked: bool
+    checkpoint_id: int,
+    texts: Sequence[str],
+    undone: Sequence[Message],
+    *,
+    files_note: str = "",
+    restored: Collection[str] = (),
+    pinned: Collection[int] = (),
+    author: Author = "agent",
 ) -> Letter:
     """The letter for a checkpoint.
 
     Args:
         checkpoint_id: where it goes.
-        texts: what the agent wrote, in the order in which it was sent.
+        texts: what was written, in the order in which it was sent.
         undone: every message from that checkpoint on.
-        files_asked: the agent asked that the working files go back too.
+        files_note: what became of the files of that time, where they were asked for.
+        restored: files that are brought back.
+        pinned: the places in `undone` of messages that the person pinned: they are carried over like the person's words.
+        author: who wrote it.
     """
     undone = list(undone)
-    carried = tuple(message for message in undone if is_said(message))
+    stay = set(whole_groups(undone, pinned))
+    places = [place for place, m in enumerate(undone) if place in stay or is_said(m)]
+    carried = tuple(undone[place] for place in places)
     text = "\n\n".join(part.strip() for part in texts)
-    facts = _facts(undone, carried, files_asked)
-    body = prompt("dmail_letter", CHECKPOINT=str(checkpoint_id), FACTS=facts, TEXT=text)
-    return Letter(carried, Message(role="user", content=body), text, facts)
+    facts = _facts(undone, carried, files_note, restored)
+    name = "dmail_letter" if author == "agent" else "dmail_by_hand"
+    body = prompt(name, CHECKPOINT=str(checkpoint_id), FACTS=facts, TEXT=text)
+    return Letter(
+        carried,
+        letter_message(body, author),
+        text,
+        facts,
+        tuple(order for order, place in enumerate(places) if place in pinned),
+    )
+
+
+def letter_message(body: str, author: Author) -> Message:
+    """The stored message of a letter; `author` is an extra key, so that the letter's card can tell it later."""
+    if author == "agent":
+        return Message(role="user", content=body)
+    return Message.model_validate({"role": "user", "content": body, "author": author})
+
+
+def author_of(message: Message) -> Author:
+    """Who wrote a letter."""
+    return "person" if (message.model_extra or {}).get("author") == "person" else "agent"
 
 
 def files_written(messages: Sequence[Message]) -> dict[str, int]:
@@ -67,8 +102,14 @@ def files_written(messages: Sequence[Message]) -> dict[str, int]:
     return files
 
 
-def _facts(undone: Sequence[Message], carried: Sequence[Message], files_asked: bool) -> str:
-    files = files_written(undone)
+def _facts(
+    undone: Sequence[Message],
+    carried: Sequence[Message],
+    files_note: str,
+    restored: Collection[str],
+) -> str:
+    written = files_written(undone)
+    files = {path: n for path, n in written.items() if path not in restored}
     commands: list[str] = []
     shown: list[str] = []
     for message in undone:
@@ -84,15 +125,19 @@ def _facts(undone: Sequence[Message], carried: Sequence[Message], files_asked: b
     if files:
         names = [f"`{path}` ({n} {'edit' if n == 1 else 'edits'})" for path, n in files.items()]
         lines.append(f"- Files changed since then, and still changed: {_some(names, _MAX_FILES)}.")
-    else:
+    elif not written:
         lines.append("- No file was changed with the file tools since then.")
     if commands:
         quoted = [f"`{shortened(c, _MAX_COMMAND_CHARS)}`" for c in dict.fromkeys(commands)]
         lines.append(f"- Commands that were run: {_some(quoted, _MAX_COMMANDS)}.")
-    if files_asked:
-        lines.append("- You asked for the files of that time. They were not brought back.")
-    if carried:
+    if files_note:
+        lines.append(f"- {files_note}")
+    if any(is_said(message) for message in carried):
         lines.append("- What the person said since then stands before this message.")
+    if not all(is_said(message) for message in carried):
+        lines.append(
+            "- What the person pinned stands before this message too, as it was: it has been done already."
+        )
     if shown:
         text = shortened("\n".join(shown), _MAX_SHOWN_CHARS)
         quoted_text = "\n".join(f"  > {line}" for line in text.split("\n"))

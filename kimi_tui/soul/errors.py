@@ -30,6 +30,10 @@ class CompactionFailed(SoulError):
     """The summary could not be had or did not help; where it could not be had, the context is as it was."""
 
 
+class FilesUnknown(SoulError):
+    """The files of a checkpoint cannot be brought back; nothing changed."""
+
+
 class BackToTheFuture(Exception):
     """Ends a step: the context goes back to `checkpoint_id` and `letters` are put in there.
 

@@ -48,15 +48,17 @@ def fits(records: list[Record], session: Session) -> bool:
     """Whether telling these events one after another ends at the live line as it is."""
     live: list[str] = []
     lines: dict[int, list[str]] = {}
-    replaced: list[str] = []
+    replaced: list[str] | None = None
     for record in records:
         match record.event:
             case CheckpointCreated(uid=uid, kind=kind, id=number):
                 if kind == "compaction" and number == 0:
                     replaced, live = live, []
                 live.append(uid)
-            case CompactionEnd(error="", world_line=n) if n:
-                lines[n] = replaced
+            case CompactionEnd(error="", world_line=n) if n and replaced is not None:
+                lines[n], replaced = replaced, None
+            case ContextReverted(from_checkpoint=newest, checkpoint_id=number) if newest < number:
+                pass  # a letter at the end
             case ContextReverted(uid=uid, world_line=n, checkpoint_id=number):
                 if n:
                     lines[n] = list(live)

@@ -6,7 +6,8 @@ What a turn does is in `loop` and `step`; here is who may start what, and how it
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+import shutil
+from collections.abc import Collection, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -14,13 +15,16 @@ from kimi_tui.llm.provider import ChatProvider
 from kimi_tui.session.session import Session
 from kimi_tui.soul.approval import Approval, Mode
 from kimi_tui.soul.checkpoint_rows import CheckpointRow
+from kimi_tui.soul.file_history import FileHistory
 from kimi_tui.soul.history import history_records
 from kimi_tui.soul.live_line import LiveLine
 from kimi_tui.soul.operations import Operations
-from kimi_tui.soul.protocol import RewindOutcome, RewindPreview, Soul, SoulBusy, Target
+from kimi_tui.soul.protocol import FilesChoice, RewindOutcome, RewindPreview, SoulBusy, Target
 from kimi_tui.soul.provider_slot import ProviderSlot
 from kimi_tui.soul.recorder import Recorder
 from kimi_tui.soul.steering import Steering
+from kimi_tui.soul.surroundings import FILES_NAME
+from kimi_tui.soul.travelling import TravellingSoul, TravelParts
 from kimi_tui.soul.turns import Turns
 from kimi_tui.wire.events import ApprovalAnswer, Record
 from kimi_tui.wire.queue import Wire
@@ -39,6 +43,7 @@ class Parts:
     steering: Steering
     turns: Turns
     operations: Operations
+    files: FileHistory
     recorder: Recorder
     provider: ProviderSlot
     retry_now: asyncio.Event
@@ -46,10 +51,11 @@ class Parts:
     history: Sequence[Record]
 
 
-class KimiSoul(Soul):
+class KimiSoul(TravellingSoul):
     """The `Soul` of one session. Opened by `runtime.open_soul`."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: Parts, travel: TravelParts) -> None:
+        super().__init__(travel)
         self._parts = parts
         self._line = parts.line
         self._job: asyncio.Task[Any] | None = None
@@ -146,15 +152,33 @@ class KimiSoul(Soul):
         self._line.tell_status()
         return before
 
+    def use_tools(self, on: bool) -> None:
+        """Tell the model of the tools, or (one that calls none) go on without, from the next call on."""
+        provider = self._parts.provider.current
+        if provider is not None:
+            provider.use_tools = on
+
+    def tell_status(self) -> None:
+        """Tell the figures as they are: more may be known of the model's window by now."""
+        self._line.tell_status()
+
     # -- operations ------------------------------------------------------------------------------
 
-    async def compact(self, instructions: str = "") -> None:
-        """Summarise the context now; `instructions` says what to keep. What goes wrong is told on the wire.
+    async def compact(
+        self,
+        instructions: str = "",
+        *,
+        start: Target | None = None,
+        until: Target | None = None,
+    ) -> None:
+        """Summarise the context now, or exactly the part from before `start` to before `until`.
 
         Raises:
+            KeyError: no such checkpoint on the live line.
             SoulBusy: something runs.
         """
-        await self._alone(self._parts.turns.compact(instructions), stoppable=True)
+        span = self._parts.operations.span(start, until)
+        await self._alone(self._parts.turns.compact(instructions, span), stoppable=True)
         # What was typed meanwhile would wait for the person's next message.
         if self._parts.steering and not self._stopping and not self.running:
             await self.resume()
@@ -167,15 +191,30 @@ class KimiSoul(Soul):
         """
         return await self._parts.operations.preview(target, idle=not self.running)
 
-    async def rewind(self, target: Target) -> RewindOutcome:
-        """Cut the conversation back to before the checkpoint. Files stay.
+    async def rewind(
+        self,
+        target: Target,
+        files: FilesChoice = "keep",
+        chosen: Collection[str] | None = None,
+    ) -> RewindOutcome:
+        """Cut the conversation back to before the checkpoint, bring the files of that time back, or both.
+
+        Args:
+            target: the checkpoint.
+            files: what of it.
+            chosen: the paths to bring back, conflicts among them; None for all that are no conflicts.
 
         Raises:
             KeyError: no such checkpoint.
+            FilesUnknown: the files of that time cannot be brought back; nothing changed.
             SoulBusy: something runs; interrupt it first.
             OSError: the disk refused; nothing changed.
         """
-        return await self._alone(self._parts.operations.rewind(target))
+        return await self._alone(self._parts.operations.rewind(target, files, chosen))
+
+    async def files_ready(self) -> None:
+        """Wait until the files have been looked at for the first time."""
+        await self._parts.files.ready()
 
     async def jump(self, world_line: int, checkpoint_id: int | None = None) -> RewindOutcome:
         """Make a line that was left the live one, up to before a checkpoint of it, or all of it.
@@ -187,16 +226,6 @@ class KimiSoul(Soul):
             OSError: the disk refused; nothing changed.
         """
         return await self._alone(self._parts.operations.jump(world_line, checkpoint_id))
-
-    async def dmail(self, checkpoint_id: int, text: str) -> RewindOutcome:
-        """Send a letter of the person to the agent's past self, who reads it in the next turn.
-
-        Raises:
-            KeyError: no such checkpoint.
-            SoulBusy: something runs; interrupt it first.
-            OSError: the disk refused; nothing changed.
-        """
-        return await self._alone(self._parts.operations.dmail(checkpoint_id, text))
 
     async def undo(self) -> str:
         """Reverse the newest operation that is not undone; returns a sentence for the person."""
@@ -237,6 +266,10 @@ class KimiSoul(Soul):
         await parts.approval.aclose()
         if parts.stragglers:
             await asyncio.wait(parts.stragglers)
+        await parts.files.aclose()
+        if not parts.line.messages and not parts.line.context.journal.entries:
+            # A session in which nothing was said leaves nothing.
+            await asyncio.to_thread(shutil.rmtree, parts.session.dir / FILES_NAME, True)
         await parts.recorder.aclose()
         try:
             await parts.session.aclose()

@@ -19,6 +19,7 @@ class LoopLimits:
     compaction_trigger_ratio: float = 0.85
     dmail_nudge_tokens: int = 10_000
     dmails_to_one_checkpoint: int = 5
+    dmail_review: bool = False
     tool_timeout_s: float = 330.0
 
     def reserve(self, window: int) -> int:

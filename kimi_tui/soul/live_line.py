@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from typing import Literal
 
 from kimi_tui.llm.message import Message
 from kimi_tui.llm.provider import ModelInfo, Usage
 from kimi_tui.session.context import Context
+from kimi_tui.session.errors import UnknownCheckpoint
 from kimi_tui.session.line_files import stored_lines
 from kimi_tui.session.records import Checkpoint
 from kimi_tui.session.reports import Reverted
@@ -42,6 +44,7 @@ class LiveLine:
         denwa: the mailbox; must know which checkpoints exist.
         limits: of the loop.
         info: the model in use, if one is set.
+        on_checkpoint: told the uid of every checkpoint that is made.
         marks: whether checkpoints are named to the model (it has the tool to send D-Mails).
     """
 
@@ -54,6 +57,7 @@ class LiveLine:
         denwa: DenwaRenji,
         limits: LoopLimits,
         info: Callable[[], ModelInfo | None],
+        on_checkpoint: Callable[[str], None],
         *,
         marks: bool,
     ) -> None:
@@ -65,6 +69,7 @@ class LiveLine:
         self.limits = limits
         self.marks = marks
         self._info = info
+        self._on_checkpoint = on_checkpoint
         # The last figure for the line, how many messages it covers, and whether it is an estimate.
         self._base: tuple[int, int, bool] | None = None
 
@@ -110,6 +115,19 @@ class LiveLine:
         self.accounting.estimates.follow(self.context.messages)
         return self.accounting.estimate_of_first(point.message_index)
 
+    def reachable(self, checkpoint_id: int) -> Checkpoint:
+        """The checkpoint, unless it holds the summary of all: going back before that would leave nothing.
+
+        Raises:
+            UnknownCheckpoint: there is none, or it is that one; the text is for the person.
+        """
+        point = self.context.checkpoint_of(checkpoint_id)
+        if point is self.context.checkpoints[0] and self.begins_with_summary:
+            raise UnknownCheckpoint(
+                f"#{point.id} holds the summary of a compaction; undo the compaction to get back before it."
+            )
+        return point
+
     # -- growing ---------------------------------------------------------------------------------
 
     async def checkpoint(self, kind: CheckpointKind, label: str = "") -> Checkpoint:
@@ -120,7 +138,7 @@ class LiveLine:
         tokens = self.used
         point = await self.context.checkpoint(self.marks)
         self._tell_mailbox()
-        self._tell_checkpoint(point, kind, label, tokens)
+        self.tell_checkpoint(point, kind, label, tokens)
         return point
 
     async def append(self, messages: Sequence[Message]) -> None:
@@ -134,11 +152,15 @@ class LiveLine:
     async def _answered(self, message: Message, usage: Usage) -> None:
         self.accounting.estimates.follow(self.context.messages)
         self.accounting.called(usage, len(self.context.messages))
-        await self.context.update_token_count(usage.input)
+        sent, estimated = usage.input, usage.estimated
+        if usage.prompt_cut:
+            # What the server read of it is no measure of what the context holds.
+            sent, estimated = max(sent, self.accounting.whole_estimate()), True
+        await self.context.update_token_count(sent)
         await self.context.append_message(message)
-        total = usage.input + usage.output
+        total = sent + usage.output
         await self.context.update_token_count(total)
-        self._base = (total, len(self.context.messages), usage.estimated)
+        self._base = (total, len(self.context.messages), estimated)
 
     # -- changing --------------------------------------------------------------------------------
 
@@ -196,6 +218,7 @@ class LiveLine:
         prompt: str = "",
         facts: str = "",
         carried: tuple[str, ...] = (),
+        author: Literal["agent", "person"] = "agent",
     ) -> None:
         """Tell that the line was cut."""
         self.wire.publish(
@@ -213,22 +236,28 @@ class LiveLine:
                 prompt=prompt,
                 facts=facts,
                 carried=carried,
+                author=author,
             )
         )
 
     def tell_newest_checkpoint(self, kind: CheckpointKind, label: str = "") -> None:
         """Tell of a checkpoint that was made as part of an operation."""
-        self._tell_checkpoint(self.context.checkpoints[-1], kind, label, self.used)
+        self.tell_checkpoint(self.context.checkpoints[-1], kind, label, self.used)
 
     def tell_changed(self, op: Operation, from_line: int, to_line: int, uid: str) -> None:
         """Tell that an operation has ended, and the figures after it."""
         self.wire.publish(LineChanged(op, from_line, to_line, uid))
         self.tell_status()
 
-    def _tell_checkpoint(
-        self, point: Checkpoint, kind: CheckpointKind, label: str, tokens: int
+    def tell_checkpoint(
+        self, point: Checkpoint, kind: CheckpointKind, label: str, tokens: int, was: str = ""
     ) -> None:
-        self.wire.publish(CheckpointCreated(point.id, point.uid, kind, label, tokens, point.at))
+        """Tell of a checkpoint; `was` is the uid that it had before it was renumbered."""
+        if not was:
+            self._on_checkpoint(point.uid)
+        self.wire.publish(
+            CheckpointCreated(point.id, point.uid, kind, label, tokens, point.at, was)
+        )
 
     def _tell_mailbox(self) -> None:
         first = 1 if self.begins_with_summary else 0

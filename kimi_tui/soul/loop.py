@@ -19,8 +19,12 @@ from kimi_tui.soul.errors import (
 )
 from kimi_tui.soul.finishing import to_its_end
 from kimi_tui.soul.internal_messages import said
+from kimi_tui.soul.letter_files import FilesOfLetter, LetterFiles
+from kimi_tui.soul.letter_review import LetterReview
 from kimi_tui.soul.limits import LoopLimits
 from kimi_tui.soul.live_line import LiveLine
+from kimi_tui.soul.marks import PersonMarks
+from kimi_tui.soul.restoring import Restoring
 from kimi_tui.soul.steering import Steer, Steering
 from kimi_tui.soul.step import StepEnd, Stepper
 from kimi_tui.wire.events import Notice, StepBegin
@@ -33,25 +37,37 @@ class AgentLoop:
 
     Args:
         line: the conversation.
+        marks: which messages no D-Mail drops.
         stepper: takes the steps.
         compactor: makes room.
         steering: what the person typed meanwhile.
         limits: of the loop.
+        restoring: brings files back.
+        letter_files: asks for those of a D-Mail.
+        review: shows D-Mails before they are sent.
     """
 
     def __init__(
         self,
         line: LiveLine,
+        marks: PersonMarks,
         stepper: Stepper,
         compactor: Compactor,
         steering: Steering,
         limits: LoopLimits,
+        restoring: Restoring,
+        letter_files: LetterFiles,
+        review: LetterReview,
     ) -> None:
         self._line = line
+        self._marks = marks
         self._stepper = stepper
         self._compactor = compactor
         self._steering = steering
         self._limits = limits
+        self._restoring = restoring
+        self._letter_files = letter_files
+        self._review = review
         self._words: list[Message] = []
         self._told_full = False
 
@@ -82,9 +98,13 @@ class AgentLoop:
             try:
                 end = await self._step(n, provider)
             except BackToTheFuture as back:
-                await to_its_end(self._go_back(back))
-                # The step is taken again by the past self; that it was a call counts all the same.
-                continue
+                letter = await self._review.reviewed(back)
+                if letter is not None:
+                    files = await self._files_of(letter)
+                    await to_its_end(self._go_back(letter, files))
+                    # The step is taken again by the past self; that it was a call counts all the same.
+                    continue
+                end = "go on"
             await self._line.context.sync()
             if end == "rejected":
                 return "rejected"
@@ -108,6 +128,8 @@ class AgentLoop:
         try:
             return await self._stepper.step(n, provider)
         except ContextOverflowError as error:
+            # The refusal may have named the real window.
+            self._line.tell_status()
             # Once: if the shorter context is refused as well, the person must decide.
             try:
                 await self._compactor.compact(
@@ -154,10 +176,17 @@ class AgentLoop:
                 )
             )
 
-    async def _go_back(self, back: BackToTheFuture) -> None:
+    async def _files_of(self, back: BackToTheFuture) -> FilesOfLetter:
+        if not back.restore_files:
+            return FilesOfLetter()
+        return await self._letter_files.ask(self._line.context.checkpoint_of(back.checkpoint_id))
+
+    async def _go_back(self, back: BackToTheFuture, files: FilesOfLetter) -> None:
         line = self._line
         try:
-            await deliver(line, back.checkpoint_id, back.letters, files_asked=back.restore_files)
+            await deliver(
+                line, self._marks, back.checkpoint_id, back.letters, self._restoring, files
+            )
         except StorageTrouble as trouble:
             # The model reads in the tool's result that the mail was not sent.
             line.wire.publish(

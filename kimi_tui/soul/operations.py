@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 from functools import partial
 
 from kimi_tui.session import operations as session_operations
+from kimi_tui.session.context import known_checkpoint
 from kimi_tui.session.errors import UnknownCheckpoint
 from kimi_tui.session.journal import Entry
 from kimi_tui.session.records import Checkpoint
 from kimi_tui.session.reports import Reverted
 from kimi_tui.session.session import Session
 from kimi_tui.session.worldlines import WorldLines
-from kimi_tui.soul.checkpoint_rows import CheckpointRow, RowSource, checkpoint_rows
-from kimi_tui.soul.delivery import deliver
-from kimi_tui.soul.history import read_records
+from kimi_tui.soul.checkpoint_list import list_checkpoints
+from kimi_tui.soul.checkpoint_rows import CheckpointRow
+from kimi_tui.soul.errors import FilesUnknown
 from kimi_tui.soul.live_line import LiveLine
 from kimi_tui.soul.preview import preview_of, preview_of_jump, rewind_prompt
-from kimi_tui.soul.protocol import RewindOutcome, RewindPreview, Target
-from kimi_tui.soul.rebuild import pieces
+from kimi_tui.soul.protocol import FileOutcome, FilesChoice, RewindOutcome, RewindPreview, Target
+from kimi_tui.soul.replacing import Span
+from kimi_tui.soul.restoring import Restoring
 from kimi_tui.soul.segments import Segment, segments
 from kimi_tui.wire.events import Operation
+from kimi_tui.workspace.tracker import Prepared
 
 _NAMES: dict[str, str] = {
     "rewind": "the rewind",
@@ -39,6 +43,7 @@ class Operations:
 
     session: Session
     line: LiveLine
+    restoring: Restoring
 
     async def preview(self, target: Target, *, idle: bool) -> RewindPreview:
         """What a rewind there would do.
@@ -51,33 +56,61 @@ class Operations:
             KeyError: no such checkpoint or world line.
         """
         if target.world_line:
-            make = partial(preview_of_jump, self.line, self._world_lines(), target)
+            make = partial(preview_of_jump, self.line, self.world_lines(), target)
         else:
-            self._reachable(target.id)
+            self.line.reachable(target.id)
             make = partial(preview_of, self.line, target)
-        return await asyncio.to_thread(make) if idle else make()
+        preview = await asyncio.to_thread(make) if idle else make()
+        point = await self._point(target)
+        commands = any(one.name == "Shell" for one in preview.goes)
+        files = await self.restoring.preview(point, ran_commands=commands, binding=idle)
+        return replace(preview, files=files)
 
-    async def rewind(self, target: Target) -> RewindOutcome:
-        """Cut the conversation back to before the checkpoint, on the live line or on one that was left.
+    async def rewind(
+        self,
+        target: Target,
+        files: FilesChoice = "keep",
+        chosen: Collection[str] | None = None,
+    ) -> RewindOutcome:
+        """Cut the conversation back to before the checkpoint, bring the files of that time back, or both.
+
+        Args:
+            target: on the live line or on one that was left.
+            files: what of it.
+            chosen: the paths to bring back, conflicts among them; None for all that are no conflicts.
 
         Raises:
             KeyError: no such checkpoint or world line.
+            FilesUnknown: the files of that time cannot be brought back; nothing changed.
             StorageTrouble: the disk refused; nothing changed.
         """
+        prepared = await self._prepared(target, files, chosen)
+        if files == "only":
+            return await self._files_only(target, prepared)
         if target.world_line:
-            return await self.jump(target.world_line, target.id)
+            return await self.jump(target.world_line, target.id, prepared)
         line = self.line
-        point = self._reachable(target.id)
+        point = self.line.reachable(target.id)
         before = line.used
         prompt = rewind_prompt(_segment_at(line, point))
-        reverted = await line.context.revert_to(point.id, reason="rewind")
+        reverted = await self.restoring.along(
+            prepared,
+            "rewind",
+            lambda entry: line.context.revert_to(point.id, reason="rewind", files=entry),
+        )
         left = self.line.number_of(reverted)
         await self._follow(point.message_index)
         line.tell_reverted(reverted, "rewind", world_line=left, tokens_before=before, prompt=prompt)
+        became = await self.restoring.carry_out(prepared, reverted.uid)
         line.tell_changed("rewind", left, 0, reverted.uid)
-        return self._outcome(reverted, before, prompt)
+        return self._outcome(reverted, before, prompt, became)
 
-    async def jump(self, world_line: int, checkpoint_id: int | None = None) -> RewindOutcome:
+    async def jump(
+        self,
+        world_line: int,
+        checkpoint_id: int | None = None,
+        prepared: Prepared | None = None,
+    ) -> RewindOutcome:
         """Make a line that was left the live one, up to before a checkpoint of it, or all of it. It stays.
 
         Raises:
@@ -86,31 +119,41 @@ class Operations:
             StorageTrouble: the disk refused; nothing changed.
         """
         line = self.line
-        index = await asyncio.to_thread(self._world_lines().index, world_line)
+        index = await asyncio.to_thread(self.world_lines().index, world_line)
         before = line.used
-        reverted = await session_operations.jump(line.context, world_line, checkpoint_id)
+        reverted = await self.restoring.along(
+            prepared,
+            "jump",
+            lambda entry: session_operations.jump(
+                line.context, world_line, checkpoint_id, files=entry
+            ),
+        )
         left = line.number_of(reverted)
         point = None if checkpoint_id is None else index.checkpoint(checkpoint_id)
         prompt = ""
         if point is not None:
-            messages = await asyncio.to_thread(self._world_lines().messages_of, world_line)
+            messages = await asyncio.to_thread(self.world_lines().messages_of, world_line)
             place = index.checkpoints.index(point)
             prompt = rewind_prompt(segments(index.checkpoints[: place + 2], messages, place)[0])
         await self._follow(0)
+        became = await self.restoring.carry_out(prepared, reverted.uid)
         line.tell_changed("jump", left, world_line, reverted.uid)
-        return self._outcome(reverted, before, prompt)
+        return self._outcome(reverted, before, prompt, became)
 
-    async def dmail(self, checkpoint_id: int, text: str) -> RewindOutcome:
-        """Send a letter of the person to the agent's past self. The agent reads it in its next turn.
+    def span(self, start: Target | None, until: Target | None) -> Span:
+        """The part of the live line between two of its checkpoints.
 
         Raises:
-            KeyError: no such checkpoint.
-            StorageTrouble: the disk refused; nothing changed.
+            KeyError: there is no such checkpoint, or no such part.
         """
-        self._reachable(checkpoint_id)
-        before = self.line.used
-        reverted = await deliver(self.line, checkpoint_id, [text])
-        return self._outcome(reverted, before, "")
+        for target in (start, until):
+            if target is not None and target.world_line:
+                raise UnknownCheckpoint("Only a part of the live line can be compacted.")
+        first = None if start is None else self.line.reachable(start.id)
+        end = None if until is None else self.line.reachable(until.id)
+        if first is not None and end is not None and end.offset <= first.offset:
+            raise UnknownCheckpoint(f"#{end.id} does not come after #{first.id}.")
+        return Span(first, end)
 
     async def undo(self) -> str:
         """Reverse the newest operation that is not undone.
@@ -119,9 +162,16 @@ class Operations:
             NothingToUndo: there is none.
             StorageTrouble: the disk refused; nothing changed.
         """
-        undone = await session_operations.undo(self.line.context)
-        await self._brought_back("undo", undone.entry, undone.reverted)
-        return f"Undone: {_named(undone.entry)}."
+        context = self.line.context
+        prepared = await self.restoring.prepare_back(session_operations.next_undo(context))
+        undone = await self.restoring.along(
+            prepared, "undo", lambda entry: session_operations.undo(context, files=entry)
+        )
+        if undone.reverted is not None:
+            await self._follow(0)
+        became = await self.restoring.carry_out(prepared, undone.entry.uid)
+        await self._tell_brought_back("undo", undone.entry, undone.reverted)
+        return f"Undone: {_named(undone.entry)}.{_said_of(became)}"
 
     async def redo(self) -> str:
         """Do again what was undone last.
@@ -137,9 +187,15 @@ class Operations:
             for entry in reversed(context.journal.entries)
             if entry.op == "undo" and entry.of == wanted.id
         )
-        redone = await session_operations.redo(context)
-        await self._brought_back("redo", undoing, redone.reverted)
-        return f"Done again: {_named(redone.entry)}."
+        prepared = await self.restoring.prepare_back(undoing)
+        redone = await self.restoring.along(
+            prepared, "redo", lambda entry: session_operations.redo(context, files=entry)
+        )
+        if redone.reverted is not None:
+            await self._follow(0)
+        became = await self.restoring.carry_out(prepared, undoing.uid)
+        await self._tell_brought_back("redo", undoing, redone.reverted)
+        return f"Done again: {_named(redone.entry)}.{_said_of(became)}"
 
     async def fork(self, target: Target | None = None) -> str:
         """Copy the live line (up to before `target`) into a new session; returns its id.
@@ -160,54 +216,70 @@ class Operations:
         Raises:
             KeyError: no such world line.
         """
-        return await asyncio.to_thread(self._rows, world_line)
+        return await asyncio.to_thread(
+            list_checkpoints, self.session, world_line, self.line.accounting
+        )
 
     # -- below: how ------------------------------------------------------------------------------
 
-    async def _brought_back(self, op: Operation, left: Entry, reverted: Reverted | None) -> None:
+    async def _tell_brought_back(
+        self, op: Operation, left: Entry, reverted: Reverted | None
+    ) -> None:
         """Tell that what the operation `left` left behind is live again."""
         if reverted is None:
             self.line.tell_changed(op, 0, 0, left.uid)
             return
         number = self.line.number_of(reverted)
         uid = await asyncio.to_thread(self._first_left_out, left.n)
-        await self._follow(0)
         self.line.tell_changed(op, number, left.n, uid)
+
+    async def _prepared(
+        self, target: Target, files: FilesChoice, chosen: Collection[str] | None
+    ) -> Prepared | None:
+        if files == "keep":
+            return None
+        plan = await self.restoring.plan(await self._point(target))
+        if plan.reason:
+            raise FilesUnknown(plan.reason)
+        return await self.restoring.prepare(plan, chosen)
+
+    async def _files_only(self, target: Target, prepared: Prepared | None) -> RewindOutcome:
+        """Bring the files back and leave the conversation alone."""
+        line, point = self.line, await self._point(target)
+        if prepared is not None:
+            await self.restoring.along(
+                prepared,
+                "files",
+                lambda entry: self.restoring.record(entry, point.uid, point.id),
+            )
+        became = await self.restoring.carry_out(prepared, point.uid)
+        if became:
+            line.tell_changed("files", 0, 0, point.uid)
+        return RewindOutcome(point.id, 0, 0, line.used, line.used, "", became)
+
+    async def _point(self, target: Target) -> Checkpoint:
+        if not target.world_line:
+            return self.line.context.checkpoint_of(target.id)
+        index = await asyncio.to_thread(self.world_lines().index, target.world_line)
+        return known_checkpoint(index, target.id)
 
     def _first_left_out(self, n: int) -> str:
         """The first checkpoint of a world line that is not on the live line although all before it are."""
         live = self.line.context.checkpoints
-        points = self._world_lines().index(n).checkpoints
+        points = self.world_lines().index(n).checkpoints
         return points[len(live)].uid if len(points) > len(live) else ""
-
-    def _rows(self, world_line: int) -> list[CheckpointRow]:
-        context, accounting = self.line.context, self.line.accounting
-        if world_line:
-            lines = self._world_lines()
-            index, messages = lines.index(world_line), lines.messages_of(world_line)
-        else:
-            index, messages = context.index, context.messages
-        source = RowSource(
-            told=pieces(read_records(self.session)),
-            bookmarks=self.session.marks.bookmarks,
-            estimate=lambda count: accounting.estimate_with(messages[:count]),
-        )
-        return checkpoint_rows(index, messages, source, world_line=world_line)
-
-    def _reachable(self, checkpoint_id: int) -> Checkpoint:
-        """The checkpoint, unless it holds the summary: going back before that would leave nothing at all."""
-        point = self.line.context.checkpoint_of(checkpoint_id)
-        if point is self.line.context.checkpoints[0] and self.line.begins_with_summary:
-            raise UnknownCheckpoint(
-                f"#{point.id} holds the summary of a compaction; undo the compaction to get back before it."
-            )
-        return point
 
     async def _follow(self, kept: int) -> None:
         self.line.kept(kept)
         await self.line.follow()
 
-    def _outcome(self, reverted: Reverted, before: int, prompt: str) -> RewindOutcome:
+    def _outcome(
+        self,
+        reverted: Reverted,
+        before: int,
+        prompt: str,
+        files: tuple[FileOutcome, ...] = (),
+    ) -> RewindOutcome:
         return RewindOutcome(
             checkpoint_id=reverted.checkpoint_id,
             world_line=reverted.world_line,
@@ -215,9 +287,11 @@ class Operations:
             tokens_before=before,
             tokens_after=self.line.used,
             prompt=prompt,
+            files=files,
         )
 
-    def _world_lines(self) -> WorldLines:
+    def world_lines(self) -> WorldLines:
+        """The lines that were left. Its methods read files: call them in a thread."""
         context = self.line.context
         return WorldLines(context.folder, context.journal, context.storage)
 
@@ -233,3 +307,14 @@ def _named(entry: Entry) -> str:
     if entry.op in ("rewind", "dmail", "jump") and entry.checkpoint_id >= 0:
         return f"{name} to #{entry.checkpoint_id}"
     return name
+
+
+def _said_of(files: tuple[FileOutcome, ...]) -> str:
+    """What became of the files, in a sentence; nothing where there were none."""
+    back = sum(1 for one in files if not one.reason)
+    alone = [one.path for one in files if one.reason]
+    said = f" {back} {'file' if back == 1 else 'files'} went with it." if back else ""
+    if alone:
+        names = ", ".join(alone[:3]) + (f" and {len(alone) - 3} more" if len(alone) > 3 else "")
+        said += f" Left alone, changed since: {names}."
+    return said

@@ -5,7 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
 
+from kimi_tui.soul.travel_protocol import TimeTravel
+
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from kimi_tui.wire.display import DiffLine
     from kimi_tui.wire.queue import Wire
 
 
@@ -31,6 +36,68 @@ class GoingMessage:
     tokens: int | None = None
 
 
+FileFate = Literal["restore", "create", "delete", "conflict", "skip"]
+"""What bringing the files back does to one: it gets its old contents, is there again, goes, or is left alone: as a
+`conflict` because someone else changed it too, as a `skip` because no snapshot holds it."""
+
+FilesChoice = Literal["keep", "restore", "only"]
+"""Whether a rewind leaves the files alone, brings them back too, or leaves the conversation alone instead."""
+
+
+@dataclass(frozen=True, slots=True)
+class FilePreview:
+    """A file that changed since a checkpoint.
+
+    `would` is what becomes of a conflict that is chosen. `added`, `removed` and `rows` are the change since then, which
+    bringing it back takes away; `is_text` is false where there are none to show. `rows` may be cut.
+    """
+
+    path: str
+    fate: FileFate
+    reason: str = ""
+    would: FileFate = "skip"
+    added: int = 0
+    removed: int = 0
+    rows: tuple[DiffLine, ...] = ()
+    is_text: bool = True
+    is_new: bool = False
+    is_gone: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FilesPreview:
+    """The files that changed since a checkpoint, and what bringing them back would do.
+
+    `reason` says why nothing can be brought back, empty where it can. `not_covered` are paths in which nobody looked,
+    `remarks` further sentences; `ran_commands` is true where commands ran since, whose effects elsewhere stay.
+    """
+
+    files: tuple[FilePreview, ...] = ()
+    not_covered: tuple[tuple[str, str], ...] = ()
+    remarks: tuple[str, ...] = ()
+    reason: str = ""
+    ran_commands: bool = False
+
+    @property
+    def restorable(self) -> tuple[FilePreview, ...]:
+        """What is brought back without asking further."""
+        return tuple(one for one in self.files if one.fate in ("restore", "create", "delete"))
+
+    @property
+    def conflicts(self) -> tuple[FilePreview, ...]:
+        """What someone else changed too."""
+        return tuple(one for one in self.files if one.fate == "conflict")
+
+
+@dataclass(frozen=True, slots=True)
+class FileOutcome:
+    """What became of a file; `reason` is why it was left alone."""
+
+    path: str
+    fate: FileFate
+    reason: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class RewindPreview:
     """What a rewind to `target` would take and give; nothing has happened yet. Tokens are estimates with `estimated`."""
@@ -46,6 +113,7 @@ class RewindPreview:
     estimated: bool
     goes: tuple[GoingMessage, ...]
     prompt: str
+    files: FilesPreview | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +126,14 @@ class RewindOutcome:
     tokens_before: int
     tokens_after: int
     prompt: str
+    files: tuple[FileOutcome, ...] = ()
 
 
 class SoulBusy(Exception):
     """The engine is in the middle of a turn or an operation; the message says what to do."""
 
 
-class Soul(Protocol):
+class Soul(TimeTravel, Protocol):
     """The engine as a screen sees it. Methods are called on the event loop and never block it."""
 
     @property
@@ -111,8 +180,30 @@ class Soul(Protocol):
         """Answer an approval request; unknown or answered ids are passed over."""
         ...
 
-    async def compact(self, instructions: str = "") -> None:
-        """Summarise the context now; `instructions` says what to keep."""
+    async def compact(
+        self,
+        instructions: str = "",
+        *,
+        start: Target | None = None,
+        until: Target | None = None,
+    ) -> None:
+        """Summarise the context now, or exactly the part from before `start` to before `until`. Undo brings it back.
+
+        The whole is told as `CompactionBegin`, `CheckpointCreated` #0, `CompactionEnd`, `LineChanged`. A part from `start`
+        on is cut first: `ContextReverted` with the reason `compaction` stands before the summary's checkpoint, which has
+        the id of `start` and the kind "summary"; what is before it stays as it is. With `until` what follows from there
+        stays: a `CheckpointCreated` with `was` for each of its checkpoints, renumbered behind the summary, stands before
+        `CompactionEnd`. What goes wrong is told on the wire.
+
+        Args:
+            instructions: what the summary must keep.
+            start: the first checkpoint that the summary replaces ("compact from here"); None for the beginning.
+            until: the first one after it that stays ("compact up to here"); None for the end.
+
+        Raises:
+            KeyError: no such checkpoint on the live line.
+            SoulBusy: something runs; interrupt it first.
+        """
         ...
 
     async def preview(self, target: Target) -> RewindPreview:
@@ -123,8 +214,18 @@ class Soul(Protocol):
         """
         ...
 
-    async def rewind(self, target: Target) -> RewindOutcome:
-        """Cut the conversation back to before the checkpoint. Files stay.
+    async def rewind(
+        self,
+        target: Target,
+        files: FilesChoice = "keep",
+        chosen: Collection[str] | None = None,
+    ) -> RewindOutcome:
+        """Cut the conversation back to before the checkpoint, bring the files of that time back, or both.
+
+        Args:
+            target: the checkpoint.
+            files: what of it.
+            chosen: the paths to bring back, conflicts among them; None for all that are no conflicts.
 
         Raises:
             KeyError: no such checkpoint.

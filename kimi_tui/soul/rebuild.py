@@ -11,27 +11,20 @@ from dataclasses import replace
 from datetime import datetime
 from typing import cast
 
-from kimi_tui.llm.message import Message, TextPart, ThinkPart
+from kimi_tui.llm.message import Message
 from kimi_tui.session.records import Checkpoint
 from kimi_tui.session.session import Session
 from kimi_tui.session.worldlines import WorldLine, WorldLines
-from kimi_tui.soul.asking import call_key
+from kimi_tui.soul.dmail import author_of
 from kimi_tui.soul.foreign_record import ForeignRecord, Unit
-from kimi_tui.soul.internal_messages import internal_kind, is_said
+from kimi_tui.soul.internal_messages import dmail_text, summary_text
+from kimi_tui.soul.record_pieces import pieces
+from kimi_tui.soul.retelling import said_on_the_way
 from kimi_tui.soul.segments import Segment, segments
-from kimi_tui.soul.tool_message import INTERRUPTED, outcome_of
 from kimi_tui.wire import events as ev
 from kimi_tui.wire.events import Event, Operation, Record
 
-_REASONS = frozenset({"rewind", "dmail", "clear", "jump", "undo", "redo"})
-_OPERATIONS = (
-    ev.ContextReverted
-    | ev.LineChanged
-    | ev.CompactionBegin
-    | ev.CompactionEnd
-    | ev.FilesRestored
-    | ev.Notice
-)
+_REASONS = frozenset({"rewind", "dmail", "compaction", "clear", "jump", "undo", "redo"})
 
 
 def rebuilt(session: Session, records: Sequence[Record]) -> list[Record]:
@@ -45,12 +38,30 @@ def rebuilt(session: Session, records: Sequence[Record]) -> list[Record]:
         points = context.checkpoints if line is None else line.checkpoints
         messages = context.messages if line is None else _messages_of(session, line.n)
         shared = _shared(shown, points)
+        parts = segments(points, messages, shared)
         if shared < len(shown) and shown_as is not None:
-            teller.leave(shown_as, shown, shared)
-        for segment in segments(points, messages, shared):
+            teller.leave(shown_as, shown, shared, parts)
+        for segment in parts:
             teller.tell(segment, told.get(segment.point.uid))
             teller.arrive()
         shown, shown_as = list(points), line
+    return teller.end()
+
+
+def told_line(session: Session, records: Sequence[Record], n: int) -> list[Record]:
+    """One line that was left (0: the live one) from its first checkpoint on, as it was when it was left.
+
+    Raises:
+        KeyError: there is no such line.
+    """
+    context = session.context
+    lines = WorldLines(context.folder, context.journal, context.storage)
+    points = lines.index(n).checkpoints if n else context.checkpoints
+    messages = lines.messages_of(n) if n else context.messages
+    told = pieces(records)
+    teller = _Teller(ForeignRecord(records))
+    for segment in segments(points, messages):
+        teller.tell(segment, told.get(segment.point.uid))
     return teller.end()
 
 
@@ -74,31 +85,6 @@ def _shared(one: Sequence[Checkpoint], other: Sequence[Checkpoint]) -> int:
     return count
 
 
-def pieces(records: Sequence[Record]) -> dict[str, list[Record]]:
-    """The events of a record by the checkpoint they belong to; operations belong to none."""
-    found: dict[str, list[Record]] = {}
-    before: list[Record] = []
-    current: list[Record] = []
-    for record in records:
-        match record.event:
-            case ev.TurnBegin() | ev.StepBegin() as begin:
-                # They are told just before their checkpoint. What waited for one that never came belongs to none.
-                if isinstance(begin, ev.TurnBegin) or any(
-                    isinstance(waiting.event, ev.StepBegin) for waiting in before
-                ):
-                    before = []
-                before.append(record)
-            case ev.CheckpointCreated(uid=uid):
-                current = found.setdefault(uid, [])
-                current += [*before, record]
-                before = []
-            case event if isinstance(event, _OPERATIONS):
-                continue
-            case _:
-                (before if before else current).append(record)
-    return found
-
-
 class _Teller:
     """Collects the records, numbering them and keeping their times in order."""
 
@@ -110,18 +96,31 @@ class _Teller:
         self._n = 0
         self._stopped = False
         self._compaction: ev.CompactionEnd | None = None
+        self._letter_told = False
 
-    def leave(self, line: WorldLine, shown: Sequence[Checkpoint], shared: int) -> None:
-        """The live line is cut back to its first `shared` checkpoints; what was there is now world line `line.n`."""
+    def leave(
+        self,
+        line: WorldLine,
+        shown: Sequence[Checkpoint],
+        shared: int,
+        parts: Sequence[Segment],
+    ) -> None:
+        """The live line is cut back to its first `shared` checkpoints; what was there is now world line `line.n`.
+
+        `parts` is what follows there.
+        """
         at = _seconds(line.at)
-        if line.reason == "compaction" and shared == 0:
+        if line.reason == "compaction":
             # Told when the summary's checkpoint is there.
             self._compaction = ev.CompactionEnd(
                 line.tokens_before, line.tokens_after, line.text, line.n
             )
-            return
+            if shared == 0:
+                return
         reason = line.reason if line.reason in _REASONS else "rewind"
         cut = shown[shared]
+        letter = _letter_of(parts[0]) if parts and reason == "dmail" else None
+        self._letter_told = letter is not None
         self._add(
             ev.ContextReverted(
                 reason=cast("Operation", reason),
@@ -134,6 +133,7 @@ class _Teller:
                 tokens_before=line.tokens_before,
                 tokens_after=line.tokens_after,
                 text=line.text if reason == "dmail" else "",
+                author="agent" if letter is None else author_of(letter),
             ),
             at,
         )
@@ -145,6 +145,28 @@ class _Teller:
             self._add(compaction, self._at)
 
     def tell(self, segment: Segment, told: Sequence[Record] | None) -> None:
+        letter, self._letter_told = None if self._letter_told else _letter_of(segment), False
+        if letter is not None:
+            at = told[0].at if told else _seconds(segment.point.at)
+            self._add(_arrived(letter, segment.point), at)
+        summary = next((text for m in segment.messages if (text := summary_text(m))), "")
+        if summary and self._compaction is None:
+            self._tell_summary(segment, summary)
+        else:
+            self._tell(segment, told)
+
+    def _tell_summary(self, segment: Segment, summary: str) -> None:
+        """A summary of which is not told what it replaced, and what was kept beside it."""
+        point, at = segment.point, _seconds(segment.point.at)
+        tokens = point.tokens or 0
+        self._add(
+            ev.CheckpointCreated(point.id, point.uid, segment.kind, "", tokens, point.at), at
+        )
+        self._add(ev.CompactionEnd(tokens, tokens, summary), at)
+        for event in said_on_the_way(segment.messages, point.uid):
+            self._add(event, at)
+
+    def _tell(self, segment: Segment, told: Sequence[Record] | None) -> None:
         if told:
             for record in told:
                 self._add(record.event, record.at)
@@ -207,56 +229,38 @@ class _Teller:
             return
         if kind != "step":
             yield created
-            yield from _said_on_the_way(segment.messages, point.uid)
+            yield from said_on_the_way(segment.messages, point.uid)
             return
         if not self._in_turn:
             yield ev.TurnBegin("", resumed=True)
         yield ev.StepBegin(self._n + 1)
         yield created
-        yield from _said_on_the_way(segment.messages, point.uid)
+        yield from said_on_the_way(segment.messages, point.uid)
 
 
-def _said_on_the_way(messages: Sequence[Message], uid: str) -> Iterator[Event]:
-    """The answers, calls, results and steers among some messages."""
-    open_calls: list[tuple[str, str]] = []
-    for message in messages:
-        if message.role == "assistant":
-            yield from _answer(message, uid)
-            open_calls = [
-                (call_key(uid, place), call.id)
-                for place, call in enumerate(message.tool_calls or ())
-            ]
-            if message.interrupted:
-                yield ev.StepInterrupted()
-        elif message.role == "tool":
-            if open_calls:
-                key, call_id = open_calls.pop(0)
-                outcome = outcome_of(message)
-                yield ev.ToolResult(
-                    key,
-                    outcome.is_error,
-                    outcome.output,
-                    outcome.message,
-                    interrupted=outcome.message == INTERRUPTED,
-                    id=call_id,
-                )
-        elif is_said(message) and internal_kind(message) is None:
-            yield ev.SteerTaken("", message.text)
-    for key, call_id in open_calls:
-        yield ev.ToolResult(key, True, "", INTERRUPTED, interrupted=True, id=call_id)
+def _letter_of(segment: Segment) -> Message | None:
+    """The D-Mail that a segment brought, if it did."""
+    if segment.kind != "dmail":
+        return None
+    return next((m for m in segment.messages if dmail_text(m) is not None), None)
 
 
-def _answer(message: Message, uid: str) -> Iterator[Event]:
-    for part in message.parts:
-        if isinstance(part, ThinkPart) and part.think:
-            yield ev.ThinkPart(part.think)
-        elif isinstance(part, TextPart) and part.text:
-            yield ev.TextPart(part.text)
-    for place, call in enumerate(message.tool_calls or ()):
-        key = call_key(uid, place)
-        arguments = call.function.arguments or ""
-        yield ev.ToolCall(key, call.function.name, arguments, call.id)
-        yield ev.ToolStarted(key, call.function.name, arguments)
+def _arrived(letter: Message, point: Checkpoint) -> ev.ContextReverted:
+    """A letter of which it is not known, or does not matter here, what it undid."""
+    tokens = point.tokens or 0
+    return ev.ContextReverted(
+        reason="dmail",
+        checkpoint_id=point.id,
+        uid="",
+        from_checkpoint=point.id - 1,
+        world_line=0,
+        messages_dropped=0,
+        tool_calls_dropped=0,
+        tokens_before=tokens,
+        tokens_after=tokens,
+        text=dmail_text(letter) or "",
+        author=author_of(letter),
+    )
 
 
 def _seconds(iso: str) -> float:

@@ -4,34 +4,48 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 from collections.abc import Mapping
 from datetime import date
+from functools import partial
 
 from kimi_tui.llm.provider import ChatProvider, RetryPolicy
 from kimi_tui.session.errors import StorageTrouble
 from kimi_tui.session.session import Session
 from kimi_tui.soul.accounting import Accounting
 from kimi_tui.soul.approval import Approval, Mode
+from kimi_tui.soul.by_hand import ByHand
 from kimi_tui.soul.compacting import Compactor
 from kimi_tui.soul.compaction import Compaction, SimpleCompaction
 from kimi_tui.soul.denwa_renji import DenwaRenji
+from kimi_tui.soul.drafting import Drafting
+from kimi_tui.soul.file_history import FileHistory
 from kimi_tui.soul.history import history_from, read_records
 from kimi_tui.soul.kimi_soul import KimiSoul, Parts
+from kimi_tui.soul.letter_files import LetterFiles
+from kimi_tui.soul.letter_review import LetterReview
 from kimi_tui.soul.limits import LoopLimits
+from kimi_tui.soul.line_reading import LineReading
 from kimi_tui.soul.live_line import LiveLine
 from kimi_tui.soul.loop import AgentLoop
+from kimi_tui.soul.marks import PersonMarks
 from kimi_tui.soul.memory import LineMemory
 from kimi_tui.soul.operations import Operations
 from kimi_tui.soul.provider_slot import ProviderSlot
 from kimi_tui.soul.recorder import Recorder
+from kimi_tui.soul.restoring import Restoring, is_journaled
 from kimi_tui.soul.steering import Steering
 from kimi_tui.soul.step import Stepper
+from kimi_tui.soul.surroundings import FILES_NAME, surroundings
 from kimi_tui.soul.system_prompt import build_system_prompt
 from kimi_tui.soul.tool_batch import ToolWorld
+from kimi_tui.soul.travelling import TravelParts
 from kimi_tui.soul.turns import Turns
 from kimi_tui.tools.toolset import Toolset, default_toolset
 from kimi_tui.wire.events import Notice, Record, StatusUpdate
 from kimi_tui.wire.queue import Wire
+from kimi_tui.workspace.entries import Limits
+from kimi_tui.workspace.tracker import Tracker
 
 DISK_TOPIC = "disk"
 
@@ -47,6 +61,8 @@ async def open_soul(
     environ: Mapping[str, str] | None = None,
     policy: RetryPolicy | None = None,
     today: date | None = None,
+    file_limits: Limits | None = None,
+    follow_files: bool = True,
 ) -> KimiSoul:
     """Open a session and the engine on it.
 
@@ -60,6 +76,8 @@ async def open_soul(
         environ: the environment of the program.
         policy: how often and how patiently failed calls are repeated.
         today: the date that a new session's prompt names.
+        file_limits: how much of the working files is kept.
+        follow_files: look at them at once; else only when they are asked for.
 
     Raises:
         SessionHeld: another process has the session open.
@@ -78,6 +96,8 @@ async def open_soul(
             os.environ if environ is None else environ,
             policy,
             today or date.today(),  # noqa: DTZ011 - the person's own day is meant
+            file_limits or Limits(),
+            follow_files=follow_files,
         )
     except BaseException:
         await session.aclose()
@@ -94,6 +114,9 @@ async def _assemble(
     environ: Mapping[str, str],
     policy: RetryPolicy | None,
     today: date,
+    file_limits: Limits,
+    *,
+    follow_files: bool,
 ) -> KimiSoul:
     context = session.context
     if context.system_prompt is None and not context.checkpoints and not context.messages:
@@ -110,22 +133,59 @@ async def _assemble(
     memory = LineMemory()
     accounting = Accounting(context.system_prompt or "", tools.specs())
     marks = tools.get("SendDMail") is not None
-    line = LiveLine(context, wire, accounting, memory, denwa, limits, slot.info, marks=marks)
+    cancelled = threading.Event()
+    tracker = Tracker(
+        session.work_dir,
+        session.dir / FILES_NAME,
+        file_limits,
+        await asyncio.to_thread(surroundings, session, environ),
+        cancelled.is_set,
+    )
+    files = FileHistory(tracker, wire, partial(is_journaled, context), cancelled)
+    restoring = Restoring(files, context)
+    line = LiveLine(
+        context, wire, accounting, memory, denwa, limits, slot.info, files.mark, marks=marks
+    )
     recorder = Recorder(session.record, wire)
     await line.follow()
     last = next((r.event for r in reversed(records) if isinstance(r.event, StatusUpdate)), None)
     accounting.restore(last, line.used)
+    person = PersonMarks(session)
     approval = Approval(wire, mode)
     steering = Steering(wire)
-    world = ToolWorld(tools, approval, denwa, memory, wire, session.work_dir, environ, limits)
+    world = ToolWorld(
+        tools, approval, denwa, memory, wire, session.work_dir, environ, limits, files
+    )
     stragglers: set[asyncio.Task[None]] = set()
     stepper = Stepper(line, world, retry, retry_now, stragglers.update)
-    compactor = Compactor(line, compaction, retry, retry_now)
-    loop = AgentLoop(line, stepper, compactor, steering, limits)
+    compactor = Compactor(line, person, compaction, retry, retry_now)
+    letter_files = LetterFiles(restoring, approval, session.work_dir, environ)
+    loop = AgentLoop(
+        line,
+        person,
+        stepper,
+        compactor,
+        steering,
+        limits,
+        restoring,
+        letter_files,
+        LetterReview(line, approval),
+    )
     status = accounting.status(slot.info(), limits, line.used, estimated=line.estimated)
     # The gauge must show the state before anything happens: told to the first listener, and not stored.
     at = records[-1].at if records else 0.0
+    if follow_files:
+        files.start()
     opened_with = (*records, Record(wire.next_seq - 1, at, status))
+    operations = Operations(session, line, restoring)
+    travel = TravelParts(
+        line=line,
+        marks=person,
+        by_hand=ByHand(line, person, operations, restoring),
+        drafting=Drafting(line, operations.world_lines, slot, retry, retry_now),
+        reading=LineReading(session, restoring),
+        recorder=recorder,
+    )
     return KimiSoul(
         Parts(
             session=session,
@@ -134,13 +194,15 @@ async def _assemble(
             approval=approval,
             steering=steering,
             turns=Turns(session, line, loop, steering, compactor, slot, recorder),
-            operations=Operations(session, line),
+            operations=operations,
+            files=files,
             recorder=recorder,
             provider=slot,
             retry_now=retry_now,
             stragglers=stragglers,
             history=opened_with,
-        )
+        ),
+        travel,
     )
 
 

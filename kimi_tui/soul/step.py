@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Literal
 
 from kimi_tui.llm.message import Message, user_message
-from kimi_tui.llm.provider import ChatProvider, Completion, RetryPolicy
+from kimi_tui.llm.provider import ChatProvider, Completion, RetryPolicy, Usage
 from kimi_tui.prompts.load import prompt
 from kimi_tui.session.records import Checkpoint
 from kimi_tui.session.tokens import text_tokens
@@ -55,6 +55,7 @@ class Stepper:
         self._policy = policy
         self._retry_now = retry_now
         self._keep = keep
+        self._told_cut = False
 
     async def step(self, n: int, provider: ChatProvider) -> StepEnd:
         """Take step `n`.
@@ -74,6 +75,7 @@ class Stepper:
             await self._stop(ToolBatch(self._world, calls))
             raise
         self._line.tell_status()
+        self._tell_cut(completion.usage)
         if completion.finish in _ENDINGS:
             text, advice = _ENDINGS[completion.finish]
             self._line.wire.publish(Notice("warning", text, advice))
@@ -92,6 +94,19 @@ class Stepper:
             )
         return "go on"
 
+    def _tell_cut(self, usage: Usage) -> None:
+        """Say once that the server answers without having read everything, until it reads everything again."""
+        if usage.prompt_cut and not self._told_cut:
+            self._line.wire.publish(
+                Notice(
+                    "warning",
+                    f"The server cut the prompt without a word: it read {usage.input:,} tokens of it.",
+                    "Compact with /compact, or give the model a larger window at the server "
+                    "(at Ollama OLLAMA_CONTEXT_LENGTH).",
+                )
+            )
+        self._told_cut = usage.prompt_cut
+
     async def _ask(self, n: int, provider: ChatProvider, point: Checkpoint) -> Completion:
         line = self._line
         asking = Asking(
@@ -103,8 +118,9 @@ class Stepper:
             checkpoint_uid=point.uid,
         )
         system = line.context.system_prompt or ""
+        tools = self._world.toolset.specs() if provider.use_tools else ()
         try:
-            return await asking.ask(system, self._world.toolset.specs(), line.messages)
+            return await asking.ask(system, tools, line.messages)
         except asyncio.CancelledError:
             await self._keep_partial(asking, point)
             raise

@@ -14,11 +14,12 @@ from pathlib import Path
 
 from kimi_tui.soul.approval import Approval, CallAsker
 from kimi_tui.soul.display import blocks_of
+from kimi_tui.soul.file_history import FileHistory
 from kimi_tui.soul.limits import LoopLimits
 from kimi_tui.soul.live_output import LiveOutput
 from kimi_tui.soul.memory import CallVersions, LineMemory
 from kimi_tui.soul.tool_message import INTERRUPTED, NOT_BEGUN, NOT_RUN, rejection
-from kimi_tui.tools.base import Mailbox, ToolEnv, ToolOutcome, ToolRejected, failure
+from kimi_tui.tools.base import Ask, Mailbox, ToolEnv, ToolOutcome, ToolRejected, failure
 from kimi_tui.tools.toolset import Toolset
 from kimi_tui.wire.events import ToolResult, ToolStarted
 from kimi_tui.wire.queue import Wire
@@ -62,6 +63,7 @@ class ToolWorld:
     work_dir: Path
     environ: Mapping[str, str]
     limits: LoopLimits
+    files: FileHistory
     clock: Callable[[], float] = time.monotonic
 
 
@@ -100,6 +102,8 @@ class ToolBatch:
             await asyncio.wait(tasks.values())
             for task in tasks.values():
                 task.result()
+        # What was changed is known before the next step, which may go back.
+        await self._world.files.settled()
         return self.results
 
     async def stop(self) -> set[asyncio.Task[None]]:
@@ -175,7 +179,9 @@ class _Runner:
         self._versions = CallVersions(world.memory)
         self._limit: asyncio.Timeout | None = None
         self._asking = False
+        self._asked_at = self._waited_s = 0.0
         self._told = False
+        self._changing = False
 
     async def run(self) -> Done:
         world, call = self._world, self._call
@@ -188,6 +194,7 @@ class _Runner:
                 key=call.key,
                 tool=call.name,
                 before=self._before_asking,
+                allowed=self._allowed,
                 after=self._after_asking,
             ),
             mailbox=world.mailbox,
@@ -214,20 +221,33 @@ class _Runner:
         finally:
             timer.cancel()
             self._output.close()
+            if self._changing:
+                world.files.after_change(call.key.rpartition(":")[0])
         if not rejected:
             self._asking = False
             self._tell_started()
-        duration_s = world.clock() - began
+        # How long a tool took is its own doing; the person may think as long as they want.
+        duration_s = world.clock() - began - self._waited_s
         done = Done(call, outcome, rejected=rejected, feedback=feedback, duration_s=duration_s)
         return replace(done, noted=self._versions.noted) if self._versions.noted else done
 
     def _before_asking(self) -> None:
         self._asking = True
+        self._asked_at = self._world.clock()
         if self._limit is not None:
             self._limit.reschedule(None)  # the person may take all the time they want
 
+    async def _allowed(self, ask: Ask) -> None:
+        tool = self._world.toolset.get(self._call.name)
+        if tool is not None and tool.changes:
+            inside = [edit.path for edit in ask.edits if not edit.path.startswith(("/", "~"))]
+            is_command = ask.action == "run command"
+            await self._world.files.before_change(None if is_command else inside)
+            self._changing = True
+
     def _after_asking(self) -> None:
         self._asking = False
+        self._waited_s += self._world.clock() - self._asked_at
         if self._limit is not None:
             loop = asyncio.get_running_loop()
             self._limit.reschedule(loop.time() + self._world.limits.tool_timeout_s)

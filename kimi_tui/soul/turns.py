@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from kimi_tui.llm.errors import LLMError, LLMNotSet
+from kimi_tui.llm.errors import LLMError, LLMNotSet, ToolsNotSupported
 from kimi_tui.llm.message import Message
 from kimi_tui.llm.provider import ChatProvider
 from kimi_tui.session.errors import StorageTrouble
@@ -25,9 +25,10 @@ from kimi_tui.soul.live_line import LiveLine
 from kimi_tui.soul.loop import AgentLoop
 from kimi_tui.soul.provider_slot import ProviderSlot
 from kimi_tui.soul.recorder import Recorder
+from kimi_tui.soul.replacing import WHOLE, Span
 from kimi_tui.soul.segments import label_of
 from kimi_tui.soul.steering import Steering
-from kimi_tui.wire.events import Notice, TurnBegin, TurnEnd
+from kimi_tui.wire.events import FailureKind, Notice, TurnBegin, TurnEnd
 
 log = logging.getLogger(__name__)
 
@@ -62,12 +63,14 @@ class Turns:
             end = await self._attempt("", resumed=True)
         return end
 
-    async def compact(self, instructions: str) -> None:
+    async def compact(self, instructions: str, span: Span = WHOLE) -> None:
         """Compact by the person's wish. What goes wrong is told on the wire."""
         wire = self.line.wire
         try:
             provider = self._need_provider()
-            await self.compactor.compact(provider, automatic=False, instructions=instructions)
+            await self.compactor.compact(
+                provider, automatic=False, instructions=instructions, span=span
+            )
         except asyncio.CancelledError:
             return  # told by the compaction itself
         except NothingToCompact as nothing:
@@ -86,7 +89,7 @@ class Turns:
         except asyncio.CancelledError:
             end = TurnEnd("interrupted")
         except (LLMError, SoulError, StorageTrouble) as error:
-            end = TurnEnd("error", error.message, error.advice)
+            end = TurnEnd("error", error.message, error.advice, _kind(error))
         except Exception as error:
             log.exception("a turn failed")
             end = TurnEnd(
@@ -131,3 +134,9 @@ class Turns:
         if provider is None:
             raise LLMNotSet(NOT_SET, advice=NOT_SET_ADVICE)
         return provider
+
+
+def _kind(error: Exception) -> FailureKind:
+    if isinstance(error, ToolsNotSupported):
+        return "tools"
+    return "model" if isinstance(error, LLMError) and not isinstance(error, LLMNotSet) else ""

@@ -99,6 +99,7 @@ class Ask:
         "edit protected",
         "read outside",
         "restore files",
+        "send D-Mail",
     ]
     question: str
     detail: str

@@ -143,6 +143,9 @@ class Decoder:
         }
         for name in ("step_input", "step_output"):
             kept.setdefault(name, None)
+        correction = data.get("correction")
+        if isinstance(correction, float):
+            kept["correction"] = correction
         self._status = _replaced(last, kept)
         return self._status
 
@@ -197,6 +200,7 @@ def _decode_approval(data: Json) -> Event | None:
         where=_text(data, "where"),
         display=decode_display(data.get("display")),
         session_offer=_text(data, "session_offer"),
+        kind="dmail" if data.get("kind") == "dmail" else "tool",
     )
 
 

@@ -130,7 +130,7 @@ def _encode_status(event: ev.StatusUpdate) -> Json:
 
 
 def _encode_approval(event: ev.ApprovalRequest) -> Json:
-    return {
+    payload: Json = {
         "id": event.id,
         "tool_call_id": event.key,
         "sender": event.tool,
@@ -145,6 +145,7 @@ def _encode_approval(event: ev.ApprovalRequest) -> Json:
         "where": event.where,
         "session_offer": event.session_offer,
     }
+    return payload if event.kind == "tool" else payload | {"kind": event.kind}
 
 
 # -- events that are stored field by field -------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from kimi_tui.wire.display import DisplayBlock
 CheckpointKind = Literal["user", "step", "dmail", "compaction", "summary", "interrupted", "error"]
 Operation = Literal["rewind", "dmail", "compaction", "clear", "jump", "undo", "redo", "files"]
 ApprovalAnswer = Literal["once", "session", "no"]
+FailureKind = Literal["", "model", "tools"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +29,15 @@ class TurnBegin:
 
 @dataclass(frozen=True, slots=True)
 class TurnEnd:
-    """The agent stopped. `error` is the sentence for the error card, `advice` what to change."""
+    """The agent stopped. `error` is the sentence for the error card, `advice` what to change.
+
+    `kind` tells a failed call of the model (`tools`: it takes no tools) from everything else.
+    """
 
     reason: Literal["done", "interrupted", "rejected", "error"]
     error: str = ""
     advice: str = ""
+    kind: FailureKind = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +49,10 @@ class StepBegin:
 
 @dataclass(frozen=True, slots=True)
 class StepRetry:
-    """The model call failed and is tried again in `wait_s` seconds. What it had streamed is dropped."""
+    """The model call failed and is tried again in `wait_s` seconds. What it had streamed is dropped.
+
+    It comes again, with no wait, when the person cuts the wait short.
+    """
 
     n: int
     attempt: int
@@ -129,6 +137,7 @@ class StatusUpdate:
 
     `estimated` is true while `used` is not the server's own figure. `trigger` is where automatic compaction starts.
     `system`, `talk` and `tools` split `used`. `per_step` is the mean growth of the last steps, for the forecast.
+    `correction` is by what estimates are multiplied in this session (0: nothing was learned yet).
     """
 
     used: int
@@ -145,11 +154,16 @@ class StatusUpdate:
     total_output: int = 0
     step_input: int | None = None
     step_output: int | None = None
+    correction: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointCreated:
-    """A new point on the live line. `label` is what is known at once: the person's words, or a letter's source."""
+    """A new point on the live line. `label` is what is known at once: the person's words, or a letter's source.
+
+    With `was` it is no new point but the one that had that uid, renumbered behind a summary: what it began moves with
+    it. Such points follow the summary's own and stand before `CompactionEnd`.
+    """
 
     id: int
     uid: str
@@ -157,15 +171,18 @@ class CheckpointCreated:
     label: str = ""
     tokens: int = 0
     at: str = ""
+    was: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class ContextReverted:
     """The live line was cut before checkpoint `checkpoint_id`; what followed is now world line `world_line`.
 
-    `from_checkpoint` is the newest id that was cut away. `text` is the D-Mail's letter. `prompt` is the message of
-    that checkpoint to put back into the prompt after a person's rewind. `facts` is what the soul added to a letter,
-    `carried` what the person had said since, which stands before the letter on the new line.
+    `from_checkpoint` is the newest id that was cut away; where it is less than `checkpoint_id` nothing was, and a letter
+    is added at the end. `text` is the D-Mail's letter. `prompt` is the message of that checkpoint to put back into the
+    prompt after a person's rewind. `facts` is what the soul added to a letter, `carried` what the person had said since,
+    which stands before the letter on the new line. `author` is who wrote the letter. With the reason `compaction` the
+    part that was cut away is replaced by the summary whose checkpoint follows.
     """
 
     reason: Operation
@@ -181,6 +198,7 @@ class ContextReverted:
     prompt: str = ""
     facts: str = ""
     carried: tuple[str, ...] = ()
+    author: Literal["agent", "person"] = "agent"
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +211,7 @@ class CompactionBegin:
 
 @dataclass(frozen=True, slots=True)
 class CompactionEnd:
-    """The summary stands in, or (`error` not empty) nothing changed."""
+    """The summary stands in, or (`error` not empty) nothing changed. Without a `CompactionBegin`, the person edited it."""
 
     tokens_before: int
     tokens_after: int
@@ -206,7 +224,8 @@ class CompactionEnd:
 class ApprovalRequest:
     """The agent asks before it changes something. `detail` is exactly what will run or be written.
 
-    `session_offer` is the label of the yes that holds for the session, empty where none is offered.
+    `session_offer` is the label of the yes that holds for the session, empty where none is offered. Of the kind `dmail`
+    the `detail` is a letter before it is sent: yes with a feedback sends that text in its place, no sends none.
     """
 
     id: str
@@ -217,11 +236,12 @@ class ApprovalRequest:
     where: str = ""
     display: tuple[DisplayBlock, ...] = ()
     session_offer: str = ""
+    kind: Literal["tool", "dmail"] = "tool"
 
 
 @dataclass(frozen=True, slots=True)
 class ApprovalResolved:
-    """An approval was answered; `feedback` is why not."""
+    """An approval was answered; `feedback` is why not (of a letter that may go, what to send in its place)."""
 
     id: str
     answer: ApprovalAnswer
@@ -243,6 +263,16 @@ class SteerTaken:
     id: str
     text: str
     withdrawn: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FilesChanged:
+    """The agent's tools changed working files in the step of checkpoint `uid`; lines are counted where they are texts."""
+
+    uid: str
+    paths: tuple[str, ...]
+    added: int = 0
+    removed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,6 +333,7 @@ Event = (
     | ApprovalResolved
     | SteerQueued
     | SteerTaken
+    | FilesChanged
     | FilesRestored
     | LineChanged
     | Notice

@@ -16,6 +16,7 @@ OWN: tuple[type, ...] = (
     ev.CheckpointCreated,
     ev.ContextReverted,
     ev.SteerQueued,
+    ev.FilesChanged,
     ev.FilesRestored,
     ev.LineChanged,
     ev.Notice,
@@ -35,6 +36,7 @@ ANSWERS = {"once": "approve", "session": "approve_for_session", "no": "reject"}
 ANSWERS_BACK = {"approve": "once", "approve_for_session": "session", "reject": "no"}
 _OPERATIONS = frozenset({"rewind", "dmail", "compaction", "clear", "jump", "undo", "redo", "files"})
 CHOICES: dict[str, frozenset[str]] = {
+    "FailureKind": frozenset({"", "model", "tools"}),
     "CheckpointKind": frozenset(
         {"user", "step", "dmail", "compaction", "summary", "interrupted", "error"}
     ),
@@ -43,6 +45,7 @@ CHOICES: dict[str, frozenset[str]] = {
         {"done", "interrupted", "rejected", "error"}
     ),
     "Literal['info', 'warning', 'error']": frozenset({"info", "warning", "error"}),
+    "Literal['agent', 'person']": frozenset({"agent", "person"}),
 }
 EARLIER: dict[type, dict[str, Any]] = {
     ev.TurnEnd: {"reason": "done"},

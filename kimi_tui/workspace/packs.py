@@ -110,7 +110,11 @@ def read_index(path: Path) -> dict[bytes, Place]:
                         name: Place(offset, length)
                         for name, offset, length in _ROW.iter_unpack(index)
                     }
-        return dict(_walked(path, size))
+        found: dict[bytes, Place] = {}
+        for name, place in _walked(path, size):
+            # Rows of the damaged index read like heads as well; the first of a name is the true one.
+            found.setdefault(name, place)
+        return found
 
 
 def read_body(path: Path, place: Place) -> bytes:
@@ -152,6 +156,5 @@ def _walked(path: Path, size: int) -> Iterator[tuple[bytes, Place]]:
             position += _HEAD.size
             if position + length > size:
                 return
-            # What follows the last body reads like a head too; a wrong place is found out by its hash.
             yield name, Place(position, length)
             position += length

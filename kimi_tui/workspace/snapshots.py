@@ -64,6 +64,8 @@ class SnapshotLog:
         self._marks: dict[str, int] = {}
         self._latest: dict[str, Entry] = {}
         self._joins_line = False
+        self.root = ""
+        """The folder that the snapshots are of; nothing is ever brought back into another."""
         self.skipped = 0
         self._read()
 
@@ -84,6 +86,16 @@ class SnapshotLog:
         """The snapshot of that id."""
         index = self._position.get(snapshot_id)
         return None if index is None else self._snapshots[index]
+
+    def begin(self, root: str) -> None:
+        """Say which folder the snapshots are of, once.
+
+        Raises:
+            OSError: the disk refused.
+        """
+        if not self.root:
+            self._append({"root": root}, sync=True)
+            self.root = root
 
     def mark(self, uid: str) -> None:
         """A checkpoint was made now. Written, not brought to the disk: the next snapshot does that."""
@@ -204,6 +216,10 @@ class SnapshotLog:
         if not isinstance(value, dict):
             return False
         record = cast("dict[str, Any]", value)
+        root = record.get("root")
+        if isinstance(root, str):
+            self.root = self.root or root
+            return True
         uid = record.get("mark")
         if isinstance(uid, str):
             after = str(record.get("after", ""))

@@ -68,6 +68,11 @@ class BlobStore:
             self._put(bytes.fromhex(name), content)
         return name
 
+    def limit(self, max_bytes: int) -> None:
+        """Change the disk budget."""
+        with self._lock:
+            self._max_bytes = max_bytes
+
     def flush(self) -> None:
         """Make all that was put safe.
 
@@ -128,6 +133,7 @@ class BlobStore:
         if self._writer is None:
             self._root.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._writer = PackWriter(self._root)
+            self._used += self._writer.size_bytes
         before = self._writer.size_bytes
         try:
             self._writer.add(digest, body)

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 
 from kimi_tui.workspace import restore
@@ -103,8 +104,7 @@ class Tracker:
         self._owed: set[str] = set()
         self._note = ""
         self._scanner: Scanner | None = None
-        self._store = BlobStore(folder / STORE_NAME, limits.max_store_bytes)
-        self._log = SnapshotLog(folder / _LOG_NAME)
+        self._store = BlobStore(folder / STORE_NAME, limits.max_store_bytes, around.neighbours)
         self.refusal = refusal(root, around.homes)
         self.full = ""
         """Why not everything could be kept at the last look."""
@@ -118,8 +118,12 @@ class Tracker:
             OSError: the work folder cannot be read, or the disk refused.
         """
         around = self._around
-        budget = self._limits.max_store_bytes - disk_usage(around.others)
-        self._store = BlobStore(self._folder / STORE_NAME, max(0, budget), around.neighbours)
+        root = os.path.realpath(self._root)
+        if self._log.root not in ("", root):
+            self.refusal = f"The files of this session are those of {self._log.root}."
+            return False
+        self._log.begin(root)
+        self._store.limit(max(0, self._limits.max_store_bytes - disk_usage(around.others)))
         self._scanner = Scanner(
             str(self._root), self._store, self._limits, own=around.own, cancelled=self._cancelled
         )
@@ -178,6 +182,17 @@ class Tracker:
         self._scan()
         return self._add(by, self._owed)
 
+    def is_as_seen(self, paths: Iterable[str]) -> bool:
+        """Whether these files still are what the newest snapshot has.
+
+        Raises:
+            OSError: one cannot be read.
+        """
+        latest = self._log.latest
+        return all(
+            restore.current(str(self._root / path)) == _kept(latest.get(path)) for path in paths
+        )
+
     def mark(self, uid: str) -> None:
         """A checkpoint was made now."""
         self._log.mark(uid)
@@ -196,18 +211,29 @@ class Tracker:
         self, before: Entry | None, after: Entry | None, max_rows: int | None
     ) -> LineDiff | None:
         """The difference of two states of a file, or None where they are no texts or too large to show."""
-        texts = [self._text(entry) for entry in (before, after)]
-        if texts[0] is None or texts[1] is None:
+        old, new = self.text_of(before), self.text_of(after)
+        return None if old is None or new is None else diff_lines(old, new, max_rows)
+
+    def text_of(self, entry: Entry | None) -> str | None:
+        """The text of a state of a file, empty where there is none; None where it is no text or too large to show."""
+        if entry is None:
+            return ""
+        if not entry.kept or entry.size > _MOST_COMPARED_BYTES:
             return None
-        return diff_lines(texts[0], texts[1], max_rows)
+        try:
+            content = self._store.get(entry.blob)
+        except BlobDamaged:
+            return None
+        return text_of(content)
 
     # -- planning --------------------------------------------------------------------------------
 
-    def plan(self, uid: str, by: By = "other") -> RestorePlan:
+    def plan(self, uid: str, was: str = "", by: By = "other") -> RestorePlan:
         """What it takes to have the files as they were at a checkpoint, after a fresh look.
 
         Args:
             uid: the checkpoint.
+            was: what it was called before a compaction, if it was.
             by: who is to have done what changed since the last look.
 
         Raises:
@@ -215,7 +241,7 @@ class Tracker:
         """
         self.look(by)
         now = self._scanner_manifest()
-        target = self._log.at_checkpoint(uid)
+        target = (was and self._log.at_checkpoint(was)) or self._log.at_checkpoint(uid)
         if target is None:
             return RestorePlan(reason="How the files stood at that time is not known.")
         changed_by = self._log.changed_since(target)
@@ -296,7 +322,7 @@ class Tracker:
         self._add("other", self._owed - touched)
         self._add("restore", touched, snapshot_id=intent.after)
         manifest = self._scanner_manifest()
-        failed = {path: CHANGED_MEANWHILE for path in prepared.stale}
+        failed = dict.fromkeys(prepared.stale, CHANGED_MEANWHILE)
         failed |= outcome.failures
         for one in intent.changes:
             if _kept(manifest.get(one.path)) != one.then and one.path not in failed:
@@ -323,6 +349,11 @@ class Tracker:
 
     # -- below: how ------------------------------------------------------------------------------
 
+    @cached_property
+    def _log(self) -> SnapshotLog:
+        # Read when first needed, in the thread that looks: a large one would hold up the opening of the session.
+        return SnapshotLog(self._folder / _LOG_NAME)
+
     def _scan(self) -> None:
         scanner = self._scanner
         if scanner is None:
@@ -348,17 +379,6 @@ class Tracker:
     def _taken_note(self) -> str:
         note, self._note = self._note, ""
         return note
-
-    def _text(self, entry: Entry | None) -> str | None:
-        if entry is None:
-            return ""
-        if not entry.kept or entry.size > _MOST_COMPARED_BYTES:
-            return None
-        try:
-            content = self._store.get(entry.blob)
-        except BlobDamaged:
-            return None
-        return text_of(content)
 
     def _not_covered(self, now: Manifest) -> tuple[tuple[str, str], ...]:
         found: list[tuple[str, str]] = []

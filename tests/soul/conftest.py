@@ -6,8 +6,16 @@ import os
 
 import pytest
 
+from kimi_tui.llm.lessons import forget_lessons
+
 
 @pytest.fixture(autouse=True)
 def _plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [n for n in os.environ if n.lower().endswith("_proxy") or n.startswith("OPENAI_")]:
         monkeypatch.delenv(name)
+
+
+@pytest.fixture(autouse=True)
+def _no_lessons() -> None:
+    """What a server at the same port taught an earlier test."""
+    forget_lessons()

@@ -59,6 +59,9 @@ def test_every_prompt_can_be_filled_in() -> None:
             "CHECKPOINT",
             "FACTS",
             "TOKENS",
+            "SOURCE",
+            "NAMES",
+            "WHY",
         ],
         "$x",
     )

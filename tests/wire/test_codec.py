@@ -63,10 +63,13 @@ SPECIAL: dict[str, st.SearchStrategy[Any]] = {
     "CheckpointKind": st.sampled_from(get_args(ev.CheckpointKind)),
     "Operation": st.sampled_from(get_args(ev.Operation)),
     "ApprovalAnswer": st.sampled_from(get_args(ev.ApprovalAnswer)),
+    "FailureKind": st.sampled_from(get_args(ev.FailureKind)),
     "Literal['done', 'interrupted', 'rejected', 'error']": st.sampled_from(
         ["done", "interrupted", "rejected", "error"]
     ),
     "Literal['info', 'warning', 'error']": st.sampled_from(["info", "warning", "error"]),
+    "Literal['agent', 'person']": st.sampled_from(["agent", "person"]),
+    "Literal['tool', 'dmail']": st.sampled_from(["tool", "dmail"]),
 }
 NOT_EMPTY = {("ToolCall", "key"), ("ToolCallPart", "key"), ("ToolStarted", "key")} | {
     ("ToolResult", "key"),
@@ -78,7 +81,7 @@ NOT_EMPTY = {("ToolCall", "key"), ("ToolCallPart", "key"), ("ToolStarted", "key"
 def events_of(kind: type) -> st.SearchStrategy[ev.Event]:
     strategies: dict[str, st.SearchStrategy[Any]] = {}
     for field in fields(kind):
-        strategy = SPECIAL[str(field.type)]
+        strategy = SPECIAL[str(field.type).replace('"', "'")]
         if (kind.__name__, field.name) in NOT_EMPTY:
             strategy = st.text("abc:0", min_size=1, max_size=9)
         strategies[field.name] = strategy

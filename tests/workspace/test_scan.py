@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shutil
+import tempfile
 from pathlib import Path
 
-from kimi_tui.workspace.entries import Limits, was_looked_for
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from kimi_tui.workspace.entries import REST, Entry, Limits, was_looked_for
 from kimi_tui.workspace.scan import Scanner
 from kimi_tui.workspace.store import BlobStore
 
@@ -78,8 +84,168 @@ def test_limits_are_remarks_not_failures(tmp_path: Path) -> None:
     (root / "big").write_bytes(b"x" * 101)
     for number in range(5):
         (root / f"f{number}").write_text(str(number))
-    kinds = [entry.kind for _, entry in sorted(scanner.scan().manifest.items())]
-    assert kinds == ["large", "file", "file", "file", "over", "over"]
+    scan = scanner.scan()
+    kinds = {path: entry.kind for path, entry in scan.manifest.items()}
+    assert kinds == {"big": "large", "f0": "file", "f1": "file", "f2": "file", REST: "over"}
+    assert "3 files" in scan.full
+    assert not was_looked_for(scan.manifest, "f4")
+    assert not was_looked_for(scan.manifest, "f9")
+    (root / "f1").unlink()
+    after = scanner.scan().manifest
+    assert "f1" not in after
+    assert scanner.scan().manifest["f3"].kept, "there is room for one again"
+
+
+def test_what_is_known_stays_covered_when_a_flood_comes(tmp_path: Path) -> None:
+    root, _, scanner = make(tmp_path, Limits(max_files=4))
+    (root / "z").mkdir()
+    (root / "z/mine").write_text("old")
+    scanner.scan()
+    (root / "a").mkdir()
+    for number in range(10):
+        (root / f"a/{number}").write_text("x")
+    (root / "b").mkdir()
+    (root / "b/late").write_text("x")
+    (root / "z/mine").write_text("new")
+    scan = scanner.scan()
+    assert "z/mine" in scan.changed
+    assert scan.manifest["z/mine"].size == 3
+    assert scan.manifest["b"].kind == "over"
+    assert not was_looked_for(scan.manifest, "b/late")
+    assert scan.full
+
+
+def test_a_full_budget_reads_nothing_new_and_keeps_following_the_old(tmp_path: Path) -> None:
+    root = tmp_path / "work"
+    root.mkdir()
+    scanner = Scanner(str(root), BlobStore(tmp_path / "store", 3_000), Limits())
+    (root / "a").write_bytes(os.urandom(1_000))
+    assert not scanner.scan().full
+    (root / "b").write_bytes(os.urandom(5_000))
+    scan = scanner.scan()
+    assert "disk" in scan.full
+    assert scan.manifest["b"].kind == "over"
+    (root / "a").unlink()
+    assert "a" in scanner.scan().changed
+
+
+def test_folders_that_vanish_take_what_was_in_them(tmp_path: Path) -> None:
+    root, _, scanner = make(tmp_path)
+    (root / "x/y/z").mkdir(parents=True)
+    (root / "x/y/z/f").write_text("1")
+    (root / "x/empty").mkdir()
+    assert scanner.scan().changed == ("x/empty", "x/y/z/f")
+    shutil.rmtree(root / "x")
+    assert scanner.scan().changed == ("x/empty", "x/y/z/f")
+    assert scanner.scan().manifest == {}
+    (root / "x").write_text("a file now")
+    assert scanner.scan().changed == ("x",)
+    (root / "x").unlink()
+    (root / "x").mkdir()
+    assert scanner.scan().manifest["x"].kind == "folder"
+
+
+def test_an_adopted_manifest_is_what_was_there_before(tmp_path: Path) -> None:
+    root, store, scanner = make(tmp_path)
+    for name in ("same", "edited", "gone"):
+        (root / name).write_text(name)
+    (root / "sub").mkdir()
+    (root / "sub/deep").write_text("deep")
+    manifest = dict(scanner.scan().manifest)
+    (root / "edited").write_text("other")
+    (root / "gone").unlink()
+    shutil.rmtree(root / "sub")
+    again = Scanner(str(root), store, Limits())
+    again.adopt(manifest)
+    assert again.scan().changed == ("edited", "gone", "sub/deep")
+    assert again.scan().changed == ()
+
+
+def test_the_program_does_not_look_at_its_own_folders(tmp_path: Path) -> None:
+    root = tmp_path / "work"
+    (root / "data/session").mkdir(parents=True)
+    (root / "data/session/context.jsonl").write_text("{}")
+    store = BlobStore(root / "data/store", 1 << 20)
+    scanner = Scanner(str(root), store, Limits(), own=[str(root / "data")])
+    assert {path: e.kind for path, e in scanner.scan().manifest.items()} == {"data": "ignored"}
+    assert scanner.scan().changed == ()
+
+
+def test_rules_of_the_repository_around_count(tmp_path: Path) -> None:
+    root, store, _ = make(tmp_path)
+    (tmp_path / ".git/info").mkdir(parents=True)
+    (tmp_path / ".git/info/exclude").write_text("*.secret\n")
+    (tmp_path / ".gitignore").write_text("work/build/\n*.log\n/only-here\n")
+    for name in ("a.log", "b.secret", "build/x", "only-here", "kept"):
+        (root / name).parent.mkdir(exist_ok=True)
+        (root / name).write_text(name)
+    kinds = {
+        path: e.kind for path, e in Scanner(str(root), store, Limits()).scan().manifest.items()
+    }
+    assert kinds == {
+        "a.log": "ignored", "b.secret": "ignored", "build": "ignored",
+        "only-here": "file", "kept": "file",
+    }  # fmt: skip
+    (tmp_path / ".gitignore").write_text("*\n")
+    assert Scanner(str(root), store, Limits()).scan().manifest["a.log"].kept, (
+        "a repository that leaves out the work folder itself has no say in it"
+    )
+
+
+def test_names_that_are_no_text_are_followed(tmp_path: Path) -> None:
+    root, _, scanner = make(tmp_path)
+    name = os.fsdecode(b"caf\xe9")
+    (root / name).write_text("x")
+    assert scanner.scan().changed == (name,)
+
+
+EDITS = st.lists(
+    st.tuples(
+        st.sampled_from(["a", "b", "d/a", "d/e/b", "d/e/f/c", ".gitignore", "d/.gitignore"]),
+        st.sampled_from(["one", "two", "*.x\n", "e/\n", "a\n", None, "folder"]),
+    ),
+    max_size=5,
+)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(EDITS, min_size=1, max_size=6))
+def test_looking_again_finds_what_a_first_look_finds(
+    rounds: list[list[tuple[str, str | None]]],
+) -> None:
+    with tempfile.TemporaryDirectory() as top:
+        root = Path(top) / "work"
+        root.mkdir()
+        store = BlobStore(Path(top) / "store", 1 << 20)
+        scanner = Scanner(str(root), store, Limits())
+        known: dict[str, Entry] = {}
+        for edits in rounds:
+            for name, content in edits:
+                change(root / name, content)
+            for folder, _, files in os.walk(root):
+                # Everything at rest, so that the remembered stamps are what is relied upon.
+                for path in (folder, *(os.path.join(folder, file) for file in files)):
+                    os.utime(path, (1_600_000_000, 1_600_000_000))
+            scan = scanner.scan()
+            fresh = Scanner(str(root), store, Limits()).scan()
+            assert scan.manifest == fresh.manifest
+            for path in scan.changed:
+                if path in scan.manifest:
+                    known[path] = scan.manifest[path]
+                else:
+                    known.pop(path)
+            assert known == scan.manifest
+
+
+def change(path: Path, content: str | None) -> None:
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if content is None:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        elif content == "folder":
+            path.mkdir()
+        else:
+            path.write_text(content)
 
 
 def test_what_was_not_looked_for_was_not_absent(tmp_path: Path) -> None:

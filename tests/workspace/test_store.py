@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from kimi_tui.workspace.store import BlobDamaged, BlobStore, StoreFull, hash_of
+from kimi_tui.workspace.store import BlobDamaged, BlobStore, StoreFull, disk_usage, hash_of
 
 
 def test_contents_come_back_after_a_flush(tmp_path: Path) -> None:
@@ -32,9 +33,14 @@ def test_the_same_content_is_stored_once(tmp_path: Path) -> None:
     store.put(noise)
     used = store.used_bytes()
     store.put(noise)
+    assert store.used_bytes() == used
+    store.flush()
+    used = store.used_bytes()
+    store.put(noise)
     store.flush()
     assert store.used_bytes() == used
     assert BlobStore(tmp_path / "store", 1 << 20).used_bytes() == used
+    assert disk_usage([tmp_path / "store"]) == used
 
 
 def test_a_full_budget_says_so_and_keeps_what_is_there(tmp_path: Path) -> None:
@@ -46,11 +52,71 @@ def test_a_full_budget_says_so_and_keeps_what_is_there(tmp_path: Path) -> None:
     assert store.get(name) == b"first"
 
 
-@pytest.mark.parametrize("damage", [b"", b"r", b"rother", b"zgarbage"])
-def test_damage_is_noticed(tmp_path: Path, damage: bytes) -> None:
+def only_pack(store: Path) -> Path:
+    (pack,) = store.glob("*.pack")
+    return pack
+
+
+@pytest.mark.parametrize("where", ["body", "end", "whole"])
+def test_damage_is_noticed_and_costs_no_more_than_what_it_hit(tmp_path: Path, where: str) -> None:
     store = BlobStore(tmp_path / "store", 1 << 20)
-    name = store.put(b"content")
+    names = [store.put(f"content {number} ".encode() * 50) for number in range(3)]
     store.flush()
-    (tmp_path / "store" / name[:2] / name[2:]).write_bytes(damage)
-    with pytest.raises(BlobDamaged):
-        store.get(name)
+    pack = only_pack(tmp_path / "store")
+    content = bytearray(pack.read_bytes())
+    if where == "body":
+        content[60] ^= 0xFF
+    elif where == "end":
+        content[-30] ^= 0xFF
+    else:
+        content = content[:100]
+    pack.write_bytes(content)
+    again = BlobStore(tmp_path / "store", 1 << 20)
+    found: list[bytes | None] = []
+    for name in names:
+        try:
+            found.append(again.get(name))
+        except BlobDamaged:
+            found.append(None)
+    whole = [f"content {number} ".encode() * 50 for number in range(3)]
+    lost = {"body": [0], "end": [], "whole": [1, 2]}[where]
+    assert found == [None if at in lost else text for at, text in enumerate(whole)]
+
+
+def test_a_pack_that_was_not_finished_leaves_nothing(tmp_path: Path) -> None:
+    store = BlobStore(tmp_path / "store", 1 << 20)
+    name = store.put(b"lost with the power")
+    again = BlobStore(tmp_path / "store", 1 << 20)
+    assert not again.has(name)
+    assert list((tmp_path / "store").iterdir()) == []
+
+
+def test_what_a_neighbour_has_is_linked_and_outlives_it(tmp_path: Path) -> None:
+    near = BlobStore(tmp_path / "near", 1 << 20)
+    noise = os.urandom(5_000)
+    near.put(noise)
+    near.flush()
+    store = BlobStore(tmp_path / "store", 1 << 20, [tmp_path / "near"])
+    name = store.put(noise)
+    store.flush()
+    assert only_pack(tmp_path / "store").stat().st_nlink == 2
+    assert disk_usage([tmp_path / "near", tmp_path / "store"]) < 6_000
+    only_pack(tmp_path / "near").unlink()
+    assert BlobStore(tmp_path / "store", 1 << 20).get(name) == noise
+
+
+def test_threads_may_put_at_the_same_time(tmp_path: Path) -> None:
+    store = BlobStore(tmp_path / "store", 1 << 24)
+    contents = [os.urandom(500) for _ in range(200)]
+
+    def put(some: list[bytes]) -> list[str]:
+        names = [store.put(content) for content in some]
+        store.flush()
+        return names
+
+    with ThreadPoolExecutor(4) as pool:
+        names = [
+            name for done in pool.map(put, [contents[at::4] for at in range(4)]) for name in done
+        ]
+    again = BlobStore(tmp_path / "store", 1 << 24)
+    assert {again.get(name) for name in names} == set(contents)

@@ -1,0 +1,365 @@
+"""The working files beside the conversation: when they are looked at, who changed them, and how they come back.
+
+All looks go through one thread, in the order in which they were asked for, so that what stands between two of them is known. Here
+is when; `workspace.tracker` is how.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection, Coroutine, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import ParamSpec, TypeVar
+
+from kimi_tui.tools.base import FileEdit
+from kimi_tui.wire.events import FilesChanged, FilesRestored, Notice
+from kimi_tui.wire.queue import Wire
+from kimi_tui.workspace.diff import LineDiff
+from kimi_tui.workspace.plan import FileChange
+from kimi_tui.workspace.restore import Restored
+from kimi_tui.workspace.snapshots import By, Snapshot
+from kimi_tui.workspace.tracker import Prepared, RestorePlan, Tracker
+
+log = logging.getLogger(__name__)
+P = ParamSpec("P")
+T = TypeVar("T")
+
+TOPIC = "files"
+_PATIENCE_S = 10.0
+# A look is still good where no more time has gone by since it began than looking takes anyway.
+_FRESH_LOOKS = 2.0
+_NOT_READY = "The first look at the files has not ended yet."
+
+
+class FileHistory:
+    """The snapshots of one session.
+
+    Args:
+        tracker: does the work.
+        wire: hears of changes and troubles.
+        is_journaled: whether the journal knows of an operation that was to lead to this snapshot; where it does not,
+            a restore that was cut off had touched nothing. Called in a thread.
+        cancelled: set when a look that is under way is no longer wanted.
+        clock: in seconds, for how old a look is.
+    """
+
+    def __init__(
+        self,
+        tracker: Tracker,
+        wire: Wire,
+        is_journaled: Callable[[str], bool],
+        cancelled: threading.Event,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._tracker = tracker
+        self._wire = wire
+        self._is_journaled = is_journaled
+        self._cancelled = cancelled
+        self._clock = clock
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="files")
+        self._first: asyncio.Future[_First] | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._look_began = float("-inf")
+        self._look_took_s = 0.0
+        self._changing = 0
+        self._told = ""
+        self._is_open = True
+
+    @property
+    def reason(self) -> str:
+        """Why files cannot be brought back, in a sentence for the person; empty where they can."""
+        if self._tracker.refusal:
+            return self._tracker.refusal
+        return "" if self._is_ready else _NOT_READY
+
+    @property
+    def _is_ready(self) -> bool:
+        first = self._first
+        return (
+            first is not None
+            and first.done()
+            and not first.cancelled()
+            and first.exception() is None
+            and first.result().ended
+        )
+
+    # -- looking ---------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin the first look in the background, and finish a restore in which an earlier process was cut off."""
+        if self._tracker.refusal or self._first is not None:
+            return
+        loop = asyncio.get_running_loop()
+        self._first = loop.run_in_executor(self._pool, _begin, self._tracker, self._is_journaled)
+        self._own(self._hear_first(self._first))
+
+    async def ready(self) -> None:
+        """Wait for the first look, which begins now if it has not begun."""
+        self.start()
+        if self._first is not None:
+            await asyncio.wait([self._first])
+
+    def mark(self, uid: str) -> None:
+        """A checkpoint was made now."""
+        if self._is_on:
+            self._pool.submit(self._tracker.mark, uid).add_done_callback(_noted)
+
+    async def before_change(self, paths: Sequence[str] | None) -> None:
+        """A tool is about to change something.
+
+        Args:
+            paths: what it will change, relative to the work folder; None where that is not known (a command).
+        """
+        if self._tracker.refusal:
+            self._tell_once(Notice("info", self._tracker.refusal, "A rewind leaves them alone."))
+        if not self._is_on or self._first is None:
+            return
+        if not self._first.done():
+            if paths is not None:
+                with contextlib.suppress(OSError):
+                    await asyncio.to_thread(self._tracker.keep_early, paths)
+                return
+            done, _ = await asyncio.wait([self._first], timeout=_PATIENCE_S)
+            if not done:
+                self._tracker.spoil()
+                return
+        if self._is_ready and not (paths is not None and await self._is_fresh(paths)):
+            await self._look("other", "")
+        self._changing += 1
+
+    def after_change(self, uid: str) -> None:
+        """A tool has changed what it would; `uid` is the checkpoint of its step. Looked at in the background."""
+        self._changing = max(0, self._changing - 1)
+        if self._is_on and self._first is not None:
+            self._own(self._look("agent", uid))
+
+    async def settled(self) -> None:
+        """Wait until what was changed has been looked at (not for the first look)."""
+        if self._tasks and self._is_ready:
+            await asyncio.wait(list(self._tasks))
+
+    # -- restoring -------------------------------------------------------------------------------
+
+    async def plan(self, uid: str, was: str = "") -> RestorePlan:
+        """What it takes to have the files as they were at a checkpoint. What cannot be planned says why.
+
+        Args:
+            uid: the checkpoint.
+            was: what it was called before a compaction, if it was.
+        """
+        by: By = "agent" if self._changing else "other"
+        return await self._planned(self._tracker.plan, uid, was, by)
+
+    async def plan_back(self, before: str, after: str, paths: Collection[str]) -> RestorePlan:
+        """What it takes to reverse a restore."""
+        return await self._planned(self._tracker.plan_back, before, after, paths)
+
+    async def prepare(
+        self, plan: RestorePlan, chosen: Collection[str] | None = None
+    ) -> Prepared | None:
+        """Take the rescue snapshot and bring the intent to the disk; None where there is nothing to do.
+
+        Raises:
+            OSError: the disk refused; nothing was touched.
+        """
+        if plan.reason:
+            return None
+        return await self._run(self._tracker.prepare, plan, chosen)
+
+    async def carry_out(self, prepared: Prepared, uid: str) -> Restored:
+        """Bring the files back, verify, and tell of it. What failed is in the outcome, never an exception."""
+        try:
+            outcome = await self._run(self._tracker.carry_out, prepared)
+        except OSError as error:
+            log.warning("a restore could not be recorded", exc_info=error)
+            failed = dict.fromkeys(prepared.intent.paths, error.strerror or str(error))
+            outcome = Restored((), (), failed)
+        self._tell_restored(outcome, prepared.left, uid)
+        return outcome
+
+    async def abandon(self) -> None:
+        """What was prepared does not happen."""
+        await self._run(self._tracker.abandon)
+
+    async def compared(
+        self, changes: Sequence[FileChange], most_rows: int
+    ) -> list[LineDiff | None]:
+        """What changed in each file since the target, by lines; None for what is no text."""
+        return await self._run(_compare_all, self._tracker, changes, most_rows)
+
+    async def edits(self, changes: Sequence[FileChange], no_text: str) -> tuple[FileEdit, ...]:
+        """What carrying out these changes writes, as edits; `no_text` stands for what is no text."""
+        return await self._run(_edits, self._tracker, changes, no_text)
+
+    async def aclose(self) -> None:
+        """End what runs and let go."""
+        self._is_open = False
+        if not self._is_ready:
+            self._cancelled.set()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.to_thread(self._pool.shutdown, wait=True, cancel_futures=False)
+
+    # -- below: how ------------------------------------------------------------------------------
+
+    @property
+    def _is_on(self) -> bool:
+        return self._is_open and not self._tracker.refusal
+
+    @property
+    def is_open(self) -> bool:
+        """False once it is being closed."""
+        return self._is_open
+
+    async def _run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._pool, lambda: work(*args, **kwargs))
+
+    async def _planned(
+        self, make: Callable[P, RestorePlan], *args: P.args, **kwargs: P.kwargs
+    ) -> RestorePlan:
+        if self.reason:
+            return RestorePlan(reason=self.reason)
+        try:
+            plan = await self._run(make, *args, **kwargs)
+        except OSError as error:
+            return RestorePlan(reason=f"The files cannot be looked at: {error.strerror or error}.")
+        return plan
+
+    async def _is_fresh(self, paths: Sequence[str]) -> bool:
+        """Whether the last look will do: it is a moment ago, and what will be overwritten is what it saw."""
+        if self._clock() - self._look_began > self._look_took_s * _FRESH_LOOKS:
+            return False
+        with contextlib.suppress(OSError):
+            return await self._run(self._tracker.is_as_seen, paths)
+        return False
+
+    async def _look(self, by: By, uid: str) -> None:
+        """Look, and tell what the agent changed. The disk's refusal is told, never raised: work goes on."""
+        began = self._clock()
+        try:
+            snapshot, lines = await self._run(_look_and_count, self._tracker, by)
+        except OSError as error:
+            self._tell_trouble(error)
+            return
+        self._look_began, self._look_took_s = began, self._clock() - began
+        self._tell_full()
+        if snapshot is not None and by == "agent":
+            self._wire.publish(FilesChanged(uid, tuple(sorted(snapshot.changed)), *lines))
+
+    async def _hear_first(self, first: asyncio.Future[_First]) -> None:
+        try:
+            found = await asyncio.shield(first)
+        except OSError as error:
+            self._tell_trouble(error)
+            return
+        self._tell_full()
+        if found.outcome is not None:
+            self._tell_restored(found.outcome, (), "")
+            self._wire.publish(
+                Notice(
+                    "info", "Files were being brought back when the program ended; they are now."
+                )
+            )
+
+    def _tell_restored(self, outcome: Restored, left: tuple[str, ...], uid: str) -> None:
+        alone = (*left, *sorted(outcome.failures))
+        self._wire.publish(FilesRestored(uid, outcome.restored, outcome.deleted, alone))
+        if outcome.failures:
+            self._wire.publish(_failures_notice(outcome))
+
+    def _tell_full(self) -> None:
+        if self._tracker.full:
+            self._tell_once(
+                Notice(
+                    "warning",
+                    f"Not all files can be brought back later. {self._tracker.full}",
+                    "A .gitignore that leaves out what is generated makes room.",
+                )
+            )
+
+    def _tell_trouble(self, error: OSError) -> None:
+        log.warning("the files could not be looked at", exc_info=error)
+        self._tell_once(
+            Notice(
+                "warning",
+                f"The files cannot be kept for a rewind: {error.strerror or error}.",
+                "The conversation is not affected.",
+            )
+        )
+
+    def _tell_once(self, notice: Notice) -> None:
+        if notice.text != self._told:
+            self._told = notice.text
+            self._wire.publish(notice)
+
+    def _own(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work, name="files")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+@dataclass(frozen=True, slots=True)
+class _First:
+    """What the first look came to. `outcome` is what became of a restore that had been cut off."""
+
+    ended: bool
+    outcome: Restored | None = None
+
+
+def _begin(tracker: Tracker, is_journaled: Callable[[str], bool]) -> _First:
+    if not tracker.first_look():
+        return _First(ended=False)
+    prepared = tracker.cut_off()
+    if prepared is None:
+        return _First(ended=True)
+    if not is_journaled(prepared.intent.after):
+        tracker.abandon()
+        return _First(ended=True)
+    return _First(ended=True, outcome=tracker.carry_out(prepared))
+
+
+def _failures_notice(outcome: Restored) -> Notice:
+    """What could not be brought back, and why."""
+    names = [f"{path} ({why})" for path, why in sorted(outcome.failures.items())]
+    shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+    return Notice("warning", f"Not brought back: {shown}.", "These files are as they were.")
+
+
+def _look_and_count(tracker: Tracker, by: By) -> tuple[Snapshot | None, tuple[int, int]]:
+    snapshot = tracker.look(by)
+    counted = snapshot is not None and by == "agent"
+    return snapshot, tracker.lines_changed(snapshot) if counted and snapshot else (0, 0)
+
+
+def _noted(done: Future[None]) -> None:
+    if not done.cancelled() and done.exception() is not None:
+        log.warning("a checkpoint could not be marked", exc_info=done.exception())
+
+
+def _compare_all(
+    tracker: Tracker, changes: Sequence[FileChange], most_rows: int
+) -> list[LineDiff | None]:
+    found: list[LineDiff | None] = []
+    room = most_rows
+    for one in changes:
+        diff = tracker.compared(one.then, one.now, max(0, room))
+        room -= 0 if diff is None else len(diff.rows)
+        found.append(diff)
+    return found
+
+
+def _edits(tracker: Tracker, changes: Sequence[FileChange], no_text: str) -> tuple[FileEdit, ...]:
+    edits: list[FileEdit] = []
+    for one in changes:
+        now, then = tracker.text_of(one.now), tracker.text_of(one.then)
+        before = None if one.now is None else no_text if now is None else now
+        after = "" if one.then is None else no_text if then is None else then
+        edits.append(FileEdit(one.path, before, after))
+    return tuple(edits)

@@ -1,0 +1,109 @@
+"""Commands as a whole: the program itself as a child, and every way in which a command ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support.commands import Place
+
+from kimi_tui.commands import dispatch
+
+
+def program(place: Place, *arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "kimi_tui", *arguments],
+        cwd=place.work,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), **environ},
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+
+
+def test_the_program_itself(place: Place) -> None:
+    session = place.three_turns()
+    listed = program(place, "checkpoints", "--json")
+    assert (listed.returncode, listed.stderr) == (0, "")
+    assert [row["id"] for row in json.loads(listed.stdout)] == list(range(8))
+    gone = program(place, "rewind", "2")
+    assert (gone.returncode, gone.stderr) == (0, "")
+    wrong = program(place, "rewind", "99", "--session", session.id)
+    assert (wrong.returncode, wrong.stdout) == (2, "")
+    assert wrong.stderr == "kimi-tui: There is no checkpoint #99 here; there is #0 to #1.\n"
+    # A terminal that knows only ASCII.
+    place.run("sessions", "rename", session.id, "grün ✓")
+    plain = program(place, "sessions", PYTHONIOENCODING="ascii")
+    assert (plain.returncode, "gr?n ?" in plain.stdout) == (0, True)
+
+
+def test_help_names_every_command(place: Place) -> None:
+    shown = program(place, "--help").stdout
+    for name in dispatch.COMMANDS:
+        assert name in shown
+        ran = place.run(name, "--help")
+        assert ran.code == 0
+        assert ran.out.startswith(f"usage: kimi-tui {name}")
+
+
+def test_neither_the_screen_nor_the_network_is_loaded(place: Place) -> None:
+    place.three_turns()
+    code = (
+        "import sys; from kimi_tui.cli import main; main(['checkpoints']);"
+        "print([name for name in ('textual', 'openai', 'httpx') if name in sys.modules])"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True
+    )
+    assert ran.stdout.splitlines()[-1] == "[]"
+
+
+def test_a_reader_that_has_seen_enough(place: Place) -> None:
+    place.three_turns()
+    read, write = os.pipe()
+    os.close(read)
+    child = subprocess.run(
+        [sys.executable, "-m", "kimi_tui", "checkpoints"],
+        stdout=write,
+        stderr=subprocess.PIPE,
+        timeout=30,
+        check=False,
+    )
+    os.close(write)
+    assert child.stderr == b""
+    assert child.returncode == 1
+
+
+def test_ctrl_c(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(*_: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(dispatch, "_run", stop)
+    ran = place.run("undo")
+    assert (ran.code, ran.err) == (130, "")
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (ValueError("secret details"), "Something went wrong in the program: ValueError."),
+        (PermissionError(13, "Permission denied", "/a/b"), "Permission denied (/a/b)"),
+    ],
+)
+def test_no_traceback(
+    place: Place, monkeypatch: pytest.MonkeyPatch, error: Exception, words: str
+) -> None:
+    def fail(*_: object) -> int:
+        raise error
+
+    monkeypatch.setattr(dispatch, "_run", fail)
+    ran = place.run("undo")
+    assert ran.code == 1
+    assert words in ran.complaint
+    log = place.folder / "data" / "logs" / "kimi-tui.log"
+    assert log.exists() == isinstance(error, ValueError)

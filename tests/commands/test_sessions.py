@@ -1,0 +1,205 @@
+"""`kimi-tui sessions`: what it lists and says, and that nothing is deleted without a yes."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import uuid
+from pathlib import Path
+
+import pytest
+from support.chat_server import call, say
+from support.commands import Place
+
+from kimi_tui.session.store import SessionStore
+
+
+def write_session(store: SessionStore, work_dir: Path, title: str, at: int) -> str:
+    """A session of another day, by its files."""
+    folder = store.bucket(work_dir) / str(uuid.uuid4())
+    folder.mkdir(parents=True)
+    lines = [
+        {"role": "_system_prompt", "content": "p"},
+        {"role": "_checkpoint", "id": 0},
+        {"role": "user", "content": title},
+        {"role": "_usage", "token_count": 1_234},
+    ]
+    (folder / "context.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (folder / "state.json").write_text(json.dumps({"work_dir": str(work_dir)}))
+    os.utime(folder / "context.jsonl", (at, at))
+    return folder.name
+
+
+def test_list(place: Place) -> None:
+    assert place.run("sessions").out == "There is no session of this folder.\n"
+    assert place.run("sessions", "list", "--json").json == []
+    here = write_session(place.store, place.work, "older \x1b[2Jone", 1_700_000_000)
+    newer = place.three_turns()
+    place.run("rewind", 6)
+    there = write_session(place.store, Path("/somewhere/else"), "far away", 1_600_000_000)
+    mine = place.run("sessions", "list", "--json").json
+    assert [row["id"] for row in mine] == [newer.id, here]
+    assert list(mine[0]) == [
+        "id",
+        "title",
+        "work_dir",
+        "updated_at",
+        "messages",
+        "tokens",
+        "size_bytes",
+        "world_lines",
+        "world_lines_bytes",
+        "archived",
+    ]
+    assert (mine[0]["title"], mine[0]["world_lines"], mine[0]["tokens"]) == ("first", 1, 440)
+    assert mine[0]["work_dir"] == str(place.work)
+    assert (mine[1]["messages"], mine[1]["tokens"]) == (1, 1_234)
+    assert mine[1]["updated_at"] == "2023-11-14T22:13:20+00:00"
+    everywhere = place.run("sessions", "list", "--all", "--json").json
+    assert [row["id"] for row in everywhere] == [newer.id, here, there]
+    table = place.run("sessions", "list", "--all").out
+    assert "\x1b" not in table
+    assert "/somewhere/else" in table
+    assert table.count("\n") == 4
+
+
+def test_show(place: Place) -> None:
+    session = place.three_turns()
+    place.run("dmail", 3, "look into c.txt")
+    place.run("rewind", 2)
+    facts = place.run("sessions", "show", session.id[:8], "--json").json
+    assert (facts["id"], facts["title"], facts["messages"]) == (session.id, "first", 2)
+    assert (facts["tokens"], facts["checkpoints"]) == (110, 2)
+    assert [line["reason"] for line in facts["world_lines"]] == ["dmail", "rewind"]
+    figures = facts["statistics"]
+    assert {name: figures[name] for name in ("turns", "steps", "tool_calls", "rewinds")} == {
+        "turns": 3,
+        "steps": 5,
+        "tool_calls": {"WriteFile": 2, "ReadFile": 1},
+        "rewinds": 1,
+    }
+    assert (figures["input_tokens"], figures["output_tokens"]) == (1_500, 150)
+    assert figures["dmails"] == 1
+    assert figures["compactions"] == []
+    assert facts["live_bytes"] == (session.dir / "context.jsonl").stat().st_size
+    said = place.run("sessions", "show", session.id).out
+    for words in (
+        "first\n",
+        "3, with 5 steps",
+        "WriteFile 2, ReadFile 1",
+        "1.5k input",
+        "D-Mails",
+        "look into c.txt",
+    ):
+        assert words in said
+
+
+def test_show_says_what_was_damaged(place: Place) -> None:
+    session = place.three_turns()
+    with (session.dir / "context.jsonl").open("ab") as file:
+        file.write(b'{"role": broken}\n')
+    facts = place.run("sessions", "show", session.id, "--json").json
+    assert "could not be read" in facts["remarks"][0]
+    assert (
+        "! 1 line of the session could not be read" in place.run("sessions", "show", session.id).out
+    )
+
+
+def test_statistics_of_what_only_the_journal_knows(place: Place) -> None:
+    session = place.hold(
+        [call("Glob", {"pattern": "*"}, usage=(5_000, 10)), say("ok", usage=(9_000, 10))], "go"
+    )
+    place.run("dmail", 1, "shorter")
+    (session.dir / "wire.jsonl").unlink()
+    figures = place.run("sessions", "show", session.id, "--json").json["statistics"]
+    assert (figures["turns"], figures["dmails"]) == (0, 1)
+    assert figures["dmail_tokens_saved"] > 0
+
+
+def test_rename_and_archive(place: Place) -> None:
+    session = place.three_turns()
+    assert place.run("sessions", "rename", session.id, "fix  the\nparser").code == 0
+    assert place.run("sessions", "list", "--json").json[0]["title"] == "fix the parser"
+    place.run("sessions", "rename", session.id, "")
+    assert place.run("sessions", "list", "--json").json[0]["title"] == "first"
+    place.run("sessions", "archive", session.id)
+    assert place.run("sessions", "list", "--json").json == []
+    assert place.run("sessions", "list", "--archived", "--json").json[0]["archived"]
+    assert "no session of this folder" in place.run("undo").complaint
+    place.run("sessions", "archive", session.id, "--undo")
+    assert len(place.run("sessions", "list", "--json").json) == 1
+
+
+def test_fork(place: Place) -> None:
+    session = place.three_turns()
+    place.run("rewind", 6)
+    new = place.run("sessions", "fork", session.id).out.strip()
+    assert new != session.id
+    copy = place.store.find(new)
+    assert place.files(copy) == place.files(session)
+    place.run("undo", "--session", new)
+    assert place.files(copy) != place.files(session)
+
+
+@pytest.mark.parametrize("answer", ["", "n", "nonsense", "yes"])
+def test_delete_asks(place: Place, answer: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    session = place.three_turns()
+    ran = place.run("sessions", "delete", session.id)
+    assert (ran.code, "give --yes" in ran.complaint) == (1, True)
+    asked: list[str] = []
+
+    def reply(question: str) -> str:
+        asked.append(question)
+        return answer
+
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("builtins.input", reply)
+    ran = place.run("sessions", "delete", session.id)
+    assert f"Delete session {session.id[:8]} (first, " in asked[0]
+    assert session.dir.exists() == (answer != "yes")
+    assert ran.code == (0 if answer == "yes" else 1)
+
+
+def test_prune(place: Place) -> None:
+    session = place.three_turns()
+    assert "nothing to free" in place.run("sessions", "prune", session.id).out
+    place.run("dmail", 3, "x")
+    place.run("rewind", 2)
+    live = place.files(session)["context.jsonl"]
+    assert place.run("sessions", "prune", session.id).code == 1
+    ran = place.run("sessions", "prune", session.id, 9, "--yes")
+    assert (ran.code, ran.complaint) == (2, "There is no world line 9.")
+    assert len(place.files(session)) == 3
+    assert "Freed" in place.run("sessions", "prune", session.id, 1, "--yes").out
+    assert set(place.files(session)) == {"context.jsonl", "context_2.jsonl"}
+    place.run("sessions", "prune", session.id, "--yes")
+    assert place.files(session) == {"context.jsonl": live}
+    ran = place.run("undo")
+    assert (ran.code, ran.complaint) == (1, "World line 2, which it left, is gone.")
+
+
+def test_wrong_words(place: Place) -> None:
+    for arguments, words in (
+        (("show",), "required: ID"),
+        (("show", "nope"), "There is no session 'nope'."),
+        (("nonsense",), "invalid choice: 'nonsense'"),
+        (("prune", "x", "0"), "world line is needed"),
+        (("rename", "nope", "x"), "There is no session"),
+        (("\x1b[31mred",), "invalid choice"),
+    ):
+        ran = place.run("sessions", *arguments)
+        assert (ran.code, words in ran.complaint) == (2, True), ran
+        assert "\x1b" not in ran.err
+
+
+def test_an_id_must_be_clear(place: Place) -> None:
+    first = place.three_turns()
+    twin = first.dir.with_name(first.id[:4] + "zzz")
+    shutil.copytree(first.dir, twin)
+    ran = place.run("sessions", "show", first.id[:4])
+    assert (ran.code, ran.complaint) == (
+        2,
+        f"2 sessions begin with {first.id[:4]!r}; give more of the id.",
+    )
+    assert place.run("sessions", "show", first.id).code == 0
