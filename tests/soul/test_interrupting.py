@@ -162,6 +162,37 @@ async def test_while_an_approval_waits(tmp_path: Path) -> None:
         assert not (on.work / "x").exists()
 
 
+@pytest.mark.parametrize(
+    "summary",
+    [slow_headers(), stall(2, say("SUMMARY of it")), status(503)],
+    ids=["before headers", "in its text", "in a retry wait"],
+)
+async def test_in_a_compaction_in_the_middle_of_a_turn(tmp_path: Path, summary: Answer) -> None:
+    patient = RetryPolicy(initial_s=60, max_s=60, jitter_s=0)
+    async with stage(tmp_path, window=40_000, policy=patient) as on:
+        for words in ("one", "two"):
+            on.server.script(say(f"answer {words}", usage=(3_000, 10)))
+            await on.soul.run(words)
+        heard = on.soul.wire.subscribe()
+        on.server.script(call("Glob", {"pattern": "*"}, text="first", usage=(34_000, 10)), summary)
+        turn = asyncio.create_task(on.soul.run("the task"))
+        await next_event(heard, ev.CompactionBegin)
+        await on.server.received(4)
+        if summary.status == 503:
+            await next_event(heard, ev.StepRetry)
+        before = on.file()
+        await stop(on, turn)
+        (end,) = on.ear.of(ev.CompactionEnd)
+        assert "as it was" in end.error
+        assert on.file() == before
+        assert not (on.session.dir / "context_1.jsonl").exists()
+        # The next turn compacts and goes on.
+        on.server.script(say("SUMMARY"))
+        sent = await goes_on(on)
+        assert "SUMMARY" in sent[0][1]
+        assert "and now" in sent[-1][1]
+
+
 def made(**works: Callable[[dict[str, Any], ToolEnv], Awaitable[ToolOutcome]]) -> Toolset:
     return Toolset(
         [Tool(name, work, changes=name.startswith("change")) for name, work in works.items()]

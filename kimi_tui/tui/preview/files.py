@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from rich.cells import cell_len
+from rich.cells import cell_len, set_cell_size
 
 from kimi_tui.foreign_text import one_line
 from kimi_tui.tui import numbers
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 _HEADING = "Files changed since"
 _TAB_CELLS = 4
+_SHORTEST_NAME = 12
+_ROOMY = 8
+_ORDER = {"conflict": 1, "skip": 2}
 
 
 @dataclass(slots=True)
@@ -31,6 +34,7 @@ class FilesState:
     Attributes:
         files: the facts.
         chosen: the paths that would be brought back.
+        rows: the files in the order in which they are shown.
         selected: index of the one whose diff is shown.
         focused: the arrows move among the files.
         whole: the diff alone is shown, all of it.
@@ -38,7 +42,8 @@ class FilesState:
     """
 
     files: FilesPreview
-    chosen: set[str] = field(default_factory=set[str])
+    chosen: set[str] = field(init=False)
+    rows: list[FilePreview] = field(init=False)
     selected: int = 0
     focused: bool = False
     whole: bool = False
@@ -46,6 +51,8 @@ class FilesState:
 
     def __post_init__(self) -> None:
         self.chosen = {one.path for one in self.files.restorable}
+        # What comes back first, then what needs a look, then what cannot.
+        self.rows = sorted(self.files.files, key=lambda one: _ORDER.get(one.fate, 0))
 
     @property
     def can_restore(self) -> bool:
@@ -55,14 +62,14 @@ class FilesState:
     @property
     def current(self) -> FilePreview | None:
         """The file whose diff is shown."""
-        return self.files.files[self.selected] if self.files.files else None
+        return self.rows[self.selected] if self.rows else None
 
     def move(self, step: int) -> None:
         """Look at another file, or scroll the whole diff."""
         if self.whole:
             self.scroll = max(0, self.scroll + step)
-        elif self.files.files:
-            self.selected = max(0, min(len(self.files.files) - 1, self.selected + step))
+        elif self.rows:
+            self.selected = max(0, min(len(self.rows) - 1, self.selected + step))
 
     def toggle(self) -> None:
         """Bring the file that is looked at back, or leave it alone."""
@@ -91,71 +98,69 @@ class FilesState:
 
 def summary(state: FilesState, width: int, glyphs: Glyphs) -> list[list[Span]]:
     """`2 files changed since   +17 −1` and the conflicts, where there is no room for more."""
-    files = state.files
+    changed = [one for one in state.files.files if one.fate != "conflict"]
     rows: list[list[Span]] = []
-    changed = [one for one in files.files if one.fate != "conflict"]
     if changed:
         added, removed = sum(one.added for one in changed), sum(one.removed for one in changed)
-        left: list[Span] = [(f"{numbers.counted(len(changed), 'file')} changed since", "quiet")]
+        left: list[Span] = [(f"  {numbers.counted(len(changed), 'file')} changed since", "quiet")]
         rows.append(_sides(left, _counts(added, removed, glyphs), width))
-    rows += [_file_row(state, one, width, glyphs) for one in files.conflicts]
-    return rows
+    return rows + [_file_row(state, one, width, glyphs) for one in state.files.conflicts]
 
 
-def listed(state: FilesState, width: int, room: int, glyphs: Glyphs) -> list[list[Span]]:
-    """The list with the diff of the selected file under it, in at most `room` rows."""
+def listed(
+    state: FilesState, width: int, room: int, glyphs: Glyphs, *, with_diff: bool = True
+) -> list[list[Span]]:
+    """The list with the diff of the selected file under it, in at most `room` rows.
+
+    Two cells at the left of each row are for signs, so it stands two cells further left than what has none.
+    """
     files = state.files
     if files.reason:
         return _wrapped(files.reason, width, "quiet")[:room]
     if state.whole:
         return _whole(state, width, room, glyphs)
     notes = _notes(files, width, glyphs)
-    if not files.files:
-        return [[("No file changed since.", "quiet")], *notes][:room]
-    rows: list[list[Span]] = [[(_HEADING, "accent" if state.focused else "quiet")]]
+    if not state.rows:
+        return [[("  No file changed since.", "quiet")], *notes][:room]
+    rows: list[list[Span]] = [[(f"  {_HEADING}", "accent" if state.focused else "quiet")]]
     space = max(1, room - 1)
-    notes = notes[: max(0, space - 2)]
-    space -= len(notes) + 1 if notes else 0
-    shown = min(len(files.files), max(1, space if space < 6 else space * 2 // 3))
-    shown = len(files.files) if len(files.files) <= space - 4 else shown
-    first = max(0, min(state.selected - shown // 2, len(files.files) - shown))
-    room_for_diff = space - shown
-    for place in range(first, first + shown):
-        one = files.files[place]
+    reserved = len(notes) + 1 if notes and space >= _ROOMY else 0
+    n_shown = min(len(state.rows), max(1, space - reserved))
+    left = space - n_shown
+    notes = notes[: max(0, left - 1)]
+    left -= len(notes) + 1 if notes else 0
+    first = max(0, min(state.selected - n_shown // 2, len(state.rows) - n_shown))
+    for place in range(first, first + n_shown):
+        one = state.rows[place]
         rows.append(_file_row(state, one, width, glyphs))
-        if place == state.selected and room_for_diff > 0:
-            diff = _diff(one, width - 2, glyphs)
-            rows += [[("  ", "quiet"), *row] for row in _cut(diff, room_for_diff, glyphs)]
-    if notes:
-        rows += [[], *notes]
-    return rows[:room]
+        if place == state.selected and left > 0 and with_diff:
+            rows += _cut(_diff(one, width, glyphs), left, glyphs)
+    return [*rows, *([[], *notes] if notes else [])]
 
 
 def _file_row(state: FilesState, one: FilePreview, width: int, glyphs: Glyphs) -> list[Span]:
     is_current = state.focused and one is state.current
-    right: list[Span]
-    if (one.fate == "conflict" and one.path not in state.chosen) or one.fate == "skip":
+    is_chosen = one.path in state.chosen
+    sign: Span = (" ", "quiet")
+    if state.focused and is_chosen:
+        sign = (glyphs.done, "ok")
+    elif one.fate in ("conflict", "skip"):
+        sign = (glyphs.caution, "warn")
+    lead: list[Span] = [sign, (" ", "quiet")]
+    right: list[Span] = []
+    if one.fate in ("conflict", "skip") and not is_chosen:
         right = [(f"{one.reason}; stays", "quiet")]
     else:
-        right = _counts(one.added, one.removed, glyphs) if one.is_text else []
+        if one.is_text:
+            right = _counts(one.added, one.removed, glyphs)
         mark = "new" if one.is_new else "gone" if one.is_gone else ""
         if mark:
             right = [(mark, "quiet"), *([("  ", "quiet"), *right] if right else [])]
-    sign = (" ", "quiet")
-    if one.fate in ("conflict", "skip"):
-        sign = (glyphs.caution, "warn")
-    if state.focused and one.path in state.chosen:
-        sign = (glyphs.done, "ok")
-    if is_current:
-        sign = (glyphs.edge if one.path not in state.chosen else glyphs.done, "accent")
-    lead: list[Span] = []
-    if state.focused or one.fate in ("conflict", "skip"):
-        lead = [(sign[0], sign[1]), (" ", "quiet")]
-    room = width - words.spans_width(lead) - words.spans_width(right) - 2
-    if room < 12:
-        right, room = [], width - words.spans_width(lead)
+    room = width - 2 - words.spans_width(right) - 2
+    if room < _SHORTEST_NAME:
+        right, room = [], width - 2
     name = _path(one.path, room, glyphs)
-    return _sides([*lead, (name, "strong" if is_current else "ink")], right, width)
+    return _sides([*lead, (name, "accent" if is_current else "ink")], right, width)
 
 
 def _path(path: str, room: int, glyphs: Glyphs) -> str:
@@ -180,29 +185,32 @@ def _counts(added: int, removed: int, glyphs: Glyphs) -> list[Span]:
 
 def _diff(one: FilePreview, width: int, glyphs: Glyphs) -> list[list[Span]]:
     if not one.is_text:
-        return [[("no text to show", "quiet")]]
+        return [[("    no text to show", "quiet")]]
     digits = max((len(str(row.number)) for row in one.rows), default=1)
-    signs = {" ": (" ", "quiet"), "-": (glyphs.minus, "error"), "+": ("+", "ok")}
+    looks = {" ": (" ", "ink"), "-": (glyphs.minus, "removed"), "+": ("+", "added")}
     rows: list[list[Span]] = []
     for row in one.rows:
-        sign, style = signs[row.sign]
-        lead = f"{row.number:>{digits}} {sign} "
-        text = one_line(row.text.replace("\t", " " * _TAB_CELLS))
-        text = _kept_indent(row.text) + text.lstrip()
-        rows.append([(lead, style), (numbers.cut(text, width - cell_len(lead), glyphs.cut), style)])
+        sign, style = looks[row.sign]
+        wide = row.text.replace("\t", " " * _TAB_CELLS)
+        text = _kept_indent(wide) + one_line(wide).lstrip()
+        number = f"  {row.number:>{digits}} "
+        room = width - 2 - len(number) - 2
+        filled = set_cell_size(f"{sign} {numbers.cut(text, room, glyphs.cut)}", room + 2)
+        rows.append(
+            [("  ", "quiet"), (number, "quiet" if row.sign == " " else style), (filled, style)]
+        )
     return rows
 
 
 def _kept_indent(text: str) -> str:
     """What a row begins with, which cleaning may take away."""
-    wide = text.replace("\t", " " * _TAB_CELLS)
-    return " " * min(40, len(wide) - len(wide.lstrip(" ")))
+    return " " * min(40, len(text) - len(text.lstrip(" ")))
 
 
 def _cut(rows: list[list[Span]], room: int, glyphs: Glyphs) -> list[list[Span]]:
     if len(rows) <= room:
         return rows
-    more = f"{numbers.grouped(len(rows) - room + 1)} more rows {glyphs.down}"
+    more = f"    {numbers.grouped(len(rows) - room + 1)} more rows {glyphs.down}"
     return [*rows[: room - 1], [(more, "quiet")]]
 
 
@@ -220,7 +228,7 @@ def _whole(state: FilesState, width: int, room: int, glyphs: Glyphs) -> list[lis
     return [
         _file_row(state, one, width, glyphs),
         *shown,
-        [("   ".join(parts), "quiet")],
+        [("  " + "   ".join(parts), "quiet")],
     ][:room]
 
 
@@ -237,7 +245,7 @@ def _notes(files: FilesPreview, width: int, glyphs: Glyphs) -> list[list[Span]]:
         sentences.append("What commands did elsewhere stays done.")
     rows: list[list[Span]] = []
     for sentence in sentences:
-        rows.append([(numbers.cut(sentence, width, glyphs.cut), "quiet")])
+        rows.append([(f"  {numbers.cut(sentence, width - 2, glyphs.cut)}", "quiet")])
     return rows
 
 
@@ -250,7 +258,7 @@ def _sides(left: list[Span], right: Iterable[Span], width: int) -> list[Span]:
 def _wrapped(text: str, width: int, style: str) -> list[list[Span]]:
     rows: list[str] = [""]
     for word in one_line(text).split():
-        if rows[-1] and cell_len(rows[-1]) + 1 + cell_len(word) > width:
+        if rows[-1] and cell_len(rows[-1]) + 3 + cell_len(word) > width:
             rows.append("")
         rows[-1] = f"{rows[-1]} {word}".lstrip()
-    return [[(row, style)] for row in rows]
+    return [[(f"  {row}", style)] for row in rows]

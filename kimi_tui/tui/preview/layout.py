@@ -27,6 +27,7 @@ WIDE_FROM = 92
 AIR = 3
 LEFT_WIDTH = 38
 RIGHT_AT = 43
+_LEAST_FOR_FILES = 3
 WIDEST = 104
 
 
@@ -131,7 +132,7 @@ def _keys(state: State, width: int, can_scroll: bool, glyphs: Glyphs) -> list[tu
         return _file_keys(state.files, arrows)
     if width >= WIDE_FROM:
         tab = [("Tab", "scroll what goes")] if can_scroll and not state.details else []
-        if state.files is not None and state.files.files.files:
+        if state.files is not None and state.files.rows:
             tab = [("Tab", "files")]
         if state.details:
             return [(arrows, "scroll"), ("Tab", "choices"), ("Enter", verb), ("Esc", "cancel")]
@@ -139,7 +140,7 @@ def _keys(state: State, width: int, can_scroll: bool, glyphs: Glyphs) -> list[tu
         return [(arrows, "scroll"), ("Tab", "choices"), ("Esc", "cancel")]
     else:
         tab = [("Tab", "messages" if width > 60 else "details")] if state.preview.goes else []
-        if state.files is not None and state.files.files.files:
+        if state.files is not None and state.files.rows:
             tab = [("Tab", "files")]
     return [("Enter", verb), (arrows, "choose"), *tab, ("Esc", "cancel")]
 
@@ -158,7 +159,7 @@ def _choices(state: State, width: int, room: int, glyphs: Glyphs) -> Sheet:
     made = Sheet(band=(1, width - 1))
     _add_actions(made, state, width - 1, room, glyphs, hint_below=False)
     if state.files is not None:
-        _add_files_below(made, state.files, width - 2 * AIR, room, glyphs)
+        _add_files_below(made, state.files, width - 2 * AIR + 2, room, glyphs)
     lost = words.nothing_lost(width - 2 * AIR)
     if len(made.rows) + 1 + len(lost) <= room:
         made.rows += [[], *([(" " * AIR, "quiet"), *row] for row in lost)]
@@ -170,20 +171,22 @@ def _add_files_below(made: Sheet, files: FilesState, width: int, room: int, glyp
     space = room - len(made.rows) - 1
     if space < 1:
         return
-    rows = file_rows.listed(files, width, space, glyphs)
-    if len(files.files.files) + 1 > space:
+    rows = file_rows.listed(files, width, space, glyphs, with_diff=False)
+    if len(files.rows) + 1 > space and not files.files.reason:
         rows = file_rows.summary(files, width, glyphs)[:space]
-    made.rows += [[], *([(" " * AIR, "quiet"), *row] for row in rows)]
+    made.rows += [[], *([(" " * (AIR - 2), "quiet"), *row] for row in rows)]
 
 
 def _details(state: State, width: int, room: int, glyphs: Glyphs) -> Sheet:
     """What goes, or the files, alone."""
     made = Sheet()
+    air = AIR
     if state.files is not None and state.files.focused:
-        rows = file_rows.listed(state.files, width - 2 * AIR, room, glyphs)
+        air -= 2
+        rows = file_rows.listed(state.files, width - 2 * AIR + 2, room, glyphs)
     else:
         rows = _goes(made, state, width - 2 * AIR, room, glyphs)
-    made.rows = [[(" " * AIR, "quiet"), *row] for row in rows]
+    made.rows = [[(" " * air, "quiet"), *row] for row in rows]
     return made
 
 
@@ -201,21 +204,22 @@ def _two_columns(state: State, width: int, room: int, glyphs: Glyphs) -> Sheet:
         left[height - len(lost) :] = [[(" " * AIR, "quiet"), *row] for row in lost]
     made.rows = []
     for position in range(height):
-        row = words.fitted(left[position], RIGHT_AT)
+        row = words.fitted(left[position], RIGHT_AT - 2)
         made.rows.append(row + (right[position] if position < len(right) else []))
     return made
 
 
 def _right(made: Sheet, state: State, width: int, room: int, glyphs: Glyphs) -> list[list[Span]]:
-    """What goes, and under it the files that changed since."""
+    """What goes, and under it the files that changed since; two cells at the left are for signs."""
     files = state.files
+    if files is not None and files.whole:
+        return file_rows.listed(files, width + 2, room, glyphs)
+    least = 0 if files is None else 1 + min(room // 2, 12 if files.rows else 3)
+    top = _goes(made, state, width, max(2, room - least), glyphs)
+    rows = [[("  ", "quiet"), *row] for row in top]
     if files is None:
-        return _goes(made, state, width, room, glyphs)
-    if files.whole:
-        return file_rows.listed(files, width, room, glyphs)
-    least = min(room // 2, 12 if files.files.files else 3)
-    top = _goes(made, state, width, max(2, room - least - 1), glyphs)
-    return [*top, [], *file_rows.listed(files, width, room - len(top) - 1, glyphs)]
+        return rows
+    return [*rows, [], *file_rows.listed(files, width + 2, room - len(rows) - 1, glyphs)]
 
 
 def _add_actions(
@@ -223,7 +227,7 @@ def _add_actions(
 ) -> None:
     """The rows of the choices; `end` is where their ground ends."""
     group = state.actions[0].group if state.actions else 0
-    spare = room - len(state.actions)
+    spare = room - len(state.actions) - (_LEAST_FOR_FILES if state.files is not None else 0)
     for index, action in enumerate(state.actions):
         if action.group != group and spare > 0:
             made.rows.append([])

@@ -36,6 +36,8 @@ _STYLES = (
     "error",
     "ok",
     "warn",
+    "added",
+    "removed",
 )
 
 
@@ -182,7 +184,7 @@ class RewindScreen(ModalScreen[PreviewAnswer | None]):
     def action_details(self) -> None:
         """Give the arrows to the files, then to what goes, then back to the choices."""
         state = self._state
-        files = state.files if state.files is not None and state.files.files.files else None
+        files = state.files if state.files is not None and state.files.rows else None
         if files is not None and not files.focused and not state.details:
             files.focused = True
         else:

@@ -1,0 +1,1 @@
+"""What `kimi-tui` does without a screen, one module a family of commands."""

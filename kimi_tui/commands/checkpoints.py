@@ -1,0 +1,146 @@
+"""`kimi-tui checkpoints` and `kimi-tui worldlines`: what there is to go back to."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from kimi_tui.commands.arguments import DONE, command, line_number
+from kimi_tui.commands.chosen import chosen_session, opened
+from kimi_tui.commands.output import print_json, print_table, say
+from kimi_tui.session.session import Session
+from kimi_tui.session.worldlines import WorldLine
+from kimi_tui.soul.checkpoint_list import list_checkpoints
+from kimi_tui.soul.checkpoint_rows import CheckpointRow
+from kimi_tui.tui.numbers import age, change, cut, tokens
+
+
+def run(name: str, arguments: Sequence[str]) -> int:
+    """Carry out `kimi-tui NAME ARGUMENTS`; returns the exit code."""
+    if name == "worldlines":
+        options = command(name, "List the lines that were left.").parse_args(arguments)
+        return asyncio.run(_worldlines(chosen_session(options.session), as_json=options.json))
+    parser = command(name, "List the checkpoints of a session, oldest first.")
+    parser.add_argument(
+        "--world-line",
+        metavar="K",
+        type=line_number,
+        default=0,
+        help="those of a line that was left (default: the live line)",
+    )
+    options = parser.parse_args(arguments)
+    session = chosen_session(options.session)
+    return asyncio.run(_checkpoints(session, options.world_line, as_json=options.json))
+
+
+async def _checkpoints(session: Session, world_line: int, *, as_json: bool) -> int:
+    async with opened(session):
+        rows = await asyncio.to_thread(list_checkpoints, session, world_line)
+    if as_json:
+        print_json([row_facts(row) for row in rows])
+    elif rows:
+        _print_rows(rows)
+    else:
+        say("There is no checkpoint yet.")
+    return DONE
+
+
+def row_facts(row: CheckpointRow) -> dict[str, Any]:
+    """A checkpoint as scripts read it."""
+    return {
+        "id": row.id,
+        "world_line": row.world_line,
+        "kind": row.kind,
+        "label": row.label,
+        "at": row.at or None,
+        "tokens": row.tokens,
+        "tokens_change": row.tokens_change,
+        "files_changed": row.files_changed,
+        "bookmark": row.bookmark or None,
+    }
+
+
+def _print_rows(rows: Sequence[CheckpointRow]) -> None:
+    now = datetime.now(UTC)
+    print_table(
+        ["", "kind", "tokens", "change", "files", "age", "what"],
+        [
+            [
+                f"#{row.id}",
+                reason_words(row.kind),
+                tokens(row.tokens, estimated=row.estimated),
+                change(row.tokens_change, estimated=row.change_estimated),
+                f"±{row.files_changed}" if row.files_changed else "",
+                age_of(row.at, now),
+                cut(f"[{row.bookmark}] {row.label}" if row.bookmark else row.label, 60),
+            ]
+            for row in rows
+        ],
+        right=(0, 2, 3, 4),
+    )
+
+
+def reason_words(reason: str) -> str:
+    """A kind or a reason as people read it."""
+    return "D-Mail" if reason == "dmail" else reason
+
+
+def age_of(iso: str, now: datetime) -> str:
+    """How long ago, or nothing where that is not known."""
+    try:
+        then = datetime.fromisoformat(iso)
+        return age(then if then.tzinfo else then.replace(tzinfo=UTC), now)
+    except (ValueError, OverflowError):
+        return ""
+
+
+async def _worldlines(session: Session, *, as_json: bool) -> int:
+    async with opened(session):
+        lines = await asyncio.to_thread(session.world_lines.list, session.context.checkpoints)
+    if as_json:
+        print_json([line_facts(line) for line in lines])
+    elif lines:
+        print_lines(lines)
+    else:
+        say("No line was ever left here.")
+    return DONE
+
+
+def line_facts(line: WorldLine) -> dict[str, Any]:
+    """A world line as scripts read it."""
+    return {
+        "n": line.n,
+        "reason": line.reason,
+        "checkpoint_id": line.checkpoint_id if line.checkpoint_id >= 0 else None,
+        "at": line.at or None,
+        "tokens_before": line.tokens_before,
+        "tokens_after": line.tokens_after,
+        "messages_dropped": line.messages_dropped,
+        "checkpoints": len(line.checkpoints),
+        "text": line.text,
+    }
+
+
+def print_lines(lines: Sequence[WorldLine]) -> None:
+    """World lines as a table."""
+    now = datetime.now(UTC)
+    print_table(
+        ["line", "left by", "to", "checkpoints", "messages", "before", "after", "age", "text"],
+        [
+            [
+                str(line.n),
+                reason_words(line.reason),
+                f"#{line.checkpoint_id}" if line.checkpoint_id >= 0 else "",
+                f"{len(line.checkpoints):,}",
+                f"{line.messages_dropped:,}",
+                tokens(line.tokens_before),
+                tokens(line.tokens_after),
+                age_of(line.at, now),
+                cut(line.text, 50),
+            ]
+            for line in lines
+        ],
+        right=(0, 2, 3, 4, 5, 6),
+    )
