@@ -127,6 +127,23 @@ class Context:
         """How much is in memory only."""
         return self._keeper.live.unsaved_bytes
 
+    @property
+    def unsaved_messages(self) -> int:
+        """How many messages are in memory only, at least in part; markers do not count."""
+        safe = self.size_bytes - self.unsaved_bytes
+        first = self.index.messages_before(safe)
+        return self.index.counts(first)[0] if self.unsaved_bytes else 0
+
+    @property
+    def unsaved_words(self) -> str:
+        """A sentence on what is in memory only; empty if nothing is."""
+        if not self.unsaved_bytes:
+            return ""
+        count = self.unsaved_messages
+        what = "1 message is" if count == 1 else f"{count:,} messages are"
+        why = f" {self.trouble.message}" if self.trouble else ""
+        return f"{what} not saved.{why}"
+
     def checkpoint_of(self, checkpoint_id: int) -> Checkpoint:
         """A checkpoint of the live line.
 

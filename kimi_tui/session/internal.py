@@ -15,8 +15,11 @@ DMAIL_START = "<system>You just got a D-Mail from your future self."
 COMPACTION_START = (
     "<system>Previous context has been compacted. Here is the compaction output:</system>"
 )
-_LETTER_AFTER = "D-Mail content:\n\n"
-_END = "</system>"
+LETTER_AFTER = "D-Mail content:\n\n"
+REMINDER_START = "<system-reminder>"
+NOTIFICATION_START = "<notification "
+NOTE_START = "<system>"
+SYSTEM_END = "</system>"
 
 
 def texts_of(record: dict[str, Any]) -> list[str]:
@@ -48,18 +51,18 @@ def internal_kind(record: dict[str, Any]) -> Internal | None:
         return "dmail"
     if start.startswith(COMPACTION_START):
         return "compaction"
-    if start.startswith("<system-reminder>"):
+    if start.startswith(REMINDER_START):
         return "reminder"
-    if start.startswith("<notification "):
+    if start.startswith(NOTIFICATION_START):
         return "notification"
-    return "note" if start.startswith("<system>") else None
+    return "note" if start.startswith(NOTE_START) else None
 
 
 def letter_of(record: dict[str, Any]) -> str:
     """The words of a D-Mail without what the program put around them."""
     whole = "".join(texts_of(record))
-    _, found, text = whole.partition(_LETTER_AFTER)
-    return (text if found else whole).removesuffix(_END)
+    _, found, text = whole.partition(LETTER_AFTER)
+    return (text if found else whole).removesuffix(SYSTEM_END)
 
 
 def summary_of(record: dict[str, Any]) -> str:

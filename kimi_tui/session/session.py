@@ -109,6 +109,10 @@ class Session:
         self.marks = read_marks(self.dir)
         if not self.state.work_dir:
             self.state = replace(self.state, work_dir=str(self.work_dir))
+            if self._made:
+                # Opened by its name from elsewhere after a crash, it must still know where it works.
+                with contextlib.suppress(StorageTrouble):
+                    self._write_state(self.state)
         return self.report
 
     async def sync(self) -> bool:

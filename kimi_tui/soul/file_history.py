@@ -20,10 +20,10 @@ from kimi_tui.tools.base import FileEdit
 from kimi_tui.wire.events import FilesChanged, FilesRestored, Notice
 from kimi_tui.wire.queue import Wire
 from kimi_tui.workspace.diff import LineDiff
-from kimi_tui.workspace.plan import FileChange
-from kimi_tui.workspace.restore import Restored
+from kimi_tui.workspace.plan import FileChange, RestorePlan
+from kimi_tui.workspace.restore import Prepared, Restored
 from kimi_tui.workspace.snapshots import By, Snapshot
-from kimi_tui.workspace.tracker import Prepared, RestorePlan, Tracker
+from kimi_tui.workspace.tracker import Tracker
 
 log = logging.getLogger(__name__)
 P = ParamSpec("P")
@@ -181,6 +181,10 @@ class FileHistory:
             outcome = Restored((), (), failed)
         self._tell_restored(outcome, prepared.left, uid)
         return outcome
+
+    def tell_left(self, paths: tuple[str, ...], uid: str) -> None:
+        """Tell that files were left alone which should have been brought back."""
+        self._wire.publish(FilesRestored(uid, conflicts=paths))
 
     async def abandon(self) -> None:
         """What was prepared does not happen."""

@@ -7,25 +7,23 @@ so are stored with `by: "person"`, which settles it.
 from __future__ import annotations
 
 import re
-from typing import Literal
 
 from kimi_tui.llm.message import ContentPart, Message, TextPart
-
-InternalKind = Literal["marker", "dmail", "compaction", "reminder", "notification", "note"]
-
-DMAIL_START = "<system>You just got a D-Mail from your future self."
-DMAIL_TEXT_AFTER = "D-Mail content:\n\n"
-COMPACTION_START = (
-    "<system>Previous context has been compacted. Here is the compaction output:</system>"
+from kimi_tui.session.internal import (
+    COMPACTION_START,
+    DMAIL_START,
+    LETTER_AFTER,
+    NOTE_START,
+    NOTIFICATION_START,
+    REMINDER_START,
+    SYSTEM_END,
+    Internal,
 )
-REMINDER_START = "<system-reminder>"
-_NOTIFICATION_START = "<notification "
-_NOTE_START = "<system>"
-_SYSTEM_END = "</system>"
+
 _MARKER = re.compile(r"<system>CHECKPOINT (\d{1,9})</system>")
 
 
-def internal_kind(message: Message) -> InternalKind | None:
+def internal_kind(message: Message) -> Internal | None:
     """What kind of internal message this is, or None for anything a person or a model said."""
     if message.role != "user" or (message.model_extra or {}).get("by") == "person":
         return None
@@ -38,11 +36,11 @@ def internal_kind(message: Message) -> InternalKind | None:
         return "compaction"
     if start.startswith(REMINDER_START):
         return "reminder"
-    if start.startswith(_NOTIFICATION_START):
+    if start.startswith(NOTIFICATION_START):
         return "notification"
     if _MARKER.fullmatch(start.strip()):
         return "marker"
-    return "note" if start.startswith(_NOTE_START) else None
+    return "note" if start.startswith(NOTE_START) else None
 
 
 def is_said(message: Message) -> bool:
@@ -71,8 +69,8 @@ def dmail_text(message: Message) -> str | None:
     if internal_kind(message) != "dmail":
         return None
     whole = message.text
-    _, found, text = whole.partition(DMAIL_TEXT_AFTER)
-    return (text if found else whole).removesuffix(_SYSTEM_END)
+    _, found, text = whole.partition(LETTER_AFTER)
+    return (text if found else whole).removesuffix(SYSTEM_END)
 
 
 def summary_text(message: Message) -> str | None:

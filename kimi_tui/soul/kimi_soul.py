@@ -16,12 +16,13 @@ from kimi_tui.session.session import Session
 from kimi_tui.soul.approval import Approval, Mode
 from kimi_tui.soul.checkpoint_rows import CheckpointRow
 from kimi_tui.soul.file_history import FileHistory
-from kimi_tui.soul.history import history_records
+from kimi_tui.soul.history import history_records, read_records
 from kimi_tui.soul.live_line import LiveLine
 from kimi_tui.soul.operations import Operations
 from kimi_tui.soul.protocol import FilesChoice, RewindOutcome, RewindPreview, SoulBusy, Target
 from kimi_tui.soul.provider_slot import ProviderSlot
 from kimi_tui.soul.recorder import Recorder
+from kimi_tui.soul.statistics import Statistics, statistics, with_journal
 from kimi_tui.soul.steering import Steering
 from kimi_tui.soul.surroundings import FILES_NAME
 from kimi_tui.soul.travelling import TravellingSoul, TravelParts
@@ -253,6 +254,34 @@ class KimiSoul(TravellingSoul):
         """
         await self._parts.recorder.flush()
         return await self._parts.operations.checkpoints(world_line)
+
+    # -- the session itself ----------------------------------------------------------------------
+
+    async def save(self) -> str:
+        """Bring all that is complete to the disk; returns a sentence on what it did not take, empty if it took all."""
+        context = self.session.context
+        if self.session.lock.held:
+            await context.sync()
+        return context.unsaved_words
+
+    async def rename(self, title: str) -> str:
+        """Call the session something; without a title, what it began with. Returns the title it has now.
+
+        Raises:
+            StorageTrouble: the disk refused; the old title stands.
+        """
+        session = self.session
+        await asyncio.to_thread(session.rename, title)
+        return session.title
+
+    async def statistics(self) -> Statistics:
+        """What the session did and cost so far."""
+        await self._parts.recorder.flush()
+        session = self.session
+        entries = session.context.journal.entries
+        return await asyncio.to_thread(
+            lambda: with_journal(statistics(read_records(session)), entries)
+        )
 
     # -- closing ---------------------------------------------------------------------------------
 

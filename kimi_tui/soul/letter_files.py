@@ -14,8 +14,8 @@ from kimi_tui.tools.base import Ask, ToolRejected
 from kimi_tui.tools.place import locate
 from kimi_tui.tools.problem import ToolProblem
 from kimi_tui.tools.protected import protected_reason
-from kimi_tui.workspace.plan import FileChange
-from kimi_tui.workspace.tracker import Prepared, RestorePlan
+from kimi_tui.workspace.plan import FileChange, RestorePlan
+from kimi_tui.workspace.restore import Prepared
 
 _MOST_NAMED = 40
 _VERBS = {"restore": "bring back", "create": "create again", "delete": "delete"}

@@ -25,7 +25,7 @@ from kimi_tui.soul.replacing import Span
 from kimi_tui.soul.restoring import Restoring
 from kimi_tui.soul.segments import Segment, segments
 from kimi_tui.wire.events import Operation
-from kimi_tui.workspace.tracker import Prepared
+from kimi_tui.workspace.restore import Prepared
 
 _NAMES: dict[str, str] = {
     "rewind": "the rewind",
@@ -163,13 +163,14 @@ class Operations:
             StorageTrouble: the disk refused; nothing changed.
         """
         context = self.line.context
-        prepared = await self.restoring.prepare_back(session_operations.next_undo(context))
+        wanted = session_operations.next_undo(context)
+        prepared = await self.restoring.prepare_back(wanted)
         undone = await self.restoring.along(
             prepared, "undo", lambda entry: session_operations.undo(context, files=entry)
         )
         if undone.reverted is not None:
             await self._follow(0)
-        became = await self.restoring.carry_out(prepared, undone.entry.uid)
+        became = await self._back(prepared, wanted, undone.entry.uid)
         await self._tell_brought_back("undo", undone.entry, undone.reverted)
         return f"Undone: {_named(undone.entry)}.{_said_of(became)}"
 
@@ -193,7 +194,7 @@ class Operations:
         )
         if redone.reverted is not None:
             await self._follow(0)
-        became = await self.restoring.carry_out(prepared, undoing.uid)
+        became = await self._back(prepared, undoing, undoing.uid)
         await self._tell_brought_back("redo", undoing, redone.reverted)
         return f"Done again: {_named(redone.entry)}.{_said_of(became)}"
 
@@ -232,6 +233,14 @@ class Operations:
         number = self.line.number_of(reverted)
         uid = await asyncio.to_thread(self._first_left_out, left.n)
         self.line.tell_changed(op, number, left.n, uid)
+
+    async def _back(
+        self, prepared: Prepared | None, entry: Entry, uid: str
+    ) -> tuple[FileOutcome, ...]:
+        """Reverse what an operation did to the files; what became of each."""
+        if prepared is None:
+            return await self.restoring.left_out(entry, uid)
+        return await self.restoring.carry_out(prepared, uid)
 
     async def _prepared(
         self, target: Target, files: FilesChoice, chosen: Collection[str] | None
@@ -316,5 +325,5 @@ def _said_of(files: tuple[FileOutcome, ...]) -> str:
     said = f" {back} {'file' if back == 1 else 'files'} went with it." if back else ""
     if alone:
         names = ", ".join(alone[:3]) + (f" and {len(alone) - 3} more" if len(alone) > 3 else "")
-        said += f" Left alone, changed since: {names}."
+        said += f" Left alone: {names}."
     return said

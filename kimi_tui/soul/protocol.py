@@ -250,6 +250,22 @@ class Soul(TimeTravel, Protocol):
         """Ask before changes, accept edits in the work folder, or allow everything but what is protected."""
         ...
 
+    async def save(self) -> str:
+        """Bring all that is complete to the disk; returns a sentence on what it did not take, empty if it took all."""
+        ...
+
+    async def rename(self, title: str) -> str:
+        """Call the session something; without a title, what it began with. Returns the title it has now.
+
+        Raises:
+            StorageTrouble: the disk refused; the old title stands.
+        """
+        ...
+
+    async def statistics(self) -> Statistics:
+        """What the session did and cost so far."""
+        ...
+
     async def aclose(self) -> None:
         """Stop, sync and release the session."""
         ...

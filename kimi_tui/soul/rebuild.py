@@ -159,9 +159,7 @@ class _Teller:
         """A summary of which is not told what it replaced, and what was kept beside it."""
         point, at = segment.point, _seconds(segment.point.at)
         tokens = point.tokens or 0
-        self._add(
-            ev.CheckpointCreated(point.id, point.uid, segment.kind, "", tokens, point.at), at
-        )
+        self._add(ev.CheckpointCreated(point.id, point.uid, segment.kind, "", tokens, point.at), at)
         self._add(ev.CompactionEnd(tokens, tokens, summary), at)
         for event in said_on_the_way(segment.messages, point.uid):
             self._add(event, at)

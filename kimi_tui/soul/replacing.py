@@ -22,6 +22,8 @@ from kimi_tui.soul.rewriting import Rewritten, rewritten
 from kimi_tui.soul.segments import segments
 from kimi_tui.wire.events import CompactionEnd
 
+_TOLD_AT_ONCE = 100
+
 
 @dataclass(frozen=True, slots=True)
 class Span:
@@ -152,6 +154,8 @@ async def _tell(
         world_line = line.number_of(reverted)
         line.tell_reverted(reverted, "compaction", world_line=world_line, tokens_before=before)
     for order, part in enumerate(parts):
+        if order % _TOLD_AT_ONCE == _TOLD_AT_ONCE - 1:
+            await asyncio.sleep(0)
         point, kind, label = part.point, part.kind, part.label
         if order == 0:
             kind, label = "summary" if point.id else "compaction", ""

@@ -18,7 +18,8 @@ from kimi_tui.soul.file_history import FileHistory
 from kimi_tui.soul.protocol import FileOutcome, FilePreview, FilesPreview
 from kimi_tui.tools.base import FileEdit
 from kimi_tui.wire.display import DiffLine
-from kimi_tui.workspace.tracker import Prepared, RestorePlan
+from kimi_tui.workspace.plan import RestorePlan
+from kimi_tui.workspace.restore import Prepared
 
 T = TypeVar("T")
 
@@ -156,6 +157,18 @@ class Restoring:
             entry.snapshot_before, entry.snapshot_after, entry.paths
         )
         return await self.history.prepare(plan)
+
+    async def left_out(self, entry: Entry, uid: str) -> tuple[FileOutcome, ...]:
+        """The files that an operation touched and that cannot be reversed with it, told; none where they can."""
+        if not entry.snapshot_after:
+            return ()
+        plan = await self.history.plan_back(
+            entry.snapshot_before, entry.snapshot_after, entry.paths
+        )
+        if not plan.reason:
+            return ()
+        self.history.tell_left(entry.paths, uid)
+        return tuple(FileOutcome(path, "conflict", plan.reason) for path in entry.paths)
 
     async def edits_of(self, plan: RestorePlan) -> tuple[FileEdit, ...]:
         """What carrying a plan out writes, as edits that a person can look at before a yes."""

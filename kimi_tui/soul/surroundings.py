@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from kimi_tui.session.session import Session
-from kimi_tui.workspace.tracker import STORE_NAME, Surroundings
+from kimi_tui.workspace.coverage import Surroundings
+from kimi_tui.workspace.tracker import STORE_NAME
 
 FILES_NAME = "files"
 _MOST_NEIGHBOURS = 3

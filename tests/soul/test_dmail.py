@@ -10,7 +10,8 @@ import pytest
 from support.chat_server import call, calls, gate, say
 from support.soul import next_event, stage
 
-from kimi_tui.soul.internal_messages import DMAIL_START, dmail_text, is_said
+from kimi_tui.session.internal import DMAIL_START
+from kimi_tui.soul.internal_messages import dmail_text, is_said
 from kimi_tui.soul.limits import LoopLimits
 from kimi_tui.wire import events as ev
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from support.chat_server import call, calls, say
 from support.soul import Stage, stage
 
-from kimi_tui.soul.internal_messages import COMPACTION_START
+from kimi_tui.session.internal import COMPACTION_START
 from kimi_tui.soul.protocol import Target
 
 
@@ -95,6 +95,7 @@ async def test_pinned_messages_survive_dmails(tmp_path: Path) -> None:
         assert sent[0] == ("user", "first\n\nsecond")
         assert sent[1][1].startswith("I look.")
         assert [role for role, _ in sent[2:]] == ["tool", "tool", "user"]
+        assert "hello" in sent[2][1]
         assert "third\n\nfourth\n\nfifth" in sent[4][1]
         assert "go on" in sent[4][1]
         assert "pinned stands before" in sent[4][1]

@@ -289,3 +289,27 @@ async def test_screens_show_the_same_live_and_afterwards(tmp_path: Path) -> None
         await check()
         await on.soul.undo()
         await check()
+        for start, until in ((None, 2), (3, None), (1, 2)):
+            on.server.script(say("SUMMARY"))
+            await on.soul.compact(
+                start=None if start is None else Target(start),
+                until=None if until is None else Target(until),
+            )
+            await check()
+            await on.soul.edit_summary(f"EDITED {start}")
+            await check()
+        on.server.script(say("more"))
+        await on.soul.run("more")
+        await check()
+        await on.soul.rewind(Target(2))
+        await check()
+        for _ in range(7):
+            await on.soul.undo()
+            await check()
+        await on.soul.redo()
+        await check()
+        lines = await on.soul.messages(1)
+        await on.soul.carry(1, lines[0].uid, 0)
+        await check()
+        await on.soul.dmail(Target(1), "by hand")
+        await check()

@@ -10,9 +10,9 @@ from support.chat_server import call, gate, say, status
 from support.soul import Stage, stage
 
 from kimi_tui.llm.errors import LLMError
+from kimi_tui.session.internal import DMAIL_START
 from kimi_tui.soul.errors import SoulError
 from kimi_tui.soul.history import fits, history_records
-from kimi_tui.soul.internal_messages import DMAIL_START
 from kimi_tui.soul.protocol import SoulBusy, Target
 from kimi_tui.wire import events as ev
 
