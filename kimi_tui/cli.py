@@ -44,12 +44,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         launch = launch_of(options)
     except ConfigError as error:
         return _say(str(error), USAGE)
+    return start(launch)
+
+
+def start(launch: Launch) -> int:
+    """Run the app; returns its exit code."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         return _say("needs a terminal; input and output must not be redirected", FAILED)
-    return _run(launch)
-
-
-def _run(launch: Launch) -> int:
     from kimi_tui.process import harden
 
     harden()

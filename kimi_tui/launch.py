@@ -13,6 +13,7 @@ class Launch(NamedTuple):
     """How to start.
 
     `resume` is None for a new session, `newest` or a session's id. `notices` are shown once the screen stands.
+    With `replay` the session is played back, not gone on with.
     """
 
     work_dir: Path
@@ -25,6 +26,7 @@ class Launch(NamedTuple):
     demo: bool = False
     speed: float = 1.0
     notices: tuple[str, ...] = ()
+    replay: bool = False
 
 
 NEWEST = "newest"

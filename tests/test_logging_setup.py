@@ -59,6 +59,18 @@ def test_a_crash_is_written_with_its_traceback_and_without_the_key(tmp_path: Pat
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
+def test_what_we_note_ourselves_is_kept_and_others_chatter_is_not(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    start_logging(path)
+    logging.getLogger("kimi_tui.soul.accounting").info("tokens: estimated 5")
+    logging.getLogger("httpx2").info("HTTP Request: POST")
+    logging.getLogger("httpx2").warning("odd")
+    text = path.read_text()
+    assert "tokens: estimated 5" in text
+    assert "HTTP Request" not in text
+    assert "odd" in text
+
+
 def test_a_long_log_is_begun_anew(tmp_path: Path) -> None:
     path = tmp_path / "kimi-tui.log"
     path.write_bytes(b"x" * (LIMIT_BYTES + 1))

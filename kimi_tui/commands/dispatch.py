@@ -19,6 +19,7 @@ COMMANDS = {
     "undo": "reverse the last operation",
     "redo": "do again what was undone",
     "dmail": "send a letter to the agent's past self",
+    "replay": "play a session back",
 }
 """Every command, and what it does."""
 
@@ -63,6 +64,10 @@ def _run(name: str, arguments: Sequence[str]) -> int:
             from kimi_tui.commands import checkpoints
 
             return checkpoints.run(name, arguments)
+        case "replay":
+            from kimi_tui.commands import replaying
+
+            return replaying.run(arguments)
         case _:
             from kimi_tui.commands import travelling
 

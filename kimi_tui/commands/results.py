@@ -18,7 +18,7 @@ from kimi_tui.soul.protocol import (
 from kimi_tui.tui.numbers import counted, tokens
 from kimi_tui.wire.events import Event, FilesRestored
 
-_CHANGED_SINCE = "changed by someone else since; left alone"
+_LEFT_ALONE = "left alone: changed since, or no longer kept"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ def restored(events: Iterable[Event]) -> tuple[FileOutcome, ...]:
         if isinstance(event, FilesRestored):
             found += [FileOutcome(path, "restore") for path in event.restored]
             found += [FileOutcome(path, "delete") for path in event.deleted]
-            found += [FileOutcome(path, "conflict", _CHANGED_SINCE) for path in event.conflicts]
+            found += [FileOutcome(path, "conflict", _LEFT_ALONE) for path in event.conflicts]
     return tuple(found)
 
 
@@ -132,7 +132,7 @@ def tell(
             )
     if not (result.applied and result.conflicts):
         return DONE
-    complain(f"Left alone, because someone else changed it too: {', '.join(result.conflicts)}.")
+    complain(f"Left alone, not brought back: {', '.join(result.conflicts)}.")
     return CONFLICTS
 
 

@@ -32,6 +32,8 @@ def write_project(folder: Path) -> None:
         target = folder / name
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text, encoding="utf-8")
+    # What Python leaves behind is no work of the agent's, and would be counted as such.
+    (folder / ".gitignore").write_text("__pycache__/\n", encoding="utf-8")
     samples = folder / "samples"
     samples.mkdir(exist_ok=True)
     (folder / "import.log").write_text("".join(_log()), encoding="utf-8")

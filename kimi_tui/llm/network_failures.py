@@ -30,7 +30,7 @@ class NetworkFailures:
             )
         return APITimeoutError(
             f"{self.host} was silent for {self.stream_timeout_s:g} s.",
-            advice="Go on, or choose another model.",
+            advice="If it stays silent, choose another model with /model.",
         )
 
     def unreachable(self, error: BaseException) -> APIConnectionError:
@@ -41,7 +41,7 @@ class NetworkFailures:
         if not isinstance(cause, httpx2.ConnectError):
             return APIConnectionError(
                 f"{self.host} closed the connection before it answered.",
-                advice="Go on in a moment.",
+                advice="This usually passes.",
             )
         why = redact(str(cause), self.secret).strip()[:200]
         return APIConnectionError(

@@ -169,7 +169,7 @@ class OpenAICompatible(ChatProvider):
             )
         wanted = Wanted(
             system=system,
-            tools=tuple(tools) if self.use_tools else (),
+            tools=tuple(tools),
             history=tuple(history),
             receiver=Receiver(
                 self._info.provider, self._info.model, "image_in" in self._info.capabilities

@@ -128,7 +128,7 @@ class ChatProvider(Protocol):
     """A model that can be asked. Implementations: `openai_compat`, `scripted`.
 
     Attributes:
-        use_tools: false: no tools are told of, for a model that cannot call any.
+        use_tools: false: whoever asks names no tools, because this model calls none.
     """
 
     use_tools: bool = True

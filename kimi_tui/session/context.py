@@ -137,9 +137,9 @@ class Context:
     @property
     def unsaved_words(self) -> str:
         """A sentence on what is in memory only; empty if nothing is."""
-        if not self.unsaved_bytes:
-            return ""
         count = self.unsaved_messages
+        if not count:
+            return ""
         what = "1 message is" if count == 1 else f"{count:,} messages are"
         why = f" {self.trouble.message}" if self.trouble else ""
         return f"{what} not saved.{why}"

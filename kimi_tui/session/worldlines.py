@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeAlias
 
 from kimi_tui.llm.message import Message
 from kimi_tui.session.classify import Guess, classify
@@ -16,6 +17,10 @@ from kimi_tui.session.opening import scan_line
 from kimi_tui.session.records import Checkpoint
 from kimi_tui.session.storage import Storage
 from kimi_tui.session.stored_messages import StoredMessages
+
+# A marker, and what comes after it.
+_COMPARED_MESSAGES = 2
+_Line: TypeAlias = tuple[Sequence[Checkpoint], Sequence[Message]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,17 +73,20 @@ class WorldLines:
         self._storage = storage or Storage()
         self._known: dict[int, tuple[int, LineIndex]] = {}
 
-    def list(self, live: Sequence[Checkpoint] = ()) -> list[WorldLine]:
+    def list(
+        self, live: Sequence[Checkpoint] = (), messages: Sequence[Message] = ()
+    ) -> list[WorldLine]:
         """Every world line, in order of number.
 
         Args:
             live: The checkpoints of the live line, to tell what they share.
+            messages: Its messages.
         """
         sizes = stored_lines(self._folder)
         left_by = {entry.n: entry for entry in reversed(self._journal.entries) if entry.stored}
         numbers = list(sizes)
         return [
-            self._describe(n, sizes[n], left_by.get(n), following, live)
+            self._describe(n, sizes[n], left_by.get(n), following, (live, messages))
             for n, following in zip(numbers, [*numbers[1:], 0], strict=False)
         ]
 
@@ -109,13 +117,15 @@ class WorldLines:
         return StoredMessages(self._storage, line_path(self._folder, n), self.index(n))
 
     def _describe(
-        self, n: int, size: int, entry: Entry | None, following: int, live: Sequence[Checkpoint]
+        self, n: int, size: int, entry: Entry | None, following: int, live: _Line
     ) -> WorldLine:
+        own: Sequence[Message] = ()
         try:
             index = self.index(n)
+            own = self.messages_of(n)
         except UnknownWorldLine:
             index = LineIndex()
-        shared = _shared(index.checkpoints, live)
+        shared = shared_checkpoints((index.checkpoints, own), live)
         guess = None if entry or n in self._journal.foreign else self._guess(n, following)
         told = (
             entry or guess or Guess(reason="foreign" if n in self._journal.foreign else "unknown")
@@ -134,7 +144,7 @@ class WorldLines:
             checkpoints=index.checkpoints,
             n_messages=index.counts(0)[0],
             shared=shared,
-            ahead=bool(live) and shared in (len(live), len(index.checkpoints)),
+            ahead=bool(live[0]) and shared in (len(live[0]), len(index.checkpoints)),
             guessed=entry is None,
         )
 
@@ -147,10 +157,25 @@ class WorldLines:
             return None
 
 
-def _shared(one: Sequence[Checkpoint], other: Sequence[Checkpoint]) -> int:
+def shared_checkpoints(one: _Line, other: _Line) -> int:
+    """How many first checkpoints two lines share, each given as its checkpoints and its messages.
+
+    A name that was made from the bytes before a checkpoint is the same again where a line was cut there and begun anew:
+    the last common one counts only if what it began is the same.
+    """
     count = 0
-    for mine, theirs in zip(one, other, strict=False):
+    for mine, theirs in zip(one[0], other[0], strict=False):
         if mine.uid != theirs.uid:
             break
         count += 1
+    if count and not _begins_alike(one, other, count - 1):
+        count -= 1
     return count
+
+
+def _begins_alike(one: _Line, other: _Line, place: int) -> bool:
+    """Whether the first messages after a checkpoint are the same on both lines, as far as both have some."""
+    mine, theirs = (
+        line[1][line[0][place].message_index :][:_COMPARED_MESSAGES] for line in (one, other)
+    )
+    return all(a == b for a, b in zip(mine, theirs, strict=False))

@@ -92,12 +92,22 @@ class Accounting:
         self._last_input: int | None = None
         self._known_window: tuple[int, int, bool] = (0, 0, False)
 
-    def restore(self, last: StatusUpdate | None, used: int) -> None:
-        """Take up the totals of an earlier run, and what was learned of its estimates."""
+    def restore(
+        self, last: StatusUpdate | None, used: int, totals: StatusUpdate | None = None
+    ) -> None:
+        """Take up the totals of an earlier run, and what was learned of its estimates.
+
+        Args:
+            last: The newest figures of the line.
+            used: What the line holds now.
+            totals: The newest figures at all, where they are others.
+        """
+        counted = totals or last
+        if counted is not None:
+            self.total_input = counted.total_input
+            self.total_cached = counted.total_cached
+            self.total_output = counted.total_output
         if last is not None:
-            self.total_input = last.total_input
-            self.total_cached = last.total_cached
-            self.total_output = last.total_output
             self._known_window = (last.limit, last.trigger, last.limit_estimated)
             if last.per_step:
                 self._growth.append(last.per_step)

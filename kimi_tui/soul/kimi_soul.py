@@ -240,6 +240,10 @@ class KimiSoul(TravellingSoul):
         """Copy the live line (up to before `target`) into a new session; returns its id."""
         return await self._alone(self._parts.operations.fork(target))
 
+    async def flush(self) -> None:
+        """Bring everything that was told into the record."""
+        await self._parts.recorder.flush()
+
     async def history(self) -> list[Record]:
         """Everything that was told, as a new listener (or one that must begin anew) should hear it."""
         await self._parts.recorder.flush()

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from kimi_tui.llm.message import Message, ToolCall
 from kimi_tui.session.records import Checkpoint
 from kimi_tui.session.session import Session
-from kimi_tui.session.worldlines import WorldLine, WorldLines
+from kimi_tui.session.worldlines import WorldLine, WorldLines, shared_checkpoints
 from kimi_tui.soul.history import read_records
 from kimi_tui.soul.internal_messages import dmail_text, internal_kind, summary_text
 from kimi_tui.soul.marks import Pin
@@ -31,8 +31,9 @@ class LineReading:
 
     async def world_lines(self) -> Sequence[WorldLineInfo]:
         """The lines that were left, in order of number."""
-        live = tuple(self.session.context.checkpoints)
-        lines = await asyncio.to_thread(self._lines().list, live)
+        context = self.session.context
+        live = tuple(context.checkpoints)
+        lines = await asyncio.to_thread(self._lines().list, live, context.messages)
         return [_info(line) for line in lines]
 
     async def read(self, world_line: int) -> list[Record]:
@@ -57,13 +58,12 @@ class LineReading:
         Raises:
             KeyError: no such world line.
         """
-        live = self.session.context.checkpoints
-        points = (await asyncio.to_thread(self._lines().index, world_line)).checkpoints
-        shared = 0
-        for mine, theirs in zip(live, points, strict=False):
-            if mine.uid != theirs.uid:
-                break
-            shared += 1
+        context = self.session.context
+        live = context.checkpoints
+        lines = self._lines()
+        points = (await asyncio.to_thread(lines.index, world_line)).checkpoints
+        other = (points, lines.messages_of(world_line))
+        shared = await asyncio.to_thread(shared_checkpoints, (live, context.messages), other)
         files = FilesPreview(reason="That line has no checkpoint.")
         if points:
             files = await self.restoring.preview(points[-1], ran_commands=False, binding=False)

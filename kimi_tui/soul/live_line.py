@@ -79,6 +79,16 @@ class LiveLine:
         return self.context.messages
 
     @property
+    def sent(self) -> Sequence[Message]:
+        """The messages that are sent: all, but for markers that name no checkpoint here (kimi-cli's compaction left some)."""
+        context = self.context
+        index, messages = context.index, context.messages
+        if index.n_messages - index.counts(0)[0] <= len(context.checkpoints):
+            return messages
+        named = {point.message_index for point in context.checkpoints}
+        return [m for n, m in enumerate(messages) if n in named or not index.is_marker(n)]
+
+    @property
     def used(self) -> int:
         """Tokens of the context now: the last figure and an estimate of what came after it."""
         accounting = self.accounting

@@ -27,7 +27,7 @@ from kimi_tui.soul.marks import PersonMarks
 from kimi_tui.soul.restoring import Restoring
 from kimi_tui.soul.steering import Steer, Steering
 from kimi_tui.soul.step import StepEnd, Stepper
-from kimi_tui.wire.events import Notice, StepBegin
+from kimi_tui.wire.events import Notice, StepBegin, StepRetry
 
 _STILL_FULL_ADVICE = "Rewind to an earlier checkpoint, or choose a model with a larger window."
 
@@ -128,7 +128,8 @@ class AgentLoop:
         try:
             return await self._stepper.step(n, provider)
         except ContextOverflowError as error:
-            # The refusal may have named the real window.
+            # Whatever it streamed before is gone; and the refusal may have named the real window.
+            self._line.wire.publish(StepRetry(n, 2, 2, 0.0, error.message, error.status))
             self._line.tell_status()
             # Once: if the shorter context is refused as well, the person must decide.
             try:

@@ -10,6 +10,7 @@ from kimi_tui.soul.travel_protocol import TimeTravel
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from kimi_tui.soul.statistics import Statistics
     from kimi_tui.wire.display import DiffLine
     from kimi_tui.wire.queue import Wire
 

@@ -12,9 +12,11 @@ from datetime import datetime
 from typing import cast
 
 from kimi_tui.llm.message import Message
+from kimi_tui.session.line import LineIndex
 from kimi_tui.session.records import Checkpoint
 from kimi_tui.session.session import Session
-from kimi_tui.session.worldlines import WorldLine, WorldLines
+from kimi_tui.session.tokens import LineTokens
+from kimi_tui.session.worldlines import WorldLine, WorldLines, shared_checkpoints
 from kimi_tui.soul.dmail import author_of
 from kimi_tui.soul.foreign_record import ForeignRecord, Unit
 from kimi_tui.soul.internal_messages import dmail_text, summary_text
@@ -32,19 +34,21 @@ def rebuilt(session: Session, records: Sequence[Record]) -> list[Record]:
     context = session.context
     told = pieces(records)
     teller = _Teller(ForeignRecord(records))
-    shown: list[Checkpoint] = []
+    shown: Sequence[Checkpoint] = ()
+    shown_messages: Sequence[Message] = ()
     shown_as: WorldLine | None = None
     for line in [*_left_lines(session), None]:
         points = context.checkpoints if line is None else line.checkpoints
         messages = context.messages if line is None else _messages_of(session, line.n)
-        shared = _shared(shown, points)
+        teller.read(context.index if line is None else _index_of(session, line.n), messages)
+        shared = shared_checkpoints((shown, shown_messages), (points, messages))
         parts = segments(points, messages, shared)
         if shared < len(shown) and shown_as is not None:
             teller.leave(shown_as, shown, shared, parts)
         for segment in parts:
             teller.tell(segment, told.get(segment.point.uid))
             teller.arrive()
-        shown, shown_as = list(points), line
+        shown, shown_messages, shown_as = points, messages, line
     return teller.end()
 
 
@@ -60,6 +64,7 @@ def told_line(session: Session, records: Sequence[Record], n: int) -> list[Recor
     messages = lines.messages_of(n) if n else context.messages
     told = pieces(records)
     teller = _Teller(ForeignRecord(records))
+    teller.read(lines.index(n) if n else context.index, messages)
     for segment in segments(points, messages):
         teller.tell(segment, told.get(segment.point.uid))
     return teller.end()
@@ -68,21 +73,17 @@ def told_line(session: Session, records: Sequence[Record], n: int) -> list[Recor
 def _left_lines(session: Session) -> list[WorldLine]:
     context = session.context
     lines = WorldLines(context.folder, context.journal, context.storage)
-    return lines.list(context.checkpoints)
+    return lines.list(context.checkpoints, context.messages)
+
+
+def _index_of(session: Session, n: int) -> LineIndex:
+    context = session.context
+    return WorldLines(context.folder, context.journal, context.storage).index(n)
 
 
 def _messages_of(session: Session, n: int) -> Sequence[Message]:
     context = session.context
     return WorldLines(context.folder, context.journal, context.storage).messages_of(n)
-
-
-def _shared(one: Sequence[Checkpoint], other: Sequence[Checkpoint]) -> int:
-    count = 0
-    for mine, theirs in zip(one, other, strict=False):
-        if mine.uid != theirs.uid:
-            break
-        count += 1
-    return count
 
 
 class _Teller:
@@ -97,6 +98,19 @@ class _Teller:
         self._stopped = False
         self._compaction: ev.CompactionEnd | None = None
         self._letter_told = False
+        self._tokens = LineTokens()
+        self._index = LineIndex()
+        self._messages: Sequence[Message] = ()
+
+    def read(self, index: LineIndex, messages: Sequence[Message]) -> None:
+        """What is told from now on stands on this line."""
+        self._tokens, self._index, self._messages = LineTokens(), index, messages
+
+    def _tokens_at(self, point: Checkpoint) -> int:
+        """What was sent there; of a place where nothing was sent, what stood before it."""
+        if point.tokens is not None:
+            return point.tokens
+        return self._tokens.before(self._index, point.offset, self._messages)
 
     def leave(
         self,
@@ -116,6 +130,8 @@ class _Teller:
                 line.tokens_before, line.tokens_after, line.text, line.n
             )
             if shared == 0:
+                # Ends the text that stands before it. Who asked for it is not told anywhere.
+                self._add(ev.CompactionBegin(line.tokens_before, automatic=False), at)
                 return
         reason = line.reason if line.reason in _REASONS else "rewind"
         cut = shown[shared]
@@ -148,7 +164,8 @@ class _Teller:
         letter, self._letter_told = None if self._letter_told else _letter_of(segment), False
         if letter is not None:
             at = told[0].at if told else _seconds(segment.point.at)
-            self._add(_arrived(letter, segment.point), at)
+            tokens = self._tokens_at(segment.point)
+            self._add(_arrived(letter, segment.point, tokens), at)
         summary = next((text for m in segment.messages if (text := summary_text(m))), "")
         if summary and self._compaction is None:
             self._tell_summary(segment, summary)
@@ -158,7 +175,7 @@ class _Teller:
     def _tell_summary(self, segment: Segment, summary: str) -> None:
         """A summary of which is not told what it replaced, and what was kept beside it."""
         point, at = segment.point, _seconds(segment.point.at)
-        tokens = point.tokens or 0
+        tokens = self._tokens_at(point)
         self._add(ev.CheckpointCreated(point.id, point.uid, segment.kind, "", tokens, point.at), at)
         self._add(ev.CompactionEnd(tokens, tokens, summary), at)
         for event in said_on_the_way(segment.messages, point.uid):
@@ -219,7 +236,7 @@ class _Teller:
     def _made(self, segment: Segment) -> Iterator[Event]:
         point, kind = segment.point, segment.kind
         created = ev.CheckpointCreated(
-            point.id, point.uid, kind, segment.label, point.tokens or 0, point.at
+            point.id, point.uid, kind, segment.label, self._tokens_at(point), point.at
         )
         if kind == "user":
             yield ev.TurnBegin(segment.said)
@@ -243,9 +260,8 @@ def _letter_of(segment: Segment) -> Message | None:
     return next((m for m in segment.messages if dmail_text(m) is not None), None)
 
 
-def _arrived(letter: Message, point: Checkpoint) -> ev.ContextReverted:
+def _arrived(letter: Message, point: Checkpoint, tokens: int) -> ev.ContextReverted:
     """A letter of which it is not known, or does not matter here, what it undid."""
-    tokens = point.tokens or 0
     return ev.ContextReverted(
         reason="dmail",
         checkpoint_id=point.id,

@@ -148,8 +148,12 @@ async def _assemble(
     )
     recorder = Recorder(session.record, wire)
     await line.follow()
-    last = next((r.event for r in reversed(records) if isinstance(r.event, StatusUpdate)), None)
-    accounting.restore(last, line.used)
+    # What is told may leave out the totals that a foreign or damaged record has.
+    last, totals = (
+        next((r.event for r in reversed(told) if isinstance(r.event, StatusUpdate)), None)
+        for told in (records, stored)
+    )
+    accounting.restore(last, line.used, totals)
     person = PersonMarks(session)
     approval = Approval(wire, mode)
     steering = Steering(wire)

@@ -120,7 +120,7 @@ class Stepper:
         system = line.context.system_prompt or ""
         tools = self._world.toolset.specs() if provider.use_tools else ()
         try:
-            return await asking.ask(system, tools, line.messages)
+            return await asking.ask(system, tools, line.sent)
         except asyncio.CancelledError:
             await self._keep_partial(asking, point)
             raise

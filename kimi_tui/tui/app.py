@@ -22,7 +22,9 @@ from kimi_tui.tui.main.messages import (
     LeaveWanted,
     ModelWanted,
     PaletteWanted,
+    ReplayWanted,
     SessionWanted,
+    StatisticsWanted,
     ThemeWanted,
     Unopened,
 )
@@ -58,6 +60,7 @@ class KimiApp(App[None], inherit_bindings=False):
         self.glyphs: Glyphs = ASCII if launch.config.glyphs == "ascii" else UNICODE
         self.parting_words = ""
         self._key_at = 0.0
+        self.set_class(launch.config.glyphs == "ascii", "-ascii")
         if launch.config.reduced_motion:
             self.animation_level = "none"
         if launch.config.keys:
@@ -70,6 +73,10 @@ class KimiApp(App[None], inherit_bindings=False):
         return not self.launch.demo and not isinstance(self.launch.choice, Choice)
 
     def _first_sheets(self) -> list[str | PurePath]:
+        if self.launch.replay:
+            from kimi_tui.tui.replay.screen import ReplayScreen
+
+            return ReplayScreen.SHEETS
         if not self._is_first_run():
             return MainScreen.SHEETS
         from kimi_tui.tui.first_run.welcome import WelcomeScreen
@@ -77,7 +84,11 @@ class KimiApp(App[None], inherit_bindings=False):
         return WelcomeScreen.SHEETS
 
     def get_default_screen(self) -> Screen[Any]:
-        """The main screen, or the first run."""
+        """The main screen, the first run, or a replay."""
+        if self.launch.replay:
+            from kimi_tui.tui.replay.screen import ReplayScreen
+
+            return ReplayScreen(self.launch, self.size)
         if not self._is_first_run():
             return self._main_screen()
         from kimi_tui.tui.first_run.welcome import WelcomeScreen
@@ -90,13 +101,17 @@ class KimiApp(App[None], inherit_bindings=False):
     @on(SessionWanted)
     async def _session_wanted(self, event: SessionWanted) -> None:
         """Another session takes the place of what is on the screen."""
+        if not await self._may_leave():
+            return
         self.launch = event.launch
-        for screen in self.screen_stack:
-            if isinstance(screen, MainScreen):
-                await screen.end()
-                await screen.remove_children()
-        # The first screen of all cannot be taken away, so what was before stays below, empty.
+        before = [screen for screen in self.screen_stack if isinstance(screen, MainScreen)]
+        for screen in before:
+            await screen.end()
         await self.push_screen(self._main_screen())
+        # The first screen of all cannot be taken away, so what was before stays below, empty. It is emptied when it is
+        # covered: a widget that is drawn while it goes has no styles any more.
+        for screen in before:
+            await screen.remove_children()
 
     @on(ModelWanted)
     def _model_wanted(self, event: ModelWanted) -> None:
@@ -135,6 +150,22 @@ class KimiApp(App[None], inherit_bindings=False):
         from kimi_tui.tui.main.help import HelpScreen
 
         self.push_screen(HelpScreen(self.launch.config.keys))
+
+    @on(ReplayWanted)
+    def _replay_wanted(self, event: ReplayWanted) -> None:
+        from kimi_tui.tui.replay.screen import ReplayScreen
+
+        self.push_screen(ReplayScreen(self.launch, self.size, event.session), self._go_on)
+
+    def _go_on(self, launch: Launch | None) -> None:
+        if launch is not None:
+            self.post_message(SessionWanted(launch))
+
+    @on(StatisticsWanted)
+    def _statistics_wanted(self, event: StatisticsWanted) -> None:
+        from kimi_tui.tui.main.statistics import StatisticsScreen
+
+        self.push_screen(StatisticsScreen(event.title, event.figures))
 
     # --- colours
 
@@ -193,11 +224,20 @@ class KimiApp(App[None], inherit_bindings=False):
 
     @on(LeaveWanted)
     async def action_quit(self) -> None:
-        """Quit after the session was saved and released."""
+        """Quit after the session was saved and released; what cannot be saved is said first."""
+        if not await self._may_leave():
+            return
         for screen in self.screen_stack:
             if isinstance(screen, MainScreen):
-                await screen.end()
-        self.exit()
+                self.parting_words = await screen.end() or self.parting_words
+        self.exit(return_code=1 if self.parting_words else 0)
+
+    async def _may_leave(self) -> bool:
+        """Whether nothing would be lost by leaving the session, or the person wants it so."""
+        for screen in self.screen_stack:
+            if isinstance(screen, MainScreen) and not await screen.may_end():
+                return False
+        return True
 
     def _handle_exception(self, error: Exception) -> None:
         """Never a traceback on the screen: it goes into the log, and one line says where that is.

@@ -135,6 +135,14 @@ class Decoder:
             sent = [parts.get("input_other"), parts.get("input_cache_read")]
             values["step_input"] = sum(n for n in sent if _is_int(n))
             values["step_output"] = parts.get("output")
+            if "total_input" not in data:
+                # kimi-cli tells what each call took, and no totals.
+                totals = {
+                    "total_input": (last.total_input, values["step_input"]),
+                    "total_cached": (last.total_cached, parts.get("input_cache_read")),
+                    "total_output": (last.total_output, parts.get("output")),
+                }
+                values |= {k: old + new for k, (old, new) in totals.items() if _is_int(new)}
         flags = {"estimated", "limit_estimated"}
         kept = {
             name: value

@@ -51,7 +51,7 @@ class StepBegin:
 class StepRetry:
     """The model call failed and is tried again in `wait_s` seconds. What it had streamed is dropped.
 
-    It comes again, with no wait, when the person cuts the wait short.
+    It comes again, with no wait, when the person cuts the wait short; and with none where the context is compacted first.
     """
 
     n: int

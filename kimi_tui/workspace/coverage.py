@@ -1,14 +1,31 @@
-"""Which folders are never followed: a home folder, the root of the disk, or anything that contains a home folder."""
+"""What is around the followed folder, and which folders are never followed: a home folder, the root of the disk, or anything
+that contains a home folder.
+"""
 
 from __future__ import annotations
 
 import os
 import pwd
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 # Whose children are people's home folders, on the systems we know.
 _HOMES = (Path("/home"), Path("/Users"))
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What is around a session's snapshots.
+
+    `neighbours` are the stores of sessions in the same folder, `others` all stores that share the disk budget, `own` the
+    program's own folders, `homes` further home folders.
+    """
+
+    neighbours: Sequence[Path] = ()
+    others: Sequence[Path] = ()
+    own: Sequence[str] = ()
+    homes: Sequence[str] = ()
 
 
 def refusal(root: Path, homes: Iterable[str] = ()) -> str:

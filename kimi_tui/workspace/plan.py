@@ -43,6 +43,19 @@ class FileChange:
     stays: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class RestorePlan:
+    """What a restore would do. `reason` says why nothing can be brought back at all, empty where it can.
+
+    `not_covered` are paths that no snapshot holds, each with the reason; `remarks` are sentences for the person.
+    """
+
+    changes: tuple[FileChange, ...] = ()
+    not_covered: tuple[tuple[str, str], ...] = ()
+    remarks: tuple[str, ...] = ()
+    reason: str = ""
+
+
 def why_not(kind: Kind) -> str:
     """Why a path of this kind is not covered, in a few words."""
     return _WHY_NOT[kind]

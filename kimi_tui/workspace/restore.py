@@ -42,6 +42,15 @@ class Intent:
 
 
 @dataclass(frozen=True, slots=True)
+class Prepared:
+    """A restore whose intent is on the disk. `left` are conflicts that were not chosen, `stale` what changed since the plan."""
+
+    intent: Intent
+    left: tuple[str, ...] = ()
+    stale: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Restored:
     """What a restore did. `failed` maps a path to why it is not as planned; the restore succeeded where it is empty."""
 

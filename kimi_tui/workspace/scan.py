@@ -7,16 +7,15 @@ only where its stamp changed or is too young to be trusted. Nothing follows a li
 from __future__ import annotations
 
 import os
-import stat
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
 
-from kimi_tui.workspace.entries import REST, Entry, Limits, Manifest, Stamp, permission_bits
+from kimi_tui.workspace.entries import REST, Entry, Limits, Manifest, Stamp
 from kimi_tui.workspace.ignore import IgnoreFile, IgnoreStack
+from kimi_tui.workspace.reading import Budget, Reader
 from kimi_tui.workspace.rules import RULES_NAME, outer_rules, read_rules
-from kimi_tui.workspace.store import BlobStore, StoreFull, hash_of, read_whole
+from kimi_tui.workspace.store import BlobStore
 
 # A file written in the same clock tick as the scan can change again without changing its stamp, so a stamp younger
 # than this is not trusted. Two seconds is the coarsest clock in use (FAT).
@@ -24,7 +23,6 @@ _TRUST_AFTER_NS = 2_000_000_000
 # Deeper than any real tree; every level holds a descriptor and a frame of the interpreter.
 _DEEPEST = 200
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _IGNORED, _OVER, _UNREADABLE = Entry("ignored"), Entry("over"), Entry("unreadable")
 _EMPTY = Entry("folder")
 
@@ -69,8 +67,7 @@ class _Pass:
     folders: dict[str, _Folder] = field(default_factory=dict[str, _Folder])
     changed: dict[str, Entry | None] = field(default_factory=dict[str, Entry | None])
     gone: list[str] = field(default_factory=list[str])
-    stored_bytes: int = 0
-    full: str = ""
+    budget: Budget = field(default_factory=Budget)
 
     def trusts(self, *times_ns: int) -> bool:
         """Whether something with these times was at rest before this scan began."""
@@ -100,6 +97,7 @@ class Scanner:
         self._root = root
         self._store = store
         self._limits = limits
+        self._reader = Reader(store, limits)
         self._own = tuple(own)
         self._own_ids: frozenset[tuple[int, int]] = frozenset()
         self._cancelled = cancelled
@@ -132,14 +130,14 @@ class Scanner:
             os.close(top)
             self._store.flush()
         if not done:
-            return Scan(self._manifest, (), now.stored_bytes, complete=False)
+            return Scan(self._manifest, (), now.budget.stored_bytes, complete=False)
         self._take(now)
         return Scan(
             self._manifest,
             tuple(sorted(now.changed)),
-            now.stored_bytes,
+            now.budget.stored_bytes,
             complete=True,
-            full=now.full,
+            full=now.budget.full,
         )
 
     def adopt(self, manifest: Mapping[str, Entry]) -> None:
@@ -274,7 +272,9 @@ class Scanner:
         folder.entries[name] = _OVER
         # Asked again next time: there may be room then.
         folder.trusted = False
-        now.full = now.full or f"There are more than {self._limits.max_files:,} files."
+        now.budget.full = (
+            now.budget.full or f"There are more than {self._limits.max_files:,} files."
+        )
 
     def _compare(self, prefix: str, folder: _Folder, known: _Folder | None, now: _Pass) -> None:
         """Find what differs from the look before."""
@@ -344,50 +344,15 @@ class Scanner:
         if is_new and now.room <= 0:
             self._leave_out(REST, folder, now)
             return
-        if is_new and now.full:
-            # The budget is used up: nothing new is read only to be left out.
+        if is_new and (now.budget.full or self._cancelled()):
+            # The budget is used up, or nobody waits any more: nothing new is read only to be left out.
             entry = Entry("over", size=stamp.size)
         else:
-            entry = self._read(name, handle, stamp, now)
+            entry = self._reader.entry(name, handle, stamp, now.budget)
         now.room -= int(is_new and entry.kept)
         folder.entries[name] = entry
         if (entry.kept or entry.kind == "over") and now.trusts(stamp.mtime_ns, stamp.ctime_ns):
             folder.stamps[name] = stamp
-
-    def _read(self, name: str, folder: int, stamp: Stamp, now: _Pass) -> Entry:
-        try:
-            if stat.S_ISLNK(stamp.mode):
-                content = os.fsencode(os.readlink(name, dir_fd=folder))
-                return self._keep("link", content, 0, now)
-            if not stat.S_ISREG(stamp.mode):
-                return Entry("special")
-            if stamp.size > self._limits.max_file_bytes:
-                return Entry("large", size=stamp.size)
-            handle = os.open(name, _FILE_FLAGS, dir_fd=folder)
-            try:
-                content = read_whole(handle, stamp.size)
-            finally:
-                os.close(handle)
-        except OSError:
-            return Entry("unreadable", size=stamp.size)
-        return self._keep("file", content, permission_bits(stamp.mode), now)
-
-    def _keep(self, kind: Literal["file", "link"], content: bytes, mode: int, now: _Pass) -> Entry:
-        entry = Entry(kind, hash_of(content), mode, len(content))
-        if self._store.has(entry.blob):
-            return entry
-        if now.stored_bytes + len(content) > self._limits.max_snapshot_bytes:
-            megabytes = self._limits.max_snapshot_bytes >> 20
-            now.full = now.full or f"More than {megabytes} MiB changed at once."
-        if now.full:
-            return Entry("over", size=len(content))
-        try:
-            self._store.put(content, entry.blob)
-        except StoreFull as error:
-            now.full = str(error)
-            return Entry("over", size=len(content))
-        now.stored_bytes += len(content)
-        return entry
 
 
 def _stamp_of(name: str, folder: int) -> Stamp | None:

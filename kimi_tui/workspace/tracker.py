@@ -9,18 +9,18 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
 from kimi_tui.workspace import restore
-from kimi_tui.workspace.coverage import refusal
+from kimi_tui.workspace.coverage import Surroundings, refusal
 from kimi_tui.workspace.diff import LineDiff, diff_lines, text_of
 from kimi_tui.workspace.entries import REST, Entry, Limits, Manifest
 from kimi_tui.workspace.ignore import ALWAYS
-from kimi_tui.workspace.plan import FileChange, plan_back, plan_to, why_not
-from kimi_tui.workspace.restore import CHANGED_MEANWHILE, Intent, Restored
+from kimi_tui.workspace.plan import FileChange, RestorePlan, plan_back, plan_to, why_not
+from kimi_tui.workspace.restore import CHANGED_MEANWHILE, Intent, Prepared, Restored
 from kimi_tui.workspace.scan import Scanner
 from kimi_tui.workspace.snapshots import By, Snapshot, SnapshotLog, delta, new_id
 from kimi_tui.workspace.store import BlobDamaged, BlobStore, disk_usage
@@ -30,42 +30,6 @@ _LOG_NAME = "snapshots.jsonl"
 _INTENT_NAME = "restore.json"
 _MOST_COMPARED_BYTES = 2 << 20
 _RAN_EARLY = "A command ran before the first look at the files had ended."
-
-
-@dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What is around a session's snapshots.
-
-    `neighbours` are the stores of sessions in the same folder, `others` all stores that share the disk budget, `own` the
-    program's own folders, `homes` further home folders.
-    """
-
-    neighbours: Sequence[Path] = ()
-    others: Sequence[Path] = ()
-    own: Sequence[str] = ()
-    homes: Sequence[str] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class RestorePlan:
-    """What a restore would do. `reason` says why nothing can be brought back at all, empty where it can.
-
-    `not_covered` are paths that no snapshot holds, each with the reason; `remarks` are sentences for the person.
-    """
-
-    changes: tuple[FileChange, ...] = ()
-    not_covered: tuple[tuple[str, str], ...] = ()
-    remarks: tuple[str, ...] = ()
-    reason: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """A restore whose intent is on the disk. `left` are conflicts that were not chosen, `stale` what changed since the plan."""
-
-    intent: Intent
-    left: tuple[str, ...] = ()
-    stale: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)

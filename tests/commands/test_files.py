@@ -86,3 +86,16 @@ def test_what_cannot_be_brought_back_says_why(place: Place) -> None:
         assert ran.complaint
     assert place.files(session) == before
     check_written(place)
+
+
+def test_an_undo_without_the_files_says_so(place: Place) -> None:
+    session = place.three_turns()
+    place.run("rewind", 2, "--files", "restore")
+    for folder in session.dir.iterdir():
+        if folder.is_dir():
+            folder.rename(folder.with_name("gone"))
+    undone = place.run("undo", "--json")
+    assert undone.code == 3
+    assert "b.txt, c.txt" in undone.err
+    assert undone.out.count('"change": "conflict"') == 2
+    assert place.run("checkpoints", "--json").json[-1]["id"] == 7

@@ -115,3 +115,14 @@ def test_a_disk_that_refuses_leaves_the_file(
         save_choice(path, CHOICE)
     assert path.read_text() == 'theme = "light"\n'
     assert [entry.name for entry in tmp_path.iterdir()] == ["config.toml"]
+
+
+def test_a_text_that_would_say_something_else_is_not_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text('theme = "light"\n')
+    monkeypatch.setattr("kimi_tui.config.saving._edited", lambda *_: 'default_model = "kimi-k3"\n')
+    with pytest.raises(ConfigError, match="not changed"):
+        save_choice(path, CHOICE)
+    assert path.read_text() == 'theme = "light"\n'

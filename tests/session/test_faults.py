@@ -19,6 +19,7 @@ from kimi_tui.llm.message import user_message
 from kimi_tui.session.context import Context
 from kimi_tui.session.errors import StorageTrouble
 from kimi_tui.session.line_files import stored_lines
+from kimi_tui.session.live_file import LiveFile
 from kimi_tui.session.session import Session
 from kimi_tui.session.storage import Storage
 
@@ -171,22 +172,47 @@ async def test_a_sync_that_goes_on_failing_is_never_called_saved(folder: Path) -
     await session.aclose()
 
 
-async def test_a_failed_close_counts_as_a_failed_sync(folder: Path) -> None:
+def test_a_failed_close_counts_as_a_failed_sync(tmp_path: Path) -> None:
     storage = WatchedStorage()
-    session = await opened(folder, storage)
-    await say(session, "one")
-    real_sync = session.context.sync
+    path = tmp_path / "context.jsonl"
+    path.touch()
+    live = LiveFile(path, storage, lambda: None)
+    live.adopt(0)
+    live.append(b"{}\n")
+    before = path.stat().st_ino
+    storage.before = failing({"close"}, errno.EDQUOT, times=1)
+    live.release()
+    assert live.must_rewrite
+    assert live.trouble is not None
+    with pytest.raises(StorageTrouble):
+        live.sync()
+    assert live.unsaved_bytes == 3
+    live.rewrite()
+    assert path.stat().st_ino != before
+    assert path.read_bytes() == b"{}\n"
+    assert live.trouble is None
+    # What was synced before is safe, whatever closing says.
+    storage.before = failing({"close"}, errno.EDQUOT, times=1)
+    live.append(b"[]\n")
+    live.sync()
+    live.release()
+    assert not live.must_rewrite
 
-    async def sync_then_fail() -> bool:
-        done = await real_sync()
-        await say(session, "late")
-        storage.before = failing({"close"}, errno.EDQUOT, times=1)
-        return done
 
-    session.context.sync = sync_then_fail
-    await session.sync()
+async def test_the_folders_of_a_new_session_are_synced_too(folder: Path) -> None:
+    storage = WatchedStorage()
+    synced: list[Path] = []
+
+    def watch(name: str, arguments: tuple[Any, ...]) -> None:
+        if name == "sync_folder":
+            synced.extend(arguments)
+
+    storage.before = watch
+    place = folder / "sessions" / "bucket" / "0"
+    session = await opened(place, storage)
+    # The names that lead to its first record: of the file, the session, and the work folder's place.
+    assert set(synced) == {place, place.parent, place.parent.parent}
     await session.aclose()
-    assert on_disk(folder) == ["one", "late"]
 
 
 @pytest.mark.parametrize("number", [errno.EINVAL, errno.ENOTSUP, errno.EACCES, errno.EBADF])

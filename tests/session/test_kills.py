@@ -41,6 +41,9 @@ def runs(root: Path, how: str, count: int) -> list[dict[str, Any]]:
 async def check(run: dict[str, Any], whole: list[Any]) -> None:
     """The session opens as one of the two states around the step that was under way, and takes what comes next."""
     folder = Path(run["folder"])
+    if stored_lines(folder):
+        # The live name never leads nowhere, not even for a moment.
+        assert (folder / "context.jsonl").exists()
     session = Session(folder, Path("/w"))
     report = await session.open()
     assert not report.n_skipped, report

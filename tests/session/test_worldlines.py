@@ -129,6 +129,32 @@ def test_lines_without_a_journal_in_numeric_order(tmp_path: Path) -> None:
         lines.messages_of(3)
 
 
+async def test_a_place_that_was_begun_anew_is_not_shared(tmp_path: Path) -> None:
+    """Without names of their own, checkpoints are named by the bytes before them: the same where a line was cut."""
+
+    def row(**record: object) -> str:
+        return json.dumps(record) + "\n"
+
+    def marker(n: int) -> str:
+        named = row(role="user", content=f"<system>CHECKPOINT {n}</system>")
+        return row(role="_checkpoint", id=n) + named
+
+    start = marker(0) + row(role="user", content="go") + marker(1)
+    left = start + row(role="assistant", content="one") + marker(2)
+    (tmp_path / "context_1.jsonl").write_text(left)
+    (tmp_path / "context_2.jsonl").write_text(start)
+    (tmp_path / "context.jsonl").write_text(start + row(role="assistant", content="other"))
+    session = Session(tmp_path, Path("/w"))
+    await session.open()
+    context = session.context
+    first, second = session.world_lines.list(context.checkpoints, context.messages)
+    assert first.checkpoints[1].uid == context.checkpoints[1].uid
+    assert (first.shared, first.ahead) == (1, False)
+    # Nothing says that what stops there was begun otherwise.
+    assert (second.shared, second.ahead) == (2, True)
+    await session.aclose()
+
+
 async def test_the_journal_tells_more(tmp_path: Path) -> None:
     session = Session(tmp_path / "s", Path("/w"))
     await session.open()

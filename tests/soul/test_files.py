@@ -8,6 +8,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from support.chat_answers import Answer
 from support.chat_server import call, calls, say
 from support.soul import Stage, next_event, stage
 
@@ -154,6 +155,25 @@ async def test_conflicts_stay_unless_chosen(tmp_path: Path) -> None:
         await on.soul.rewind(Target(0), "restore", chosen={"edited"})
         assert (on.work / "edited").read_text() == before["edited"]
         assert (on.work / "sub/new").exists()
+
+
+@pytest.mark.parametrize("tool", [write("a", "3\n"), shell("echo 3 > a")])
+async def test_what_the_person_changed_before_a_tool_ran_is_theirs(
+    tmp_path: Path, tool: Answer
+) -> None:
+    async with stage(tmp_path) as on:
+        (on.work / "a").write_text("1\n")
+        (on.work / "theirs").write_text("1\n")
+        await on.soul.files_ready()
+        on.server.script(write("a", "2\n"), say("done"))
+        await on.soul.run("go")
+        (on.work / "theirs").write_text("by hand\n")
+        on.server.script(tool, say("done"))
+        await on.soul.run("go on")
+        assert [event.paths for event in on.ear.of(ev.FilesChanged)] == [("a",), ("a",)]
+        outcome = await on.soul.rewind(Target(0), "restore")
+        assert [one.path for one in outcome.files if one.fate == "conflict"] == ["theirs"]
+        assert files(on) == {"a": "1\n", "theirs": "by hand\n"}
 
 
 async def test_what_changed_since_the_preview_is_left_alone(tmp_path: Path) -> None:

@@ -6,12 +6,20 @@ import json
 from pathlib import Path
 from typing import Any
 
+from support.chat_server import say
+from support.soul import stage
+
 from kimi_tui.session.store import SessionStore
 from kimi_tui.soul.history import history_records
 from kimi_tui.wire import events as ev
 from kimi_tui.wire.display import DiffBlock
 
 DMAIL = "<system>You just got a D-Mail from your future self. D-Mail content:\n\nb is x</system>"
+
+SUMMARY = {
+    "type": "text",
+    "text": "<system>Previous context has been compacted. Here is the compaction output:</system>",
+}
 
 
 def marker(n: int) -> list[dict[str, Any]]:
@@ -111,3 +119,69 @@ async def test_turns_and_steps_are_matched_in_order(tmp_path: Path) -> None:
     assert texts == ["one", "two", "three", "four"]
     ends = [r.event.reason for r in records if isinstance(r.event, ev.TurnEnd)]
     assert ends == ["done", "done"]
+
+
+async def test_a_marker_that_names_nothing_here_is_not_sent(tmp_path: Path) -> None:
+    """kimi-cli keeps the marker of a checkpoint that its compaction did away with; later the number is another's."""
+    async with stage(tmp_path) as on:
+        await on.soul.aclose()
+        stale = "<system>CHECKPOINT 2</system>"
+        records = [
+            {"role": "_system_prompt", "content": "s"},
+            *marker(0),
+            {"role": "user", "content": "go"},
+            {"role": "user", "content": stale},
+            {"role": "assistant", "content": "one"},
+        ]
+        on.session.dir.mkdir(parents=True, exist_ok=True)
+        path = on.session.dir / "context.jsonl"
+        path.write_text("".join(json.dumps(record) + "\n" for record in records))
+        on.session = on.store.find(on.session.id)
+        await on.open()
+        on.server.script(say("two"), say("three"))
+        await on.soul.run("next")
+        # Once there is a checkpoint of that number, it is named where it stands, and there alone.
+        sent = str(on.server.requests[-1].messages)
+        assert sent.count("CHECKPOINT 0") == sent.count("CHECKPOINT 1") == sent.count(stale) == 1
+        assert sent.index("one") < sent.index("next") < sent.index(stale)
+        assert stale in path.read_text().split("one")[0]
+
+
+async def test_what_was_undone_and_summarised_is_told_where_it_was(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        await on.soul.aclose()
+        start = [{"role": "_system_prompt", "content": "s"}, *marker(0)]
+        go = {"role": "user", "content": "go"}
+        begun = [*start, go]
+        lines = [
+            [*begun, *step(1, "one", "ReadFile"), *step(2, "two", "SendDMail")],
+            [*begun, *marker(1), {"role": "user", "content": DMAIL}, *step(2, "after")],
+            [*start, {"role": "user", "content": [SUMMARY, {"type": "text", "text": "all"}]}],
+        ]
+        folder = on.session.dir
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, records in zip(("context_1", "context_2", "context"), lines, strict=True):
+            text = "".join(json.dumps(record) + "\n" for record in records)
+            (folder / f"{name}.jsonl").write_text(text)
+        usage = {"input_other": 900, "output": 20, "input_cache_read": 100}
+        status = told(2.0, "StatusUpdate", context_tokens=1_000, token_usage=usage)
+        wire = [told(1.0, "TurnBegin", user_input="go"), status, status, told(3.0, "TurnEnd")]
+        text = "".join(json.dumps(record) + "\n" for record in wire)
+        (folder / "wire.jsonl").write_text(text)
+        on.session = on.store.find(on.session.id)
+        await on.open()
+        events = [record.event for record in on.soul.opened_with]
+        (reverted,) = [e for e in events if isinstance(e, ev.ContextReverted)]
+        # The place it went to bears the same name on both lines, since the same bytes stand before it.
+        assert (reverted.checkpoint_id, reverted.from_checkpoint) == (1, 2)
+        assert (reverted.reason, reverted.world_line, reverted.text) == ("dmail", 1, "b is x")
+        names = [
+            type(e).__name__ for e in events if isinstance(e, ev.CompactionBegin | ev.CompactionEnd)
+        ]
+        assert names == ["CompactionBegin", "CompactionEnd"]
+        # What the calls took before counts on.
+        on.server.script(say("more", usage=(500, 5)))
+        await on.soul.run("next")
+        figures = await on.soul.statistics()
+        assert (figures.input_tokens, figures.cached_tokens) == (2_500, 200)
+        assert figures.output_tokens == 45

@@ -341,6 +341,23 @@ async def test_an_overflow_teaches_the_window_and_the_person_sees_it(tmp_path: P
         await goes_on(on)
 
 
+async def test_an_overflow_in_mid_answer_drops_what_was_said(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        for words in ("one", "two", "three"):
+            on.server.script(say(f"answer {words}"))
+            await on.soul.run(words)
+        full = Chunk({"error": {"message": "context_length_exceeded", "code": 400}})
+        on.server.script(stream(delta(content=PART), full), say("SUMMARY"), say("done"))
+        await on.soul.run("four")
+        (retry,) = on.ear.of(ev.StepRetry)
+        assert "context_length_exceeded" in retry.reason
+        told = on.ear.names()
+        assert told.index("StepRetry") < told.index("CompactionBegin")
+        assert on.ear.of(ev.TurnEnd)[-1] == ev.TurnEnd("done")
+        assert PART not in str(on.file())
+        await goes_on(on)
+
+
 async def test_an_overflow_with_nothing_to_compact(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         on.server.script(status(400, named(40_000)))

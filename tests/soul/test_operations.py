@@ -209,6 +209,8 @@ async def test_the_history_is_the_same_conversation(tmp_path: Path, spoil: str) 
             return [*found, *sorted(results)]
 
         assert shape(told) == shape(live)
+        # Also where the record says nothing, a turn begins with what stood before it.
+        assert all(e.tokens for e in told if isinstance(e, ev.CheckpointCreated))
         if spoil == "nothing":
             assert told == live
         # What is told now goes on behind it.

@@ -77,7 +77,8 @@ async def desk(
     size: tuple[int, int] = (120, 40),
     resume: str | None = None,
     config: Config | None = None,
-    window: int = 32_000,
+    window: int | None = 32_000,
+    dialect: str | None = None,
 ) -> AsyncIterator[Desk]:
     """The app in a folder of its own, with a model that the server plays."""
     work = home / "app"
@@ -86,7 +87,7 @@ async def desk(
         work_dir=work,
         config_path=home / "config.toml",
         config=config or Config(),
-        choice=Choice("test", base_url, "kimi-test", window=window),
+        choice=Choice("test", base_url, "kimi-test", window=window, dialect=dialect),
         resume=resume,
     )
     app = KimiApp(launch)

@@ -175,10 +175,23 @@ def test_kimi_cli_records_without_our_keys_are_read() -> None:
     assert read(
         "StatusUpdate",
         {"context_tokens": 1000, "max_context_tokens": 200000, "token_usage": usage},
-    ) == ev.StatusUpdate(1000, 200000, 0, step_input=1000, step_output=20)
-    assert read("StatusUpdate", {"context_tokens": None, "plan_mode": True}) == ev.StatusUpdate(
-        1000, 200000, 0
+    ) == ev.StatusUpdate(
+        1000,
+        200000,
+        0,
+        total_input=1000,
+        total_cached=100,
+        total_output=20,
+        step_input=1000,
+        step_output=20,
     )
+    assert read("StatusUpdate", {"context_tokens": None, "plan_mode": True}) == ev.StatusUpdate(
+        1000, 200000, 0, total_input=1000, total_cached=100, total_output=20
+    )
+    again = read("StatusUpdate", {"context_tokens": 1200, "token_usage": usage})
+    assert isinstance(again, ev.StatusUpdate)
+    # Of each call is told what it took; a session is what all of them took.
+    assert (again.total_input, again.total_cached, again.total_output) == (2000, 200, 40)
     call = {"type": "function", "id": "c:0", "function": {"name": "Shell", "arguments": "{"}}
     result = {"tool_call_id": "c:0", "return_value": {"is_error": True, "output": "x"}}
     first = read("ToolCall", call)

@@ -14,10 +14,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from kimi_tui.workspace.coverage import Surroundings
 from kimi_tui.workspace.entries import Limits
 from kimi_tui.workspace.restore import Restored
 from kimi_tui.workspace.snapshots import SnapshotLog
-from kimi_tui.workspace.tracker import Surroundings, Tracker
+from kimi_tui.workspace.tracker import Tracker
 
 
 class Place:
@@ -185,6 +186,16 @@ def test_ignored_and_uncovered_files_are_named_and_stay(place: Place) -> None:
     assert plan.not_covered == (("venv/", "ignored"),)
     place.go_to(start)
     assert place.files() == {".gitignore": "*.db\n", "data.db": "precious", "venv/lib": "x"}
+
+
+def test_what_was_there_unseen_is_not_deleted(place: Place) -> None:
+    place.other((".gitignore", "venv/\n"), ("venv/lib", "was there all the time"))
+    start = place.begin()
+    place.agent((".gitignore", "*.o\n"))
+    changes = {one.path: (one.change, one.reason) for one in place.tracker.plan(start).changes}
+    assert changes["venv/lib"] == ("skip", "was not covered then")
+    place.go_to(start)
+    assert place.files() == {".gitignore": "venv/\n", "venv/lib": "was there all the time"}
 
 
 def test_a_file_that_grew_too_large_is_named(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -52,6 +53,26 @@ def test_a_rewrite_of_the_same_size_and_time_is_seen(tmp_path: Path) -> None:
     (root / "a").write_text("two")
     age(root / "a")
     assert scanner.scan().changed == ("a",)
+
+
+class CoarseStatus:
+    """What a file system with a clock of two seconds says."""
+
+    def __init__(self, status: os.stat_result) -> None:
+        self.st_size, self.st_ino, self.st_mode = status.st_size, status.st_ino, status.st_mode
+        self.st_mtime_ns = status.st_mtime_ns // 2_000_000_000 * 2_000_000_000
+        self.st_ctime_ns = status.st_ctime_ns // 2_000_000_000 * 2_000_000_000
+
+
+def test_a_rewrite_within_a_tick_of_the_clock_is_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, _, scanner = make(tmp_path)
+    real = os.stat
+    monkeypatch.setattr(os, "stat", lambda *args, **kw: CoarseStatus(real(*args, **kw)))
+    for number in range(20):
+        (root / "a").write_text(f"{number:03}")
+        assert scanner.scan().changed == ("a",)
 
 
 def test_new_ignore_rules_take_effect_below(tmp_path: Path) -> None:

@@ -83,6 +83,17 @@ def test_damage_is_noticed_and_costs_no_more_than_what_it_hit(tmp_path: Path, wh
     assert found == [None if at in lost else text for at, text in enumerate(whole)]
 
 
+def test_contents_that_are_not_what_they_should_be_are_refused(tmp_path: Path) -> None:
+    store = BlobStore(tmp_path / "store", 1 << 20)
+    name = store.put(os.urandom(300))
+    store.flush()
+    content = bytearray(only_pack(tmp_path / "store").read_bytes())
+    content[100] ^= 1
+    only_pack(tmp_path / "store").write_bytes(content)
+    with pytest.raises(BlobDamaged):
+        store.get(name)
+
+
 def test_a_pack_that_was_not_finished_leaves_nothing(tmp_path: Path) -> None:
     store = BlobStore(tmp_path / "store", 1 << 20)
     name = store.put(b"lost with the power")

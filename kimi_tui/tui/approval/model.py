@@ -12,6 +12,7 @@ from typing import Literal
 from rich.cells import cell_len, chop_cells
 
 from kimi_tui import foreign_text
+from kimi_tui.tui.glyphs import UNICODE, Glyphs
 from kimi_tui.wire.display import DiffBlock
 from kimi_tui.wire.events import ApprovalAnswer, ApprovalRequest
 
@@ -60,7 +61,9 @@ def counts(request: ApprovalRequest) -> tuple[int, int] | None:
     return sum(diff.added for diff in diffs), sum(diff.removed for diff in diffs)
 
 
-def detail_rows(request: ApprovalRequest, width: int) -> tuple[DetailRow, ...]:
+def detail_rows(
+    request: ApprovalRequest, width: int, glyphs: Glyphs = UNICODE
+) -> tuple[DetailRow, ...]:
     """All of what will run or be written, in rows of at most `width` cells."""
     diffs = [block for block in request.display if isinstance(block, DiffBlock)]
     if not diffs:
@@ -73,19 +76,19 @@ def detail_rows(request: ApprovalRequest, width: int) -> tuple[DetailRow, ...]:
     for diff in diffs:
         if len(diffs) > 1:
             rows += [DetailRow(piece, "path") for piece in wrapped(visible(diff.path), width)]
-        rows += _diff_rows(diff, width)
+        rows += _diff_rows(diff, width, glyphs)
     return tuple(rows)
 
 
-def _diff_rows(diff: DiffBlock, width: int) -> list[DetailRow]:
+def _diff_rows(diff: DiffBlock, width: int, glyphs: Glyphs) -> list[DetailRow]:
     largest = max((line.number for line in diff.lines), default=0)
     digits = max(3, len(str(largest)))
     kinds: dict[str, RowKind] = {" ": "same", "+": "add", "-": "delete"}
     rows: list[DetailRow] = []
     for line in diff.lines:
-        sign = "−" if line.sign == "-" else line.sign
+        sign = glyphs.minus if line.sign == "-" else line.sign
         margin = f"{line.number:>{digits}} {sign} "
-        pieces = wrapped(visible_code(line.text), max(8, width - len(margin)))
+        pieces = wrapped(visible_code(line.text, glyphs), max(8, width - len(margin)))
         for index, piece in enumerate(pieces):
             rows.append(
                 DetailRow(piece, kinds[line.sign], margin if not index else " " * len(margin))
@@ -95,13 +98,13 @@ def _diff_rows(diff: DiffBlock, width: int) -> list[DetailRow]:
     return rows
 
 
-def visible_code(text: str) -> str:
+def visible_code(text: str, glyphs: Glyphs = UNICODE) -> str:
     """A line of a file with its tabs drawn as arrows up to the next stop, all else as `visible` shows it."""
     shown = ""
     for index, part in enumerate(text.split("\t")):
         if index:
             room = TAB - cell_len(shown) % TAB
-            shown += "→" + " " * (room - 1)
+            shown += glyphs.to + " " * (room - 1)
         shown += visible(part)
     return shown
 

@@ -226,7 +226,9 @@ class ApprovalPanel(Widget, can_focus=True):
         """The rows without their edge."""
         if width != self._rows_width:
             self._rows_width = width
-            self._rows = detail_rows(self.request, max(10, width - INDENT - 3))
+            self._rows = detail_rows(
+                self.request, max(10, width - INDENT - 3), glyphs_of(app_of(self))
+            )
         tall = app_of(self).size.height >= TALL
         lines = [Content("")] if tall else []
         lines += self._question(width)
@@ -257,7 +259,8 @@ class ApprovalPanel(Widget, can_focus=True):
         changed = counts(self.request)
         if changed is not None:
             added, removed = changed
-            right += [(f"+{added}", "$ok"), " ", (f"−{removed}", "$kind-error")]
+            minus = glyphs_of(app_of(self)).minus
+            right += [(f"+{added}", "$ok"), " ", (f"{minus}{removed}", "$kind-error")]
         if self.waiting > 1:
             right += ["   " if right else "", (f"1 of {self.waiting}", "$ink-quiet")]
         side = Content.assemble(*right)

@@ -25,7 +25,7 @@ from kimi_tui.tui.chat.lines import (
     prose_width,
     width_of,
 )
-from kimi_tui.tui.chat.rows import Fact, Room, fold_mark, number_span, title_row
+from kimi_tui.tui.chat.rows import Fact, Room, fold_mark, number_span, pin_of, title_row
 from kimi_tui.tui.chat.wrapping import ranges, wrap
 from kimi_tui.tui.numbers import change, counted, cut, duration, path, tokens
 
@@ -54,7 +54,9 @@ def user_band(block: UserBlock, room: Room) -> list[Line]:
     else:
         hidden = 0
     number = (
-        Span("queued", "quiet") if block.queued else number_span(block.checkpoint, live=block.live)
+        Span("queued", "quiet")
+        if block.queued
+        else number_span(block.checkpoint, live=block.live, pin=pin_of(block, room))
     )
     out: list[Line] = []
     foldable = hidden > 0 or len(rows) > USER_ROWS
@@ -114,7 +116,7 @@ def letter_card(block: DMailBlock, room: Room) -> list[Line]:
         room,
         left,
         [saved],
-        number_span(block.checkpoint, live=block.live),
+        number_span(block.checkpoint, live=block.live, pin=pin_of(block, room)),
         fill=ground,
         hit=HIT_FOLD,
     )
@@ -138,10 +140,12 @@ def letter_card(block: DMailBlock, room: Room) -> list[Line]:
 
 def _folded_row(block: DMailBlock, room: Room, edge: Span, ground: str) -> Line:
     steps = counted(block.steps, "step")
+    calls = block.tool_calls
+    folded = f"{counted(calls, 'tool call')} folded away" if calls else "Folded away"
     spans = [
         edge,
         Span("   "),
-        Span(f"{counted(block.tool_calls, 'tool call')} folded away", "quiet"),
+        Span(folded, "quiet"),
         Span("  "),
         Span(f"{room.glyphs.minus if block.unfolded else '+'}{steps}", "ink"),
     ]
@@ -177,7 +181,7 @@ def compaction_card(block: CompactionBlock, room: Room) -> list[Line]:
         Span("  "),
         Span(sizes),
     ]
-    number = number_span(block.checkpoint, live=block.live)
+    number = number_span(block.checkpoint, live=block.live, pin=pin_of(block, room))
     rows = [title_row(room, left, [], number, hit=HIT_FOLD)]
     lines: list[Line] = []
     for part in block.summary.split("\n"):
@@ -206,7 +210,7 @@ def _round(count: int) -> str:
 def error_card(block: ErrorBlock, room: Room) -> list[Line]:
     """What failed, why, and what to change."""
     head = [Span("  "), Span(room.glyphs.failed, "error"), Span(" "), Span(block.title, "strong")]
-    number = number_span(block.checkpoint, live=block.live)
+    number = number_span(block.checkpoint, live=block.live, pin=pin_of(block, room))
     free = room.width - RIGHT - width_of(head) - 3 - 6
     rows: list[Line] = []
     if block.reason and cells(block.reason) <= free:

@@ -33,6 +33,7 @@ class Block:
     uid: str = ""
     live: bool = True
     unfolded: bool = False
+    pinned: bool = False
     version: int = 0
     at: float = 0.0
 

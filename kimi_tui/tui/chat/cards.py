@@ -8,7 +8,7 @@ from kimi_tui.foreign_text import one_line
 from kimi_tui.tui.chat.blocks import ToolBlock, ToolState
 from kimi_tui.tui.chat.hanging import hanging_rows, has_more
 from kimi_tui.tui.chat.lines import HIT_FOLD, RIGHT, Line, Span, cells, width_of
-from kimi_tui.tui.chat.rows import FACT_GAP, Fact, Room, number_span, title_row
+from kimi_tui.tui.chat.rows import FACT_GAP, Fact, Room, number_span, pin_of, title_row
 from kimi_tui.tui.chat.targets import todo_summary
 from kimi_tui.tui.glyphs import Glyphs
 from kimi_tui.tui.numbers import change, cut, duration, grouped, path
@@ -40,7 +40,7 @@ def _state_glyph(state: ToolState, glyphs: Glyphs) -> Span:
 
 
 def _title(block: ToolBlock, room: Room, *, foldable: bool) -> Line:
-    number = number_span(block.checkpoint, live=block.live)
+    number = number_span(block.checkpoint, live=block.live, pin=pin_of(block, room))
     is_letter = block.tool == "SendDMail"
     name = cut(block.name, max(NAME_WIDTH, room.width // 3), room.glyphs.cut)
     head = [
@@ -139,7 +139,8 @@ def _facts(block: ToolBlock) -> list[Fact]:
         out.append(Fact((Span("failed", "error"),), 0))
     if block.state == "stopped":
         seconds = seconds or block.duration_s
-    if seconds or shell is not None or block.duration_s >= 2:
+    # What was refused has not run: the time is the one that the person took.
+    if block.state != "rejected" and (seconds or shell is not None or block.duration_s >= 2):
         out.append(Fact((Span(duration(seconds or block.duration_s), "quiet"),), 5))
     if block.tokens:
         out.append(

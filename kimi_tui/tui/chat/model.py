@@ -54,6 +54,8 @@ from kimi_tui.wire.events import (
 
 __all__ = ["Change", "ChatModel"]
 
+_SUMMARIES = frozenset({"compaction", "summary"})
+
 TITLES: dict[FailureKind, str] = {
     "": "The turn stopped",
     "model": "Model call failed",
@@ -168,6 +170,15 @@ class ChatModel:
                 # Of what the agent's tools changed the cards tell; the rest is for the timeline.
                 return NOTHING
 
+    def set_pins(self, uids: frozenset[str]) -> Change:
+        """Show what is pinned, by the checkpoints where it stands."""
+        change = NOTHING
+        for block in self.blocks:
+            if block.pinned != (block.uid in uids):
+                block.pinned = not block.pinned
+                change = both(change, self._list.touched(block))
+        return change
+
     def toggle(self, block: Block) -> Change:
         """Fold or unfold a block."""
         block.unfolded = not block.unfolded
@@ -189,7 +200,11 @@ class ChatModel:
 
     def _turn_end(self, event: TurnEnd, at: float) -> Change:
         self.streaming = False
-        change = both(self._speech.settle(at), self._calls.stop())
+        dropped = NOTHING
+        if event.kind:
+            self._calls.dropped()
+            dropped = self._speech.drop_attempt()
+        change = both(dropped, both(self._speech.settle(at), self._calls.stop()))
         self._list.attempt.clear()
         if event.reason == "error":
             error = self._list.new(ErrorBlock, at)
@@ -202,12 +217,15 @@ class ChatModel:
         return change
 
     def _created(self, event: CheckpointCreated) -> Change:
+        if event.was and self._lines.moved(event):
+            self._list.begin_point(event.id, event.uid)
+            return NOTHING
         is_step = event.kind == "step"
         change = self._cost(self._steps.begin(event.id, event.tokens, is_step=is_step))
         blocks = self._list
         blocks.begin_point(event.id, event.uid)
-        if event.kind == "compaction" and not event.id:
-            return both(change, self._lines.compaction_point())
+        if event.kind in _SUMMARIES:
+            return both(change, self._lines.compaction_point(event))
         last = blocks.last
         if event.kind == "user":
             if isinstance(last, UserBlock) and last.checkpoint is None and last.live:
@@ -275,6 +293,8 @@ class ChatModel:
 
     def _reverted(self, event: ContextReverted, at: float) -> Change:
         change = self._speech.settle(at)
+        if event.reason == "compaction":
+            self._lines.parted(event)
         if event.reason not in {"rewind", "dmail", "clear"}:
             return change
         self._calls.forget()

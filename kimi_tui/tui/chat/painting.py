@@ -6,6 +6,7 @@ A row stands out while the pointer is over it, while it is selected, or while th
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ from textual.filter import LineFilter
 from textual.strip import Strip
 
 from kimi_tui.tui.chat.lines import BLANK, Line
-from kimi_tui.tui.chat.palette import Palette
+from kimi_tui.tui.chat.palette import Palette, faded
 
 if TYPE_CHECKING:
     from kimi_tui.tui.chat.flow import View
@@ -103,6 +104,11 @@ class Painter:
             position += len(text)
         return Strip(out, strip.cell_length)
 
+    def receded(self, strip: Strip) -> Strip:
+        """The strip as it stands behind something that floats above it; as it is where colours are not known."""
+        out = [Segment(text, _receding(style) if style else style) for text, style, _ in strip]
+        return Strip(out, strip.cell_length)
+
     def with_mark(self, strip: Strip, line: Line) -> Strip:
         """The strip with a mark at its right end."""
         mark = self._filtered(self._palette.strip(line, line.width))
@@ -116,3 +122,9 @@ class Painter:
         for one in self._active:
             strip = strip.apply_filter(one, self._ground)
         return strip
+
+
+@lru_cache(maxsize=512)
+def _receding(style: Style) -> Style:
+    known = style.color is not None and style.color.triplet is not None
+    return faded(style) if known else style

@@ -20,8 +20,15 @@ from kimi_tui.tui.chat.blocks import (
     ToolBlock,
     UserBlock,
 )
+from kimi_tui.tui.chat.summarised import Summarised, lay
 from kimi_tui.wire.display import DiffBlock
-from kimi_tui.wire.events import CompactionBegin, CompactionEnd, ContextReverted, LineChanged
+from kimi_tui.wire.events import (
+    CheckpointCreated,
+    CompactionBegin,
+    CompactionEnd,
+    ContextReverted,
+    LineChanged,
+)
 
 
 class Lines:
@@ -31,6 +38,7 @@ class Lines:
         self._list = blocks
         self._left: dict[int, _Left] = {}
         self._replaced: tuple[tuple[str, int], ...] = ()
+        self._summary: Summarised | None = None
 
     def _remember(self, world_line: int) -> None:
         if world_line:
@@ -71,12 +79,28 @@ class Lines:
         block.automatic = event.automatic
         return self._list.append(block)
 
-    def compaction_point(self) -> Change:
+    def parted(self, event: ContextReverted) -> None:
+        """What follows a checkpoint is about to be replaced by a summary."""
+        self._replaced = tuple(self._list.points)
+        self._list.forget_point(event.checkpoint_id)
+
+    def moved(self, event: CheckpointCreated) -> bool:
+        """A checkpoint was renumbered; False where it is itself the summary that the others stand behind."""
+        if self._summary is None:
+            return False
+        self._summary.moved[event.was] = (event.id, event.uid)
+        return True
+
+    def compaction_point(self, event: CheckpointCreated) -> Change:
         """The summary's checkpoint was made: its card stands there, whatever is told before the end."""
         blocks = self._list
-        # The line that is replaced is remembered with its own points; the new one begins with this.
-        self._replaced = tuple(blocks.points[:-1])
-        del blocks.points[:-1]
+        if not event.id:
+            # The line that is replaced is remembered with its own points; the new one begins with this.
+            self._replaced = tuple(blocks.points[:-1])
+            del blocks.points[:-1]
+        self._summary = Summarised(event.id, event.uid, event.was)
+        if event.was:
+            return NOTHING
         last = blocks.last
         card = self._running() or (last if isinstance(last, CompactionBlock) else None)
         if card is not None and not card.uid:
@@ -89,6 +113,7 @@ class Lines:
         blocks = self._list
         change = NOTHING
         block = self._running()
+        summary, self._summary = self._summary, None
         if event.error:
             if block is None:
                 return NOTHING
@@ -101,21 +126,37 @@ class Lines:
             block = blocks.new(CompactionBlock, at)
             block.checkpoint, block.uid = None, ""
             change = blocks.append(block)
+        if summary is not None and summary.is_partial:
+            return both(change, self._relaid(event, summary, block))
         index = blocks.at(block).first or 0
         if event.world_line:
             self._left[event.world_line] = _Left(
                 tuple(blocks.blocks[:index]), blocks.base, self._replaced
             )
-        block.running = False
-        block.tokens_before, block.tokens_after = event.tokens_before, event.tokens_after
-        block.summary = clean(event.summary).strip()
-        block.touch()
+        _fill(block, event)
         for earlier in blocks.blocks[blocks.base : index]:
             earlier.live = False
             earlier.touch()
         change = both(change, Change(min(blocks.base, index)))
         blocks.base = index
         return change
+
+    def _relaid(self, event: CompactionEnd, summary: Summarised, card: CompactionBlock) -> Change:
+        """The card stands in the place of what it summarises, and what was kept behind it."""
+        blocks, base = self._list, self._list.base
+        before = [block for block in blocks.blocks[: blocks.end] if block is not card]
+        if event.world_line:
+            self._left[event.world_line] = _Left(tuple(before), base, self._replaced)
+        laid = lay(before, base, summary, dict(self._replaced))
+        card.checkpoint, card.uid = summary.checkpoint, summary.uid
+        _fill(card, event)
+        if not summary.checkpoint and not summary.was:
+            for earlier in laid.lead[base:]:
+                earlier.live = False
+                earlier.touch()
+            blocks.base = len(laid.lead)
+        blocks.blocks[: blocks.end] = [*laid.lead, card, *laid.kept]
+        return Change(min(base, len(laid.lead)), laid.gone)
 
     def _running(self) -> CompactionBlock | None:
         for block in reversed(self._list.blocks):
@@ -162,6 +203,13 @@ class _Left:
     blocks: tuple[Block, ...]
     base: int
     points: tuple[tuple[str, int], ...]
+
+
+def _fill(card: CompactionBlock, event: CompactionEnd) -> None:
+    card.running = False
+    card.tokens_before, card.tokens_after = event.tokens_before, event.tokens_after
+    card.summary = clean(event.summary).strip()
+    card.touch()
 
 
 def _is_from(block: Block, checkpoint: int) -> bool:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from kimi_tui.tui.chat.lines import HIT_CHECKPOINT, RIGHT, Line, Span, cells, pad, width_of
 from kimi_tui.tui.glyphs import UNICODE, Glyphs
 from kimi_tui.tui.numbers import MINUS, grouped
+
+if TYPE_CHECKING:
+    from kimi_tui.tui.chat.blocks import Block
 
 FACT_GAP = 3
 
@@ -30,12 +34,12 @@ class Fact:
     rank: int
 
 
-def number_span(checkpoint: int | None, *, live: bool) -> Span | None:
-    """`#12`, to be clicked; None where there is no such point."""
+def number_span(checkpoint: int | None, *, live: bool, pin: str = "") -> Span | None:
+    """`#12`, to be clicked, behind the sign of a pin; None where there is no such point."""
     if checkpoint is None or not live:
         return None
     name = f"#{checkpoint}"
-    return Span(name, "quiet", HIT_CHECKPOINT + str(checkpoint))
+    return Span(f"{pin} {name}" if pin else name, "quiet", HIT_CHECKPOINT + str(checkpoint))
 
 
 def title_row(
@@ -63,6 +67,11 @@ def title_row(
     pad(spans, room.width - RIGHT - width_of(right))
     spans.extend(right)
     return Line(tuple(spans), fill=fill, hit=hit, margin=2)
+
+
+def pin_of(block: Block, room: Room) -> str:
+    """The sign of a pinned message; empty where it is not pinned."""
+    return room.glyphs.pinned if block.pinned else ""
 
 
 def fold_mark(count: int, word: str = "line") -> str:

@@ -59,14 +59,7 @@ class Speech:
 
     def retry(self, event: StepRetry, at: float) -> Change:
         """A call failed: what it had streamed goes, a countdown comes."""
-        blocks = self._list.blocks
-        first = len(blocks)
-        for index in range(len(blocks) - 1, -1, -1):
-            if blocks[index].key in self._list.attempt:
-                del blocks[index]
-                first = index
-        self._list.attempt.clear()
-        change = both(Change(first), self.end_retry())
+        change = both(self.drop_attempt(), self.end_retry())
         block = self._list.new(RetryBlock, at)
         block.reason = one_line(event.reason)
         block.attempt = event.attempt
@@ -75,6 +68,17 @@ class Speech:
         block.due = at + event.wait_s
         self._retry = block
         return both(change, self._list.append(block))
+
+    def drop_attempt(self) -> Change:
+        """A call failed: what it had streamed is in no context, so it goes from here too."""
+        blocks = self._list.blocks
+        first = len(blocks)
+        for index in range(len(blocks) - 1, -1, -1):
+            if blocks[index].key in self._list.attempt:
+                del blocks[index]
+                first = index
+        self._list.attempt.clear()
+        return Change(first)
 
     def end_retry(self) -> Change:
         """The wait is over."""

@@ -49,6 +49,18 @@ class Surface(ScrollView, can_focus=True):
         self._placing = False
         self._hovered: int | None = None
         self._current: int | None = None
+        self._behind = False
+
+    @property
+    def behind(self) -> bool:
+        """Whether something floats above it, so that it recedes."""
+        return self._behind
+
+    @behind.setter
+    def behind(self, behind: bool) -> None:
+        if behind != self._behind:
+            self._behind = behind
+            self.refresh()
 
     # --- what others fill in
 
@@ -250,6 +262,8 @@ class Surface(ScrollView, can_focus=True):
                 self._flow.repaint()
         top = self.top
         strips = [self._strip(top, y) for y in range(crop.y, crop.bottom)]
+        if self._behind:
+            strips = [painter.receded(strip) for strip in strips]
         if crop.x == 0 and crop.width >= width:
             return strips
         return [strip.crop(crop.x, crop.right) for strip in strips]

@@ -50,6 +50,7 @@ class Transcript(MovingSurface):
         Binding("j", "choose(1)", "Card below", id="chat.below", show=False),
         Binding("space", "fold", "Unfold", id="chat.fold", show=False),
         Binding("enter", "preview", "Preview", id="chat.preview", show=False),
+        Binding("P", "pin", "Pin", id="chat.pin", show=False),
     ]
 
     class CheckpointClicked(Message):
@@ -64,6 +65,13 @@ class Transcript(MovingSurface):
         def control(self) -> Transcript:
             """The chat."""
             return self.transcript
+
+    class PinWanted(Message):
+        """A message should be kept from being dropped, or no longer; `uid` names its checkpoint."""
+
+        def __init__(self, uid: str) -> None:
+            super().__init__()
+            self.uid = uid
 
     class LinkClicked(Message):
         """The person clicked a link; `url` is http or https."""
@@ -94,6 +102,7 @@ class Transcript(MovingSurface):
     ) -> None:
         super().__init__(widget_id=id, classes=classes)
         self._work_dir = work_dir
+        self._pins: frozenset[str] = frozenset()
         self._facts = ""
         self._hints: Sequence[tuple[str, str]] = HINTS
         self._empty: list[Line] | None = None
@@ -126,6 +135,25 @@ class Transcript(MovingSurface):
         if self._model is not None:
             self._model.work_dir = work_dir
 
+    @property
+    def pins(self) -> frozenset[str]:
+        """The checkpoints whose message is pinned, by uid."""
+        return self._pins
+
+    @pins.setter
+    def pins(self, uids: frozenset[str]) -> None:
+        self._pins = uids
+        self._show_pins()
+
+    def _show_pins(self) -> None:
+        if (
+            self._model is not None
+            and (change := self._model.set_pins(self._pins)).first is not None
+        ):
+            self._note(change.first)
+            self._draw()
+            self.refresh(self.area)
+
     def set_empty(self, facts: str, hints: Sequence[tuple[str, str]] = HINTS) -> None:
         """Say what stands under the question of an empty chat (`184 files in ~/app.`), and its keys with meanings."""
         self._facts = facts
@@ -133,14 +161,19 @@ class Transcript(MovingSurface):
         self._empty = None
         self.refresh()
 
-    def apply(self, records: Sequence[Record]) -> None:
-        """Take events in and draw them: at once after a pause, else with the next frame."""
+    def apply(self, records: Sequence[Record], *, live: bool | None = None) -> None:
+        """Take events in and draw them: at once after a pause, else with the next frame.
+
+        Args:
+            records: the events.
+            live: whether they may move something; None: by their age.
+        """
         if not records:
             return
         model, _ = self._engine()
         rebuild = False
         was_streaming = model.streaming
-        is_live = time.time() - records[-1].at < LIVE_S
+        is_live = time.time() - records[-1].at < LIVE_S if live is None else live
         for record in records:
             change = model.apply(record)
             if change.gone and is_live:
@@ -161,13 +194,17 @@ class Transcript(MovingSurface):
         """Forget what is shown and show these events instead."""
         self.finish_motion()
         self._model = None
-        self._flow = None
-        self._follow = True
-        self._current = self._hovered = None
-        self._changed_from = 0
         model, _ = self._engine()
         for record in records:
             model.apply(record)
+        self.show_model(model)
+
+    def show_model(self, model: ChatModel) -> None:
+        """Forget what is shown and show this conversation instead."""
+        self.finish_motion()
+        self._model, self._flow, self._follow = model, None, True
+        self._current = self._hovered = None
+        self._changed_from = 0
         self._draw()
         self.refresh()
 
@@ -316,6 +353,12 @@ class Transcript(MovingSurface):
         view = self._current_view()
         if view is not None and view.block.checkpoint is not None and view.block.live:
             self.post_message(self.CheckpointClicked(self, view.block.checkpoint))
+
+    def action_pin(self) -> None:
+        """Ask for the block that the keys act on to be kept, or no longer."""
+        view = self._current_view()
+        if view is not None and view.block.uid:
+            self.post_message(self.PinWanted(view.block.uid))
 
     def on_blur(self) -> None:
         """The chosen row loses the accent."""

@@ -127,7 +127,8 @@ class PickList(Widget, can_focus=True):
         glyphs = glyphs_of(app_of(self))
         width = self.content_size.width
         names = max((cell_len(one_line(e.name)) for e in self._state.entries), default=0)
-        column = min(names, max(12, width - 24)) + 3
+        # Names tell entries apart; what stands beside them gives way first.
+        column = min(names, max(12, width * 2 // 3 - 3)) + 3
         lines: list[Content] = []
         if self._state.needle:
             lines.append(Content.styled(f"  only with: {self._state.needle}", "$ink-quiet"))

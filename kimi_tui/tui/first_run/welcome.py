@@ -207,7 +207,7 @@ class WelcomeScreen(Screen[None]):
         footer.hints = (("Enter", "choose"), (arrows, "move"), ("Esc", "quit"))
         self._ways.focus()
         self._fit(app_of(self).size)
-        self.set_timer(LOOK_DELAY_S, self._look)
+        self.call_after_refresh(self.set_timer, LOOK_DELAY_S, self._look)
         choice = self._launch.choice
         if isinstance(choice, NeedsChoice) and choice.base_url:
             self._paste_a_key(choice.base_url)

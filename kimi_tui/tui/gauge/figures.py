@@ -152,7 +152,13 @@ def _segments(usage: Usage, used: int, glyphs: Glyphs, *, mono: bool) -> list[Sp
 
 
 def figure_spans(
-    usage: Usage, shown: float, width: int, glyphs: Glyphs, *, freed: Freed | None
+    usage: Usage,
+    shown: float,
+    width: int,
+    glyphs: Glyphs,
+    *,
+    freed: Freed | None,
+    aside: str = "",
 ) -> list[Span]:
     """Used, limit, percentage, and one thing more where there is room."""
     if usage.limit <= 0:
@@ -166,7 +172,8 @@ def figure_spans(
         (numbers.percent(used, usage.limit), usage.alarm or "ink"),
     ]
     length = sum(cell_len(text) for text, _ in spans)
-    for extra in _extras(usage, glyphs, freed):
+    asides: list[list[Span]] = [[(aside, "quiet")]] if aside and freed is None else []
+    for extra in asides or _extras(usage, glyphs, freed):
         size = sum(cell_len(text) for text, _ in extra)
         if length + 2 + size <= width:
             spans += [("  ", "quiet"), *extra]

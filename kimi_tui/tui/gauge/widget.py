@@ -60,6 +60,7 @@ class Gauge(Widget):
         self._freed_figure: Freed | None = None
         self._fall_timers: list[Timer] = []
         self._viewed: int | None = None
+        self._aside = ""
         self._styles: dict[str, Style] = {}
         self._strip: Strip | None = None
 
@@ -72,6 +73,9 @@ class Gauge(Widget):
     def model(self, model: GaugeModel | None) -> None:
         self._model = model
         self._freed_serial = model.freed.serial if model is not None else 0
+        for timer in self._fall_timers:
+            timer.stop()
+        self._freed_bar = self._freed_figure = None
         self.changed(motion=False)
 
     def changed(self, *, motion: bool = True) -> None:
@@ -104,6 +108,12 @@ class Gauge(Widget):
         """Show how full the window was at another moment; None goes back to now."""
         self._viewed = used
         self.refresh()
+
+    def remark(self, words: str) -> None:
+        """Say this beside the figures, where there is room, in place of the forecast."""
+        if words != self._aside:
+            self._aside = words
+            self.refresh()
 
     def skip_motion(self) -> None:
         """End any motion in its final state."""
@@ -188,6 +198,7 @@ class Gauge(Widget):
             places.figures_width,
             glyphs,
             freed=self._freed_figure if self._viewed is None else None,
+            aside=self._aside,
         )
         strip = Strip([Segment(text, self._style(name)) for text, name in spans if text])
         strip = strip.adjust_cell_length(width, self._style("quiet"))

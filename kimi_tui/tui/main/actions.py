@@ -12,7 +12,9 @@ from kimi_tui.tui.main.messages import (
     LeaveWanted,
     ModelWanted,
     PaletteWanted,
+    ReplayWanted,
     SessionWanted,
+    StatisticsWanted,
     ThemeWanted,
 )
 from kimi_tui.tui.main.state import MODE_WORDS, Mode
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from kimi_tui.soul.protocol import Soul, Target
     from kimi_tui.tui.main.conversation import Conversation
     from kimi_tui.tui.main.notices import Level
+    from kimi_tui.tui.main.travel import Travel
 
 
 class Stage(Protocol):
@@ -30,6 +33,11 @@ class Stage(Protocol):
     @property
     def conversation(self) -> Conversation:
         """The session."""
+        ...
+
+    @property
+    def travel(self) -> Travel:
+        """What leads to other checkpoints and world lines."""
         ...
 
     def tell(self, text: str, *, level: Level = "info", advice: str = "") -> None:
@@ -80,6 +88,34 @@ class Actions:
 
             self._stage.preview(Target(number))
 
+    def do_dmail(self, argument: str) -> None:
+        """Write to the agent's past self."""
+        self._stage.travel.dmail(argument)
+
+    def do_jump(self, argument: str) -> None:
+        """Make a world line live."""
+        self._stage.travel.jump(argument)
+
+    def do_worldline(self, argument: str) -> None:
+        """Read a world line, or return to now."""
+        self._stage.travel.worldline(argument)
+
+    def do_compare(self, argument: str) -> None:
+        """Show a world line beside the live line."""
+        self._stage.travel.compare(argument)
+
+    def do_bookmark(self, argument: str) -> None:
+        """Name a checkpoint."""
+        self._stage.travel.bookmark(argument)
+
+    def do_pin(self, argument: str) -> None:
+        """Keep a message from being dropped, or no longer."""
+        self._stage.travel.pin(argument)
+
+    def do_summary(self, argument: str) -> None:
+        """Read what a compaction left."""
+        self._stage.travel.summary(argument)
+
     def do_undo(self, argument: str) -> None:
         """Reverse the newest operation."""
         self._with_soul(lambda soul: self._told(soul.undo()))
@@ -107,6 +143,42 @@ class Actions:
                 f"{tokens(usage.total_cached)} cached, {tokens(usage.total_output)} out."
             ),
         )
+
+    def do_replay(self, argument: str) -> None:
+        """Play the session back."""
+        soul = self._stage.conversation.engine.soul
+
+        async def replay(_: Soul) -> None:
+            if soul is not None:
+                await soul.flush()
+                self._stage.post_message(ReplayWanted(soul.session))
+
+        self._with_soul(replay)
+
+    def do_stats(self, argument: str) -> None:
+        """Show what the session did and cost."""
+
+        async def show(soul: Soul) -> None:
+            figures = await soul.statistics()
+            if not figures.turns and not figures.steps:
+                self._stage.tell("Nothing was done yet.")
+                return
+            title = self._stage.conversation.state.title
+            self._stage.post_message(StatisticsWanted(title, figures))
+
+        self._with_soul(show)
+
+    def do_rename(self, argument: str) -> None:
+        """Call the session something."""
+
+        async def rename(soul: Soul) -> None:
+            title = await soul.rename(argument)
+            self._stage.conversation.set_title(title)
+            self._stage.tell(
+                f"This session is now called {title}." if title else "It has no title yet."
+            )
+
+        self._with_soul(rename)
 
     def do_model(self, argument: str) -> None:
         """Another model, by name or from a list."""

@@ -39,14 +39,17 @@ class Approvals:
             shown.waiting = len(requests)
             return
         self._panel = None
+        screen = self._prompt.screen
         if wanted is not None:
+            # Nothing that goes may have the focus: it would fall to a neighbour for a moment.
+            screen.set_focus(None)
             self._panel = ApprovalPanel(wanted, self._last_key_at())
             self._panel.waiting = len(requests)
             self._prompt.display = False
-            self._prompt.screen.mount(self._panel, after=self._prompt)
+            screen.mount(self._panel, after=self._prompt)
         elif shown is not None:
             self._prompt.display = True
             if shown.has_focus_within:
-                self._prompt.area.focus()
+                screen.set_focus(self._prompt.area)
         if shown is not None:
             shown.remove()

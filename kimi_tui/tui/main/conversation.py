@@ -87,10 +87,10 @@ class Conversation:
             await before.aclose()
         await self._prepare(soul, provider)
 
-    async def close(self) -> None:
-        """Save and release the session."""
+    async def close(self) -> str:
+        """Save and release the session; returns a sentence on what could not be saved."""
         self._feed.stop()
-        await self.engine.close()
+        return await self.engine.close()
 
     # --- what the person wants
 
@@ -114,6 +114,12 @@ class Conversation:
         if self.state.retry_until > time.time():
             soul.retry_now()
         elif self.state.can_resume and not soul.running:
+            self._turn = self.engine.start(soul.resume())
+
+    def let_on(self) -> None:
+        """Let the agent go on at once, with what an operation put before it."""
+        soul = self.engine.soul
+        if soul is not None and not soul.running:
             self._turn = self.engine.start(soul.resume())
 
     def use_tools(self, on: bool) -> None:
@@ -178,6 +184,10 @@ class Conversation:
         if self.history is not None and text.strip():
             self.history.add(text)
             self.engine.start(asyncio.to_thread(self._keep, text))
+
+    def set_title(self, title: str) -> None:
+        """Show another title."""
+        self._change(self.state._replace(title=title))
 
     def set_mode(self, mode: Mode) -> None:
         """Show another mode."""

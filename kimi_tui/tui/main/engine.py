@@ -99,6 +99,9 @@ class Engine:
             self._failed(str(error.args[0]) if error.args else str(error))
         except OSError as error:
             log.warning("operation failed", exc_info=error)
+            if type(error).__module__.startswith("kimi_tui."):
+                self._failed(f"{error} Nothing was changed.")
+                return
             self._failed(f"The disk refused: {error.strerror or error}. Nothing was changed.")
         except Exception as error:
             if type(error).__module__.startswith("kimi_tui."):
@@ -107,14 +110,21 @@ class Engine:
                 log.exception("operation failed")
                 self._failed("That failed, and the log file says why. Nothing was lost.")
 
-    async def close(self) -> None:
-        """Stop what runs, save and release the session."""
+    async def unsaved(self) -> str:
+        """Save; a sentence on what the disk does not take, empty if it takes all."""
+        return "" if self._soul is None else await self._soul.save()
+
+    async def close(self) -> str:
+        """Stop what runs, save and release the session; returns a sentence on what could not be saved."""
         soul, self._soul = self._soul, None
+        lost = ""
         if soul is not None:
             try:
                 await soul.interrupt()
             finally:
                 await soul.aclose()
+            lost = await soul.save()
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        return lost

@@ -30,6 +30,8 @@ class Heading(NamedTuple):
     branch: str = ""
     model: str = ""
     mode: Mode = "ask"
+    words: str = ""
+    """Stand in place of the mode where nothing is asked at all."""
 
 
 class Fitted(NamedTuple):
@@ -45,7 +47,7 @@ class Fitted(NamedTuple):
 def fit(heading: Heading, width: int, ellipsis: str = "…") -> Fitted:
     """The heading in `width` cells: it loses the branch, then the model, then the folder, then the title's end."""
     title = _plain(heading.title) or NEW_SESSION
-    mode = MODE_WORDS[heading.mode]
+    mode = heading.words or MODE_WORDS[heading.mode]
     folder, branch, model = (_plain(p) for p in (heading.folder, heading.branch, heading.model))
     if _width(title, folder, branch, model, mode) > width:
         branch = ""
@@ -108,7 +110,7 @@ class Header(Widget):
         right = Content.assemble(
             (shown.model, "$ink-quiet"),
             "   " if shown.model else "",
-            (shown.mode, style[self.heading.mode]),
+            (shown.mode, "$ink" if self.heading.words else style[self.heading.mode]),
         )
         room = width - left.cell_length - right.cell_length
         return Content.assemble(left, " " * max(0, room), right)

@@ -48,6 +48,7 @@ def sections(keys: Mapping[str, str], glyphs: Glyphs) -> tuple[tuple[str, tuple[
                 ("[ ]", "go by turns"),
                 ("Enter, click", "see what a rewind there takes, then decide"),
                 ("Space", "fold or unfold a turn or a world line"),
+                ("w, b, P", "read a world line; bookmark; pin"),
                 ("u, U", "undo, redo"),
                 ("/", "filter"),
                 ("Esc", "back to the prompt"),

@@ -10,7 +10,7 @@ from kimi_tui.tui.main.commands import key_of
 from kimi_tui.tui.main.footer import Hint
 from kimi_tui.tui.main.state import MainState
 
-Place = Literal["prompt", "timeline", "chat"]
+Place = Literal["prompt", "timeline", "chat", "line"]
 
 
 def hints(
@@ -23,9 +23,14 @@ def hints(
             ("[ ]", "turn"),
             ("Enter", "preview"),
             ("Space", "unfold"),
+            ("w", "read"),
             ("/", "filter"),
             ("Esc", "close"),
         )
+    if place == "line":
+        from kimi_tui.tui.worldline.model import FOOTER
+
+        return FOOTER
     timeline = (key_of("timeline", keys), "timeline")
     compact = (key_of("compact", keys), "compact")
     more: tuple[Hint, ...] = (

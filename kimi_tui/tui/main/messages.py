@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from textual.message import Message
 
 from kimi_tui.launch import Launch
+
+if TYPE_CHECKING:
+    from kimi_tui.session.session import Session
+    from kimi_tui.soul.statistics import Statistics
 
 
 class Unopened(Message):
@@ -42,6 +48,23 @@ class ModelWanted(Message):
 
 class PaletteWanted(Message):
     """The person wants to find a command by name."""
+
+
+class StatisticsWanted(Message):
+    """The person wants to see what the session did and cost."""
+
+    def __init__(self, title: str, figures: Statistics) -> None:
+        super().__init__()
+        self.title = title
+        self.figures = figures
+
+
+class ReplayWanted(Message):
+    """The person wants to see the open session played back."""
+
+    def __init__(self, session: Session) -> None:
+        super().__init__()
+        self.session = session
 
 
 class HelpWanted(Message):

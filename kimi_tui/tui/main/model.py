@@ -11,6 +11,7 @@ from kimi_tui.wire.events import (
     CompactionBegin,
     CompactionEnd,
     ContextReverted,
+    LineChanged,
     Record,
     StatusUpdate,
     SteerQueued,
@@ -64,6 +65,9 @@ def reduce(state: MainState, record: Record) -> MainState:
             return state._replace(compacting=False, retry_until=0.0)
         case ContextReverted(reason="rewind", prompt=prompt):
             return state._replace(can_resume=not prompt)
+        case LineChanged(op="undo" | "redo" | "jump" | "clear"):
+            # Where that line stands is not known here: it may well be complete.
+            return state._replace(can_resume=False)
         case StatusUpdate() as usage:
             return state._replace(usage=usage)
         case ApprovalRequest() as request:

@@ -14,7 +14,8 @@ from kimi_tui.launch import NEWEST, Launch
 from kimi_tui.llm.errors import LLMError
 from kimi_tui.llm.openai_compat import OpenAICompatible
 from kimi_tui.llm.provider import ChatProvider
-from kimi_tui.places import data_dir
+from kimi_tui.logging_setup import start_logging
+from kimi_tui.places import data_dir, log_file
 from kimi_tui.session.errors import SessionError, SessionHeld, SessionNotFound
 from kimi_tui.session.session import Session
 from kimi_tui.session.store import SessionStore
@@ -94,6 +95,8 @@ async def provider_of(launch: Launch, session_id: str) -> OpenAICompatible:
     choice = launch.choice
     if not isinstance(choice, Choice):
         raise CannotOpen("no model is configured", USAGE)
+    # Here, because from here on there is a key that the log must never hold.
+    await asyncio.to_thread(start_logging, log_file(), (choice.api_key,))
     return OpenAICompatible(
         provider=choice.provider,
         base_url=choice.base_url,

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from kimi_tui.tui.main.menu import CommandMenu
     from kimi_tui.tui.main.notices import Level, Notices
     from kimi_tui.tui.timeline.widget import Timeline
+    from kimi_tui.tui.worldline.view import Reading
 
 
 class ChatPane(Container):
@@ -44,6 +45,16 @@ class ChatPane(Container):
         """Take away what would go by itself."""
         if self._notices is not None:
             self._notices.clear()
+
+    async def read(self, reading: Reading) -> None:
+        """Put a world line in front of the chat."""
+        self.add_class("-reading")
+        await self.mount(reading)
+
+    def end_reading(self, reading: Reading) -> None:
+        """Show the chat again."""
+        self.remove_class("-reading")
+        reading.remove()
 
     @property
     def command(self) -> Command | None:
@@ -84,9 +95,17 @@ class TimelinePane(Container):
     def open(self) -> None:
         """Show it, and give it the keys."""
         self.add_class("-open")
+        self.settle()
         if self._timeline is not None:
             self._timeline.focus()
 
     def close(self) -> None:
         """Hide it where it floats."""
         self.remove_class("-open")
+        self.settle()
+
+    def settle(self) -> None:
+        """Let the chat recede while this floats over it."""
+        floats = self.has_class("-open") and self.screen.has_class("-overlay")
+        for transcript in self.screen.query(Transcript):
+            transcript.behind = floats

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kimi_tui.soul.protocol import FilesChoice, RewindOutcome, RewindPreview, Soul, Target
 from kimi_tui.tui.app_of import app_of
+from kimi_tui.tui.main.asking import ask
+from kimi_tui.tui.main.letters import WAY_BACK, compact_part, write_dmail
 from kimi_tui.tui.main.messages import SessionWanted
 from kimi_tui.tui.numbers import counted
-from kimi_tui.tui.preview.actions import BOTH, COPY, FILES, FORK, REWIND, PreviewAnswer
+from kimi_tui.tui.preview.actions import (
+    BOTH,
+    COMPACT_FROM,
+    COMPACT_TO,
+    COPY,
+    FILES,
+    FORK,
+    LETTER,
+    REWIND,
+    actions_at,
+)
 from kimi_tui.tui.preview.screen import RewindScreen
 
 if TYPE_CHECKING:
@@ -48,7 +59,8 @@ async def rewind_flow(
     if soul is None:
         return
     preview = await soul.preview(target)
-    answer = await _ask(screen, preview, running=soul.running)
+    actions = actions_at(target.id, target.world_line)
+    answer = await ask(screen, RewindScreen(preview, running=soul.running, actions=actions))
     if answer is None:
         return
     if answer.action == REWIND.name:
@@ -64,22 +76,15 @@ async def rewind_flow(
             stage.tell("Forked into a new session.", advice=f"Its id is {session_id}.")
         else:
             screen.post_message(SessionWanted(launch))
+    elif answer.action == LETTER.name:
+        await write_dmail(stage, screen, conversation, soul, target)
+    elif answer.action == COMPACT_FROM.name:
+        await compact_part(stage, screen, soul, start=target)
+    elif answer.action == COMPACT_TO.name:
+        await compact_part(stage, screen, soul, until=target)
     elif answer.action == COPY.name:
         app_of(screen).copy_to_clipboard(as_markdown(preview))
         stage.tell("Copied as Markdown.")
-
-
-async def _ask(
-    screen: Screen[Any], preview: RewindPreview, *, running: bool
-) -> PreviewAnswer | None:
-    answered: asyncio.Future[PreviewAnswer | None] = asyncio.get_running_loop().create_future()
-
-    def take(answer: PreviewAnswer | None) -> None:
-        if not answered.done():
-            answered.set_result(answer)
-
-    app_of(screen).push_screen(RewindScreen(preview, running=running), take)
-    return await answered
 
 
 async def _rewind(
@@ -96,10 +101,10 @@ async def _rewind(
     back = f" {_files_said(outcome)}" if files != "keep" else ""
     if outcome.prompt:
         stage.put_into_prompt(outcome.prompt)
-        stage.tell(f"Rewound; your message is back for editing.{back}", advice=_WAY_BACK)
+        stage.tell(f"Rewound; your message is back for editing.{back}", advice=WAY_BACK)
     else:
         said = "Rewound; Enter in an empty prompt goes on from there."
-        stage.tell(f"{said}{back}", advice=_WAY_BACK)
+        stage.tell(f"{said}{back}", advice=WAY_BACK)
 
 
 async def _files_only(
@@ -109,7 +114,7 @@ async def _files_only(
         await soul.interrupt()
     outcome = await soul.rewind(target, "only", chosen)
     stage.return_to_prompt()
-    stage.tell(_files_said(outcome), advice=_WAY_BACK)
+    stage.tell(_files_said(outcome), advice=WAY_BACK)
 
 
 def _files_said(outcome: RewindOutcome) -> str:
@@ -121,9 +126,6 @@ def _files_said(outcome: RewindOutcome) -> str:
     parts += [f"{deleted} deleted"] if deleted else []
     parts += [f"{len(alone)} left alone"] if alone else []
     return (", ".join(parts) or "No file had to be changed") + "."
-
-
-_WAY_BACK = "Nothing is lost: /undo, or u on the timeline, brings it back."
 
 
 def as_markdown(preview: RewindPreview) -> str:

@@ -11,7 +11,6 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container
 from textual.geometry import Size
-from textual.screen import Screen
 
 from kimi_tui.launch import Launch
 from kimi_tui.places import short
@@ -29,20 +28,20 @@ from kimi_tui.tui.main.hints import Place, hints
 from kimi_tui.tui.main.messages import LeaveWanted, Unopened
 from kimi_tui.tui.main.panes import ChatPane, TimelinePane
 from kimi_tui.tui.main.state import MainState
+from kimi_tui.tui.main.travelling import TravellingScreen
 from kimi_tui.tui.prompt.area import PromptArea
 from kimi_tui.tui.prompt.bar import PromptBar
 from kimi_tui.tui.styles import add_sheets, sheets
 
 if TYPE_CHECKING:
-    from kimi_tui.soul.protocol import Target
     from kimi_tui.tui.main.actions import Actions
     from kimi_tui.tui.main.notices import Level
     from kimi_tui.tui.main.views import Views
-    from kimi_tui.tui.timeline.widget import Timeline
     from kimi_tui.wire.events import Record
 
 OPEN_DELAY_S = 0.15
 TWICE_S = 1.0
+WARNED_S = 10.0
 NARROW_BELOW = 80
 OVERLAY_BELOW = 100
 SLIM_BELOW = 112
@@ -51,7 +50,7 @@ SLIM_TIMELINE = 30
 WIDE_TIMELINE = 38
 
 
-class MainScreen(Screen[None]):
+class MainScreen(TravellingScreen):
     """Chat, timeline, gauge and prompt of one session.
 
     Args:
@@ -81,22 +80,24 @@ class MainScreen(Screen[None]):
         self._actions: Actions | None = None
         self._escaped_at = 0.0
         self._left_at = 0.0
+        self._warned_at = -WARNED_S
         self.header = Header(heading_of(launch))
         self.transcript = Transcript(work_dir=str(launch.work_dir))
         self.prompt = PromptBar()
         self.footer = Footer()
         self._approvals = Approvals(self.prompt, last_key_at)
-        self._chat_pane = ChatPane(self.transcript)
-        self._timeline_pane = TimelinePane()
+        self.chat_pane = ChatPane(self.transcript)
+        self.timeline_pane = TimelinePane()
         self._gauge_row = Container(id="gauge-row")
         self._views: Views | None = None
+        self.set_class(launch.config.glyphs == "ascii", "-ascii")
         # Before anything is styled or laid out, so that it need not be done twice.
         self._fit(size)
 
     def compose(self) -> ComposeResult:
         """The parts, from the top."""
         yield self.header
-        yield Container(self._chat_pane, self._timeline_pane, id="body")
+        yield Container(self.chat_pane, self.timeline_pane, id="body")
         yield self._gauge_row
         yield self.prompt
         yield self.footer
@@ -104,8 +105,8 @@ class MainScreen(Screen[None]):
     def on_mount(self) -> None:
         """Give the prompt the keys; the rest comes when the first picture stands."""
         self.prompt.area.focus()
-        # A moment later: importing straight after the first paint would hold up the first key.
-        self.set_timer(OPEN_DELAY_S, self._open)
+        # A moment after the first picture: importing straight after it would hold up the first key.
+        self.call_after_refresh(self.set_timer, OPEN_DELAY_S, self._open)
 
     @property
     def views(self) -> Views:
@@ -115,7 +116,7 @@ class MainScreen(Screen[None]):
 
             add_sheets(app_of(self), "timeline", "gauge", "approval")
             self._views = Views(self.transcript)
-            self._timeline_pane.furnish(self._views.timeline)
+            self.timeline_pane.furnish(self._views.timeline)
             self._gauge_row.mount(self._views.gauge)
             self._fit(app_of(self).size)
         return self._views
@@ -133,6 +134,7 @@ class MainScreen(Screen[None]):
         self.set_class(size.height < SHORT_BELOW, "-short")
         if self._views is not None:
             self._views.fit(0 if floats else SLIM_TIMELINE if slim else WIDE_TIMELINE)
+            self.timeline_pane.settle()
 
     def _open(self) -> None:
         self.run_worker(self._open_session(), name="open the session")
@@ -152,9 +154,19 @@ class MainScreen(Screen[None]):
         for words in (*self._launch.notices, *opened.notices):
             self.tell(words, level="warning")
 
-    async def end(self) -> None:
-        """Save and release the session."""
-        await self.conversation.close()
+    async def may_end(self) -> bool:
+        """Whether all is saved; else the person is told once what would be lost, and the second time it is their will."""
+        words = await self.conversation.engine.unsaved()
+        now = time.monotonic()
+        if not words or now - self._warned_at < WARNED_S:
+            return True
+        self._warned_at = now
+        self.tell(words, level="error", advice="Do it again to leave without what is not saved.")
+        return False
+
+    async def end(self) -> str:
+        """Save and release the session; returns a sentence on what could not be saved."""
+        return await self.conversation.close()
 
     # --- what the conversation tells (see `conversation.Audience`)
 
@@ -175,15 +187,17 @@ class MainScreen(Screen[None]):
         )
         if old.approvals != new.approvals:
             self._approvals.show(new.approvals)
+        if new.ready and not old.ready:
+            self.show_marks()
         self._update_footer()
 
     def tell(self, text: str, *, level: Level = "info", advice: str = "", topic: str = "") -> None:
         """Show a notice for a few seconds; with a topic, until that is solved."""
-        self._chat_pane.tell(text, level, advice, topic)
+        self.chat_pane.tell(text, level, advice, topic)
 
     def solved(self, topic: str) -> None:
         """Take the notice of a topic away."""
-        self._chat_pane.solved(topic)
+        self.chat_pane.solved(topic)
 
     def suggest(self, text: str) -> None:
         """Put a message into the prompt, if it is empty."""
@@ -203,9 +217,9 @@ class MainScreen(Screen[None]):
 
     @on(PromptArea.Sent)
     def _sent(self, event: PromptArea.Sent) -> None:
-        self._chat_pane.clear_notices()
+        self.chat_pane.clear_notices()
         text = event.text.strip()
-        if (chosen := self._chat_pane.command) is not None:
+        if (chosen := self.chat_pane.command) is not None:
             text = f"/{chosen.name}"
         if not text:
             self.conversation.go_on()
@@ -224,11 +238,11 @@ class MainScreen(Screen[None]):
     @on(PromptArea.Changed)
     def _typed(self, event: PromptArea.Changed) -> None:
         """A slash opens the menu of commands."""
-        self.prompt.area.menu = self._chat_pane.follow(event.text_area.text)
+        self.prompt.area.menu = self.chat_pane.follow(event.text_area.text)
 
     @on(PromptArea.CompletionRequested)
     def _complete(self) -> None:
-        if (chosen := self._chat_pane.command) is not None:
+        if (chosen := self.chat_pane.command) is not None:
             self.prompt.area.put(f"/{chosen.name} ")
 
     @on(PromptArea.EditQueued)
@@ -261,13 +275,13 @@ class MainScreen(Screen[None]):
 
     def action_escape(self) -> None:
         """Stop what runs; twice in an idle, empty prompt: the timeline, to go back to a step."""
-        if self.conversation.stop():
+        if self.conversation.stop() or (self.reading and self.travel.reader.leave()):
             return
         area = self.prompt.area
         now = time.monotonic()
         if not area.has_focus:
             self._focus_prompt()
-        elif self._chat_pane.command is not None:
+        elif self.chat_pane.command is not None:
             area.take()
         elif not area.text:
             if now - self._escaped_at < TWICE_S:
@@ -286,7 +300,7 @@ class MainScreen(Screen[None]):
 
     def on_command_menu_clicked(self) -> None:
         """A command of the menu was clicked."""
-        if (chosen := self._chat_pane.command) is not None:
+        if (chosen := self.chat_pane.command) is not None:
             self.prompt.area.put("")
             self.action_command(chosen.name)
 
@@ -294,14 +308,14 @@ class MainScreen(Screen[None]):
 
     def focus_timeline(self) -> None:
         """Open the timeline and give it the keys; or close it where it has them."""
-        if self._timeline_pane.has_keys:
+        if self.timeline_pane.has_keys:
             self.return_to_prompt()
         elif self.views:
-            self._timeline_pane.open()
+            self.timeline_pane.open()
 
     def return_to_prompt(self) -> None:
         """Close the timeline where it floats, and give the prompt the keys."""
-        self._timeline_pane.close()
+        self.timeline_pane.close()
         self._focus_prompt()
 
     # The timeline's class is imported after the first paint, so its messages are named here by their handlers.
@@ -310,24 +324,6 @@ class MainScreen(Screen[None]):
         """The person is done with the timeline."""
         self.return_to_prompt()
 
-    def on_timeline_checkpoint_chosen(self, event: Timeline.CheckpointChosen) -> None:
-        """The person wants to see what a rewind would take."""
-        self.preview(event.target)
-
-    def on_timeline_undo_requested(self) -> None:
-        """The newest operation should be undone."""
-        self.action_command("undo")
-
-    def on_timeline_redo_requested(self) -> None:
-        """What was undone should be done again."""
-        self.action_command("redo")
-
-    @on(Transcript.CheckpointClicked)
-    def _checkpoint_clicked(self, event: Transcript.CheckpointClicked) -> None:
-        from kimi_tui.soul.protocol import Target
-
-        self.preview(Target(event.id))
-
     @on(Transcript.LinkClicked)
     def _link_clicked(self, event: Transcript.LinkClicked) -> None:
         app_of(self).open_url(event.url)
@@ -335,13 +331,6 @@ class MainScreen(Screen[None]):
     @on(Transcript.RebuildNeeded)
     def _rebuild_needed(self) -> None:
         self.conversation.rebuild()
-
-    def preview(self, target: Target) -> None:
-        """Show what a rewind would take, then do what is chosen there."""
-        from kimi_tui.tui.main.rewinding import rewind_flow
-
-        conversation = self.conversation
-        conversation.engine.start(rewind_flow(self, self, conversation, target))
 
     # --- focus
 
@@ -355,14 +344,19 @@ class MainScreen(Screen[None]):
 
     def _focus_prompt(self) -> None:
         panel = self._approvals.panel
-        (panel or self.prompt.area).focus()
+        if panel is None and self.reading:
+            self.travel.reader.focus()
+        else:
+            (panel or self.prompt.area).focus()
 
     def _update_footer(self) -> None:
         panel = self._approvals.panel
-        if panel is not None and not self._timeline_pane.has_keys:
+        if panel is not None and not self.timeline_pane.has_keys:
             self.footer.hints = panel.hints
             return
-        place: Place = "timeline" if self._timeline_pane.has_keys else "prompt"
+        place: Place = "timeline" if self.timeline_pane.has_keys else "prompt"
+        if self.reading and place == "prompt":
+            place = "line"
         app = app_of(self)
         self.footer.hints = hints(
             place, self.conversation.state, self._launch.config.keys, glyphs_of(app), time.time()

@@ -31,10 +31,22 @@ REWIND = Action("r", "rewind", "Rewind the conversation", "files stay", verb="re
 BOTH = Action("f", "both", "Conversation and files", verb="rewind")
 FILES = Action("o", "files", "Files only", "conversation stays", verb="bring back")
 FORK = Action("n", "fork", "Fork into a new session", "this one stays", verb="fork")
+LETTER = Action("d", "dmail", "Send a D-Mail here", verb="write", group=1)
+COMPACT_FROM = Action("c", "compact-from", "Compact from here on", verb="compact", group=1)
+COMPACT_TO = Action("p", "compact-to", "Compact up to here", verb="compact", group=1)
 COPY = Action("y", "copy", "Copy as Markdown", verb="copy", group=1)
 
 CONVERSATION_ACTIONS: Sequence[Action] = (REWIND, FORK, COPY)
 """What works without snapshots of files."""
+
+
+_BOTH_PARTS = (COMPACT_FROM, COMPACT_TO)
+
+
+def actions_at(checkpoint_id: int, world_line: int) -> Sequence[Action]:
+    """What can be done at a checkpoint; only of the live line a part can be compacted, and nothing is before its first."""
+    compact = () if world_line else (COMPACT_FROM,) if checkpoint_id == 0 else _BOTH_PARTS
+    return (REWIND, FORK, LETTER, *compact, COPY)
 
 
 def with_files(actions: Sequence[Action], hint: str) -> Sequence[Action]:

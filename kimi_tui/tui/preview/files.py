@@ -96,15 +96,20 @@ class FilesState:
         return ", ".join(parts) or "none of them chosen"
 
 
-def summary(state: FilesState, width: int, glyphs: Glyphs) -> list[list[Span]]:
+def summary(state: FilesState, width: int, room: int, glyphs: Glyphs) -> list[list[Span]]:
     """`2 files changed since   +17 −1` and the conflicts, where there is no room for more."""
-    changed = [one for one in state.files.files if one.fate != "conflict"]
-    rows: list[list[Span]] = []
-    if changed:
-        added, removed = sum(one.added for one in changed), sum(one.removed for one in changed)
-        left: list[Span] = [(f"  {numbers.counted(len(changed), 'file')} changed since", "quiet")]
-        rows.append(_sides(left, _counts(added, removed, glyphs), width))
-    return rows + [_file_row(state, one, width, glyphs) for one in state.files.conflicts]
+    conflicts = [_file_row(state, one, width, glyphs) for one in state.files.conflicts]
+    counted = [one for one in state.rows if one.fate != "conflict"]
+    said = f"  {numbers.counted(len(counted), 'file')} changed since"
+    if len(conflicts) >= room:
+        # Not each can be named here; that there are some must be said all the same.
+        said = f"  {numbers.counted(len(state.rows), 'file')} changed since"
+        said += f", {len(conflicts)} also outside" if conflicts else ""
+        counted, conflicts = state.rows, []
+    if not counted:
+        return conflicts
+    added, removed = sum(one.added for one in counted), sum(one.removed for one in counted)
+    return [_sides([(said, "quiet")], _counts(added, removed, glyphs), width), *conflicts]
 
 
 def listed(
@@ -149,7 +154,7 @@ def _file_row(state: FilesState, one: FilePreview, width: int, glyphs: Glyphs) -
     lead: list[Span] = [sign, (" ", "quiet")]
     right: list[Span] = []
     if one.fate in ("conflict", "skip") and not is_chosen:
-        right = [(f"{one.reason}; stays", "quiet")]
+        right = [(f"{one_line(one.reason)}; stays", "quiet")]
     else:
         if one.is_text:
             right = _counts(one.added, one.removed, glyphs)
@@ -236,7 +241,7 @@ def _notes(files: FilesPreview, width: int, glyphs: Glyphs) -> list[list[Span]]:
     """What cannot be brought back, before anything happens."""
     sentences: list[str] = []
     if files.not_covered:
-        named = [f"{one_line(path)} ({why})" for path, why in files.not_covered[:3]]
+        named = [f"{one_line(path)} ({one_line(why)})" for path, why in files.not_covered[:3]]
         more = len(files.not_covered) - len(named)
         named += [f"{more} more"] if more else []
         sentences.append(f"Not covered: {', '.join(named)}")

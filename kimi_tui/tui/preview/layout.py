@@ -173,7 +173,7 @@ def _add_files_below(made: Sheet, files: FilesState, width: int, room: int, glyp
         return
     rows = file_rows.listed(files, width, space, glyphs, with_diff=False)
     if len(files.rows) + 1 > space and not files.files.reason:
-        rows = file_rows.summary(files, width, glyphs)[:space]
+        rows = file_rows.summary(files, width, space, glyphs)
     made.rows += [[], *([(" " * (AIR - 2), "quiet"), *row] for row in rows)]
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
 
 BEAT_S = 0.25
+WIDE_FROM = 76
 IDLE_WORDS = "Ask for a change, or / for commands"
 STEER_WORDS = "Type to steer; it goes in before the next step"
 RESUME_WORDS = "Enter goes on from here; or write what to do instead"
@@ -29,6 +30,8 @@ class PromptBar(Widget):
     """The prompt with its sign at the left and the running clock at the right."""
 
     state: reactive[MainState] = reactive(MainState(), always_update=False)
+    reading: reactive[int] = reactive(0)
+    """The number of a world line on view: nothing can be written meanwhile. 0 for none."""
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
@@ -51,6 +54,7 @@ class PromptBar(Widget):
         if self._area.placeholder != words:
             self._area.placeholder = words
         self.set_class(new.running or new.compacting, "-busy")
+        self.set_class(new.retry_until > time.time(), "-waiting")
         busy = new.running or new.compacting
         if busy and self._timer is None:
             beat_s = 1.0 if app_of(self).animation_level == "none" else BEAT_S
@@ -66,8 +70,14 @@ class PromptBar(Widget):
         ):
             self.refresh()
 
+    def watch_reading(self, reading: int) -> None:
+        """The field gives way to a sentence, and keeps its draft."""
+        self._area.display = not reading
+        self.set_class(bool(reading), "-reading")
+
     def _tick(self) -> None:
         self._beat += 1
+        self.set_class(self.state.retry_until > time.time(), "-waiting")
         self.refresh()
 
     def render(self) -> Content:
@@ -75,8 +85,12 @@ class PromptBar(Widget):
         glyphs = glyphs_of(app_of(self))
         sign = Content.styled(glyphs.prompt, "$accent" if self._area.has_focus else "$ink-quiet")
         right = self._activity()
-        room = self.content_size.width - 1 - right.cell_length
-        return Content.assemble(sign, " " * max(0, room), right)
+        words = Content("")
+        if self.reading:
+            said = f" Reading world line {self.reading}. Esc returns to now."
+            words = Content.styled(said, "$ink-quiet")
+        room = self.content_size.width - 1 - words.cell_length - right.cell_length
+        return Content.assemble(sign, words, " " * max(0, room), right)
 
     def _activity(self) -> Content:
         state = self.state
@@ -85,7 +99,8 @@ class PromptBar(Widget):
         glyphs = glyphs_of(app_of(self))
         now = time.time()
         parts: list[tuple[str, str] | str] = [(self._dot(), "$accent"), " "]
-        if state.retry_until > now:
+        waits = state.retry_until > now
+        if waits:
             parts.append((f"again in {state.retry_until - now:.0f} s   ", "$ink-quiet"))
         elif state.approvals:
             parts.append(("waits for you   ", "$ink-quiet"))
@@ -93,7 +108,7 @@ class PromptBar(Widget):
             parts.append((clock(max(0.0, now - state.turn_at)), "$ink"))
         if state.compacting:
             parts.append((f"  {glyphs.compaction} compacting", "$kind-compaction"))
-        elif state.step:
+        elif state.step and not (waits and self.size.width < WIDE_FROM):
             parts.append((f"  step {state.step}", "$ink-quiet"))
         return Content.assemble(*parts)
 

@@ -93,6 +93,12 @@ class Canvas(ScrollView):
         """The row that is selected."""
         return self._state.selected
 
+    def entitle(self, words: str) -> None:
+        """Say something else than the number of steps in the title row; empty for the number again."""
+        if words != self._state.title:
+            self._state.title = words
+            self.refresh()
+
     def changed(self, *, motion: bool = True) -> None:
         """The model took in events: show them; to be called at most once a frame.
 
@@ -129,8 +135,13 @@ class Canvas(ScrollView):
     def _measure(self) -> None:
         """Tell the state the sizes of this moment."""
         state = self._state
-        state.width, state.height = self.size
-        state.full_width = self.container_size.width
+        # `size` has the scrollbar's cell in it.
+        width = self.scrollable_content_region.width
+        if width != state.width:
+            # It comes and goes with the number of rows, without a resize.
+            self._drawing.clear()
+        state.width, state.height = width, self.size.height
+        state.full_width = self.size.width
         state.screen_height = app_of(self).size.height
         state.scroll_y = self.scroll_offset.y
         state.overlay = self.overlay

@@ -206,6 +206,8 @@ class Drawing:
                     state.glyphs,
                     is_open=state.filtering,
                 )
+            elif state.title:
+                spans = facts.entitled_spans(state.title, width, state.glyphs)
             else:
                 n_steps = model.n_steps if model is not None else 0
                 n_lines = model.n_lines if model is not None else 0
@@ -302,7 +304,7 @@ class Drawing:
     def _strip(self, spans: list[Span], ground: str) -> Strip:
         segments = [Segment(text, self._style_of(name, ground)) for text, name in spans if text]
         base = self._style_of("quiet", ground)
-        strip = Strip(segments).adjust_cell_length(self._state.width, base)
+        strip = Strip(segments).adjust_cell_length(self._state.full_width, base)
         background = Color.from_rich_color(base.bgcolor)
         for line_filter in self._filters():
             strip = strip.apply_filter(line_filter, background)

@@ -40,6 +40,12 @@ def title_spans(n_steps: int, n_lines: int, width: int, glyphs: Glyphs) -> list[
     return [(numbers.cut(f"Timeline  {steps}", width, glyphs.cut), "quiet")]
 
 
+def entitled_spans(words: str, width: int, glyphs: Glyphs) -> list[Span]:
+    """The title row with these words at its right end."""
+    gap = max(2, width - len("Timeline") - cell_len(words))
+    return [(numbers.cut("Timeline" + " " * gap + words, width, glyphs.cut), "quiet")]
+
+
 def filter_spans(
     needle: str, n_found: int, width: int, glyphs: Glyphs, *, is_open: bool
 ) -> list[Span]:
@@ -130,8 +136,11 @@ _KEYS = (
     ("Home End", "now, beginning"),
     ("Enter", "preview a rewind"),
     ("Space", "fold, unfold"),
+    ("w", "read this world line"),
+    ("b P", "bookmark, pin"),
     ("/", "filter by text, tool or file"),
     ("u U", "undo, redo"),
+    ("p", "play the session back"),
     ("Esc", "back to the prompt"),
 )
 _LEFT_BY = {

@@ -6,17 +6,18 @@ Every event costs a constant amount of work, but for rewinds, which cost what th
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import datetime
 
 from kimi_tui.foreign_text import one_line
-from kimi_tui.tui.timeline.points import Fold, Key, Point, WorldLine
+from kimi_tui.tui.timeline.points import Fold, Key, Point, WorldLine, seconds_of
 from kimi_tui.tui.timeline.rows import Row, Rows
 from kimi_tui.tui.timeline.steps import LABEL_LIMIT, Steps
 from kimi_tui.tui.timeline.tree import Tree
 from kimi_tui.wire.events import (
+    ApprovalRequest,
     CheckpointCreated,
     CompactionEnd,
     ContextReverted,
+    FilesChanged,
     LineChanged,
     Record,
     StatusUpdate,
@@ -50,6 +51,7 @@ class TimelineModel:
     def __init__(self) -> None:
         self.revision = 0
         self._bookmarks: dict[str, str] = {}
+        self._pins: frozenset[str] = frozenset()
         self._clear()
 
     def _clear(self) -> None:
@@ -128,10 +130,14 @@ class TimelineModel:
             case ToolCall() as event:
                 self._relabel(self._steps.call(event, self.head))
                 self._end_fold()
+            case ApprovalRequest(key=key):
+                self._relabel(self._steps.waits(key))
             case ToolStarted() as event:
                 self._relabel(self._steps.started(event, self.head))
             case ToolResult() as event:
                 self._relabel(self._steps.result(event, self.head))
+            case FilesChanged() as event:
+                self._relabel(self._steps.changed(event, self.tree.live))
             case StatusUpdate() as event:
                 self._status(event)
             case CheckpointCreated() as event:
@@ -139,7 +145,9 @@ class TimelineModel:
             case TurnBegin():
                 self.running = True
                 self._touch_head()
-            case TurnEnd(reason):
+            case TurnEnd(reason, kind=kind):
+                if kind:
+                    self._relabel(self._steps.drop_attempt(self.head))
                 self._end_turn(reason, record.at)
             case StepInterrupted():
                 self._relabel(self._steps.settle(self.head))
@@ -178,6 +186,21 @@ class TimelineModel:
         if self.rows.needle:
             self.rows.reset()
         self.revision += 1
+
+    def set_pins(self, uids: frozenset[str]) -> None:
+        """Show at which checkpoints a message is pinned."""
+        self._pins = uids
+        for points in (self.tree.live, *(line.points for line in self.tree.lines.values())):
+            for point in points:
+                if point.pinned != (point.uid in uids):
+                    point.pinned = not point.pinned
+                    point.touch()
+        self.revision += 1
+
+    @property
+    def bookmarks(self) -> frozenset[str]:
+        """The uids of checkpoints with a name."""
+        return frozenset(self._bookmarks)
 
     def toggle(self, row: Row) -> Key | None:
         """Fold or unfold what this row stands for; returns the key of the row that should be selected then."""
@@ -222,7 +245,7 @@ class TimelineModel:
     def _checkpoint(self, event: CheckpointCreated, at: float) -> None:
         self._relabel(self._steps.settle(self.head))
         head = self.head
-        when = _seconds(event.at, at)
+        when = seconds_of(event.at, at)
         tokens = event.tokens or self.used
         if head is not None:
             if not head.end_measured:
@@ -245,7 +268,11 @@ class TimelineModel:
             # A turn's checkpoint stands before the person's words, so the last report is what was sent up to it.
             measured=event.kind == "user" and not self.estimated,
             bookmark=self._bookmarks.get(event.uid, ""),
+            pinned=event.uid in self._pins,
         )
+        is_moved = bool(event.was) and self._compaction is not None
+        if is_moved and (old := self.tree.find_left(event.was)) is not None:
+            point.take_over(old)
         if point.kind in ("interrupted", "error"):
             point.state = "stopped" if point.kind == "interrupted" else "failed"
         self._steps.begin()
@@ -253,7 +280,8 @@ class TimelineModel:
             # Told only by the checkpoint: what stood here is the line that the summary replaces.
             self._replaced = WorldLine(0, "compaction", when, tokens_before=self.used)
             self.tree.replace(self._replaced)
-        self._link(point)
+        if not is_moved:
+            self._link(point)
         replaced, self._replaced = self._replaced, None
         self.tree.append(point)
         if replaced is not None:
@@ -362,9 +390,9 @@ class TimelineModel:
             return
         point.before = event.tokens_before
         point.saved = event.tokens_after - event.tokens_before
-        point.tokens_end = event.tokens_after
-        if point.index == 0:
-            point.tokens = event.tokens_after
+        if point is self.head:
+            point.tokens_end = event.tokens_after
+            point.tokens = point.tokens if point.index else event.tokens_after
         self.used = event.tokens_after
         base = self.tree.base(point)
         if base is not None:
@@ -391,10 +419,3 @@ class TimelineModel:
         self._last_cut = None
         self.rows.reset()
         self._touch_head()
-
-
-def _seconds(iso: str, otherwise: float) -> float:
-    try:
-        return datetime.fromisoformat(iso).timestamp() if iso else otherwise
-    except ValueError:
-        return otherwise

@@ -222,8 +222,11 @@ def _short(tokens: int) -> str:
 def _label(point: Point, room: int, glyphs: Glyphs) -> list[Span]:
     """What happened, in at most `room` cells."""
     mark: list[Span] = []
+    if point.pinned:
+        mark = [(f"{glyphs.pinned} ", "accent")]
+        room -= 2
     if point.bookmark:
-        mark = [(f"{glyphs.bookmark} ", "accent")]
+        mark = [*mark, (f"{glyphs.bookmark} ", "accent")]
         room -= 2
         if not point.calls:
             return [*mark, (numbers.cut(point.bookmark, room, glyphs.cut), "ink")]
@@ -240,7 +243,12 @@ def _label(point: Point, room: int, glyphs: Glyphs) -> list[Span]:
     return mark + _call_label(point, room, glyphs)
 
 
-_STATE_WORDS = {"open": "now", "done": "Answer", "failed": "Failed", "stopped": "Stopped"}
+_STATE_WORDS = {
+    "open": "now",
+    "done": "Answer",
+    "failed": "Model call failed",
+    "stopped": "Stopped",
+}
 
 
 def _main_call(calls: list[Call]) -> Call:

@@ -6,6 +6,7 @@ Plain records without a screen and without the wire, so that the widget can know
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Literal
 
 State = Literal["open", "done", "failed", "stopped"]
@@ -55,6 +56,7 @@ class Point:
     before: int = 0
     folded: bool = False
     bookmark: str = ""
+    pinned: bool = False
     revision: int = 0
     _search: str = field(default="", repr=False)
 
@@ -82,6 +84,15 @@ class Point:
     def row_key(self) -> Key:
         """How selection names this checkpoint."""
         return ("point", self.key)
+
+    def take_over(self, old: Point) -> None:
+        """Be what `old` was, under another number: what happened there is the same."""
+        self.at, self.ended_at, self.words = old.at, old.ended_at, old.words
+        self.calls, self.files, self.state = old.calls, old.files, old.state
+        self.from_line, self.from_id, self.folded = old.from_line, old.from_id, old.folded
+        self.saved, self.before = old.saved, old.before
+        self.bookmark = old.bookmark or self.bookmark
+        self.pinned = old.pinned or self.pinned
 
     def touch(self) -> None:
         """Note that something that is drawn has changed."""
@@ -141,3 +152,11 @@ class Fold:
     reason: str
     line: WorldLine
     serial: int
+
+
+def seconds_of(iso: str, otherwise: float) -> float:
+    """An ISO time in seconds since 1970; `otherwise` where it is none."""
+    try:
+        return datetime.fromisoformat(iso).timestamp() if iso else otherwise
+    except ValueError:
+        return otherwise

@@ -49,6 +49,8 @@ class ViewState:
     scroll_y: int = 0
     fold_progress: float = 1.0
     glyphs: Glyphs = UNICODE
+    title: str = ""
+    """Stands beside the word Timeline in place of the number of steps."""
     hint: int = -1
     """Where the selected row stood last, from the oldest."""
 

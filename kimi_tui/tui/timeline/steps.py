@@ -5,17 +5,20 @@ Writes into the checkpoint it is given; where checkpoints stand is the model's b
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from kimi_tui.foreign_text import one_line
 from kimi_tui.tui.chat.targets import short_name, target
 from kimi_tui.tui.timeline.points import Call, Point
 from kimi_tui.wire.display import DiffBlock
-from kimi_tui.wire.events import ToolCall, ToolCallPart, ToolResult, ToolStarted
+from kimi_tui.wire.events import FilesChanged, ToolCall, ToolCallPart, ToolResult, ToolStarted
 
 LABEL_LIMIT = 200
 """Characters of a label that are kept; the rest never fits on the screen."""
 _PARTS_LIMIT = 10_000
+# What a step changed may be told when a few later ones stand already.
+_LATEST = 50
 _FILE_TOOLS = ("ReadFile", "WriteFile", "StrReplaceFile")
 
 
@@ -83,6 +86,14 @@ class Steps:
         if known is not None and len(known.parts) < _PARTS_LIMIT:
             known.parts.append(event.arguments)
 
+    def waits(self, key: str) -> Point | None:
+        """The call waits for the person: its arguments are whole, and what it is about is of interest now."""
+        known = self._open.get(key)
+        if known is None or known.call.target:
+            return None
+        known.call.target = target(known.tool, "".join(known.parts))[:LABEL_LIMIT]
+        return known.point
+
     def started(self, event: ToolStarted, head: Point | None) -> Point | None:
         """The arguments are whole."""
         if event.key not in self._open:
@@ -94,6 +105,16 @@ class Steps:
         known.call.target = target(event.name, event.arguments)[:LABEL_LIMIT]
         return known.point
 
+    def changed(self, event: FilesChanged, live: Sequence[Point]) -> Point | None:
+        """Files were seen to change in a step: by a tool or by a command, whatever its result showed."""
+        for point in reversed(live[-_LATEST:]):
+            if point.uid == event.uid:
+                known = self._files if point is live[-1] else set[str]()
+                known.update(event.paths)
+                point.files = max(point.files, len(known))
+                return point
+        return None
+
     def result(self, event: ToolResult, head: Point | None) -> Point | None:
         """A tool has ended."""
         known = self._open.pop(event.key, None)
@@ -102,9 +123,10 @@ class Steps:
         point, call = known.point, known.call
         if not call.target and known.parts:
             call.target = target(known.tool, "".join(known.parts))[:LABEL_LIMIT]
-        call.failed = event.is_error and not event.interrupted
+        ended = event.interrupted or event.rejected
+        call.failed = event.is_error and not ended
         call.size_chars = len(event.output) + 1
-        if event.interrupted:
+        if ended:
             point.state = "stopped"
         elif call.failed and point.state != "stopped":
             point.state = "failed"

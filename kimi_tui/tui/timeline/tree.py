@@ -27,6 +27,7 @@ class Tree:
         self._bases: dict[int, WorldLine] = {}
         # The newest checkpoint of every line there ever was: it tells the line, wherever its checkpoints stand now.
         self._tips: dict[int, Point] = {}
+        self._reasons: dict[int, str] = {}
 
     @property
     def head(self) -> Point | None:
@@ -65,6 +66,14 @@ class Tree:
             if by_id is None and live[index].id == checkpoint_id:
                 by_id = index
         return by_id
+
+    def find_left(self, uid: str) -> Point | None:
+        """The checkpoint with this uid on a line that was left, the newest of them first."""
+        for line in reversed(self.lines.values()):
+            found = next((point for point in reversed(line.points) if point.uid == uid), None)
+            if found is not None:
+                return found
+        return None
 
     def append(self, point: Point) -> None:
         """A new checkpoint at the end of the live line."""
@@ -225,6 +234,8 @@ class Tree:
         self._forks.setdefault(parent, []).append(line)
 
     def _store(self, line: WorldLine) -> None:
+        # A line that is left again, by an undo, say, is still the one that was left by a rewind.
+        line.reason = self._reasons.setdefault(line.n, line.reason)
         self.lines[line.n] = line
         if line.points:
             self._tips[line.n] = line.points[-1]

@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from kimi_tui.soul.protocol import Target
 
 
+_NAMES = frozenset({"line", "foot", "base"})
+"""The rows that bear the name of a world line."""
+
+
 class Timeline(Canvas, can_focus=True):
     """The line of checkpoints, newest at the top.
 
@@ -44,6 +48,10 @@ class Timeline(Canvas, can_focus=True):
         Binding("slash", "filter", "Filter", id="timeline.filter", show=False),
         Binding("u", "undo", "Undo", id="timeline.undo", show=False),
         Binding("U", "redo", "Redo", id="timeline.redo", show=False),
+        Binding("b", "wish('bookmark')", "Bookmark", id="timeline.bookmark", show=False),
+        Binding("P", "wish('pin')", "Pin", id="timeline.pin", show=False),
+        Binding("w", "wish('read')", "Read", id="timeline.read", show=False),
+        Binding("p", "replay", "Replay", id="timeline.replay", show=False),
         Binding("question_mark", "keys", "Keys", id="timeline.keys", show=False),
         Binding("escape", "leave", "Close", id="timeline.leave", show=False),
     ]
@@ -70,11 +78,26 @@ class Timeline(Canvas, can_focus=True):
             self.key = key
             self.uid = uid
 
+    class Wished(Message):
+        """Something else is wanted of a row: `read` its world line or `summary`, `bookmark` or `pin` its checkpoint.
+
+        `target` is the row's checkpoint, with the id -1 where the row stands for a whole line.
+        """
+
+        def __init__(self, wish: str, target: Target, uid: str) -> None:
+            super().__init__()
+            self.wish = wish
+            self.target = target
+            self.uid = uid
+
     class UndoRequested(Message):
         """The newest operation should be undone."""
 
     class RedoRequested(Message):
         """What was undone last should be done again."""
+
+    class ReplayRequested(Message):
+        """The session should be played back."""
 
     class Left(Message):
         """The person is done with the timeline."""
@@ -160,13 +183,31 @@ class Timeline(Canvas, can_focus=True):
         return listing.row(position) if listing is not None and position is not None else None
 
     def action_choose(self) -> None:
-        """Ask for the preview of the selected checkpoint; a world line unfolds."""
+        """Ask for the preview of the selected checkpoint; a world line is opened to be read."""
         row = self._selected_row()
-        if row is not None:
+        if row is not None and row.kind in _NAMES:
+            self._wish("read", row)
+        elif row is not None:
             self._open(row)
 
+    def action_wish(self, wish: str) -> None:
+        """Tell what is wanted of the selected row."""
+        row = self._selected_row()
+        if row is not None:
+            self._wish(wish, row)
+
+    def _wish(self, wish: str, row: Row) -> None:
+        from kimi_tui.soul.protocol import Target
+
+        point = row.point
+        n = row.line.n if row.line is not None else 0
+        target = Target(point.id if point is not None else -1, n)
+        self.post_message(self.Wished(wish, target, point.uid if point is not None else ""))
+
     def _open(self, row: Row) -> None:
-        if row.kind == "point" and row.point is not None:
+        if row.point is not None and row.point.is_summary and row.line is None:
+            self._wish("summary", row)
+        elif row.kind == "point" and row.point is not None:
             from kimi_tui.soul.protocol import Target
 
             target = Target(row.point.id, row.line.n if row.line is not None else 0)
@@ -207,6 +248,10 @@ class Timeline(Canvas, can_focus=True):
     def action_redo(self) -> None:
         """Ask for the newest undone operation to be done again."""
         self.post_message(self.RedoRequested())
+
+    def action_replay(self) -> None:
+        """Ask for the session to be played back."""
+        self.post_message(self.ReplayRequested())
 
     def action_filter(self) -> None:
         """Begin to type a filter."""

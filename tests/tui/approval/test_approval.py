@@ -23,6 +23,7 @@ from kimi_tui.tui.approval.model import (
     wrapped,
 )
 from kimi_tui.tui.approval.panel import DETAIL_ROWS, ApprovalPanel
+from kimi_tui.tui.glyphs import ASCII
 from kimi_tui.tui.styles import sheets
 from kimi_tui.tui.theme import KIMI_DARK
 from kimi_tui.wire.display import DiffBlock, DiffLine
@@ -89,6 +90,12 @@ def test_long_lines_of_a_diff_go_on_under_their_margin() -> None:
     assert "".join(row.text for row in rows) == "x" * 50
     assert rows[1].margin.strip() == ""
     assert len(rows[1].margin) == len(rows[0].margin)
+
+
+def test_signs_that_every_terminal_has() -> None:
+    rows = detail_rows(request("", display=(EDIT,)), 60, ASCII)
+    assert "".join(f"{row.margin}{row.text}" for row in rows).isascii()
+    assert "12 - " in rows[1].margin
 
 
 def test_tabs_go_to_the_next_stop() -> None:

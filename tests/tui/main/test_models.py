@@ -29,6 +29,7 @@ from kimi_tui.wire.events import (
     CompactionEnd,
     ContextReverted,
     Event,
+    LineChanged,
     Record,
     SteerQueued,
     SteerTaken,
@@ -79,6 +80,7 @@ def test_the_title_is_the_first_thing_said() -> None:
         ([TurnBegin("a"), TurnEnd("interrupted")], True),
         ([TurnBegin("a"), TurnEnd("error"), TurnBegin("", resumed=True)], False),
         ([TurnBegin("a"), TurnEnd("done"), REVERT], True),
+        ([TurnBegin("a"), TurnEnd("done"), REVERT, LineChanged("undo", 2, 1, "")], False),
     ],
 )
 def test_when_enter_goes_on(events: list[Event], can: bool) -> None:
@@ -209,7 +211,7 @@ def test_every_command_can_be_carried_out() -> None:
 
 
 def test_menu_and_palette_find_commands() -> None:
-    assert [command.name for command in matching("re")] == ["rewind", "redo"]
+    assert [command.name for command in matching("red")] == ["redo"]
     assert found("go back")[0].name == "timeline"
     assert found("no such thing") == ()
 

@@ -7,11 +7,14 @@ from pathlib import Path
 import pytest
 from support.chat_server import ChatServer, call, say, stall, status
 from support.screens import desk
+from textual.await_remove import AwaitRemove
 
 from kimi_tui.config.model import Config
 from kimi_tui.tui.app import KimiApp
+from kimi_tui.tui.app_of import app_of
 from kimi_tui.tui.main.help import HelpScreen
 from kimi_tui.tui.main.palette import PaletteScreen
+from kimi_tui.tui.main.screen import MainScreen
 from kimi_tui.tui.preview.screen import RewindScreen
 
 
@@ -123,6 +126,8 @@ async def test_an_approval_takes_the_place_of_the_prompt_and_gives_it_back(home:
         await one.idle()
         assert one.screen.prompt.area.has_focus
         assert "out-of-it" in messages(server)
+        # On its way back the focus did not come by the timeline, which selects a row when it has it.
+        assert one.screen.views.timeline.selected is None
 
 
 async def test_the_draft_survives_an_approval(home: Path) -> None:
@@ -219,6 +224,17 @@ async def test_palette_and_help(home: Path) -> None:
         assert one.screen.prompt.area.has_focus
 
 
+async def test_what_floats_has_a_frame_that_every_terminal_can_draw(home: Path) -> None:
+    config = Config(glyphs="ascii")
+    async with ChatServer() as server, desk(home, server.base_url, config=config) as one:
+        await one.ready()
+        for key, title in (("f1", "Help"), ("ctrl+p", "Commands")):
+            await one.pilot.press(key)
+            assert (await one.sees(title)).isascii()
+            await one.pilot.press("escape")
+            await one.until(lambda: one.app.screen is one.screen)
+
+
 async def test_mode_by_key_and_by_word(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url) as one:
         await one.ready()
@@ -276,6 +292,27 @@ async def test_a_new_session_takes_the_place_of_the_old_one(home: Path) -> None:
         await one.say("Second")
         await one.sees("Two.")
         assert "First" not in messages(server)
+
+
+async def test_what_was_before_is_emptied_only_when_it_is_covered(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Drawn while they go, widgets have no styles any more, and that ends the app.
+    covered: list[bool] = []
+    remove_children = MainScreen.remove_children
+
+    def watched(self: MainScreen) -> AwaitRemove:
+        covered.append(app_of(self).screen is not self)
+        return remove_children(self)
+
+    monkeypatch.setattr(MainScreen, "remove_children", watched)
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        await one.ready()
+        old = one.screen
+        await one.say("/new")
+        await one.until(lambda: one.screen is not old and one.screen.conversation.state.ready)
+        await one.until(lambda: not old.children)
+    assert covered == [True]
 
 
 async def test_ctrl_c_twice_quits(home: Path) -> None:

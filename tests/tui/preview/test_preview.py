@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import ClassVar
 
 import pytest
@@ -12,13 +13,20 @@ from support.pictures import PictureExtension
 from syrupy.assertion import SnapshotAssertion
 from textual.app import App
 
-from kimi_tui.soul.protocol import GoingMessage, RewindPreview, Target
+from kimi_tui.soul.protocol import (
+    FilePreview,
+    FilesPreview,
+    GoingMessage,
+    RewindPreview,
+    Target,
+)
 from kimi_tui.tui.glyphs import ASCII, UNICODE, Glyphs
 from kimi_tui.tui.preview import layout
 from kimi_tui.tui.preview.actions import CONVERSATION_ACTIONS, Action, PreviewAnswer
 from kimi_tui.tui.preview.screen import RewindScreen
 from kimi_tui.tui.styles import sheets
 from kimi_tui.tui.theme import KIMI_DARK, KIMI_LIGHT
+from kimi_tui.wire.display import DiffLine
 
 GOES = (
     GoingMessage("tool", "pytest -q tests/csv", "Shell", failed=True, tokens=1_200),
@@ -234,4 +242,142 @@ async def test_looks(picture: SnapshotAssertion, size: tuple[int, int], theme: s
 async def test_looks_when_much_goes(picture: SnapshotAssertion) -> None:
     app = PreviewApp(LONG, running=True, glyphs=ASCII)
     async with app.run_test(size=(120, 40)):
+        assert app.export_screenshot() == picture
+
+
+# -- files ---------------------------------------------------------------------------------------
+
+DIFF = (
+    DiffLine(" ", 41, "  if ch == QUOTE:"),
+    DiffLine("-", 42, "      return self._field(start, i)"),
+    DiffLine("+", 42, "      if text[i + 1 : i + 2] != QUOTE:"),
+    DiffLine("+", 43, "          return self._field(start, i)"),
+    DiffLine("+", 44, "      i += 1"),
+)
+FILES = FilesPreview(
+    files=(
+        FilePreview("README.md", "conflict", "also changed outside", "restore", 2, 0, DIFF[2:4]),
+        FilePreview("src/csv/tokenizer.py", "restore", added=3, removed=1, rows=DIFF),
+        FilePreview("tests/csv/test_quotes.py", "delete", added=14, rows=DIFF[2:], is_new=True),
+    ),
+    not_covered=((".venv/", "ignored"),),
+    ran_commands=True,
+)
+WITH_FILES = replace(STORY, files=FILES)
+
+
+@pytest.mark.parametrize(
+    ("keys", "answer"),
+    [
+        (["f"], PreviewAnswer("both")),
+        (["o"], PreviewAnswer("files")),
+        (["down", "enter"], PreviewAnswer("both")),
+        (
+            ["tab", "space", "tab", "tab", "f"],
+            PreviewAnswer("both", frozenset({"tests/csv/test_quotes.py"})),
+        ),
+        (
+            ["tab", "down", "down", "space", "o"],
+            PreviewAnswer("files", frozenset({one.path for one in FILES.files})),
+        ),
+        (["tab", "space", "space", "f"], PreviewAnswer("both")),
+        (["tab", "enter", "enter", "escape"], None),
+    ],
+)
+async def test_files_are_chosen(keys: list[str], answer: PreviewAnswer | None) -> None:
+    app = PreviewApp(WITH_FILES)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press(*keys)
+        await pilot.pause()
+        assert app.answers == [answer]
+
+
+async def test_choosing_files_changes_what_the_action_says() -> None:
+    app = PreviewApp(WITH_FILES)
+    async with app.run_test(size=(120, 40)) as pilot:
+        assert any("restores 1, deletes 1" in row for row in app.rows)
+        assert any(
+            "! README.md" in row and "also changed outside; stays" in row for row in app.rows
+        )
+        assert any("Not covered: .venv/ (ignored)" in row for row in app.rows)
+        await pilot.press("tab", "down", "down", "space")
+        await pilot.pause()
+        assert any("restores 2, deletes 1" in row for row in app.rows)
+        assert any("✓ README.md" in row for row in app.rows)
+
+
+async def test_enter_shows_the_whole_diff_of_a_file() -> None:
+    rows = tuple(DiffLine("+", n, f"line {n}") for n in range(1, 101))
+    files = FilesPreview((FilePreview("long.py", "delete", added=100, rows=rows, is_new=True),))
+    app = PreviewApp(replace(STORY, files=files))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("tab", "enter")
+        await pilot.press(*["pagedown"] * 20)
+        await pilot.pause()
+        assert any("100 + line 100" in row for row in app.rows)
+        assert any("↑" in row for row in app.rows)
+        await pilot.press("enter", "tab", "tab", "r")
+        await pilot.pause()
+        assert app.answers == [PreviewAnswer("rewind")]
+
+
+async def test_files_that_cannot_come_back_say_why_and_offer_the_rest() -> None:
+    files = FilesPreview(reason="The work folder is a home folder, so its files are not followed.")
+    app = PreviewApp(replace(STORY, files=files))
+    async with app.run_test(size=(120, 40)) as pilot:
+        assert any("The work folder is a home folder" in row for row in app.rows)
+        assert not any("Files only" in row for row in app.rows)
+        await pilot.press("f", "o", "tab", "tab", "enter")
+        await pilot.pause()
+        assert app.answers == [PreviewAnswer("rewind")]
+
+
+@given(
+    st.text(max_size=120),
+    st.integers(0, 40),
+    st.integers(56, 120),
+    st.integers(15, 40),
+    st.booleans(),
+    st.booleans(),
+    st.integers(0, 50),
+)
+def test_every_row_of_files_fits_whatever_they_are_called(
+    name: str, count: int, width: int, height: int, focused: bool, whole: bool, step: int
+) -> None:
+    fates = ("restore", "create", "delete", "conflict", "skip")
+    rows = tuple(DiffLine("+", n, name * 3) for n in range(30))
+    some = tuple(
+        FilePreview(f"{name}{n}", fates[n % 5], name, "restore", n, n, rows, is_text=n % 3 > 0)
+        for n in range(count)
+    )
+    files = FilesPreview(some, ((name, name),) * 5, (name,), ran_commands=True)
+    state = layout.State(replace(LONG, files=files), CONVERSATION_ACTIONS)
+    assert state.files is not None
+    state.files.focused, state.files.whole = focused, whole and focused
+    state.files.move(step)
+    state.files.toggle()
+    for glyphs in (UNICODE, ASCII):
+        sheet = layout.sheet(state, width, height, glyphs)
+        assert len(sheet.rows) <= height
+        for row in sheet.rows:
+            text = "".join(part for part, _ in row)
+            assert cell_len(text) == width
+            assert "\x1b" not in text
+
+
+@pytest.mark.parametrize("theme", ["kimi-dark", "kimi-light"])
+@pytest.mark.parametrize("size", [(120, 40), (80, 24), (60, 20)])
+async def test_looks_with_files(
+    picture: SnapshotAssertion, size: tuple[int, int], theme: str
+) -> None:
+    app = PreviewApp(WITH_FILES, theme=theme)
+    async with app.run_test(size=size):
+        assert app.export_screenshot() == picture
+
+
+async def test_looks_among_the_files(picture: SnapshotAssertion) -> None:
+    app = PreviewApp(WITH_FILES)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("tab")
+        await pilot.pause()
         assert app.export_screenshot() == picture

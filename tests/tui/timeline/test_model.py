@@ -7,10 +7,13 @@ from support.story import TRIGGER, Teller, until_arrived, whole_story
 
 from kimi_tui.tui.timeline.model import TimelineModel
 from kimi_tui.wire.events import (
+    ApprovalRequest,
     CheckpointCreated,
     CompactionEnd,
     ContextReverted,
+    FilesChanged,
     LineChanged,
+    Record,
     StepRetry,
     TextPart,
     ToolCall,
@@ -54,6 +57,22 @@ def test_steps_take_their_words_from_what_happened() -> None:
     assert live[14].files == 1
     assert live[5].words == "I split the line at its commas, then join what is quoted."
     assert live[5].calls is None
+
+
+def test_what_commands_changed_counts_with_what_tools_showed() -> None:
+    t = Teller()
+    t.turn("Work")
+    t.step(("WriteFile", {"path": "a"}), files=("a",))
+    model = model_of(t)
+    (turn, step) = model.tree.live
+    before, revision = model.revision, step.revision
+    model.apply(Record(99, 0.0, FilesChanged(step.uid, ("a", "b", "c"))))
+    assert step.files == 3
+    assert model.revision > before
+    assert step.revision > revision
+    model.apply(Record(100, 0.0, FilesChanged(turn.uid, ("x",))))
+    assert (turn.files, step.files) == (1, 3)
+    model.apply(Record(101, 0.0, FilesChanged("nobody", ("x",))))
 
 
 def test_the_change_of_a_step_is_what_the_next_one_starts_with() -> None:
@@ -121,6 +140,20 @@ def test_undoing_a_rewind_brings_the_line_back_and_keeps_what_came_after() -> No
     assert [p.words for p in model.tree.lines[t.n_lines].points] == ["Another way"]
 
 
+def test_a_line_is_named_after_what_left_it_first() -> None:
+    t = Teller()
+    t.turn("One")
+    t.step()
+    uid = t.line[1][0]
+    left = t.rewind(1)
+    t.turn("Two")
+    t.tell(LineChanged("undo", left + 1, left, ""))
+    t.tell(LineChanged("redo", left, left + 1, ""))
+    model = model_of(t)
+    assert uid not in [p.uid for p in model.tree.live]
+    assert model.tree.lines[left].reason == "rewind"
+
+
 def test_undoing_a_compaction_brings_the_whole_conversation_back() -> None:
     t = Teller()
     t.turn("One")
@@ -180,6 +213,22 @@ def test_arguments_may_come_in_pieces_or_never_be_valid() -> None:
         ("Shell", "ls -l", True),
         ("Grep", "", False),
     ]
+
+
+def test_a_call_that_waits_says_what_it_is_about_and_a_no_is_no_failure() -> None:
+    t = Teller()
+    t.turn("One")
+    t.begin_step()
+    t.tell(ToolCall("a", "WriteFile", '{"path": "a.txt", '))
+    t.tell(ToolCallPart("a", '"content": "x"}'))
+    t.tell(ApprovalRequest("1", "a", "WriteFile", "Create this file?", "a.txt"))
+    model = model_of(t)
+    point = model.tree.live[1]
+    assert [call.target for call in point.calls or []] == ["a.txt"]
+    t.tell(ToolResult("a", is_error=True, output="no", rejected=True))
+    point = model_of(t).tree.live[1]
+    assert point.state == "stopped"
+    assert [call.failed for call in point.calls or []] == [False]
 
 
 def test_what_a_failed_attempt_streamed_is_dropped() -> None:

@@ -42,6 +42,7 @@ async def test_focus_selects_the_newest_turn_and_arrows_go_up_and_down() -> None
         assert "world line 1" in selected_row(app)
         await press(pilot, "enter")
         assert app.chosen == []
+        await press(pilot, "space")
         assert any("#63" in row for row in app.rows)
 
 

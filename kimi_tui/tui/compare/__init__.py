@@ -1,0 +1,1 @@
+"""Two courses of a conversation side by side."""

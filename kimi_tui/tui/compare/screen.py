@@ -1,0 +1,230 @@
+"""A world line beside the live line: their messages from where they part, and the files. Answers with what is wanted of it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
+
+from rich.cells import cell_len
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Container
+from textual.content import Content
+from textual.screen import Screen
+from textual.widget import Widget
+from textual.widgets import Static
+
+from kimi_tui.tui import numbers
+from kimi_tui.tui.app_of import app_of
+from kimi_tui.tui.compare.columns import SIDES, CompareFiles, CompareSides, Rows
+from kimi_tui.tui.compare.model import Comparison
+from kimi_tui.tui.glyphs import glyphs_of
+from kimi_tui.tui.main.footer import Footer
+from kimi_tui.tui.main.header import Header, Heading
+from kimi_tui.tui.styles import sheets
+from kimi_tui.tui.worldline.model import left_words
+
+if TYPE_CHECKING:
+    from kimi_tui.soul.travel_protocol import LineComparison, LineMessage, WorldLineInfo
+
+SHORT_BELOW = 30
+HINTS = (
+    ("Tab", "other side"),
+    ("n", "next difference"),
+    ("Enter", "unfold"),
+    ("j", "jump back"),
+    ("s", "send to now"),
+    ("Esc", "back"),
+)
+
+
+class Wanted(NamedTuple):
+    """What the person wants of the other line: `jump` (to `message`, or all of it) or `send` (`message`)."""
+
+    wish: str
+    message: LineMessage | None
+
+
+class CompareHead(Static):
+    """Title and the names of both sides."""
+
+
+class CompareFilesHead(Static):
+    """The title of the files."""
+
+
+class CompareScreen(Screen[Wanted | None]):
+    """Two lines side by side.
+
+    Args:
+        found: what the engine says of them.
+        info: of the line that was left.
+        used: tokens of the live line.
+        heading: of the main screen.
+        gauge: the row of the gauge, as it is now.
+    """
+
+    CSS_PATH = [*sheets("compare")]  # noqa: RUF012 - Textual declares it so
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up,k", "move(-1)", "Above", id="compare.up", show=False),
+        Binding("down", "move(1)", "Below", id="compare.down", show=False),
+        Binding("pageup", "page(-1)", "Page up", id="compare.page_up", show=False),
+        Binding("pagedown", "page(1)", "Page down", id="compare.page_down", show=False),
+        Binding("tab", "side", "Other side", id="compare.side", show=False),
+        Binding("n", "next", "Next difference", id="compare.next", show=False),
+        Binding("enter,space", "unfold", "Unfold", id="compare.unfold", show=False),
+        Binding("j", "want('jump')", "Jump back", id="compare.jump", show=False),
+        Binding("s", "want('send')", "Send to now", id="compare.send", show=False),
+        Binding("escape,q", "leave", "Back", id="compare.leave", show=False),
+    ]
+
+    def __init__(
+        self,
+        found: LineComparison,
+        info: WorldLineInfo,
+        *,
+        used: int,
+        heading: Heading,
+        gauge: Widget | None = None,
+    ) -> None:
+        super().__init__()
+        self._found = found
+        self._info = info
+        self._used = used
+        self._heading = heading
+        self._gauge = gauge
+        self._head = CompareHead()
+        self._sides = CompareSides(Comparison(found.other, found.live))
+        self._files = CompareFiles(found.files)
+        self._footer = Footer()
+
+    def compose(self) -> ComposeResult:
+        """The parts, from the top."""
+        yield Header(self._heading)
+        yield self._head
+        yield self._sides
+        n = self._info.n
+        yield CompareFilesHead(
+            Content.styled(f"  Files that differ now from the end of world line {n}", "$ink-quiet")
+        )
+        yield self._files
+        if self._gauge is not None:
+            yield Container(self._gauge, id="gauge-row")
+        yield self._footer
+
+    def on_mount(self) -> None:
+        """Say what the keys do."""
+        self._footer.hints = HINTS
+
+    def on_resize(self) -> None:
+        """Fit the head."""
+        app = app_of(self)
+        self.set_class(app.size.height < SHORT_BELOW, "-short")
+        self._head.update(self._title(app.size.width))
+
+    def _title(self, width: int) -> Content:
+        glyphs = glyphs_of(app_of(self))
+        info, fork = self._info, self._found.fork
+        if fork < 0:
+            shared = "they share nothing"
+        else:
+            shared = "both share #0" + (f" to #{fork}" if fork else "")
+        left = Content.assemble(
+            ("  Compare", "bold $ink-strong"),
+            (f"  from the fork at #{fork} on" if fork >= 0 else "", "$ink-quiet"),
+        )
+        gap = width - 2 - left.cell_length - cell_len(shared)
+        if gap >= 3:
+            left = Content.assemble(left, " " * gap, (shared, "$ink-quiet"))
+        column = (width - 1) // 2
+        why = left_words(info, datetime.now(UTC)).removeprefix("left by ")
+        names = Content.assemble(
+            _side_head(
+                glyphs.lost,
+                "$kind-lost",
+                f"World line {info.n}",
+                why,
+                numbers.tokens(info.tokens_before) if info.tokens_before else "",
+                column,
+            ),
+            (glyphs.step, "$line"),
+            _side_head(
+                glyphs.turn, "$accent", "Now", "", numbers.tokens(self._used), width - column - 1
+            ),
+        )
+        blank = Content.assemble(" " * column, (glyphs.step, "$line"))
+        return Content("\n").join([Content(""), left, Content(""), names, blank])
+
+    # --- keys
+
+    def _show(self) -> None:
+        self._sides.focused_here = not self._files.focused_here
+        self._sides.refresh()
+        self._files.refresh()
+
+    def action_move(self, step: int) -> None:
+        """Select the message or file above or below."""
+        here = self._files if self._files.focused_here else self._sides
+        here.select(here.selected + step)
+
+    def action_page(self, step: int) -> None:
+        """Scroll by a page."""
+        here = self._files if self._files.focused_here else self._sides
+        here.scroll_relative(y=step * max(1, here.size.height - 1), animate=False)
+
+    def action_side(self) -> None:
+        """Give the keys to the other side, then to the files, then back."""
+        if self._files.focused_here:
+            self._files.focused_here = False
+            self._sides.side = SIDES[0]
+        elif self._sides.side == SIDES[0]:
+            self._sides.side = SIDES[1]
+        elif self._files.count:
+            self._files.focused_here = True
+        else:
+            self._sides.side = SIDES[0]
+        self._show()
+
+    def action_next(self) -> None:
+        """Select the next message that the other side has not."""
+        sides = self._sides
+        self._files.focused_here = False
+        self._show()
+        found = sides.comparison.next_difference(sides.side, sides.selected)
+        if found is not None:
+            sides.select(found)
+
+    def action_unfold(self) -> None:
+        """Show a message or a file's diff whole, or short again."""
+        (self._files if self._files.focused_here else self._sides).toggle()
+
+    def on_rows_clicked(self, event: Rows.Clicked) -> None:
+        """The side or file that was clicked gets the keys."""
+        self._files.focused_here = event.rows is self._files
+        if event.rows is self._files:
+            self._files.choose_at(event.row)
+        else:
+            self._sides.choose_at(event.x, event.row)
+        self._show()
+
+    def action_want(self, wish: str) -> None:
+        """Answer with what is wanted, and of which message of the other line."""
+        entries = self._sides.comparison.sides["other"]
+        index = self._sides.selected if self._sides.side == "other" else -1
+        message = entries[index].message if 0 <= index < len(entries) else None
+        if wish == "jump" and index == 0:
+            message = None
+        self.dismiss(Wanted(wish, message))
+
+    def action_leave(self) -> None:
+        """Return to where we were."""
+        self.dismiss(None)
+
+
+def _side_head(glyph: str, colour: str, name: str, why: str, figure: str, width: int) -> Content:
+    left = Content.assemble("  ", (glyph, colour), " ", (name, "bold $ink-strong"))
+    room = width - left.cell_length - cell_len(figure) - 2 - 4
+    if why and room >= 10:
+        left = Content.assemble(left, "  ", (numbers.cut(why, room), "$ink-quiet"))
+    gap = width - 2 - left.cell_length - cell_len(figure)
+    return Content.assemble(left, " " * max(1, gap), (figure, "$ink"), "  ")

@@ -1,0 +1,50 @@
+"""The list at the foot of the timeline: the files that the agent had changed by the moment that is shown."""
+
+from __future__ import annotations
+
+from rich.cells import cell_len
+from textual.content import Content
+from textual.reactive import reactive
+from textual.widget import Widget
+
+from kimi_tui.tui import numbers
+from kimi_tui.tui.app_of import app_of
+from kimi_tui.tui.glyphs import glyphs_of
+from kimi_tui.tui.replay.files import FileThen
+
+MOST = 5
+
+
+class Shelf(Widget):
+    """The files at this moment, at most five of them; hidden where there are none."""
+
+    files: reactive[tuple[FileThen, ...]] = reactive((), layout=True)
+
+    def watch_files(self, files: tuple[FileThen, ...]) -> None:
+        """An empty list takes no room."""
+        self.display = bool(files)
+
+    def render(self) -> Content:
+        """A title, and a row a file."""
+        width = self.content_size.width
+        glyphs = glyphs_of(app_of(self))
+        rows: list[tuple[str, str] | str] = [("Files at this moment", "$ink-quiet")]
+        shown = self.files[: MOST if len(self.files) <= MOST else MOST - 1]
+        since = [_since(file, glyphs.lost) for file in shown]
+        room = max(1, width - max((cell_len(words) for words in since), default=0) - 2)
+        names = [numbers.path(file.path, room, glyphs.cut) for file in shown]
+        widest = max((cell_len(name) for name in names), default=0)
+        for name, words in zip(names, since, strict=True):
+            gap = " " * (widest - cell_len(name) + 2)
+            rows += ["\n", (name, "$ink"), (gap + words, "$ink-quiet")]
+        if len(self.files) > len(shown):
+            rows.append(
+                (f"\n+{numbers.counted(len(self.files) - len(shown), 'file')}", "$ink-quiet")
+            )
+        return Content.assemble(*rows)
+
+
+def _since(file: FileThen, lost: str) -> str:
+    word = "back to" if file.is_restored else "as at"
+    where = f"#{file.id}" if file.id >= 0 else "before"
+    return f"{word} {where}{f' {lost}' if file.is_left and not file.is_restored else ''}"

@@ -1,0 +1,141 @@
+"""Where a replay comes from, and where it leads: reads a session without opening it, and forks it at a moment.
+
+Imports the session and the engine's history, so it is imported in a thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shutil
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from kimi_tui.launch import NEWEST, Launch
+from kimi_tui.places import data_dir
+from kimi_tui.session.errors import SessionNotFound, UnknownWorldLine
+from kimi_tui.session.line_files import stored_lines
+from kimi_tui.session.opening import scan_line
+from kimi_tui.session.session import Session
+from kimi_tui.session.side_files import read_state
+from kimi_tui.session.store import SessionStore
+from kimi_tui.soul.history import history_records, read_records
+from kimi_tui.tui.main.branch import branch_of
+from kimi_tui.tui.main.model import title_from
+from kimi_tui.tui.replay.model import Replay
+from kimi_tui.wire.events import (
+    CheckpointCreated,
+    Record,
+    StepBegin,
+    TextPart,
+    ToolCall,
+    ToolResult,
+    TurnBegin,
+)
+
+
+class Told(NamedTuple):
+    """A session that can be played."""
+
+    session: Session
+    replay: Replay
+    title: str
+    branch: str
+
+
+def find(launch: Launch) -> Session:
+    """The session that the command line names. Takes no lock and writes nothing.
+
+    Raises:
+        SessionNotFound: there is none; the text says what to do.
+    """
+    store = SessionStore(data_dir())
+    if launch.resume not in (None, NEWEST):
+        return store.find(str(launch.resume), launch.work_dir)
+    newest = store.newest(launch.work_dir)
+    if newest is None:
+        raise SessionNotFound("This folder has no session to play back; name one by its id.")
+    return newest
+
+
+def read(session: Session) -> Told:
+    """Read a session, whether anyone has it open or not. Takes its time: call it in a thread."""
+    records: Sequence[Record] = read_records(session)
+    if not _is_whole(records):
+        records = asyncio.run(_told_by_files(session))
+    work_dir = str(session.work_dir)
+    return Told(
+        session,
+        Replay(records, work_dir),
+        _title(session, records),
+        branch_of(Path(work_dir)),
+    )
+
+
+def _is_whole(records: Sequence[Record]) -> bool:
+    """Whether the record begins where the conversation does. Of another program, or damaged, it does not."""
+    for record in records:
+        match record.event:
+            case CheckpointCreated(id=number):
+                return number == 0
+            case StepBegin() | TextPart() | ToolCall() | ToolResult():
+                return False
+            case _:
+                pass
+    return False
+
+
+async def _told_by_files(session: Session) -> Sequence[Record]:
+    """The history from the conversation itself. Reading it may repair it, so a copy is read: the session is not ours."""
+    with tempfile.TemporaryDirectory(prefix="kimi-tui-") as folder:
+        copy = Path(folder) / session.id
+        copy.mkdir()
+        for path in sorted(session.dir.glob("*.jsonl")):
+            with contextlib.suppress(OSError):
+                shutil.copyfile(path, copy / path.name)
+        copied = Session(copy, session.work_dir)
+        await copied.open()
+        try:
+            return history_records(copied)
+        finally:
+            await copied.aclose()
+
+
+def _title(session: Session, records: Sequence[Record]) -> str:
+    named = read_state(session.dir).title
+    first = next((r.event.text for r in records if isinstance(r.event, TurnBegin)), "")
+    return named or title_from(first)
+
+
+async def fork_at(session: Session, uid: str, *, whole: bool) -> Session:
+    """A new session that holds everything up to a checkpoint.
+
+    Args:
+        session: the one that is played; another process may have it open.
+        uid: the checkpoint.
+        whole: with what happened there; else up to before it.
+
+    Raises:
+        UnknownWorldLine: no line of the session has that checkpoint any more.
+        StorageTrouble: the disk refused.
+    """
+    checkpoint, line = await asyncio.to_thread(_place_of, session, uid, whole)
+    return await session.fork(checkpoint, line)
+
+
+def _place_of(session: Session, uid: str, whole: bool) -> tuple[int | None, int]:
+    """The first checkpoint that does not come along (None: all does), and the line to copy."""
+    for n in (0, *stored_lines(session.dir)):
+        try:
+            points = scan_line(session.storage, session.dir, n).checkpoints
+        except OSError:
+            continue
+        for index, point in enumerate(points):
+            if point.uid != uid:
+                continue
+            if not whole:
+                return point.id, n
+            return (points[index + 1].id if index + 1 < len(points) else None), n
+    raise UnknownWorldLine("This moment is not in the session's files any more.")

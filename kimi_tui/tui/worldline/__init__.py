@@ -1,0 +1,1 @@
+"""Reading a world line in the place of the chat."""

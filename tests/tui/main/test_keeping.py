@@ -1,0 +1,228 @@
+"""Nothing that was said is lost: disks that refuse, leaving with something unsaved, titles, statistics, two at once."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from support.chat_server import ChatServer, call, say
+from support.screens import Desk, desk
+
+from kimi_tui.session.lock import SessionLock
+from kimi_tui.session.session import Session
+from kimi_tui.session.storage import Storage
+from kimi_tui.session.store import SessionStore
+from kimi_tui.soul.history import read_records
+from kimi_tui.soul.statistics import statistics, with_journal
+from kimi_tui.tui.main.statistics import StatisticsScreen
+from kimi_tui.tui.statistics_words import statistics_pairs
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home of its own."""
+    monkeypatch.setenv("KIMI_TUI_HOME", str(tmp_path))
+    return tmp_path
+
+
+class Disk:
+    """The disk, which refuses with `error` while that is set."""
+
+    error = 0
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
+    """A disk that can be made to refuse."""
+    disk = Disk()
+    write, opened = Storage.write, Storage.open
+
+    def refusing(self: Storage, fd: int, data: bytes | memoryview) -> int:
+        if disk.error:
+            raise OSError(disk.error, os.strerror(disk.error))
+        return write(self, fd, data)
+
+    def not_opening(self: Storage, path: Path, flags: int) -> int:
+        if disk.error in (errno.EACCES, errno.EROFS) and flags & (os.O_WRONLY | os.O_RDWR):
+            raise OSError(disk.error, os.strerror(disk.error))
+        return opened(self, path, flags)
+
+    monkeypatch.setattr(Storage, "write", refusing)
+    monkeypatch.setattr(Storage, "open", not_opening)
+    return disk
+
+
+def folder_of(one: Desk) -> Path:
+    soul = one.screen.conversation.engine.soul
+    assert soul is not None
+    return soul.session.dir
+
+
+async def turn(one: Desk, text: str, answer: str) -> None:
+    await one.say(text)
+    await one.sees(answer)
+    await one.idle()
+
+
+async def said(folder: Path) -> list[str]:
+    """What the person said, as the files have it."""
+    session = Session(folder, Path("/w"))
+    assert (await session.open()).clean
+    texts = [m.text for m in session.context.messages if m.role == "user"]
+    await session.aclose()
+    return [text for text in texts if not text.startswith("<")]
+
+
+@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EROFS, errno.EACCES])
+async def test_a_disk_that_refuses_is_told_once_and_made_up_for(
+    home: Path, disk: Disk, error: int
+) -> None:
+    async with ChatServer() as server:
+        server.script(*(say(f"Answer {n}.") for n in range(4)))
+        async with desk(home, server.base_url) as one:
+            await one.ready()
+            await turn(one, "First", "Answer 0.")
+            disk.error = error
+            await turn(one, "Second", "Answer 1.")
+            await turn(one, "Third", "Answer 2.")
+            shown = await one.sees(os.strerror(error))
+            assert shown.count("Could not save the conversation") == 1
+            folder = folder_of(one)
+            disk.error = 0
+            await turn(one, "Fourth", "Answer 3.")
+            shown = await one.sees("The conversation is saved again.")
+            assert "Could not save" not in shown
+        assert await said(folder) == ["First", "Second", "Third", "Fourth"]
+        async with desk(home, server.base_url, resume="newest") as again:
+            await again.ready()
+            for n in range(4):
+                assert f"Answer {n}." in again.text()
+
+
+async def test_a_folder_that_is_deleted_is_made_again(home: Path) -> None:
+    async with ChatServer() as server:
+        server.script(say("Answer 0."), say("Answer 1."))
+        async with desk(home, server.base_url) as one:
+            await one.ready()
+            await turn(one, "First", "Answer 0.")
+            folder = folder_of(one)
+            shutil.rmtree(folder)
+            await turn(one, "Second", "Answer 1.")
+        assert await said(folder) == ["First", "Second"]
+
+
+async def test_leaving_with_something_unsaved_is_told_and_needs_to_be_meant(
+    home: Path, disk: Disk
+) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        server.script(say("Answer 0."))
+        await one.ready()
+        disk.error = errno.ENOSPC
+        await turn(one, "First", "Answer 0.")
+        await one.pilot.press("ctrl+q")
+        await one.sees("2 messages are not saved.")
+        assert one.app.return_code is None
+        await one.pilot.press("ctrl+q")
+        await one.until(lambda: one.app.return_code is not None)
+        assert one.app.return_code == 1
+        assert "2 messages are not saved" in one.app.parting_words
+
+
+async def test_what_can_be_saved_by_then_is_no_reason_to_stay(home: Path, disk: Disk) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        server.script(say("Answer 0."))
+        await one.ready()
+        disk.error = errno.ENOSPC
+        await turn(one, "First", "Answer 0.")
+        folder = folder_of(one)
+        disk.error = 0
+        await one.pilot.press("ctrl+q")
+        await one.until(lambda: one.app.return_code == 0)
+        assert one.app.parting_words == ""
+        assert await said(folder) == ["First"]
+
+
+async def test_a_new_session_does_not_drop_what_is_unsaved(home: Path, disk: Disk) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        server.script(say("Answer 0."))
+        await one.ready()
+        disk.error = errno.ENOSPC
+        await turn(one, "First", "Answer 0.")
+        old = one.screen
+        await one.say("/new")
+        await one.sees("2 messages are not saved.")
+        assert one.screen is old
+        disk.error = 0
+        await one.say("/new")
+        await one.until(lambda: one.screen is not old and one.screen.conversation.state.ready)
+
+
+async def test_rename(home: Path, disk: Disk) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        server.script(say("Answer 0."))
+        await one.ready()
+        await turn(one, "First", "Answer 0.")
+        await one.say("/rename The  [b]parser")
+        await one.sees("is now called The [b]parser")
+        assert "The [b]parser" in one.text().split("\n")[0]
+        disk.error = errno.ENOSPC
+        await one.say("/rename Other")
+        await one.sees("Could not save the session's title")
+        assert "The [b]parser" in one.text().split("\n")[0]
+        disk.error = 0
+        (info,) = SessionStore(home).list(home / "app")
+        assert info.title == "The [b]parser"
+        await one.say("/rename")
+        await one.until(lambda: "First" in one.text().split("\n")[0])
+
+
+async def test_statistics_are_those_of_the_command_line(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        await one.ready()
+        await one.say("/stats")
+        await one.sees("Nothing was done yet.")
+        read = call("ReadFile", {"path": "a"}, usage=(1_000, 10))
+        server.script(read, say("Answer 0.", usage=(2_000, 20)))
+        await turn(one, "First", "Answer 0.")
+        await one.say("/stats")
+        await one.until(lambda: isinstance(one.app.screen, StatisticsScreen))
+        shown = await one.sees("ReadFile 1 (1 failed)")
+        assert "1, with 2 steps" in shown
+        assert "3.0k input" in shown
+        soul = one.screen.conversation.engine.soul
+        assert soul is not None
+        figures = with_journal(
+            statistics(read_records(soul.session)), soul.session.context.journal.entries
+        )
+        for name, text in statistics_pairs(figures):
+            assert name in shown
+            assert text[:40] in shown
+        await one.pilot.press("escape")
+        await one.until(lambda: one.app.screen is one.screen)
+        assert one.screen.prompt.area.has_focus
+
+
+async def test_a_session_that_is_open_elsewhere_is_refused_with_who_has_it(home: Path) -> None:
+    async with ChatServer() as server:
+        server.script(say("Answer 0."))
+        async with desk(home, server.base_url) as one:
+            await one.ready()
+            await turn(one, "First", "Answer 0.")
+            folder = folder_of(one)
+        held = SessionLock(folder)
+        held.acquire()
+        try:
+            async with desk(home, server.base_url, resume="newest") as second:
+                await second.until(lambda: second.app.return_code == 4)
+                assert f"process {os.getpid()}" in second.app.parting_words
+                assert "--fork" in second.app.parting_words
+        finally:
+            held.release()
+        # Whoever is gone holds nothing, whatever the lock file says.
+        assert (folder / "lock").exists()
+        async with desk(home, server.base_url, resume="newest") as third:
+            await third.ready()
+            await third.sees("Answer 0.")

@@ -1,0 +1,263 @@
+"""Model calls that fail, wait, break off or are stopped, as the person sees them in the whole app."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.chat_server import (
+    ChatServer,
+    Chunk,
+    call,
+    cut,
+    delta,
+    gate,
+    reply,
+    say,
+    stall,
+    status,
+    stream,
+)
+from support.chat_server import Stall as Stalled
+from support.screens import Desk, desk
+
+from kimi_tui.config.model import Config
+from kimi_tui.places import log_file
+from kimi_tui.wire.events import Notice
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("KIMI_TUI_HOME", str(tmp_path))
+    return tmp_path
+
+
+def stored(home: Path) -> list[dict[str, Any]]:
+    """The records of the only session."""
+    (file,) = home.glob("sessions/*/*/context.jsonl")
+    return [json.loads(line) for line in file.read_bytes().splitlines()]
+
+
+def row_with(one: Desk, words: str) -> str:
+    """The row on the screen that has these words."""
+    return next(row for row in one.text().split("\n") if words in row)
+
+
+async def test_a_refused_key(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        server.script(status(401, {"error": {"message": "no such key"}}), say("Better now."))
+        await one.ready()
+        await one.say("Hello")
+        shown = " ".join((await one.sees("Enter tries again")).split())
+        assert "× Model call failed" in shown
+        assert "401: no such key" in row_with(one, "Model call failed")
+        assert "Check the API key" in shown
+        assert "Nothing was lost: Enter tries again." in shown
+        await one.idle()
+        assert one.screen.prompt.area.placeholder.startswith("Enter goes on")
+        await one.pilot.press("enter")
+        await one.sees("Better now.")
+        assert [m["role"] for m in server.requests[-1].messages] == ["system", "user"]
+
+
+async def test_a_wait_is_counted_down_and_cut_short(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        server.script(
+            status(429, {"error": {"message": "Slow down"}}, headers={"Retry-After": "40"}),
+            gate(1, say("Here it is.")),
+        )
+        await one.ready()
+        await one.say("Hello")
+        await one.sees("Trying again in")
+        card = row_with(one, "Trying again in")
+        assert "429: Slow down" in card
+        assert "2 of 3" in card
+        assert "Enter now   Esc stop" in one.text()
+        assert "again in " in row_with(one, "step 1")
+        found = re.search(r"again in (\d+) s", card)
+        assert found
+        first = int(found[1])
+        assert 38 <= first <= 41
+        await one.until(lambda: f"Trying again in {first - 2} s" in one.text())
+        # Words in the prompt are a message, not a wish to try now.
+        await one.pilot.press("x", "backspace")
+        assert len(server.requests) == 1
+        began = time.monotonic()
+        await one.pilot.press("enter")
+        await one.sees("Trying again now")
+        assert "Enter now" not in one.text()
+        assert "again in " not in row_with(one, "step 1")
+        server.release()
+        await one.sees("Here it is.")
+        assert time.monotonic() - began < 10
+        await one.idle()
+        assert "Trying again" not in one.text()
+
+
+async def test_a_wait_is_given_up(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        server.script(status(529, headers={"Retry-After": "40"}), say("Later."))
+        await one.ready()
+        await one.say("Hello")
+        await one.sees("Trying again in")
+        await one.pilot.press("escape")
+        await one.idle()
+        shown = await one.sees("Stopped by you")
+        assert "Trying again" not in shown
+        assert len(server.requests) == 1
+        await one.pilot.press("enter")
+        await one.sees("Later.")
+
+
+async def test_an_answer_that_breaks_off_goes_from_the_screen(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        half = stream(*(delta(content=f"half{n} ") for n in range(5)), Stalled())
+        server.script(half, say("The whole answer."))
+        await one.ready()
+        await one.say("Hello")
+        await one.sees("half4")
+        # The line is cut while the person reads.
+        await server.stop()
+        await one.until(lambda: "half" not in one.text())
+        await server.start_again()
+        await one.pilot.press("enter")
+        await one.sees("The whole answer.")
+        assert "half" not in one.text()
+        await one.idle()
+        assert "half" not in str(stored(home))
+
+
+async def test_stopped_in_the_middle_of_the_text(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        server.script(cut(say("One two three four.", piece=4), 4, Stalled()), say("Five."))
+        await one.ready()
+        await one.say("Count")
+        await one.sees("One two")
+        began = time.monotonic()
+        await one.pilot.press("escape")
+        await one.idle()
+        assert time.monotonic() - began < 1.5
+        shown = await one.sees("Stopped by you")
+        assert "One two" in shown
+        assert stored(home)[-1]["interrupted"] is True
+        await one.say("Go on")
+        await one.sees("Five.")
+        assert "One two" in json.dumps(server.requests[-1].messages)
+
+
+async def test_a_steer_waits_is_edited_and_taken(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        server.script(gate(2, call("Glob", {"pattern": "*"})), say("Both done."))
+        await one.ready()
+        await one.say("First")
+        await server.at_gate.wait()
+        await one.say("Second thought")
+        assert "queued" in (await one.sees("Second thought"))
+        await one.pilot.press("up")
+        await one.until(lambda: one.screen.prompt.area.text == "Second thought")
+        await one.until(lambda: "queued" not in one.text())
+        await one.pilot.press("end", "space", *"again", "enter")
+        await one.sees("queued")
+        server.release()
+        await one.sees("Both done.")
+        await one.idle()
+        assert "queued" not in one.text()
+        sent = json.dumps(server.requests[1].messages)
+        assert sent.count("Second thought") == sent.count("Second thought again") == 1
+
+
+async def test_a_model_without_tools(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        no_tools = {"error": {"message": "kimi-test does not support tools"}}
+        server.script(status(400, no_tools), say("In words alone."))
+        await one.ready()
+        await one.say("Hello")
+        await one.sees("This model calls no tools")
+        assert "/tools off" in one.text()
+        await one.idle()
+        await one.say("/tools off")
+        await one.sees("In words alone.")
+        assert "tools" not in server.requests[-1].body
+        assert one.screen.header.heading.model == "kimi-test without tools"
+        await one.say("/tools on")
+        await one.until(lambda: one.screen.header.heading.model == "kimi-test")
+
+
+async def test_a_silent_server_is_given_up_after_the_configured_time(home: Path) -> None:
+    config = Config(stream_timeout_s=0.3)
+    async with ChatServer() as server, desk(home, server.base_url, config=config) as one:
+        server.script(stall(), stall(), stall())
+        await one.ready()
+        await one.say("Hello")
+        await one.sees("was silent for 0.3 s")
+        await one.sees("Model call failed")
+        await one.idle()
+
+
+async def test_what_a_local_server_says_of_itself_is_known_before_the_first_message(
+    home: Path,
+) -> None:
+    async with ChatServer() as server:
+        server.route("GET", "/api/version", reply({"version": "0.30"}))
+        server.route("POST", "/api/show", reply({"capabilities": ["completion", "tools"]}))
+        loaded = {"name": "kimi-test", "context_length": 4_096}
+        server.route("GET", "/api/ps", reply({"models": [loaded]}))
+        async with desk(home, server.base_url, window=None) as one:
+            await one.sees("OLLAMA_CONTEXT_LENGTH")
+            await one.until(
+                lambda: (u := one.screen.conversation.state.usage) is not None and u.limit == 4_096
+            )
+            assert not server.requests
+
+
+async def test_the_session_names_the_prompt_cache(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url, dialect="moonshot") as one:
+        server.script(say("Hello."))
+        await one.ready()
+        await one.say("Hello")
+        await one.sees("Hello.")
+        soul = one.screen.conversation.engine.soul
+        assert soul is not None
+        assert server.requests[0].body["prompt_cache_key"] == soul.session.id
+
+
+async def test_what_the_engine_has_to_say_is_shown(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        await one.ready()
+        await one.say("/compact")
+        await one.sees("There is nothing to compact yet.")
+        soul = one.screen.conversation.engine.soul
+        assert soul is not None
+        soul.wire.publish(Notice("error", "The disk is full.", "Free some space.", "disk"))
+        await one.sees("Free some space.")
+        soul.wire.publish(Notice("info", "Saved again.", topic="disk", solved=True))
+        shown = await one.sees("Saved again.")
+        assert "The disk is full." not in shown
+
+
+async def test_estimates_are_compared_with_usage_in_the_log(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        server.script(say("Hello.", usage=(9_000, 5)))
+        await one.ready()
+        await one.say("Hello")
+        await one.sees("9.0k / 32.0k")
+        await one.idle()
+        assert "the server says 9000, difference +" in log_file().read_text()
+
+
+async def test_an_error_event_in_the_stream(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        trouble = Chunk({"error": {"message": "No credit left", "code": 402}})
+        server.script(stream(delta(content="half of it"), trouble))
+        await one.ready()
+        await one.say("Hello")
+        shown = await one.sees("Model call failed")
+        assert "402: No credit left" in shown
+        await one.idle()
+        # What is in no context is not on the screen either.
+        assert "half of it" not in one.text()
+        assert stored(home)[-1]["role"] == "user"

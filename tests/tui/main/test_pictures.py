@@ -1,0 +1,246 @@
+"""How the whole screen looks: sizes and colours, the overlay, approvals, notices and the first run."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from support.conversation import quoted_fields
+from support.pictures import PictureExtension
+from support.story import whole_story
+from syrupy.assertion import SnapshotAssertion
+from textual.pilot import Pilot
+
+from kimi_tui.config.choosing import Choice, NeedsChoice
+from kimi_tui.config.model import Config
+from kimi_tui.launch import Launch
+from kimi_tui.llm.discovery import LocalServer
+from kimi_tui.tui.app import KimiApp
+from kimi_tui.tui.main.screen import MainScreen
+from kimi_tui.wire.display import DiffBlock, DiffLine
+from kimi_tui.wire.events import ApprovalRequest, Record
+
+SIZES = [(120, 40), (80, 24), (60, 20)]
+THEMES = ["dark", "light"]
+
+
+@pytest.fixture
+def picture(snapshot: SnapshotAssertion) -> SnapshotAssertion:
+    """Compares with what is stored."""
+    return snapshot.use_extension(PictureExtension)
+
+
+@pytest.fixture(autouse=True)
+def _still(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No engine, the same home and zone everywhere."""
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("KIMI_TUI_HOME", str(tmp_path))
+    monkeypatch.setattr(MainScreen, "_open", lambda self: self.views)
+
+    async def none() -> list[LocalServer]:
+        return []
+
+    monkeypatch.setattr("kimi_tui.llm.discovery.local_servers", none)
+
+
+def app(home: Path, theme: str = "dark", **config: object) -> KimiApp:
+    """The program in `~/work/importer`."""
+    work = home / "work" / "importer"
+    work.mkdir(parents=True, exist_ok=True)
+    return KimiApp(
+        Launch(
+            work_dir=work,
+            config_path=home / ".config" / "kimi-tui" / "config.toml",
+            config=Config(theme=theme, reduced_motion=True, **config),  # type: ignore[arg-type]
+            choice=Choice("moonshot", "http://127.0.0.1:9/v1", "kimi-k2 thinking"),
+        )
+    )
+
+
+async def show(running: KimiApp, pilot: Pilot[None], records: Sequence[Record]) -> MainScreen:
+    """Let the main screen show these events."""
+    screen = running.screen
+    assert isinstance(screen, MainScreen)
+    screen.conversation._show(records)  # pyright: ignore[reportPrivateUsage]
+    screen.conversation._change(  # pyright: ignore[reportPrivateUsage]
+        screen.conversation.state._replace(
+            title="Fix quoted fields", running=False, ready=True, approvals=()
+        )
+    )
+    await pilot.pause()
+    return screen
+
+
+@pytest.mark.parametrize("theme", THEMES)
+@pytest.mark.parametrize("size", SIZES)
+async def test_a_conversation(
+    picture: SnapshotAssertion, tmp_path: Path, size: tuple[int, int], theme: str
+) -> None:
+    running = app(tmp_path, theme)
+    async with running.run_test(size=size) as pilot:
+        screen = await show(running, pilot, whole_story().records)
+        screen.transcript.show_history(quoted_fields().records)
+        await pilot.pause()
+        assert running.export_screenshot() == picture
+
+
+@pytest.mark.parametrize("size", SIZES[1:])
+async def test_the_timeline_over_the_chat(
+    picture: SnapshotAssertion, tmp_path: Path, size: tuple[int, int]
+) -> None:
+    running = app(tmp_path)
+    async with running.run_test(size=size) as pilot:
+        screen = await show(running, pilot, whole_story().records)
+        screen.transcript.show_history(quoted_fields().records)
+        await pilot.press("ctrl+t")
+        await pilot.pause()
+        assert running.export_screenshot() == picture
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_nothing_said_yet(
+    picture: SnapshotAssertion, tmp_path: Path, size: tuple[int, int]
+) -> None:
+    running = app(tmp_path)
+    async with running.run_test(size=size) as pilot:
+        await show(running, pilot, ())
+        assert running.export_screenshot() == picture
+
+
+COMMAND = ApprovalRequest(
+    "r",
+    "k",
+    "Shell",
+    "Run this command?",
+    "python -m build --wheel",
+    where="in ~/work/importer, for at most 60 s; may change files",
+    session_offer='Yes, and every "python -m build" in this session',
+)
+EDIT = ApprovalRequest(
+    "e",
+    "k",
+    "StrReplaceFile",
+    "Make this edit?",
+    "pyproject.toml",
+    display=(
+        DiffBlock(
+            "pyproject.toml",
+            2,
+            1,
+            (
+                DiffLine(" ", 11, "[build-system]"),
+                DiffLine("-", 12, 'requires = ["setuptools"]'),
+                DiffLine("+", 12, 'requires = ["hatchling>=1.27"]'),
+                DiffLine("+", 13, 'build-backend = "hatchling.build"'),
+                DiffLine(" ", 14, ""),
+                DiffLine(" ", 15, "[project]"),
+            ),
+        ),
+    ),
+    session_offer="Yes, and every edit in this folder in this session",
+)
+
+
+@pytest.mark.parametrize("theme", THEMES)
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("asked", [COMMAND, EDIT], ids=["command", "edit"])
+async def test_an_approval(
+    picture: SnapshotAssertion,
+    tmp_path: Path,
+    asked: ApprovalRequest,
+    size: tuple[int, int],
+    theme: str,
+) -> None:
+    running = app(tmp_path, theme)
+    async with running.run_test(size=size) as pilot:
+        screen = await show(running, pilot, whole_story().records)
+        screen.transcript.show_history(quoted_fields().records)
+        state = screen.conversation.state
+        screen.conversation._change(  # pyright: ignore[reportPrivateUsage]
+            state._replace(approvals=(asked,))
+        )
+        await pilot.pause()
+        panel = screen._approvals.panel  # pyright: ignore[reportPrivateUsage]
+        assert panel is not None
+        panel._quiet._last -= 1.0  # pyright: ignore[reportPrivateUsage]
+        panel.refresh()
+        await pilot.press("down")
+        await pilot.pause()
+        assert running.export_screenshot() == picture
+
+
+async def test_the_menu_of_commands(picture: SnapshotAssertion, tmp_path: Path) -> None:
+    running = app(tmp_path)
+    async with running.run_test(size=(120, 40)) as pilot:
+        await show(running, pilot, whole_story().records)
+        await pilot.press(*"/")
+        await pilot.pause()
+        assert running.export_screenshot() == picture
+
+
+async def test_a_notice(picture: SnapshotAssertion, tmp_path: Path) -> None:
+    running = app(tmp_path)
+    async with running.run_test(size=(120, 40)) as pilot:
+        screen = await show(running, pilot, whole_story().records)
+        screen.tell(
+            "The session could not be copied",
+            level="error",
+            advice="No space left on device. Free some space and try again.",
+        )
+        await pilot.pause()
+        assert running.export_screenshot() == picture
+
+
+@pytest.mark.parametrize("key", ["f1", "ctrl+p"])
+@pytest.mark.parametrize("size", SIZES)
+async def test_help_and_palette(
+    picture: SnapshotAssertion, tmp_path: Path, size: tuple[int, int], key: str
+) -> None:
+    running = app(tmp_path)
+    async with running.run_test(size=size) as pilot:
+        await show(running, pilot, whole_story().records)
+        await pilot.press(key)
+        await pilot.pause()
+        assert running.export_screenshot() == picture
+
+
+async def test_signs_that_every_terminal_has(picture: SnapshotAssertion, tmp_path: Path) -> None:
+    running = app(tmp_path, glyphs="ascii")
+    async with running.run_test(size=(80, 24)) as pilot:
+        screen = await show(running, pilot, whole_story().records)
+        screen.transcript.show_history(quoted_fields().records)
+        await pilot.press("ctrl+t")
+        await pilot.pause()
+        shown = running.export_screenshot()
+        assert shown == picture
+
+
+@pytest.mark.parametrize("theme", THEMES)
+@pytest.mark.parametrize("size", SIZES)
+async def test_the_first_run(
+    picture: SnapshotAssertion, tmp_path: Path, size: tuple[int, int], theme: str
+) -> None:
+    running = app(tmp_path, theme)
+    launch = running.launch._replace(choice=NeedsChoice())
+    running = KimiApp(launch)
+    async with running.run_test(size=size) as pilot:
+        await running.workers.wait_for_complete()
+        await pilot.pause(0.3)
+        await running.workers.wait_for_complete()
+        await pilot.pause()
+        assert running.export_screenshot() == picture
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_pasting_a_key(
+    picture: SnapshotAssertion, tmp_path: Path, size: tuple[int, int]
+) -> None:
+    running = KimiApp(app(tmp_path).launch._replace(choice=NeedsChoice()))
+    async with running.run_test(size=size) as pilot:
+        await pilot.press("1")
+        await pilot.pause()
+        assert running.export_screenshot() == picture

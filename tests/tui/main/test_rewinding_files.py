@@ -1,0 +1,52 @@
+"""A rewind with files, from the key to the disk, in the whole app."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support.chat_server import ChatServer, call, say
+from support.screens import desk
+
+from kimi_tui.tui.preview.screen import RewindScreen
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home of its own."""
+    monkeypatch.setenv("KIMI_TUI_HOME", str(tmp_path))
+    return tmp_path
+
+
+async def test_f_brings_conversation_and_files_back_and_undo_takes_that_back(home: Path) -> None:
+    work = home / "app"
+    work.mkdir()
+    (work / "a.txt").write_text("old\n")
+    (work / "b.txt").write_text("old\n")
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        server.script(call("Shell", {"command": "echo new > a.txt; echo x > made"}), say("Done."))
+        await one.ready()
+        soul = one.screen.conversation.engine.soul
+        assert soul is not None
+        await soul.files_ready()
+        await soul.set_mode("all")
+        await one.say("Change it")
+        await one.sees("Done.")
+        await one.idle()
+        (work / "b.txt").write_text("by hand\n")
+        await one.say("/rewind 0")
+        await one.until(lambda: isinstance(one.app.screen, RewindScreen))
+        shown = await one.sees("Files changed since")
+        assert "restores 1, deletes 1" in shown
+        assert "also changed outside; stays" in shown
+        await one.pilot.press("f")
+        await one.until(lambda: one.screen.prompt.area.text == "Change it")
+        assert sorted(path.name for path in work.iterdir()) == ["a.txt", "b.txt"]
+        assert (work / "a.txt").read_text() == "old\n"
+        assert (work / "b.txt").read_text() == "by hand\n"
+        assert "1 left alone" in one.text()
+        one.screen.prompt.area.text = ""
+        await one.say("/undo")
+        await one.until(lambda: (work / "made").exists())
+        assert (work / "a.txt").read_text() == "new\n"
+        assert (work / "b.txt").read_text() == "by hand\n"

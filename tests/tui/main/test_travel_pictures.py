@@ -1,0 +1,231 @@
+"""How letters, a world line on view, the comparison of two lines and a summary look, wide and narrow."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.conversation import quoted_fields
+from support.pictures import PictureExtension
+from support.story import whole_story
+from syrupy.assertion import SnapshotAssertion
+from textual.pilot import Pilot
+from textual.screen import Screen
+
+from kimi_tui.config.choosing import Choice
+from kimi_tui.config.model import Config
+from kimi_tui.launch import Launch
+from kimi_tui.soul.protocol import FilePreview, FilesPreview, GoingMessage, RewindPreview, Target
+from kimi_tui.soul.travel_protocol import LineComparison, LineMessage, WorldLineInfo
+from kimi_tui.tui.app import KimiApp
+from kimi_tui.tui.compare.screen import CompareScreen
+from kimi_tui.tui.letter.model import Letter
+from kimi_tui.tui.letter.screen import Drafting, LetterScreen
+from kimi_tui.tui.letter.summary import Summary, SummaryScreen
+from kimi_tui.tui.main.header import Heading
+from kimi_tui.tui.main.screen import MainScreen
+from kimi_tui.tui.preview.actions import actions_at
+from kimi_tui.tui.preview.screen import RewindScreen
+from kimi_tui.tui.worldline.view import Reading
+from kimi_tui.wire.display import DiffLine
+
+SIZES = [(120, 40), (80, 24)]
+
+
+@pytest.fixture
+def picture(snapshot: SnapshotAssertion) -> SnapshotAssertion:
+    """Compares with what is stored."""
+    return snapshot.use_extension(PictureExtension)
+
+
+@pytest.fixture(autouse=True)
+def _still(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No engine, the same home and zone everywhere."""
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("KIMI_TUI_HOME", str(tmp_path))
+
+    def furnish(screen: MainScreen) -> None:
+        assert screen.views
+
+    monkeypatch.setattr(MainScreen, "_open", furnish)
+
+
+def app(home: Path) -> KimiApp:
+    """The program in `~/work/importer`."""
+    work = home / "work" / "importer"
+    work.mkdir(parents=True, exist_ok=True)
+    return KimiApp(
+        Launch(
+            work_dir=work,
+            config_path=home / ".config" / "kimi-tui" / "config.toml",
+            config=Config(theme="dark", reduced_motion=True),
+            choice=Choice("moonshot", "http://127.0.0.1:9/v1", "kimi-k2 thinking"),
+        )
+    )
+
+
+def line() -> WorldLineInfo:
+    """World line 2, left two hours ago."""
+    at = (datetime.now(UTC) - timedelta(hours=2, minutes=1)).isoformat()
+    return WorldLineInfo(2, "rewind", 4, "u4", at, 47_200, 28_100, 14, "", 12, 4, 12, 14, 1, True)
+
+
+async def over_the_page(
+    home: Path, size: tuple[int, int], page: Screen[Any], picture: SnapshotAssertion
+) -> None:
+    """The picture of a screen over the main one."""
+    running = app(home)
+    async with running.run_test(size=size) as pilot:
+        main = await shown(running, pilot)
+        assert main is running.screen
+        running.push_screen(page)
+        await pilot.pause()
+        await pilot.pause()
+        assert running.export_screenshot() == picture
+
+
+async def shown(running: KimiApp, pilot: Pilot[None]) -> MainScreen:
+    """The main screen with a conversation."""
+    screen = running.screen
+    assert isinstance(screen, MainScreen)
+    screen.conversation._show(whole_story().records)  # pyright: ignore[reportPrivateUsage]
+    screen.conversation._change(  # pyright: ignore[reportPrivateUsage]
+        screen.conversation.state._replace(
+            title="Fix quoted fields", running=False, ready=True, approvals=()
+        )
+    )
+    await pilot.pause()
+    return screen
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_all_actions(
+    tmp_path: Path, size: tuple[int, int], picture: SnapshotAssertion
+) -> None:
+    preview = RewindPreview(
+        target=Target(11),
+        label='Fields with "" inside break the importer. Fix it, with a test.',
+        is_user_turn=True,
+        steps=5,
+        turns=1,
+        messages=11,
+        tokens_before=58_300,
+        tokens_after=53_700,
+        estimated=False,
+        goes=(GoingMessage("tool", "pytest -q tests/csv", "Shell", failed=True, tokens=1_200),),
+        prompt="",
+        files=FilesPreview(
+            (FilePreview("src/csv/tokenizer.py", "restore", added=3, removed=1),), ran_commands=True
+        ),
+    )
+    page = RewindScreen(preview, actions=actions_at(11, 0))
+    await over_the_page(tmp_path, size, page, picture)
+
+
+async def _draft() -> str:
+    return "The log has 4,200 lines: search it."
+
+
+async def _stop() -> None:
+    return None
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_a_letter(tmp_path: Path, size: tuple[int, int], picture: SnapshotAssertion) -> None:
+    letter = Letter(
+        title="D-Mail to #8",
+        question="What should the agent have known there?",
+        consequence="It goes back to before that step, reads this, and goes on from there.",
+        text="The log has 4,200 lines: search it for the first row that is not ok.",
+        kind="dmail",
+        quote="A message of another line that goes along with it.",
+    )
+    page = LetterScreen(letter, Drafting(_draft, _stop))
+    await over_the_page(tmp_path, size, page, picture)
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_a_summary(tmp_path: Path, size: tuple[int, int], picture: SnapshotAssertion) -> None:
+    text = "## Current task\n\nRead rows with doubled quotes.\n\n" + "\n".join(
+        f"- fact {i}" for i in range(30)
+    )
+    page = SummaryScreen(Summary(0, text, 211_000, 21_000))
+    await over_the_page(tmp_path, size, page, picture)
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_a_comparison(
+    tmp_path: Path, size: tuple[int, int], picture: SnapshotAssertion
+) -> None:
+    def message(n: int, kind: str, text: str, **more: object) -> LineMessage:
+        return LineMessage(n, f"u{n}", 0, kind, text, **more)  # type: ignore[arg-type]
+
+    other = (
+        message(4, "user", "Use a regular expression for the whole line."),
+        message(5, "agent", "A single expression can split most lines. Quoted fields need more."),
+        message(5, "tool", "ok", name="StrReplaceFile", target="tokenizer.py"),
+        message(6, "tool", "4 failed", name="Shell", target="pytest -q tests/csv", failed=True),
+    )
+    live = (
+        message(6, "user", "Why is the import slow?"),
+        message(7, "tool", "6 files", name="Glob", target="src/csv/*"),
+        message(8, "dmail", "Do not read the log."),
+        message(11, "user", 'Fields with "" inside break the importer.'),
+        message(12, "agent", "The tokenizer ends a field at the first quote.\n" * 7),
+        message(15, "tool", "1 failed", name="Shell", target="pytest -q tests/csv", failed=True),
+    )
+    rows = (DiffLine(" ", 41, "if ch == QUOTE:"), DiffLine("-", 42, "    return"))
+    files = FilesPreview(
+        (
+            FilePreview("src/csv/tokenizer.py", "restore", added=3, removed=1, rows=rows),
+            FilePreview("tests/csv/test_quotes.py", "delete", added=14, is_new=True),
+        )
+    )
+    page = CompareScreen(
+        LineComparison(2, 3, live, other, files),
+        line(),
+        used=58_300,
+        heading=Heading("Fix quoted fields", "~/work/importer", "main", "kimi-k2"),
+    )
+    await over_the_page(tmp_path, size, page, picture)
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_a_world_line_on_view(
+    tmp_path: Path, size: tuple[int, int], picture: SnapshotAssertion
+) -> None:
+    running = app(tmp_path)
+    async with running.run_test(size=size) as pilot:
+        main = await shown(running, pilot)
+        assert not main.reading
+        travel = main.travel
+        reading = Reading(line(), "")
+        travel.reader._reading = reading  # pyright: ignore[reportPrivateUsage]
+        await main.chat_pane.read(reading)
+        main.prompt.reading = 2
+        main.views.gauge.view(47_200)
+        travel.reader.focus()
+        await reading.show(quoted_fields().records, -1)
+        await pilot.pause()
+        assert running.export_screenshot() == picture
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_bookmarks_and_pins(
+    tmp_path: Path, size: tuple[int, int], picture: SnapshotAssertion
+) -> None:
+    running = app(tmp_path)
+    async with running.run_test(size=size) as pilot:
+        main = await shown(running, pilot)
+        model = main.views.timeline.model
+        assert model is not None
+        newest, before = model.tree.live[-1], model.tree.live[-3]
+        main.views.mark({before.uid: "before the fix"}, frozenset({(newest.uid, 0)}))
+        await pilot.press("ctrl+t")
+        await pilot.pause()
+        assert running.export_screenshot() == picture

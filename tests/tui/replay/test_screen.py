@@ -1,0 +1,309 @@
+"""The replay on a screen: what keys, clicks and the clock do, how it looks, and where continuing leads."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from support.chat_server import ChatServer, call, say
+from support.pictures import PictureExtension
+from support.screens import Desk, desk
+from support.story import whole_story
+from syrupy.assertion import SnapshotAssertion
+from textual.pilot import Pilot
+
+from kimi_tui.config.choosing import Choice, NeedsChoice
+from kimi_tui.config.model import Config
+from kimi_tui.launch import Launch
+from kimi_tui.session.errors import UnknownWorldLine
+from kimi_tui.session.lock import SessionLock
+from kimi_tui.session.opening import scan_line
+from kimi_tui.session.store import SessionStore
+from kimi_tui.tui.app import KimiApp
+from kimi_tui.tui.main.screen import MainScreen
+from kimi_tui.tui.replay.screen import ReplayScreen
+from kimi_tui.tui.replay.scrubber import Scrubber
+from kimi_tui.tui.replay.source import fork_at
+from kimi_tui.wire.codec import encode_record
+from kimi_tui.wire.events import FilesChanged, Record
+
+CONTEXT = """\
+{"role":"_checkpoint","id":0}
+{"role":"user","content":"Build an importer"}
+{"role":"_checkpoint","id":1}
+{"role":"assistant","content":"It is built."}
+"""
+SIZES = [(120, 40), (80, 24), (60, 20)]
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home of its own, in a zone that is the same everywhere."""
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("KIMI_TUI_HOME", str(tmp_path))
+    return tmp_path
+
+
+def story() -> list[Record]:
+    """The story of the pictures, with files."""
+    records = list(whole_story().records)
+    at = next(
+        i for i, r in enumerate(records) if getattr(r.event, "label", "") == "Add a CSV importer"
+    )
+    uid = getattr(records[at + 2].event, "uid", "")
+    changed = FilesChanged(uid, ("src/csv/importer.py", "src/csv/tokenizer.py"))
+    records.insert(at + 12, Record(0, records[at + 11].at, changed))
+    return [Record(seq, r.at, r.event) for seq, r in enumerate(records, 1)]
+
+
+def stored(home: Path, records: Sequence[Record]) -> str:
+    """A session on the disk that has this record; returns its id."""
+    work = home / "work" / "importer"
+    work.mkdir(parents=True, exist_ok=True)
+    session = SessionStore(home).create(work)
+    session.dir.mkdir(parents=True)
+    (session.dir / "context.jsonl").write_text(CONTEXT)
+    for record in records:
+        session.record.append(encode_record(record))
+    session.record.close()
+    session.rename("Fix quoted fields")
+    return session.id
+
+
+def replaying(home: Path, session: str, *, motion: bool = False, model: bool = True) -> KimiApp:
+    """`kimi-tui replay SESSION`."""
+    choice = Choice("moonshot", "http://127.0.0.1:9/v1", "kimi-k2 thinking")
+    return KimiApp(
+        Launch(
+            work_dir=home / "work" / "importer",
+            config_path=home / "config.toml",
+            config=Config(reduced_motion=not motion),
+            choice=choice if model else NeedsChoice(),
+            resume=session,
+            replay=True,
+        )
+    )
+
+
+async def until_read(app: KimiApp, pilot: Pilot[None]) -> ReplayScreen:
+    """Wait for the session to be read."""
+    one = Desk(app, pilot)
+    await one.until(lambda: bool(app.screen.query(Scrubber)))
+    await one.until(lambda: app.screen.query_one(Scrubber).has_focus)
+    await pilot.pause()
+    assert isinstance(app.screen, ReplayScreen)
+    return app.screen
+
+
+def seen(app: KimiApp, pilot: Pilot[None]) -> str:
+    """What a person sees."""
+    return Desk(app, pilot).text()
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_looks(home: Path, snapshot: SnapshotAssertion, size: tuple[int, int]) -> None:
+    app = replaying(home, stored(home, story()))
+    async with app.run_test(size=size) as pilot:
+        screen = await until_read(app, pilot)
+        app.screen.query_one(Scrubber).post_message(Scrubber.Sought(_before_letter(screen)))
+        await pilot.pause()
+        await pilot.pause(0.2)
+        assert app.export_screenshot() == snapshot.use_extension(PictureExtension)
+
+
+def _before_letter(screen: ReplayScreen) -> int:
+    told = screen._told  # pyright: ignore[reportPrivateUsage]
+    assert told is not None
+    letter = next(mark for mark in told.replay.course.marks if mark.kind == "dmail")
+    return told.replay.course.step(letter.position, -2)
+
+
+async def test_keys_go_by_steps_and_turns_and_to_the_edges(home: Path) -> None:
+    app = replaying(home, stored(home, story()))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until_read(app, pilot)
+        assert "replay, read only" in seen(app, pilot)
+        assert "at #0, of 16 steps" in seen(app, pilot)
+        await pilot.press("right", "right")
+        assert "at #2, of 16 steps" in seen(app, pilot)
+        await pilot.press("left")
+        assert "at #1, of 16 steps" in seen(app, pilot)
+        await pilot.press("end")
+        await pilot.pause(0.2)
+        assert "at the end" in seen(app, pilot)
+        assert "One index runs past the end" in seen(app, pilot)
+        await pilot.press("left_square_bracket")
+        await pilot.pause(0.2)
+        assert "Fields with" in seen(app, pilot)
+        assert "One index runs past the end" not in seen(app, pilot)
+        await pilot.press("home")
+        assert "at the beginning" in seen(app, pilot)
+
+
+async def test_it_plays_faster_on_wish_and_stops_at_the_end(home: Path) -> None:
+    app = replaying(home, stored(home, story()))
+    async with app.run_test(size=(120, 40)) as pilot:
+        screen = await until_read(app, pilot)
+        await pilot.press("space")
+        assert "playing  1x" in seen(app, pilot)
+        await pilot.press("plus", "plus", "plus", "plus", "plus")
+        assert "playing  16x" in seen(app, pilot)
+        await pilot.press("minus")
+        assert "playing  8x" in seen(app, pilot)
+        player = screen._player  # pyright: ignore[reportPrivateUsage]
+        assert player is not None
+        before = player.position
+        await Desk(app, pilot).until(lambda: player.position > before)
+        player.time_s = 10_000.0
+        await Desk(app, pilot).until(lambda: not player.is_playing)
+        await Desk(app, pilot).sees("One index runs past the end")
+        assert "at the end  8x" in seen(app, pilot)
+
+
+async def test_the_playhead_is_dragged(home: Path) -> None:
+    app = replaying(home, stored(home, story()))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until_read(app, pilot)
+        scrubber = app.screen.query_one(Scrubber)
+        await pilot.mouse_down(scrubber, offset=(60, 2))
+        await pilot.pause(0.1)
+        middle = seen(app, pilot)
+        assert "at #0, of" not in middle
+        await pilot.hover(scrubber, offset=(117, 2))
+        await pilot.mouse_up(scrubber, offset=(117, 2))
+        await Desk(app, pilot).sees("at the end")
+        await pilot.hover(scrubber, offset=(30, 2))
+        await pilot.pause(0.1)
+        assert "at the end" in seen(app, pilot)  # let go
+
+
+async def test_a_session_that_is_open_elsewhere_is_played_and_left_as_it_is(home: Path) -> None:
+    name = stored(home, story())
+    session = SessionStore(home).find(name)
+    lock = SessionLock(session.dir)
+    lock.acquire()
+    before = {path.name: path.read_bytes() for path in session.dir.iterdir()}
+    app = replaying(home, name, model=False)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until_read(app, pilot)
+        await pilot.press("end", "home", "c")
+        await Desk(app, pilot).sees("Nothing has happened yet")
+        await pilot.press("right", "c")
+        await Desk(app, pilot).sees("No model is set up yet")
+        await pilot.press("escape")
+    assert app.return_code == 0
+    assert {path.name: path.read_bytes() for path in session.dir.iterdir()} == before
+    lock.release()
+
+
+async def test_a_session_that_is_not_there_ends_with_one_line(home: Path) -> None:
+    stored(home, story())
+    app = replaying(home, "nosuch")
+    async with app.run_test(size=(120, 40)) as pilot:
+        await Desk(app, pilot).until(lambda: app.return_code is not None)
+    assert app.return_code == 2
+    assert "nosuch" in app.parting_words
+
+
+async def test_a_letter_folds_as_it_did_when_it_was_sent(home: Path) -> None:
+    app = replaying(home, stored(home, story()), motion=True)
+    async with app.run_test(size=(120, 40)) as pilot:
+        screen = await until_read(app, pilot)
+        told, player = screen._told, screen._player  # pyright: ignore[reportPrivateUsage]
+        assert told is not None
+        assert player is not None
+        letter = next(mark for mark in told.replay.course.marks if mark.kind == "dmail")
+        app.screen.query_one(Scrubber).post_message(Scrubber.Sought(letter.position - 1))
+        await Desk(app, pilot).sees("next: D-Mail from #12")
+        await pilot.press("space")
+        await Desk(app, pilot).until(lambda: screen.transcript.is_moving)
+        assert player.position == letter.position
+        await Desk(app, pilot).sees("D-Mail  from #12 to #8")
+        await pilot.press("space", "left", "left")
+        await pilot.pause(0.2)
+        assert not screen.transcript.is_moving
+        assert "D-Mail  from #12 to #8" not in seen(app, pilot)
+
+
+@pytest.mark.parametrize(
+    ("number", "whole", "n_lines"), [(0, False, 0), (0, True, 2), (1, False, 2), (1, True, 4)]
+)
+async def test_a_fork_holds_what_is_complete(
+    home: Path, number: int, whole: bool, n_lines: int
+) -> None:
+    session = SessionStore(home).find(stored(home, ()))
+    uid = scan_line(session.storage, session.dir, 0).checkpoints[number].uid
+    forked = await fork_at(session, uid, whole=whole)
+    kept = (forked.dir / "context.jsonl").read_text()
+    assert kept == "".join(CONTEXT.splitlines(keepends=True)[:n_lines])
+
+
+async def test_a_moment_that_is_nowhere_any_more_cannot_be_forked(home: Path) -> None:
+    session = SessionStore(home).find(stored(home, ()))
+    with pytest.raises(UnknownWorldLine):
+        await fork_at(session, "nowhere", whole=True)
+
+
+async def test_a_click_on_the_timeline_goes_there(home: Path) -> None:
+    app = replaying(home, stored(home, story()))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until_read(app, pilot)
+        await pilot.press("end", "t")
+        await pilot.press("down", "down", "enter")
+        await pilot.pause(0.2)
+        assert "at #9, of 16 steps" in seen(app, pilot)
+        await pilot.press("escape", "right")
+        await pilot.pause(0.1)
+        assert "at #10, of 16 steps" in seen(app, pilot)
+
+
+async def test_without_a_record_the_conversation_is_told(home: Path) -> None:
+    app = replaying(home, stored(home, ()))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until_read(app, pilot)
+        await pilot.press("end")
+        await Desk(app, pilot).sees("Build an importer")
+        await Desk(app, pilot).sees("It is built.")
+        await pilot.press("left")
+        assert "It is built." not in seen(app, pilot)
+
+
+async def test_from_the_timeline_into_a_fork(home: Path) -> None:
+    (home / "app").mkdir()
+    (home / "app" / "a.txt").write_text("contents of a")
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        server.script(
+            call("ReadFile", {"path": "a.txt"}), say("First answer."), say("Second answer.")
+        )
+        await one.ready()
+        await one.say("First question")
+        await one.sees("First answer.")
+        await one.idle()
+        await one.say("Second question")
+        await one.sees("Second answer.")
+        await one.idle()
+        original = one.screen.conversation.engine.soul
+        assert original is not None
+        await one.pilot.press("ctrl+t", "p")
+        await one.until(lambda: isinstance(one.app.screen, ReplayScreen))
+        await until_read(one.app, one.pilot)
+        assert "First answer." not in one.text()
+        await one.pilot.press("right", "right")
+        shown = await one.sees("First answer.")
+        assert "Second question" not in shown
+        await one.pilot.press("c")
+        await one.until(lambda: isinstance(one.app.screen, MainScreen))
+        await one.until(lambda: one.screen.conversation.engine.soul not in (None, original))
+        await one.ready()
+        server.script(say("Third answer."))
+        await one.say("Another question")
+        await one.sees("Third answer.")
+        await one.idle()
+        told = str(server.requests[-1].body["messages"])
+        assert "First answer." in told
+        assert "Second question" not in told
+        assert "contents of a" in told

@@ -1,0 +1,99 @@
+"""Nothing that is shown is ever read as markup: text of others would become styles, clickable actions, or a crash."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import kimi_tui
+
+READ_MARKUP = {"Static", "Label", "Button", "Option", "Checkbox", "RadioButton", "notify"}
+"""What reads a plain string as markup unless it is told not to."""
+
+TITLES = {"border_title", "border_subtitle", "tooltip"}
+MODULES = sorted((Path(kimi_tui.__file__).parent / "tui").rglob("*.py"))
+
+
+def name_of(call: ast.Call) -> str:
+    function = call.func
+    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+
+
+def is_safe(value: ast.expr) -> bool:
+    """Our own words, or text that knows no markup; a formatted string may hold anything."""
+    if isinstance(value, ast.Constant):
+        return value.value is None or (isinstance(value.value, str) and "[" not in value.value)
+    if isinstance(value, ast.IfExp):
+        return is_safe(value.body) and is_safe(value.orelse)
+    return isinstance(value, ast.Call) and not name_of(value).startswith("from_")
+
+
+def faults(tree: ast.AST) -> list[str]:
+    found: list[str] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            name = name_of(node)
+            if name == "from_markup":
+                found.append(f"{node.lineno}: from_markup")
+            off = any(
+                k.arg == "markup" and isinstance(k.value, ast.Constant) and k.value.value is False
+                for k in node.keywords
+            )
+            if name in READ_MARKUP and node.args and not off and not is_safe(node.args[0]):
+                known = isinstance(node.args[0], ast.Name) and _is_content(tree, node.args[0].id)
+                if not known:
+                    found.append(f"{node.lineno}: {name}")
+        elif isinstance(node, ast.Assign):
+            for target in node.targets:
+                if (
+                    isinstance(target, ast.Attribute)
+                    and target.attr in TITLES
+                    and not (is_safe(node.value) or _only_ours(node.value))
+                ):
+                    found.append(f"{node.lineno}: {target.attr}")
+    return found
+
+
+def _is_content(tree: ast.AST, name: str) -> bool:
+    """Whether the name is assigned a `Content` wherever it is assigned."""
+    values = [
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign)
+        and any(isinstance(t, ast.Name) and t.id == name for t in node.targets)
+    ]
+    return bool(values) and all("Content" in ast.dump(value) for value in values)
+
+
+def _only_ours(value: ast.expr) -> bool:
+    """A formatted string of our own words and glyphs."""
+    return isinstance(value, ast.JoinedStr) and all(
+        isinstance(part, ast.Constant) or "glyphs" in ast.dump(part) for part in value.values
+    )
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda path: path.stem)
+def test_no_text_is_read_as_markup(module: Path) -> None:
+    assert faults(ast.parse(module.read_text())) == []
+
+
+def test_what_would_be_found() -> None:
+    for line in (
+        "Static(text)",
+        "self.notify(f'{error}')",
+        "Static('[b]x')",
+        "self.border_title = name",
+        "Text.from_markup('x')",
+        "Option(label)",
+    ):
+        assert faults(ast.parse(line)), line
+    for line in (
+        "Static(text, markup=False)",
+        "Static(Content.styled(text, 'b'))",
+        "self.border_title = Content(name)",
+        "self.border_title = 'Help'",
+        "words = Content(x)\nStatic(words)",
+    ):
+        assert not faults(ast.parse(line)), line
