@@ -37,6 +37,7 @@ _REASONS: dict[str, Reason] = {
 }
 _BROKEN = {"error", "network_error", "insufficient_system_resource", "abort", "aborted"}
 _REASONING_FIELDS = ("reasoning_content", "reasoning", "thinking")
+_REASONING = frozenset({*_REASONING_FIELDS, "reasoning_details"})
 
 
 class ChunkDecoder:
@@ -109,18 +110,25 @@ class ChunkDecoder:
         return self._chunk(loose.mapping(body))
 
     def _chunk(self, chunk: dict[str, Any]) -> list[StreamItem]:
-        self._take_usage(chunk.get("usage"))
-        self._take_usage(loose.mapping(chunk.get("x_groq")).get("usage"))
+        # Most chunks are one word and nothing else, so what is not there costs as little as can be.
+        if chunk.get("usage"):
+            self._take_usage(chunk["usage"])
+        if chunk.get("x_groq"):
+            self._take_usage(loose.mapping(chunk["x_groq"]).get("usage"))
         choices = loose.listing(chunk.get("choices"))
         choice = loose.mapping(choices[0]) if choices else {}
         if not choice:
             return []
         self.chunks += 1
-        self._take_usage(choice.get("usage"))
+        if choice.get("usage"):
+            self._take_usage(choice["usage"])
         delta = loose.mapping(choice.get("delta")) or loose.mapping(choice.get("message"))
-        items: list[StreamItem] = [*self._reasoning(delta)]
+        items: list[StreamItem] = []
+        if not _REASONING.isdisjoint(delta):
+            items += self._reasoning(delta)
         items += self._content(delta.get("content"))
-        items += self._text(loose.text(delta.get("refusal")))
+        if delta.get("refusal"):
+            items += self._text(loose.text(delta["refusal"]))
         entries = loose.listing(delta.get("tool_calls"))
         if legacy := loose.mapping(delta.get("function_call")):
             entries = [*entries, {"index": 0, "function": legacy}]

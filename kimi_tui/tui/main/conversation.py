@@ -227,7 +227,9 @@ class Conversation:
                 self._notify(record.event)
         self._change(state)
         if ended is not None:
-            self._suggest()
+            if not state.can_resume:
+                # Where a turn can be gone on with, Enter in the empty prompt is for that.
+                self._suggest()
             if state.queued:
                 self.engine.start(self._deliver(said_all=ended.reason == "done"))
 

@@ -23,9 +23,9 @@ def hints(
             ("[ ]", "turn"),
             ("Enter", "preview"),
             ("Space", "unfold"),
-            ("w", "read"),
             ("/", "filter"),
             ("Esc", "close"),
+            ("w", "read"),
         )
     if place == "line":
         from kimi_tui.tui.worldline.model import FOOTER

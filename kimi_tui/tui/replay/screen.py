@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
-from importlib import import_module
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import events, on
@@ -29,6 +27,9 @@ from kimi_tui.tui.main.footer import Footer
 from kimi_tui.tui.main.header import Header, heading_of
 from kimi_tui.tui.main.messages import LeaveWanted, SessionWanted, Unopened
 from kimi_tui.tui.main.panes import ChatPane, TimelinePane
+from kimi_tui.tui.numbers import counted, tokens
+from kimi_tui.tui.replay.hints import hints
+from kimi_tui.tui.replay.telling import is_ours, told_by
 from kimi_tui.tui.styles import add_sheets, sheets
 
 if TYPE_CHECKING:
@@ -78,7 +79,6 @@ class ReplayScreen(Screen[Launch | None]):
         Binding("c", "continue", "Continue from here", id="replay.continue", show=False),
         Binding("t,ctrl+t", "timeline", "Timeline", id="replay.timeline", show=False),
         Binding("escape", "leave", "Leave", id="replay.leave", show=False),
-        Binding("f1", "nothing", show=False),
     ]
 
     def __init__(self, launch: Launch, size: Size, session: Session | None = None) -> None:
@@ -121,9 +121,9 @@ class ReplayScreen(Screen[Launch | None]):
 
     async def _read(self) -> None:
         try:
-            told = await asyncio.to_thread(_told, self._launch, self._session)
+            told = await asyncio.to_thread(told_by, self._launch, self._session)
         except Exception as error:
-            if not _is_ours(error) and not isinstance(error, OSError):
+            if not is_ours(error) and not isinstance(error, OSError):
                 raise
             if self._session is None:
                 code = 2 if type(error).__name__ == "SessionNotFound" else 1
@@ -207,9 +207,11 @@ class ReplayScreen(Screen[Launch | None]):
             self._shelf.files = self._files.files
         at = f"at #{head.id}" if head is not None else "at the beginning"
         views.timeline.entitle(
-            f"{at}, of {_steps(told.replay.n_steps)}" if head or told.replay.n_steps else ""
+            f"{at}, of {counted(told.replay.n_steps, 'step')}"
+            if head or told.replay.n_steps
+            else ""
         )
-        views.gauge.remark(f"then; now {_tokens(told.replay.used_at_end)}")
+        views.gauge.remark(f"then; now {tokens(told.replay.used_at_end)}")
 
     @on(Transcript.RebuildNeeded)
     def _rebuild_needed(self) -> None:
@@ -331,9 +333,6 @@ class ReplayScreen(Screen[Launch | None]):
 
     # --- leaving
 
-    def action_nothing(self) -> None:
-        """A key that means nothing here."""
-
     def action_leave(self) -> None:
         """Back to where the person came from."""
         if self._scrubber is not None and not self._scrubber.has_focus:
@@ -368,7 +367,7 @@ class ReplayScreen(Screen[Launch | None]):
             forked = await fork_at(told.session, uid, whole=whole)
         except Exception as error:
             self._forking = False
-            if not _is_ours(error):
+            if not is_ours(error):
                 raise
             self._tell(str(error))
             return
@@ -393,46 +392,10 @@ class ReplayScreen(Screen[Launch | None]):
         self._chat_pane.tell(words, "warning", "")
 
     def _update_footer(self) -> None:
-        glyphs = glyphs_of(app_of(self))
-        if self._timeline_pane.has_keys:
-            self.footer.hints = (
-                (f"{glyphs.up}{glyphs.down}", "move"),
-                ("Enter", "go there"),
-                ("[ ]", "turn"),
-                ("Esc", "close"),
-            )
-            return
         playing = self._player is not None and self._player.is_playing
-        play = ("Space", "pause" if playing else "play")
-        step = (f"{glyphs.back}{glyphs.to}", "step")
-        turn, speed = ("[ ]", "turn"), (f"+ {glyphs.minus}", "speed")
-        go_on, leave = ("c", "continue from here"), ("Esc", "leave")
-        if self.has_class("-overlay"):
-            self.footer.hints = (play, step, go_on, leave, ("t", "timeline"), turn, speed)
-        else:
-            self.footer.hints = (play, step, turn, speed, go_on, leave)
-
-
-def _told(launch: Launch, session: Session | None) -> Told:
-    # Imports the engine: half a second that a thread can wait for.
-    source = import_module("kimi_tui.tui.replay.source")
-    find: Callable[[Launch], Session] = source.find
-    read: Callable[[Session], Told] = source.read
-    return read(session if session is not None else find(launch))
-
-
-def _is_ours(error: Exception) -> bool:
-    """Whether an error's text is meant for the person."""
-    return type(error).__module__.startswith("kimi_tui.")
-
-
-def _steps(count: int) -> str:
-    from kimi_tui.tui.numbers import counted
-
-    return counted(count, "step")
-
-
-def _tokens(count: int) -> str:
-    from kimi_tui.tui.numbers import tokens
-
-    return tokens(count)
+        self.footer.hints = hints(
+            glyphs_of(app_of(self)),
+            playing=playing,
+            on_timeline=self._timeline_pane.has_keys,
+            is_narrow=self.has_class("-overlay"),
+        )

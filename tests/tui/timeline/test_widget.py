@@ -353,3 +353,14 @@ async def test_the_style_of_every_piece_follows_the_theme(theme: str) -> None:
         expected = app.get_css_variables()["kind-dmail"]
         assert amber.color is not None
         assert amber.color.get_truecolor().hex == expected
+
+
+async def test_a_narrow_row_makes_room_for_the_scrollbar() -> None:
+    app = TimeTravelApp(many_turns(30).records)
+    async with app.run_test(size=(120, 30)) as pilot:
+        app.timeline.styles.width = 30
+        await pilot.pause()
+        assert app.timeline.show_vertical_scrollbar
+        now = next(row for row in app.rows if " now " in row)
+        assert now[:29].rstrip().endswith("k")
+        assert not now[29:].strip(" ▐")
