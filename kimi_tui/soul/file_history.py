@@ -10,14 +10,13 @@ import asyncio
 import contextlib
 import logging
 import threading
-import time
-from collections.abc import Callable, Collection, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import ParamSpec, TypeVar
 
+from kimi_tui.soul.file_news import FileNews
 from kimi_tui.tools.base import FileEdit
-from kimi_tui.wire.events import FilesChanged, FilesRestored, Notice
 from kimi_tui.wire.queue import Wire
 from kimi_tui.workspace.diff import LineDiff
 from kimi_tui.workspace.plan import FileChange, RestorePlan
@@ -29,11 +28,15 @@ log = logging.getLogger(__name__)
 P = ParamSpec("P")
 T = TypeVar("T")
 
-TOPIC = "files"
 _PATIENCE_S = 10.0
-# A look is still good where no more time has gone by since it began than looking takes anyway.
-_FRESH_LOOKS = 2.0
 _NOT_READY = "The first look at the files has not ended yet."
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Change:
+    """A tool at work. `paths` is all that it can change, None where that is not known (a command)."""
+
+    paths: frozenset[str] | None
 
 
 class FileHistory:
@@ -45,7 +48,6 @@ class FileHistory:
         is_journaled: whether the journal knows of an operation that was to lead to this snapshot; where it does not,
             a restore that was cut off had touched nothing. Called in a thread.
         cancelled: set when a look that is under way is no longer wanted.
-        clock: in seconds, for how old a look is.
     """
 
     def __init__(
@@ -54,20 +56,17 @@ class FileHistory:
         wire: Wire,
         is_journaled: Callable[[str], bool],
         cancelled: threading.Event,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._tracker = tracker
-        self._wire = wire
         self._is_journaled = is_journaled
         self._cancelled = cancelled
-        self._clock = clock
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="files")
         self._first: asyncio.Future[_First] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self._look_began = float("-inf")
-        self._look_took_s = 0.0
-        self._changing = 0
-        self._told = ""
+        self._under_way: list[Change] = []
+        # Those and the ones that have ended, until they have been looked at.
+        self._unseen: list[Change] = []
+        self._news = FileNews(wire)
         self._is_open = True
 
     @property
@@ -109,34 +108,28 @@ class FileHistory:
         if self._is_on:
             self._pool.submit(self._tracker.mark, uid).add_done_callback(_noted)
 
-    async def before_change(self, paths: Sequence[str] | None) -> None:
-        """A tool is about to change something.
+    async def before_change(self, paths: Sequence[str] | None) -> Change:
+        """A tool is about to change something. What someone else changed until now is told apart from what it will.
 
         Args:
             paths: what it will change, relative to the work folder; None where that is not known (a command).
-        """
-        if self._tracker.refusal:
-            self._tell_once(Notice("info", self._tracker.refusal, "A rewind leaves them alone."))
-        if not self._is_on or self._first is None:
-            return
-        if not self._first.done():
-            if paths is not None:
-                with contextlib.suppress(OSError):
-                    await asyncio.to_thread(self._tracker.keep_early, paths)
-                return
-            done, _ = await asyncio.wait([self._first], timeout=_PATIENCE_S)
-            if not done:
-                self._tracker.spoil()
-                return
-        if self._is_ready and not (paths is not None and await self._is_fresh(paths)):
-            await self._look("other", "")
-        self._changing += 1
 
-    def after_change(self, uid: str) -> None:
+        Returns:
+            what to end with `after_change`.
+        """
+        change = Change(None if paths is None else frozenset(paths))
+        await self._look_before(change.paths)
+        self._under_way.append(change)
+        self._unseen.append(change)
+        return change
+
+    def after_change(self, change: Change, uid: str) -> None:
         """A tool has changed what it would; `uid` is the checkpoint of its step. Looked at in the background."""
-        self._changing = max(0, self._changing - 1)
+        self._under_way.remove(change)
         if self._is_on and self._first is not None:
-            self._own(self._look("agent", uid))
+            self._own(self._look_after(change, uid))
+        else:
+            self._unseen.remove(change)
 
     async def settled(self) -> None:
         """Wait until what was changed has been looked at (not for the first look)."""
@@ -152,8 +145,8 @@ class FileHistory:
             uid: the checkpoint.
             was: what it was called before a compaction, if it was.
         """
-        by: By = "agent" if self._changing else "other"
-        return await self._planned(self._tracker.plan, uid, was, by)
+        by: By = "agent" if self._under_way else "other"
+        return await self._planned(self._tracker.plan, uid, was, by, _touched(self._under_way))
 
     async def plan_back(self, before: str, after: str, paths: Collection[str]) -> RestorePlan:
         """What it takes to reverse a restore."""
@@ -179,12 +172,12 @@ class FileHistory:
             log.warning("a restore could not be recorded", exc_info=error)
             failed = dict.fromkeys(prepared.intent.paths, error.strerror or str(error))
             outcome = Restored((), (), failed)
-        self._tell_restored(outcome, prepared.left, uid)
+        self._news.restored(outcome, prepared.left, uid)
         return outcome
 
     def tell_left(self, paths: tuple[str, ...], uid: str) -> None:
         """Tell that files were left alone which should have been brought back."""
-        self._wire.publish(FilesRestored(uid, conflicts=paths))
+        self._news.left(paths, uid)
 
     async def abandon(self) -> None:
         """What was prepared does not happen."""
@@ -236,72 +229,63 @@ class FileHistory:
             return RestorePlan(reason=f"The files cannot be looked at: {error.strerror or error}.")
         return plan
 
-    async def _is_fresh(self, paths: Sequence[str]) -> bool:
-        """Whether the last look will do: it is a moment ago, and what will be overwritten is what it saw."""
-        if self._clock() - self._look_began > self._look_took_s * _FRESH_LOOKS:
-            return False
+    async def _look_before(self, paths: frozenset[str] | None) -> None:
+        if self._tracker.refusal:
+            self._news.refused(self._tracker.refusal)
+        if not self._is_on or self._first is None:
+            return
+        if not self._first.done():
+            if paths is not None:
+                with contextlib.suppress(OSError):
+                    await asyncio.to_thread(self._tracker.keep_early, paths)
+                return
+            done, _ = await asyncio.wait([self._first], timeout=_PATIENCE_S)
+            if not done:
+                self._tracker.spoil()
+                return
+        if self._is_ready and not (paths is not None and await self._is_as_seen(paths)):
+            await self._look("other", "")
+
+    async def _is_as_seen(self, paths: frozenset[str]) -> bool:
+        """Whether what will be overwritten is what the last look saw; the rest is told apart afterwards."""
         with contextlib.suppress(OSError):
             return await self._run(self._tracker.is_as_seen, paths)
         return False
 
+    async def _look_after(self, change: Change, uid: str) -> None:
+        try:
+            await self._look("agent", uid)
+        finally:
+            self._unseen.remove(change)
+
     async def _look(self, by: By, uid: str) -> None:
         """Look, and tell what the agent changed. The disk's refusal is told, never raised: work goes on."""
-        began = self._clock()
         try:
-            snapshot, lines = await self._run(_look_and_count, self._tracker, by)
+            snapshot, lines = await self._run(self._look_and_count, by)
         except OSError as error:
-            self._tell_trouble(error)
+            self._news.trouble(error)
             return
-        self._look_began, self._look_took_s = began, self._clock() - began
-        self._tell_full()
+        self._news.full(self._tracker.full)
         if snapshot is not None and by == "agent":
-            self._wire.publish(FilesChanged(uid, tuple(sorted(snapshot.changed)), *lines))
+            self._news.changed(uid, tuple(sorted(snapshot.changed)), lines)
+
+    def _look_and_count(self, by: By) -> tuple[Snapshot | None, tuple[int, int]]:
+        """In the thread that looks: what counts is who is at work when the look begins, not when it was asked for."""
+        tracker = self._tracker
+        if by != "agent":
+            return tracker.look(by), (0, 0)
+        snapshot = tracker.look(by, _touched(self._unseen))
+        return snapshot, (0, 0) if snapshot is None else tracker.lines_changed(snapshot)
 
     async def _hear_first(self, first: asyncio.Future[_First]) -> None:
         try:
             found = await asyncio.shield(first)
         except OSError as error:
-            self._tell_trouble(error)
+            self._news.trouble(error)
             return
-        self._tell_full()
+        self._news.full(self._tracker.full)
         if found.outcome is not None:
-            self._tell_restored(found.outcome, (), "")
-            self._wire.publish(
-                Notice(
-                    "info", "Files were being brought back when the program ended; they are now."
-                )
-            )
-
-    def _tell_restored(self, outcome: Restored, left: tuple[str, ...], uid: str) -> None:
-        alone = (*left, *sorted(outcome.failures))
-        self._wire.publish(FilesRestored(uid, outcome.restored, outcome.deleted, alone))
-        if outcome.failures:
-            self._wire.publish(_failures_notice(outcome))
-
-    def _tell_full(self) -> None:
-        if self._tracker.full:
-            self._tell_once(
-                Notice(
-                    "warning",
-                    f"Not all files can be brought back later. {self._tracker.full}",
-                    "A .gitignore that leaves out what is generated makes room.",
-                )
-            )
-
-    def _tell_trouble(self, error: OSError) -> None:
-        log.warning("the files could not be looked at", exc_info=error)
-        self._tell_once(
-            Notice(
-                "warning",
-                f"The files cannot be kept for a rewind: {error.strerror or error}.",
-                "The conversation is not affected.",
-            )
-        )
-
-    def _tell_once(self, notice: Notice) -> None:
-        if notice.text != self._told:
-            self._told = notice.text
-            self._wire.publish(notice)
+            self._news.finished(found.outcome)
 
     def _own(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.get_running_loop().create_task(work, name="files")
@@ -329,17 +313,14 @@ def _begin(tracker: Tracker, is_journaled: Callable[[str], bool]) -> _First:
     return _First(ended=True, outcome=tracker.carry_out(prepared))
 
 
-def _failures_notice(outcome: Restored) -> Notice:
-    """What could not be brought back, and why."""
-    names = [f"{path} ({why})" for path, why in sorted(outcome.failures.items())]
-    shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-    return Notice("warning", f"Not brought back: {shown}.", "These files are as they were.")
-
-
-def _look_and_count(tracker: Tracker, by: By) -> tuple[Snapshot | None, tuple[int, int]]:
-    snapshot = tracker.look(by)
-    counted = snapshot is not None and by == "agent"
-    return snapshot, tracker.lines_changed(snapshot) if counted and snapshot else (0, 0)
+def _touched(changes: Iterable[Change]) -> frozenset[str] | None:
+    """What these tools can have changed; None where there is no telling."""
+    paths: set[str] = set()
+    for change in tuple(changes):
+        if change.paths is None:
+            return None
+        paths |= change.paths
+    return frozenset(paths)
 
 
 def _noted(done: Future[None]) -> None:
@@ -353,7 +334,7 @@ def _compare_all(
     found: list[LineDiff | None] = []
     room = most_rows
     for one in changes:
-        diff = tracker.compared(one.then, one.now, max(0, room))
+        diff = tracker.texts.compared(one.then, one.now, max(0, room))
         room -= 0 if diff is None else len(diff.rows)
         found.append(diff)
     return found
@@ -362,7 +343,7 @@ def _compare_all(
 def _edits(tracker: Tracker, changes: Sequence[FileChange], no_text: str) -> tuple[FileEdit, ...]:
     edits: list[FileEdit] = []
     for one in changes:
-        now, then = tracker.text_of(one.now), tracker.text_of(one.then)
+        now, then = tracker.texts.of(one.now), tracker.texts.of(one.then)
         before = None if one.now is None else no_text if now is None else now
         after = "" if one.then is None else no_text if then is None else then
         edits.append(FileEdit(one.path, before, after))

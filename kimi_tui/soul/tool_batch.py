@@ -14,7 +14,7 @@ from pathlib import Path
 
 from kimi_tui.soul.approval import Approval, CallAsker
 from kimi_tui.soul.display import blocks_of
-from kimi_tui.soul.file_history import FileHistory
+from kimi_tui.soul.file_history import Change, FileHistory
 from kimi_tui.soul.limits import LoopLimits
 from kimi_tui.soul.live_output import LiveOutput
 from kimi_tui.soul.memory import CallVersions, LineMemory
@@ -181,7 +181,7 @@ class _Runner:
         self._asking = False
         self._asked_at = self._waited_s = 0.0
         self._told = False
-        self._changing = False
+        self._changes: list[Change] = []
 
     async def run(self) -> Done:
         world, call = self._world, self._call
@@ -221,8 +221,8 @@ class _Runner:
         finally:
             timer.cancel()
             self._output.close()
-            if self._changing:
-                world.files.after_change(call.key.rpartition(":")[0])
+            for change in self._changes:
+                world.files.after_change(change, call.key.rpartition(":")[0])
         if not rejected:
             self._asking = False
             self._tell_started()
@@ -242,8 +242,8 @@ class _Runner:
         if tool is not None and tool.changes:
             inside = [edit.path for edit in ask.edits if not edit.path.startswith(("/", "~"))]
             is_command = ask.action == "run command"
-            await self._world.files.before_change(None if is_command else inside)
-            self._changing = True
+            paths = None if is_command else inside
+            self._changes.append(await self._world.files.before_change(paths))
 
     def _after_asking(self) -> None:
         self._asking = False

@@ -9,69 +9,19 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 
 from kimi_tui.workspace.entries import REST, Entry, Limits, Manifest, Stamp
+from kimi_tui.workspace.findings import Folder, Pass, Scan, stamp_of
 from kimi_tui.workspace.ignore import IgnoreFile, IgnoreStack
-from kimi_tui.workspace.reading import Budget, Reader
+from kimi_tui.workspace.reading import Reader
 from kimi_tui.workspace.rules import RULES_NAME, outer_rules, read_rules
 from kimi_tui.workspace.store import BlobStore
 
-# A file written in the same clock tick as the scan can change again without changing its stamp, so a stamp younger
-# than this is not trusted. Two seconds is the coarsest clock in use (FAT).
-_TRUST_AFTER_NS = 2_000_000_000
 # Deeper than any real tree; every level holds a descriptor and a frame of the interpreter.
 _DEEPEST = 200
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _IGNORED, _OVER, _UNREADABLE = Entry("ignored"), Entry("over"), Entry("unreadable")
 _EMPTY = Entry("folder")
-
-
-@dataclass(slots=True)
-class _Folder:
-    """What is remembered of a folder, so that it need not be listed again.
-
-    `entries` are its files and what is said of what was left out in it, `stamps` those of them that can be trusted.
-    """
-
-    stamp: tuple[int, int, int]
-    trusted: bool
-    rules_stamp: Stamp | None
-    above: IgnoreStack
-    inside: IgnoreStack
-    files: tuple[str, ...]
-    folders: tuple[str, ...]
-    entries: dict[str, Entry]
-    stamps: dict[str, Stamp] = field(default_factory=dict[str, Stamp])
-
-
-@dataclass(frozen=True, slots=True)
-class Scan:
-    """The outcome: every path there is (until the next scan), what of it changed since the scan before, and whether it is all."""
-
-    manifest: Manifest
-    changed: tuple[str, ...]
-    stored_bytes: int
-    complete: bool
-    full: str = ""
-    """Why contents could not be kept (the budget, the number of files), empty if they were."""
-
-
-@dataclass(slots=True)
-class _Pass:
-    """What one scan finds; it counts only once the scan has come to its end."""
-
-    started_ns: int
-    room: int
-    """How many more files may be kept."""
-    folders: dict[str, _Folder] = field(default_factory=dict[str, _Folder])
-    changed: dict[str, Entry | None] = field(default_factory=dict[str, Entry | None])
-    gone: list[str] = field(default_factory=list[str])
-    budget: Budget = field(default_factory=Budget)
-
-    def trusts(self, *times_ns: int) -> bool:
-        """Whether something with these times was at rest before this scan began."""
-        return max(times_ns) + _TRUST_AFTER_NS <= self.started_ns
 
 
 class Scanner:
@@ -102,7 +52,7 @@ class Scanner:
         self._own_ids: frozenset[tuple[int, int]] = frozenset()
         self._cancelled = cancelled
         self._outer = IgnoreStack()
-        self._folders: dict[str, _Folder] = {}
+        self._folders: dict[str, Folder] = {}
         self._manifest: dict[str, Entry] = {}
         self._adopted = False
         self._n_kept = 0
@@ -118,7 +68,7 @@ class Scanner:
         Raises:
             OSError: the work folder itself cannot be opened, or the store's disk refused.
         """
-        now = _Pass(time.time_ns(), self._limits.max_files - self._n_kept)
+        now = Pass(time.time_ns(), self._limits.max_files - self._n_kept)
         outer = outer_rules(self._root)
         if outer != self._outer:
             self._outer = outer
@@ -147,7 +97,7 @@ class Scanner:
         self._adopted = True
         self._n_kept = sum(1 for entry in manifest.values() if entry.kept)
 
-    def _take(self, now: _Pass) -> None:
+    def _take(self, now: Pass) -> None:
         for path in now.gone:
             self._folders.pop(path, None)
         self._folders |= now.folders
@@ -174,7 +124,7 @@ class Scanner:
 
     # -- folders ---------------------------------------------------------------------------------
 
-    def _folder(self, path: str, handle: int, above: IgnoreStack, now: _Pass) -> bool:
+    def _folder(self, path: str, handle: int, above: IgnoreStack, now: Pass) -> bool:
         if self._cancelled():
             return False
         status = os.fstat(handle)
@@ -185,11 +135,11 @@ class Scanner:
             or not known.trusted
             or known.stamp != stamp
             or (known.above is not above and known.above != above)
-            or (known.rules_stamp and known.rules_stamp != _stamp_of(RULES_NAME, handle))
+            or (known.rules_stamp and known.rules_stamp != stamp_of(RULES_NAME, handle))
         ):
             folder = self._listed(path, handle, above, stamp, now)
         else:
-            folder = _Folder(
+            folder = Folder(
                 stamp,
                 known.trusted,
                 known.rules_stamp,
@@ -210,7 +160,7 @@ class Scanner:
         self._compare(prefix, folder, known, now)
         return True
 
-    def _inner(self, path: str, name: str, folder: _Folder, handle: int, now: _Pass) -> bool:
+    def _inner(self, path: str, name: str, folder: Folder, handle: int, now: Pass) -> bool:
         if path.count("/") >= _DEEPEST:
             folder.entries[name] = _OVER
             return True
@@ -234,9 +184,9 @@ class Scanner:
             os.close(inner)
 
     def _listed(
-        self, path: str, handle: int, above: IgnoreStack, stamp: tuple[int, int, int], now: _Pass
-    ) -> _Folder:
-        rules_stamp = _stamp_of(RULES_NAME, handle)
+        self, path: str, handle: int, above: IgnoreStack, stamp: tuple[int, int, int], now: Pass
+    ) -> Folder:
+        rules_stamp = stamp_of(RULES_NAME, handle)
         rules: IgnoreFile | None = read_rules(RULES_NAME, handle) if rules_stamp else None
         inside = above.entered(path, rules)
         prefix = f"{path}/" if path else ""
@@ -252,7 +202,7 @@ class Scanner:
                     folders.append(item.name)
                 else:
                     files.append(item.name)
-        return _Folder(
+        return Folder(
             stamp,
             now.trusts(stamp[0], stamp[1]),
             rules_stamp,
@@ -263,12 +213,12 @@ class Scanner:
             left_out,
         )
 
-    def _note(self, path: str, entry: Entry, folder: _Folder, now: _Pass) -> None:
+    def _note(self, path: str, entry: Entry, folder: Folder, now: Pass) -> None:
         """Say something of a folder itself; it is kept with the entries of the folder above."""
         above, _, name = path.rpartition("/")
         now.folders[above].entries[name] = entry
 
-    def _leave_out(self, name: str, folder: _Folder, now: _Pass) -> None:
+    def _leave_out(self, name: str, folder: Folder, now: Pass) -> None:
         folder.entries[name] = _OVER
         # Asked again next time: there may be room then.
         folder.trusted = False
@@ -276,7 +226,7 @@ class Scanner:
             now.budget.full or f"There are more than {self._limits.max_files:,} files."
         )
 
-    def _compare(self, prefix: str, folder: _Folder, known: _Folder | None, now: _Pass) -> None:
+    def _compare(self, prefix: str, folder: Folder, known: Folder | None, now: Pass) -> None:
         """Find what differs from the look before."""
         if known is None:
             manifest = self._manifest
@@ -295,7 +245,7 @@ class Scanner:
             for name in set(known.folders).difference(folder.folders):
                 self._forget(prefix + name, now)
 
-    def _forget(self, path: str, now: _Pass) -> None:
+    def _forget(self, path: str, now: Pass) -> None:
         """Everything below a folder that is gone, or not looked into any more."""
         known = self._folders.get(path)
         if known is None:
@@ -309,7 +259,7 @@ class Scanner:
     # -- files -----------------------------------------------------------------------------------
 
     def _files(
-        self, path: str, folder: _Folder, known: _Folder | None, handle: int, now: _Pass
+        self, path: str, folder: Folder, known: Folder | None, handle: int, now: Pass
     ) -> None:
         # The one loop that runs fifty thousand times a scan: no calls but the system's where nothing changed.
         prefix = f"{path}/" if path else ""
@@ -337,7 +287,7 @@ class Scanner:
                 self._file(prefix + name, name, Stamp(*stamp), folder, handle, now)
 
     def _file(
-        self, path: str, name: str, stamp: Stamp, folder: _Folder, handle: int, now: _Pass
+        self, path: str, name: str, stamp: Stamp, folder: Folder, handle: int, now: Pass
     ) -> None:
         before = self._manifest.get(path)
         is_new = before is None or not before.kept
@@ -353,16 +303,6 @@ class Scanner:
         folder.entries[name] = entry
         if (entry.kept or entry.kind == "over") and now.trusts(stamp.mtime_ns, stamp.ctime_ns):
             folder.stamps[name] = stamp
-
-
-def _stamp_of(name: str, folder: int) -> Stamp | None:
-    try:
-        status = os.stat(name, dir_fd=folder, follow_symlinks=False)
-    except OSError:
-        return None
-    return Stamp(
-        status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino, status.st_mode
-    )
 
 
 def _ids(folders: Iterable[str]) -> Iterable[tuple[int, int]]:

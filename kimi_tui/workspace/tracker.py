@@ -7,37 +7,28 @@ from __future__ import annotations
 
 import contextlib
 import os
-import threading
 import time
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
 from kimi_tui.workspace import restore
 from kimi_tui.workspace.coverage import Surroundings, refusal
-from kimi_tui.workspace.diff import LineDiff, diff_lines, text_of
+from kimi_tui.workspace.early import Early
 from kimi_tui.workspace.entries import REST, Entry, Limits, Manifest
 from kimi_tui.workspace.ignore import ALWAYS
 from kimi_tui.workspace.plan import FileChange, RestorePlan, plan_back, plan_to, why_not
 from kimi_tui.workspace.restore import CHANGED_MEANWHILE, Intent, Prepared, Restored
 from kimi_tui.workspace.scan import Scanner
 from kimi_tui.workspace.snapshots import By, Snapshot, SnapshotLog, delta, new_id
-from kimi_tui.workspace.store import BlobDamaged, BlobStore, disk_usage
+from kimi_tui.workspace.store import BlobStore, disk_usage
+from kimi_tui.workspace.texts import Texts
 
 STORE_NAME = "store"
 _LOG_NAME = "snapshots.jsonl"
 _INTENT_NAME = "restore.json"
-_MOST_COMPARED_BYTES = 2 << 20
 _RAN_EARLY = "A command ran before the first look at the files had ended."
-
-
-@dataclass(slots=True)
-class _Early:
-    """What files were before a tool changed them, while the first look was still under way."""
-
-    entries: dict[str, Entry | None] = field(default_factory=dict[str, Entry | None])
-    lock: threading.Lock = field(default_factory=threading.Lock)
 
 
 class Tracker:
@@ -64,11 +55,12 @@ class Tracker:
         self._limits = limits
         self._around = around
         self._cancelled = cancelled
-        self._early = _Early()
+        self._early = Early()
         self._owed: set[str] = set()
         self._note = ""
         self._scanner: Scanner | None = None
         self._store = BlobStore(folder / STORE_NAME, limits.max_store_bytes, around.neighbours)
+        self.texts = Texts(self._store)
         self.refusal = refusal(root, around.homes)
         self.full = ""
         """Why not everything could be kept at the last look."""
@@ -118,33 +110,28 @@ class Tracker:
         Raises:
             OSError: a file cannot be read, or the disk refused.
         """
-        with self._early.lock:
-            for path in paths:
-                if path in self._early.entries:
-                    continue
-                full = self._root / path
-                entry = restore.current(str(full))
-                if entry is not None and entry.kept:
-                    content = (
-                        os.fsencode(os.readlink(full))
-                        if entry.kind == "link"
-                        else full.read_bytes()
-                    )
-                    self._store.put(content)
-                self._early.entries[path] = entry
+        self._early.keep(self._root, self._store, paths)
 
     def spoil(self) -> None:
         """A command ran before the first look had ended: what that look finds may not be what was there before."""
         self._note = _RAN_EARLY
 
-    def look(self, by: By) -> Snapshot | None:
+    def look(self, by: By, paths: Collection[str] | None = None) -> Snapshot | None:
         """Look now; the snapshot of what changed since the last look, None where nothing did.
+
+        Args:
+            by: who is to have done it.
+            paths: what alone they can have changed; everything else someone else did. None where that is not known.
 
         Raises:
             OSError: the work folder cannot be read, or the disk refused.
         """
         self._scan()
-        return self._add(by, self._owed)
+        if paths is None:
+            return self._add(by, self._owed)
+        theirs = self._owed.intersection(paths)
+        self._add("other", self._owed - theirs)
+        return self._add(by, theirs)
 
     def is_as_seen(self, paths: Iterable[str]) -> bool:
         """Whether these files still are what the newest snapshot has.
@@ -166,44 +153,28 @@ class Tracker:
         index = self._log.manifest_before(snapshot, list(snapshot.changed)[:most_files])
         added = removed = 0
         for path, before in index.items():
-            found = self.compared(before, snapshot.changed[path], max_rows=0)
+            found = self.texts.compared(before, snapshot.changed[path], max_rows=0)
             if found is not None:
                 added, removed = added + found.added, removed + found.removed
         return added, removed
 
-    def compared(
-        self, before: Entry | None, after: Entry | None, max_rows: int | None
-    ) -> LineDiff | None:
-        """The difference of two states of a file, or None where they are no texts or too large to show."""
-        old, new = self.text_of(before), self.text_of(after)
-        return None if old is None or new is None else diff_lines(old, new, max_rows)
-
-    def text_of(self, entry: Entry | None) -> str | None:
-        """The text of a state of a file, empty where there is none; None where it is no text or too large to show."""
-        if entry is None:
-            return ""
-        if not entry.kept or entry.size > _MOST_COMPARED_BYTES:
-            return None
-        try:
-            content = self._store.get(entry.blob)
-        except BlobDamaged:
-            return None
-        return text_of(content)
-
     # -- planning --------------------------------------------------------------------------------
 
-    def plan(self, uid: str, was: str = "", by: By = "other") -> RestorePlan:
+    def plan(
+        self, uid: str, was: str = "", by: By = "other", paths: Collection[str] | None = None
+    ) -> RestorePlan:
         """What it takes to have the files as they were at a checkpoint, after a fresh look.
 
         Args:
             uid: the checkpoint.
             was: what it was called before a compaction, if it was.
             by: who is to have done what changed since the last look.
+            paths: what alone they can have changed, None where that is not known.
 
         Raises:
             OSError: the work folder cannot be read, or the disk refused.
         """
-        self.look(by)
+        self.look(by, paths)
         now = self._scanner_manifest()
         target = (was and self._log.at_checkpoint(was)) or self._log.at_checkpoint(uid)
         if target is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -174,6 +175,27 @@ async def test_what_the_person_changed_before_a_tool_ran_is_theirs(
         outcome = await on.soul.rewind(Target(0), "restore")
         assert [one.path for one in outcome.files if one.fate == "conflict"] == ["theirs"]
         assert files(on) == {"a": "1\n", "theirs": "by hand\n"}
+
+
+async def test_what_the_person_changed_while_a_file_tool_ran_is_theirs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = Tracker.is_as_seen
+
+    def and_then_by_hand(self: Tracker, paths: Iterable[str]) -> bool:
+        found = real(self, paths)
+        (on.work / "theirs").write_text("by hand\n")
+        return found
+
+    async with stage(tmp_path) as on:
+        (on.work / "theirs").write_text("1\n")
+        await on.soul.files_ready()
+        monkeypatch.setattr(Tracker, "is_as_seen", and_then_by_hand)
+        on.server.script(write("a", "2\n"), say("done"))
+        await on.soul.run("go")
+        assert [event.paths for event in on.ear.of(ev.FilesChanged)] == [("a",)]
+        await on.soul.rewind(Target(0), "restore")
+        assert files(on) == {"theirs": "by hand\n"}
 
 
 async def test_what_changed_since_the_preview_is_left_alone(tmp_path: Path) -> None:
