@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 
 import pytest
@@ -43,14 +42,11 @@ async def test_opening_parses_the_end_only(folder: Path, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(message_list, "parse_message", parse)
     session = Session(folder, Path("/w"))
-    start = time.perf_counter()
     report = await session.open()
-    opened_s = time.perf_counter() - start
     size = session.context.size_bytes
     assert size > WHOLE_IN_MEMORY_BYTES
     assert report.messages == 3 * STEPS
     assert sum(parsed) < size / 4
-    assert opened_s < 1.5
 
     parsed.clear()
     assert session.context.messages[-1].text.startswith("line")

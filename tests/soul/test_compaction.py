@@ -261,7 +261,7 @@ async def test_a_stop_leaves_the_context_alone(tmp_path: Path) -> None:
         job = asyncio.create_task(on.soul.compact())
         await next_event(on.soul.wire.subscribe(), ev.CompactionBegin)
         await on.server.received(4)
-        await asyncio.wait_for(on.soul.interrupt(), 1)
+        await asyncio.wait_for(on.soul.interrupt(), 20)
         await job
         assert on.ear.of(ev.CompactionEnd)[0].error
         assert on.file() == before

@@ -235,10 +235,8 @@ async def test_a_cancelled_search_ends_its_process(bench: Bench, tmp_path: Path)
     running = asyncio.create_task(bench.run("Grep", pattern="x"))
     assert await until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text() != "")
     running.cancel()
-    started = time.monotonic()
     with pytest.raises(asyncio.CancelledError):
         await running
-    assert time.monotonic() - started < 0.5
     assert ended(tmp_path)
 
 
