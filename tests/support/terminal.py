@@ -179,7 +179,7 @@ class Terminal:
     # -- waiting ---------------------------------------------------------------------------------
 
     def wait_for(
-        self, wanted: str | re.Pattern[str] | Callable[[str], bool], timeout_s: float = 10.0
+        self, wanted: str | re.Pattern[str] | Callable[[str], bool], timeout_s: float = 30.0
     ) -> str:
         """Wait until the screen shows `wanted`: a text, a pattern, or a condition on the screen's text.
 
@@ -201,11 +201,11 @@ class Terminal:
                     raise ScreenTimeout(f"waited for {wanted!r}, {why}. The screen:\n{text}")
                 self._changed.wait(left)
 
-    def wait_gone(self, text: str, timeout_s: float = 10.0) -> str:
+    def wait_gone(self, text: str, timeout_s: float = 30.0) -> str:
         """Wait until `text` is no longer on the screen."""
         return self.wait_for(lambda screen: text not in screen, timeout_s)
 
-    def wait_raw(self, wanted: bytes, *, start: int = 0, timeout_s: float = 10.0) -> int:
+    def wait_raw(self, wanted: bytes, *, start: int = 0, timeout_s: float = 30.0) -> int:
         """Wait until the bytes from `start` on hold `wanted`; returns the position after it."""
         deadline = time.monotonic() + timeout_s
         searched = start
@@ -221,7 +221,7 @@ class Terminal:
                     raise ScreenTimeout(f"waited for bytes {wanted!r}; the last were {tail!r}")
                 self._changed.wait(left)
 
-    def wait_quiet(self, quiet_s: float = 0.15, timeout_s: float = 10.0) -> None:
+    def wait_quiet(self, quiet_s: float = 0.15, timeout_s: float = 30.0) -> None:
         """Wait until nothing has been written for `quiet_s` from now on (for pictures and for what listens only then)."""
         began = time.monotonic()
         with self._changed:
@@ -234,7 +234,7 @@ class Terminal:
                     raise ScreenTimeout(f"never quiet for {quiet_s} s")
                 self._changed.wait(quiet_s - silent)
 
-    def wait_exit(self, timeout_s: float = 10.0) -> int:
+    def wait_exit(self, timeout_s: float = 30.0) -> int:
         """Wait until the program has ended; returns its exit code (negative: the signal)."""
         try:
             code = self._process.wait(timeout_s)
