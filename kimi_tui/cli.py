@@ -57,11 +57,14 @@ def start(launch: Launch) -> int:
     # Read by Textual when it is imported. A frame is drawn only when something changed; at 60 a key could wait 34 ms.
     os.environ.setdefault("TEXTUAL_FPS", "240")
     from kimi_tui.tui.app import KimiApp
+    from kimi_tui.tui.theme import colours_of
 
-    app = KimiApp(launch)
+    app = KimiApp(launch, colours=colours_of(os.environ))
     app.run()
     if app.parting_words:
         print(f"kimi-tui: {app.parting_words}", file=sys.stderr)
+    if app.kept_words:
+        print(f"kimi-tui: {app.kept_words}", file=sys.stderr)
     return app.return_code or 0
 
 
@@ -107,7 +110,9 @@ def _parser() -> ArgumentParser:
         """Says what is wrong in one line; `--help` has the rest."""
 
         def error(self, message: str) -> NoReturn:
-            self.exit(USAGE, f"kimi-tui: {message}; see kimi-tui --help\n")
+            from kimi_tui.foreign_text import one_line
+
+            self.exit(USAGE, f"kimi-tui: {one_line(message)}; see kimi-tui --help\n")
 
     def speed(text: str) -> float:
         try:
@@ -117,6 +122,12 @@ def _parser() -> ArgumentParser:
         if not 0.1 <= value <= 1000:
             raise ArgumentTypeError(f"a number from 0.1 to 1000 is needed, not {text!r}")
         return value
+
+    def given(text: str) -> str:
+        # An unset variable in a script would else silently mean another server, model or session.
+        if not text.strip():
+            raise ArgumentTypeError("it is empty")
+        return text
 
     parser = Parser(
         prog="kimi-tui",
@@ -130,14 +141,33 @@ def _parser() -> ArgumentParser:
     which.add_argument(
         "-C", "--continue", dest="newest", action="store_true", help="go on with the newest session"
     )
-    which.add_argument("-S", "--session", metavar="ID", help="go on with this session")
-    add("-w", "--work-dir", metavar="DIR", help="the folder to work in (default: this one)")
-    add("--model", metavar="NAME", help="a model of the configuration, or a name the server knows")
-    add("--base-url", metavar="URL", help="an OpenAI-compatible server to ask")
+    which.add_argument("-S", "--session", type=given, metavar="ID", help="go on with this session")
+    add(
+        "-w",
+        "--work-dir",
+        type=given,
+        metavar="DIR",
+        help="the folder to work in (default: this one)",
+    )
+    add(
+        "--model",
+        type=given,
+        metavar="NAME",
+        help="a model of the configuration, or a name the server knows",
+    )
+    add("--base-url", type=given, metavar="URL", help="an OpenAI-compatible server to ask")
     add("-y", "--yolo", action="store_true", help="allow all changes without asking")
     thinking = parser.add_mutually_exclusive_group()
-    thinking.add_argument("--thinking", dest="thinking", action="store_true", default=None)
-    thinking.add_argument("--no-thinking", dest="thinking", action="store_false")
+    thinking.add_argument(
+        "--thinking",
+        dest="thinking",
+        action="store_true",
+        default=None,
+        help="let the model think first, where it can",
+    )
+    thinking.add_argument(
+        "--no-thinking", dest="thinking", action="store_false", help="let it answer at once"
+    )
     add("--fork", action="store_true", help="work on a copy of the session")
     add("--demo", action="store_true", help="watch a two-minute story; no key, no network")
     add("--speed", type=speed, default=1.0, metavar="N", help="how fast the demo plays")

@@ -1,6 +1,7 @@
 """The border for every text that was written elsewhere: by a model, a tool, a file, a server, a stored session.
 
-Whatever passes here holds no control byte, no terminal sequence and no invisible character when it reaches a screen.
+Whatever passes here holds no control byte, no terminal sequence and no invisible character when it reaches a screen,
+but for the joiners that some scripts are spelled with.
 Nothing here knows of markup: widgets show these strings as plain text.
 """
 
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 import re
 from enum import Enum, auto
+from unicodedata import category
 
 STRING_LIMIT = 65_536
 """The longest OSC, DCS, APC, PM or SOS string that is swallowed; what follows an unended one is shown again."""
@@ -35,6 +37,16 @@ _ODD = re.compile(
 _STRING_END = re.compile(r"[\x07\x18\x1a\x1b\x9c]")
 _STRING_STARTS = frozenset("PX]^_")
 _C1_STRING_STARTS = {"\x90": "P", "\x98": "X", "\x9d": "]", "\x9e": "^", "\x9f": "_"}
+JOINERS = "\u200c\u200d"
+"""Zero-width non-joiner and joiner: spelling in some scripts, part of a picture in emoji, hidden text elsewhere."""
+# Arabic with its kin, the scripts of India, Myanmar, Khmer and Mongolian, and Arabic's presentation forms.
+_JOINED_SCRIPTS = (
+    (0x0600, 0x0DFF),
+    (0x1000, 0x109F),
+    (0x1780, 0x18AF),
+    (0xFB50, 0xFDFF),
+    (0xFE70, 0xFEFE),
+)
 _LINE_BREAKS = frozenset("\u2028\u2029\x85")
 
 
@@ -51,8 +63,18 @@ def _mark(char: str) -> str:
     return f"<U+{ord(char):04X}>"
 
 
+def joins_letters(before: str) -> bool:
+    """Whether a joiner after this character is spelling: it is a letter, or a mark on one, of a script that has it.
+
+    Some words end in a joiner, so what follows does not matter; a second one never has a meaning.
+    """
+    point = ord(before) if before else 0
+    in_script = any(first <= point <= last for first, last in _JOINED_SCRIPTS)
+    return in_script and category(before)[0] in "LM"
+
+
 def _joins_pictures(before: str) -> bool:
-    """Whether a joiner after this character is part of an emoji or of a script that needs joiners."""
+    """Whether a joiner after this character is part of an emoji, or stands in a script that has joiners."""
     point = ord(before) if before else 0
     return point >= 0x1F000 or 0x2190 <= point <= 0x2BFF or 0x0600 <= point <= 0x0DFF
 
@@ -144,9 +166,13 @@ class Cleaner:
         return position + 1
 
     def _invisible(self, char: str, out: list[str]) -> None:
+        if char in JOINERS and joins_letters(self._before):
+            out.append(char)
+            self._before = char
+            return
         # Presentation selectors and joiners inside emoji only choose a picture. Terminals disagree on their width,
         # so they are left out; anywhere else they are somebody's hidden text and shown.
-        if char in "\ufe0e\ufe0f" or (char in "\u200c\u200d" and _joins_pictures(self._before)):
+        if char in "\ufe0e\ufe0f" or (char in JOINERS and _joins_pictures(self._before)):
             return
         out.append(_mark(char))
         self._before = ">"

@@ -55,6 +55,11 @@ def test_every_option() -> None:
         ["--work-dir", "/no/such"],
         ["--work-dir", "/dev/null"],
         ["--cont"],
+        ["--base-url", ""],
+        ["--model", " "],
+        ["--session", ""],
+        ["--work-dir", ""],
+        ["--\x1b[31mred\nline"],
     ],
 )
 def test_bad_arguments_are_one_line_and_exit_2(
@@ -65,6 +70,7 @@ def test_bad_arguments_are_one_line_and_exit_2(
     assert said.out == ""
     assert said.err.count("\n") == 1
     assert said.err.startswith("kimi-tui: ")
+    assert "\x1b" not in said.err
 
 
 def test_without_a_terminal_it_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:

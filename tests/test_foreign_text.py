@@ -61,6 +61,8 @@ hostile = st.lists(
                 "\ude00",
                 "\u202e",
                 "\u200d",
+                "\u200c",
+                "ی",
                 "👩",
                 "\U000e0041",
                 "\ufe0f",
@@ -147,6 +149,27 @@ def test_invisible_characters_are_marks() -> None:
     assert clean("a\u200bb") == "a<U+200B>b"
     assert clean("\U000e0068i") == "<U+E0068>i"
     assert clean("a\u200db") == "a<U+200D>b"
+    assert clean("می\u200c\u200cروم 1\u200c2") == "می\u200c<U+200C>روم 1<U+200C>2"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "می\u200cروم به خانه\u200cها",
+        "هـ\u200d.ش",
+        "क्\u200dष and क्\u200cष",
+        "അവന്\u200d",
+        "ක්\u200dරම",
+    ],
+)
+def test_joiners_are_spelling_where_a_script_has_them(text: str) -> None:
+    assert clean(text) == text
+    assert one_line(text) == text
+    cleaner = Cleaner()
+    assert "".join(map(cleaner.feed, text)) + cleaner.finish() == text
+    # Before a decision everything is shown.
+    assert "\u200c" not in visible(text)
+    assert "\u200d" not in visible(text)
 
 
 def test_emoji_keep_their_pictures_without_selectors() -> None:

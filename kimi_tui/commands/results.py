@@ -102,7 +102,11 @@ def restored(events: Iterable[Event]) -> tuple[FileOutcome, ...]:
     found: list[FileOutcome] = []
     for event in events:
         if isinstance(event, FilesRestored):
-            found += [FileOutcome(path, "restore") for path in event.restored]
+            made = frozenset(event.created)
+            found += [
+                FileOutcome(path, "create" if path in made else "restore")
+                for path in event.restored
+            ]
             found += [FileOutcome(path, "delete") for path in event.deleted]
             found += [FileOutcome(path, "conflict", _LEFT_ALONE) for path in event.conflicts]
     return tuple(found)

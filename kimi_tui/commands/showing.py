@@ -12,11 +12,12 @@ from kimi_tui.commands.chosen import opened
 from kimi_tui.commands.output import print_json, print_pairs, say
 from kimi_tui.commands.sizes import size_words
 from kimi_tui.places import short
+from kimi_tui.prices import stored_prices
 from kimi_tui.session.pruning import DiskUse, disk_use
 from kimi_tui.session.session import Session
 from kimi_tui.session.worldlines import WorldLine
-from kimi_tui.soul.history import read_records
-from kimi_tui.soul.statistics import Statistics, statistics, with_journal
+from kimi_tui.soul.money import Cost
+from kimi_tui.soul.statistics import Statistics, session_statistics
 from kimi_tui.tui.numbers import counted, tokens
 from kimi_tui.tui.statistics_words import statistics_pairs
 
@@ -57,7 +58,7 @@ def _look(session: Session) -> _Findings:
         checkpoints=len(context.checkpoints),
         use=disk_use(session.dir),
         lines=session.world_lines.list(context.checkpoints, context.messages),
-        figures=with_journal(statistics(read_records(session)), context.journal.entries),
+        figures=session_statistics(session, stored_prices()),
     )
 
 
@@ -101,10 +102,18 @@ def statistics_facts(figures: Statistics) -> dict[str, Any]:
             for before, after in figures.compactions
         ],
         "rewinds": figures.rewinds,
+        "cost": _cost_facts(figures.cost),
         "model_s": round(figures.model_s, 3),
         "tools_s": round(figures.tools_s, 3),
         "person_s": round(figures.person_s, 3),
     }
+
+
+def _cost_facts(cost: Cost | None) -> dict[str, Any] | None:
+    if cost is None:
+        return None
+    amounts = {currency: round(amount, 6) for currency, amount in cost.amounts}
+    return {"amounts": amounts, "exact": cost.is_exact, "whole": cost.is_whole}
 
 
 def _ratio(before: int, after: int) -> float | None:

@@ -29,14 +29,24 @@ class ProviderConfig(NamedTuple):
         return f"ProviderConfig({self.name!r}, {self.base_url!r})"
 
 
+class ModelPrices(NamedTuple):
+    """What a million tokens cost. `cached_input` is for input that the server still had from an earlier call."""
+
+    input: float
+    cached_input: float
+    output: float
+    currency: str = "$"
+
+
 class ModelConfig(NamedTuple):
-    """A model under a name of the person's own. `max_context_size` is None where nobody said it."""
+    """A model under a name of the person's own. `max_context_size` and `prices` are None where nobody said them."""
 
     name: str
     provider: str
     model: str
     max_context_size: int | None = None
     capabilities: tuple[str, ...] = ()
+    prices: ModelPrices | None = None
 
 
 class LoopControl(NamedTuple):

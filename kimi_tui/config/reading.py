@@ -16,6 +16,7 @@ from kimi_tui.config.model import (
     DMailConfig,
     LoopControl,
     ModelConfig,
+    ModelPrices,
     ProviderConfig,
 )
 
@@ -150,7 +151,8 @@ class _Reader:
         self, name: str, table: Table, providers: Mapping[str, ProviderConfig]
     ) -> ModelConfig | None:
         place = f"models.{name}"
-        self._unknown(table, {"provider", "model", "max_context_size", "capabilities"}, place)
+        known = {"provider", "model", "max_context_size", "capabilities", "prices"}
+        self._unknown(table, known, place)
         provider = self._take(table, place, "provider", "", _text)
         model = self._take(table, place, "model", "", _text)
         if not model:
@@ -166,7 +168,34 @@ class _Reader:
             model=model,
             max_context_size=size or None,
             capabilities=self._take(table, place, "capabilities", (), _texts),
+            prices=self._prices(table, place),
         )
+
+    def _prices(self, table: Table, model: str) -> ModelPrices | None:
+        """All that is needed or none: half a price would make every sum of money wrong."""
+        if "prices" not in table:
+            return None
+        place = f"{model}.prices"
+        entry = table["prices"]
+        if not isinstance(entry, Mapping):
+            self._say(place, "must be a table")
+            return None
+        prices = cast(Table, entry)
+        self._unknown(prices, {"input", "cached_input", "output", "currency"}, place)
+        figures: dict[str, float] = {}
+        for key in ("input", "output", "cached_input"):
+            if key in prices:
+                figure = self._take(prices, place, key, -1.0, _number(0, 1_000_000))
+            elif key == "cached_input":
+                figure = figures["input"]
+            else:
+                self._say(f"{place}.{key}", "is missing")
+                return None
+            if figure < 0:
+                return None
+            figures[key] = figure
+        currency = self._take(prices, place, "currency", "$", _currency)
+        return ModelPrices(**figures, currency=currency)
 
     def _loop(self, table: Table) -> LoopControl:
         place, plain = "loop_control", LoopControl()
@@ -274,6 +303,13 @@ def _flag(value: Any) -> bool:
     if not isinstance(value, bool):
         raise ValueError("must be true or false")
     return value
+
+
+def _currency(value: Any) -> str:
+    text = _text(value).strip()
+    if not 1 <= len(text) <= 4 or not text.isprintable():
+        raise ValueError("must be a sign or a code of one to four letters")
+    return text
 
 
 def _url(value: Any) -> str:

@@ -120,6 +120,7 @@ def _check(after: Config, provider_name: str, model_name: str, choice: Choice) -
         model=choice.model,
         max_context_size=choice.window or (model.max_context_size if model else None),
         capabilities=choice.capabilities or (model.capabilities if model else ()),
+        prices=model.prices if model else None,
     )
     if (after.default_model, provider, model) != (model_name, meant_provider, meant_model):
         raise ConfigError("config.toml was not changed: it would not say what was chosen; edit it")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
+from kimi_tui.demo.leaving import newest_change, take_away
 from kimi_tui.demo.project import write_project
 from kimi_tui.demo.suggestions import Suggestions
 from kimi_tui.llm.scripted import ScriptedProvider
@@ -17,15 +18,30 @@ from kimi_tui.soul.limits import LoopLimits
 class Demo:
     """Everything that the demo has in place of a person's own: the rest is the product as it is.
 
-    `work_dir` is what the agent works on, `data_dir` where the session is kept: both lie in one temporary folder, which
-    stays, so that a person may look at what was done.
+    `work_dir` is what the agent works on, `data_dir` where the session is kept: both lie in one temporary `folder`, which
+    was written until `made_at` (seconds since 1970, as its files tell it).
     """
 
+    folder: Path
+    made_at: float
     work_dir: Path
     data_dir: Path
     provider: ScriptedProvider
     limits: LoopLimits
     suggestions: Suggestions
+
+    def leave(self, clean: bool) -> str:
+        """Take the folder away. Reads and writes files: call it in a thread, when the session is closed.
+
+        Args:
+            clean: the program ended as it should; else the folder stays, for whoever looks into what happened.
+
+        Returns:
+            where it is, as a sentence, if it stays.
+        """
+        if clean and take_away(self.folder, self.work_dir, self.data_dir, self.made_at):
+            return ""
+        return f"The demo's folder stays, with what was done in it: {self.folder}"
 
 
 def prepare(speed: float = 1.0) -> Demo:
@@ -44,6 +60,8 @@ def prepare(speed: float = 1.0) -> Demo:
     story = (files("kimi_tui.demo") / "story.toml").read_text(encoding="utf-8")
     provider = ScriptedProvider.from_text(story, speed=speed, name="story.toml")
     return Demo(
+        folder=folder,
+        made_at=newest_change(work_dir),
         work_dir=work_dir,
         data_dir=folder / "data",
         provider=provider,

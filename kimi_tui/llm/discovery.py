@@ -18,6 +18,8 @@ USUAL_PORTS: Mapping[str, int] = {
     "LM Studio": 1234,
     "vLLM": 8000,
 }
+LISTLESS = frozenset({200, 404, 405, 501})
+"""The statuses with which a server answers that has no list of models."""
 _LOCAL_TIMEOUT_S = 0.8
 
 

@@ -1,4 +1,4 @@
-"""The conversation as the model is sent it, and as `context.jsonl` holds it.
+"""The conversation as the model is sent it, and as `context.jsonl` holds it: how it grows and becomes another one.
 
 Appends are one write each; operations are switches from one whole line to another. Nothing said is lost while this
 object lives, whatever the disk does: what it refuses is kept and written later, and `trouble` says so meanwhile.
@@ -11,13 +11,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from kimi_tui.llm.message import Message
-from kimi_tui.session.errors import StorageTrouble, UnknownCheckpoint
-from kimi_tui.session.journal import Entry, Journal
+from kimi_tui.session.errors import StorageTrouble
+from kimi_tui.session.journal import Entry
 from kimi_tui.session.line import LineIndex
 from kimi_tui.session.line_files import line_path
 from kimi_tui.session.line_keeper import LineKeeper, MakePlan, Plan
 from kimi_tui.session.message_list import MessageCache, MessageList
 from kimi_tui.session.opening import read_line
+from kimi_tui.session.readable_line import ReadableLine
 from kimi_tui.session.records import (
     Addition,
     Checkpoint,
@@ -35,7 +36,7 @@ from kimi_tui.session.switching import NewLine
 from kimi_tui.session.tokens import LineTokens
 
 
-class Context:
+class Context(ReadableLine):
     """The live line of one session.
 
     Args:
@@ -51,9 +52,8 @@ class Context:
         make_folder: Callable[[], None] | None = None,
     ) -> None:
         disk = storage or Storage()
-        self.folder = folder
-        self.storage = disk
-        self._keeper = LineKeeper(folder, disk, make_folder or (lambda: disk.make_folder(folder)))
+        make = make_folder or (lambda: disk.make_folder(folder))
+        super().__init__(LineKeeper(folder, disk, make))
 
     def listen(
         self,
@@ -70,107 +70,6 @@ class Context:
         self._keeper.on_remark = on_remark
         if self.trouble is not None:
             on_trouble(self.trouble)
-
-    @property
-    def journal(self) -> Journal:
-        """The journal of operations."""
-        return self._keeper.journal
-
-    @property
-    def index(self) -> LineIndex:
-        """Where things stand in the live line; not to be changed."""
-        return self._keeper.index
-
-    @property
-    def messages(self) -> MessageList:
-        """The messages of the live line, parsed when looked at."""
-        return self._keeper.messages
-
-    @property
-    def system_prompt(self) -> str | None:
-        """The system prompt this session was begun with."""
-        return self.index.system_prompt
-
-    @property
-    def checkpoints(self) -> Sequence[Checkpoint]:
-        """The checkpoints of the live line, oldest first; not to be changed."""
-        return self.index.checkpoints
-
-    @property
-    def n_checkpoints(self) -> int:
-        """The id that the next checkpoint gets."""
-        return self.index.n_checkpoints
-
-    @property
-    def size_bytes(self) -> int:
-        """The size of the live line."""
-        return self._keeper.live.size
-
-    @property
-    def token_count(self) -> int:
-        """Tokens of the live line: the last usage, and an estimate of what came after it."""
-        return self._tokens_before(self.size_bytes)
-
-    @property
-    def token_count_estimated(self) -> bool:
-        """Whether any of it is an estimate."""
-        usage = self.index.usage_before(self.size_bytes)
-        return usage is None or usage[1] < self.index.n_messages
-
-    @property
-    def trouble(self) -> StorageTrouble | None:
-        """Why what is new is not saved, if it is not."""
-        return self._keeper.live.trouble
-
-    @property
-    def unsaved_bytes(self) -> int:
-        """How much is in memory only."""
-        return self._keeper.live.unsaved_bytes
-
-    @property
-    def unsaved_messages(self) -> int:
-        """How many messages are in memory only, at least in part; markers do not count."""
-        safe = self.size_bytes - self.unsaved_bytes
-        first = self.index.messages_before(safe)
-        return self.index.counts(first)[0] if self.unsaved_bytes else 0
-
-    @property
-    def unsaved_words(self) -> str:
-        """A sentence on what is in memory only; empty if nothing is."""
-        count = self.unsaved_messages
-        if not count:
-            return ""
-        what = "1 message is" if count == 1 else f"{count:,} messages are"
-        why = f" {self.trouble.message}" if self.trouble else ""
-        return f"{what} not saved.{why}"
-
-    def checkpoint_of(self, checkpoint_id: int) -> Checkpoint:
-        """A checkpoint of the live line.
-
-        Raises:
-            UnknownCheckpoint: It has none of that id.
-        """
-        return known_checkpoint(self.index, checkpoint_id)
-
-    def find_uid(self, uid: str) -> Checkpoint | None:
-        """The checkpoint of that uid on the live line, under this name or the one it had before a compaction."""
-        return next((point for point in self.checkpoints if uid in (point.uid, point.was)), None)
-
-    def tokens_at(self, checkpoint_id: int) -> int:
-        """Tokens of what precedes a checkpoint: the last usage before it plus an estimate.
-
-        Raises:
-            UnknownCheckpoint: There is none of that id.
-        """
-        return self._tokens_before(self.checkpoint_of(checkpoint_id).offset)
-
-    def read(self, size: int, offset: int) -> bytes:
-        """Bytes of the live line.
-
-        Raises:
-            OSError: They are not in memory, and the disk does not give them.
-        """
-        return self._keeper.live.read(size, offset)
 
     async def restore(self) -> RestoreReport:
         """Read what is on the disk. Never raises on content.
@@ -216,9 +115,9 @@ class Context:
         await self._keeper.append(make)
         return self.checkpoint_of(made)
 
-    async def update_token_count(self, tokens: int) -> None:
-        """Write what the server says the line holds."""
-        await self._keeper.append(lambda: usage_line(tokens))
+    async def update_token_count(self, tokens: int, *, estimated: bool = False) -> None:
+        """Write what the server says the line holds, or an estimate where it says nothing."""
+        await self._keeper.append(lambda: usage_line(tokens, estimated=estimated))
 
     async def revert_to(
         self,
@@ -274,6 +173,14 @@ class Context:
 
         return await self.change_line(plan)
 
+    def prepare_revert(self, checkpoint_id: int) -> None:
+        """Somebody looks at what reverting to this checkpoint would take: make ready what can be made ready.
+
+        Raises:
+            UnknownCheckpoint: There is none of that id.
+        """
+        self._keeper.prepare_cut(self.checkpoint_of(checkpoint_id).offset)
+
     async def change_line(self, make_plan: MakePlan) -> Reverted:
         """Carry out an operation that is planned while nothing else can happen to the line. A cancel does not split it.
 
@@ -296,6 +203,7 @@ class Context:
             uid=entry.uid,
             from_checkpoint=entry.from_checkpoint,
             world_line=entry.n,
+            messages_kept=gone.start,
             messages_dropped=entry.messages_dropped,
             tool_calls_dropped=entry.tool_calls_dropped,
             tokens_before=entry.tokens_before,
@@ -338,20 +246,3 @@ class Context:
         index = self.index.prefix(keep)
         index.add(extra)
         return self.plan(NewLine(source=0, keep=keep, extra=extra), index, entry, shared=keep)
-
-    def _tokens_before(self, offset: int) -> int:
-        return self._keeper.tokens.before(self.index, offset, self.messages)
-
-
-def known_checkpoint(index: LineIndex, checkpoint_id: int) -> Checkpoint:
-    """A checkpoint of a line.
-
-    Raises:
-        UnknownCheckpoint: It has none of that id.
-    """
-    found = index.checkpoint(checkpoint_id)
-    if found is None:
-        last = index.n_checkpoints - 1
-        there = f"#0 to #{last}" if last > 0 else "only #0" if last == 0 else "none at all"
-        raise UnknownCheckpoint(f"There is no checkpoint #{checkpoint_id} here; there is {there}.")
-    return found

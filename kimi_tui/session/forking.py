@@ -14,11 +14,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
-from kimi_tui.session.context import known_checkpoint
 from kimi_tui.session.errors import StorageTrouble, UnknownWorldLine
 from kimi_tui.session.journal import JOURNAL_NAME, Journal
 from kimi_tui.session.line_files import LIVE_NAME, line_path, stored_lines
 from kimi_tui.session.opening import scan
+from kimi_tui.session.readable_line import known_checkpoint
 from kimi_tui.session.record import RecordFile
 from kimi_tui.session.records import text_of
 from kimi_tui.session.side_files import (

@@ -26,7 +26,8 @@ class Entry:
     Attributes:
         id: Its own name.
         op: What it was; `reason` says for an undo or redo what kind of operation that was about.
-        n: The world line that holds the line left: its first `size` bytes. 0 where the line did not change (files only).
+        n: The world line that holds the line left: its first `size` bytes. 0 where no line was left: with a `size` something
+            was put behind so many bytes of the live line, without one only files were touched.
         stored: Whether that world line came into being with it (else the line left was a prefix of one already there).
         to_size: The size of the live line when it was done.
         checkpoint_id: The target; -1 for none.
@@ -65,12 +66,19 @@ class Entry:
         """Whether the live line became another one."""
         return self.n > 0
 
+    @property
+    def grows_line(self) -> bool:
+        """Whether something was put at the end of the live line, and nothing taken from it."""
+        return self.n == 0 and self.size > 0
+
     def record(self) -> dict[str, Any]:
         """The journal's line; what is empty is left out."""
         reason = self.reason or self.op
         record: dict[str, Any] = {"op": self.op, "id": self.id, "n": self.n, "reason": reason}
         if self.changes_line:
             record |= {"size": self.size, "stored": self.stored}
+        elif self.grows_line:
+            record["size"] = self.size
         record["to_size"] = self.to_size
         if self.checkpoint_id >= 0:
             record |= {"checkpoint_id": self.checkpoint_id, "uid": self.uid}

@@ -29,6 +29,7 @@ Read = Callable[[int, int], bytes]
 _MAX_SKIPPED_KEPT = 1_000
 _SAID = 0
 _MARKER = 1
+_RESULT = 2
 
 
 @dataclass(slots=True)
@@ -52,6 +53,7 @@ class LineIndex:
     _calls: array[int] = field(default_factory=lambda: array("I"))
     _usage_starts: array[int] = field(default_factory=lambda: array("Q"))
     _usage_tokens: array[int] = field(default_factory=lambda: array("Q"))
+    _usage_estimated: array[int] = field(default_factory=lambda: array("B"))
     _prompts: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
     # Whether the ids rise by one from the first checkpoint on.
     _regular: bool = True
@@ -102,6 +104,16 @@ class LineIndex:
             return None
         return self._usage_tokens[place], bisect_left(self._starts, self._usage_starts[place])
 
+    def is_estimated_before(self, offset: int) -> bool:
+        """Whether the last usage before an offset is an estimate; false where there is none."""
+        place = bisect_left(self._usage_starts, offset) - 1
+        return place >= 0 and bool(self._usage_estimated[place])
+
+    def usages_between(self, start: int, end: int) -> list[int]:
+        """The usage records between two offsets, in order."""
+        first = bisect_left(self._usage_starts, start)
+        return list(self._usage_tokens[first : bisect_left(self._usage_starts, end, first)])
+
     def messages_before(self, offset: int) -> int:
         """How many messages begin before an offset."""
         return bisect_left(self._starts, offset)
@@ -114,6 +126,10 @@ class LineIndex:
     def is_marker(self, index: int) -> bool:
         """Whether a message only names a checkpoint."""
         return self._flags[index] == _MARKER
+
+    def is_result(self, index: int) -> bool:
+        """Whether a message is the result of a tool call."""
+        return self._flags[index] == _RESULT
 
     def add(self, data: bytes) -> None:
         """Take in complete lines that were appended."""
@@ -140,6 +156,7 @@ class LineIndex:
             _calls=self._calls[:],
             _usage_starts=self._usage_starts[:],
             _usage_tokens=self._usage_tokens[:],
+            _usage_estimated=self._usage_estimated[:],
             _prompts=list(self._prompts),
         )
         copied.cut(offset)
@@ -151,6 +168,7 @@ class LineIndex:
         del self._starts[keep:], self._lengths[keep:], self._flags[keep:], self._calls[keep:]
         usages = bisect_left(self._usage_starts, offset)
         del self._usage_starts[usages:], self._usage_tokens[usages:]
+        del self._usage_estimated[usages:]
         points = bisect_left(self.checkpoints, offset, key=lambda point: point.offset)
         del self.checkpoints[points:]
         self._prompts = [prompt for prompt in self._prompts if prompt[0] < offset]
@@ -193,7 +211,8 @@ class LineIndex:
         calls: object = record.get("tool_calls")
         self._starts.append(line.offset)
         self._lengths.append(len(line.data))
-        self._flags.append(_MARKER if is_marker(record) else _SAID)
+        kind = _RESULT if record["role"] == "tool" else _MARKER if is_marker(record) else _SAID
+        self._flags.append(kind)
         self._calls.append(len(cast("list[object]", calls)) if isinstance(calls, list) else 0)
 
     def _take_checkpoint(
@@ -226,6 +245,7 @@ class LineIndex:
             return
         self._usage_starts.append(line.offset)
         self._usage_tokens.append(tokens)
+        self._usage_estimated.append(record.get("estimated") is True)
         if self.checkpoints and self.checkpoints[-1].tokens is None:
             self.checkpoints[-1] = replace(self.checkpoints[-1], tokens=tokens)
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from kimi_tui.session.ahead import AheadCopy, Copied
 from kimi_tui.session.errors import StorageTrouble
 from kimi_tui.session.journal import Entry, Journal
 from kimi_tui.session.line import LineIndex
@@ -26,6 +27,8 @@ from kimi_tui.session.tokens import LineTokens
 
 _T = TypeVar("_T")
 _PRELOAD_BYTES = 4 << 20
+# Shorter ones are copied in no time.
+WORTH_COPYING_BYTES = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +71,7 @@ class LineKeeper:
         # A world line that the live line is the beginning of, while it has this size.
         self._held_by = (0, 0)
         self._remarks: list[str] = []
+        self._ahead = AheadCopy(storage, folder)
         # Appends and switches take `_lock`; a sync works beside appends but never beside a switch. In this order:
         self._sync_lock = asyncio.Lock()
         self._lock = asyncio.Lock()
@@ -107,6 +111,7 @@ class LineKeeper:
             if not data:
                 return
             self._held_by = (0, 0)
+            self._ahead.forget()
             try:
                 self.live.append(data)
             except ChangedByOthers:
@@ -131,6 +136,14 @@ class LineKeeper:
         """
         return await self._whole(self._change(make_plan))
 
+    def prepare_cut(self, keep: int) -> None:
+        """The line may soon be cut to its first `keep` bytes: do now, in a thread, what would be waited for then."""
+        live = self.live
+        if live.identity is None or live.must_rewrite or keep < WORTH_COPYING_BYTES:
+            return
+        if keep <= live.size - live.unsynced_bytes:
+            self._ahead.begin(live.identity, keep, live.size)
+
     async def sync(self) -> bool:
         """Bring everything to the disk; False if it refuses (then `live.trouble` says why)."""
         return await self._whole(self._sync())
@@ -141,12 +154,14 @@ class LineKeeper:
             await asyncio.wait(self._running)
         await self.sync()
         async with self._sync_lock, self._lock:
+            await self._ahead.close()
             await asyncio.to_thread(self._close)
         self._tell()
 
     async def _change(self, make_plan: MakePlan) -> tuple[Entry, LineIndex]:
         async with self._sync_lock, self._lock:
             self.live.settle_torn()
+            self._foreign = self._foreign or await asyncio.to_thread(self.live.is_foreign)
             await asyncio.to_thread(self._save)
             missing = self.live.size - self.index.size
             self.index.add(self.live.read(missing, self.index.size))
@@ -160,19 +175,7 @@ class LineKeeper:
                     raise
                 raise StorageTrouble.of("change the conversation", error) from error
             left = self.index
-            try:
-                entry = await asyncio.to_thread(
-                    switch,
-                    self.storage,
-                    self.folder,
-                    self.live,
-                    self.journal,
-                    plan.new,
-                    plan.entry,
-                    known_holder=self._holder(),
-                )
-            finally:
-                self._tell()
+            entry = await self._switch(plan)
             self.index = plan.index
             # A line that was only cut, or taken over from a stored one, is the beginning of that stored one until it grows.
             # Its size alone would not tell: records of other names are as long.
@@ -182,8 +185,34 @@ class LineKeeper:
             self.tokens.cut(plan.index.messages_before(plan.shared))
         return entry, left
 
-    def _holder(self) -> int | None:
+    async def _switch(self, plan: Plan) -> Entry:
+        live = None if plan.new.source else self.live.identity
+        try:
+            async with self._ahead.taken(live, plan.new.keep) as copied:
+                return await asyncio.to_thread(
+                    switch,
+                    self.storage,
+                    self.folder,
+                    self.live,
+                    self.journal,
+                    plan.new,
+                    plan.entry,
+                    known_holder=self._holder(copied),
+                    copied=copied,
+                )
+        except ChangedByOthers as error:
+            # In the moment since it was looked at; the next one finds it set aside.
+            self._foreign = True
+            raise StorageTrouble(
+                "Another program is writing to this session's file. Nothing was changed."
+            ) from error
+        finally:
+            self._tell()
+
+    def _holder(self, copied: Copied | None) -> int | None:
         n, size = self._held_by
+        if copied is not None and copied.held_by is not None:
+            n, size = copied.held_by, copied.live_size
         return n if n and size == self.live.size else None
 
     async def _mend(self) -> None:

@@ -14,7 +14,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from kimi_tui.session.errors import StorageTrouble
-from kimi_tui.session.storage import Storage, copy_bytes, read_exactly, write_all
+from kimi_tui.session.new_file import Identity, identity_of, write_new
+from kimi_tui.session.storage import Storage, read_exactly, write_all
+from kimi_tui.session.torn import keep_beside
 
 # Lines up to this size are kept in memory whole; of longer ones only what is not yet known to be on the disk.
 WHOLE_IN_MEMORY_BYTES = 16 << 20
@@ -43,7 +45,7 @@ class LiveFile:
         self._make_folder = make_folder
         self._fd: int | None = None
         self._writable = True
-        self._identity: tuple[int, int] | None = None
+        self._identity: Identity | None = None
         self._kept = bytearray()
         self._kept_from = 0
         self._written = 0
@@ -64,6 +66,11 @@ class LiveFile:
         return self.size - self._synced
 
     @property
+    def identity(self) -> Identity | None:
+        """Which file it is, as long as nobody puts another in its place."""
+        return self._identity
+
+    @property
     def must_rewrite(self) -> bool:
         """Whether only writing the file anew (`rewrite`, in a thread) makes it good again."""
         return self._suspect
@@ -81,15 +88,14 @@ class LiveFile:
         self._point_at(size)
         self.torn = torn
         fd = self._open_somehow()
-        status = self._storage.fstat(fd)
-        self._identity = (status.st_dev, status.st_ino)
+        self._identity = identity_of(self._storage.fstat(fd))
         if 0 < size <= WHOLE_IN_MEMORY_BYTES:
             # Without them in memory they are read from the disk when they are needed, and may fail then.
             with contextlib.suppress(OSError):
                 self._kept += read_exactly(self._storage, fd, size, 0)
                 self._kept_from = 0
 
-    def switched(self, identity: tuple[int, int], size: int, keep: int, extra: bytes) -> None:
+    def switched(self, identity: Identity, size: int, keep: int, extra: bytes) -> None:
         """Another file stands under the name: the first `keep` bytes of this line, then `extra`."""
         whole = self._kept_from == 0 and size <= WHOLE_IN_MEMORY_BYTES
         kept = self._kept
@@ -191,20 +197,13 @@ class LiveFile:
         try:
             if not self.path.parent.is_dir():
                 self._make_folder()
-            fd = storage.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
-            try:
-                if self._kept_from:
-                    copy_bytes(storage, self._open(), fd, self._kept_from)
-                write_all(storage, fd, bytes(self._kept))
-                storage.fsync(fd)
-                status = storage.fstat(fd)
-            finally:
-                storage.close(fd)
+            source = self._open() if self._kept_from else None
+            identity = write_new(storage, temporary, source, self._kept_from, bytes(self._kept))
             if set_aside is not None:
                 set_aside()
             self.release()
             storage.replace(temporary, self.path)
-            self._identity = (status.st_dev, status.st_ino)
+            self._identity = identity
             storage.sync_folder(self.path.parent)
         except OSError as error:
             with contextlib.suppress(OSError):
@@ -237,7 +236,7 @@ class LiveFile:
             status = self._storage.stat(self.path)
         except OSError:
             return False
-        if self._identity != (status.st_dev, status.st_ino):
+        if self._identity != identity_of(status):
             return True
         expected = self._written + len(self.torn)
         return not expected <= status.st_size <= max(expected, self._attempted)
@@ -253,7 +252,7 @@ class LiveFile:
 
     def _checked(self) -> int:
         status = self._storage.stat(self.path)
-        if self._identity != (status.st_dev, status.st_ino):
+        if self._identity != identity_of(status):
             raise ChangedByOthers
         if status.st_size != self._written + len(self.torn):
             raise ChangedByOthers
@@ -264,8 +263,7 @@ class LiveFile:
     def _open(self) -> int:
         if self._fd is None:
             fd = self._storage.open(self.path, _APPEND)
-            status = self._storage.fstat(fd)
-            if self._identity not in (None, (status.st_dev, status.st_ino)):
+            if self._identity not in (None, identity_of(self._storage.fstat(fd))):
                 self._storage.close(fd)
                 raise OSError(errno.ESTALE, "another file stands in its place")
             self._fd = fd
@@ -297,7 +295,7 @@ class LiveFile:
             return True
         try:
             fd = self._checked()
-            _keep_beside(self._storage, self.path, self.torn)
+            keep_beside(self._storage, self.path, self.torn)
             self._storage.ftruncate(fd, self.size)
         except (OSError, ChangedByOthers):
             return False
@@ -330,20 +328,3 @@ class LiveFile:
         trouble = error if isinstance(error, StorageTrouble) else StorageTrouble.of(doing, error)
         self.trouble = trouble
         return trouble
-
-
-def _keep_beside(storage: Storage, path: Path, torn: bytes) -> None:
-    beside = path.with_name(f"{path.name}.torn")
-    fd = storage.open(beside, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-    try:
-        before = storage.fstat(fd).st_size
-        try:
-            write_all(storage, fd, torn + b"\n")
-            storage.fsync(fd)
-        except OSError:
-            with contextlib.suppress(OSError):
-                storage.ftruncate(fd, before)
-            raise
-    finally:
-        storage.close(fd)
-    storage.sync_folder(path.parent)

@@ -14,6 +14,7 @@ import socket
 import time
 from pathlib import Path
 
+from kimi_tui.places import short
 from kimi_tui.session.errors import SessionHeld, StorageTrouble
 from kimi_tui.session.storage import FILE_MODE
 
@@ -31,13 +32,14 @@ class SessionLock:
     """The lock of one session.
 
     Attributes:
-        supported: False where the file system cannot lock (or the lock file cannot be written); `remark` then says so.
+        supported: False where the file system cannot lock, or the lock file cannot be written; `remark` then says which.
     """
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / LOCK_NAME
         self._fd: int | None = None
         self.supported = True
+        self._refusal = 0
 
     @property
     def held(self) -> bool:
@@ -49,6 +51,9 @@ class SessionLock:
         """What to tell the person once, or nothing."""
         if self.supported:
             return ""
+        if self._refusal:
+            what = "disk is read-only" if self._refusal == errno.EROFS else "folder is not writable"
+            return f"The {what}; nothing can be saved in {short(self._path.parent)}"
         return "This disk cannot lock files: do not open this session in two places at once."
 
     def acquire(self) -> None:
@@ -66,6 +71,7 @@ class SessionLock:
         except OSError as error:
             if error.errno in _READ_ONLY and self._path.parent.is_dir():
                 self.supported = False
+                self._refusal = error.errno or 0
                 return
             raise StorageTrouble.of("open the session", error) from error
         try:

@@ -7,17 +7,20 @@ the journal. Redo holds until something new is said or done.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from kimi_tui.session.context import Context, known_checkpoint
+from kimi_tui.session.context import Context
 from kimi_tui.session.errors import NothingToUndo, SessionError, UnknownWorldLine
 from kimi_tui.session.journal import Entry
 from kimi_tui.session.line import LineIndex
 from kimi_tui.session.line_files import stored_lines
 from kimi_tui.session.line_keeper import Plan
 from kimi_tui.session.opening import read_line, scan_line
+from kimi_tui.session.readable_line import known_checkpoint
+from kimi_tui.session.records import Checkpoint, Operation
 from kimi_tui.session.reports import Reverted
 from kimi_tui.session.switching import NewLine
 
@@ -68,6 +71,35 @@ def next_redo(context: Context) -> Entry:
         raise NothingToUndo("There is nothing to redo.")
     _check_there(context, stacks.undone_by[stacks.redo[-1].id])
     return stacks.redo[-1]
+
+
+@asynccontextmanager
+async def growing(context: Context, op: Operation, text: str = "") -> AsyncGenerator[None]:
+    """Put something at the end of the live line within this, as an operation of its own that undo takes back.
+
+    Args:
+        context: The live line.
+        op: What it is.
+        text: What it brings, for the journal.
+
+    Raises:
+        StorageTrouble: The disk refused the journal's entry; nothing was added.
+    """
+    meant = Entry(
+        op=op,
+        size=context.size_bytes,
+        checkpoint_id=context.n_checkpoints,
+        from_checkpoint=context.n_checkpoints - 1,
+        tokens_before=context.token_count,
+        text=text,
+    )
+    entry = await asyncio.to_thread(context.journal.intend, meant)
+    try:
+        yield
+    except BaseException:
+        context.journal.void(entry)
+        raise
+    await asyncio.to_thread(context.journal.finish, entry)
 
 
 async def undo(context: Context, *, files: Entry | None = None) -> Undone:
@@ -155,6 +187,10 @@ async def _bring_back(
         checkpoint_id=entry.checkpoint_id,
         uid=entry.uid,
     )
+    if left.grows_line:
+        # What followed stays as a world line.
+        point = _point_at(context, left.size)
+        return Undone(entry, await context.revert_to(point.id, reason=op, files=done))
     if not left.changes_line:
         done = replace(done, to_size=context.size_bytes)
         await asyncio.to_thread(context.journal.record_files, done)
@@ -195,11 +231,21 @@ def _shared_bytes(context: Context, n: int, index: LineIndex) -> int:
 
 
 def _check_there(context: Context, entry: Entry) -> None:
+    if entry.grows_line:
+        _point_at(context, entry.size)
     if not entry.changes_line:
         return
     size = stored_lines(context.folder).get(entry.n)
     if size is None or size < entry.size:
         raise NothingToUndo(f"World line {entry.n}, which it left, is gone.")
+
+
+def _point_at(context: Context, offset: int) -> Checkpoint:
+    """The checkpoint with which what was put behind so many bytes begins."""
+    for point in context.checkpoints:
+        if point.offset == offset:
+            return point
+    raise NothingToUndo("What was added is not on the live line any more.")
 
 
 def _stacks(context: Context) -> _Stacks:
@@ -221,6 +267,8 @@ def _stacks(context: Context) -> _Stacks:
                 redo.remove(known)
                 # Undoing it again brings back what this redo left.
                 undo.append(replace(known, n=entry.n, size=entry.size))
+        elif entry.grows_line and not entry.done:
+            continue
         elif entry.done or not entry.changes_line or entry.n in there:
             undo.append(entry)
             redo.clear()

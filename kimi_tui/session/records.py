@@ -62,7 +62,7 @@ class NewCheckpoint:
 
 @dataclass(frozen=True, slots=True)
 class TokenCount:
-    """A usage record to be written as part of an operation."""
+    """A usage record to be written as part of an operation; always an estimate, since no server has seen the new line."""
 
     tokens: int
 
@@ -156,9 +156,10 @@ def is_message(record: dict[str, Any]) -> bool:
     return message_of(record) is not None
 
 
-def usage_line(tokens: int) -> bytes:
-    """The line of a usage."""
-    return encode({"role": USAGE, "token_count": tokens})
+def usage_line(tokens: int, *, estimated: bool = False) -> bytes:
+    """The line of a usage. Only an estimate says what it is: other programs pass over the key."""
+    record = {"role": USAGE, "token_count": tokens}
+    return encode({**record, "estimated": True} if estimated else record)
 
 
 def system_prompt_line(text: str) -> bytes:
@@ -194,7 +195,7 @@ def encode_additions(additions: Sequence[Addition], next_id: int) -> bytes:
                 pieces.append(encode({"role": "user", "content": marker_text(next_id)}))
             next_id += 1
         elif isinstance(addition, TokenCount):
-            pieces.append(usage_line(addition.tokens))
+            pieces.append(usage_line(addition.tokens, estimated=True))
         elif isinstance(addition, Verbatim):
             pieces.append(addition.line)
         else:

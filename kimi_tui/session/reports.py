@@ -51,13 +51,14 @@ class RestoreReport:
 class Reverted:
     """What an operation on the line left behind.
 
-    `world_line` holds the line left; `dropped` are its messages that are not on the live line any more, read when looked at.
+    `world_line` holds the line left; the first `messages_kept` of its messages are on the live line still, `dropped` are its messages that are not on the live line any more, read when looked at.
     """
 
     checkpoint_id: int
     uid: str
     from_checkpoint: int
     world_line: int
+    messages_kept: int
     messages_dropped: int
     tool_calls_dropped: int
     tokens_before: int

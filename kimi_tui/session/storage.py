@@ -129,6 +129,11 @@ class Storage:
             with contextlib.suppress(FileExistsError):
                 os.mkdir(folder, FOLDER_MODE)
 
+    def free_bytes(self, path: Path) -> int:
+        """How much more this user may write to the disk that holds a folder."""
+        status = os.statvfs(path)
+        return status.f_bavail * status.f_frsize
+
     def sync_folder(self, path: Path) -> None:
         """Bring a folder's names to the disk, where its file system knows how."""
         try:
@@ -158,15 +163,15 @@ def write_all(storage: Storage, fd: int, data: bytes | memoryview) -> None:
         left = left[done:]
 
 
-def copy_bytes(storage: Storage, source: int, target: int, size: int) -> None:
-    """Append the first `size` bytes of one file to another.
+def copy_bytes(storage: Storage, source: int, target: int, size: int, start: int = 0) -> None:
+    """Append `size` bytes of one file, from `start` on, to another.
 
     Raises:
         OSError: The disk refused, or the source is shorter.
     """
-    offset = 0
-    while offset < size:
-        done = storage.copy_range(source, target, size - offset, offset)
+    offset, end = start, start + size
+    while offset < end:
+        done = storage.copy_range(source, target, end - offset, offset)
         if done <= 0:
             raise OSError(errno.EIO, "the file is shorter than it was")
         offset += done

@@ -14,6 +14,7 @@ import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from kimi_tui.session.ahead import Copied
 from kimi_tui.session.errors import StorageTrouble
 from kimi_tui.session.journal import Entry, Journal
 from kimi_tui.session.line_files import (
@@ -25,7 +26,8 @@ from kimi_tui.session.line_files import (
     stored_lines,
 )
 from kimi_tui.session.live_file import LiveFile
-from kimi_tui.session.storage import Storage, copy_bytes, write_all
+from kimi_tui.session.new_file import Identity, write_new
+from kimi_tui.session.storage import Storage, write_all
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +52,12 @@ def switch(
     new: NewLine,
     entry: Entry,
     known_holder: int | None = None,
+    copied: Copied | None = None,
 ) -> Entry:
     """Carry the operation `entry` out; blocks, so call it in a thread. Returns the entry as journaled.
 
-    `known_holder` is a world line that is known to begin with the whole live line.
+    `known_holder` is a world line that is known to begin with the whole live line, `copied` what is to be kept of the
+    live one where that has been copied already. The caller clears away what is left of it.
 
     Raises:
         StorageTrouble: The disk refused; nothing changed.
@@ -67,9 +71,13 @@ def switch(
     stored_anew = False
     try:
         live.check()
-        identity = _write_new(storage, folder, temporary, new)
+        if copied is not None and copied.still_there(storage):
+            temporary = copied.path
+            identity = _complete(storage, copied, new.extra)
+        else:
+            identity = _write_new(storage, folder, temporary, new)
         holder = known_holder
-        if holder is None or holder not in stored_lines(folder):
+        if holder is None or stored_lines(folder).get(holder, -1) < live.size:
             holder = line_holding(storage, folder, live.size)
         number = next_number(folder, journal) if holder is None else holder
         intended = journal.intend(
@@ -104,18 +112,22 @@ def switch(
     return intended
 
 
-def _write_new(storage: Storage, folder: Path, temporary: Path, new: NewLine) -> tuple[int, int]:
-    fd = storage.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+def _complete(storage: Storage, copied: Copied, extra: bytes) -> Identity:
+    if extra:
+        fd = storage.open(copied.path, os.O_RDWR | os.O_APPEND)
+        try:
+            write_all(storage, fd, extra)
+            storage.fsync(fd)
+        finally:
+            storage.close(fd)
+    return copied.identity
+
+
+def _write_new(storage: Storage, folder: Path, temporary: Path, new: NewLine) -> Identity:
+    if not new.keep:
+        return write_new(storage, temporary, None, 0, new.extra)
+    source = storage.open(line_path(folder, new.source), os.O_RDONLY)
     try:
-        if new.keep:
-            source = storage.open(line_path(folder, new.source), os.O_RDONLY)
-            try:
-                copy_bytes(storage, source, fd, new.keep)
-            finally:
-                storage.close(source)
-        write_all(storage, fd, new.extra)
-        storage.fsync(fd)
-        status = storage.fstat(fd)
+        return write_new(storage, temporary, source, new.keep, new.extra)
     finally:
-        storage.close(fd)
-    return status.st_dev, status.st_ino
+        storage.close(source)

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from kimi_tui.llm.message import Message
 from kimi_tui.llm.provider import ModelInfo, ToolSpec, Usage
+from kimi_tui.session.line import LineIndex
 from kimi_tui.session.tokens import message_tokens, text_tokens
 from kimi_tui.soul.limits import LoopLimits
 from kimi_tui.wire.events import StatusUpdate
@@ -21,6 +22,11 @@ log = logging.getLogger(__name__)
 _LEARNING = 0.5
 _FACTORS = (0.25, 4.0)
 _GROWTH_STEPS = 8
+# Of what is counted at once so much is looked at, the newest; of the rest only the size, but for large messages: they
+# may be pictures.
+_LOOKED_AT_BYTES = 1 << 20
+_LARGE_BYTES = 1 << 16
+_TOKENS_A_BYTE = 0.25
 
 
 class Estimates:
@@ -42,10 +48,34 @@ class Estimates:
         """Count what was added at the end."""
         for index in range(self.counted, len(messages)):
             message = messages[index]
-            size = message_tokens(message)
-            is_tool = message.role == "tool"
-            self._talk.append(self._talk[-1] + (0 if is_tool else size))
-            self._tools.append(self._tools[-1] + (size if is_tool else 0))
+            self._add(message_tokens(message), is_tool=message.role == "tool")
+
+    def follow_line(self, index: LineIndex, messages: Sequence[Message]) -> None:
+        """The same for a whole line, of which the older part is counted by the size of its records.
+
+        Args:
+            index: where the messages stand.
+            messages: the messages of that line.
+        """
+        end, left = len(messages), _LOOKED_AT_BYTES
+        first = end
+        while first > self.counted and left > 0:
+            first -= 1
+            left -= index.place(first)[1]
+        if first > self.counted:
+            rates = _rates(index, messages, range(first, end))
+            for n in range(self.counted, first):
+                size_bytes, is_tool = index.place(n)[1], index.is_result(n)
+                if size_bytes > _LARGE_BYTES:
+                    tokens = message_tokens(messages[n])
+                else:
+                    tokens = round(size_bytes * rates[is_tool])
+                self._add(tokens, is_tool=is_tool)
+        self.follow(messages)
+
+    def _add(self, tokens: int, *, is_tool: bool) -> None:
+        self._talk.append(self._talk[-1] + (0 if is_tool else tokens))
+        self._tools.append(self._tools[-1] + (tokens if is_tool else 0))
 
     def cut(self, count: int) -> None:
         """Only the first `count` messages are left."""
@@ -62,6 +92,22 @@ class Estimates:
     def total(self, start: int = 0, end: int | None = None) -> int:
         """All tokens in a range."""
         return self.talk(start, end) + self.tools(start, end)
+
+
+def _rates(index: LineIndex, messages: Sequence[Message], looked_at: range) -> tuple[float, float]:
+    """Tokens a byte of a record: of what is said, and of results; as in the messages that are looked at."""
+    tokens, sizes = [0, 0], [0, 0]
+    for n in looked_at:
+        size_bytes = index.place(n)[1]
+        if size_bytes <= _LARGE_BYTES:
+            is_tool = index.is_result(n)
+            tokens[is_tool] += message_tokens(messages[n])
+            sizes[is_tool] += size_bytes
+    said, results = (
+        counted / size if size else _TOKENS_A_BYTE
+        for counted, size in zip(tokens, sizes, strict=True)
+    )
+    return said, results
 
 
 def _between(sums: Sequence[int], start: int, end: int | None) -> int:
@@ -206,6 +252,7 @@ class Accounting:
             step_input=self._step[0] if self._step else None,
             step_output=self._step[1] if self._step else None,
             correction=round(self.factor, 4) if self._taught else 0.0,
+            model=info.model if info is not None else "",
         )
 
 

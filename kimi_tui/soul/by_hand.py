@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from kimi_tui.llm.message import Message
 from kimi_tui.prompts.load import prompt
 from kimi_tui.session.errors import UnknownCheckpoint
-from kimi_tui.session.operations import AlreadyThere
+from kimi_tui.session.operations import AlreadyThere, growing
+from kimi_tui.session.records import Checkpoint
 from kimi_tui.soul.delivery import deliver
 from kimi_tui.soul.dmail import letter_message
 from kimi_tui.soul.errors import SoulError
@@ -84,7 +85,15 @@ class ByHand:
         if to is not None:
             return await self.dmail(to, f"From {source}:\n\n{whole}")
         line, before = self.line, self.line.used
-        newest = line.context.n_checkpoints
+        async with growing(line.context, "dmail", whole):
+            point = await self._arrive(source, whole)
+        line.tell_changed("dmail", 0, 0, point.uid)
+        return RewindOutcome(point.id, 0, 0, before, line.used, "")
+
+    async def _arrive(self, source: str, whole: str) -> Checkpoint:
+        """Put a message at the end of the live line, told as a letter."""
+        line = self.line
+        before, newest = line.used, line.context.n_checkpoints
         line.wire.publish(
             ContextReverted(
                 reason="dmail",
@@ -104,8 +113,7 @@ class ByHand:
         point = await line.checkpoint("dmail", label_of(f"From {source}"))
         body = prompt("dmail_carried", SOURCE=source, TEXT=whole)
         await line.append([letter_message(body, "person")])
-        line.tell_changed("dmail", 0, 0, point.uid)
-        return RewindOutcome(point.id, 0, 0, before, line.used, "")
+        return point
 
     async def _go_to_line(self, target: Target) -> None:
         if not target.world_line:

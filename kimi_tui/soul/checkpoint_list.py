@@ -53,7 +53,7 @@ def _accounting_of(session: Session, records: list[Record]) -> Accounting:
     """How far estimates were off in this session."""
     context = session.context
     accounting = Accounting(context.system_prompt or "", default_toolset().specs())
-    accounting.estimates.follow(context.messages)
+    accounting.estimates.follow_line(context.index, context.messages)
     last = next((r.event for r in reversed(records) if isinstance(r.event, StatusUpdate)), None)
     accounting.restore(last, context.token_count)
     return accounting

@@ -50,6 +50,9 @@ async def deliver(
     before = line.used
     point = context.checkpoint_of(checkpoint_id)
     undone = context.messages[point.message_index :]
+    left_points = [one for one in context.checkpoints if one.id >= point.id]
+    pinned = marks.pinned_points(left_points)
+    changed = await restoring.changed_since(point)
     letter = await asyncio.to_thread(
         write_letter,
         point.id,
@@ -57,6 +60,8 @@ async def deliver(
         undone,
         files_note=files.note,
         restored=files.restored,
+        changed=changed,
+        work_dir=str(restoring.work_dir),
         pinned=[place - point.message_index for place in marks.pinned_places(point.message_index)],
         author=author,
     )
@@ -85,11 +90,14 @@ async def deliver(
         text=letter.text,
         facts=letter.facts,
         carried=tuple(message.text for message in letter.carried if is_said(message)),
+        pinned=pinned,
         author=author,
     )
     outcome = await restoring.carry_out(files.prepared, reverted.uid)
     failed = [one for one in outcome if one.reason]
-    line.tell_newest_checkpoint("dmail", f"D-Mail from #{reverted.from_checkpoint}")
+    line.tell_newest_checkpoint(
+        "dmail", "Your D-Mail" if author == "person" else f"D-Mail from #{reverted.from_checkpoint}"
+    )
     if files.prepared and len(failed) > len(files.prepared.left):
         names = ", ".join(f"`{one.path}` ({one.reason})" for one in failed)
         await line.append([user_message(prompt("files_left", NAMES=names))])

@@ -6,7 +6,8 @@ What the person said is never undone by the agent, so it is carried over in its 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+import os
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
@@ -47,6 +48,8 @@ def write_letter(
     *,
     files_note: str = "",
     restored: Collection[str] = (),
+    changed: Mapping[str, str] | None = None,
+    work_dir: str = "",
     pinned: Collection[int] = (),
     author: Author = "agent",
 ) -> Letter:
@@ -58,6 +61,8 @@ def write_letter(
         undone: every message from that checkpoint on.
         files_note: what became of the files of that time, where they were asked for.
         restored: files that are brought back.
+        changed: the files that were seen to differ from that time, each with a remark or nothing.
+        work_dir: what their paths are relative to.
         pinned: the places in `undone` of messages that the person pinned: they are carried over like the person's words.
         author: who wrote it.
     """
@@ -66,7 +71,8 @@ def write_letter(
     places = [place for place, m in enumerate(undone) if place in stay or is_said(m)]
     carried = tuple(undone[place] for place in places)
     text = "\n\n".join(part.strip() for part in texts)
-    facts = _facts(undone, carried, files_note, restored)
+    files = _still_changed(files_written(undone), changed or {}, restored, work_dir)
+    facts = _facts(undone, carried, files_note, files)
     name = "dmail_letter" if author == "agent" else "dmail_by_hand"
     body = prompt(name, CHECKPOINT=str(checkpoint_id), FACTS=facts, TEXT=text)
     return Letter(
@@ -102,14 +108,37 @@ def files_written(messages: Sequence[Message]) -> dict[str, int]:
     return files
 
 
+def _still_changed(
+    written: Mapping[str, int],
+    changed: Mapping[str, str],
+    restored: Collection[str],
+    work_dir: str,
+) -> dict[str, str]:
+    """The files that are not what they were, those that commands changed among them, each with what is to be said of it."""
+    found: dict[str, str] = {}
+    for path, n in written.items():
+        name = _relative(path, work_dir)
+        said = [f"{n} {'edit' if n == 1 else 'edits'}", changed.get(name, "")]
+        if name not in restored:
+            found[name] = ", ".join(part for part in said if part)
+    return found | {
+        path: said for path, said in changed.items() if path not in found and path not in restored
+    }
+
+
+def _relative(path: str, work_dir: str) -> str:
+    """A path as a tool was given it, as snapshots name it; one outside the work folder stays absolute."""
+    full = os.path.normpath(os.path.join(work_dir, path))
+    inside = work_dir.rstrip("/") + "/"
+    return full.removeprefix(inside) if work_dir else os.path.normpath(path)
+
+
 def _facts(
     undone: Sequence[Message],
     carried: Sequence[Message],
     files_note: str,
-    restored: Collection[str],
+    files: Mapping[str, str],
 ) -> str:
-    written = files_written(undone)
-    files = {path: n for path, n in written.items() if path not in restored}
     commands: list[str] = []
     shown: list[str] = []
     for message in undone:
@@ -123,9 +152,9 @@ def _facts(
                 commands.append(str(arguments["command"]))
     lines: list[str] = []
     if files:
-        names = [f"`{path}` ({n} {'edit' if n == 1 else 'edits'})" for path, n in files.items()]
+        names = [f"`{path}` ({said})" if said else f"`{path}`" for path, said in files.items()]
         lines.append(f"- Files changed since then, and still changed: {_some(names, _MAX_FILES)}.")
-    elif not written:
+    elif not files_written(undone):
         lines.append("- No file was changed with the file tools since then.")
     if commands:
         quoted = [f"`{shortened(c, _MAX_COMMAND_CHARS)}`" for c in dict.fromkeys(commands)]

@@ -12,7 +12,7 @@ from kimi_tui.llm.message import Message
 from kimi_tui.llm.provider import ChatProvider, Completion, RetryPolicy, StreamItem
 from kimi_tui.llm.tokens import estimate
 from kimi_tui.prompts.load import prompt
-from kimi_tui.session.context import known_checkpoint
+from kimi_tui.session.readable_line import known_checkpoint
 from kimi_tui.session.worldlines import WorldLines
 from kimi_tui.soul.errors import SoulError
 from kimi_tui.soul.live_line import LiveLine

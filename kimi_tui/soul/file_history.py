@@ -16,9 +16,11 @@ from dataclasses import dataclass
 from typing import ParamSpec, TypeVar
 
 from kimi_tui.soul.file_news import FileNews
+from kimi_tui.soul.first_look import FirstLook, first_look
 from kimi_tui.tools.base import FileEdit
 from kimi_tui.wire.queue import Wire
 from kimi_tui.workspace.diff import LineDiff
+from kimi_tui.workspace.parting import Parting
 from kimi_tui.workspace.plan import FileChange, RestorePlan
 from kimi_tui.workspace.restore import Prepared, Restored
 from kimi_tui.workspace.snapshots import By, Snapshot
@@ -29,7 +31,9 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _PATIENCE_S = 10.0
-_NOT_READY = "The first look at the files has not ended yet."
+# From here on a person may have wondered.
+_LONG_S = 2.0
+_NOT_READY = "The first look at the files has not ended yet; a notice tells when it has."
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,20 +65,23 @@ class FileHistory:
         self._is_journaled = is_journaled
         self._cancelled = cancelled
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="files")
-        self._first: asyncio.Future[_First] | None = None
+        self._first: asyncio.Future[FirstLook] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._under_way: list[Change] = []
         # Those and the ones that have ended, until they have been looked at.
         self._unseen: list[Change] = []
         self._news = FileNews(wire)
+        self._trouble = ""
+        self._began = 0.0
+        self._was_missed = False
         self._is_open = True
 
     @property
     def reason(self) -> str:
         """Why files cannot be brought back, in a sentence for the person; empty where they can."""
-        if self._tracker.refusal:
+        if self._tracker.refusal or self._is_ready:
             return self._tracker.refusal
-        return "" if self._is_ready else _NOT_READY
+        return self._trouble or _NOT_READY
 
     @property
     def _is_ready(self) -> bool:
@@ -94,7 +101,10 @@ class FileHistory:
         if self._tracker.refusal or self._first is not None:
             return
         loop = asyncio.get_running_loop()
-        self._first = loop.run_in_executor(self._pool, _begin, self._tracker, self._is_journaled)
+        self._began = loop.time()
+        self._first = loop.run_in_executor(
+            self._pool, first_look, self._tracker, self._is_journaled
+        )
         self._own(self._hear_first(self._first))
 
     async def ready(self) -> None:
@@ -146,11 +156,16 @@ class FileHistory:
             was: what it was called before a compaction, if it was.
         """
         by: By = "agent" if self._under_way else "other"
-        return await self._planned(self._tracker.plan, uid, was, by, _touched(self._under_way))
+        touched = _touched(self._under_way)
+        return await self._found(_no_plan, self._tracker.plan, uid, was, by, touched)
 
     async def plan_back(self, before: str, after: str, paths: Collection[str]) -> RestorePlan:
         """What it takes to reverse a restore."""
-        return await self._planned(self._tracker.plan_back, before, after, paths)
+        return await self._found(_no_plan, self._tracker.plan_back, before, after, paths)
+
+    async def parting(self, begins: Sequence[str], newest: Sequence[str]) -> Parting:
+        """What two courses of the conversation made of the files since they parted; see `workspace.parting`."""
+        return await self._found(_no_parting, self._tracker.parting, begins, newest)
 
     async def prepare(
         self, plan: RestorePlan, chosen: Collection[str] | None = None
@@ -172,7 +187,7 @@ class FileHistory:
             log.warning("a restore could not be recorded", exc_info=error)
             failed = dict.fromkeys(prepared.intent.paths, error.strerror or str(error))
             outcome = Restored((), (), failed)
-        self._news.restored(outcome, prepared.left, uid)
+        self._news.restored(outcome, prepared.left, uid, prepared.intent.created)
         return outcome
 
     def tell_left(self, paths: tuple[str, ...], uid: str) -> None:
@@ -187,7 +202,7 @@ class FileHistory:
         self, changes: Sequence[FileChange], most_rows: int
     ) -> list[LineDiff | None]:
         """What changed in each file since the target, by lines; None for what is no text."""
-        return await self._run(_compare_all, self._tracker, changes, most_rows)
+        return await self._run(self._tracker.texts.compared_all, changes, most_rows)
 
     async def edits(self, changes: Sequence[FileChange], no_text: str) -> tuple[FileEdit, ...]:
         """What carrying out these changes writes, as edits; `no_text` stands for what is no text."""
@@ -218,16 +233,17 @@ class FileHistory:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._pool, lambda: work(*args, **kwargs))
 
-    async def _planned(
-        self, make: Callable[P, RestorePlan], *args: P.args, **kwargs: P.kwargs
-    ) -> RestorePlan:
+    async def _found(
+        self, refused: Callable[[str], T], work: Callable[P, T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """What `work` finds, or what `refused` makes of the reason why nothing can be found."""
         if self.reason:
-            return RestorePlan(reason=self.reason)
+            self._was_missed = True
+            return refused(self.reason)
         try:
-            plan = await self._run(make, *args, **kwargs)
+            return await self._run(work, *args, **kwargs)
         except OSError as error:
-            return RestorePlan(reason=f"The files cannot be looked at: {error.strerror or error}.")
-        return plan
+            return refused(f"The files cannot be looked at: {error.strerror or error}.")
 
     async def _look_before(self, paths: frozenset[str] | None) -> None:
         if self._tracker.refusal:
@@ -263,7 +279,9 @@ class FileHistory:
         try:
             snapshot, lines = await self._run(self._look_and_count, by)
         except OSError as error:
-            self._news.trouble(error)
+            # What kept the first look from ending is told with that.
+            if self._is_ready:
+                self._news.trouble(error)
             return
         self._news.full(self._tracker.full)
         if snapshot is not None and by == "agent":
@@ -277,12 +295,17 @@ class FileHistory:
         snapshot = tracker.look(by, _touched(self._unseen))
         return snapshot, (0, 0) if snapshot is None else tracker.lines_changed(snapshot)
 
-    async def _hear_first(self, first: asyncio.Future[_First]) -> None:
+    async def _hear_first(self, first: asyncio.Future[FirstLook]) -> None:
         try:
             found = await asyncio.shield(first)
         except OSError as error:
+            self._trouble = f"The files cannot be looked at: {error.strerror or error}."
             self._news.trouble(error)
             return
+        # Where nobody had to do without it, its end is no news.
+        took_s = asyncio.get_running_loop().time() - self._began
+        if found.ended and (self._was_missed or took_s > _LONG_S):
+            self._news.ready()
         self._news.full(self._tracker.full)
         if found.outcome is not None:
             self._news.finished(found.outcome)
@@ -293,24 +316,12 @@ class FileHistory:
         task.add_done_callback(self._tasks.discard)
 
 
-@dataclass(frozen=True, slots=True)
-class _First:
-    """What the first look came to. `outcome` is what became of a restore that had been cut off."""
-
-    ended: bool
-    outcome: Restored | None = None
+def _no_plan(why: str) -> RestorePlan:
+    return RestorePlan(reason=why)
 
 
-def _begin(tracker: Tracker, is_journaled: Callable[[str], bool]) -> _First:
-    if not tracker.first_look():
-        return _First(ended=False)
-    prepared = tracker.cut_off()
-    if prepared is None:
-        return _First(ended=True)
-    if not is_journaled(prepared.intent.after):
-        tracker.abandon()
-        return _First(ended=True)
-    return _First(ended=True, outcome=tracker.carry_out(prepared))
+def _no_parting(why: str) -> Parting:
+    return Parting(reason=why)
 
 
 def _touched(changes: Iterable[Change]) -> frozenset[str] | None:
@@ -326,18 +337,6 @@ def _touched(changes: Iterable[Change]) -> frozenset[str] | None:
 def _noted(done: Future[None]) -> None:
     if not done.cancelled() and done.exception() is not None:
         log.warning("a checkpoint could not be marked", exc_info=done.exception())
-
-
-def _compare_all(
-    tracker: Tracker, changes: Sequence[FileChange], most_rows: int
-) -> list[LineDiff | None]:
-    found: list[LineDiff | None] = []
-    room = most_rows
-    for one in changes:
-        diff = tracker.texts.compared(one.then, one.now, max(0, room))
-        room -= 0 if diff is None else len(diff.rows)
-        found.append(diff)
-    return found
 
 
 def _edits(tracker: Tracker, changes: Sequence[FileChange], no_text: str) -> tuple[FileEdit, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection
 
 from kimi_tui.wire.events import FilesChanged, FilesRestored, Notice
 from kimi_tui.wire.queue import Wire
@@ -26,10 +27,17 @@ class FileNews:
         """The agent changed files in the step of that checkpoint; `lines` are those added and removed."""
         self._wire.publish(FilesChanged(uid, paths, *lines))
 
-    def restored(self, outcome: Restored, left: tuple[str, ...], uid: str) -> None:
-        """Files came back, and which did not: `left` are conflicts that were left alone."""
+    def restored(
+        self,
+        outcome: Restored,
+        left: tuple[str, ...],
+        uid: str,
+        created: Collection[str] = (),
+    ) -> None:
+        """Files came back, and which did not: `left` are conflicts that were left alone, `created` were not there before."""
         alone = (*left, *sorted(outcome.failures))
-        self._wire.publish(FilesRestored(uid, outcome.restored, outcome.deleted, alone))
+        made = tuple(path for path in outcome.restored if path in created)
+        self._wire.publish(FilesRestored(uid, outcome.restored, outcome.deleted, alone, made))
         if outcome.failures:
             self._wire.publish(_failures_notice(outcome))
 
@@ -42,6 +50,12 @@ class FileNews:
         self.restored(outcome, (), "")
         self._wire.publish(
             Notice("info", "Files were being brought back when the program ended; they are now.")
+        )
+
+    def ready(self) -> None:
+        """The first look has ended, for which somebody may have waited."""
+        self._wire.publish(
+            Notice("info", "The first look at the files has ended: a rewind can bring them back.")
         )
 
     def refused(self, why: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from kimi_tui.session.session import Session
 from kimi_tui.soul.rebuild import rebuilt
 from kimi_tui.wire.codec import Decoder
@@ -11,8 +13,11 @@ from kimi_tui.wire.events import (
     ContextReverted,
     LineChanged,
     Record,
+    TurnBegin,
 )
 
+_LONG_BYTES = 4 << 20
+_END_BYTES = 1 << 18
 _SWITCHES = frozenset({"jump", "undo", "redo"})
 
 
@@ -44,8 +49,44 @@ def read_records(session: Session) -> list[Record]:
     return records
 
 
+def end_of_record(session: Session) -> list[Record]:
+    """How a long record ends, for somebody who waits until all of it is read; nothing where it is short.
+
+    Told are whole turns, and nothing that goes back to what stands further up.
+    """
+    file = session.record
+    if file.size < _LONG_BYTES:
+        return []
+    decoder = Decoder()
+    records: list[Record] = []
+    known: set[str] = set()
+    for line in file.read(file.tail_start(_END_BYTES)):
+        record = decoder.decode_record(line, records[-1].seq + 1 if records else 1)
+        if record is None:
+            continue
+        match record.event:
+            case TurnBegin() if not records:
+                pass
+            case ContextReverted(uid=uid) if uid not in known:
+                records.clear()
+            case CompactionEnd() | LineChanged():
+                records.clear()
+            case CheckpointCreated(uid=uid):
+                known.add(uid)
+            case _:
+                pass
+        if records or isinstance(record.event, TurnBegin):
+            records.append(record)
+    return records
+
+
 def fits(records: list[Record], session: Session) -> bool:
     """Whether telling these events one after another ends at the live line as it is."""
+    return line_told(records) == [point.uid for point in session.context.checkpoints]
+
+
+def line_told(records: Sequence[Record]) -> list[str] | None:
+    """The checkpoints of the line at which these events end; None where they go to what they did not tell of."""
     live: list[str] = []
     lines: dict[int, list[str]] = {}
     replaced: list[str] | None = None
@@ -65,16 +106,16 @@ def fits(records: list[Record], session: Session) -> bool:
                 if uid in live:
                     del live[live.index(uid) :]
                 elif number:
-                    return False
+                    return None
                 else:
                     live.clear()
             case LineChanged(op=op, from_line=left, to_line=n, uid=uid) if op in _SWITCHES and n:
                 target = lines.get(n)
                 if target is None:
-                    return False
+                    return None
                 if left:
                     lines[left] = list(live)
                 live = target[: target.index(uid)] if uid in target else list(target)
             case _:
                 pass
-    return live == [point.uid for point in session.context.checkpoints]
+    return live

@@ -7,6 +7,7 @@ so are stored with `by: "person"`, which settles it.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from kimi_tui.llm.message import ContentPart, Message, TextPart
 from kimi_tui.session.internal import (
@@ -20,6 +21,8 @@ from kimi_tui.session.internal import (
     Internal,
 )
 
+_ASIDE = frozenset[Internal | None]({"marker", "reminder", "notification", "note"})
+"""What asks for no answer by itself."""
 _MARKER = re.compile(r"<system>CHECKPOINT (\d{1,9})</system>")
 
 
@@ -78,6 +81,15 @@ def summary_text(message: Message) -> str | None:
     if internal_kind(message) != "compaction":
         return None
     return message.text.removeprefix(COMPACTION_START).strip("\n")
+
+
+def ends_open(messages: Sequence[Message]) -> bool:
+    """Whether a line ends in the middle of something: no answer follows, or only the beginning of one."""
+    for message in reversed(messages):
+        if internal_kind(message) not in _ASIDE:
+            answered = message.role == "assistant" and not message.tool_calls
+            return not answered or bool(message.interrupted)
+    return False
 
 
 def summary_message(summary: str) -> Message:

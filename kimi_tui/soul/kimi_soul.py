@@ -16,13 +16,14 @@ from kimi_tui.session.session import Session
 from kimi_tui.soul.approval import Approval, Mode
 from kimi_tui.soul.checkpoint_rows import CheckpointRow
 from kimi_tui.soul.file_history import FileHistory
-from kimi_tui.soul.history import history_records, read_records
+from kimi_tui.soul.history import history_records
 from kimi_tui.soul.live_line import LiveLine
+from kimi_tui.soul.money import Cost
 from kimi_tui.soul.operations import Operations
 from kimi_tui.soul.protocol import FilesChoice, RewindOutcome, RewindPreview, SoulBusy, Target
 from kimi_tui.soul.provider_slot import ProviderSlot
 from kimi_tui.soul.recorder import Recorder
-from kimi_tui.soul.statistics import Statistics, statistics, with_journal
+from kimi_tui.soul.statistics import Statistics, session_statistics
 from kimi_tui.soul.steering import Steering
 from kimi_tui.soul.surroundings import FILES_NAME
 from kimi_tui.soul.travelling import TravellingSoul, TravelParts
@@ -49,13 +50,12 @@ class Parts:
     provider: ProviderSlot
     retry_now: asyncio.Event
     stragglers: set[asyncio.Task[None]]
-    history: Sequence[Record]
 
 
 class KimiSoul(TravellingSoul):
     """The `Soul` of one session. Opened by `runtime.open_soul`."""
 
-    def __init__(self, parts: Parts, travel: TravelParts) -> None:
+    def __init__(self, parts: Parts, travel: TravelParts, history: Sequence[Record]) -> None:
         super().__init__(travel)
         self._parts = parts
         self._line = parts.line
@@ -64,6 +64,7 @@ class KimiSoul(TravellingSoul):
         self._stoppable = False
         self._stopping = False
         self._closed = False
+        self._history: Sequence[Record] = history
 
     @property
     def wire(self) -> Wire:
@@ -86,14 +87,24 @@ class KimiSoul(TravellingSoul):
         return self._line.used
 
     @property
+    def cost(self) -> Cost | None:
+        """What the session's calls have cost so far; None where no prices are set."""
+        return self._line.ledger.total_cost()
+
+    @property
     def running(self) -> bool:
         """Whether a turn or an operation is under way."""
         return self._job is not None
 
     @property
     def opened_with(self) -> Sequence[Record]:
-        """The history that was there when the session was opened, for the first listener."""
-        return self._parts.history
+        """The history that was there when the session was opened; nothing once it was handed over."""
+        return self._history
+
+    def hand_over_history(self) -> Sequence[Record]:
+        """The same, for the first listener: a long one takes much room, so it is kept no longer here."""
+        history, self._history = self._history, ()
+        return history
 
     # -- turns -----------------------------------------------------------------------------------
 
@@ -281,11 +292,7 @@ class KimiSoul(TravellingSoul):
     async def statistics(self) -> Statistics:
         """What the session did and cost so far."""
         await self._parts.recorder.flush()
-        session = self.session
-        entries = session.context.journal.entries
-        return await asyncio.to_thread(
-            lambda: with_journal(statistics(read_records(session)), entries)
-        )
+        return await asyncio.to_thread(session_statistics, self.session, self._line.ledger.prices)
 
     # -- closing ---------------------------------------------------------------------------------
 

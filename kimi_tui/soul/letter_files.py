@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kimi_tui.session.records import Checkpoint
@@ -64,6 +64,7 @@ class LetterFiles:
             return FilesOfLetter(
                 f"You asked for the files of that time. They were not brought back: {plan.reason}"
             )
+        plan = _without_others(plan)
         wanted = [one for one in plan.changes if one.change in _VERBS]
         if not wanted:
             return FilesOfLetter(_words("Nothing had to be brought back.", plan))
@@ -124,6 +125,17 @@ def _words(said: str, plan: RestorePlan, stale: Sequence[str] = ()) -> str:
     if left:
         said += f" Left alone, because someone else changed them too: {_named(left)}."
     return said
+
+
+def _without_others(plan: RestorePlan) -> RestorePlan:
+    """What someone else changed is not the agent's to take back, also where the agent changed it after them."""
+    changes = tuple(
+        replace(one, change="conflict", would=one.change)
+        if one.reason and one.change in _VERBS
+        else one
+        for one in plan.changes
+    )
+    return replace(plan, changes=changes)
 
 
 def _named(paths: Sequence[str]) -> str:

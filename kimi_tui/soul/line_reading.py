@@ -12,8 +12,9 @@ from kimi_tui.session.session import Session
 from kimi_tui.session.worldlines import WorldLine, WorldLines, shared_checkpoints
 from kimi_tui.soul.history import read_records
 from kimi_tui.soul.internal_messages import dmail_text, internal_kind, summary_text
+from kimi_tui.soul.line_facts import LetterFacts, LineFacts
 from kimi_tui.soul.marks import Pin
-from kimi_tui.soul.protocol import FilesPreview
+from kimi_tui.soul.parted_files import parted_files
 from kimi_tui.soul.rebuild import told_line
 from kimi_tui.soul.restoring import Restoring
 from kimi_tui.soul.segments import Segment, call_target, segments
@@ -50,7 +51,7 @@ class LineReading:
         Raises:
             KeyError: no such world line.
         """
-        return await asyncio.to_thread(self._messages, world_line, 0, pins)
+        return await asyncio.to_thread(self._messages, world_line, 0, pins, LineFacts())
 
     async def compare(self, world_line: int, pins: Collection[Pin]) -> LineComparison:
         """A line that was left beside the live one, from where they part.
@@ -64,27 +65,29 @@ class LineReading:
         points = (await asyncio.to_thread(lines.index, world_line)).checkpoints
         other = (points, lines.messages_of(world_line))
         shared = await asyncio.to_thread(shared_checkpoints, (live, context.messages), other)
-        files = FilesPreview(reason="That line has no checkpoint.")
-        if points:
-            files = await self.restoring.preview(points[-1], ran_commands=False, binding=False)
+        facts = await asyncio.to_thread(lambda: LineFacts(read_records(self.session)))
         return LineComparison(
             world_line=world_line,
             fork=live[shared - 1].id if shared else -1,
-            live=tuple(await asyncio.to_thread(self._messages, 0, shared, pins)),
-            other=tuple(await asyncio.to_thread(self._messages, world_line, shared, pins)),
-            files=files,
+            live=tuple(await asyncio.to_thread(self._messages, 0, shared, pins, facts)),
+            other=tuple(await asyncio.to_thread(self._messages, world_line, shared, pins, facts)),
+            files=await parted_files(self.restoring.history, live, points, shared),
+            shared_tokens=context.tokens_at(live[shared].id) if 0 < shared < len(live) else 0,
         )
 
     def _read(self, world_line: int) -> list[Record]:
         return told_line(self.session, read_records(self.session), world_line)
 
-    def _messages(self, world_line: int, first: int, pins: Collection[Pin]) -> list[LineMessage]:
+    def _messages(
+        self, world_line: int, first: int, pins: Collection[Pin], facts: LineFacts
+    ) -> list[LineMessage]:
         lines = self._lines()
         points: Sequence[Checkpoint] = self.session.context.checkpoints
         messages: Sequence[Message] = self.session.context.messages
         if world_line:
             points, messages = lines.index(world_line).checkpoints, lines.messages_of(world_line)
-        return [shown for part in segments(points, messages, first) for shown in _shown(part, pins)]
+        parts = segments(points, messages, first)
+        return [shown for part in parts for shown in _shown(part, pins, facts)]
 
     def _lines(self) -> WorldLines:
         context = self.session.context
@@ -111,7 +114,7 @@ def _info(line: WorldLine) -> WorldLineInfo:
     )
 
 
-def _shown(part: Segment, pins: Collection[Pin]) -> list[LineMessage]:
+def _shown(part: Segment, pins: Collection[Pin], facts: LineFacts) -> list[LineMessage]:
     point = part.point
     found: list[LineMessage] = []
     open_calls: list[ToolCall] = []
@@ -131,10 +134,12 @@ def _shown(part: Segment, pins: Collection[Pin]) -> list[LineMessage]:
                     target=call_target(call) if call is not None else "",
                     failed=outcome.is_error,
                     pinned=pinned,
+                    display=facts.display(point.uid, message.tool_call_id or ""),
                 )
             )
             continue
         letter, summary = dmail_text(message), summary_text(message)
+        came = LetterFacts() if letter is None else facts.letter(point.uid)
         if message.role == "assistant":
             open_calls = list(message.tool_calls or ())
         found.append(
@@ -146,6 +151,8 @@ def _shown(part: Segment, pins: Collection[Pin]) -> list[LineMessage]:
                 next((text for text in (letter, summary) if text is not None), message.text),
                 calls=tuple((c.function.name, call_target(c)) for c in message.tool_calls or ()),
                 pinned=pinned,
+                sent_from=came.sent_from,
+                saved=came.saved,
             )
         )
     return found

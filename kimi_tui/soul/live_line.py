@@ -20,9 +20,10 @@ from kimi_tui.session.reports import Reverted
 from kimi_tui.soul.accounting import Accounting
 from kimi_tui.soul.denwa_renji import DenwaRenji
 from kimi_tui.soul.finishing import to_its_end
-from kimi_tui.soul.internal_messages import internal_kind
+from kimi_tui.soul.internal_messages import ends_open, internal_kind
 from kimi_tui.soul.limits import LoopLimits
 from kimi_tui.soul.memory import LineMemory
+from kimi_tui.soul.spending import Ledger
 from kimi_tui.wire.events import (
     CheckpointCreated,
     CheckpointKind,
@@ -45,6 +46,7 @@ class LiveLine:
         limits: of the loop.
         info: the model in use, if one is set.
         on_checkpoint: told the uid of every checkpoint that is made.
+        ledger: told what calls took.
         marks: whether checkpoints are named to the model (it has the tool to send D-Mails).
     """
 
@@ -58,6 +60,7 @@ class LiveLine:
         limits: LoopLimits,
         info: Callable[[], ModelInfo | None],
         on_checkpoint: Callable[[str], None],
+        ledger: Ledger,
         *,
         marks: bool,
     ) -> None:
@@ -68,6 +71,7 @@ class LiveLine:
         self.denwa = denwa
         self.limits = limits
         self.marks = marks
+        self.ledger = ledger
         self._info = info
         self._on_checkpoint = on_checkpoint
         # The last figure for the line, how many messages it covers, and whether it is an estimate.
@@ -112,6 +116,11 @@ class LiveLine:
             return False
         first = checkpoints[0].message_index
         return any(internal_kind(m) == "compaction" for m in self.messages[first : first + 2])
+
+    @property
+    def ends_open(self) -> bool:
+        """Whether the line ends in the middle of something, so that the agent could go on from there."""
+        return ends_open(self.context.messages)
 
     def tokens_before(self, checkpoint_id: int) -> int:
         """Tokens of what precedes a checkpoint.
@@ -166,10 +175,10 @@ class LiveLine:
         if usage.prompt_cut:
             # What the server read of it is no measure of what the context holds.
             sent, estimated = max(sent, self.accounting.whole_estimate()), True
-        await self.context.update_token_count(sent)
+        await self.context.update_token_count(sent, estimated=estimated)
         await self.context.append_message(message)
         total = sent + usage.output
-        await self.context.update_token_count(total)
+        await self.context.update_token_count(total, estimated=estimated)
         self._base = (total, len(self.context.messages), estimated)
 
     # -- changing --------------------------------------------------------------------------------
@@ -178,14 +187,11 @@ class LiveLine:
         """The line has become another one: compute anew what hangs on it."""
         self.accounting.cut()
         context = self.context
-        counted = self.accounting.estimates
-
-        def compute() -> None:
-            counted.follow(context.messages)
-            self.memory.compute(context.messages)
-
-        # Reads the whole line; a long one would hold up the event loop.
-        await asyncio.to_thread(compute)
+        self.memory.forget()
+        # A long line would hold up the event loop.
+        await asyncio.to_thread(
+            self.accounting.estimates.follow_line, context.index, context.messages
+        )
         if any(point.tokens is not None for point in reversed(context.checkpoints)):
             estimated = context.token_count_estimated
             self._base = (context.token_count, len(context.messages), estimated)
@@ -193,10 +199,10 @@ class LiveLine:
             self._base = None
         self._tell_mailbox()
 
-    def told_estimate(self) -> None:
-        """The last figure on the line was written by us and is an estimate."""
-        if self._base is not None:
-            self._base = (self._base[0], self._base[1], True)
+    async def remember(self) -> None:
+        """Let the tools know what the line says; reads all of it, so only once somebody needs it."""
+        if not self.memory.known:
+            await asyncio.to_thread(self.memory.compute, self.context.messages)
 
     def kept(self, count: int) -> None:
         """Only the first `count` messages of the line are what they were; call before `follow`."""
@@ -212,10 +218,11 @@ class LiveLine:
 
     def tell_status(self) -> None:
         """Publish the figures as they are now."""
-        used = self.used
-        self.wire.publish(
-            self.accounting.status(self._info(), self.limits, used, estimated=self.estimated)
+        status = self.accounting.status(
+            self._info(), self.limits, self.used, estimated=self.estimated
         )
+        self.ledger.follow(status)
+        self.wire.publish(status)
 
     def tell_reverted(
         self,
@@ -228,6 +235,7 @@ class LiveLine:
         prompt: str = "",
         facts: str = "",
         carried: tuple[str, ...] = (),
+        pinned: tuple[str, ...] = (),
         author: Literal["agent", "person"] = "agent",
     ) -> None:
         """Tell that the line was cut."""
@@ -246,6 +254,7 @@ class LiveLine:
                 prompt=prompt,
                 facts=facts,
                 carried=carried,
+                pinned=pinned,
                 author=author,
             )
         )
@@ -256,7 +265,7 @@ class LiveLine:
 
     def tell_changed(self, op: Operation, from_line: int, to_line: int, uid: str) -> None:
         """Tell that an operation has ended, and the figures after it."""
-        self.wire.publish(LineChanged(op, from_line, to_line, uid))
+        self.wire.publish(LineChanged(op, from_line, to_line, uid, self.ends_open))
         self.tell_status()
 
     def tell_checkpoint(
@@ -265,9 +274,9 @@ class LiveLine:
         """Tell of a checkpoint; `was` is the uid that it had before it was renumbered."""
         if not was:
             self._on_checkpoint(point.uid)
-        self.wire.publish(
-            CheckpointCreated(point.id, point.uid, kind, label, tokens, point.at, was)
-        )
+        created = CheckpointCreated(point.id, point.uid, kind, label, tokens, point.at, was)
+        self.ledger.follow(created)
+        self.wire.publish(created)
 
     def _tell_mailbox(self) -> None:
         first = 1 if self.begins_with_summary else 0

@@ -121,8 +121,10 @@ class AgentLoop:
             await to_its_end(self._take(steers, messages))
 
     async def _take(self, steers: tuple[Steer, ...], messages: Sequence[Message]) -> None:
+        context = self._line.context
+        place = context.index.counts(context.checkpoints[-1].message_index)[0]
         await self._line.append(messages)
-        self._steering.taken(steers)
+        self._steering.taken(steers, place)
 
     async def _step(self, n: int, provider: ChatProvider) -> StepEnd:
         try:

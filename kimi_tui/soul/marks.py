@@ -98,6 +98,11 @@ class PersonMarks:
             found |= {places[number] for number in numbers if number < len(places)}
         return frozenset(place for place in found if place >= first)
 
+    def pinned_points(self, points: Sequence[Checkpoint]) -> tuple[str, ...]:
+        """The uids of those of some checkpoints behind which anything is pinned."""
+        wanted = {uid for uid, _ in self._session.marks.pins}
+        return tuple(p.uid for p in points if p.uid in wanted or (p.was or "") in wanted)
+
     def _root(self, uid: str) -> str:
         point = self._session.context.find_uid(uid)
         return root_of(point) if point is not None else uid

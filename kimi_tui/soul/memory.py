@@ -19,16 +19,24 @@ _STATUSES = frozenset({"pending", "in_progress", "done"})
 
 
 class LineMemory:
-    """The memory of one conversation as it stands now."""
+    """The memory of one conversation as it stands now.
+
+    Attributes:
+        known: whether it was read since it was last forgotten.
+    """
 
     def __init__(self) -> None:
         self.todos: tuple[TodoEntry, ...] | None = None
         self.versions: dict[str, str] = {}
+        self.known = False
+
+    def forget(self) -> None:
+        """The conversation is another one now."""
+        self.todos, self.versions, self.known = None, {}, False
 
     def compute(self, messages: Iterable[Message]) -> None:
         """Forget everything and read it off these messages."""
-        self.todos = None
-        self.versions = {}
+        self.forget()
         calls: list[ToolCall] = []
         position = 0
         for message in messages:
@@ -39,6 +47,7 @@ class LineMemory:
                 if position < len(calls):
                     self._take(calls[position], message)
                 position += 1
+        self.known = True
 
     def took(self, outcome: ToolOutcome) -> None:
         """A call has ended."""

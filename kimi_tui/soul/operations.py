@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from kimi_tui.session import operations as session_operations
-from kimi_tui.session.context import known_checkpoint
 from kimi_tui.session.errors import UnknownCheckpoint
 from kimi_tui.session.journal import Entry
+from kimi_tui.session.readable_line import known_checkpoint
 from kimi_tui.session.records import Checkpoint
 from kimi_tui.session.reports import Reverted
 from kimi_tui.session.session import Session
@@ -21,7 +21,7 @@ from kimi_tui.soul.errors import FilesUnknown
 from kimi_tui.soul.live_line import LiveLine
 from kimi_tui.soul.preview import preview_of, preview_of_jump, rewind_prompt
 from kimi_tui.soul.protocol import FileOutcome, FilesChoice, RewindOutcome, RewindPreview, Target
-from kimi_tui.soul.replacing import Span
+from kimi_tui.soul.replacing import EDITED, Span
 from kimi_tui.soul.restoring import Restoring
 from kimi_tui.soul.segments import Segment, segments
 from kimi_tui.wire.events import Operation
@@ -61,6 +61,8 @@ class Operations:
             self.line.reachable(target.id)
             make = partial(preview_of, self.line, target)
         preview = await asyncio.to_thread(make) if idle else make()
+        if idle and not target.world_line:
+            self.line.context.prepare_revert(target.id)
         point = await self._point(target)
         commands = any(one.name == "Shell" for one in preview.goes)
         files = await self.restoring.preview(point, ran_commands=commands, binding=idle)
@@ -135,7 +137,7 @@ class Operations:
             messages = await asyncio.to_thread(self.world_lines().messages_of, world_line)
             place = index.checkpoints.index(point)
             prompt = rewind_prompt(segments(index.checkpoints[: place + 2], messages, place)[0])
-        await self._follow(0)
+        await self._follow(reverted.messages_kept)
         became = await self.restoring.carry_out(prepared, reverted.uid)
         line.tell_changed("jump", left, world_line, reverted.uid)
         return self._outcome(reverted, before, prompt, became)
@@ -164,14 +166,18 @@ class Operations:
         """
         context = self.line.context
         wanted = session_operations.next_undo(context)
+        before = self.line.used
         prepared = await self.restoring.prepare_back(wanted)
         undone = await self.restoring.along(
             prepared, "undo", lambda entry: session_operations.undo(context, files=entry)
         )
         if undone.reverted is not None:
-            await self._follow(0)
+            await self._follow(undone.reverted.messages_kept)
         became = await self._back(prepared, wanted, undone.entry.uid)
-        await self._tell_brought_back("undo", undone.entry, undone.reverted)
+        if undone.reverted is not None and wanted.grows_line:
+            self._tell_taken_back(undone.reverted, before)
+        else:
+            await self._tell_brought_back("undo", undone.entry, undone.reverted)
         return f"Undone: {_named(undone.entry)}.{_said_of(became)}"
 
     async def redo(self) -> str:
@@ -193,7 +199,7 @@ class Operations:
             prepared, "redo", lambda entry: session_operations.redo(context, files=entry)
         )
         if redone.reverted is not None:
-            await self._follow(0)
+            await self._follow(redone.reverted.messages_kept)
         became = await self._back(prepared, undoing, undoing.uid)
         await self._tell_brought_back("redo", undoing, redone.reverted)
         return f"Done again: {_named(redone.entry)}.{_said_of(became)}"
@@ -222,6 +228,12 @@ class Operations:
         )
 
     # -- below: how ------------------------------------------------------------------------------
+
+    def _tell_taken_back(self, reverted: Reverted, before: int) -> None:
+        """Tell that what was only put at the end of the line is gone from it again."""
+        left = self.line.number_of(reverted)
+        self.line.tell_reverted(reverted, "undo", world_line=left, tokens_before=before)
+        self.line.tell_changed("undo", left, 0, reverted.uid)
 
     async def _tell_brought_back(
         self, op: Operation, left: Entry, reverted: Reverted | None
@@ -297,6 +309,7 @@ class Operations:
             tokens_after=self.line.used,
             prompt=prompt,
             files=files,
+            is_open=self.line.ends_open,
         )
 
     def world_lines(self) -> WorldLines:
@@ -313,6 +326,10 @@ def _segment_at(line: LiveLine, point: Checkpoint) -> Segment:
 
 def _named(entry: Entry) -> str:
     name = _NAMES.get(entry.op, "the last change")
+    if entry.op == "compaction" and entry.reason == EDITED:
+        return "the change of the summary"
+    if entry.grows_line:
+        return "what was sent to now"
     if entry.op in ("rewind", "dmail", "jump") and entry.checkpoint_id >= 0:
         return f"{name} to #{entry.checkpoint_id}"
     return name

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kimi_tui.session.context import known_checkpoint
+from kimi_tui.session.readable_line import known_checkpoint
 from kimi_tui.session.tokens import LineTokens, message_tokens
 from kimi_tui.session.worldlines import WorldLines
 from kimi_tui.soul.internal_messages import dmail_text, is_said, summary_text
 from kimi_tui.soul.live_line import LiveLine
+from kimi_tui.soul.money import Cost
 from kimi_tui.soul.protocol import GoingMessage, RewindPreview, Target
 from kimi_tui.soul.segments import Segment, call_target, label_of, segments
 from kimi_tui.soul.tool_message import outcome_of
@@ -44,6 +45,7 @@ def preview_of(line: LiveLine, target: Target) -> RewindPreview:
         estimated=line.estimated or after > used,
         goes=_goes(going, line, target_first=True),
         prompt=rewind_prompt(going[0]),
+        cost=_cost(going, line),
     )
 
 
@@ -65,7 +67,11 @@ def preview_of_jump(line: LiveLine, world_lines: WorldLines, target: Target) -> 
             break
         shared += 1
     going = segments(live, line.context.messages, shared)
-    after = LineTokens().before(index, point.offset, messages)
+    if index.usage_before(point.offset) is None:
+        # Without a figure of the server's the tools' descriptions have to be estimated, too.
+        after = line.accounting.estimate_with(messages[: point.message_index])
+    else:
+        after = LineTokens().before(index, point.offset, messages)
     return RewindPreview(
         target=target,
         label=there.label,
@@ -78,7 +84,14 @@ def preview_of_jump(line: LiveLine, world_lines: WorldLines, target: Target) -> 
         estimated=True,
         goes=_goes(going, line, target_first=False),
         prompt=rewind_prompt(there),
+        cost=_cost(going, line),
     )
+
+
+def _cost(going: Sequence[Segment], line: LiveLine) -> Cost | None:
+    """What the calls of what goes have cost; what nothing goes of costs nothing to tell."""
+    points = [segment.point for segment in going]
+    return line.ledger.cost_of(points, line.context.index) if points else None
 
 
 def _count(going: Sequence[Segment], kind: str) -> int:

@@ -10,6 +10,7 @@ from kimi_tui.soul.travel_protocol import TimeTravel
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from kimi_tui.soul.money import Cost
     from kimi_tui.soul.statistics import Statistics
     from kimi_tui.wire.display import DiffLine
     from kimi_tui.wire.queue import Wire
@@ -101,7 +102,10 @@ class FileOutcome:
 
 @dataclass(frozen=True, slots=True)
 class RewindPreview:
-    """What a rewind to `target` would take and give; nothing has happened yet. Tokens are estimates with `estimated`."""
+    """What a rewind to `target` would take and give; nothing has happened yet. Tokens are estimates with `estimated`.
+
+    `cost` is what the calls that go have cost; None where no prices are set.
+    """
 
     target: Target
     label: str
@@ -115,11 +119,15 @@ class RewindPreview:
     goes: tuple[GoingMessage, ...]
     prompt: str
     files: FilesPreview | None = None
+    cost: Cost | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class RewindOutcome:
-    """A rewind happened. `prompt` goes back into the prompt (empty for a step in the middle of a turn)."""
+    """A rewind happened. `prompt` goes back into the prompt (empty for a step in the middle of a turn).
+
+    `is_open` says whether the line ends in the middle of something, so that the agent could go on from there.
+    """
 
     checkpoint_id: int
     world_line: int
@@ -128,6 +136,7 @@ class RewindOutcome:
     tokens_after: int
     prompt: str
     files: tuple[FileOutcome, ...] = ()
+    is_open: bool = False
 
 
 class SoulBusy(Exception):

@@ -6,7 +6,7 @@ messages, without times and diffs, which only the record knows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import cast
@@ -20,6 +20,7 @@ from kimi_tui.session.worldlines import WorldLine, WorldLines, shared_checkpoint
 from kimi_tui.soul.dmail import author_of
 from kimi_tui.soul.foreign_record import ForeignRecord, Unit
 from kimi_tui.soul.internal_messages import dmail_text, summary_text
+from kimi_tui.soul.marks import PersonMarks
 from kimi_tui.soul.record_pieces import pieces
 from kimi_tui.soul.retelling import said_on_the_way
 from kimi_tui.soul.segments import Segment, segments
@@ -33,7 +34,7 @@ def rebuilt(session: Session, records: Sequence[Record]) -> list[Record]:
     """The history of the session: each line that was left, how it was left, and the live line last."""
     context = session.context
     told = pieces(records)
-    teller = _Teller(ForeignRecord(records))
+    teller = _Teller(ForeignRecord(records), PersonMarks(session).pinned_points)
     shown: Sequence[Checkpoint] = ()
     shown_messages: Sequence[Message] = ()
     shown_as: WorldLine | None = None
@@ -63,7 +64,7 @@ def told_line(session: Session, records: Sequence[Record], n: int) -> list[Recor
     points = lines.index(n).checkpoints if n else context.checkpoints
     messages = lines.messages_of(n) if n else context.messages
     told = pieces(records)
-    teller = _Teller(ForeignRecord(records))
+    teller = _Teller(ForeignRecord(records), PersonMarks(session).pinned_points)
     teller.read(lines.index(n) if n else context.index, messages)
     for segment in segments(points, messages):
         teller.tell(segment, told.get(segment.point.uid))
@@ -89,8 +90,13 @@ def _messages_of(session: Session, n: int) -> Sequence[Message]:
 class _Teller:
     """Collects the records, numbering them and keeping their times in order."""
 
-    def __init__(self, foreign: ForeignRecord) -> None:
+    def __init__(
+        self,
+        foreign: ForeignRecord,
+        pinned: Callable[[Sequence[Checkpoint]], tuple[str, ...]],
+    ) -> None:
         self._foreign = foreign
+        self._pinned = pinned
         self._records: list[Record] = []
         self._at = 0.0
         self._in_turn = False
@@ -149,6 +155,7 @@ class _Teller:
                 tokens_before=line.tokens_before,
                 tokens_after=line.tokens_after,
                 text=line.text if reason == "dmail" else "",
+                pinned=() if letter is None else self._pinned(shown[shared:]),
                 author="agent" if letter is None else author_of(letter),
             ),
             at,

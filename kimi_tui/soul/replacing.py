@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kimi_tui.llm.message import Message
+from kimi_tui.session.journal import Entry
 from kimi_tui.session.records import Addition, Checkpoint, NewCheckpoint, TokenCount, new_uid
 from kimi_tui.session.reports import Reverted
 from kimi_tui.session.tokens import message_tokens
@@ -22,6 +23,8 @@ from kimi_tui.soul.rewriting import Rewritten, rewritten
 from kimi_tui.soul.segments import segments
 from kimi_tui.wire.events import CompactionEnd
 
+EDITED = "edit"
+"""The journal's word for a compaction that only gave the summary other words."""
 _TOLD_AT_ONCE = 100
 
 
@@ -108,7 +111,11 @@ async def replace_summary(line: LiveLine, text: str) -> None:
     was, now = (line.accounting.estimated(size) for size in sizes)
     anew = await asyncio.to_thread(rewritten, context, point, was - now, instead=(place, new))
     reverted = await context.revert_to(
-        point.id, reason="compaction", text=text, then=anew.additions
+        point.id,
+        reason="compaction",
+        text=text,
+        then=anew.additions,
+        files=Entry(op="compaction", reason=EDITED),
     )
     await _follow(line, point.message_index)
     await _tell(line, reverted, text, before, anew.renamed[0], anew.renamed[1:])
@@ -130,7 +137,6 @@ def _newest_summary(messages: Sequence[Message]) -> int:
 async def _follow(line: LiveLine, kept: int) -> None:
     line.kept(kept)
     await line.follow()
-    line.told_estimate()
     # The numbers mean other checkpoints now.
     line.denwa.forget_deliveries()
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection
+from pathlib import Path
 from typing import TypeVar
 
 from kimi_tui.session.context import Context
@@ -25,6 +26,7 @@ T = TypeVar("T")
 
 _MOST_ROWS = 20_000
 _MOST_FILES_COMPARED = 300
+_BY_OTHERS = "someone else changed it"
 _NO_TEXT_SHOWN = "(not shown)\n"
 
 
@@ -34,12 +36,15 @@ class Restoring:
     Args:
         history: the snapshots.
         context: whose journal names what happened to files.
+        work_dir: where the files are.
     """
 
-    def __init__(self, history: FileHistory, context: Context) -> None:
+    def __init__(self, history: FileHistory, context: Context, work_dir: Path) -> None:
         self.history = history
+        self.work_dir = work_dir
         self._context = context
         self._shown: tuple[str, RestorePlan] | None = None
+        self._reasons: dict[str, str] = {}
 
     async def preview(
         self, point: Checkpoint, *, ran_commands: bool, binding: bool
@@ -76,6 +81,18 @@ class Restoring:
             )
         return FilesPreview(tuple(files), plan.not_covered, plan.remarks, ran_commands=ran_commands)
 
+    async def changed_since(self, point: Checkpoint) -> dict[str, str]:
+        """The files that are not what they were at a checkpoint, each with who changed it but the agent, if anyone.
+
+        Empty where nothing tells.
+        """
+        plan = await self.history.plan(point.uid, point.was or "")
+        return {
+            one.path: _BY_OTHERS if one.reason else ""
+            for one in plan.changes
+            if one.change != "skip"
+        }
+
     async def plan(self, point: Checkpoint) -> RestorePlan:
         """The plan that was shown last for this checkpoint, once; else a new one."""
         shown, self._shown = self._shown, None
@@ -91,6 +108,7 @@ class Restoring:
         Raises:
             OSError: the disk refused; nothing was touched.
         """
+        self._reasons = {one.path: one.reason for one in plan.changes}
         return await self.history.prepare(plan, chosen)
 
     async def along(
@@ -116,13 +134,13 @@ class Restoring:
         if prepared is None:
             return ()
         outcome = await self.history.carry_out(prepared, uid)
-        created = {one.path for one in prepared.intent.changes if one.now is None}
+        created = prepared.intent.created
         found = [
             FileOutcome(path, "create" if path in created else "restore")
             for path in outcome.restored
         ]
         found += [FileOutcome(path, "delete") for path in outcome.deleted]
-        found += [FileOutcome(path, "conflict", "left alone") for path in prepared.left]
+        found += [FileOutcome(path, "conflict", self._reasons[path]) for path in prepared.left]
         found += [FileOutcome(path, "conflict", why) for path, why in outcome.failures.items()]
         return tuple(sorted(found, key=lambda one: one.path))
 
@@ -156,7 +174,7 @@ class Restoring:
         plan = await self.history.plan_back(
             entry.snapshot_before, entry.snapshot_after, entry.paths
         )
-        return await self.history.prepare(plan)
+        return await self.prepare(plan)
 
     async def left_out(self, entry: Entry, uid: str) -> tuple[FileOutcome, ...]:
         """The files that an operation touched and that cannot be reversed with it, told; none where they can."""

@@ -16,7 +16,7 @@ def said_on_the_way(messages: Sequence[Message], uid: str) -> Iterator[Event]:
     """The answers, calls, results and steers among some messages."""
     open_calls: list[tuple[str, str]] = []
     n_calls = 0
-    for message in messages:
+    for number, message in enumerate(messages):
         if message.role == "assistant":
             yield from _answer(message, uid, n_calls)
             open_calls = [
@@ -39,7 +39,7 @@ def said_on_the_way(messages: Sequence[Message], uid: str) -> Iterator[Event]:
                     id=call_id,
                 )
         elif is_said(message) and internal_kind(message) is None:
-            yield ev.SteerTaken("", message.text)
+            yield ev.SteerTaken("", message.text, number=number)
     for key, call_id in open_calls:
         yield ev.ToolResult(key, True, "", INTERRUPTED, interrupted=True, id=call_id)
 

@@ -30,10 +30,12 @@ from kimi_tui.soul.live_line import LiveLine
 from kimi_tui.soul.loop import AgentLoop
 from kimi_tui.soul.marks import PersonMarks
 from kimi_tui.soul.memory import LineMemory
+from kimi_tui.soul.money import Price
 from kimi_tui.soul.operations import Operations
 from kimi_tui.soul.provider_slot import ProviderSlot
 from kimi_tui.soul.recorder import Recorder
 from kimi_tui.soul.restoring import Restoring, is_journaled
+from kimi_tui.soul.spending import Ledger
 from kimi_tui.soul.steering import Steering
 from kimi_tui.soul.step import Stepper
 from kimi_tui.soul.surroundings import FILES_NAME, surroundings
@@ -63,6 +65,7 @@ async def open_soul(
     today: date | None = None,
     file_limits: Limits | None = None,
     follow_files: bool = True,
+    prices: Mapping[str, Price] | None = None,
 ) -> KimiSoul:
     """Open a session and the engine on it.
 
@@ -78,6 +81,7 @@ async def open_soul(
         today: the date that a new session's prompt names.
         file_limits: how much of the working files is kept.
         follow_files: look at them at once; else only when they are asked for.
+        prices: what models cost, by model.
 
     Raises:
         SessionHeld: another process has the session open.
@@ -97,6 +101,7 @@ async def open_soul(
             policy,
             today or date.today(),  # noqa: DTZ011 - the person's own day is meant
             file_limits or Limits(),
+            Ledger(prices),
             follow_files=follow_files,
         )
     except BaseException:
@@ -115,6 +120,7 @@ async def _assemble(
     policy: RetryPolicy | None,
     today: date,
     file_limits: Limits,
+    ledger: Ledger,
     *,
     follow_files: bool,
 ) -> KimiSoul:
@@ -142,9 +148,9 @@ async def _assemble(
         cancelled.is_set,
     )
     files = FileHistory(tracker, wire, partial(is_journaled, context), cancelled)
-    restoring = Restoring(files, context)
+    restoring = Restoring(files, context, session.work_dir)
     line = LiveLine(
-        context, wire, accounting, memory, denwa, limits, slot.info, files.mark, marks=marks
+        context, wire, accounting, memory, denwa, limits, slot.info, files.mark, ledger, marks=marks
     )
     recorder = Recorder(session.record, wire)
     await line.follow()
@@ -176,6 +182,9 @@ async def _assemble(
         LetterReview(line, approval),
     )
     status = accounting.status(slot.info(), limits, line.used, estimated=line.estimated)
+    for record in stored:
+        ledger.follow(record.event)
+    ledger.begin(status)
     # The gauge must show the state before anything happens: told to the first listener, and not stored.
     at = records[-1].at if records else 0.0
     if follow_files:
@@ -204,9 +213,9 @@ async def _assemble(
             provider=slot,
             retry_now=retry_now,
             stragglers=stragglers,
-            history=opened_with,
         ),
         travel,
+        opened_with,
     )
 
 

@@ -11,6 +11,7 @@ from kimi_tui.foreign_text import one_line
 from kimi_tui.llm.message import Message, ToolCall
 from kimi_tui.session.records import Checkpoint
 from kimi_tui.soul.internal_messages import dmail_text, internal_kind, is_said, summary_text
+from kimi_tui.tool_names import short_name
 from kimi_tui.wire.events import CheckpointKind
 
 MAX_LABEL = 200
@@ -61,7 +62,9 @@ class Segment:
             if message.role != "assistant":
                 continue
             if message.tool_calls:
-                calls = (f"{c.function.name} {call_target(c)}" for c in message.tool_calls)
+                calls = (
+                    f"{short_name(c.function.name)} {call_target(c)}" for c in message.tool_calls
+                )
                 return label_of(", ".join(map(str.strip, calls)))
             return label_of(message.text)
         return ""

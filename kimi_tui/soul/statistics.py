@@ -7,6 +7,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from kimi_tui.session.journal import Entry
+from kimi_tui.session.session import Session
+from kimi_tui.soul.history import read_records
+from kimi_tui.soul.money import Cost, Price
+from kimi_tui.soul.spending import Ledger
 from kimi_tui.wire.events import (
     ApprovalRequest,
     ApprovalResolved,
@@ -31,6 +35,8 @@ class Statistics:
 
     `dmail_tokens_saved` is the sum over all D-Mails; `compactions` are pairs of tokens before and after. `model_s`,
     `tools_s` and `person_s` are the seconds spent waiting for the model, for tools, and for an answer of the person.
+    `cost` is for who has prices to fill in; None where there are none. `is_fork`: all figures count what came along
+    from another session too.
     """
 
     turns: int = 0
@@ -47,6 +53,8 @@ class Statistics:
     model_s: float = 0.0
     tools_s: float = 0.0
     person_s: float = 0.0
+    cost: Cost | None = None
+    is_fork: bool = False
 
 
 @dataclass(slots=True)
@@ -140,6 +148,22 @@ def statistics(records: Iterable[Record]) -> Statistics:
         tools_s=clock.tools_s,
         person_s=clock.person_s,
     )
+
+
+def session_statistics(session: Session, prices: Mapping[str, Price]) -> Statistics:
+    """What an open session did and cost. Reads files: call it in a thread.
+
+    Args:
+        session: the session; its record must be written out.
+        prices: by model; where there are none, no cost is told.
+    """
+    records = read_records(session)
+    ledger = Ledger(prices)
+    for record in records:
+        ledger.follow(record.event)
+    counted = with_journal(statistics(records), session.context.journal.entries)
+    is_fork = bool(session.state.forked_from)
+    return replace(counted, cost=ledger.total_cost(), is_fork=is_fork)
 
 
 def with_journal(counted: Statistics, entries: Iterable[Entry]) -> Statistics:

@@ -47,8 +47,8 @@ class Steering:
         """What is queued, oldest first."""
         return tuple(self._queued)
 
-    def taken(self, steers: tuple[Steer, ...]) -> None:
-        """These have gone in."""
-        for steer in steers:
+    def taken(self, steers: tuple[Steer, ...], place: int) -> None:
+        """These have gone in, the first of them at this place behind the newest checkpoint."""
+        for number, steer in enumerate(steers, place):
             self._queued.remove(steer)
-            self._wire.publish(SteerTaken(steer.id, steer.text))
+            self._wire.publish(SteerTaken(steer.id, steer.text, number=number))

@@ -141,6 +141,7 @@ class Stepper:
     async def _run_tools(self, calls: Sequence[Call], point: Checkpoint) -> list[Done]:
         batch = ToolBatch(self._world, calls)
         try:
+            await self._line.remember()
             done = await batch.run()
         except asyncio.CancelledError:
             await self._stop(batch)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Literal, Protocol
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from kimi_tui.soul.protocol import FilesPreview, RewindOutcome, Target
+    from kimi_tui.soul.protocol import RewindOutcome, Target
+    from kimi_tui.wire.display import DiffLine, DisplayBlock
     from kimi_tui.wire.events import Record
 
 
@@ -58,6 +59,9 @@ class LineMessage:
         kind: How to draw it; of a `tool` the text is the result, `name` and `target` are those of the call.
         calls: The tools that an agent's message calls, each as name and target.
         pinned: Whether neither a compaction nor a D-Mail may drop it.
+        display: What a tool's card draws beside its result, where the record tells it (in a comparison).
+        sent_from: Of a D-Mail the checkpoint that it was sent from, and `saved` the tokens it took away; -1 and 0 where
+            nothing tells.
     """
 
     checkpoint_id: int
@@ -70,6 +74,46 @@ class LineMessage:
     failed: bool = False
     calls: tuple[tuple[str, str], ...] = ()
     pinned: bool = False
+    display: tuple[DisplayBlock, ...] = ()
+    sent_from: int = -1
+    saved: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class FileSide:
+    """What one line made of a file since the fork: `became` and the lines; `hands` is who changed it.
+
+    `is_text` is false where there are no lines to show. `rows` may be cut.
+    """
+
+    became: Literal["same", "changed", "new", "gone"]
+    hands: Literal["agent", "others", "both"] = "agent"
+    added: int = 0
+    removed: int = 0
+    rows: tuple[DiffLine, ...] = ()
+    is_text: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class PartedPath:
+    """A file that one of the lines changed; `alike` is true where it is the same on both now."""
+
+    path: str
+    other: FileSide
+    live: FileSide
+    alike: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PartedFiles:
+    """The files that a line which was left, or the live one, changed since they parted.
+
+    `reason` says why that is not known, empty where it is; `remarks` are sentences for the person.
+    """
+
+    files: tuple[PartedPath, ...] = ()
+    remarks: tuple[str, ...] = ()
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,16 +123,17 @@ class LineComparison:
     Attributes:
         world_line: The line that was left.
         fork: The newest checkpoint that both have, -1 where they share none.
+        shared_tokens: What the window holds there; 0 where that is not known.
         live, other: The messages of each side from there on, oldest first.
-        files: How the working files differ from what they were at the other line's newest checkpoint; its `reason` says
-            why that is not known.
+        files: What each of them made of the working files since they parted.
     """
 
     world_line: int
     fork: int
     live: tuple[LineMessage, ...]
     other: tuple[LineMessage, ...]
-    files: FilesPreview
+    files: PartedFiles
+    shared_tokens: int = 0
 
 
 class TimeTravel(Protocol):

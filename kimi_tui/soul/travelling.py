@@ -124,4 +124,5 @@ class TravellingSoul(Soul):
 
     async def compare(self, world_line: int) -> LineComparison:
         """A line that was left beside the live one, from where they part."""
+        await self._travel.recorder.flush()
         return await self._alone(self._travel.reading.compare(world_line, self.pins))

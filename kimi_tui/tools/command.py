@@ -21,7 +21,7 @@ from typing import Literal
 from uuid import uuid4
 
 from kimi_tui.tools.capture import Capture, CapturedText, LiveText
-from kimi_tui.tools.process_watch import ExitSignal, Watch
+from kimi_tui.tools.process_watch import ExitSignal, Watch, widen
 from kimi_tui.tools.survivors import MARK_NAME, descendants, marked, signal_all
 
 TERM_GRACE_S = 2.0
@@ -135,6 +135,7 @@ class RunningCommand:
     def _live_through(self, post: Callable[[str], None]) -> Ended:
         """All of the command's life, in its thread."""
         output, write_end = os.pipe()
+        widen(output)
         os.set_blocking(output, False)
         started = time.monotonic()
         try:

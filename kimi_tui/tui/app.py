@@ -11,37 +11,44 @@ from typing import Any, ClassVar, cast
 from textual import events, on
 from textual.app import App
 from textual.binding import Binding, BindingType
+from textual.driver import Driver
 from textual.screen import Screen
 from textual.theme import Theme
 
 from kimi_tui.config.choosing import Choice
 from kimi_tui.launch import Launch
+from kimi_tui.tui.ending import listen
 from kimi_tui.tui.glyphs import ASCII, UNICODE, Glyphs
 from kimi_tui.tui.main.messages import (
     HelpWanted,
     LeaveWanted,
+    ModelNeeded,
     ModelWanted,
     PaletteWanted,
     ReplayWanted,
     SessionWanted,
     StatisticsWanted,
+    SuspendWanted,
     ThemeWanted,
     Unopened,
 )
 from kimi_tui.tui.main.screen import MainScreen
 from kimi_tui.tui.styles import sheets
-from kimi_tui.tui.theme import DARK, KIMI_DARK, KIMI_LIGHT, KIMI_SIXTEEN, derived
-
-THEMES = {"dark": KIMI_DARK, "light": KIMI_LIGHT, "16": KIMI_SIXTEEN}
+from kimi_tui.tui.theme import DARK, FEW, TRUE_COLOUR, derived, themes_for
 
 
 class KimiApp(App[None], inherit_bindings=False):
     """kimi-tui.
 
+    Args:
+        launch: what the command line asked for.
+        colours: how many the terminal has; with few, the theme of sixteen is used whatever is configured.
+
     Attributes:
         launch: what the command line asked for, and what the first run made of it.
         glyphs: the signs in use.
         parting_words: one line to print once the terminal is restored; empty for none.
+        kept_words: another one, on what of the demo is kept.
     """
 
     TITLE = "kimi-tui"
@@ -51,14 +58,18 @@ class KimiApp(App[None], inherit_bindings=False):
         Binding("ctrl+c", "quit", "Quit", show=False, system=True),
     ]
 
-    def __init__(self, launch: Launch) -> None:
+    def __init__(self, launch: Launch, *, colours: int = TRUE_COLOUR) -> None:
         self.launch = launch
+        self._themes = themes_for(colours)
+        chosen = self._themes["16" if colours <= FEW else launch.config.theme]
         # Set before Textual makes its style sheet, so that the sheet is parsed once and not again for another theme.
-        self.set_reactive(App.theme, THEMES[launch.config.theme].name)
+        self.set_reactive(App.theme, chosen.name)
         # Textual loads the styles of every screen but the first.
         super().__init__(css_path=[*sheets("app"), *self._first_sheets()])
         self.glyphs: Glyphs = ASCII if launch.config.glyphs == "ascii" else UNICODE
         self.parting_words = ""
+        self.kept_words = ""
+        self._open_screens: list[MainScreen] = []
         self._key_at = 0.0
         self.set_class(launch.config.glyphs == "ascii", "-ascii")
         if launch.config.reduced_motion:
@@ -96,7 +107,9 @@ class KimiApp(App[None], inherit_bindings=False):
         return WelcomeScreen(self.launch)
 
     def _main_screen(self) -> MainScreen:
-        return MainScreen(self.launch, self.size, lambda: self._key_at)
+        screen = MainScreen(self.launch, self.size, lambda: self._key_at)
+        self._open_screens.append(screen)
+        return screen
 
     @on(SessionWanted)
     async def _session_wanted(self, event: SessionWanted) -> None:
@@ -106,12 +119,20 @@ class KimiApp(App[None], inherit_bindings=False):
         self.launch = event.launch
         before = [screen for screen in self.screen_stack if isinstance(screen, MainScreen)]
         for screen in before:
-            await screen.end()
+            await self._end(screen)
+            self._open_screens.remove(screen)
         await self.push_screen(self._main_screen())
         # The first screen of all cannot be taken away, so what was before stays below, empty. It is emptied when it is
         # covered: a widget that is drawn while it goes has no styles any more.
         for screen in before:
             await screen.remove_children()
+
+    @on(ModelNeeded)
+    def _model_needed(self, event: ModelNeeded) -> None:
+        """There is a server but no model: the first run goes on from there."""
+        from kimi_tui.tui.first_run.welcome import WelcomeScreen
+
+        self.push_screen(WelcomeScreen(self.launch, event.words))
 
     @on(ModelWanted)
     def _model_wanted(self, event: ModelWanted) -> None:
@@ -171,20 +192,24 @@ class KimiApp(App[None], inherit_bindings=False):
 
     @on(ThemeWanted)
     def _theme_wanted(self, event: ThemeWanted) -> None:
-        names = list(THEMES)
-        current = next((name for name in names if THEMES[name].name == self.theme), names[0])
+        themes = self._themes
+        names = list(themes)
+        current = next((name for name in names if themes[name].name == self.theme), names[0])
         following = names[(names.index(current) + 1) % len(names)]
-        self.theme = THEMES.get(event.name, THEMES[following]).name
+        self.theme = themes.get(event.name, themes[following]).name
 
     def get_theme(self, theme_name: str) -> Theme | None:
         """One of ours, or of Textual's."""
-        ours = next((theme for theme in THEMES.values() if theme.name == theme_name), None)
+        ours = next((theme for theme in self._themes.values() if theme.name == theme_name), None)
         return ours or super().get_theme(theme_name)
 
     @property
     def available_themes(self) -> dict[str, Theme]:
         """Ours, and Textual's."""
-        return {**super().available_themes, **{theme.name: theme for theme in THEMES.values()}}
+        return {
+            **super().available_themes,
+            **{theme.name: theme for theme in self._themes.values()},
+        }
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         """Our names of colours for a theme that does not know them."""
@@ -204,11 +229,31 @@ class KimiApp(App[None], inherit_bindings=False):
     def on_mount(self) -> None:
         """Once the first screen is drawn, let memory be collected again."""
         self.call_after_refresh(self._settle)
+        if not self.is_headless:
+            listen(self._ended_by_the_system)
+
+    @on(Driver.SignalResume)
+    def _woken(self) -> None:
+        """After a suspension the terminal's screen is empty, and Textual draws only what has changed."""
+        self.refresh(layout=True)
+
+    def _ended_by_the_system(self, code: int) -> None:
+        self.exit(return_code=code)
+
+    async def on_unmount(self) -> None:
+        """Whatever ended the app, commands that still run are stopped and sessions are saved and released."""
+        for screen in self._open_screens:
+            await self._end(screen, clean=self._exception is None)
+
+    async def _end(self, screen: MainScreen, *, clean: bool = True) -> None:
+        self.parting_words = await screen.end(clean=clean) or self.parting_words
+        self.kept_words = screen.conversation.kept or self.kept_words
 
     def _settle(self) -> None:
         # What was imported stays for good: taking it out of the collector's sight spares every later collection.
         gc.freeze()
-        gc.set_threshold(5_000, 20, 50)
+        # What a collection looks at in one go is small, so that none takes longer than a few milliseconds.
+        gc.set_threshold(5_000, 5, 200)
         gc.enable()
 
     async def on_event(self, event: events.Event) -> None:
@@ -222,14 +267,19 @@ class KimiApp(App[None], inherit_bindings=False):
         self.parting_words = event.words
         self.exit(return_code=event.code)
 
+    @on(SuspendWanted)
+    def _suspend_wanted(self) -> None:
+        self.action_suspend_process()
+
     @on(LeaveWanted)
     async def action_quit(self) -> None:
         """Quit after the session was saved and released; what cannot be saved is said first."""
+        if self.return_code is not None:
+            return  # it ends already, and with which code is settled
         if not await self._may_leave():
             return
-        for screen in self.screen_stack:
-            if isinstance(screen, MainScreen):
-                self.parting_words = await screen.end() or self.parting_words
+        for screen in self._open_screens:
+            await self._end(screen)
         self.exit(return_code=1 if self.parting_words else 0)
 
     async def _may_leave(self) -> bool:

@@ -41,6 +41,15 @@ def percent(part: int, whole: int) -> str:
     return "<1%" if 0 < share < 1 else f"{share:.0f}%"
 
 
+def money(amount: float, currency: str) -> str:
+    """`$0.42`, `$1,204`, `$0.0031`: whole from a hundred on, two digits that tell something below a cent."""
+    if amount >= 99.995:
+        return f"{currency}{amount:,.0f}"
+    if amount >= 0.00995 or amount == 0:
+        return f"{currency}{amount:.2f}"
+    return f"{currency}{amount:.4f}" if amount >= 0.0001 else f"<{currency}0.0001"
+
+
 def grouped(count: int) -> str:
     """`1,998`."""
     return f"{count:,}"
@@ -89,6 +98,21 @@ def age(then: datetime, now: datetime) -> str:
     if days < 61:
         return f"{days // 7} w"
     return then.strftime("%Y-%m-%d")
+
+
+def short_age(seconds: float) -> str:
+    """An age in at most six cells: `now`, `5 min`, `2 h`, `3 d`, `2 w`; empty where only a date would tell it."""
+    for until, unit_s, name in (
+        (3_600, 60, "min"),
+        (86_400, 3_600, "h"),
+        (14 * 86_400, 86_400, "d"),
+        (61 * 86_400, 7 * 86_400, "w"),
+    ):
+        if seconds < 60:
+            return "now"
+        if seconds < until:
+            return f"{int(seconds // unit_s)} {name}"
+    return ""
 
 
 def cut(text: str, width: int, mark: str = "…") -> str:

@@ -1,14 +1,16 @@
-"""The scrollbar of every pane: one cell wide, a bar without a track."""
+"""The scrollbar of every pane: one cell wide, a bar without a track, which a drag of any speed moves."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import ceil
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from rich.color import Color
 from rich.segment import Segment, Segments
 from rich.style import Style
-from textual.scrollbar import ScrollBarRender
+from textual import events
+from textual.scrollbar import ScrollBar, ScrollBarRender
 
 from kimi_tui.tui.glyphs import ASCII, UNICODE, Glyphs
 
@@ -17,6 +19,9 @@ if TYPE_CHECKING:
 
 _TRACK = Color.parse("#555555")
 _BAR = Color.parse("bright_magenta")
+_PRESSED = "@mouse.down"
+_GRAB = "grab"
+_FORWARD = "_forward_event"
 
 
 class ThinScrollBar(ScrollBarRender):
@@ -51,11 +56,11 @@ class ThinScrollBar(ScrollBarRender):
             if share < 1 and start == free and free > 1:
                 start = free - 1
             start = min(start, ceil(free))
-            up = Segment(blank, Style(bgcolor=back_color, meta={"@mouse.down": "scroll_up"}))
-            down = Segment(blank, Style(bgcolor=back_color, meta={"@mouse.down": "scroll_down"}))
+            up = Segment(blank, Style(bgcolor=back_color, meta={_PRESSED: "scroll_up"}))
+            down = Segment(blank, Style(bgcolor=back_color, meta={_PRESSED: "scroll_down"}))
             bar = Segment(
                 cls.GLYPH * (thickness if vertical else 1),
-                Style(color=bar_color, bgcolor=back_color, meta={"@mouse.down": "grab"}),
+                Style(color=bar_color, bgcolor=back_color, meta={_PRESSED: _GRAB}),
             )
             cells = [up] * start + [bar] * length + [down] * (size - start - length)
         if vertical:
@@ -70,5 +75,24 @@ class _AsciiScrollBar(ThinScrollBar):
 def use_thin_scrollbar(widget: Widget, glyphs: Glyphs = UNICODE) -> None:
     """Let this widget's vertical scrollbar be the thin one."""
     plain = glyphs.scrollbar == ASCII.scrollbar
+    bar = widget.vertical_scrollbar
     # Textual means it to be set on one scrollbar; its annotation only allows the class.
-    setattr(widget.vertical_scrollbar, "renderer", _AsciiScrollBar if plain else ThinScrollBar)  # noqa: B010
+    setattr(bar, "renderer", _AsciiScrollBar if plain else ThinScrollBar)  # noqa: B010
+    if _FORWARD not in vars(bar):
+        setattr(bar, _FORWARD, _grabbing(bar))
+
+
+def _grabbing(bar: ScrollBar) -> Callable[[events.Event], None]:
+    """What takes a scrollbar's events in, and gives it the mouse with the press itself.
+
+    Textual gives it once the scrollbar has handled the press. What came in the same read is sent elsewhere by then: a
+    fast drag would move nothing, and the mouse would stay with the scrollbar after its release.
+    """
+    forward = cast("Callable[[events.Event], None]", getattr(bar, _FORWARD))
+
+    def take(event: events.Event) -> None:
+        if isinstance(event, events.MouseDown) and event.style.meta.get(_PRESSED) == _GRAB:
+            bar.capture_mouse()
+        forward(event)
+
+    return take

@@ -6,7 +6,13 @@ module holds a colour. Every text colour has a contrast of at least 4.5 on every
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from textual.theme import Theme
+
+FEW = 16
+MANY = 256
+TRUE_COLOUR = 1 << 24
 
 DARK: dict[str, str] = {
     "page": "#101318",
@@ -194,9 +200,51 @@ def _theme(name: str, palette: dict[str, str], *, dark: bool, ansi: bool = False
     )
 
 
+_DARK_256 = {
+    "page": "#121212",
+    "raised": "#1c1c1c",
+    "band": "#262626",
+    "select": "#303030",
+    "lost-bg": "#262626",
+    "dmail-bg": "#1c1c1c",
+    "diff-add-bg": "#121212",
+    "diff-del-bg": "#121212",
+}
+_LIGHT_256 = {
+    "page": "#ffffff",
+    "raised": "#eeeeee",
+    "band": "#e4e4e4",
+    "select": "#afd7ff",
+    "lost-bg": "#e4e4e4",
+    "dmail-bg": "#eeeeee",
+    "diff-add-bg": "#ffffff",
+    "diff-del-bg": "#ffffff",
+}
+
 KIMI_DARK = _theme("kimi-dark", DARK, dark=True)
 KIMI_LIGHT = _theme("kimi-light", LIGHT, dark=False)
 KIMI_SIXTEEN = _theme("kimi-16", SIXTEEN, dark=True, ansi=True)
+
+
+def themes_for(colours: int) -> dict[str, Theme]:
+    """The themes by the names they have in the configuration, for a terminal with so many colours.
+
+    With 256 the tints of the page are those that such terminals have: the others would all become black.
+    """
+    if colours > MANY:
+        dark, light = KIMI_DARK, KIMI_LIGHT
+    else:
+        dark = _theme("kimi-dark", DARK | _DARK_256, dark=True)
+        light = _theme("kimi-light", LIGHT | _LIGHT_256, dark=False)
+    return {"dark": dark, "light": light, "16": KIMI_SIXTEEN}
+
+
+def colours_of(environ: Mapping[str, str]) -> int:
+    """How many colours the terminal has, by the variables that Rich goes by."""
+    if environ.get("COLORTERM", "").strip().lower() in ("truecolor", "24bit"):
+        return TRUE_COLOUR
+    depth = environ.get("TERM", "").strip().lower().rpartition("-")[2]
+    return MANY if depth in ("256color", "kitty") else FEW
 
 
 def derived(primary: str, warning: str, error: str, success: str, *, dark: bool) -> dict[str, str]:

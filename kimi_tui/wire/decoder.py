@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields
+from functools import cache
 from typing import Any, TypeGuard, cast
 
 from kimi_tui.wire import events as ev
@@ -15,6 +16,8 @@ from kimi_tui.wire.events import Event, Record
 from kimi_tui.wire.names import ANSWERS_BACK, BY_NAME, CHOICES, EARLIER, STATUS_FIELDS
 
 Json = dict[str, Any]
+
+_FLAGS = frozenset({"estimated", "limit_estimated"})
 
 
 class Decoder:
@@ -143,17 +146,17 @@ class Decoder:
                     "total_output": (last.total_output, parts.get("output")),
                 }
                 values |= {k: old + new for k, (old, new) in totals.items() if _is_int(new)}
-        flags = {"estimated", "limit_estimated"}
-        kept = {
+        kept: Json = {
             name: value
             for name, value in values.items()
-            if (isinstance(value, bool) if name in flags else _is_int(value))
+            if type(value) is (bool if name in _FLAGS else int)
         }
         for name in ("step_input", "step_output"):
             kept.setdefault(name, None)
         correction = data.get("correction")
         if isinstance(correction, float):
             kept["correction"] = correction
+        kept["model"] = _text(data, "model")
         self._status = _replaced(last, kept)
         return self._status
 
@@ -189,6 +192,7 @@ def _decode_plain(name: str, data: Json) -> Event | None:
                 _text(data, "id"),
                 _joined_text(data.get("user_input")),
                 name == "SteerWithdrawn",
+                number if _is_int(number := data.get("number")) else 0,
             )
         case _:
             kind = BY_NAME.get(name)
@@ -240,20 +244,26 @@ def _decode_part(data: Json) -> Event | None:
 def _decode_fields(kind: type, data: Json) -> Event | None:
     source = {**EARLIER.get(kind, {}), **data}
     values: Json = {}
-    for field in fields(kind):
-        if field.name not in source:
+    for name, wanted in _fields_of(kind):
+        if name not in source:
             continue
-        wanted, value = str(field.type).replace('"', "'"), source[field.name]
+        value = source[name]
         if wanted == "tuple[str, ...]" and isinstance(value, list):
-            values[field.name] = tuple(x for x in cast("list[object]", value) if isinstance(x, str))
+            values[name] = tuple(x for x in cast("list[object]", value) if isinstance(x, str))
         elif _fits(wanted, value):
-            values[field.name] = value
+            values[name] = value
         else:
             return None
     try:
         return kind(**values)
     except TypeError:  # a field without a default is missing
         return None
+
+
+@cache
+def _fields_of(kind: type) -> tuple[tuple[str, str], ...]:
+    """Every field's name and the type that is written there."""
+    return tuple((field.name, str(field.type).replace('"', "'")) for field in fields(kind))
 
 
 def _fits(wanted: str, value: object) -> bool:
@@ -273,7 +283,7 @@ def _fits(wanted: str, value: object) -> bool:
 
 
 def _replaced(status: ev.StatusUpdate, values: Json) -> ev.StatusUpdate:
-    whole: Json = {field.name: getattr(status, field.name) for field in fields(status)}
+    whole: Json = {name: getattr(status, name) for name, _ in _fields_of(ev.StatusUpdate)}
     return ev.StatusUpdate(**(whole | values))
 
 

@@ -69,8 +69,8 @@ def encode(event: Event) -> Json:
                 "ApprovalResponse",
                 {"request_id": request_id, "response": ANSWERS[answer], "feedback": feedback},
             )
-        case ev.SteerTaken(steer_id, text, withdrawn):
-            payload = {"user_input": text, "id": steer_id}
+        case ev.SteerTaken(steer_id, text, withdrawn, number):
+            payload = {"user_input": text, "id": steer_id, "number": number}
             return _record("SteerWithdrawn" if withdrawn else "SteerInput", payload)
         case _:
             return _record(type(event).__name__, _encode_fields(event))

@@ -1,9 +1,8 @@
 """Every event that the soul tells and the screen draws.
 
 Frozen dataclasses of plain values, so that they can be compared, stored and replayed. A checkpoint is named by its
-`uid` (random, unique) and, for people, by its `id` (which repeats across world lines). A tool call is named by its
-`key`, unique in the session: providers' own ids may be empty or repeat.
-"""
+`uid` (random, unique) and, for people, by its `id` (which repeats across world lines); a tool call by its `key`, unique
+in the session: providers' own ids may be empty or repeat."""
 
 from __future__ import annotations
 
@@ -31,8 +30,7 @@ class TurnBegin:
 class TurnEnd:
     """The agent stopped. `error` is the sentence for the error card, `advice` what to change.
 
-    `kind` tells a failed call of the model (`tools`: it takes no tools) from everything else.
-    """
+    `kind` tells a failed call of the model (`tools`: it takes no tools) from everything else."""
 
     reason: Literal["done", "interrupted", "rejected", "error"]
     error: str = ""
@@ -49,10 +47,9 @@ class StepBegin:
 
 @dataclass(frozen=True, slots=True)
 class StepRetry:
-    """The model call failed and is tried again in `wait_s` seconds. What it had streamed is dropped.
+    """The model call failed and is tried again in `wait_s` seconds; what it had streamed is dropped.
 
-    It comes again, with no wait, when the person cuts the wait short; and with none where the context is compacted first.
-    """
+    It comes again, with no wait, when the person cuts the wait short; and with none where the context is compacted first."""
 
     n: int
     attempt: int
@@ -137,8 +134,7 @@ class StatusUpdate:
 
     `estimated` is true while `used` is not the server's own figure. `trigger` is where automatic compaction starts.
     `system`, `talk` and `tools` split `used`. `per_step` is the mean growth of the last steps, for the forecast.
-    `correction` is by what estimates are multiplied in this session (0: nothing was learned yet).
-    """
+    `correction` is by what estimates are multiplied in this session (0: nothing was learned yet), `model` the one asked."""
 
     used: int
     limit: int
@@ -155,6 +151,7 @@ class StatusUpdate:
     step_input: int | None = None
     step_output: int | None = None
     correction: float = 0.0
+    model: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,8 +159,7 @@ class CheckpointCreated:
     """A new point on the live line. `label` is what is known at once: the person's words, or a letter's source.
 
     With `was` it is no new point but the one that had that uid, renumbered behind a summary: what it began moves with
-    it. Such points follow the summary's own and stand before `CompactionEnd`.
-    """
+    it. Such points follow the summary's own and stand before `CompactionEnd`."""
 
     id: int
     uid: str
@@ -181,7 +177,8 @@ class ContextReverted:
     `from_checkpoint` is the newest id that was cut away; where it is less than `checkpoint_id` nothing was, and a letter
     is added at the end. `text` is the D-Mail's letter. `prompt` is the message of that checkpoint to put back into the
     prompt after a person's rewind. `facts` is what the soul added to a letter, `carried` what the person had said since,
-    which stands before the letter on the new line. `author` is who wrote the letter. With the reason `compaction` the
+    which stands before the letter on the new line; with it stands what the person had pinned, at the checkpoints
+    `pinned`. `author` is who wrote the letter. With the reason `compaction` the
     part that was cut away is replaced by the summary whose checkpoint follows.
     """
 
@@ -198,6 +195,7 @@ class ContextReverted:
     prompt: str = ""
     facts: str = ""
     carried: tuple[str, ...] = ()
+    pinned: tuple[str, ...] = ()
     author: Literal["agent", "person"] = "agent"
 
 
@@ -258,11 +256,12 @@ class SteerQueued:
 
 @dataclass(frozen=True, slots=True)
 class SteerTaken:
-    """Queued text went in (`withdrawn`: the person took it back instead)."""
+    """Queued text went in (`withdrawn`: the person took it back instead); `number` is as pins name messages."""
 
     id: str
     text: str
     withdrawn: bool = False
+    number: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,12 +276,13 @@ class FilesChanged:
 
 @dataclass(frozen=True, slots=True)
 class FilesRestored:
-    """Working files were brought back."""
+    """Working files were brought back. Of `restored` those in `created` had not been there before."""
 
     uid: str
     restored: tuple[str, ...] = ()
     deleted: tuple[str, ...] = ()
     conflicts: tuple[str, ...] = ()
+    created: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,13 +291,14 @@ class LineChanged:
 
     `from_line` is the world line that holds the line left (0: none of its own, it is the beginning of another).
     After an undo, redo or jump `to_line` is the world line that became live, up to before checkpoint `uid` (empty: all
-    of it); after anything else it is 0 and `uid` names the checkpoint it was about.
-    """
+    of it); after anything else it is 0 and `uid` names the checkpoint it was about. `is_open` says whether the line
+    ends in the middle of something, so that the agent could go on from there."""
 
     op: Operation
     from_line: int
     to_line: int
     uid: str
+    is_open: bool = False
 
 
 @dataclass(frozen=True, slots=True)

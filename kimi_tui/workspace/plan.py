@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
-from kimi_tui.workspace.entries import Entry, Kind, Manifest, ancestors, was_looked_for
+from kimi_tui.workspace.entries import REST, Entry, Kind, Manifest, ancestors, was_looked_for
+from kimi_tui.workspace.ignore import ALWAYS
 from kimi_tui.workspace.snapshots import FOREIGN, By
 
 Change = Literal["restore", "create", "delete", "conflict", "skip"]
 
 CHANGED_OUTSIDE = "also changed outside"
+CHANGED_OUTSIDE_BEFORE = "also changed outside before"
 CHANGED_AFTERWARDS = "changed again since"
 
 _WHY_NOT: Mapping[Kind, str] = {
@@ -30,8 +33,9 @@ _WHY_NOT: Mapping[Kind, str] = {
 class FileChange:
     """What a restore would do to one path. `now` and `then` are None where there is no file.
 
-    `reason` is for the person, in a few words. `would` is what a `conflict` becomes if the person chooses it. `stays` is the
-    deepest folder above it that was there then: no folder from there upwards goes with a deleted file.
+    `reason` is for the person, in a few words; where it is given the person is asked, also where it is no conflict: someone
+    else had changed the file, and then the agent. `would` is what a `conflict` becomes if the person chooses it. `stays` is
+    the deepest folder above it that was there then: no folder from there upwards goes with a deleted file.
     """
 
     path: str
@@ -62,19 +66,24 @@ def why_not(kind: Kind) -> str:
 
 
 def plan_to(
-    then: Manifest, now: Manifest, changed_by: Mapping[str, Collection[By]]
+    then: Manifest,
+    now: Manifest,
+    changed_by: Mapping[str, Sequence[By]],
+    made_by_others: Collection[str],
 ) -> list[FileChange]:
     """What it takes to make the files of `now` those of `then`, path by path in order.
 
     Args:
         then: the manifest to go back to.
         now: a fresh scan.
-        changed_by: who changed each path since (paths not in it are the same); anyone but the agent makes it a conflict.
+        changed_by: who changed each path since, in that order (paths not in it are the same). A file that someone else
+            changed after the agent is a conflict.
+        made_by_others: what is not deleted unasked: the files that someone else made since.
     """
     changes: list[FileChange] = []
     folders: frozenset[str] | None = None
     for path in sorted(changed_by):
-        before, after = _file(now.get(path)), _file(then.get(path))
+        before, after = as_file(now.get(path)), as_file(then.get(path))
         if before == after:
             continue
         reason = _not_covered(path, before, after, then, now)
@@ -87,12 +96,14 @@ def plan_to(
             folders = folders if folders is not None else _folders_of(then)
             stays = next((folder for folder in ancestors(path) if folder in folders), "")
         would = _would(before, after)
-        if FOREIGN.isdisjoint(changed_by[path]):
-            changes.append(FileChange(path, would, before, after, stays=stays))
-        else:
+        by = changed_by[path]
+        if by[-1] in FOREIGN or (after is None and path in made_by_others):
             changes.append(
                 FileChange(path, "conflict", before, after, CHANGED_OUTSIDE, would, stays)
             )
+        else:
+            said = "" if FOREIGN.isdisjoint(by) else CHANGED_OUTSIDE_BEFORE
+            changes.append(FileChange(path, would, before, after, said, stays=stays))
     return changes
 
 
@@ -110,7 +121,9 @@ def plan_back(
     changes: list[FileChange] = []
     folders = _folders_of(before_it)
     for path in sorted(set(paths)):
-        then, wrote, found = (_file(manifest.get(path)) for manifest in (before_it, after_it, now))
+        then, wrote, found = (
+            as_file(manifest.get(path)) for manifest in (before_it, after_it, now)
+        )
         if then in (wrote, found):
             continue
         reason = _not_covered(path, found, then, before_it, now)
@@ -126,6 +139,25 @@ def plan_back(
                 FileChange(path, "conflict", found, then, CHANGED_AFTERWARDS, would, stays)
             )
     return changes
+
+
+def left_out(root: Path, now: Manifest) -> tuple[tuple[str, str], ...]:
+    """Where nobody looked, as a person reads it, each with the reason.
+
+    Args:
+        root: the work folder.
+        now: a fresh scan of it.
+    """
+    found: list[tuple[str, str]] = []
+    for path, entry in now.items():
+        name = path.rpartition("/")[2]
+        if entry.is_known or name in ALWAYS:
+            continue
+        shown = f"{path[: -len(REST)]}…" if name == REST else path
+        if name != REST and (root / path).is_dir():
+            shown += "/"
+        found.append((shown, why_not(entry.kind)))
+    return tuple(sorted(found))
 
 
 def _not_covered(
@@ -149,8 +181,8 @@ def _would(before: Entry | None, after: Entry | None) -> Change:
     return "create" if before is None else "restore"
 
 
-def _file(entry: Entry | None) -> Entry | None:
-    """An empty folder is no file."""
+def as_file(entry: Entry | None) -> Entry | None:
+    """What a path holds as a file: an empty folder is none."""
     return None if entry is None or entry.kind == "folder" else entry
 
 

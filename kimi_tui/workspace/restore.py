@@ -40,6 +40,11 @@ class Intent:
         """What it touches."""
         return tuple(one.path for one in self.changes)
 
+    @property
+    def created(self) -> frozenset[str]:
+        """What of it is not there yet."""
+        return frozenset(one.path for one in self.changes if one.now is None)
+
 
 @dataclass(frozen=True, slots=True)
 class Prepared:

@@ -6,6 +6,7 @@ only where its stamp changed or is too young to be trusted. Nothing follows a li
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -19,6 +20,7 @@ from kimi_tui.workspace.store import BlobStore
 
 # Deeper than any real tree; every level holds a descriptor and a frame of the interpreter.
 _DEEPEST = 200
+_GONE = "the work folder is gone"
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _IGNORED, _OVER, _UNREADABLE = Entry("ignored"), Entry("over"), Entry("unreadable")
 _EMPTY = Entry("folder")
@@ -73,7 +75,10 @@ class Scanner:
         if outer != self._outer:
             self._outer = outer
         self._own_ids = frozenset(_ids(self._own))
-        top = os.open(self._root, _FOLDER_FLAGS & ~os.O_NOFOLLOW)
+        try:
+            top = os.open(self._root, _FOLDER_FLAGS & ~os.O_NOFOLLOW)
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise FileNotFoundError(errno.ENOENT, _GONE) from error
         try:
             done = self._folder("", top, self._outer, now)
         finally:

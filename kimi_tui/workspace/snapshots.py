@@ -10,7 +10,7 @@ import contextlib
 import json
 import os
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -121,6 +121,35 @@ class SnapshotLog:
             position += 1
         return self._snapshots[position] if position >= 0 else None
 
+    def at_first_of(self, uids: Collection[str]) -> Snapshot | None:
+        """How the files stood at the one of these checkpoints that was made first."""
+        first = next((uid for uid in self._marks if uid in uids), None)
+        return None if first is None else self.at_checkpoint(first)
+
+    def after_checkpoint(self, uid: str) -> Snapshot | None:
+        """How the files stood when the step of a checkpoint was done.
+
+        What the agent changed until the next checkpoint, whatever line that is on, was this one's doing. What someone else
+        changed after that, or a restore, was not.
+        """
+        position = self._marks.get(uid)
+        if position is None:
+            return None
+        order = iter(self._marks)
+        following = next((after for one in order if one == uid for after in order), None)
+        limit = len(self._snapshots) - 1 if following is None else self._marks[following]
+        for place in range(position + 1, limit + 1):
+            by = self._snapshots[place].by
+            if by == "restore":
+                break
+            if by not in FOREIGN:
+                position = place
+        return self._snapshots[position] if position >= 0 else None
+
+    def later(self, one: Snapshot, other: Snapshot) -> Snapshot:
+        """The later one of two."""
+        return max(one, other, key=lambda snapshot: self._position[snapshot.id])
+
     def add(
         self,
         changed: Mapping[str, Entry | None],
@@ -159,13 +188,27 @@ class SnapshotLog:
                 found[path] = None
         return found
 
-    def changed_since(self, snapshot: Snapshot) -> dict[str, set[By]]:
-        """Every path that changed after that snapshot, and who did it."""
-        found: dict[str, set[By]] = {}
-        for one in self._snapshots[self._position[snapshot.id] + 1 :]:
+    def changed_since(
+        self, snapshot: Snapshot, until: Snapshot | None = None
+    ) -> dict[str, list[By]]:
+        """Every path that changed after that snapshot (and not after `until`), and who did it, one after another."""
+        found: dict[str, list[By]] = {}
+        end = len(self._snapshots) if until is None else self._position[until.id] + 1
+        for one in self._snapshots[self._position[snapshot.id] + 1 : end]:
             for path in one.changed:
-                found.setdefault(path, set()).add(one.by)
+                found.setdefault(path, []).append(one.by)
         return found
+
+    def made_by_others(self, snapshot: Snapshot) -> frozenset[str]:
+        """Of the paths that were no files at that snapshot those which someone else made since, whoever changed them then."""
+        there: set[str] = set()
+        found: set[str] = set()
+        for one in self._snapshots[self._position[snapshot.id] + 1 :]:
+            kept = {path for path, entry in one.changed.items() if entry and entry.kept}
+            if one.by in FOREIGN:
+                found |= kept - there
+            there = (there | kept) - (one.changed.keys() - kept)
+        return frozenset(found)
 
     def notes_at(self, snapshot: Snapshot) -> list[str]:
         """Why what that snapshot says may not be whole: what was noted up to it."""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from kimi_tui.workspace.diff import LineDiff, diff_lines, text_of
 from kimi_tui.workspace.entries import Entry
+from kimi_tui.workspace.plan import FileChange
 from kimi_tui.workspace.store import BlobDamaged, BlobStore
 
 _MOST_COMPARED_BYTES = 2 << 20
@@ -43,3 +46,13 @@ class Texts:
         """
         old, new = self.of(before), self.of(after)
         return None if old is None or new is None else diff_lines(old, new, max_rows)
+
+    def compared_all(self, changes: Sequence[FileChange], most_rows: int) -> list[LineDiff | None]:
+        """The same for each change of a plan, from what was to what is; `most_rows` are listed of all of them together."""
+        found: list[LineDiff | None] = []
+        room = most_rows
+        for one in changes:
+            diff = self.compared(one.then, one.now, max(0, room))
+            room -= 0 if diff is None else len(diff.rows)
+            found.append(diff)
+        return found

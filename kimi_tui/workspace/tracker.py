@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -16,12 +16,12 @@ from pathlib import Path
 from kimi_tui.workspace import restore
 from kimi_tui.workspace.coverage import Surroundings, refusal
 from kimi_tui.workspace.early import Early
-from kimi_tui.workspace.entries import REST, Entry, Limits, Manifest
-from kimi_tui.workspace.ignore import ALWAYS
-from kimi_tui.workspace.plan import FileChange, RestorePlan, plan_back, plan_to, why_not
+from kimi_tui.workspace.entries import Limits, Manifest, was_looked_for
+from kimi_tui.workspace.parting import Parting, parted
+from kimi_tui.workspace.plan import FileChange, RestorePlan, as_file, left_out, plan_back, plan_to
 from kimi_tui.workspace.restore import CHANGED_MEANWHILE, Intent, Prepared, Restored
 from kimi_tui.workspace.scan import Scanner
-from kimi_tui.workspace.snapshots import By, Snapshot, SnapshotLog, delta, new_id
+from kimi_tui.workspace.snapshots import FOREIGN, By, Snapshot, SnapshotLog, delta, new_id
 from kimi_tui.workspace.store import BlobStore, disk_usage
 from kimi_tui.workspace.texts import Texts
 
@@ -96,12 +96,13 @@ class Tracker:
                 after.pop(path, None)
                 if entry is not None:
                     after[path] = entry
-            changed = delta(self._log.latest, after, self._owed | early.keys())
+            brought = self._brought_back(after)
+            changed = delta(self._log.latest, after, (self._owed | early.keys()) - brought)
             self._store.flush()
             if changed or is_first:
                 by: By = "first" if is_first else "other"
                 self._log.add(changed, by=by, at=time.time(), note=self._taken_note())
-            self._owed = set(early)
+            self._owed = set(early) | brought
         return True
 
     def keep_early(self, paths: Iterable[str]) -> None:
@@ -127,11 +128,17 @@ class Tracker:
             OSError: the work folder cannot be read, or the disk refused.
         """
         self._scan()
-        if paths is None:
+        if by in FOREIGN:
             return self._add(by, self._owed)
-        theirs = self._owed.intersection(paths)
-        self._add("other", self._owed - theirs)
-        return self._add(by, theirs)
+        # Who made what no look could see until now, nobody knows; it counts as found after what is known.
+        latest, now = self._log.latest, self._scanner_manifest()
+        known = {one for one in self._owed if was_looked_for(latest, one)}
+        gone = {one for one in self._owed if one not in now}
+        theirs = known | gone if paths is None else self._owed.intersection(paths)
+        self._add("other", known - theirs)
+        added = self._add(by, theirs)
+        self._add("other", self._owed)
+        return added
 
     def is_as_seen(self, paths: Iterable[str]) -> bool:
         """Whether these files still are what the newest snapshot has.
@@ -141,7 +148,7 @@ class Tracker:
         """
         latest = self._log.latest
         return all(
-            restore.current(str(self._root / path)) == _kept(latest.get(path)) for path in paths
+            restore.current(str(self._root / path)) == as_file(latest.get(path)) for path in paths
         )
 
     def mark(self, uid: str) -> None:
@@ -180,11 +187,14 @@ class Tracker:
         if target is None:
             return RestorePlan(reason="How the files stood at that time is not known.")
         changed_by = self._log.changed_since(target)
-        changes = plan_to(self._log.manifest_at(target), now, changed_by) if changed_by else []
+        changes: list[FileChange] = []
+        if changed_by:
+            made_by_others = self._log.made_by_others(target)
+            changes = plan_to(self._log.manifest_at(target), now, changed_by, made_by_others)
         remarks = self._log.notes_at(target)
         if self.full:
             remarks.append(self.full)
-        return RestorePlan(tuple(changes), self._not_covered(now), tuple(dict.fromkeys(remarks)))
+        return RestorePlan(tuple(changes), left_out(self._root, now), tuple(dict.fromkeys(remarks)))
 
     def plan_back(self, before: str, after: str, paths: Collection[str]) -> RestorePlan:
         """What it takes to reverse a restore.
@@ -209,6 +219,19 @@ class Tracker:
         )
         return RestorePlan(tuple(changes))
 
+    def parting(
+        self,
+        begins: Sequence[str],
+        newest: Sequence[str],
+    ) -> Parting:
+        """What two courses made of the files since they parted, after a fresh look; see `parting.parted`.
+
+        Raises:
+            OSError: the work folder cannot be read, or the disk refused.
+        """
+        self.look("other")
+        return parted(self._log, self.texts, self._scanner_manifest(), begins, newest)
+
     # -- restoring -------------------------------------------------------------------------------
 
     def prepare(self, plan: RestorePlan, chosen: Collection[str] | None = None) -> Prepared | None:
@@ -231,7 +254,7 @@ class Tracker:
                 continue
             if one.change == "conflict" and chosen is None:
                 left.append(one.path)
-            elif _kept(now.get(one.path)) != one.now:
+            elif as_file(now.get(one.path)) != one.now:
                 stale.append(one.path)
             else:
                 change = one.would if one.change == "conflict" else one.change
@@ -253,15 +276,17 @@ class Tracker:
         intent = prepared.intent
         outcome = restore.carry_out(self._root, self._store, intent.changes)
         self._scan()
-        touched = self._owed.intersection(intent.paths)
-        self._add("other", self._owed - touched)
-        self._add("restore", touched, snapshot_id=intent.after)
         manifest = self._scanner_manifest()
+        self._add("other", self._owed.difference(intent.paths))
+        done = {one.path for one in intent.changes if as_file(manifest.get(one.path)) == one.then}
+        self._add("restore", done, snapshot_id=intent.after)
+        # What someone else wrote into the place of what was planned is theirs, also for an undo.
+        self._add("other", self._owed)
         failed = dict.fromkeys(prepared.stale, CHANGED_MEANWHILE)
         failed |= outcome.failures
-        for one in intent.changes:
-            if _kept(manifest.get(one.path)) != one.then and one.path not in failed:
-                failed[one.path] = CHANGED_MEANWHILE
+        for path in intent.paths:
+            if path not in done and path not in failed:
+                failed[path] = CHANGED_MEANWHILE
         (self._folder / _INTENT_NAME).unlink(missing_ok=True)
         return Restored(
             tuple(path for path in outcome.restored if path not in failed),
@@ -297,6 +322,13 @@ class Tracker:
         self._owed.update(scan.changed)
         self.full = scan.full
 
+    def _brought_back(self, now: Manifest) -> set[str]:
+        """What a restore that was cut off had already brought back: its doing, and told of when it is finished."""
+        intent = restore.read_intent(self._folder / _INTENT_NAME)
+        if intent is None or self._log.get(intent.after) is not None:
+            return set()
+        return {one.path for one in intent.changes if as_file(now.get(one.path)) == one.then}
+
     def _scanner_manifest(self) -> Manifest:
         return self._scanner.manifest if self._scanner is not None else {}
 
@@ -314,19 +346,3 @@ class Tracker:
     def _taken_note(self) -> str:
         note, self._note = self._note, ""
         return note
-
-    def _not_covered(self, now: Manifest) -> tuple[tuple[str, str], ...]:
-        found: list[tuple[str, str]] = []
-        for path, entry in now.items():
-            name = path.rpartition("/")[2]
-            if entry.is_known or name in ALWAYS:
-                continue
-            shown = f"{path[: -len(REST)]}…" if name == REST else path
-            if name != REST and (self._root / path).is_dir():
-                shown += "/"
-            found.append((shown, why_not(entry.kind)))
-        return tuple(sorted(found))
-
-
-def _kept(entry: Entry | None) -> Entry | None:
-    return None if entry is None or entry.kind == "folder" else entry

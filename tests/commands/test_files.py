@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from support.commands import Place
 
 
@@ -39,11 +41,25 @@ def test_conversation_and_files(place: Place) -> None:
     ]
     assert sorted(path.name for path in place.work.iterdir()) == ["a.txt"]
     undone = place.run("undo", "--json").json
-    assert [one["path"] for one in undone["files"]] == ["b.txt", "c.txt"]
+    assert [(one["path"], one["change"]) for one in undone["files"]] == [
+        ("b.txt", "create"),
+        ("c.txt", "create"),
+    ]
     assert place.files(session)["context.jsonl"] == whole
     check_written(place)
     assert place.run("redo").code == 0
     assert sorted(path.name for path in place.work.iterdir()) == ["a.txt"]
+
+
+def test_a_conflict_says_the_same_before_and_after(place: Place) -> None:
+    place.three_turns()
+    (place.work / "b.txt").write_text("by hand\n")
+    seen = place.run("rewind", 2, "--files", "restore", "--dry-run", "--json").json["files"]
+    done = place.run("rewind", 2, "--files", "restore", "--json")
+    assert done.code == 3
+    named = {"path": "b.txt", "change": "conflict", "reason": "also changed outside"}
+    assert named in seen
+    assert named in json.loads(done.out)["files"]
 
 
 def test_files_only(place: Place) -> None:

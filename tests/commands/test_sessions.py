@@ -87,7 +87,7 @@ def test_show(place: Place) -> None:
     for words in (
         "first\n",
         "3, with 5 steps",
-        "WriteFile 2, ReadFile 1",
+        "Write 2, Read 1",
         "1.5k input",
         "D-Mails",
         "look into c.txt",

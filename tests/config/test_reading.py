@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kimi_tui.config.model import Config, ConfigError, LoopControl
+from kimi_tui.config.model import Config, ConfigError, LoopControl, ModelPrices
 from kimi_tui.config.reading import parse_config, read_config
 
 PATH = Path("config.toml")
@@ -94,6 +94,40 @@ def test_what_is_wrong_is_named_and_the_rest_is_used(line: str, named: str) -> N
     config = parse('glyphs = "ascii"\n' + line)
     assert config.glyphs == "ascii"
     assert len([notice for notice in config.notices if named in notice]) == 1
+
+
+PRICED = "[providers.p]\nbase_url='http://localhost/v1'\n[models.m]\nprovider='p'\nmodel='x'\n"
+
+
+def test_prices_of_a_model() -> None:
+    config = parse(
+        PRICED + 'prices = { input = 0.6, cached_input = 0, output = 3, currency = "€" }'
+    )
+    assert config.notices == ()
+    assert config.models["m"].prices == ModelPrices(0.6, 0.0, 3.0, "€")
+    plain = parse(PRICED + "[models.m.prices]\ninput = 1\noutput = 3\n").models["m"].prices
+    assert plain == ModelPrices(1.0, 1.0, 3.0, "$")
+    assert parse(PRICED).models["m"].prices is None
+
+
+@pytest.mark.parametrize(
+    ("prices", "named", "kept"),
+    [
+        ("3", "models.m.prices must be a table", False),
+        ("{ input = 1 }", "models.m.prices.output is missing", False),
+        ("{ input = -1, output = 1 }", "models.m.prices.input must be a number", False),
+        ("{ input = true, output = 1 }", "models.m.prices.input must be a number", False),
+        ('{ input = 1, output = 1, cached_input = "x" }', "models.m.prices.cached_input", False),
+        ("{ input = 1, output = 1, currency = 3 }", "models.m.prices.currency", True),
+        ('{ input = 1, output = 1, currency = "\\u001b[2J" }', "models.m.prices.currency", True),
+        ("{ input = 1, output = 1, outputs = 1 }", "models.m.prices.outputs is not known", True),
+    ],
+)
+def test_wrong_prices_are_named_in_one_line(prices: str, named: str, kept: bool) -> None:
+    config = parse(f"{PRICED}prices = {prices}")
+    (notice,) = config.notices
+    assert named in notice
+    assert (config.models["m"].prices is not None) == kept
 
 
 def test_a_default_model_that_is_not_there_is_named() -> None:

@@ -61,7 +61,9 @@ class Stage:
         """Press Enter, as the demo invites to."""
         text = self.demo.suggestions.next
         self.demo.suggestions.said(text)
-        return await self.say(text)
+        events = await self.say(text)
+        self.demo.suggestions.ended(is_done=_only(events, TurnEnd)[0].reason == "done")
+        return events
 
 
 @pytest.fixture
@@ -146,8 +148,28 @@ async def test_a_no_ends_the_turn_and_the_story_waits(stage: Stage) -> None:
     stage.says_no = True
     events = await stage.say_next()
     assert _only(events, TurnEnd)[0].reason == "rejected"
+    assert stage.demo.suggestions.next.startswith("Rows with")
     stage.says_no = False
     turn = _only(events, CheckpointCreated)[0]
     outcome = await stage.soul.rewind(Target(turn.id))
     events = await stage.say(outcome.prompt)
     assert "All six tests pass" in _text(events)
+
+
+async def test_said_again_after_a_no_the_story_goes_on_where_it_was(stage: Stage) -> None:
+    stage.says_no = True
+    await stage.say_next()
+    stage.says_no = False
+    events = await stage.say_next()
+    assert "All six tests pass" in _text(events)
+    assert stage.demo.suggestions.next.startswith("Do all the samples")
+
+
+async def test_without_the_fix_the_samples_do_not_go_through(stage: Stage) -> None:
+    stage.says_no = True
+    await stage.say_next()
+    stage.says_no = False
+    events = await stage.say("Do all the samples go through now? Then write a changelog entry.")
+    assert "Seven rows of the people are skipped still" in _text(events)
+    turn = _only(events, CheckpointCreated)[0]
+    assert f"#{turn.id}" in _text(events)

@@ -22,7 +22,11 @@ from kimi_tui.session.session import Session
 
 TESTS = Path(__file__).parent.parent
 # A few more than the scenario makes.
-CALLS = {"each": 250, "each-without-links": 315}
+CALLS = {
+    "each": 250,
+    "each-without-links": 315,
+    "prepared": 250,
+}
 
 
 def runs(root: Path, how: str, count: int) -> list[dict[str, Any]]:
@@ -88,11 +92,12 @@ def begun(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [result for result in dead if os.path.exists(result["folder"])]
 
 
-@pytest.mark.parametrize("how", ["each", "each-without-links"])
+@pytest.mark.parametrize("how", CALLS)
 async def test_killed_at_each_call_in_turn(root: Path, how: str) -> None:
     *results, whole = runs(root, how, CALLS[how])
     assert whole["status"] == 0
-    assert len(whole["states"]) == len(kill_runner.SCENARIO)
+    scenario = kill_runner.PREPARED if how == "prepared" else kill_runner.SCENARIO
+    assert len(whole["states"]) == len(scenario)
     # The scenario has fewer calls than runs: every one of them was the last of one run.
     assert results[-1]["status"] == 0
     assert results[200]["status"] == signal.SIGKILL

@@ -105,6 +105,32 @@ async def test_twice_in_one_process_is_refused_too(tmp_path: Path) -> None:
     await session.aclose()
 
 
+@pytest.mark.parametrize(
+    ("number", "words"), [(errno.EROFS, "read-only"), (errno.EACCES, "not writable")]
+)
+async def test_a_folder_that_takes_nothing_is_named_with_the_reason(
+    tmp_path: Path, number: int, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = Session(tmp_path, Path("/w"))
+    await session.open()
+    await session.aclose()
+    open_file = os.open
+
+    def refused(path: str | Path, flags: int, *rest: int) -> int:
+        if Path(path).name == "lock" and flags & os.O_RDWR:
+            raise OSError(number, os.strerror(number))
+        return open_file(path, flags, *rest)
+
+    monkeypatch.setattr(os, "open", refused)
+    again = Session(tmp_path, Path("/w"))
+    await again.open()
+    (remark,) = again.remarks
+    assert words in remark
+    assert str(tmp_path) in remark
+    assert "lock" not in remark
+    await again.aclose()
+
+
 @pytest.mark.parametrize("number", [errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS])
 async def test_where_nothing_can_be_locked_it_is_said_once_and_works(
     tmp_path: Path, number: int, monkeypatch: pytest.MonkeyPatch

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +14,17 @@ import pytest
 from support import kill_runner
 from support.faulty_storage import CHANGING, PowerStorage
 
+from kimi_tui.session import line_keeper
 from kimi_tui.session.session import Session
 
 # After these steps of the scenario nothing may be lost: a sync, or an operation (which syncs).
 SAFE = {2, 4, 6, 7, 8, 9, 11, 12, 14, 15, 16}
+PREPARED_SAFE = {3, 4, 6, 7, 8, 9, 10, 12, 13, 14, 15, 16, 18}
 
 
-async def cuts(root: Path, how: str) -> tuple[list[tuple[Path, int]], list[Any]]:
+async def cuts(
+    root: Path, how: str, scenario: Sequence[kill_runner.Step]
+) -> tuple[list[tuple[Path, int]], list[Any]]:
     """The scenario, and for each of its calls the folder that a power cut just before it leaves."""
     folder = root / "session"
     storage = PowerStorage(folder)
@@ -26,6 +32,7 @@ async def cuts(root: Path, how: str) -> tuple[list[tuple[Path, int]], list[Any]]
     os.set_blocking(read_end, False)
     told: list[Any] = []
     made: list[tuple[Path, int]] = []
+    one_by_one = threading.Lock()
 
     def before(name: str, _arguments: tuple[Any, ...]) -> None:
         if name not in CHANGING or not folder.exists():
@@ -34,24 +41,32 @@ async def cuts(root: Path, how: str) -> tuple[list[tuple[Path, int]], list[Any]]
             told.extend(
                 json.loads(line) for line in os.read(read_end, 1 << 20).split(b"\n") if line
             )
-        target = root / f"cut{len(made)}"
-        storage.cut(target, how)
-        made.append((target, told[-1][0] if told else -1))
+        # What is copied ahead is copied in a thread.
+        with one_by_one:
+            target = root / f"cut{len(made)}"
+            storage.cut(target, how)
+            made.append((target, told[-1][0] if told else -1))
 
     storage.before = before
-    await kill_runner.play(folder, storage, write_end)
+    await kill_runner.play(folder, storage, write_end, scenario)
     before("open", ())
     os.close(write_end)
     os.close(read_end)
     return made, [state for _, state in told]
 
 
+@pytest.mark.parametrize("prepared", [False, True])
 @pytest.mark.parametrize("how", ["lost", "zeros", "kept"])
-async def test_nothing_that_was_synced_is_lost(tmp_path: Path, how: str) -> None:
-    made, whole = await cuts(tmp_path, how)
+async def test_nothing_that_was_synced_is_lost(
+    tmp_path: Path, how: str, prepared: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(line_keeper, "WORTH_COPYING_BYTES", 1)
+    scenario = kill_runner.PREPARED if prepared else kill_runner.SCENARIO
+    made, whole = await cuts(tmp_path, how, scenario)
     assert len(made) > 200
     for folder, reached in made:
-        safe = max((step for step in SAFE if step <= reached), default=-1)
+        steps = PREPARED_SAFE if prepared else SAFE
+        safe = max((step for step in steps if step <= reached), default=-1)
         session = Session(folder, Path("/w"))
         await session.open()
         found = kill_runner.state(session.context)

@@ -10,6 +10,9 @@ from hypothesis import strategies as st
 
 from kimi_tui.llm.message import Message, user_message
 from kimi_tui.llm.provider import ModelInfo, ToolSpec, Usage
+from kimi_tui.session.line import LineIndex
+from kimi_tui.session.records import message_line
+from kimi_tui.session.tokens import message_tokens
 from kimi_tui.soul.accounting import Accounting, Estimates
 from kimi_tui.soul.limits import LoopLimits
 
@@ -82,3 +85,30 @@ def test_the_parts_add_up_and_growth_is_a_mean() -> None:
 )
 def test_where_compaction_starts(window: int, trigger: int) -> None:
     assert LoopLimits().trigger(window) == trigger
+
+
+def test_a_long_line_is_counted_by_size_but_for_its_newest_part() -> None:
+    said = [
+        message
+        for n in range(3_000)
+        for message in (
+            user_message(f"Question {n}: what does the importer do with a doubled quote?"),
+            Message(role="tool", content="a line of the log, as plain as all\n" * 20),
+        )
+    ]
+    data = b"".join(map(message_line, said))
+    index = LineIndex.scan(lambda size, offset: data[offset : offset + size])
+    whole, skimmed = Estimates(), Estimates()
+    whole.follow(said)
+    skimmed.follow_line(index, said)
+    assert len(data) > 2 << 20
+    assert skimmed.counted == whole.counted == index.n_messages
+    for counted in ("talk", "tools"):
+        exact = getattr(whole, counted)()
+        assert abs(getattr(skimmed, counted)() - exact) < exact / 20
+    newest = slice(-100, None)
+    assert (
+        skimmed.total(6_000 - 100)
+        == whole.total(6_000 - 100)
+        == sum(map(message_tokens, said[newest]))
+    )

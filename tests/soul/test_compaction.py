@@ -226,6 +226,30 @@ async def test_by_key(tmp_path: Path) -> None:
         assert status_after[0].estimated
 
 
+async def test_the_size_after_it_stays_an_estimate_until_the_next_answer(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        await talk(on, "one", "two", "three")
+        on.server.script(say("# Summary"))
+        await on.soul.compact()
+        (end,) = on.ear.of(ev.CompactionEnd)
+
+        def shown() -> ev.StatusUpdate:
+            return next(
+                r.event
+                for r in reversed(on.soul.opened_with)
+                if isinstance(r.event, ev.StatusUpdate)
+            )
+
+        await on.reopen()
+        assert (shown().used, shown().estimated) == (end.tokens_after, True)
+        await on.soul.undo()
+        await on.soul.redo()
+        assert on.ear.of(ev.StatusUpdate)[-1].estimated
+        await talk(on, "four")
+        await on.reopen()
+        assert not shown().estimated
+
+
 async def test_nothing_to_do_is_said(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         await on.soul.compact()

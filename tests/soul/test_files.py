@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import threading
 from collections.abc import Iterable
@@ -20,6 +21,7 @@ from kimi_tui.soul.restoring import entry_for
 from kimi_tui.wire import events as ev
 from kimi_tui.workspace import tracker as tracker_module
 from kimi_tui.workspace.entries import Limits
+from kimi_tui.workspace.snapshots import SnapshotLog
 from kimi_tui.workspace.tracker import Tracker
 
 
@@ -310,8 +312,11 @@ async def test_a_file_tool_does_not_wait_for_the_first_look(
         found = (await on.soul.preview(Target(0))).files
         assert found is not None
         assert "not ended" in found.reason
+        heard = on.soul.wire.subscribe()
         gate.set()
         await on.soul.files_ready()
+        # Somebody had to do without it, so its end is news.
+        await next_event(heard, ev.Notice, lambda one: "first look" in one.text)
         await on.soul.rewind(Target(0), "restore")
         assert files(on) == {"a": "old\n"}
 
@@ -473,6 +478,38 @@ async def test_a_dmail_brings_the_files_back_after_a_yes_that_names_each(tmp_pat
         assert files(on) == {"a": "new\n", "theirs": "by hand\n"}
 
 
+async def test_a_letter_names_what_commands_changed_and_leaves_what_others_did(
+    tmp_path: Path,
+) -> None:
+    async with stage(tmp_path) as on:
+        for name in ("a", "kept", "theirs"):
+            (on.work / name).write_text("old\n")
+        await on.soul.files_ready()
+        to_past = {"message": "again", "checkpoint_id": 1}
+        on.server.script(
+            calls([("WriteFile", {"path": str(on.work / "a"), "content": "new\n"})]),
+            shell("echo new > theirs; echo made > made; touch kept"),
+            call("SendDMail", to_past),
+            say("done"),
+        )
+        await on.soul.run("go")
+        facts = on.ear.of(ev.ContextReverted)[0].facts
+        assert "`a` (1 edit), `made`, `theirs`." in facts
+        on.server.script(shell("echo two > theirs"), say("done"))
+        await on.soul.run("and this")
+        (on.work / "theirs").write_text("by hand\n")
+        on.server.script(
+            shell("echo more >> theirs; echo newest > a"),
+            call("SendDMail", {**to_past, "restore_files": True}),
+            say("done"),
+        )
+        await on.soul.run("go on")
+        # The agent changed it after the person; that does not make it the agent's to take back.
+        assert (on.work / "theirs").read_text() == "by hand\nmore\n"
+        assert (on.work / "a").read_text() == "new\n"
+        assert "someone else changed them too: `theirs`" in on.ear.of(ev.ContextReverted)[1].facts
+
+
 async def test_a_dmail_goes_without_the_files_where_the_person_says_no(tmp_path: Path) -> None:
     async with stage(tmp_path, mode="edits") as on:
         await on.soul.files_ready()
@@ -501,3 +538,41 @@ async def test_a_protected_file_is_asked_for_even_where_all_is_allowed(tmp_path:
         await turn
         assert on.ear.of(ev.ContextReverted) == []
         assert files(on) == {"Makefile": "all:\nx\n"}
+
+
+@pytest.mark.parametrize("seen", [True, False], ids=["after the first look", "before it"])
+async def test_a_work_folder_that_is_gone_is_told_once(tmp_path: Path, seen: bool) -> None:
+    async with stage(tmp_path) as on:
+        if seen:
+            await on.soul.files_ready()
+            on.work.rmdir()
+        else:
+            await on.soul.aclose()
+            on.work.rmdir()
+            await on.open()
+        on.server.script(shell("true"), say("one"), write("a.txt", "x"), say("two"))
+        await on.soul.run("first")
+        await on.soul.run("second")
+        await on.soul.files_ready()
+        told = [one.text for one in on.ear.of(ev.Notice)]
+        assert told == ["The files cannot be kept for a rewind: the work folder is gone."]
+        shown = await on.soul.preview(Target(0))
+        assert shown.files is not None
+        assert shown.files.reason
+
+
+async def test_a_first_look_that_fails_is_told_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(log: SnapshotLog, root: str) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(SnapshotLog, "begin", refuse)
+    async with stage(tmp_path) as on:
+        await on.soul.files_ready()
+        on.server.script(shell("true"), say("one"))
+        await on.soul.run("first")
+        await on.soul.files_ready()
+        assert [one.text for one in on.ear.of(ev.Notice)] == [
+            "The files cannot be kept for a rewind: No space left on device."
+        ]

@@ -45,6 +45,37 @@ def test_what_is_inside() -> None:
         assert im.dmail_text(message) is im.marker_id(message) is im.summary_text(message) is None
 
 
+CALLING = Message.model_validate(
+    {
+        "role": "assistant",
+        "content": "I look.",
+        "tool_calls": [
+            {"type": "function", "id": "1", "function": {"name": "Glob", "arguments": "{}"}}
+        ],
+    }
+)
+ANSWER = Message(role="assistant", content="Done.")
+ASIDE = [user_message("<system>CHECKPOINT 7</system>"), user_message("<system-reminder>look")]
+
+
+@pytest.mark.parametrize(
+    ("messages", "is_open"),
+    [
+        ([], False),
+        ([user_message("hello")], True),
+        ([user_message("hello"), ANSWER], False),
+        ([user_message("hello"), ANSWER, *ASIDE], False),
+        ([user_message("hello"), CALLING], True),
+        ([CALLING, Message(role="tool", content="a.txt", tool_call_id="1"), *ASIDE], True),
+        ([ANSWER.model_copy(update={"interrupted": True})], True),
+        ([ANSWER, user_message(KIMI_CLI_DMAIL)], True),
+        (ASIDE, False),
+    ],
+)
+def test_whether_a_line_ends_in_the_middle(messages: list[Message], is_open: bool) -> None:
+    assert im.ends_open(messages) is is_open
+
+
 @given(
     st.sampled_from(
         [

@@ -86,7 +86,7 @@ async def test_the_preview(tmp_path: Path) -> None:
         step = await on.soul.preview(Target(3))
         assert not step.is_user_turn
         assert step.prompt == ""
-        assert step.label == "ReadFile a.txt"
+        assert step.label == "Read a.txt"
         assert step.tokens_after < 200
         assert on.file() == files
         for wrong in (Target(99), Target(0, world_line=7)):
@@ -315,3 +315,51 @@ async def test_screens_show_the_same_live_and_afterwards(tmp_path: Path) -> None
         await check()
         await on.soul.dmail(Target(1), "by hand")
         await check()
+
+
+async def test_it_is_told_whether_the_line_that_is_live_now_ends_open(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        await three_turns(on)
+
+        async def changes() -> list[tuple[str, bool]]:
+            told = [(e.op, e.is_open) for e in on.ear.of(ev.LineChanged)]
+            on.ear.forget()
+            return told
+
+        # #4 is a step: before it a tool has answered, and nobody has said anything to that yet.
+        assert (await on.soul.rewind(Target(4))).is_open
+        await on.soul.undo()
+        await on.soul.redo()
+        assert await changes() == [("rewind", True), ("undo", False), ("redo", True)]
+        assert not (await on.soul.jump(1)).is_open
+        assert (await on.soul.rewind(Target(5, world_line=1))).is_open
+        assert await changes() == [("jump", False), ("jump", True)]
+
+
+@pytest.mark.parametrize("step", [1, 3])
+async def test_the_preview_of_a_jump_names_the_tokens_that_there_are_then(
+    tmp_path: Path, step: int
+) -> None:
+    async with stage(tmp_path) as on:
+        await three_turns(on)
+        await on.soul.rewind(Target(0))
+        on.server.script(say("other", usage=(4_000, 10)))
+        await on.soul.run("otherwise")
+        seen = await on.soul.preview(Target(step, world_line=1))
+        outcome = await on.soul.rewind(Target(step, world_line=1))
+        assert abs(seen.tokens_after - outcome.tokens_after) <= 0.05 * outcome.tokens_after
+
+
+async def test_the_history_is_handed_over_once_and_kept_no_longer(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        on.server.script(say("Yes."))
+        await on.soul.run("Are you there?")
+        await on.reopen()
+        told = on.soul.hand_over_history()
+        assert any(isinstance(record.event, ev.TurnBegin) for record in told)
+        assert not on.soul.opened_with
+        assert not on.soul.hand_over_history()
+        # Who needs it later reads it anew.
+        assert [record.event for record in await on.soul.history()][:2] == [
+            record.event for record in told
+        ][:2]

@@ -205,7 +205,7 @@ async def test_editing_the_summary(tmp_path: Path) -> None:
         assert on.sent()[0][1].startswith(f"{COMPACTION_START}\n\nBETTER WORDS")
         await on.soul.rewind(Target(6))
         await on.soul.undo()
-        await on.soul.undo()
+        assert await on.soul.undo() == "Undone: the change of the summary."
         assert await on.soul.summary() == "SUMMARY"
         assert on.file() == before
 

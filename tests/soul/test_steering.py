@@ -8,6 +8,8 @@ from pathlib import Path
 from support.chat_server import call, gate, say
 from support.soul import stage
 
+from kimi_tui.soul.history import history_records
+from kimi_tui.soul.marks import PersonMarks
 from kimi_tui.wire import events as ev
 
 
@@ -34,6 +36,27 @@ async def test_between_steps_in_order(tmp_path: Path) -> None:
         # Words of the person stand as such in the context.
         said = [r["content"] for r in on.file() if r["role"] == "user"]
         assert [t for t in said if not t.startswith("<system>")] == ["hi", "one", "three"]
+
+
+async def test_a_pinned_steer_is_itself_kept_and_not_the_answer_before_it(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        on.server.script(gate(2, call("Glob", {"pattern": "*"})), say("done"))
+        turn = asyncio.create_task(on.soul.run("hi"))
+        await on.server.at_gate.wait()
+        for text in ("one", "two"):
+            on.soul.steer(text)
+        on.server.release()
+        await turn
+        taken = on.ear.of(ev.SteerTaken)
+        step = next(e for e in on.ear.of(ev.CheckpointCreated) if e.kind == "step")
+        await on.soul.pin(step.uid, taken[1].number)
+        (place,) = PersonMarks(on.session).pinned_places()
+        assert on.session.context.messages[place].text == "two"
+        # The same without the record.
+        on.session.record.path.unlink()
+        retold = [r.event for r in history_records(on.session)]
+        told = [(e.text, e.number) for e in retold if isinstance(e, ev.SteerTaken)]
+        assert told == [(e.text, e.number) for e in taken]
 
 
 async def test_a_turn_does_not_end_over_a_queued_text(tmp_path: Path) -> None:

@@ -10,11 +10,14 @@ from support.chat_server import call, gate, say, status
 from support.soul import Stage, stage
 
 from kimi_tui.llm.errors import LLMError
+from kimi_tui.session.errors import StorageTrouble
 from kimi_tui.session.internal import DMAIL_START
+from kimi_tui.session.journal import Entry
 from kimi_tui.soul.errors import SoulError
 from kimi_tui.soul.history import fits, history_records
 from kimi_tui.soul.protocol import SoulBusy, Target
 from kimi_tui.wire import events as ev
+from kimi_tui.wire.display import DiffBlock
 
 
 async def two_lines(on: Stage) -> None:
@@ -157,6 +160,70 @@ async def test_a_message_is_sent_to_the_present(tmp_path: Path) -> None:
                 await on.soul.carry(*wrong)
 
 
+async def test_what_was_sent_to_the_present_is_undone_and_done_again(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        await two_lines(on)
+        before = on.file()
+        there = next(m for m in await on.soul.messages(1) if m.text == "three")
+        await on.soul.carry(1, there.uid, there.number)
+        on.server.script(say("minded"))
+        await on.soul.resume()
+        after = on.file()
+        lines = len(await on.soul.world_lines())
+        assert await on.soul.undo() == "Undone: what was sent to now."
+        assert on.file() == before
+        told = on.ear.of(ev.ContextReverted)[-1]
+        assert (told.reason, told.checkpoint_id) == ("undo", 4)
+        # What it led to is a world line, as after any other operation.
+        assert len(await on.soul.world_lines()) == lines + 1
+        assert fits(await on.soul.history(), on.session)
+        await on.soul.redo()
+        assert on.file() == after
+        assert fits(await on.soul.history(), on.session)
+        await on.soul.undo()
+        assert on.file() == before
+        # The operation before it comes next: the rewind that left world line 1.
+        assert "the rewind" in await on.soul.undo()
+        assert await on.soul.redo()
+        assert on.file() == before
+
+
+async def test_an_undo_after_a_rewind_past_it_first_brings_back_what_was_sent(
+    tmp_path: Path,
+) -> None:
+    async with stage(tmp_path) as on:
+        await two_lines(on)
+        before = on.file()
+        there = next(m for m in await on.soul.messages(1) if m.text == "three")
+        await on.soul.carry(1, there.uid, there.number)
+        sent = on.file()
+        await on.soul.rewind(Target(2))
+        await on.soul.undo()
+        assert on.file() == sent
+        await on.soul.undo()
+        assert on.file() == before
+
+
+async def test_nothing_is_sent_that_the_journal_does_not_know_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with stage(tmp_path) as on:
+        await two_lines(on)
+        before = on.file()
+        there = next(m for m in await on.soul.messages(1) if m.text == "three")
+
+        def refuse(entry: Entry) -> Entry:
+            raise StorageTrouble(f"no room for {entry.op}")
+
+        journal = on.session.context.journal
+        with monkeypatch.context() as patch:
+            patch.setattr(journal, "intend", refuse)
+            with pytest.raises(StorageTrouble):
+                await on.soul.carry(1, there.uid, there.number)
+        assert on.file() == before
+        assert "the rewind" in await on.soul.undo()
+
+
 async def test_a_message_is_sent_to_a_checkpoint(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         await two_lines(on)
@@ -245,6 +312,45 @@ async def test_comparing_lines(tmp_path: Path) -> None:
         agent, tool = seen.other[1:3]
         assert agent.calls == (("WriteFile", "a.txt"),)
         assert (tool.name, tool.target, tool.failed) == ("WriteFile", "a.txt", False)
-        assert [one.path for one in seen.files.files] == ["a.txt"]
+        (diff,) = [one for one in tool.display if isinstance(one, DiffBlock)]
+        assert (diff.added, diff.removed) == (1, 1)
+        (file,) = seen.files.files
+        assert (file.path, file.alike) == ("a.txt", False)
+        assert (file.other.became, file.other.added, file.other.removed) == ("changed", 1, 1)
+        assert [row.text for row in file.other.rows] == ["old", "new"]
+        assert file.live.became == "same"
         with pytest.raises(KeyError):
             await on.soul.compare(4)
+
+
+async def test_comparing_right_after_a_rewind(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        await on.soul.files_ready()
+        on.server.script(
+            say("one"), call("WriteFile", {"path": "a.txt", "content": "new\n"}), say("two")
+        )
+        await on.soul.run("first")
+        await on.soul.run("second")
+        await on.soul.rewind(Target(2), "keep")
+        (on.work / "b.txt").write_text("mine\n")
+        seen = await on.soul.compare(1)
+        assert (seen.fork, seen.live) == (1, ())
+        assert {
+            one.path: (one.other.became, one.live.became, one.live.hands, one.alike)
+            for one in seen.files.files
+        } == {"a.txt": ("new", "new", "agent", True), "b.txt": ("same", "new", "others", False)}
+
+
+async def test_a_letter_in_a_comparison_tells_where_it_came_from(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        await two_lines(on)
+        await on.soul.dmail(Target(1), "Look in src first.")
+        seen = await on.soul.compare(2)
+        (letter,) = [one for one in seen.live if one.kind == "dmail"]
+        (told,) = on.ear.of(ev.ContextReverted)
+        assert letter.text == "Look in src first."
+        assert letter.sent_from == told.from_checkpoint == 3
+        assert letter.saved == max(0, told.tokens_before - told.tokens_after)
+        on.session.record.path.unlink()
+        (letter,) = [one for one in (await on.soul.compare(2)).live if one.kind == "dmail"]
+        assert (letter.sent_from, letter.saved) == (-1, 0)

@@ -41,6 +41,9 @@ class ChatApp(App[None]):
     def on_transcript_link_clicked(self, message: Transcript.LinkClicked) -> None:
         self.posted.append(message)
 
+    def on_transcript_pin_wanted(self, message: Transcript.PinWanted) -> None:
+        self.posted.append(message)
+
     def on_transcript_fold_toggled(self, message: Transcript.FoldToggled) -> None:
         self.posted.append(message)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import signal
@@ -162,7 +163,11 @@ class PowerStorage(WatchedStorage):
         """Make the folder that is found after a power cut now."""
         target.mkdir()
         now = {entry.name: entry.inode() for entry in os.scandir(self.folder)}
-        current = {inode: (self.folder / name).read_bytes() for name, inode in now.items()}
+        current: dict[int, bytes] = {}
+        for name, inode in now.items():
+            # What a thread is about to throw away may be gone by now.
+            with contextlib.suppress(FileNotFoundError):
+                current[inode] = (self.folder / name).read_bytes()
         names = now if how == "kept" else self.names
         for name, inode in names.items():
             synced = self.contents.get(inode, b"")

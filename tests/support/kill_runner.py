@@ -14,10 +14,11 @@ import random
 import signal
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 from kimi_tui.llm.message import user_message
+from kimi_tui.session import ahead, line_keeper
 from kimi_tui.session.context import Context
 from kimi_tui.session.line_files import stored_lines
 from kimi_tui.session.operations import jump, redo, undo
@@ -73,6 +74,47 @@ SCENARIO: list[Step] = [
 ]
 
 
+def prepare(checkpoint_id: int, *, wait: bool = True) -> Step:
+    """Somebody looks at what a rewind would take, and the copy for it is made (or, without `wait`, just begun)."""
+
+    async def step(session: Session) -> None:
+        await session.context.sync()
+        session.context.prepare_revert(checkpoint_id)
+        task = session.context._keeper._ahead._task  # pyright: ignore[reportPrivateUsage]
+        assert task is not None
+        if wait:
+            assert await task is not None
+
+    return step
+
+
+PREPARED: list[Step] = [
+    say("one"),
+    say("two"),
+    say("three"),
+    prepare(1),
+    on(lambda c: c.revert_to(1, reason="rewind")),
+    say("four"),
+    prepare(1),
+    on(
+        lambda c: c.revert_to(
+            1, reason="dmail", text="x", then=[NewCheckpoint(), user_message("letter")]
+        )
+    ),
+    prepare(1),
+    on(undo),
+    prepare(1, wait=False),
+    say("five"),
+    prepare(2),
+    prepare(1),
+    on(lambda c: c.revert_to(2, reason="rewind")),
+    prepare(1, wait=False),
+    on(lambda c: c.revert_to(1, reason="rewind")),
+    say("six"),
+    prepare(1),
+]
+
+
 def state(context: Context) -> list[object]:
     """What the person would see: the live line's messages and checkpoints, and how long the other lines are."""
     points = [[point.id, point.offset] for point in context.checkpoints]
@@ -80,26 +122,33 @@ def state(context: Context) -> list[object]:
     return [[message.text for message in context.messages], points, lines]
 
 
-async def play(folder: Path, storage: WatchedStorage, report: int) -> None:
+async def play(
+    folder: Path, storage: WatchedStorage, report: int, scenario: Sequence[Step] = SCENARIO
+) -> None:
     """The whole scenario; after each step its number and the state go to `report`."""
     session = Session(folder, Path("/w"), storage)
     await session.open()
-    for number, step in enumerate(SCENARIO):
+    for number, step in enumerate(scenario):
         await step(session)
         os.write(report, json.dumps([number, state(session.context)]).encode() + b"\n")
     await session.aclose()
 
 
-def run(folder: Path, prepare: Callable[[WatchedStorage], None], wait_s: float | None) -> None:
+def run(
+    folder: Path,
+    arm: Callable[[WatchedStorage], None],
+    wait_s: float | None,
+    scenario: Sequence[Step],
+) -> None:
     """One run in a child of its own; told on standard output."""
     read_end, write_end = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(read_end)
         storage = WatchedStorage()
-        prepare(storage)
+        arm(storage)
         try:
-            asyncio.run(play(folder, storage, write_end))
+            asyncio.run(play(folder, storage, write_end, scenario))
         except BaseException as error:  # a failed run must not go on as a second parent
             sys.stderr.write(f"{error!r}\n")
             os._exit(70)
@@ -118,17 +167,26 @@ def run(folder: Path, prepare: Callable[[WatchedStorage], None], wait_s: float |
     sys.stdout.flush()
 
 
+def copy_short_lines_too() -> None:
+    """Let what is worth copying ahead in a long session be copied in a short one."""
+    line_keeper.WORTH_COPYING_BYTES = 1
+    ahead.SPARE_BYTES = 0
+
+
 def main() -> None:
-    """`kill_runner.py ROOT each|each-without-links|random COUNT`. The last run is not killed."""
+    """`kill_runner.py ROOT each|prepared|each-without-links|random COUNT`. The last run is not killed."""
     root, how, count = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+    at_random = how == "random"
+    scenario = PREPARED if how == "prepared" else SCENARIO
+    copy_short_lines_too()
     draw = random.Random(4)
     gc.freeze()
     for number in [*range(count), NEVER]:
         folder = root / f"{number}" / "session"
         folder.parent.mkdir(parents=True)
 
-        def prepare(storage: WatchedStorage, number: int = number) -> None:
-            kill = killing(number) if how != "random" else None
+        def arm(storage: WatchedStorage, number: int = number) -> None:
+            kill = killing(number) if not at_random else None
             refuse = failing({"link"}, 95) if how == "each-without-links" else None
 
             def before(name: str, arguments: tuple[object, ...]) -> None:
@@ -139,8 +197,8 @@ def main() -> None:
 
             storage.before = before
 
-        by_time = how == "random" and number != NEVER
-        run(folder, prepare, draw.uniform(0.0, 0.04) if by_time else None)
+        by_time = at_random and number != NEVER
+        run(folder, arm, draw.uniform(0.0, 0.04) if by_time else None, scenario)
 
 
 if __name__ == "__main__":

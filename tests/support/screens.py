@@ -16,7 +16,8 @@ from kimi_tui.launch import Launch
 from kimi_tui.tui.app import KimiApp
 from kimi_tui.tui.main.screen import MainScreen
 
-TIMEOUT_S = 20.0
+TIMEOUT_S = 60.0
+"""Long: it only ends what hangs, and other programs may have the machine for a while."""
 
 
 @dataclass

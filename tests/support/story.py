@@ -267,3 +267,14 @@ def whole_story() -> Teller:
     t.tell(TextPart("One index runs past the end of the last line. I add a"))
     t.status(sent=t.used)
     return t
+
+
+def many_turns(count: int) -> Teller:
+    """As many turns of four steps each."""
+    t = Teller()
+    for i in range(count):
+        t.turn(f"Turn {i}")
+        for j in range(4):
+            t.step(("Shell", {"command": f"run {i}.{j}"}), cost=10)
+        t.end()
+    return t

@@ -327,6 +327,11 @@ class Terminal:
             os.kill(self._process.pid, signal.SIGKILL)
         self._process.wait()
 
+    def close_window(self) -> None:
+        """Take the terminal away from the program, as closing its window does."""
+        master, self._master = self._master, -1
+        os.close(master)
+
     def close(self) -> None:
         """Kill the program if it runs and close the pty."""
         self.kill()

@@ -9,6 +9,7 @@ from textual import on
 from textual.app import App, ComposeResult
 from textual.containers import Container
 from textual.message import Message
+from textual.pilot import Pilot
 from textual.widgets import Static
 
 from kimi_tui.tui.gauge.model import GaugeModel
@@ -113,3 +114,19 @@ class TimeTravelApp(App[None]):
     def gauge_text(self) -> str:
         """The text of the gauge."""
         return self.gauge.render_lines(self.gauge.size.region)[0].text.rstrip()
+
+
+def line_of(app: TimeTravelApp, words: str) -> int:
+    """The line of the timeline that has these words."""
+    return next(y for y, row in enumerate(app.rows) if words in row)
+
+
+def selected_row(app: TimeTravelApp) -> str:
+    """The text of the selected row."""
+    return next((row for row in app.rows if row.startswith("▌")), "")
+
+
+async def press(pilot: Pilot[None], *keys: str) -> None:
+    """Press keys, and let the app draw."""
+    await pilot.press(*keys)
+    await pilot.pause()

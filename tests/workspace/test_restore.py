@@ -2,93 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
-from unittest import mock
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from support.followed_folder import Place, PowerCut, power_cut
 
-from kimi_tui.workspace.coverage import Surroundings
 from kimi_tui.workspace.entries import Limits
-from kimi_tui.workspace.restore import Restored
 from kimi_tui.workspace.snapshots import SnapshotLog
-from kimi_tui.workspace.tracker import Tracker
-
-
-class Place:
-    """A work folder and the tracker that follows it, as one process after another would have it."""
-
-    def __init__(self, top: Path, limits: Limits | None = None) -> None:
-        self.top = top
-        self.limits = limits or Limits()
-        self.root = top / "work"
-        self.root.mkdir()
-        self.uid = 0
-        self.tracker = self.started()
-
-    def started(self) -> Tracker:
-        return Tracker(self.root, self.top / "files", self.limits, Surroundings())
-
-    def begin(self) -> str:
-        assert self.tracker.first_look()
-        return self.mark()
-
-    def mark(self) -> str:
-        self.uid += 1
-        self.tracker.mark(f"c{self.uid}")
-        return f"c{self.uid}"
-
-    def write(self, name: str, content: str | None) -> None:
-        path = self.root / name
-        if content is None:
-            with contextlib.suppress(OSError):
-                path.unlink()
-            return
-        with contextlib.suppress(OSError):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(content)
-
-    def agent(self, *edits: tuple[str, str | None]) -> None:
-        self.tracker.look("other")
-        for name, content in edits:
-            self.write(name, content)
-        self.tracker.look("agent")
-
-    def other(self, *edits: tuple[str, str | None]) -> None:
-        for name, content in edits:
-            self.write(name, content)
-
-    def go_to(self, uid: str, chosen: set[str] | None = None) -> Restored:
-        prepared = self.tracker.prepare(self.tracker.plan(uid), chosen)
-        if prepared is None:
-            return Restored()
-        self.last = prepared
-        return self.tracker.carry_out(prepared)
-
-    def undo(self) -> Restored:
-        intent = self.last.intent
-        plan = self.tracker.plan_back(intent.before, intent.after, intent.paths)
-        prepared = self.tracker.prepare(plan)
-        if prepared is None:
-            return Restored()
-        self.last = prepared
-        return self.tracker.carry_out(prepared)
-
-    def planned(self, uid: str) -> dict[str, str]:
-        return {one.path: one.change for one in self.tracker.plan(uid).changes}
-
-    def files(self) -> dict[str, str]:
-        return {
-            path.relative_to(self.root).as_posix(): path.read_text()
-            for path in sorted(self.root.rglob("*"))
-            if path.is_file()
-        }
 
 
 @pytest.fixture
@@ -130,6 +52,50 @@ def test_what_someone_else_changed_is_left_alone_unless_chosen(place: Place) -> 
     assert place.files() == {"mine": "by hand", "yours": "v1"}
     place.go_to(start, {"mine"})
     assert place.files() == {"mine": "v1", "yours": "v1"}
+
+
+def test_what_the_agent_changed_last_comes_back_and_is_named(place: Place) -> None:
+    place.other(("a", "v1"))
+    start = place.begin()
+    place.agent(("a", "v2"))
+    place.other(("a", "by hand"), ("made", "by hand"))
+    place.agent(("a", "v3"), ("made", "v3"))
+    one, made = place.tracker.plan(start).changes
+    assert (one.path, one.change, one.reason) == ("a", "restore", "also changed outside before")
+    # The agent only changed this one: it is not the agent's to delete.
+    assert (made.path, made.change, made.would) == ("made", "conflict", "delete")
+    place.go_to(start)
+    assert place.files() == {"a": "v1", "made": "v3"}
+    place.undo()
+    assert place.files() == {"a": "v3", "made": "v3"}
+
+
+@pytest.mark.parametrize("swapped", ["folder", "link", "parent", "gone"])
+def test_what_is_swapped_in_at_the_last_moment_is_left_alone(place: Place, swapped: str) -> None:
+    outside = place.top / "outside"
+    outside.mkdir()
+    (outside / "a").write_text("precious")
+    place.other(("d/a", "v1"), ("b", "v1"))
+    start = place.begin()
+    place.agent(("d/a", "v2"), ("b", "v2"))
+    prepared = place.tracker.prepare(place.tracker.plan(start))
+    assert prepared
+    (place.root / "d/a").unlink()
+    match swapped:
+        case "folder":
+            (place.root / "d/a").mkdir()
+        case "link":
+            (place.root / "d/a").symlink_to(outside / "a")
+        case "parent":
+            (place.root / "d").rmdir()
+            (place.root / "d").symlink_to(outside)
+        case _:
+            pass
+    outcome = place.tracker.carry_out(prepared)
+    assert list(outcome.failures) == ["d/a"]
+    assert outcome.restored == ("b",)
+    assert (outside / "a").read_text() == "precious"
+    assert [path.name for path in outside.iterdir()] == ["a"]
 
 
 def test_only_what_was_chosen_is_touched(place: Place) -> None:
@@ -346,31 +312,6 @@ def test_the_log_survives_a_torn_line(place: Place) -> None:
     assert (len(again), again.skipped, dict(again.latest)) == (2, 1, {})
 
 
-class PowerCut(BaseException):
-    """The process dies."""
-
-
-@contextlib.contextmanager
-def power_cut(after_calls: int) -> Iterator[None]:
-    """Die at the n-th call that changes something on the disk."""
-    calls = 0
-
-    def counted(real):
-        def call(*args, **kwargs):
-            nonlocal calls
-            calls += 1
-            if calls > after_calls:
-                raise PowerCut
-            return real(*args, **kwargs)
-
-        return call
-
-    with contextlib.ExitStack() as stack:
-        for verb in ("rename", "replace", "unlink", "link", "write", "mkdir", "rmdir", "fsync"):
-            stack.enter_context(mock.patch.object(os, verb, counted(getattr(os, verb))))
-        yield
-
-
 @pytest.mark.parametrize("cut", range(40))
 def test_a_restore_that_was_cut_off_is_finished_or_never_began(place: Place, cut: int) -> None:
     place.other(("a", "old a"), ("b", "old b"), ("c", "old c"))
@@ -397,118 +338,22 @@ def test_a_restore_that_was_cut_off_is_finished_or_never_began(place: Place, cut
     assert not (place.top / "files/restore.json").exists()
 
 
-NAMES = st.sampled_from(["a", "b", "dir/a", "dir/b", "dir/sub/c", "notes.md", "skip.log"])
-EDIT = st.tuples(NAMES, st.text("xyz\n", max_size=6) | st.none())
-ROUND = st.one_of(
-    st.tuples(st.just("agent"), st.lists(EDIT, min_size=1, max_size=3)),
-    st.tuples(st.just("other"), st.lists(EDIT, min_size=1, max_size=2)),
-    st.tuples(st.just("restore"), st.integers(0, 6)),
-    st.tuples(st.just("crash"), st.tuples(st.integers(0, 6), st.integers(0, 40))),
-    st.tuples(st.just("undo"), st.none()),
-    st.tuples(st.just("restart"), st.none()),
-)
-
-
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(st.lists(ROUND, min_size=1, max_size=8))
-def test_nothing_foreign_is_ever_lost_and_what_is_tracked_comes_back(rounds: list) -> None:
-    with tempfile.TemporaryDirectory() as top:
-        _Story(Place(Path(top))).play(rounds)
-
-
-class _Story:
-    """Plays random rounds and holds, after each, what must be true."""
-
-    def __init__(self, place: Place) -> None:
-        self.place = place
-        place.other((".gitignore", "*.log\n"))
-        # What stood at each checkpoint, and which paths someone else touched since.
-        self.then = {place.begin(): place.files()}
-        self.foreign: dict[str, set[str]] = {uid: set() for uid in self.then}
-
-    def play(self, rounds: list) -> None:
-        for kind, value in rounds:
-            getattr(self, f"do_{kind}")(value)
-            if kind != "other":
-                self.checkpoint()
-
-    def checkpoint(self) -> None:
-        self.place.tracker.look("other")
-        uid = self.place.mark()
-        self.then[uid] = self.place.files()
-        self.foreign[uid] = set()
-
-    def do_agent(self, edits) -> None:
-        self.place.agent(*edits)
-
-    def do_other(self, edits) -> None:
-        before = self.place.files()
-        self.place.other(*edits)
-        self.place.tracker.look("other")
-        after = self.place.files()
-        changed = {
-            name for name in before.keys() | after.keys() if before.get(name) != after.get(name)
-        }
-        newest = list(self.then)[-1]
-        # Before the agent's next change it cannot be told from what stood at the newest checkpoint.
-        self.then[newest] = after
-        for uid in list(self.then)[:-1]:
-            self.foreign[uid] |= changed
-            if self.then[uid] == before and not self._changed_since(uid):
-                self.then[uid] = after
-                self.foreign[uid] -= changed
-
-    def _changed_since(self, uid: str) -> bool:
-        log = self.place.tracker._log
-        state = log.at_checkpoint(uid)
-        return state is not log.last
-
-    def do_restart(self, _) -> None:
-        self.place.tracker = self.place.started()
-        assert self.place.tracker.first_look()
-
-    def do_restore(self, back: int) -> None:
-        uid = self._target(back)
-        before = self.place.files()
-        outcome = self.place.go_to(uid)
-        assert not outcome.failures
-        self.check(uid, before)
-
-    def do_crash(self, value) -> None:
-        back, cut = value
-        uid = self._target(back)
-        before = self.place.files()
-        plan = self.place.tracker.plan(uid)
-        with contextlib.suppress(PowerCut), power_cut(cut):
-            prepared = self.place.tracker.prepare(plan)
-            if prepared:
-                self.place.tracker.carry_out(prepared)
-        self.do_restart(None)
-        left = self.place.tracker.cut_off()
-        if left is not None:
-            assert not self.place.tracker.carry_out(left).failures
-        if self.place.files() != before:
-            self.check(uid, before)
-
-    def do_undo(self, _) -> None:
-        before = self.place.files()
-        if not hasattr(self.place, "last"):
-            return
-        intent = self.place.last.intent
-        self.place.undo()
-        after = self.place.files()
-        for name in before.keys() | after.keys():
-            assert before.get(name) == after.get(name) or name in intent.paths
-
-    def check(self, uid: str, before: dict[str, str]) -> None:
-        after, wanted = self.place.files(), self.then[uid]
-        for name in before.keys() | wanted.keys() | after.keys():
-            stays = name.endswith(".log") or after.get(name) == before.get(name)
-            if name not in self.foreign[uid] and not name.endswith(".log"):
-                assert after.get(name) == wanted.get(name), name
-            else:
-                assert stays, name
-
-    def _target(self, back: int) -> str:
-        uids = list(self.then)
-        return uids[max(0, len(uids) - 1 - back)]
+def test_what_came_back_before_the_cut_is_the_restores_doing(place: Place) -> None:
+    place.other(("a", "1"), ("b", "1"))
+    start = place.begin()
+    place.agent(("a", "2"), ("b", "2"))
+    between = place.mark()
+    place.agent(("a", "3"), ("b", "3"))
+    newest = place.mark()
+    prepared = place.tracker.prepare(place.tracker.plan(start))
+    assert prepared
+    # Killed when one file was back.
+    place.write("a", "1")
+    place.tracker = place.started()
+    assert place.tracker.first_look()
+    left = place.tracker.cut_off()
+    assert left
+    assert not place.tracker.carry_out(left).failures
+    assert place.files() == {"a": "1", "b": "1"}
+    assert place.planned(between) == {"a": "restore", "b": "restore"}
+    assert place.planned(newest) == {"a": "restore", "b": "restore"}

@@ -59,9 +59,12 @@ class CoarseStatus:
     """What a file system with a clock of two seconds says."""
 
     def __init__(self, status: os.stat_result) -> None:
-        self.st_size, self.st_ino, self.st_mode = status.st_size, status.st_ino, status.st_mode
+        self._status = status
         self.st_mtime_ns = status.st_mtime_ns // 2_000_000_000 * 2_000_000_000
         self.st_ctime_ns = status.st_ctime_ns // 2_000_000_000 * 2_000_000_000
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._status, name)
 
 
 def test_a_rewrite_within_a_tick_of_the_clock_is_seen(

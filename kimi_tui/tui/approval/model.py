@@ -1,7 +1,7 @@
 """What an approval shows, row by row, and when it may be answered; nothing here knows a widget.
 
-Everything that will run or be written stands in these rows, whole: long lines are wrapped, never cut, and every
-character that cannot be seen is written out.
+Everything that will run, be written or be sent stands in these rows, whole: long lines are wrapped, never cut, and
+every character that cannot be seen is written out.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Literal
 from rich.cells import cell_len, chop_cells
 
 from kimi_tui import foreign_text
+from kimi_tui.tui.chat.wrapping import ranges
 from kimi_tui.tui.glyphs import UNICODE, Glyphs
 from kimi_tui.wire.display import DiffBlock
 from kimi_tui.wire.events import ApprovalAnswer, ApprovalRequest
@@ -31,17 +32,42 @@ class DetailRow:
     margin: str = ""
 
 
+Writing = Literal["why", "instead"]
+"""What the person writes before they answer: why not, or a letter in the place of the agent's."""
+
+
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """An answer: its key, its words, and what it tells the engine (None: ask why first)."""
+    """An answer: its key, its words, and what it tells the engine, or what is to be written first."""
 
     key: str
     words: str
-    answer: ApprovalAnswer | None
+    then: ApprovalAnswer | Writing
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """Where something is written: what stands in it while it is empty, and what Enter does then."""
+
+    placeholder: str
+    verb: str
+
+
+FIELDS: dict[Writing, Field] = {
+    "why": Field("Why not, and what to do instead", "Say no, and this"),
+    "instead": Field("What the agent should have known there", "Send it so"),
+}
 
 
 def choices(request: ApprovalRequest) -> tuple[Choice, ...]:
     """The answers to a request; a yes for the session only where one is offered."""
+    if request.kind == "dmail":
+        return (
+            Choice("y", "Yes, send it", "once"),
+            Choice("c", "Yes, but change it first", "instead"),
+            Choice("n", "No", "no"),
+            Choice("e", "No, and say why", "why"),
+        )
     session = (
         (Choice("a", visible(request.session_offer), "session"),) if request.session_offer else ()
     )
@@ -49,7 +75,7 @@ def choices(request: ApprovalRequest) -> tuple[Choice, ...]:
         Choice("y", "Yes, once", "once"),
         *session,
         Choice("n", "No", "no"),
-        Choice("e", "No, and say why", None),
+        Choice("e", "No, and say why", "why"),
     )
 
 
@@ -67,10 +93,11 @@ def detail_rows(
     """All of what will run or be written, in rows of at most `width` cells."""
     diffs = [block for block in request.display if isinstance(block, DiffBlock)]
     if not diffs:
+        shown = visible(request.detail)
+        if request.kind == "dmail":
+            return tuple(DetailRow(shown[start:end]) for start, end in ranges(shown, width))
         return tuple(
-            DetailRow(piece)
-            for line in visible(request.detail).split("\n")
-            for piece in wrapped(line, width)
+            DetailRow(piece) for line in shown.split("\n") for piece in wrapped(line, width)
         )
     rows: list[DetailRow] = []
     for diff in diffs:
@@ -78,6 +105,11 @@ def detail_rows(
             rows += [DetailRow(piece, "path") for piece in wrapped(visible(diff.path), width)]
         rows += _diff_rows(diff, width, glyphs)
     return tuple(rows)
+
+
+def said_instead(request: ApprovalRequest, written: str) -> str:
+    """What the engine is told of a letter that was open for changes: empty where it is as the agent wrote it."""
+    return "" if written.strip() == request.detail.strip() else written.strip()
 
 
 def _diff_rows(diff: DiffBlock, width: int, glyphs: Glyphs) -> list[DetailRow]:

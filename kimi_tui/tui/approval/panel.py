@@ -7,31 +7,40 @@ after the end of what will run was on the screen.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from rich.cells import cell_len
 from textual import events, on
 from textual.app import ComposeResult
 from textual.content import Content
 from textual.geometry import Size
+from textual.message import Message
 from textual.reactive import reactive
 from textual.widget import Widget
-from textual.widgets import Input
 
 from kimi_tui.foreign_text import clean
 from kimi_tui.tui.app_of import app_of
 from kimi_tui.tui.approval.answered import ApprovalAnswered
+from kimi_tui.tui.approval.drawing import (
+    SIDES,
+    answer_rows,
+    detail_row,
+    place_rows,
+    question_rows,
+    way_row,
+)
 from kimi_tui.tui.approval.model import (
+    FIELDS,
     Choice,
     DetailRow,
     QuietKeyboard,
+    Writing,
     choices,
-    counts,
     detail_rows,
-    visible,
-    wrapped,
+    said_instead,
 )
 from kimi_tui.tui.glyphs import glyphs_of
+from kimi_tui.tui.letter.area import LetterArea
 
 if TYPE_CHECKING:
     from kimi_tui.wire.events import ApprovalRequest
@@ -39,7 +48,9 @@ if TYPE_CHECKING:
 DETAIL_ROWS = 12
 OTHER_ROWS = 13
 """Rows that a small screen keeps for all but the detail."""
-INDENT = 6
+REASON_ROWS = 3
+UNDER_FIELD = 3
+"""Rows between the field and the panel's end: what can be done, and air above it."""
 TALL = 30
 
 
@@ -65,19 +76,24 @@ class ApprovalPanel(Widget, can_focus=True):
         self._asked_early = False
         self._rows: tuple[DetailRow, ...] = ()
         self._rows_width = 0
-        self._choice_at: dict[int, int] = {}
-        self._why = Input(placeholder="Why not, and what to do instead", compact=True)
-        self._why.cursor_blink = False
-        self._why.display = False
+        self._clicks: dict[int, Callable[[], None]] = {}
+        self._writing: Writing | None = None
+        self._written: dict[Writing, str] = {"instead": request.detail}
+        self._field = LetterArea()
+        self._field.display = False
 
     def compose(self) -> ComposeResult:
-        """The field for the reason; all else is drawn."""
-        yield self._why
+        """The field for what is written; all else is drawn."""
+        yield self._field
 
     def on_mount(self) -> None:
         """Take the keys; show when they begin to count."""
         self.focus()
         self._await_quiet()
+
+    def on_resize(self) -> None:
+        """The field wraps its text in another width."""
+        self.call_after_refresh(self._place_field)
 
     @property
     def armed(self) -> bool:
@@ -88,8 +104,8 @@ class ApprovalPanel(Widget, can_focus=True):
     def hints(self) -> tuple[tuple[str, str], ...]:
         """What the footer says meanwhile."""
         glyphs = glyphs_of(app_of(self))
-        if self._why.display:
-            return (("Enter", "send"), ("Esc", "back"))
+        if self._writing is not None:
+            return (("Enter", "send"), ("Shift+Enter", "new line"), ("Esc", "back"))
         keys = "/".join(choice.key for choice in self._choices)
         scroll = () if self._shows_all else ((f"PageDown{glyphs.down}", "read on"),)
         return (
@@ -100,14 +116,14 @@ class ApprovalPanel(Widget, can_focus=True):
             ("Esc", "stop the turn"),
         )
 
-    # --- keys
+    # --- keys and clicks
 
     async def on_key(self, event: events.Key) -> None:
         """Answer, choose or scroll; Esc is left to the screen, which stops the turn."""
-        if self._why.has_focus:
+        if self._field.has_focus:
             if event.key == "escape":
                 event.stop()
-                self._hide_why()
+                self._leave_field()
             return
         if event.key in ("escape", "ctrl+c", "ctrl+q", "shift+tab", "f1"):
             return
@@ -128,12 +144,12 @@ class ApprovalPanel(Widget, can_focus=True):
 
     def on_click(self, event: events.Click) -> None:
         """A click on an answer gives it, under the same conditions as a key."""
-        index = self._choice_at.get(event.y)
-        if index is None or self._why.display:
+        act = self._clicks.get(event.y) if event.widget is self else None
+        if act is None:
             return
         event.stop()
         if self._quiet.accepts(time.monotonic()):
-            self._decide(self._choices[index])
+            act()
         else:
             self._await_quiet()
 
@@ -147,28 +163,17 @@ class ApprovalPanel(Widget, can_focus=True):
         event.stop()
         self._scroll("ctrl+up", 3)
 
-    @on(Input.Submitted)
-    def _why_given(self, event: Input.Submitted) -> None:
-        event.stop()
-        reason = clean(event.value).strip()
-        if reason:
-            self.post_message(ApprovalAnswered(self.request.id, "no", reason))
-
     def _decide(self, choice: Choice) -> None:
-        if choice.answer is None:
-            self._why.display = True
-            self._why.focus()
-            self.refresh(layout=True)
-        elif choice.answer != "no" and not self._seen_end:
-            self._asked_early = True
-            self.refresh(layout=True)
-        else:
-            self.post_message(ApprovalAnswered(self.request.id, choice.answer))
-
-    def _hide_why(self) -> None:
-        self._why.display = False
-        self.focus()
-        self.refresh(layout=True)
+        match choice.then:
+            case "why" | "instead":
+                self._write(choice.then)
+            case "no":
+                self.post_message(ApprovalAnswered(self.request.id, "no"))
+            case answer if self._seen_end:
+                self.post_message(ApprovalAnswered(self.request.id, answer))
+            case _:
+                self._asked_early = True
+                self.refresh(layout=True)
 
     def _choose(self, step: int) -> None:
         last = len(self._choices) - 1
@@ -197,13 +202,67 @@ class ApprovalPanel(Widget, can_focus=True):
             self.set_timer(remaining_s + 0.01, self._await_quiet)
         self.refresh()
 
+    # --- what is written before an answer
+
+    def _write(self, what: Writing) -> None:
+        self._writing = what
+        self._field.placeholder = FIELDS[what].placeholder
+        self._field.put(self._written.get(what, ""))
+        self._field.display = True
+        self._field.focus()
+        self._place_field()
+
+    def _leave_field(self) -> None:
+        """Back to the answers; what was written is kept for the next time."""
+        if self._writing is not None:
+            self._written[self._writing] = self._field.text
+        self._writing = None
+        self._field.display = False
+        self.focus()
+        self.refresh(layout=True)
+
+    @on(LetterArea.Sent)
+    def _sent(self, event: LetterArea.Sent) -> None:
+        event.stop()
+        self._hand_over()
+
+    def _hand_over(self) -> None:
+        text = clean(self._field.text).strip()
+        if not text:
+            return
+        if self._writing == "why":
+            self.post_message(ApprovalAnswered(self.request.id, "no", text))
+        elif self._writing == "instead":
+            instead = said_instead(self.request, text)
+            self.post_message(ApprovalAnswered(self.request.id, "once", instead))
+
+    @on(LetterArea.Changed)
+    def _grown(self, event: LetterArea.Changed) -> None:
+        """More or fewer rows; and no menu of commands, which a slash opens in the prompt."""
+        event.stop()
+        self._place_field()
+
+    @on(LetterArea.CompletionRequested)
+    @on(LetterArea.EditQueued)
+    @on(LetterArea.Paged)
+    def _not_the_prompt(self, event: Message) -> None:
+        event.stop()
+
     # --- drawing
+
+    @property
+    def _is_tall(self) -> bool:
+        return app_of(self).size.height >= TALL
+
+    @property
+    def _room(self) -> int:
+        """Rows that the longest part may have."""
+        return min(DETAIL_ROWS, max(2, app_of(self).size.height - OTHER_ROWS))
 
     @property
     def _window(self) -> int:
         """Rows of the detail that are shown at once."""
-        room = max(2, app_of(self).size.height - OTHER_ROWS)
-        return min(len(self._rows), DETAIL_ROWS, room)
+        return min(len(self._rows), self._room)
 
     @property
     def _shows_all(self) -> bool:
@@ -211,30 +270,45 @@ class ApprovalPanel(Widget, can_focus=True):
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         """As many rows as there are to show."""
-        return len(self._lines(width)) + (2 if self._why.display else 0)
+        return len(self._lines(width))
 
     def render(self) -> Content:
         """All rows, the accent down their edge."""
         lines = self._lines(self.size.width)
-        if self._top + self._window >= len(self._rows):
+        if self._writing is None and self._top + self._window >= len(self._rows):
             self._seen_end = True
         edge = Content.styled(glyphs_of(app_of(self)).edge, "$accent")
         lines += [Content("")] * (self.size.height - len(lines))
         return Content("\n").join(edge + line for line in lines)
 
     def _lines(self, width: int) -> list[Content]:
-        """The rows without their edge."""
+        """The rows without their edge; notes what a click on each of them does."""
+        glyphs = glyphs_of(app_of(self))
         if width != self._rows_width:
             self._rows_width = width
-            self._rows = detail_rows(
-                self.request, max(10, width - INDENT - 3), glyphs_of(app_of(self))
-            )
-        tall = app_of(self).size.height >= TALL
+            self._rows = detail_rows(self.request, max(10, width - SIDES - 3), glyphs)
+        tall = self._is_tall
+        self._clicks.clear()
         lines = [Content("")] if tall else []
-        lines += self._question(width)
+        lines += question_rows(self.request, self.waiting, width, glyphs)
         lines.append(Content(""))
+        if self._writing != "instead":
+            lines += self._detail(width)
+        if self._writing is not None:
+            self._add_field(lines, self._writing, tall=tall)
+            return lines
+        lines += place_rows(self.request, width)
+        lines.append(Content(""))
+        for index, choice in enumerate(self._choices):
+            rows = answer_rows(choice, width, chosen=index == self._chosen, armed=self.armed)
+            for row in rows:
+                self._clicks[len(lines)] = lambda choice=choice: self._decide(choice)
+                lines.append(row)
+        return [*lines, Content("")] if tall else lines
+
+    def _detail(self, width: int) -> list[Content]:
         shown = self._rows[self._top : self._top + self._window]
-        lines += [self._detail(row, width) for row in shown]
+        lines = [detail_row(row, width) for row in shown]
         if not self._shows_all:
             last = self._top + len(shown)
             words = f"   rows {self._top + 1} to {last} of {len(self._rows)}"
@@ -242,71 +316,30 @@ class ApprovalPanel(Widget, can_focus=True):
             if self._asked_early and not self._seen_end:
                 words, style = f"{words}; read to the end first: PageDown", "bold $warn"
             lines.append(Content.styled(words, style))
-        if self.request.where:
-            where = wrapped(visible(self.request.where).replace("\n", " "), max(10, width - 6))
-            lines += [Content.styled(f"   {line}", "$ink-quiet") for line in where]
-        lines.append(Content(""))
-        for index, choice in enumerate(self._choices):
-            for line in self._choice(index, choice, width):
-                self._choice_at[len(lines)] = index
-                lines.append(line)
+        return lines
+
+    def _add_field(self, lines: list[Content], writing: Writing, *, tall: bool) -> None:
+        """Room for the field, and under it what sends it and what does not."""
+        if writing == "why":
+            lines.append(Content(""))
+        lines += [Content("")] * (self._field_rows(writing) + 1)
+        for key, words, act in (
+            ("Enter", FIELDS[writing].verb, self._hand_over),
+            ("Esc", "Back to the answers", self._leave_field),
+        ):
+            self._clicks[len(lines)] = act
+            lines.append(way_row(key, words))
         if tall:
             lines.append(Content(""))
-        return lines
 
-    def _question(self, width: int) -> list[Content]:
-        right: list[tuple[str, str] | str] = []
-        changed = counts(self.request)
-        if changed is not None:
-            added, removed = changed
-            minus = glyphs_of(app_of(self)).minus
-            right += [(f"+{added}", "$ok"), " ", (f"{minus}{removed}", "$kind-error")]
-        if self.waiting > 1:
-            right += ["   " if right else "", (f"1 of {self.waiting}", "$ink-quiet")]
-        side = Content.assemble(*right)
-        room = max(10, width - 6 - side.cell_length - 2)
-        question = visible(self.request.question).replace("\n", " ")
-        pieces = wrapped(question, room)
-        # A diff does not say where it goes; the rest of the question does, and is never cut.
-        target = visible(self.request.detail).replace("\n", " ") if changed is not None else ""
-        beside = (
-            target
-            if len(pieces) == 1 and cell_len(pieces[0]) + 2 + cell_len(target) <= room
-            else ""
-        )
-        named = ("  ", (beside, "$ink")) if beside else ()
-        first = Content.assemble("   ", (pieces[0], "bold $ink-strong"), *named)
-        gap = " " * max(1, width - 1 - 2 - first.cell_length - side.cell_length)
-        rest = [Content.assemble("   ", (piece, "bold $ink-strong")) for piece in pieces[1:]]
-        if target and not beside:
-            rest += [
-                Content.assemble("   ", (piece, "$ink")) for piece in wrapped(target, width - 6)
-            ]
-        return [Content.assemble(first, gap, side), *rest]
+    def _field_rows(self, writing: Writing) -> int:
+        most = REASON_ROWS if writing == "why" else self._room
+        least = 1 if writing == "why" else min(3, most)
+        return max(least, min(most, self._field.wrapped_document.height))
 
-    def _detail(self, row: DetailRow, width: int) -> Content:
-        room = width - 1 - 3 - 2
-        text = f"{row.margin}{row.text}"
-        padded = "  " + text + " " * max(0, room - 2 - cell_len(text))
-        if row.kind == "add":
-            style = "$diff-add-fg on $diff-add-bg"
-        elif row.kind == "delete":
-            style = "$diff-del-fg on $diff-del-bg"
-        elif row.kind == "path":
-            style = "bold $ink-strong"
-        else:
-            style = "$ink on $page"
-        return Content.assemble("   ", (padded, style))
-
-    def _choice(self, index: int, choice: Choice, width: int) -> list[Content]:
-        chosen = index == self._chosen
-        back = " on $select" if chosen else ""
-        key = f"bold $accent{back}" if self.armed else f"$ink-quiet{back}"
-        words = f"bold $ink-strong{back}" if chosen else f"$ink{back}"
-        lines: list[Content] = []
-        for number, piece in enumerate(wrapped(choice.words, max(10, width - 9))):
-            letter = choice.key if not number else " "
-            row = Content.assemble((f"   {letter}  "[1:], key), (piece, words))
-            fill = " " * max(0, width - 1 - 1 - 2 - row.cell_length)
-            lines.append(Content.assemble(" ", row, (fill, f"$ink{back}")))
-        return lines
+    def _place_field(self) -> None:
+        """The field lies over the rows that are left free for it."""
+        if self._writing is not None:
+            self._field.styles.height = self._field_rows(self._writing)
+            self._field.styles.margin = (0, 2, UNDER_FIELD + self._is_tall, 4)
+            self.refresh(layout=True)

@@ -1,12 +1,10 @@
-"""The rows of everything that is neither prose nor a tool card: the person's words, letters, summaries, errors."""
+"""The rows of the person's words, of thoughts, and of everything that went wrong or is only to be noted."""
 
 from __future__ import annotations
 
 import time
 
 from kimi_tui.tui.chat.blocks import (
-    CompactionBlock,
-    DMailBlock,
     ErrorBlock,
     MarkBlock,
     NoticeBlock,
@@ -27,11 +25,10 @@ from kimi_tui.tui.chat.lines import (
 )
 from kimi_tui.tui.chat.rows import Fact, Room, fold_mark, number_span, pin_of, title_row
 from kimi_tui.tui.chat.wrapping import ranges, wrap
-from kimi_tui.tui.numbers import change, counted, cut, duration, path, tokens
+from kimi_tui.tui.numbers import counted, cut, duration
 
 USER_ROWS = 12
 PASTE_LIMIT = 20_000
-SUMMARY_ROWS = 3
 INDENT = Span(" " * MARGIN)
 
 
@@ -42,35 +39,46 @@ def user_band(block: UserBlock, room: Room) -> list[Line]:
     if block.images:
         text += f"\n{counted(block.images, 'image')}"
     width = prose_width(room.width)
-    # Of a pasted file only the beginning is laid out while it is folded; the rest is counted roughly.
-    rest = 0 if block.unfolded else max(0, len(text) - PASTE_LIMIT)
-    shown = text[:PASTE_LIMIT] if rest else text
-    rows = wrap([Span(shown, "quiet" if block.queued else "strong")], width)
-    hidden = (
-        len(rows) - USER_ROWS + max(rest // width, text.count("\n", PASTE_LIMIT) if rest else 0)
-    )
-    if hidden > 1 and not block.unfolded:
+    # Of a pasted file only the beginning is laid out while it is folded.
+    is_cut = not block.unfolded and len(text) > PASTE_LIMIT
+    shown = text[:PASTE_LIMIT] if is_cut else text
+    style = "quiet" if block.queued else "strong"
+    rows: list[tuple[list[Span], bool]] = []
+    for part in shown.split("\n"):
+        wrapped = wrap([Span(part, style)], width)
+        last = len(wrapped) - 1
+        rows += [(row, index < last) for index, row in enumerate(wrapped)]
+    hidden = ""
+    if not block.unfolded and (is_cut or len(rows) > USER_ROWS + 1):
         rows = rows[:USER_ROWS]
-    else:
-        hidden = 0
+        hidden = _hidden(text, rows, width)
     number = (
         Span("queued", "quiet")
         if block.queued
         else number_span(block.checkpoint, live=block.live, pin=pin_of(block, room))
     )
     out: list[Line] = []
-    foldable = hidden > 0 or len(rows) > USER_ROWS
-    for index, row in enumerate(rows):
+    foldable = bool(hidden) or len(rows) > USER_ROWS
+    for index, (row, soft) in enumerate(rows):
         spans = [edge, Span("   "), *row]
         if not index and number is not None:
             pad(spans, room.width - RIGHT - cells(number.text))
             spans.append(number)
-        out.append(Line(tuple(spans), fill="band", hit=HIT_FOLD if foldable else ""))
+        hit = HIT_FOLD if foldable else ""
+        out.append(Line(tuple(spans), fill="band", hit=hit, soft=soft and index < len(rows) - 1))
     if hidden:
-        out.append(
-            Line((edge, Span("   "), Span(fold_mark(hidden), "ink")), fill="band", hit=HIT_FOLD)
-        )
+        out.append(Line((edge, Span("   "), Span(hidden, "ink")), fill="band", hit=HIT_FOLD))
     return out
+
+
+def _hidden(text: str, rows: list[tuple[list[Span], bool]], width: int) -> str:
+    """`+192 lines`: those of the text that are not whole in the rows; of a single one, what it goes on with."""
+    wholly = sum(not goes_on for _, goes_on in rows)
+    lines = text.count("\n") + 1
+    if lines > 1:
+        return fold_mark(lines - wholly)
+    end = ranges(text[:PASTE_LIMIT], width)[len(rows) - 1][1]
+    return fold_mark(len(text[end:].strip()), "character")
 
 
 def thought(block: ThoughtBlock, room: Room) -> list[Line]:
@@ -95,116 +103,6 @@ def thought(block: ThoughtBlock, room: Room) -> list[Line]:
 def _whole(seconds: float) -> str:
     """Nobody needs tenths of a second of thinking."""
     return f"{max(1, round(seconds))} s" if seconds < 9.5 else duration(seconds)
-
-
-def letter_card(block: DMailBlock, room: Room) -> list[Line]:
-    """A letter that arrived, with what it folded away."""
-    ground = "dmail-bg"
-    edge = Span(room.glyphs.edge, f"dmail@{ground}")
-    blank = Line((edge,), fill=ground)
-    left = [
-        edge,
-        Span(" "),
-        Span(room.glyphs.dmail, "dmail"),
-        Span(" "),
-        Span("D-Mail", "dmail"),
-        Span("  "),
-        Span(f"from #{block.from_checkpoint} to #{block.checkpoint}", "ink"),
-    ]
-    saved = Fact((Span(change(-block.tokens_saved, estimated=block.estimated), "dmail"),), 0)
-    title = title_row(
-        room,
-        left,
-        [saved],
-        number_span(block.checkpoint, live=block.live, pin=pin_of(block, room)),
-        fill=ground,
-        hit=HIT_FOLD,
-    )
-    rows = [blank, title, blank]
-    said = [(block.letter, "ink")]
-    if block.unfolded and block.facts:
-        said.append((f"\n{block.facts}", "quiet"))
-    for text, style in said:
-        for part in text.split("\n"):
-            wrapped = wrap([Span(part, style)], prose_width(room.width))
-            last = len(wrapped) - 1
-            rows.extend(
-                Line((edge, Span("   "), *row), fill=ground, soft=index < last)
-                for index, row in enumerate(wrapped)
-            )
-    rows.append(blank)
-    rows.append(_folded_row(block, room, edge, ground))
-    rows.append(blank)
-    return rows
-
-
-def _folded_row(block: DMailBlock, room: Room, edge: Span, ground: str) -> Line:
-    steps = counted(block.steps, "step")
-    calls = block.tool_calls
-    folded = f"{counted(calls, 'tool call')} folded away" if calls else "Folded away"
-    spans = [
-        edge,
-        Span("   "),
-        Span(folded, "quiet"),
-        Span("  "),
-        Span(f"{room.glyphs.minus if block.unfolded else '+'}{steps}", "ink"),
-    ]
-    if block.kept:
-        edits = sum(count for _, count in block.kept)
-        name = block.kept[0][0] if len(block.kept) == 1 else counted(len(block.kept), "file")
-        fact = f" ({counted(edits, 'edit')})"
-        free = room.width - RIGHT - width_of(spans) - cells(fact) - len("   kept: ")
-        if free >= 8:
-            name = path(name, free, room.glyphs.cut)
-            kept = [Span("kept: ", "quiet"), Span(name, "ink"), Span(fact, "quiet")]
-            pad(spans, max(width_of(spans) + 3, room.width - RIGHT - 2 - width_of(kept)))
-            spans.extend(kept)
-    return Line(tuple(spans), fill=ground, hit=HIT_FOLD)
-
-
-def compaction_card(block: CompactionBlock, room: Room) -> list[Line]:
-    """A summary that stands for what is above it."""
-    edge = Span(room.glyphs.edge, "compaction")
-    glyph = Span(room.glyphs.compaction, "compaction")
-    if block.running:
-        left = [edge, Span(" "), glyph, Span(" "), Span("Compacting", "compaction")]
-        left += [Span("  "), Span(tokens(block.tokens_before), "ink")]
-        return [Line(tuple(left))]
-    before, after = _round(block.tokens_before), _round(block.tokens_after)
-    sizes = f"{before} {room.glyphs.to} {after}"
-    left = [
-        edge,
-        Span(" "),
-        glyph,
-        Span(" "),
-        Span("Compacted", "compaction"),
-        Span("  "),
-        Span(sizes),
-    ]
-    number = number_span(block.checkpoint, live=block.live, pin=pin_of(block, room))
-    rows = [title_row(room, left, [], number, hit=HIT_FOLD)]
-    lines: list[Line] = []
-    for part in block.summary.split("\n"):
-        if not part.strip() and not block.unfolded:
-            continue
-        wrapped = wrap([Span(part)], prose_width(room.width))
-        last = len(wrapped) - 1
-        lines.extend(
-            Line((edge, Span("   "), *row), soft=index < last, hit=HIT_FOLD)
-            for index, row in enumerate(wrapped)
-        )
-    hidden = len(lines) - SUMMARY_ROWS
-    if hidden > 0 and not block.unfolded:
-        lines = [
-            *lines[:SUMMARY_ROWS],
-            Line((edge, Span("   "), Span(fold_mark(hidden))), hit=HIT_FOLD),
-        ]
-    return rows + lines
-
-
-def _round(count: int) -> str:
-    """`21k`: a whole number of thousands needs no decimal beside another one."""
-    return tokens(count).replace(".0k", "k")
 
 
 def error_card(block: ErrorBlock, room: Room) -> list[Line]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from kimi_tui.foreign_text import Cleaner
+from kimi_tui.tui.chat.packed import NOTHING_SAID, PackedText
 from kimi_tui.wire.display import DisplayBlock
 
 LIVE_LINES = 200
@@ -22,6 +23,7 @@ ToolState = Literal["writing", "waiting", "running", "done", "failed", "stopped"
 class Block:
     """Base of all blocks. `checkpoint` and `uid` name the point before which it stands; None where there is none.
 
+    `number` is which of the messages behind that point it belongs to, as pins name them.
     `live` is false once the point cannot be returned to by its number (it stands before a compaction).
     """
 
@@ -31,6 +33,7 @@ class Block:
     key: int
     checkpoint: int | None = None
     uid: str = ""
+    number: int = 0
     live: bool = True
     unfolded: bool = False
     pinned: bool = False
@@ -127,7 +130,7 @@ class ToolBlock(Block):
     target: str = ""
     arguments: str = ""
     state: ToolState = "writing"
-    output: str = ""
+    result: PackedText = NOTHING_SAID
     message: str = ""
     live_output: deque[str] = field(default_factory=lambda: deque(maxlen=LIVE_LINES))
     live_count: int = 0
@@ -135,6 +138,15 @@ class ToolBlock(Block):
     duration_s: float = 0.0
     tokens: int | None = None
     tokens_estimated: bool = False
+
+    @property
+    def output(self) -> str:
+        """What the tool gave back."""
+        return self.result.text
+
+    @output.setter
+    def output(self, text: str) -> None:
+        self.result = PackedText.of(text)
 
     @property
     def over(self) -> bool:
@@ -156,13 +168,19 @@ class ToolBlock(Block):
 
 @dataclass(slots=True, eq=False)
 class DMailBlock(Block):
-    """A letter that arrived here, and what it undid, to be read only."""
+    """A letter that arrived here, and what it undid, to be read only.
+
+    `is_moved` once its checkpoint has another number than when it came: where it came from has none on this line.
+    `facts` is what the program added; of a message that was carried over (`is_carried`) it says whose that was.
+    """
 
     title_row: ClassVar[int] = 1
 
     letter: str = ""
     facts: str = ""
+    author: Literal["agent", "person"] = "agent"
     from_checkpoint: int = 0
+    is_moved: bool = False
     tokens_saved: int = 0
     estimated: bool = False
     world_line: int = 0
@@ -171,16 +189,32 @@ class DMailBlock(Block):
     kept: tuple[tuple[str, int], ...] = ()
     folded: tuple[Block, ...] = ()
 
+    @property
+    def undid(self) -> bool:
+        """Whether anything was cut away for it; else it was only added, or nothing is known of what was."""
+        return self.checkpoint is not None and self.from_checkpoint >= self.checkpoint
+
+    @property
+    def is_carried(self) -> bool:
+        """Whether it is a message that the person carried over from another line."""
+        return self.author == "person" and not self.undid and bool(self.facts)
+
+    @property
+    def unfolds(self) -> bool:
+        """Whether there is more to read than the letter."""
+        return bool(self.folded) or (bool(self.facts) and not self.is_carried)
+
 
 @dataclass(slots=True, eq=False)
 class CompactionBlock(Block):
-    """A summary that stands for all above it; `running` while it is being written."""
+    """A summary that stands for all above it; `running` while it is being written, `edited` by the person since."""
 
     tokens_before: int = 0
     tokens_after: int = 0
     summary: str = ""
     running: bool = True
     automatic: bool = False
+    edited: bool = False
 
 
 @dataclass(slots=True, eq=False)

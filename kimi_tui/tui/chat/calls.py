@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from kimi_tui.foreign_text import clean
+from kimi_tui.foreign_text import clean, one_line
+from kimi_tui.tool_names import short_name
 from kimi_tui.tui.chat.blocklist import NOTHING, BlockList, Change, both
-from kimi_tui.tui.chat.blocks import ToolBlock
-from kimi_tui.tui.chat.targets import short_name, target
-from kimi_tui.wire.events import ToolCall, ToolResult, ToolStarted
+from kimi_tui.tui.chat.blocks import ToolBlock, ToolState
+from kimi_tui.tui.chat.targets import target
+from kimi_tui.wire.events import ApprovalResolved, ToolCall, ToolResult, ToolStarted
 
 ARGUMENTS_LIMIT = 65_536
 """Characters of a call's arguments that are kept: only its target is read from them."""
@@ -20,6 +21,7 @@ class Calls:
     def __init__(self, blocks: BlockList) -> None:
         self._list = blocks
         self._open: dict[str, ToolBlock] = {}
+        self._letters: list[ToolBlock] = []
         self.work_dir = ""
 
     def begin(self, event: ToolCall, at: float) -> Change:
@@ -103,8 +105,34 @@ class Calls:
         block.state = "waiting"
         return self._list.touched(block)
 
-    def answered(self) -> Change:
-        """The approval that waits (they are asked one at a time) was given."""
+    def letters_wait(self) -> Change:
+        """The person is asked about the step's letters, which have their results already."""
+        self._letters = [
+            block
+            for block in self._list.blocks[self._list.base :]
+            if isinstance(block, ToolBlock)
+            and block.tool == "SendDMail"
+            and block.uid == self._list.uid
+            and block.state == "done"
+        ]
+        return self._letters_become("waiting")
+
+    def _letters_become(self, state: ToolState, why: str = "") -> Change:
+        change = NOTHING
+        for block in self._letters:
+            block.state, block.message = state, why
+            change = both(change, self._list.touched(block))
+        return change
+
+    def answered(self, event: ApprovalResolved) -> Change:
+        """The approval that waits (they are asked one at a time) was given, or not."""
+        if self._letters:
+            change = self._letters_become(*_letter_state(event))
+            self._letters = []
+            return change
+        if event.answer == "no":
+            # Told by the result that follows.
+            return NOTHING
         for block in self._open.values():
             if block.state == "waiting":
                 block.state = "running"
@@ -127,6 +155,7 @@ class Calls:
     def forget(self) -> None:
         """The line was cut."""
         self._open.clear()
+        self._letters = []
 
     def cost(self, checkpoint: int, tokens: int, *, estimated: bool) -> Change:
         """What a step added to the window stands on its last card."""
@@ -144,3 +173,13 @@ class Calls:
                     change = Change(index)
                 wanted = None
         return change
+
+
+def _letter_state(event: ApprovalResolved) -> tuple[ToolState, str]:
+    """What becomes of letters that the person was asked about, and what they said to that."""
+    if event.answer != "no":
+        return "done", ""
+    # The turn was stopped while the question stood there.
+    return (
+        ("stopped", "") if event.feedback == "stopped" else ("rejected", one_line(event.feedback))
+    )

@@ -72,6 +72,12 @@ def _title(block: ToolBlock, room: Room, *, foldable: bool) -> Line:
     return title_row(room, [*head, Span(shown)], facts, number, hit=HIT_FOLD if foldable else "")
 
 
+def title_text(block: ToolBlock) -> str:
+    """All that the card's first row may say."""
+    facts = " ".join(span.text for fact in _facts(block) for span in fact.spans)
+    return f"{block.name} {_target(block)} {facts} #{block.checkpoint}"
+
+
 def _rank(fact: Fact) -> int:
     return fact.rank
 

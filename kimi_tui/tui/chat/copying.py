@@ -10,20 +10,20 @@ from kimi_tui.tui.chat.lines import Line
 def copied(rows: Iterable[tuple[Line, int, int | None]]) -> str:
     """The text of rows, each with the first and (exclusive) last character that is selected; None is the row's end."""
     out: list[str] = []
-    joins = False
+    joint: str | None = None
     for line, start, end in rows:
         text = line.text
-        stop = len(text) if end is None else end
-        part = text[max(start, _margin(text, line.margin)) : stop].rstrip()
-        if joins and part:
-            out[-1] = f"{out[-1]} {part}"
+        whole = line.trimmed(text if end is None else text[:end])
+        part = whole[max(start, margin_of(text, line.margin)) :]
+        if joint is not None and part:
+            out[-1] = f"{out[-1]}{joint}{part}"
         else:
             out.append(part)
-        joins = line.soft and end is None
+        joint = (" " if line.soft else "") if line.goes_on and end is None else None
     return "\n".join(out)
 
 
-def _margin(text: str, margin: int) -> int:
+def margin_of(text: str, margin: int) -> int:
     """The cells before the text, as far as they hold only blanks and an edge."""
     at = 0
     while at < min(margin, len(text)) and text[at] in " ▌[":

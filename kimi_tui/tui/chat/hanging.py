@@ -88,8 +88,11 @@ def _tail(lines: list[str], count: int, keep: int, room: Room, block: ToolBlock)
         rows: list[Line] = []
         for line in shown:
             style = "error" if block.state == "failed" and _SAYS_WHY.match(line) else "quiet"
-            for part in chop([Span(expand_tabs(line[:LINE_LIMIT]), style)], wide):
-                rows.append(Line((indent, *part), margin=HANGING))
+            parts = chop([Span(expand_tabs(line[:LINE_LIMIT]), style)], wide)
+            rows += [
+                Line((indent, *part), margin=HANGING, chopped=None if part is parts[-1] else 0)
+                for part in parts
+            ]
         if count > len(shown):
             rows.append(
                 Line(
@@ -158,6 +161,9 @@ def _letter(block: ToolBlock, room: Room) -> list[Line]:
         rows.extend(
             Line((Span(" " * MARGIN), *row)) for row in wrap([Span(part)], prose_width(room.width))
         )
+    if block.state == "rejected" and block.message:
+        said = wrap([Span(f"You: {block.message}", "quiet")], prose_width(room.width))
+        rows.extend(Line((Span(" " * MARGIN), *row)) for row in said)
     return rows
 
 
@@ -200,9 +206,12 @@ def _diff_row(line: DiffLine, dedent: int, room: Room) -> list[Line]:
     mark = Span(f"{sign} ", ink + at)
     width = room.width - RIGHT
     rows: list[Line] = []
-    for index, part in enumerate(chop([Span(text, ink + at)], max(8, width - MARGIN - 7))):
+    parts = chop([Span(text, ink + at)], max(8, width - MARGIN - 7))
+    for index, part in enumerate(parts):
         head = (lead, mark) if not index else (Span(" " * 7, ink + at),)
         spans = [Span(" " * MARGIN), *head, *part]
+        padding = max(0, width - width_of(spans))
         pad(spans, width, ink + at)
-        rows.append(Line(tuple(spans), margin=MARGIN + 7))
+        chopped = None if index == len(parts) - 1 else padding
+        rows.append(Line(tuple(spans), margin=MARGIN + 7, chopped=chopped))
     return rows

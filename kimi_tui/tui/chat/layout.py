@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from kimi_tui.tui.chat.answer import whole_answer
 from kimi_tui.tui.chat.bands import (
-    compaction_card,
     error_card,
-    letter_card,
     mark_row,
     notice,
     retry_card,
@@ -27,9 +25,10 @@ from kimi_tui.tui.chat.blocks import (
     UserBlock,
 )
 from kimi_tui.tui.chat.cards import tool_card
+from kimi_tui.tui.chat.folds import compaction_card, letter_card
 from kimi_tui.tui.chat.hanging import DIFF_ROWS
-from kimi_tui.tui.chat.lines import Line, Span, prose_width
-from kimi_tui.tui.chat.rows import Room
+from kimi_tui.tui.chat.lines import RIGHT, Line, Span, cells, pad, prose_width, width_of
+from kimi_tui.tui.chat.rows import Room, number_span, pin_of
 from kimi_tui.wire.display import DiffBlock, TodoBlock
 
 
@@ -39,14 +38,16 @@ def rows_of(block: Block, room: Room) -> list[Line]:
         case ToolBlock():
             return tool_card(block, room)
         case AgentBlock():
-            return whole_answer(block.stream.text, room.width, room.glyphs)
+            rows = whole_answer(block.stream.text, room.width, room.glyphs)
+            return _with_pin(rows, block, room) if block.pinned else rows
         case UserBlock():
             return user_band(block, room)
         case ThoughtBlock():
             return thought(block, room)
         case DMailBlock():
             rows = letter_card(block, room)
-            return rows + lost_rows(block.folded, room) if block.unfolded else rows
+            shows = block.unfolded and block.folded
+            return rows + lost_rows(block.folded, room) if shows else rows
         case CompactionBlock():
             return compaction_card(block, room)
         case ErrorBlock():
@@ -59,6 +60,22 @@ def rows_of(block: Block, room: Room) -> list[Line]:
             return notice(block, room)
         case _:
             return []
+
+
+def _with_pin(rows: list[Line], block: Block, room: Room) -> list[Line]:
+    """An answer with the sign of its pin at the right, and its number where there is room: prose has no title row."""
+    pin = pin_of(block, room)
+    sign = number_span(block.checkpoint, live=block.live, pin=pin) or Span(pin, "quiet")
+    first = rows[0] if rows else Line()
+    free = room.width - RIGHT - width_of(first.spans)
+    if cells(pin) >= free:
+        # Code fills its rows to their end.
+        rows, first = [Line(), *rows], Line()
+    elif cells(sign.text) >= free:
+        sign = sign._replace(text=pin)
+    spans = list(first.spans)
+    pad(spans, room.width - RIGHT - cells(sign.text))
+    return [first._replace(spans=(*spans, sign)), *rows[1:]]
 
 
 def follows_closely(before: Block, before_rows: int, block: Block) -> bool:
@@ -107,14 +124,14 @@ def probable_height(block: Block, room: Room) -> int:
             return min(13, 1 + block.text.count("\n") + len(block.text) // width)
         case ToolBlock():
             if block.unfolded:
-                return 2 + block.output.count("\n")
+                return 2 + block.result.line_ends
             height = 1
             for shown in block.display:
                 if isinstance(shown, DiffBlock):
                     height += min(DIFF_ROWS, len(shown.lines))
                 elif isinstance(shown, TodoBlock):
                     height += len(shown.items)
-            if height == 1 and block.output:
+            if height == 1 and block.result:
                 height += {"failed": 3, "done": int(block.tool == "Shell")}.get(block.state, 0)
             return height
         case DMailBlock():

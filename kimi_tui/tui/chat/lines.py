@@ -38,7 +38,8 @@ class Span(NamedTuple):
 class Line(NamedTuple):
     """One row. `fill` is the background where no span stands; `hit` is what a click anywhere in the row does.
 
-    `soft` rows go on in the next one (a copy joins them); `margin` leading cells are left out of a copy.
+    `soft` rows go on in the next one behind a blank, `chopped` ones without any, so many cells at their end being only
+    padding (a copy joins both); `margin` leading cells are left out of a copy.
     """
 
     spans: tuple[Span, ...] = ()
@@ -46,6 +47,7 @@ class Line(NamedTuple):
     hit: str = ""
     soft: bool = False
     margin: int = MARGIN
+    chopped: int | None = None
 
     @property
     def text(self) -> str:
@@ -56,6 +58,23 @@ class Line(NamedTuple):
     def width(self) -> int:
         """Its width in cells."""
         return width_of(self.spans)
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether the next row is part of the same line."""
+        return self.soft or self.chopped is not None
+
+    def trimmed(self, text: str) -> str:
+        """The text of the row, or the beginning of it, without what only fills it up.
+
+        Where it goes on below, a number at its right end does not belong to the text.
+        """
+        if self.chopped is not None:
+            return text[: len(self.text) - self.chopped]
+        last = self.spans[-1] if self.soft and self.spans else None
+        if last is not None and last.hit.startswith(HIT_CHECKPOINT):
+            text = text[: len(self.text) - len(last.text)]
+        return text.rstrip()
 
 
 BLANK = Line()

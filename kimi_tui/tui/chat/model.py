@@ -151,11 +151,12 @@ class ChatModel:
                 if not event.error:
                     self._steps.cut(0)
                 return both(self._speech.end_retry(), self._lines.compacted(event, at))
+            case ApprovalRequest(kind="dmail"):
+                return self._calls.letters_wait()
             case ApprovalRequest(key=key):
                 return self._calls.waits(key)
-            case ApprovalResolved(answer=answer):
-                # A no is told by the result that follows.
-                return self._calls.answered() if answer != "no" else NOTHING
+            case ApprovalResolved():
+                return self._calls.answered(event)
             case SteerQueued():
                 return self._queued(event, at)
             case SteerTaken():
@@ -170,11 +171,11 @@ class ChatModel:
                 # Of what the agent's tools changed the cards tell; the rest is for the timeline.
                 return NOTHING
 
-    def set_pins(self, uids: frozenset[str]) -> Change:
-        """Show what is pinned, by the checkpoints where it stands."""
+    def set_pins(self, pins: frozenset[tuple[str, int]]) -> Change:
+        """Show what is pinned, by the checkpoints where it stands and the number of its message there."""
         change = NOTHING
         for block in self.blocks:
-            if block.pinned != (block.uid in uids):
+            if block.pinned != ((block.uid, block.number) in pins):
                 block.pinned = not block.pinned
                 change = both(change, self._list.touched(block))
         return change
@@ -233,8 +234,7 @@ class ChatModel:
                 return both(change, blocks.touched(last))
             self._spare = event
         elif isinstance(last, DMailBlock) and not last.uid:
-            last.checkpoint, last.uid = event.id, event.uid
-            change = both(change, blocks.touched(last))
+            change = both(change, self._lines.letter_named(event))
         return change
 
     def _cost(self, found: tuple[int, int, bool] | None) -> Change:
@@ -266,6 +266,7 @@ class ChatModel:
         taken = self._list.new(UserBlock, at)
         taken.text = clean(event.text)
         taken.steer = event.id
+        taken.number = event.number
         return both(change, self._list.append(taken))
 
     def _notice(self, event: Notice, at: float) -> Change:
@@ -295,7 +296,6 @@ class ChatModel:
         change = self._speech.settle(at)
         if event.reason == "compaction":
             self._lines.parted(event)
-        if event.reason not in {"rewind", "dmail", "clear"}:
             return change
         self._calls.forget()
         self._spare = None

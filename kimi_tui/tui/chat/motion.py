@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kimi_tui.tui.chat.blocks import Block, DMailBlock, ToolBlock
+from kimi_tui.tui.chat.blocks import Block, DMailBlock, ToolBlock, UserBlock
 from kimi_tui.tui.chat.flow import Flow
 from kimi_tui.tui.chat.layout import rows_of
 from kimi_tui.tui.chat.lines import BLANK, Line, Span
@@ -23,6 +23,7 @@ SHORT_S = 0.3
 class Motion:
     """The rows that go, from row `start` on. `kept` of them (the letter) stay bright to the end.
 
+    The rows `staying` are not undone: what the person said or pinned.
     `after` are the rows that stand in their place when all is over, where that is known.
     """
 
@@ -31,6 +32,7 @@ class Motion:
     kept: int
     is_letter: bool
     after: tuple[Line, ...] = ()
+    staying: frozenset[int] = frozenset()
 
     @property
     def duration_s(self) -> float:
@@ -48,6 +50,8 @@ class Motion:
             return self._closing(index, closing, glyphs)
         if not 0 <= index < count:
             return BLANK
+        if index in self.staying:
+            return self.rows[index]
         if index >= going:
             return self._marked(self.rows[index], glyphs) if progress > quiet else self.rows[index]
         dimmed = going * min(1.0, max(0.0, progress - quiet) / dimming)
@@ -104,18 +108,28 @@ def motion_of(
     start = max(top, flow.start(min(first, len(flow.views))))
     rows: list[Line] = []
     kept = 0
+    is_letter = any(isinstance(block, DMailBlock) for block in remains)
+    staying: set[int] = set()
     for row in range(start, min(flow.height, top + height)):
         view, _, line = flow.line(row)
         rows.append(line)
         block = view.block if view is not None else None
         kept += isinstance(block, ToolBlock) and block.tool == "SendDMail"
+        if is_letter and block is not None and (block.pinned or isinstance(block, UserBlock)):
+            staying.add(len(rows) - 1)
     if not rows:
         return None
-    is_letter = any(isinstance(block, DMailBlock) for block in remains)
     after: list[Line] = []
     if start == flow.start(min(first, len(flow.views))):
         for block in remains:
             if first or after:
                 after.append(BLANK)
             after.extend(rows_of(block, flow.room))
-    return Motion(start, tuple(rows), kept if is_letter else 0, is_letter, tuple(after[:height]))
+    return Motion(
+        start,
+        tuple(rows),
+        kept if is_letter else 0,
+        is_letter,
+        tuple(after[:height]),
+        frozenset(staying),
+    )

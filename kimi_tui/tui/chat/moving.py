@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 from textual.reactive import reactive
 
 from kimi_tui.tui.app_of import app_of
+from kimi_tui.tui.chat.drawn import DrawnSurface
 from kimi_tui.tui.chat.lines import Line
-from kimi_tui.tui.chat.surface import Surface
 
 if TYPE_CHECKING:
     from kimi_tui.tui.chat.blocks import Block
     from kimi_tui.tui.chat.motion import Motion
 
 
-class MovingSurface(Surface):
+class MovingSurface(DrawnSurface):
     """Shows the motion of a fold in front of its rows."""
 
     motion_progress: reactive[float] = reactive(1.0, init=False)

@@ -109,6 +109,12 @@ class Painter:
         out = [Segment(text, _receding(style) if style else style) for text, style, _ in strip]
         return Strip(out, strip.cell_length)
 
+    def allowed(self, style: Style) -> Style:
+        """A style as the line filters leave it, for what is laid over strips that they have gone through."""
+        return next(
+            (s.style for s in self._filtered(Strip([Segment(" ", style)], 1)) if s.style), style
+        )
+
     def with_mark(self, strip: Strip, line: Line) -> Strip:
         """The strip with a mark at its right end."""
         mark = self._filtered(self._palette.strip(line, line.width))

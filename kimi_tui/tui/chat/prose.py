@@ -154,13 +154,15 @@ def code_rows(line: Sequence[Span], width: int, prefix: Prefix = (MARGIN_SPAN,))
     start = width_of(prefix)
     room = max(8, width - RIGHT - start - 4)
     out: list[Line] = []
-    for row in chop(line, room):
+    rows = chop(line, room)
+    for index, row in enumerate(rows):
         used = width_of(row)
         fill = max(0, width - RIGHT - start - 2 - used)
         out.append(
             Line(
                 (*prefix, Span("  ", "ink@raised"), *row, Span(" " * fill, "ink@raised")),
                 margin=start + 2,
+                chopped=None if index == len(rows) - 1 else fill,
             )
         )
         prefix = (Span(" " * start),)

@@ -6,8 +6,7 @@ What a cut takes away is kept under its world line's number, so that undo, redo 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from kimi_tui.foreign_text import clean, one_line
 from kimi_tui.tui.chat.blocklist import NOTHING, BlockList, Change, both
@@ -16,10 +15,9 @@ from kimi_tui.tui.chat.blocks import (
     CompactionBlock,
     DMailBlock,
     ErrorBlock,
-    NoticeBlock,
     ToolBlock,
-    UserBlock,
 )
+from kimi_tui.tui.chat.carrying import Carried, carry
 from kimi_tui.tui.chat.summarised import Summarised, lay
 from kimi_tui.wire.display import DiffBlock
 from kimi_tui.wire.events import (
@@ -61,14 +59,23 @@ class Lines:
         gone = tuple(blocks.blocks[first : blocks.end])
         stays: list[Block] = []
         if event.reason == "dmail":
-            stays = _carried(gone, event.checkpoint_id)
-            folded = tuple(
-                block for block in gone if not isinstance(block, (UserBlock, NoticeBlock))
-            )
-            stays.append(_letter(event, folded, blocks.new_key(), at))
+            carried = carry(gone, event.checkpoint_id, frozenset(event.pinned))
+            stays = [*carried.blocks, _letter(event, carried, blocks.new_key(), at)]
         blocks.blocks[first : blocks.end] = stays
         blocks.forget_point(event.checkpoint_id)
         return Change(first, gone)
+
+    def letter_named(self, event: CheckpointCreated) -> Change:
+        """The checkpoint of a letter was made: it stands there, and what was carried over with it."""
+        blocks, first = self._list, None
+        for index in range(blocks.end - 1, blocks.base - 1, -1):
+            block = blocks.blocks[index]
+            if block.uid or block.checkpoint != event.id:
+                break
+            block.uid = event.uid
+            block.touch()
+            first = index
+        return Change(first)
 
     def compacting(self, event: CompactionBegin, at: float) -> Change:
         """A summary is being written."""
@@ -150,6 +157,12 @@ class Lines:
         laid = lay(before, base, summary, dict(self._replaced))
         card.checkpoint, card.uid = summary.checkpoint, summary.uid
         _fill(card, event)
+        old = next((one for one in before if summary.was and one.uid == summary.was), None)
+        if isinstance(old, CompactionBlock):
+            # What was gained is what the summary gained, not what its other words did.
+            card.edited, card.automatic = True, old.automatic
+            card.tokens_before = old.tokens_before
+            card.tokens_after = old.tokens_after + event.tokens_after - event.tokens_before
         if not summary.checkpoint and not summary.was:
             for earlier in laid.lead[base:]:
                 earlier.live = False
@@ -216,20 +229,9 @@ def _is_from(block: Block, checkpoint: int) -> bool:
     return block.checkpoint is not None and block.checkpoint >= checkpoint
 
 
-def _carried(gone: Sequence[Block], checkpoint: int) -> list[Block]:
-    """The blocks that survive: the person's words are carried over, and now stand before the letter."""
-    out: list[Block] = []
-    for block in gone:
-        if isinstance(block, NoticeBlock):
-            out.append(block)
-        elif isinstance(block, UserBlock):
-            # A copy: the line that was left keeps the block with its own number.
-            out.append(replace(block, checkpoint=checkpoint, version=block.version + 1))
-    return out
-
-
-def _letter(event: ContextReverted, folded: tuple[Block, ...], key: int, at: float) -> DMailBlock:
+def _letter(event: ContextReverted, carried: Carried, key: int, at: float) -> DMailBlock:
     """The card of a letter that has arrived."""
+    folded = carried.folded
     tools = [
         block for block in folded if isinstance(block, ToolBlock) and block.tool != "SendDMail"
     ]
@@ -241,14 +243,16 @@ def _letter(event: ContextReverted, folded: tuple[Block, ...], key: int, at: flo
     return DMailBlock(
         key=key,
         checkpoint=event.checkpoint_id,
+        number=carried.messages,
         at=at,
         letter=clean(event.text).strip(),
         from_checkpoint=event.from_checkpoint,
         tokens_saved=max(0, event.tokens_before - event.tokens_after),
         world_line=event.world_line,
         facts=clean(event.facts).strip(),
+        author=event.author,
         tool_calls=len(tools) if folded else event.tool_calls_dropped,
-        steps=max(1, event.from_checkpoint - event.checkpoint_id + 1),
+        steps=max(0, event.from_checkpoint - event.checkpoint_id + 1),
         kept=tuple(edits.items()),
         folded=folded,
     )

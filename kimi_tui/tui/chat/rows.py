@@ -35,9 +35,9 @@ class Fact:
 
 
 def number_span(checkpoint: int | None, *, live: bool, pin: str = "") -> Span | None:
-    """`#12`, to be clicked, behind the sign of a pin; None where there is no such point."""
+    """`#12`, to be clicked, behind the sign of a pin; where there is no such point only that, or None."""
     if checkpoint is None or not live:
-        return None
+        return Span(pin, "quiet") if pin else None
     name = f"#{checkpoint}"
     return Span(f"{pin} {name}" if pin else name, "quiet", HIT_CHECKPOINT + str(checkpoint))
 

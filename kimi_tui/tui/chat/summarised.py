@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from kimi_tui.tui.chat.blocks import Block, CompactionBlock
+from kimi_tui.tui.chat.blocks import Block, CompactionBlock, DMailBlock
 
 
 @dataclass(slots=True)
@@ -63,14 +63,17 @@ def lay(
         elif block.checkpoint in moved:
             was, (number, uid) = moved[block.checkpoint]
             # A copy: the line that was left keeps the block with its own number.
-            kept.append(
-                replace(
-                    block,
-                    checkpoint=number,
-                    uid=uid if block.uid == was else block.uid,
-                    version=block.version + 1,
-                )
+            copy = replace(
+                block,
+                checkpoint=number,
+                uid=uid if block.uid == was else block.uid,
+                version=block.version + 1,
             )
+            if isinstance(copy, DMailBlock) and number != block.checkpoint:
+                # What it undid stays as far away as it was.
+                copy.from_checkpoint += number - (block.checkpoint or 0)
+                copy.is_moved = True
+            kept.append(copy)
         else:
             gone.append(block)
     return Laid(list(before[:cut]), kept, tuple(gone))

@@ -8,16 +8,6 @@ from typing import cast
 
 from kimi_tui.foreign_text import one_line
 
-SHORT_NAMES = {
-    "Shell": "Shell",
-    "ReadFile": "Read",
-    "WriteFile": "Write",
-    "StrReplaceFile": "Edit",
-    "Glob": "Glob",
-    "Grep": "Grep",
-    "SetTodoList": "Todo",
-    "SendDMail": "D-Mail",
-}
 _KEYS = {
     "Shell": "command",
     "ReadFile": "path",
@@ -29,14 +19,6 @@ _KEYS = {
 _LIKELY_KEYS = ("command", "path", "file_path", "url", "query", "pattern", "name", "description")
 TARGET_LIMIT = 1_000
 """Characters of a target that are looked at: more never fits on a row."""
-
-
-def short_name(tool: str) -> str:
-    """How a tool is called on the screen: `Read`, and `server/tool` for tools of a server."""
-    known = SHORT_NAMES.get(tool)
-    if known is not None:
-        return known
-    return one_line(tool.removeprefix("mcp__").replace("__", "/", 1)) or "tool"
 
 
 def argument(arguments: str, key: str) -> str:

@@ -1,8 +1,8 @@
-"""Where keys lead to in the chat: the person's words above and below, the next card."""
+"""Where keys lead to in the chat: the person's words above and below, the next block."""
 
 from __future__ import annotations
 
-from kimi_tui.tui.chat.blocks import AgentBlock, MarkBlock, UserBlock
+from kimi_tui.tui.chat.blocks import UserBlock
 from kimi_tui.tui.chat.flow import Flow
 
 
@@ -19,21 +19,15 @@ def turn_row(flow: Flow, top: int, step: int) -> int:
 
 
 def next_block(flow: Flow, current: int | None, step: int) -> int | None:
-    """The index of the next block above or below that can be unfolded or returned to.
+    """The index of the next block above or below; every one can be kept, returned to or copied.
 
     Args:
         flow: all blocks.
         current: the key of the block to start from; None starts at the end that is farther away.
         step: -1 for above, 1 for below.
     """
-    able = [
-        index
-        for index, view in enumerate(flow.views)
-        if not isinstance(view.block, (AgentBlock, MarkBlock))
-    ]
-    if not able:
-        return None
-    keys = [flow.views[index].block.key for index in able]
-    if current in keys:
-        return able[min(max(keys.index(current) + step, 0), len(able) - 1)]
-    return able[-1 if step < 0 else 0]
+    last = len(flow.views) - 1
+    here = next((at for at, view in enumerate(flow.views) if view.block.key == current), None)
+    if here is None:
+        return None if last < 0 else last if step < 0 else 0
+    return min(max(here + step, 0), last)

@@ -1,122 +1,29 @@
-"""Widgets that draw rows of spans and let one of them be selected: the two sides, and the files under them."""
+"""The two sides of a comparison, and the files under them, as panes in which a row is selected."""
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
-from rich.segment import Segment
-from rich.style import Style
-from textual import events
-from textual.color import Color
-from textual.geometry import Region, Size
-from textual.message import Message
-from textual.scroll_view import ScrollView
-from textual.strip import Strip
+from textual.geometry import Size
 
 from kimi_tui.tui.app_of import app_of
-from kimi_tui.tui.compare.model import Cell, Comparison, Sheet, Side, Span, file_rows
+from kimi_tui.tui.compare.drawing import Span
+from kimi_tui.tui.compare.files import FileTable
+from kimi_tui.tui.compare.grid import Rows
+from kimi_tui.tui.compare.model import Comparison, Side
+from kimi_tui.tui.compare.sheet import Sheet
 from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.preview.words import fitted
-from kimi_tui.tui.scrollbar import use_thin_scrollbar
 
 if TYPE_CHECKING:
-    from kimi_tui.soul.protocol import FilesPreview
+    from kimi_tui.soul.travel_protocol import LineComparison
 
+SLICE_S = 0.003
+"""How long rows are measured before keys and frames get their turn."""
 SIDES: tuple[Side, Side] = ("other", "live")
-_STYLES = (
-    "page",
-    "band",
-    "select",
-    "ink",
-    "strong",
-    "quiet",
-    "accent",
-    "tool",
-    "dmail",
-    "compaction",
-    "error",
-    "ok",
-    "line",
-    "added",
-    "removed",
-)
-
-
-class Rows(ScrollView, can_focus=False):
-    """Rows of spans, drawn as they are seen."""
-
-    COMPONENT_CLASSES: ClassVar[set[str]] = {f"compare--{name}" for name in _STYLES}
-
-    class Clicked(Message):
-        """A row was clicked."""
-
-        def __init__(self, rows: Rows, x: int, row: int) -> None:
-            super().__init__()
-            self.rows = rows
-            self.x = x
-            self.row = row
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._styles: dict[str, Style] = {}
-
-    def on_mount(self) -> None:
-        """Take the thin scrollbar."""
-        use_thin_scrollbar(self, glyphs_of(app_of(self)))
-
-    @property
-    def width(self) -> int:
-        """Cells to draw on, the scrollbar's included."""
-        return self.outer_size.width or app_of(self).size.width
-
-    def spans_of(self, row: int) -> list[tuple[Span, str]]:
-        """The spans of a row, each with the name of its ground."""
-        raise NotImplementedError
-
-    def notify_style_update(self) -> None:
-        """Colours may have changed."""
-        super().notify_style_update()
-        self._styles.clear()
-
-    def style(self, name: str, ground: str) -> Style:
-        """A colour on a ground."""
-        key = f"{name}@{ground}"
-        if key not in self._styles:
-            base = self.rich_style
-            for part in (ground, name):
-                base += self.get_component_rich_style(f"compare--{part}", partial=True)
-            self._styles[key] = base
-        return self._styles[key]
-
-    def render_lines(self, crop: Region) -> list[Strip]:
-        """The visible rows of a region, with the app's filters applied."""
-        top, width = round(self.scroll_y), self.width
-        filters = [one for one in self.get_line_filters() if one.enabled]
-        page = self.style("ink", "page")
-        back = Color(0, 0, 0) if page.bgcolor is None else Color.from_rich_color(page.bgcolor)
-        strips: list[Strip] = []
-        for y in range(crop.y, crop.bottom):
-            spans = self.spans_of(top + y) if top + y < self.virtual_size.height else []
-            strip = Strip([Segment(text, self.style(name, on)) for (text, name), on in spans])
-            strip = strip.adjust_cell_length(width, page)
-            for one in filters:
-                strip = strip.apply_filter(one, back)
-            strips.append(strip.crop(crop.x, crop.right))
-        return strips
-
-    def on_click(self, event: events.Click) -> None:
-        """Tell where."""
-        self.post_message(self.Clicked(self, event.x, round(self.scroll_y) + event.y))
-
-    def show_rows(self, first: int, last: int) -> None:
-        """Bring rows into view, the first of them above all."""
-        height, top = self.size.height, round(self.scroll_y)
-        if first < top:
-            top = first
-        elif last >= top + height:
-            top = min(first, last - height + 1)
-        self.scroll_to(y=top, animate=False)
 
 
 class CompareSides(Rows):
@@ -135,75 +42,108 @@ class CompareSides(Rows):
         self.comparison = comparison
         self.side: Side = "other"
         self.focused_here = True
-        self._selected: dict[Side, int] = {"other": 0, "live": 0}
-        self._sheet = Sheet()
+        # Nothing is chosen at first: a jump then means the whole line.
+        self._selected: dict[Side, int] = {"other": -1, "live": -1}
+        self._sheet: Sheet | None = None
 
     @property
     def selected(self) -> int:
-        """The index of the selected message on the side that the keys act on."""
+        """The index of the selected message on the side that the keys act on; -1 where none is."""
         return self._selected[self.side]
 
     def on_resize(self) -> None:
         """Other widths have other rows."""
-        self.lay_out()
+        if self._sheet is None or self._sheet.width != self.column_width():
+            self.lay_out()
 
     def column_width(self) -> int:
         """How wide each side is."""
         return (self.width - 1) // 2
 
     def lay_out(self) -> None:
-        """Make the rows anew."""
-        self._sheet = self.comparison.sheet(self.column_width(), glyphs_of(app_of(self)))
-        self.virtual_size = Size(self.size.width, len(self._sheet.rows))
+        """Measure the rows anew, in slices: a key must not wait for a long conversation."""
+        sheet = self.comparison.sheet(self.column_width(), glyphs_of(app_of(self)), self._sheet)
+        self.run_worker(self._measured(sheet), group="measure", exclusive=True)
+
+    async def _measured(self, sheet: Sheet) -> None:
+        old, selected = self._sheet, self.selected
+        top = round(self.scroll_y)
+        is_other_width = old is None or old.width != sheet.width
+        until = time.perf_counter() + SLICE_S
+        for _ in sheet.measure():
+            if time.perf_counter() >= until:
+                # What stood there stays until as much of the new one is known.
+                if self._sheet is sheet or old is None or sheet.height >= top + self.size.height:
+                    self._show(sheet)
+                await asyncio.sleep(0)
+                until = time.perf_counter() + SLICE_S
+        self._show(sheet)
+        if is_other_width and selected >= 0:
+            self.select(selected)
+
+    def _show(self, sheet: Sheet) -> None:
+        self._sheet = sheet
+        if self.virtual_size.height != sheet.height:
+            self.virtual_size = Size(self.size.width, sheet.height)
         self.refresh()
 
     def select(self, index: int) -> None:
-        """Select a message of the side."""
-        entries = self.comparison.sides[self.side]
-        if entries:
-            index = max(0, min(index, len(entries) - 1))
+        """Select a message of the side, as far as they are measured."""
+        sheet = self._sheet
+        if sheet is not None and (starts := sheet.starts[self.side]):
+            index = max(0, min(index, len(starts) - 1))
             self._selected[self.side] = index
-            starts = self._sheet.starts[self.side]
             first = starts[index]
-            last = starts[index + 1] - 1 if index + 1 < len(starts) else len(self._sheet.rows) - 1
+            last = sheet.last_row(self.side, index)
             self.show_rows(first, min(last, first + max(0, self.size.height - 1)))
         self.refresh()
 
     def toggle(self) -> None:
         """Show the selected message whole, or short again."""
         key: tuple[Side, int] = (self.side, self.selected)
+        if self._sheet is None or key[1] < 0:
+            return
         self.comparison.unfolded.symmetric_difference_update([key])
+        self._sheet.heights.pop(key, None)
         self.lay_out()
-        self.select(self.selected)
 
     def choose_at(self, x: int, row: int) -> None:
         """Select what was clicked."""
         self.side = SIDES[x > self.column_width()]
-        if 0 <= row < len(self._sheet.rows):
-            index = self._sheet.rows[row][SIDES.index(self.side)].entry
+        if self._sheet is not None and 0 <= row < self._sheet.height:
+            index = self._sheet.cell(self.side, row).entry
             if index >= 0:
                 self._selected[self.side] = index
         self.refresh()
 
     def spans_of(self, row: int) -> list[tuple[Span, str]]:
         """Both sides and the divider."""
-        left, right = self._sheet.rows[row]
-        width = self.column_width()
+        sheet = self._sheet
+        if sheet is None:
+            return []
+        width = sheet.width
         glyphs = glyphs_of(app_of(self))
         return [
-            *self._cell("other", left, row, width, glyphs.edge),
+            *self._cell("other", sheet, row, width, glyphs.edge),
             ((glyphs.step, "line"), "page"),
-            *self._cell("live", right, row, self.width - width - 1, glyphs.edge),
+            *self._cell("live", sheet, row, self.width - width - 1, glyphs.edge),
+        ]
+
+    def spans_below(self) -> list[tuple[Span, str]]:
+        """The divider goes down to the end of the pane."""
+        return [
+            ((" " * self.column_width(), "ink"), "page"),
+            ((glyphs_of(app_of(self)).step, "line"), "page"),
         ]
 
     def _cell(
-        self, side: Side, cell: Cell, row: int, width: int, edge: str
+        self, side: Side, sheet: Sheet, row: int, width: int, edge: str
     ) -> Iterable[tuple[Span, str]]:
+        cell = sheet.cell(side, row)
         ground = "band" if cell.is_band else "page"
         spans = fitted(list(cell.spans), width)
-        index = self._selected[side]
-        is_first = cell.entry == index and row == self._sheet.starts[side][index]
-        if is_first and side == self.side:
+        is_selected = 0 <= cell.entry == self._selected[side]
+        if is_selected and side == self.side:
             ground = "select" if self.focused_here else "band"
             first, *rest = spans
             mark: Span = (edge, "accent" if self.focused_here else "quiet")
@@ -212,11 +152,16 @@ class CompareSides(Rows):
 
 
 class CompareFiles(Rows):
-    """The files that differ."""
+    """What became of the files on both sides.
 
-    def __init__(self, files: FilesPreview) -> None:
+    Args:
+        found: the comparison.
+    """
+
+    def __init__(self, found: LineComparison) -> None:
         super().__init__()
-        self._files = files
+        self._found = found
+        self._files = found.files
         self._unfolded: frozenset[int] = frozenset()
         self._rows: list[tuple[list[Span], int]] = []
         self.selected = 0
@@ -233,8 +178,13 @@ class CompareFiles(Rows):
         return len(self._rows)
 
     def _make(self) -> None:
+        self._rows = self.table(self.width).rows(self._unfolded)
+
+    def table(self, width: int) -> FileTable:
+        """The columns for a width."""
+        found = self._found
         glyphs = glyphs_of(app_of(self))
-        self._rows = file_rows(self._files, self._unfolded, self.width, glyphs)
+        return FileTable(self._files, found.world_line, found.fork, width, glyphs)
 
     def on_resize(self) -> None:
         """Other widths have other rows."""
@@ -256,6 +206,7 @@ class CompareFiles(Rows):
     def toggle(self) -> None:
         """Show the diff of the selected file, or hide it."""
         self._unfolded ^= {self.selected}
+        self.set_class(bool(self._unfolded), "-open")
         self.lay_out()
         self.refresh(layout=True)
 

@@ -10,13 +10,14 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container
 from textual.content import Content
-from textual.screen import Screen
 from textual.widget import Widget
 from textual.widgets import Static
 
 from kimi_tui.tui import numbers
+from kimi_tui.tui.answering import AnswersOnce
 from kimi_tui.tui.app_of import app_of
-from kimi_tui.tui.compare.columns import SIDES, CompareFiles, CompareSides, Rows
+from kimi_tui.tui.compare.columns import SIDES, CompareFiles, CompareSides
+from kimi_tui.tui.compare.grid import Rows
 from kimi_tui.tui.compare.model import Comparison
 from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.main.footer import Footer
@@ -30,12 +31,13 @@ if TYPE_CHECKING:
 SHORT_BELOW = 30
 HINTS = (
     ("Tab", "other side"),
-    ("n", "next difference"),
+    ("n", "next"),
     ("Enter", "unfold"),
     ("j", "jump back"),
-    ("s", "send to now"),
+    ("s", "send"),
     ("Esc", "back"),
 )
+FILE_HINTS = tuple((key, "file diff" if key == "Enter" else meaning) for key, meaning in HINTS)
 
 
 class Wanted(NamedTuple):
@@ -53,7 +55,7 @@ class CompareFilesHead(Static):
     """The title of the files."""
 
 
-class CompareScreen(Screen[Wanted | None]):
+class CompareScreen(AnswersOnce[Wanted | None]):
     """Two lines side by side.
 
     Args:
@@ -62,6 +64,7 @@ class CompareScreen(Screen[Wanted | None]):
         used: tokens of the live line.
         heading: of the main screen.
         gauge: the row of the gauge, as it is now.
+        comparison: of their messages, where it was made already.
     """
 
     CSS_PATH = [*sheets("compare")]  # noqa: RUF012 - Textual declares it so
@@ -74,6 +77,7 @@ class CompareScreen(Screen[Wanted | None]):
         Binding("n", "next", "Next difference", id="compare.next", show=False),
         Binding("enter,space", "unfold", "Unfold", id="compare.unfold", show=False),
         Binding("j", "want('jump')", "Jump back", id="compare.jump", show=False),
+        Binding("J", "whole", "Jump to its end", id="compare.whole", show=False),
         Binding("s", "want('send')", "Send to now", id="compare.send", show=False),
         Binding("escape,q", "leave", "Back", id="compare.leave", show=False),
     ]
@@ -86,6 +90,7 @@ class CompareScreen(Screen[Wanted | None]):
         used: int,
         heading: Heading,
         gauge: Widget | None = None,
+        comparison: Comparison | None = None,
     ) -> None:
         super().__init__()
         self._found = found
@@ -94,8 +99,9 @@ class CompareScreen(Screen[Wanted | None]):
         self._heading = heading
         self._gauge = gauge
         self._head = CompareHead()
-        self._sides = CompareSides(Comparison(found.other, found.live))
-        self._files = CompareFiles(found.files)
+        self._sides = CompareSides(comparison or Comparison(found.other, found.live))
+        self._files = CompareFiles(found)
+        self._files_head = CompareFilesHead()
         self._footer = Footer()
 
     def compose(self) -> ComposeResult:
@@ -103,10 +109,7 @@ class CompareScreen(Screen[Wanted | None]):
         yield Header(self._heading)
         yield self._head
         yield self._sides
-        n = self._info.n
-        yield CompareFilesHead(
-            Content.styled(f"  Files that differ now from the end of world line {n}", "$ink-quiet")
-        )
+        yield self._files_head
         yield self._files
         if self._gauge is not None:
             yield Container(self._gauge, id="gauge-row")
@@ -121,6 +124,8 @@ class CompareScreen(Screen[Wanted | None]):
         app = app_of(self)
         self.set_class(app.size.height < SHORT_BELOW, "-short")
         self._head.update(self._title(app.size.width))
+        head = self._files.table(app.size.width).head()
+        self._files_head.update(Content.styled("".join(text for text, _ in head), "$ink-quiet"))
 
     def _title(self, width: int) -> Content:
         glyphs = glyphs_of(app_of(self))
@@ -129,6 +134,8 @@ class CompareScreen(Screen[Wanted | None]):
             shared = "they share nothing"
         else:
             shared = "both share #0" + (f" to #{fork}" if fork else "")
+            if self._found.shared_tokens:
+                shared += f", {numbers.tokens(self._found.shared_tokens)}"
         left = Content.assemble(
             ("  Compare", "bold $ink-strong"),
             (f"  from the fork at #{fork} on" if fork >= 0 else "", "$ink-quiet"),
@@ -146,19 +153,29 @@ class CompareScreen(Screen[Wanted | None]):
                 why,
                 numbers.tokens(info.tokens_before) if info.tokens_before else "",
                 column,
+                glyphs.cut,
             ),
             (glyphs.step, "$line"),
             _side_head(
-                glyphs.turn, "$accent", "Now", "", numbers.tokens(self._used), width - column - 1
+                glyphs.turn,
+                "$accent",
+                "Now",
+                "",
+                numbers.tokens(self._used),
+                width - column - 1,
+                glyphs.cut,
             ),
         )
         blank = Content.assemble(" " * column, (glyphs.step, "$line"))
+        if self.has_class("-short"):
+            return Content("\n").join([left, names, blank])
         return Content("\n").join([Content(""), left, Content(""), names, blank])
 
     # --- keys
 
     def _show(self) -> None:
         self._sides.focused_here = not self._files.focused_here
+        self._footer.hints = FILE_HINTS if self._files.focused_here else HINTS
         self._sides.refresh()
         self._files.refresh()
 
@@ -212,19 +229,23 @@ class CompareScreen(Screen[Wanted | None]):
         entries = self._sides.comparison.sides["other"]
         index = self._sides.selected if self._sides.side == "other" else -1
         message = entries[index].message if 0 <= index < len(entries) else None
-        if wish == "jump" and index == 0:
-            message = None
         self.dismiss(Wanted(wish, message))
+
+    def action_whole(self) -> None:
+        """The other line is wanted whole, whatever is selected."""
+        self.dismiss(Wanted("jump", None))
 
     def action_leave(self) -> None:
         """Return to where we were."""
         self.dismiss(None)
 
 
-def _side_head(glyph: str, colour: str, name: str, why: str, figure: str, width: int) -> Content:
+def _side_head(
+    glyph: str, colour: str, name: str, why: str, figure: str, width: int, ellipsis: str
+) -> Content:
     left = Content.assemble("  ", (glyph, colour), " ", (name, "bold $ink-strong"))
     room = width - left.cell_length - cell_len(figure) - 2 - 4
     if why and room >= 10:
-        left = Content.assemble(left, "  ", (numbers.cut(why, room), "$ink-quiet"))
+        left = Content.assemble(left, "  ", (numbers.cut(why, room, ellipsis), "$ink-quiet"))
     gap = width - 2 - left.cell_length - cell_len(figure)
     return Content.assemble(left, " " * max(1, gap), (figure, "$ink"), "  ")

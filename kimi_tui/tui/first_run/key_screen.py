@@ -11,13 +11,13 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, VerticalScroll
 from textual.content import Content
-from textual.screen import Screen
 from textual.widgets import Input, Static
 
 from kimi_tui.config.choosing import Choice, is_loopback, is_url
 from kimi_tui.foreign_text import clean
 from kimi_tui.launch import Launch
 from kimi_tui.places import short
+from kimi_tui.tui.answering import AnswersOnce
 from kimi_tui.tui.app_of import app_of
 from kimi_tui.tui.first_run.picking import Entry, PickList
 from kimi_tui.tui.first_run.saving import save
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
 PASTED_CHARS = 8
 
 
-class KeyScreen(Screen[Launch | None]):
+class KeyScreen(AnswersOnce[Launch | None]):
     """Asks for a key and a model. Answers with how to start, or None for going back.
 
     Args:
-        launch: how the program was started.
+        launch: how the program was started; where that names this server with its key, only the model is asked for.
         base_url: the server whose key is wanted; empty where the person chooses.
     """
 
@@ -52,19 +52,26 @@ class KeyScreen(Screen[Launch | None]):
         entries = [Entry(server.title, server.base_url) for server in SERVERS]
         self._server = PickList(entries, folds=True, chosen=chosen, widget_id="server")
         self._url = _field("https://host/v1", "url", value=base_url)
-        self._key = _field("paste it here; it is never shown", "key", password=True)
+        known = launch.choice
+        self._known = known if isinstance(known, Choice) and known.base_url == base_url else None
+        key = self._known.api_key if self._known else ""
+        self._key = _field("paste it here; it is never shown", "key", value=key, password=True)
         self._status = Static(id="status", markup=False)
         self._models_list = PickList(rows=6, widget_id="models")
         self._name = _field("the model's name at this server", "name")
         self._models: Sequence[FoundModel] = ()
         self._checked: tuple[str, str] | None = None
-        self._length = 0
+        self._length = len(key)
 
     def compose(self) -> ComposeResult:
         """A row a field."""
-        saved = f"Saved in {short(self._launch.config_path)}, readable by you alone."
+        path = short(self._launch.config_path)
+        title, saved = "Paste a key", f"Saved in {path}, readable by you alone."
+        if self._known is not None:
+            title = "Which model shall be used?"
+            saved = f"Saved in {path}; the key stays where it came from."
         with VerticalScroll(id="form", can_focus=False):
-            yield Static(Content.styled("Paste a key", "bold $ink-strong"), classes="title")
+            yield Static(Content.styled(title, "bold $ink-strong"), classes="title")
             yield Horizontal(_label("Server"), self._server, classes="row picks")
             yield Horizontal(_label("Base URL"), self._url, classes="row", id="url-row")
             yield Horizontal(_label("Key"), self._key, classes="row joined")
@@ -89,9 +96,12 @@ class KeyScreen(Screen[Launch | None]):
         self.query_one("#name-row").display = False
         self._show_url()
         if self._url.value:
-            self._key.focus()
+            self.set_focus(self._key)
         else:
-            self._server.focus()
+            self.set_focus(self._server)
+        if self._known is not None:
+            # The fields have told of what they hold before that.
+            self.call_after_refresh(self._check)
 
     # --- the server
 
@@ -109,11 +119,17 @@ class KeyScreen(Screen[Launch | None]):
 
     @on(PickList.Picked, "#server")
     def _server_picked(self) -> None:
-        (self._url if not SERVERS[self._server.chosen].base_url else self._key).focus()
+        self.set_focus(self._key if SERVERS[self._server.chosen].base_url else self._url)
+
+    @on(Input.Changed, "#url")
+    def _url_changed(self) -> None:
+        """What was asked of another server is not true of this one."""
+        self._forget()
 
     @on(Input.Submitted, "#url")
     def _url_given(self) -> None:
-        self._key.focus()
+        if self._is_sound(self._base_url):
+            self.set_focus(self._key)
 
     # --- the key
 
@@ -146,31 +162,44 @@ class KeyScreen(Screen[Launch | None]):
         url, key = self._base_url, self._key.value.strip()
         if (url, key) == self._checked:
             return
-        if not is_url(url):
-            self._say("The base URL must begin with https:// or http://.", "", bad=True)
+        if not self._is_sound(url):
             return
         if not key and not is_loopback(url):
-            self._say("A key is needed here.", "", bad=True)
+            advice = "Where the server wants none, any word will do."
+            known = SERVERS[self._server.chosen].base_url
+            self._say("A key is needed here.", "" if known else advice, bad=True)
             return
         self._checked = (url, key)
         self._status.update(Content.styled(f"asking {url} …", "$ink-quiet"))
         self.run_worker(self._ask(url, key), group="check", exclusive=True)
 
+    def _is_sound(self, url: str) -> bool:
+        """Whether this can be a server's URL; else that is said, where it can be mended."""
+        if is_url(url):
+            return True
+        self._say("The base URL must begin with https:// or http://.", "", bad=True)
+        self.set_focus(self._url)
+        return False
+
     async def _ask(self, url: str, key: str) -> None:
         await asyncio.to_thread(import_module, "kimi_tui.llm.discovery")
-        from kimi_tui.llm.discovery import list_models
+        from kimi_tui.llm.discovery import LISTLESS, list_models
         from kimi_tui.llm.errors import APIStatusError, LLMError
 
         try:
             models = await list_models(url, key)
         except LLMError as error:
-            unlisted = isinstance(error, APIStatusError) and error.status in (200, 404, 405, 501)
+            if (url, key) != self._checked:
+                return
+            unlisted = isinstance(error, APIStatusError) and error.status in LISTLESS
             self._say(error.message, error.advice, bad=True)
             if unlisted:
                 self._ask_for_name()
             else:
                 self._checked = None
             return
+        if (url, key) != self._checked:
+            return  # another server or key stands there by now
         if not models:
             self._say("The key is accepted, but no models are listed.", "", bad=False)
             self._ask_for_name()
@@ -189,11 +218,11 @@ class KeyScreen(Screen[Launch | None]):
         chosen = names.index(wanted) if wanted in names else 0
         self._models_list.show([entry_of(model) for model in models], chosen)
         self.query_one("#models-row").display = True
-        self._models_list.focus()
+        self.set_focus(self._models_list)
 
     def _ask_for_name(self) -> None:
         self.query_one("#name-row").display = True
-        self._name.focus()
+        self.set_focus(self._name)
 
     def _say(self, words: str, advice: str, *, bad: bool) -> None:
         style = "$kind-error" if bad else "$ink"
@@ -224,11 +253,28 @@ class KeyScreen(Screen[Launch | None]):
         self.run_worker(self._save(choice), group="save", exclusive=True)
 
     async def _save(self, choice: Choice) -> None:
-        self.dismiss(await save(self._launch, choice))
+        known = self._known
+        if known is None or (choice.base_url, choice.api_key) != (known.base_url, known.api_key):
+            self.dismiss(await save(self._launch, choice))
+            return
+        # A key of the environment stays there.
+        used = known._replace(
+            model=choice.model,
+            window=known.window or choice.window,
+            capabilities=choice.capabilities,
+        )
+        kept = choice._replace(provider=known.provider, api_key=_stored_key(self._launch, choice))
+        self.dismiss((await save(self._launch, kept))._replace(choice=used))
 
     def action_back(self) -> None:
         """Back to the three ways."""
         self.dismiss(None)
+
+
+def _stored_key(launch: Launch, choice: Choice) -> str:
+    """The key that the configuration has for the server already."""
+    stored = launch.config.providers.values()
+    return next((one.api_key for one in stored if one.base_url == choice.base_url), "")
 
 
 def entry_of(model: FoundModel) -> Entry:

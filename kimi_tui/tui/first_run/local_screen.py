@@ -11,13 +11,13 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.content import Content
-from textual.screen import Screen
 from textual.widgets import Static
 
 from kimi_tui.config.choosing import Choice
 from kimi_tui.foreign_text import clean
 from kimi_tui.launch import Launch
 from kimi_tui.places import short
+from kimi_tui.tui.answering import AnswersOnce
 from kimi_tui.tui.app_of import app_of
 from kimi_tui.tui.first_run.picking import Entry, PickList
 from kimi_tui.tui.first_run.saving import save
@@ -32,16 +32,17 @@ if TYPE_CHECKING:
 NONE_FOUND = (
     "No server answers on its usual port: Ollama 11434, llama.cpp 8080, LM Studio 1234, vLLM 8000."
 )
-HOW_TO_GO_ON = "Start one and press r. One on another port or machine: Esc, then Paste a key."
+HOW_TO_GO_ON = "Start one and press Ctrl+R. One on another port or machine: Esc, then Paste a key."
 
 
-class LocalScreen(Screen[Launch | None]):
+class LocalScreen(AnswersOnce[Launch | None]):
     """Asks for a model of a local server. Answers with how to start, or None for going back."""
 
     CSS_PATH = sheets("first_run")
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "back", "Back", show=False),
-        Binding("r", "look", "Look again", show=False),
+        # Not a letter: with many models those narrow the list.
+        Binding("ctrl+r", "look", "Look again", show=False),
     ]
 
     def __init__(self, launch: Launch, servers: tuple[LocalServer, ...]) -> None:
@@ -69,7 +70,7 @@ class LocalScreen(Screen[Launch | None]):
         self.query_one(Footer).hints = (
             ("Enter", "start"),
             (f"{glyphs.up}{glyphs.down}", "choose"),
-            ("r", "look again"),
+            ("Ctrl+R", "look again"),
             ("Esc", "back"),
         )
         self._list.focus()
@@ -92,7 +93,7 @@ class LocalScreen(Screen[Launch | None]):
             self._words.update("")
         elif self._servers:
             names = ", ".join(server.name for server in self._servers)
-            words = f"{names} answers but has no model yet. Load one there and press r."
+            words = f"{names} answers but has no model yet. Load one there and press Ctrl+R."
             self._words.update(Content.styled(clean(words), "$ink"))
         else:
             self._words.update(

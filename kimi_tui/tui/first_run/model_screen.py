@@ -10,12 +10,12 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.content import Content
-from textual.screen import Screen
 from textual.widgets import Static
 
 from kimi_tui.config.choosing import Choice, Overrides, choose
 from kimi_tui.config.model import ConfigError
 from kimi_tui.launch import Launch
+from kimi_tui.tui.answering import AnswersOnce
 from kimi_tui.tui.app_of import app_of
 from kimi_tui.tui.first_run.picking import Entry, PickList
 from kimi_tui.tui.glyphs import glyphs_of
@@ -27,7 +27,7 @@ ANOTHER_KEY = Entry("Paste another key", "Moonshot (Kimi), OpenAI or any compati
 LOCAL = Entry("Use a local server", "Ollama, llama.cpp, LM Studio or vLLM on its usual port")
 
 
-class ModelScreen(Screen[Launch | None]):
+class ModelScreen(AnswersOnce[Launch | None]):
     """Asks for another model. Answers with how to go on, or None for leaving it as it is."""
 
     CSS_PATH = sheets("first_run")

@@ -14,8 +14,10 @@ from textual.geometry import Size
 from textual.message import Message
 from textual.screen import Screen
 from textual.widget import Widget
+from textual.widgets import Static
 
 from kimi_tui.config.choosing import Choice, NeedsChoice
+from kimi_tui.foreign_text import clean
 from kimi_tui.launch import Launch
 from kimi_tui.places import short
 from kimi_tui.tui.app_of import app_of
@@ -164,7 +166,12 @@ def drawing(glyphs: Glyphs) -> list[Content]:
 
 
 class WelcomeScreen(Screen[None]):
-    """Asks which model shall be used."""
+    """Asks which model shall be used.
+
+    Args:
+        launch: how the program was started.
+        words: why the server that was named cannot be asked, or nothing.
+    """
 
     SHEETS = sheets("first_run")
     CSS_PATH = SHEETS
@@ -172,9 +179,10 @@ class WelcomeScreen(Screen[None]):
         Binding("escape", "leave", "Quit", show=False),
     ]
 
-    def __init__(self, launch: Launch) -> None:
+    def __init__(self, launch: Launch, words: str = "") -> None:
         super().__init__()
         self._launch = launch
+        self._words = words
         self._ways = Ways()
         self._servers: tuple[LocalServer, ...] | None = None
 
@@ -193,6 +201,7 @@ class WelcomeScreen(Screen[None]):
                 (("Which model shall it use?", "bold $ink-strong"), ("", "$ink")),
                 widget_id="question",
             ),
+            *((Static(clean(self._words), id="trouble", markup=False),) if self._words else ()),
             self._ways,
             Greeting(((saved, "$ink-quiet"),)),
             id="welcome",
@@ -208,9 +217,14 @@ class WelcomeScreen(Screen[None]):
         self._ways.focus()
         self._fit(app_of(self).size)
         self.call_after_refresh(self.set_timer, LOOK_DELAY_S, self._look)
+        if not self._words and self._server_url:
+            self._paste_a_key(self._server_url)
+
+    @property
+    def _server_url(self) -> str:
+        """The server that was named, of which something is still missing."""
         choice = self._launch.choice
-        if isinstance(choice, NeedsChoice) and choice.base_url:
-            self._paste_a_key(choice.base_url)
+        return choice.base_url if isinstance(choice, NeedsChoice) or not choice.model else ""
 
     def on_resize(self, event: events.Resize) -> None:
         """Small screens do without the drawing."""
@@ -218,7 +232,7 @@ class WelcomeScreen(Screen[None]):
 
     def _fit(self, size: Size) -> None:
         self.set_class(size.height < 30, "-short")
-        self.set_class(size.height < 22, "-low")
+        self.set_class(size.height < (28 if self._words else 22), "-low")
 
     def _look(self) -> None:
         self.run_worker(self._find_servers(), name="look for local servers")
@@ -236,7 +250,7 @@ class WelcomeScreen(Screen[None]):
     async def on_ways_chosen(self, event: Ways.Chosen) -> None:
         """Go the chosen way."""
         if event.index == 0:
-            self._paste_a_key("")
+            self._paste_a_key(self._server_url if self._words else "")
         elif event.index == 1:
             self._use_local()
         else:

@@ -160,17 +160,20 @@ def figure_spans(
     freed: Freed | None,
     aside: str = "",
 ) -> list[Span]:
-    """Used, limit, percentage, and one thing more where there is room."""
-    if usage.limit <= 0:
-        return [(" " * width, "quiet")]
+    """Used, limit, percentage, and one thing more where there is room; of an unknown window only what is used."""
     used = round(shown)
-    spans: list[Span] = [
-        (numbers.tokens(used, estimated=usage.estimated), "strong"),
-        (" / ", "quiet"),
-        (numbers.tokens(usage.limit, estimated=usage.limit_estimated), "quiet"),
-        ("  ", "quiet"),
-        (numbers.percent(used, usage.limit), usage.alarm or "ink"),
-    ]
+    if usage.limit <= 0 and used <= 0:
+        return [(" " * width, "quiet")]
+    spans: list[Span] = [(numbers.tokens(used, estimated=usage.estimated), "strong")]
+    if usage.limit > 0:
+        spans += [
+            (" / ", "quiet"),
+            (numbers.tokens(usage.limit, estimated=usage.limit_estimated), "quiet"),
+            ("  ", "quiet"),
+            (numbers.percent(used, usage.limit), usage.alarm or "ink"),
+        ]
+    else:
+        spans.append((" tokens", "quiet"))
     length = sum(cell_len(text) for text, _ in spans)
     asides: list[list[Span]] = [[(aside, "quiet")]] if aside and freed is None else []
     for extra in asides or _extras(usage, glyphs, freed):
@@ -181,6 +184,14 @@ def figure_spans(
             break
     spans.append((" " * max(0, width - length), "quiet"))
     return spans
+
+
+def now_words(usage: Usage) -> str:
+    """`now 58.3k, 22%`: what stands beside the figures of another moment."""
+    used = numbers.tokens(usage.used, estimated=usage.estimated)
+    if usage.limit > 0:
+        return f"now {used}, {numbers.percent(usage.used, usage.limit)}"
+    return f"now {used}" if usage.used > 0 else ""
 
 
 def _extras(usage: Usage, glyphs: Glyphs, freed: Freed | None) -> list[list[Span]]:
@@ -215,10 +226,10 @@ def _round(tokens: int) -> str:
     return f"{round(tokens / 1_000)}k" if 9_950 <= tokens < 999_500 else numbers.tokens(tokens)
 
 
-def details(usage: Usage) -> list[str]:
-    """What hovering tells: the split of the window and the totals of the session."""
+def details(usage: Usage, cost: str = "") -> list[str]:
+    """What hovering tells: the split of the window and the totals of the session, with its cost where that is known."""
     if usage.limit <= 0:
-        return []
+        return ["The size of the window is not known."] if usage.used > 0 else []
     lines = [
         f"System prompt and tools  {numbers.tokens(usage.system)}",
         f"Conversation  {numbers.tokens(usage.talk)}",
@@ -234,6 +245,8 @@ def details(usage: Usage) -> list[str]:
             f"This session: input {numbers.tokens(usage.total_input)} ({cached} cached)",
             f"output {numbers.tokens(usage.total_output)}",
         ]
+    if cost:
+        lines.append(f"cost {cost}")
     if usage.estimated:
         lines.append("~ is an estimate until the next answer.")
     return lines

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
@@ -16,7 +17,16 @@ from textual.timer import Timer
 from textual.widget import Widget
 
 from kimi_tui.tui.app_of import app_of
-from kimi_tui.tui.gauge.figures import Freed, Places, Span, Usage, bar_spans, details, figure_spans
+from kimi_tui.tui.gauge.figures import (
+    Freed,
+    Places,
+    Span,
+    Usage,
+    bar_spans,
+    details,
+    figure_spans,
+    now_words,
+)
 from kimi_tui.tui.glyphs import glyphs_of
 
 if TYPE_CHECKING:
@@ -54,6 +64,8 @@ class Gauge(Widget):
     def __init__(self, *, widget_id: str | None = None) -> None:
         super().__init__(id=widget_id)
         self._model: GaugeModel | None = None
+        self.cost_words: Callable[[], str] = str
+        """Tells what the session has cost so far; empty where no prices are set."""
         self._target = 0
         self._freed_serial = 0
         self._freed_bar: Freed | None = None
@@ -105,7 +117,7 @@ class Gauge(Widget):
         self.refresh()
 
     def view(self, used: int | None) -> None:
-        """Show how full the window was at another moment; None goes back to now."""
+        """Show how full the window was at another moment, and say how full it is now; None goes back to now."""
         self._viewed = used
         self.refresh()
 
@@ -144,7 +156,7 @@ class Gauge(Widget):
     def on_enter(self) -> None:
         """Hovering tells the rest; computed only now, when somebody looks."""
         usage = self._model.usage if self._model is not None else Usage()
-        lines = details(usage)
+        lines = details(usage, self.cost_words())
         self.tooltip = Text("\n".join(lines)) if lines else None
 
     # Drawing
@@ -179,7 +191,9 @@ class Gauge(Widget):
         shown = self.shown
         glyphs = glyphs_of(app_of(self))
         places = Places.of(width, self.timeline_width)
+        aside = self._aside
         if self._viewed is not None:
+            aside = aside or now_words(usage)
             shown, usage = float(self._viewed), replace(usage, used=self._viewed)
         spans: list[Span] = [(" " * places.bar, "quiet")]
         spans += bar_spans(
@@ -198,7 +212,7 @@ class Gauge(Widget):
             places.figures_width,
             glyphs,
             freed=self._freed_figure if self._viewed is None else None,
-            aside=self._aside,
+            aside=aside,
         )
         strip = Strip([Segment(text, self._style(name)) for text, name in spans if text])
         strip = strip.adjust_cell_length(width, self._style("quiet"))

@@ -14,8 +14,10 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from kimi_tui.foreign_text import clean
+from kimi_tui.tui.answering import AnswersOnce
 from kimi_tui.tui.app_of import app_of
 from kimi_tui.tui.glyphs import ASCII, glyphs_of
+from kimi_tui.tui.letter.area import LetterArea
 from kimi_tui.tui.letter.model import Letter, can_send, keys, with_draft
 from kimi_tui.tui.main.footer import fit
 from kimi_tui.tui.prompt.area import PromptArea
@@ -41,15 +43,7 @@ class LetterFrame(Vertical):
     """The frame."""
 
 
-class LetterArea(PromptArea):
-    """Where the person writes; Enter hands over, and what is written stays until the screen goes."""
-
-    def action_send(self) -> None:
-        """Hand over what stands here."""
-        self.post_message(self.Sent(self.text))
-
-
-class LetterScreen(ModalScreen[str | None]):
+class LetterScreen(ModalScreen[str | None], AnswersOnce[str | None]):
     """Asks for a text. Answers with it, or None for staying where we are.
 
     Args:

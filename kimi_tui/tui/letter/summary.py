@@ -13,6 +13,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from kimi_tui.foreign_text import clean
+from kimi_tui.tui.answering import AnswersOnce
 from kimi_tui.tui.app_of import app_of
 from kimi_tui.tui.glyphs import ASCII, glyphs_of
 from kimi_tui.tui.main.footer import fit
@@ -21,6 +22,7 @@ from kimi_tui.tui.scrollbar import use_thin_scrollbar
 from kimi_tui.tui.styles import sheets
 
 SHORT_BELOW = 30
+LOW_BELOW = 24
 AROUND = 8
 
 
@@ -52,7 +54,7 @@ class SummaryFrame(Vertical):
     """The frame."""
 
 
-class SummaryScreen(ModalScreen[str | None]):
+class SummaryScreen(ModalScreen[str | None], AnswersOnce[str | None]):
     """Shows a summary. Answers with what is to be done: `edit`, `undo` or `rewind`; None for nothing."""
 
     CSS_PATH = [*sheets("summary")]  # noqa: RUF012 - Textual declares it so
@@ -63,12 +65,12 @@ class SummaryScreen(ModalScreen[str | None]):
     def __init__(self, summary: Summary) -> None:
         super().__init__()
         self._summary = summary
+        self._foot = Static()
 
     def compose(self) -> ComposeResult:
         """The frame."""
         summary, app = self._summary, app_of(self)
         glyphs = glyphs_of(app)
-        self.set_class(app.size.height < SHORT_BELOW, "-short")
         size = ""
         if summary.before:
             size = f"  {tokens(summary.before)} {glyphs.to} {tokens(summary.after)}"
@@ -78,10 +80,16 @@ class SummaryScreen(ModalScreen[str | None]):
         )
         text = VerticalScroll(Static(Content(clean(summary.text))))
         use_thin_scrollbar(text, glyphs)
-        frame = SummaryFrame(Static(head), text, Static(self._keys(app.size.width)))
+        frame = SummaryFrame(Static(head), text, self._foot)
         frame.border_title = Content(f"Summary at #{summary.checkpoint_id}")
         frame.set_class(glyphs is ASCII, "-ascii")
         yield frame
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Its keys are on view at every size; the text scrolls above them."""
+        self.set_class(event.size.height < SHORT_BELOW, "-short")
+        self.set_class(event.size.height < LOW_BELOW, "-low")
+        self._foot.update(self._keys(event.size.width))
 
     def _keys(self, width: int) -> Content:
         pairs = [(key, words) for key, words, _ in self._summary.answers]

@@ -15,10 +15,12 @@ from kimi_tui.tui.main.messages import (
     ReplayWanted,
     SessionWanted,
     StatisticsWanted,
+    SuspendWanted,
     ThemeWanted,
 )
 from kimi_tui.tui.main.state import MODE_WORDS, Mode
 from kimi_tui.tui.numbers import percent, tokens
+from kimi_tui.tui.statistics_words import cost_words
 
 if TYPE_CHECKING:
     from kimi_tui.soul.protocol import Soul, Target
@@ -52,6 +54,10 @@ class Stage(Protocol):
         """Show what a rewind would take."""
         ...
 
+    def search(self, query: str) -> None:
+        """Look for a text in what is on view."""
+        ...
+
     def post_message(self, message: Message) -> bool:
         """Ask something of the app."""
         ...
@@ -76,6 +82,10 @@ class Actions:
     def do_timeline(self, argument: str) -> None:
         """Go to the timeline or back."""
         self._stage.focus_timeline()
+
+    def do_search(self, argument: str) -> None:
+        """Look for a text in the chat or the world line on view."""
+        self._stage.search(argument)
 
     def do_rewind(self, argument: str) -> None:
         """Preview a rewind to checkpoint N; without one, choose it on the timeline."""
@@ -135,12 +145,15 @@ class Actions:
             self._stage.tell("Nothing was used yet.")
             return
         about = "~" if usage.estimated else ""
+        soul = self._stage.conversation.engine.soul
+        cost = soul.cost if soul is not None else None
         self._stage.tell(
             f"{about}{tokens(usage.used)} of {tokens(usage.limit)} used, "
             f"{percent(usage.used, usage.limit)}; compacts at {tokens(usage.trigger)}",
             advice=(
                 f"This session: {tokens(usage.total_input)} in, of these "
-                f"{tokens(usage.total_cached)} cached, {tokens(usage.total_output)} out."
+                f"{tokens(usage.total_cached)} cached, {tokens(usage.total_output)} out"
+                f"{f'; {cost_words(cost)}' if cost is not None else ''}."
             ),
         )
 
@@ -255,6 +268,10 @@ class Actions:
     def do_help(self, argument: str) -> None:
         """All keys."""
         self._stage.post_message(HelpWanted())
+
+    def do_suspend(self, argument: str) -> None:
+        """Back to the shell for a while."""
+        self._stage.post_message(SuspendWanted())
 
     def do_quit(self, argument: str) -> None:
         """Leave."""

@@ -18,10 +18,14 @@ class Approvals:
     Args:
         prompt: what gives way to it, with its draft.
         last_key_at: monotonic time of the last key pressed anywhere.
+        give_back: gives the keys to where they belong when the last request is gone.
     """
 
-    def __init__(self, prompt: PromptBar, last_key_at: Callable[[], float]) -> None:
+    def __init__(
+        self, prompt: PromptBar, last_key_at: Callable[[], float], give_back: Callable[[], None]
+    ) -> None:
         self._prompt = prompt
+        self._give_back = give_back
         self._last_key_at = last_key_at
         self._panel: ApprovalPanel | None = None
 
@@ -50,6 +54,6 @@ class Approvals:
         elif shown is not None:
             self._prompt.display = True
             if shown.has_focus_within:
-                screen.set_focus(self._prompt.area)
+                self._give_back()
         if shown is not None:
             shown.remove()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from kimi_tui.tui.main.state import MainState
@@ -17,6 +17,23 @@ class Audience(Protocol):
 
     def draw(self, records: Sequence[Record], *, live: bool) -> None:
         """Something happened, now (`live`) or before the session was opened."""
+        ...
+
+    def glance(self, records: Sequence[Record]) -> None:
+        """This is how the session ended; all of it will be drawn when it has been read."""
+        ...
+
+    @property
+    def sees_end(self) -> bool:
+        """Whether the end of the conversation is on the screen."""
+        ...
+
+    def settle_history(self) -> Iterator[None]:
+        """Make ready, in small steps, what is to be seen when all that happened before has been drawn."""
+        ...
+
+    def history_told(self) -> None:
+        """All that happened before has been drawn."""
         ...
 
     def redraw(self, records: Sequence[Record]) -> None:

@@ -38,6 +38,14 @@ COMMANDS: tuple[Command, ...] = (
         "ctrl+t",
     ),
     Command(
+        "search",
+        "Search the chat",
+        "Find a text in the chat or in the world line on view, also where it is folded.",
+        "search",
+        "ctrl+f",
+        "[text]",
+    ),
+    Command(
         "rewind",
         "Rewind to a checkpoint",
         "Look at what a rewind to checkpoint N takes, then decide.",
@@ -168,6 +176,9 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command("commands", "Show all commands", "Find a command by name.", "palette", "ctrl+p"),
     Command("help", "Show the help", "All keys and commands.", "help", "f1"),
+    Command(
+        "suspend", "Suspend", "Back to the shell; fg there brings it back.", "suspend", "ctrl+z"
+    ),
     Command("quit", "Quit", "The session can be continued later.", "quit", "ctrl+q"),
 )
 

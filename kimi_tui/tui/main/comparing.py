@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from kimi_tui.soul.protocol import Soul
+from kimi_tui.tui.compare.model import Comparison
 from kimi_tui.tui.compare.screen import CompareScreen
 from kimi_tui.tui.gauge.widget import Gauge
 from kimi_tui.tui.main.asking import ask
@@ -31,7 +33,15 @@ async def compare(screen: MainScreen, soul: Soul, world_line: int) -> None:
     gauge.model = now.model
     gauge.timeline_width = now.timeline_width
     used = now.model.usage.used if now.model is not None else 0
-    page = CompareScreen(found, info, used=used, heading=screen.header.heading, gauge=gauge)
+    comparison = await asyncio.to_thread(Comparison, found.other, found.live)
+    page = CompareScreen(
+        found,
+        info,
+        used=used,
+        heading=screen.header.heading,
+        gauge=gauge,
+        comparison=comparison,
+    )
     wanted = await ask(screen, page)
     if wanted is None:
         return

@@ -23,24 +23,32 @@ if TYPE_CHECKING:
     from kimi_tui.wire.events import Notice, Record
 
 
+LONG_RECORDS = 10_000
+"""A history that takes so much room while it is told that giving it back is worth a moment."""
+
+
 class Conversation:
     """A session on the screen.
 
     Attributes:
         state: what the frame shows.
         history: what was sent before; None until it is loaded.
+        kept: after the end, a sentence on what of the demo is kept; empty for nothing.
     """
 
     def __init__(self, launch: Launch, audience: Audience) -> None:
         self._launch = launch
         self._audience = audience
-        self._feed = Feed(self._show, self._caught_up)
+        self._feed = Feed(self._show, self._caught_up, audience.settle_history)
         self._unsent = ""
-        self._live = False
+        self._live = self._was_long = False
         self._turn: asyncio.Task[None] | None = None
         self.state = MainState(mode=launch.mode)
+        # What the audience was told last: of a history only the end is worth telling.
+        self._told = self.state
         self.engine = Engine(lambda words: audience.tell(words, level="warning"))
         self.history: History | None = None
+        self.kept = ""
         self._opened: Opened | None = None
 
     async def open(self) -> Opened:
@@ -49,11 +57,13 @@ class Conversation:
         Raises:
             CannotOpen: with one line for the person.
         """
-        opened = await self.engine.open(self._launch)
-        self._opened = opened
+        opened = await self.engine.open(self._launch, self._audience.glance)
+        # Long histories take much room; what is shown holds what is needed of them.
+        self._opened = opened._replace(history=())
         self.history = opened.past
         self._change(self.state._replace(title=opened.title, model=model_words(opened.provider)))
         self.engine.start(self._prepare(opened.soul, opened.provider))
+        self._was_long = len(opened.history) > LONG_RECORDS
         self._feed.follow(opened.soul.wire, opened.history)
         return opened
 
@@ -87,10 +97,18 @@ class Conversation:
             await before.aclose()
         await self._prepare(soul, provider)
 
-    async def close(self) -> str:
-        """Save and release the session; returns a sentence on what could not be saved."""
+    async def close(self, *, clean: bool = True) -> str:
+        """Save and release the session; returns a sentence on what could not be saved.
+
+        Args:
+            clean: the program ends as it should.
+        """
         self._feed.stop()
-        return await self.engine.close()
+        lost = await self.engine.close()
+        opened, self._opened = self._opened, None
+        if opened is not None and opened.leave is not None:
+            self.kept = await asyncio.to_thread(opened.leave, clean)
+        return lost
 
     # --- what the person wants
 
@@ -225,8 +243,13 @@ class Conversation:
                 ended = record.event
             elif isinstance(record.event, Notice):
                 self._notify(record.event)
+        if not self._live:
+            self.state = state
+            return
         self._change(state)
         if ended is not None:
+            if self._opened is not None and self._opened.suggestions is not None:
+                self._opened.suggestions.ended(is_done=ended.reason == "done")
             if not state.can_resume:
                 # Where a turn can be gone on with, Enter in the empty prompt is for that.
                 self._suggest()
@@ -236,6 +259,9 @@ class Conversation:
     def _notify(self, notice: Notice) -> None:
         if notice.topic and notice.solved:
             self._audience.solved(notice.topic)
+        stands_in_chat = notice.level != "info" and not notice.topic and not notice.solved
+        if stands_in_chat and self._audience.sees_end:
+            return
         # What will be solved stays until then; that it is solved is worth a few seconds.
         topic = "" if notice.solved else notice.topic
         self._audience.tell(notice.text, level=notice.level, advice=notice.advice, topic=topic)
@@ -253,9 +279,13 @@ class Conversation:
 
     def _caught_up(self) -> None:
         """The history is shown; what comes now happens now."""
+        from kimi_tui.freed_memory import give_back
         from kimi_tui.tui.main.model import settled
 
         self._live = True
+        self._audience.history_told()
+        if self._was_long:
+            self.engine.start(asyncio.to_thread(give_back))
         self._change(settled(self.state, running=self.engine.running))
         if self._unsent:
             text, self._unsent = self._unsent, ""
@@ -267,6 +297,13 @@ class Conversation:
         if self._opened is not None and self._opened.suggestions is not None:
             self._audience.suggest(self._opened.suggestions.next)
 
+    def cost_words(self) -> str:
+        """What the session has cost so far; empty where no prices are set."""
+        from kimi_tui.tui.statistics_words import cost_words
+
+        cost = self.engine.soul.cost if self.engine.soul is not None else None
+        return cost_words(cost) if cost is not None else ""
+
     def rebuild(self) -> None:
         """Show the session anew from what is stored: the events did not tell what it looks like now."""
         soul = self.engine.soul
@@ -277,7 +314,7 @@ class Conversation:
         self._audience.redraw(await soul.history())
 
     def _change(self, state: MainState) -> None:
-        old, self.state = self.state, state
+        old, self.state, self._told = self._told, state, state
         if old != state:
             self._audience.state_changed(old, state)
 

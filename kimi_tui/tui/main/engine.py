@@ -31,10 +31,19 @@ class CannotOpen(Exception):
         self.code = code
 
 
+class NoModelNamed(CannotOpen):
+    """A server was named without a model. `listed` is false where it does not say either which ones it has."""
+
+    def __init__(self, message: str, code: int, *, listed: bool) -> None:
+        super().__init__(message, code)
+        self.listed = listed
+
+
 class Opened(NamedTuple):
     """An open session: its engine, what its wire told so far, and what the person should know.
 
-    `suggestions` are the demo's.
+    `suggestions` are the demo's, and so is `leave`: what is done about its folder in the end (told whether the program
+    ended as it should), with a sentence on where it is if it stays.
     """
 
     soul: KimiSoul
@@ -45,7 +54,11 @@ class Opened(NamedTuple):
     folder: Path
     branch: str
     suggestions: Suggestions | None = None
+    leave: Callable[[bool], str] | None = None
     notices: tuple[str, ...] = ()
+
+
+_OpenSession = Callable[["Launch", Callable[[Sequence["Record"]], None]], Awaitable[Opened]]
 
 
 class Engine:
@@ -70,16 +83,20 @@ class Engine:
         """Whether a turn or an operation is under way."""
         return self._soul is not None and self._soul.running
 
-    async def open(self, launch: Launch) -> Opened:
+    async def open(self, launch: Launch, glance: Callable[[Sequence[Record]], None]) -> Opened:
         """Open what the command line asked for.
+
+        Args:
+            launch: that.
+            glance: given the end of a session that is long, before it is open.
 
         Raises:
             CannotOpen: with one line for the person.
         """
         # Importing takes half a second and would block the loop.
         opening = await asyncio.to_thread(import_module, "kimi_tui.tui.main.opening")
-        open_session: Callable[[Launch], Awaitable[Opened]] = opening.open_session
-        opened = await open_session(launch)
+        open_session: _OpenSession = opening.open_session
+        opened = await open_session(launch, glance)
         self._soul = opened.soul
         return opened
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -13,7 +15,11 @@ if TYPE_CHECKING:
 
 FRAME_S = 1 / 60
 SLICE_S = 0.004
+HISTORY_SLICE_S = 0.0015
+"""Of a long history; a key takes several turns of the loop, and each of them waits for a slice."""
 CHUNK = 32
+STEPS = 64
+"""Of what is made ready at the end of a history, between two looks at the clock."""
 
 
 class Feed:
@@ -22,17 +28,23 @@ class Feed:
     Args:
         show: takes the records of a slice; called on the event loop.
         caught_up: called once, when the history has been shown.
+        settle: gives what remains to be done before that, in small steps.
     """
 
     def __init__(
-        self, show: Callable[[Sequence[Record]], None], caught_up: Callable[[], None]
+        self,
+        show: Callable[[Sequence[Record]], None],
+        caught_up: Callable[[], None],
+        settle: Callable[[], Iterator[None]] = lambda: iter(()),
     ) -> None:
         self._show = show
         self._caught_up = caught_up
+        self._settle = settle
+        self._settling: Iterator[None] | None = None
         self._wire: Wire | None = None
         self._subscription: Subscription | None = None
-        self._waiting: list[Record] = []
-        self._history_end = 0
+        self._waiting: deque[Record] = deque()
+        self._history_left = 0
         self._in_history = False
         self._drawn_at = 0.0
         self._handle: asyncio.Handle | None = None
@@ -42,8 +54,10 @@ class Feed:
         self.stop()
         self._wire = wire
         self._in_history = True
-        self._history_end = history[-1].seq if history else 0
-        self._subscription = wire.subscribe(history, self._wake)
+        self._history_left = len(history)
+        # Not through the wire's queue, which would take a long history in one go.
+        self._waiting.extend(history)
+        self._subscription = wire.subscribe(wake=self._wake)
         # The wire wakes only for what it tells itself; the history, or that there is none, is up to us.
         self._schedule(0.0)
 
@@ -54,8 +68,8 @@ class Feed:
             self._handle = None
         if self._wire is not None and self._subscription is not None:
             self._wire.unsubscribe(self._subscription)
-        self._wire = self._subscription = None
-        self._waiting = []
+        self._wire = self._subscription = self._settling = None
+        self._waiting.clear()
 
     def _wake(self) -> None:
         self._schedule(max(0.0, self._drawn_at + FRAME_S - time.monotonic()))
@@ -69,16 +83,30 @@ class Feed:
         if self._subscription is None:
             return
         self._waiting += self._subscription.drain()
-        started = time.monotonic()
-        shown = 0
-        while shown < len(self._waiting) and time.monotonic() - started < SLICE_S:
-            self._show(self._waiting[shown : shown + CHUNK])
-            shown += CHUNK
-        last = self._waiting[min(shown, len(self._waiting)) - 1].seq if self._waiting else 0
-        del self._waiting[:shown]
-        self._drawn_at = time.monotonic()
-        if self._in_history and (last >= self._history_end or not self._waiting):
-            self._in_history = False
+        until = time.monotonic() + (HISTORY_SLICE_S if self._in_history else SLICE_S)
+        while time.monotonic() < until and (chunk := self._chunk()):
+            self._show(chunk)
+        if self._in_history and not self._history_left:
+            self._settling = self._settling or self._settle()
+        if self._settling is not None and _at_end(self._settling, until):
+            self._in_history, self._settling = False, None
             self._caught_up()
-        if self._waiting:
+        self._drawn_at = time.monotonic()
+        if self._waiting or self._settling is not None:
             self._schedule(0.0)
+
+    def _chunk(self) -> list[Record]:
+        """What is shown next, in one go. What happens now is told apart from the history: that left nothing open."""
+        count = min(CHUNK, len(self._waiting))
+        if self._in_history:
+            count = min(count, self._history_left)
+            self._history_left -= count
+        return [self._waiting.popleft() for _ in range(count)]
+
+
+def _at_end(steps: Iterator[None], until: float) -> bool:
+    """Take steps until that time; whether there are no more."""
+    while sum(1 for _ in islice(steps, STEPS)) == STEPS:
+        if time.monotonic() >= until:
+            return False
+    return True

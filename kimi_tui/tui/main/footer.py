@@ -11,18 +11,31 @@ from textual.widget import Widget
 
 Hint = tuple[str, str]
 GAP = 3
+WAY_OUT = "Esc"
 
 
 def fit(hints: Sequence[Hint], width: int) -> tuple[Hint, ...]:
-    """The hints that fit into `width` cells whole, from the first on."""
+    """The hints that fit into `width` cells whole, from the first on; the way out is among them before any other."""
+    shown = _from_first(hints, width)
+    out = next((hint for hint in hints if hint[0] == WAY_OUT), None)
+    if out is None or out in shown or not _from_first([out], width):
+        return shown
+    others = [hint for hint in hints if hint is not out]
+    return (*_from_first(others, width - _cells(out) - GAP), out)
+
+
+def _from_first(hints: Sequence[Hint], width: int) -> tuple[Hint, ...]:
     used, shown = 0, list[Hint]()
-    for key, meaning in hints:
-        cells = cell_len(key) + 1 + cell_len(meaning) + (GAP if shown else 0)
-        if used + cells > width:
+    for hint in hints:
+        used += _cells(hint) + (GAP if shown else 0)
+        if used > width:
             break
-        used += cells
-        shown.append((key, meaning))
+        shown.append(hint)
     return tuple(shown)
+
+
+def _cells(hint: Hint) -> int:
+    return cell_len(hint[0]) + 1 + cell_len(hint[1])
 
 
 class Footer(Widget):

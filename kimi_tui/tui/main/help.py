@@ -14,6 +14,7 @@ from textual.geometry import Size
 from textual.screen import ModalScreen
 from textual.widget import Widget
 
+from kimi_tui.tui.answering import AnswersOnce
 from kimi_tui.tui.app_of import app_of
 from kimi_tui.tui.glyphs import Glyphs, glyphs_of
 from kimi_tui.tui.main.commands import COMMANDS, key_of
@@ -38,6 +39,8 @@ def sections(keys: Mapping[str, str], glyphs: Glyphs) -> tuple[tuple[str, tuple[
                 (glyphs.up, "take back what is queued; else what was sent before"),
                 ("Esc", "stop the agent; twice in an empty prompt: go back to a step"),
                 ("Ctrl+C", "copy what is selected; stop; twice: quit"),
+                ("Ctrl+D", "delete; twice in an empty prompt: quit"),
+                ("Ctrl+_, Ctrl+Y", "undo and redo typing"),
                 ("PageUp, PageDown", "read the chat"),
             ),
         ),
@@ -107,7 +110,7 @@ class HelpText(Widget):
         return lines[:-1]
 
 
-class HelpScreen(ModalScreen[None]):
+class HelpScreen(ModalScreen[None], AnswersOnce[None]):
     """All keys and commands."""
 
     CSS_PATH = sheets("help")

@@ -10,7 +10,7 @@ from kimi_tui.tui.main.commands import key_of
 from kimi_tui.tui.main.footer import Hint
 from kimi_tui.tui.main.state import MainState
 
-Place = Literal["prompt", "timeline", "chat", "line"]
+Place = Literal["prompt", "timeline", "filter", "found", "line", "search", "matches"]
 
 
 def hints(
@@ -20,17 +20,35 @@ def hints(
     if place == "timeline":
         return (
             (f"{glyphs.up}{glyphs.down}", "move"),
-            ("[ ]", "turn"),
             ("Enter", "preview"),
-            ("Space", "unfold"),
             ("/", "filter"),
+            ("Space", "unfold"),
+            ("[ ]", "turn"),
             ("Esc", "close"),
             ("w", "read"),
+            ("b", "bookmark"),
+            ("u", "undo"),
+            ("?", "keys"),
+        )
+    if place == "filter":
+        return (("Enter", "go there"), ("Esc", "all steps"), ("Ctrl+U", "clear"))
+    if place == "found":
+        return (
+            (f"{glyphs.up}{glyphs.down}", "move"),
+            ("Enter", "preview"),
+            ("/", "change the filter"),
+            ("Esc", "all steps"),
+            ("b", "bookmark"),
+            ("?", "keys"),
         )
     if place == "line":
         from kimi_tui.tui.worldline.model import FOOTER
 
         return FOOTER
+    if place in ("search", "matches"):
+        from kimi_tui.tui.chat.search_bar import HINTS, HINTS_IN_TEXT
+
+        return HINTS if place == "search" else HINTS_IN_TEXT
     timeline = (key_of("timeline", keys), "timeline")
     compact = (key_of("compact", keys), "compact")
     more: tuple[Hint, ...] = (

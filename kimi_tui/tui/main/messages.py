@@ -22,6 +22,14 @@ class Unopened(Message):
         self.code = code
 
 
+class ModelNeeded(Message):
+    """The session cannot be opened before a model is chosen; `words` say why its server cannot be asked, or nothing."""
+
+    def __init__(self, words: str) -> None:
+        super().__init__()
+        self.words = words
+
+
 class SessionWanted(Message):
     """The person wants another session."""
 
@@ -69,6 +77,10 @@ class ReplayWanted(Message):
 
 class HelpWanted(Message):
     """The person wants to see all keys."""
+
+
+class SuspendWanted(Message):
+    """The person wants their shell back for a while."""
 
 
 class LeaveWanted(Message):

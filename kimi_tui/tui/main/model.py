@@ -65,9 +65,8 @@ def reduce(state: MainState, record: Record) -> MainState:
             return state._replace(compacting=False, retry_until=0.0)
         case ContextReverted(reason="rewind", prompt=prompt):
             return state._replace(can_resume=not prompt)
-        case LineChanged(op="undo" | "redo" | "jump" | "clear"):
-            # Where that line stands is not known here: it may well be complete.
-            return state._replace(can_resume=False)
+        case LineChanged(op="undo" | "redo" | "jump" | "clear", is_open=is_open):
+            return state._replace(can_resume=is_open)
         case StatusUpdate() as usage:
             return state._replace(usage=usage)
         case ApprovalRequest() as request:

@@ -9,6 +9,7 @@ import time
 from typing import Literal, NamedTuple
 
 from textual.content import Content
+from textual.geometry import Size
 from textual.widget import Widget
 
 from kimi_tui.foreign_text import clean, one_line
@@ -90,10 +91,17 @@ class Notices(Widget):
         self.set_class(any(shown.level == "error" for shown in board), "-grave")
         self.refresh(layout=True)
 
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        """As many rows as there are at that width, which is not the widget's own before it has a place."""
+        return len(self._rows(width))
+
     def render(self) -> Content:
         """The newest notices that fit, each with its advice under it."""
+        return Content("\n").join(self._rows(self.size.width))
+
+    def _rows(self, width: int) -> list[Content]:
         glyphs = glyphs_of(app_of(self))
-        width = max(8, self.size.width - 6)
+        width = max(8, width - 6)
         rows: list[Content] = []
         for shown in reversed(self._board):
             style = {"info": "$accent", "warning": "$warn", "error": "$kind-error"}[shown.level]
@@ -108,7 +116,7 @@ class Notices(Widget):
                 rows.append(
                     Content.assemble((glyphs.edge, style), " ", (sign, f"bold {style}"), row)
                 )
-        return Content("\n").join(rows)
+        return rows
 
 
 def _wrapped(text: str, width: int, rows: int, ellipsis: str) -> list[str]:

@@ -8,6 +8,7 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Input
 
+from kimi_tui.tui.answering import AnswersOnce
 from kimi_tui.tui.app_of import app_of
 from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.main.commands import COMMANDS, Command
@@ -24,7 +25,7 @@ def found(words: str) -> tuple[Command, ...]:
     return (*in_title, *(command for command in in_help if command not in in_title))
 
 
-class PaletteScreen(ModalScreen[str | None]):
+class PaletteScreen(ModalScreen[str | None], AnswersOnce[str | None]):
     """Asks for a command. Answers with its name, or None."""
 
     CSS_PATH = sheets("palette")

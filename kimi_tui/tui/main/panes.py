@@ -5,18 +5,27 @@ Only the chat stands on the first picture; the other widgets are imported when t
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from textual.containers import Container
+from textual.content import Content
 
 from kimi_tui.tui.chat.transcript import Transcript
 
 if TYPE_CHECKING:
     from kimi_tui.tui.main.commands import Command
+    from kimi_tui.tui.main.hints import Place
     from kimi_tui.tui.main.menu import CommandMenu
     from kimi_tui.tui.main.notices import Level, Notices
     from kimi_tui.tui.timeline.widget import Timeline
     from kimi_tui.tui.worldline.view import Reading
+
+_FRAME_KEYS: Mapping[str, str] = {
+    "timeline": "Enter preview  ? keys",
+    "filter": "Enter go there  Esc all steps",
+    "found": "Enter preview  Esc all steps",
+}
 
 
 class ChatPane(Container):
@@ -84,13 +93,23 @@ class TimelinePane(Container):
         """Put the timeline in its place."""
         self._timeline = timeline
         self.border_title = "Timeline"
-        self.border_subtitle = "Enter preview  ? keys"
+        self.name_keys()
         self.mount(timeline)
 
     @property
     def has_keys(self) -> bool:
         """Whether the timeline has the focus."""
         return self._timeline is not None and self._timeline.has_focus
+
+    @property
+    def place(self) -> Place:
+        """What the keys do there."""
+        state = self._timeline.filter_state if self._timeline is not None else ""
+        return "filter" if state == "typed" else "found" if state == "kept" else "timeline"
+
+    def name_keys(self) -> None:
+        """Say in the frame what the keys do now."""
+        self.border_subtitle = Content(_FRAME_KEYS[self.place])
 
     def open(self) -> None:
         """Show it, and give it the keys."""

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from kimi_tui.foreign_text import one_line
 from kimi_tui.soul.protocol import Soul, Target
+from kimi_tui.tui.app_of import app_of
+from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.letter.model import Letter
 from kimi_tui.tui.letter.screen import LetterScreen
 from kimi_tui.tui.main.asking import ask
 from kimi_tui.tui.main.letters import WAY_BACK
 from kimi_tui.tui.worldline.model import message_of, newest_words
+from kimi_tui.tui.worldline.news import News, heard, words
 from kimi_tui.tui.worldline.view import Reading
 
 if TYPE_CHECKING:
     from kimi_tui.soul.travel_protocol import LineMessage
+    from kimi_tui.tui.chat.transcript import Transcript
     from kimi_tui.tui.main.screen import MainScreen
+    from kimi_tui.wire.events import Record
 
 QUOTE_CHARS = 600
 
@@ -30,11 +36,17 @@ class Reader:
     def __init__(self, screen: MainScreen) -> None:
         self._screen = screen
         self._reading: Reading | None = None
+        self._news = News()
 
     @property
     def world_line(self) -> int:
         """The number of the line on view; 0 where there is none."""
         return self._reading.info.n if self._reading is not None else 0
+
+    @property
+    def transcript(self) -> Transcript | None:
+        """The messages of the line on view."""
+        return self._reading.transcript if self._reading is not None else None
 
     @property
     def has_keys(self) -> bool:
@@ -44,7 +56,7 @@ class Reader:
     def focus(self) -> None:
         """Give the line on view the keys."""
         if self._reading is not None:
-            self._reading.transcript.focus()
+            self._screen.set_focus(self._reading.transcript)
 
     async def open(self, soul: Soul, world_line: int, checkpoint_id: int = -1) -> None:
         """Show a line, at one of its checkpoints where that is given.
@@ -62,13 +74,31 @@ class Reader:
             raise KeyError(f"There is no world line {world_line}.")
         screen = self._screen
         self._take_away()
+        screen.transcript.end_search()
         reading = self._reading = Reading(info, screen.transcript.work_dir)
+        self._news = News()
+        self.tell_news()
         await screen.chat_pane.read(reading)
         screen.prompt.reading = world_line
         screen.views.gauge.view(info.tokens_before or None)
         self.focus()
         await reading.show(records, checkpoint_id)
         reading.transcript.pins = screen.transcript.pins
+
+    def hear(self, records: Sequence[Record]) -> None:
+        """Something happened on the live line meanwhile."""
+        if self._reading is not None:
+            for record in records:
+                self._news = heard(self._news, record.event)
+            self.tell_news()
+
+    def tell_news(self) -> None:
+        """Have the banner say what happens on the live line."""
+        if self._reading is not None:
+            state, glyphs = self._screen.conversation.state, glyphs_of(app_of(self._screen))
+            asks = bool(state.approvals)
+            said = words(self._news, glyphs, running=state.running, asks=asks)
+            self._reading.banner.tell(said)
 
     def leave(self) -> bool:
         """Return to now; False where that is shown already."""
@@ -122,7 +152,9 @@ async def jump(screen: MainScreen, soul: Soul, world_line: int, checkpoint_id: i
     where = f" at #{checkpoint_id}" if checkpoint_id is not None else ""
     if outcome.prompt:
         screen.put_into_prompt(outcome.prompt)
-    screen.tell(f"World line {world_line} is live again{where}.", advice=WAY_BACK)
+    goes_on = outcome.is_open and not outcome.prompt
+    then = "; Enter in an empty prompt goes on from there" if goes_on else ""
+    screen.tell(f"World line {world_line} is live again{where}{then}.", advice=WAY_BACK)
 
 
 async def send(

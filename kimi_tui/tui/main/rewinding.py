@@ -37,12 +37,20 @@ class Stage(Protocol):
         """Show a notice."""
         ...
 
-    def put_into_prompt(self, text: str) -> None:
-        """Replace what stands in the prompt."""
+    def uid_of(self, target: Target) -> str:
+        """The lasting name of a checkpoint of the live line; empty where there is none."""
+        ...
+
+    def return_message(self, uid: str, checkpoint_id: int, text: str) -> None:
+        """Replace what stands in the prompt by the message of a checkpoint that is gone from the live line."""
         ...
 
     def return_to_prompt(self) -> None:
         """Close the timeline where it floats, and give the prompt the keys."""
+        ...
+
+    def return_to_now(self) -> None:
+        """The same, and a line that was left is on view no longer."""
         ...
 
 
@@ -57,6 +65,7 @@ async def rewind_flow(
     """
     soul = conversation.engine.soul
     if soul is None:
+        stage.tell("The session is still being opened.")
         return
     preview = await soul.preview(target)
     actions = actions_at(target.id, target.world_line)
@@ -96,15 +105,22 @@ async def _rewind(
 ) -> None:
     if soul.running:
         await soul.interrupt()
+    uid = stage.uid_of(target)
     outcome = await soul.rewind(target, files, chosen)
-    stage.return_to_prompt()
+    stage.return_to_now()
     back = f" {_files_said(outcome)}" if files != "keep" else ""
     if outcome.prompt:
-        stage.put_into_prompt(outcome.prompt)
-        stage.tell(f"Rewound; your message is back for editing.{back}", advice=WAY_BACK)
-    else:
-        said = "Rewound; Enter in an empty prompt goes on from there."
-        stage.tell(f"{said}{back}", advice=WAY_BACK)
+        stage.return_message(uid, target.id, outcome.prompt)
+    stage.tell(f"{_done_said(target, outcome)}.{back}", advice=WAY_BACK)
+
+
+def _done_said(target: Target, outcome: RewindOutcome) -> str:
+    """What happened to the conversation, and how it goes on from there."""
+    line = target.world_line
+    done = f"Jumped to #{target.id} of world line {line}" if line else "Rewound"
+    if outcome.prompt:
+        return f"{done}; your message is back for editing"
+    return f"{done}; Enter in an empty prompt goes on from there" if outcome.is_open else done
 
 
 async def _files_only(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import events, on
@@ -19,28 +19,24 @@ from kimi_tui.tui.approval.answered import ApprovalAnswered
 from kimi_tui.tui.chat.transcript import Transcript
 from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.main.approvals import Approvals
-from kimi_tui.tui.main.commands import BY_NAME, COMMANDS, parse
+from kimi_tui.tui.main.commands import COMMANDS
 from kimi_tui.tui.main.conversation import Conversation
-from kimi_tui.tui.main.engine import CannotOpen
+from kimi_tui.tui.main.engine import CannotOpen, NoModelNamed
 from kimi_tui.tui.main.footer import Footer
 from kimi_tui.tui.main.header import Header, heading_of
 from kimi_tui.tui.main.hints import Place, hints
-from kimi_tui.tui.main.messages import LeaveWanted, Unopened
-from kimi_tui.tui.main.panes import ChatPane, TimelinePane
+from kimi_tui.tui.main.messages import ModelNeeded, Unopened
+from kimi_tui.tui.main.panes import TimelinePane
+from kimi_tui.tui.main.prompting import PromptingScreen
 from kimi_tui.tui.main.state import MainState
-from kimi_tui.tui.main.travelling import TravellingScreen
-from kimi_tui.tui.prompt.area import PromptArea
-from kimi_tui.tui.prompt.bar import PromptBar
 from kimi_tui.tui.styles import add_sheets, sheets
 
 if TYPE_CHECKING:
-    from kimi_tui.tui.main.actions import Actions
     from kimi_tui.tui.main.notices import Level
     from kimi_tui.tui.main.views import Views
     from kimi_tui.wire.events import Record
 
 OPEN_DELAY_S = 0.15
-TWICE_S = 1.0
 WARNED_S = 10.0
 NARROW_BELOW = 80
 OVERLAY_BELOW = 100
@@ -50,7 +46,7 @@ SLIM_TIMELINE = 30
 WIDE_TIMELINE = 38
 
 
-class MainScreen(TravellingScreen):
+class MainScreen(PromptingScreen):
     """Chat, timeline, gauge and prompt of one session.
 
     Args:
@@ -74,19 +70,13 @@ class MainScreen(TravellingScreen):
     ]
 
     def __init__(self, launch: Launch, size: Size, last_key_at: Callable[[], float]) -> None:
-        super().__init__()
+        super().__init__(Transcript(work_dir=str(launch.work_dir)))
         self._launch = launch
         self.conversation = Conversation(launch, self)
-        self._actions: Actions | None = None
-        self._escaped_at = 0.0
-        self._left_at = 0.0
         self._warned_at = -WARNED_S
         self.header = Header(heading_of(launch))
-        self.transcript = Transcript(work_dir=str(launch.work_dir))
-        self.prompt = PromptBar()
         self.footer = Footer()
-        self._approvals = Approvals(self.prompt, last_key_at)
-        self.chat_pane = ChatPane(self.transcript)
+        self._approvals = Approvals(self.prompt, last_key_at, self.focus_prompt)
         self.timeline_pane = TimelinePane()
         self._gauge_row = Container(id="gauge-row")
         self._views: Views | None = None
@@ -117,6 +107,7 @@ class MainScreen(TravellingScreen):
             add_sheets(app_of(self), "timeline", "gauge", "approval")
             self._views = Views(self.transcript)
             self.timeline_pane.furnish(self._views.timeline)
+            self._views.gauge.cost_words = self.conversation.cost_words
             self._gauge_row.mount(self._views.gauge)
             self._fit(app_of(self).size)
         return self._views
@@ -143,6 +134,9 @@ class MainScreen(TravellingScreen):
         assert self.views  # in their places before anything happens
         try:
             opened = await self.conversation.open()
+        except NoModelNamed as error:
+            self.post_message(ModelNeeded("" if error.listed else str(error)))
+            return
         except CannotOpen as error:
             self.post_message(Unopened(str(error), error.code))
             return
@@ -164,15 +158,41 @@ class MainScreen(TravellingScreen):
         self.tell(words, level="error", advice="Do it again to leave without what is not saved.")
         return False
 
-    async def end(self) -> str:
-        """Save and release the session; returns a sentence on what could not be saved."""
-        return await self.conversation.close()
+    async def end(self, *, clean: bool = True) -> str:
+        """Save and release the session; returns a sentence on what could not be saved.
+
+        Args:
+            clean: the program ends as it should.
+        """
+        return await self.conversation.close(clean=clean)
 
     # --- what the conversation tells (see `conversation.Audience`)
 
     def draw(self, records: Sequence[Record], *, live: bool) -> None:
         """Show what happened in chat, timeline and gauge."""
         self.views.apply(records, live=live)
+        if live:
+            self.move_marks(records)
+            self.settle_returned(records)
+            if self.reading:
+                self.travel.reader.hear(records)
+
+    def glance(self, records: Sequence[Record]) -> None:
+        """Show how the session ended, until all of it is there."""
+        self.views.glance(records)
+
+    @property
+    def sees_end(self) -> bool:
+        """Whether the end of the conversation is on the screen."""
+        return not self.reading and self.transcript.follows
+
+    def settle_history(self) -> Iterator[None]:
+        """Make ready what the history tells, in small steps."""
+        return self.views.settle_history()
+
+    def history_told(self) -> None:
+        """All that was drawn as history is to be seen."""
+        self.views.history_told()
 
     def redraw(self, records: Sequence[Record]) -> None:
         """Show these events in place of what is shown."""
@@ -189,6 +209,8 @@ class MainScreen(TravellingScreen):
             self._approvals.show(new.approvals)
         if new.ready and not old.ready:
             self.show_marks()
+        if self.reading:
+            self.travel.reader.tell_news()
         self._update_footer()
 
     def tell(self, text: str, *, level: Level = "info", advice: str = "", topic: str = "") -> None:
@@ -198,111 +220,6 @@ class MainScreen(TravellingScreen):
     def solved(self, topic: str) -> None:
         """Take the notice of a topic away."""
         self.chat_pane.solved(topic)
-
-    def suggest(self, text: str) -> None:
-        """Put a message into the prompt, if it is empty."""
-        if text and not self.prompt.area.text:
-            self.prompt.area.put(text)
-
-    def give_back(self, text: str) -> None:
-        """Put a message that was not sent into the prompt, before what stands there."""
-        self.prompt.area.put(f"{text}\n\n{self.prompt.area.text}".strip())
-
-    def put_into_prompt(self, text: str) -> None:
-        """Replace what stands in the prompt; a draft that stood there can be had back with Up."""
-        self.conversation.remember(self.prompt.area.text)
-        self.prompt.area.put(text)
-
-    # --- the prompt
-
-    @on(PromptArea.Sent)
-    def _sent(self, event: PromptArea.Sent) -> None:
-        self.chat_pane.clear_notices()
-        text = event.text.strip()
-        if (chosen := self.chat_pane.command) is not None:
-            text = f"/{chosen.name}"
-        if not text:
-            self.conversation.go_on()
-            return
-        command = parse(text)
-        if command is not None and command[0] not in BY_NAME:
-            self.tell(f"There is no command /{command[0]}.", advice="F1 lists all of them.")
-            self.suggest(event.text)
-            return
-        self.conversation.remember(text)
-        if command is not None:
-            self.action_command(*command)
-        else:
-            self.conversation.say(text)
-
-    @on(PromptArea.Changed)
-    def _typed(self, event: PromptArea.Changed) -> None:
-        """A slash opens the menu of commands."""
-        self.prompt.area.menu = self.chat_pane.follow(event.text_area.text)
-
-    @on(PromptArea.CompletionRequested)
-    def _complete(self) -> None:
-        if (chosen := self.chat_pane.command) is not None:
-            self.prompt.area.put(f"/{chosen.name} ")
-
-    @on(PromptArea.EditQueued)
-    def _edit_queued(self) -> None:
-        """The last queued message comes back into the prompt; with none, the history does."""
-        text = self.conversation.take_back()
-        if text is None:
-            self.prompt.area.recall()
-        else:
-            self.prompt.area.put(text)
-
-    @on(PromptArea.Paged)
-    def _paged(self, event: PromptArea.Paged) -> None:
-        if event.direction < 0:
-            self.transcript.action_page_up()
-        else:
-            self.transcript.action_page_down()
-
-    @on(PromptArea.LeaveRequested)
-    def _leave_requested(self) -> None:
-        """Ctrl+C stops what runs, else empties the prompt; twice in a row it quits."""
-        now = time.monotonic()
-        if now - self._left_at < TWICE_S:
-            self.post_message(LeaveWanted())
-            return
-        self._left_at = now
-        if not self.conversation.stop() and self.prompt.area.text:
-            self.conversation.remember(self.prompt.area.take())
-        self.tell("Ctrl+C again quits.")
-
-    def action_escape(self) -> None:
-        """Stop what runs; twice in an idle, empty prompt: the timeline, to go back to a step."""
-        if self.conversation.stop() or (self.reading and self.travel.reader.leave()):
-            return
-        area = self.prompt.area
-        now = time.monotonic()
-        if not area.has_focus:
-            self._focus_prompt()
-        elif self.chat_pane.command is not None:
-            area.take()
-        elif not area.text:
-            if now - self._escaped_at < TWICE_S:
-                self.focus_timeline()
-            self._escaped_at = now
-
-    # --- commands
-
-    def action_command(self, name: str, argument: str = "") -> None:
-        """Run a command of the table."""
-        if self._actions is None:
-            from kimi_tui.tui.main.actions import Actions
-
-            self._actions = Actions(self)
-        self._actions.run(BY_NAME[name].action, argument)
-
-    def on_command_menu_clicked(self) -> None:
-        """A command of the menu was clicked."""
-        if (chosen := self.chat_pane.command) is not None:
-            self.prompt.area.put("")
-            self.action_command(chosen.name)
 
     # --- the timeline
 
@@ -316,13 +233,18 @@ class MainScreen(TravellingScreen):
     def return_to_prompt(self) -> None:
         """Close the timeline where it floats, and give the prompt the keys."""
         self.timeline_pane.close()
-        self._focus_prompt()
+        self.focus_prompt()
 
     # The timeline's class is imported after the first paint, so its messages are named here by their handlers.
 
     def on_timeline_left(self) -> None:
         """The person is done with the timeline."""
         self.return_to_prompt()
+
+    def on_selecting_canvas_filter_changed(self) -> None:
+        """The keys of the timeline mean other things while it is filtered."""
+        self.timeline_pane.name_keys()
+        self._update_footer()
 
     @on(Transcript.LinkClicked)
     def _link_clicked(self, event: Transcript.LinkClicked) -> None:
@@ -335,27 +257,34 @@ class MainScreen(TravellingScreen):
     # --- focus
 
     def on_descendant_focus(self) -> None:
-        """The footer lists the keys of what has the focus."""
+        """The footer lists the keys of what has the focus; notices leave the row of a search free."""
+        self.chat_pane.set_class(self.on_view.is_searched, "-searched")
         self._update_footer()
 
     @on(ApprovalAnswered)
     def _approval_answered(self, event: ApprovalAnswered) -> None:
         self.conversation.answer(event.request_id, event.answer, event.feedback)
 
-    def _focus_prompt(self) -> None:
+    def focus_prompt(self) -> None:
+        """Give the keys to the prompt, or to what stands in its place: a question, or a world line on view."""
         panel = self._approvals.panel
         if panel is None and self.reading:
             self.travel.reader.focus()
         else:
-            (panel or self.prompt.area).focus()
+            # At once: on its way the focus must not come by a neighbour.
+            self.set_focus(panel or self.prompt.area)
 
     def _update_footer(self) -> None:
         panel = self._approvals.panel
-        if panel is not None and not self.timeline_pane.has_keys:
+        # A question that came while a world line is read can wait until that is read.
+        is_elsewhere = self.timeline_pane.has_keys or self.reading
+        if panel is not None and (panel.has_focus_within or not is_elsewhere):
             self.footer.hints = panel.hints
             return
-        place: Place = "timeline" if self.timeline_pane.has_keys else "prompt"
-        if self.reading and place == "prompt":
+        place: Place = self.timeline_pane.place if self.timeline_pane.has_keys else "prompt"
+        if place == "prompt" and self.on_view.is_searched and not self.prompt.area.has_focus:
+            place = "matches" if self.on_view.has_focus else "search"
+        elif self.reading and place == "prompt":
             place = "line"
         app = app_of(self)
         self.footer.hints = hints(

@@ -14,6 +14,7 @@ from textual.screen import ModalScreen
 from textual.widget import Widget
 
 from kimi_tui.foreign_text import one_line
+from kimi_tui.tui.answering import AnswersOnce
 from kimi_tui.tui.app_of import app_of
 from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.numbers import wrap_words
@@ -57,7 +58,7 @@ class StatisticsText(Widget):
         return lines
 
 
-class StatisticsScreen(ModalScreen[None]):
+class StatisticsScreen(ModalScreen[None], AnswersOnce[None]):
     """The statistics of one session, as they were when they were asked for."""
 
     CSS_PATH = sheets("statistics")

@@ -153,6 +153,10 @@ class Travel:
         elif wish == "summary":
             self._run(lambda soul: marking.read_summary(screen, soul, uid))
 
+    def pin_message(self, uid: str, number: int) -> None:
+        """Pin one message behind a checkpoint, or no longer."""
+        self._run(lambda soul: marking.pin(self._screen, soul, uid, number))
+
     def _run(self, work: Work) -> None:
         conversation = self._screen.conversation
         soul = conversation.engine.soul

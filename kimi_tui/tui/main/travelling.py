@@ -6,6 +6,7 @@ What does them is imported with the first wish, after the first paint.
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
 from textual.screen import Screen
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from kimi_tui.tui.main.travel import Travel
     from kimi_tui.tui.timeline.widget import Timeline
     from kimi_tui.tui.worldline.view import LineTranscript
+    from kimi_tui.wire.events import Record
 
 
 class TravellingScreen(Screen[None]):
@@ -48,6 +50,29 @@ class TravellingScreen(Screen[None]):
     def reading(self) -> int:
         """The number of the world line on view; 0 where now is shown."""
         return self._travel.reader.world_line if self._travel is not None else 0
+
+    @property
+    def on_view(self) -> Transcript:
+        """The chat, or the world line in its place."""
+        transcript = self._travel.reader.transcript if self._travel is not None else None
+        return transcript or cast("MainScreen", self).transcript
+
+    def search(self, query: str) -> None:
+        """Look for a text in what is on view; an empty one is asked for."""
+        cast("MainScreen", self).timeline_pane.close()
+        self.on_view.begin_search(query)
+
+    def end_search(self) -> bool:
+        """End the search of what is on view; False where there is none."""
+        is_searched = self.on_view.is_searched
+        self.on_view.end_search()
+        return is_searched
+
+    def on_searched_surface_search_ended(self) -> None:
+        """The search is over: the keys go back to where they were, and the footer lists them."""
+        screen = cast("MainScreen", self)
+        screen.return_to_prompt()
+        screen.on_descendant_focus()
 
     def preview(self, target: Target) -> None:
         """Show what a rewind would take, then do what is chosen there."""
@@ -94,9 +119,12 @@ class TravellingScreen(Screen[None]):
 
     def on_transcript_pin_wanted(self, event: Transcript.PinWanted) -> None:
         """A message of the chat should be kept, or no longer."""
-        from kimi_tui.soul.protocol import Target
+        self.travel.pin_message(event.uid, event.number)
 
-        self.travel.of_row("pin", Target(0), event.uid)
+    def return_to_now(self) -> None:
+        """Give the prompt the keys, and show the live line where another one was on view."""
+        if not self.reading or not self.travel.reader.leave():
+            cast("MainScreen", self).return_to_prompt()
 
     def show_marks(self) -> None:
         """Show the names and pins that were kept."""
@@ -104,6 +132,13 @@ class TravellingScreen(Screen[None]):
         soul = screen.conversation.engine.soul
         if soul is not None and (soul.bookmarks or soul.pins):
             screen.views.mark(soul.bookmarks, soul.pins)
+
+    def move_marks(self, records: Sequence[Record]) -> None:
+        """Names and pins go along where an operation gave their messages another place."""
+        from kimi_tui.wire.events import LineChanged
+
+        if any(isinstance(record.event, LineChanged) for record in records):
+            self.show_marks()
 
     def on_line_transcript_wished(self, event: LineTranscript.Wished) -> None:
         """Something is wanted of the world line on view."""

@@ -28,6 +28,8 @@ class PreviewAnswer:
 
 
 REWIND = Action("r", "rewind", "Rewind the conversation", "files stay", verb="rewind")
+JUMP = replace(REWIND, title="Jump there", verb="jump")
+"""The same on a line that was left."""
 BOTH = Action("f", "both", "Conversation and files", verb="rewind")
 FILES = Action("o", "files", "Files only", "conversation stays", verb="bring back")
 FORK = Action("n", "fork", "Fork into a new session", "this one stays", verb="fork")
@@ -46,11 +48,12 @@ _BOTH_PARTS = (COMPACT_FROM, COMPACT_TO)
 def actions_at(checkpoint_id: int, world_line: int) -> Sequence[Action]:
     """What can be done at a checkpoint; only of the live line a part can be compacted, and nothing is before its first."""
     compact = () if world_line else (COMPACT_FROM,) if checkpoint_id == 0 else _BOTH_PARTS
-    return (REWIND, FORK, LETTER, *compact, COPY)
+    return (JUMP if world_line else REWIND, FORK, LETTER, *compact, COPY)
 
 
 def with_files(actions: Sequence[Action], hint: str) -> Sequence[Action]:
     """The actions where there are files to bring back; `hint` says what that does to them."""
-    files = (replace(BOTH, hint=hint), FILES)
     place = next((i for i, one in enumerate(actions) if one.name == REWIND.name), -1) + 1
+    verb = actions[place - 1].verb if place else BOTH.verb
+    files = (replace(BOTH, hint=hint, verb=verb), FILES)
     return (*actions[:place], *files, *actions[place:])

@@ -24,7 +24,7 @@ _HEADING = "Files changed since"
 _TAB_CELLS = 4
 _SHORTEST_NAME = 12
 _ROOMY = 8
-_ORDER = {"conflict": 1, "skip": 2}
+_ORDER = {"conflict": 2, "skip": 3}
 
 
 @dataclass(slots=True)
@@ -36,7 +36,8 @@ class FilesState:
         chosen: the paths that would be brought back.
         rows: the files in the order in which they are shown.
         selected: index of the one whose diff is shown.
-        focused: the arrows move among the files.
+        focused: the arrows move among the files, and behind them to what no snapshot holds.
+        decided: the paths of which the person has said whether they come back.
         whole: the diff alone is shown, all of it.
         scroll: how many rows of that diff are scrolled away.
     """
@@ -48,11 +49,12 @@ class FilesState:
     focused: bool = False
     whole: bool = False
     scroll: int = 0
+    decided: set[str] = field(default_factory=set[str])
 
     def __post_init__(self) -> None:
         self.chosen = {one.path for one in self.files.restorable}
         # What comes back first, then what needs a look, then what cannot.
-        self.rows = sorted(self.files.files, key=lambda one: _ORDER.get(one.fate, 0))
+        self.rows = sorted(self.files.files, key=_order)
 
     @property
     def can_restore(self) -> bool:
@@ -62,20 +64,48 @@ class FilesState:
     @property
     def current(self) -> FilePreview | None:
         """The file whose diff is shown."""
-        return self.rows[self.selected] if self.rows else None
+        return None if self.at_rest or not self.rows else self.rows[self.selected]
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether not a file is selected but what no snapshot holds."""
+        return self.selected >= len(self.rows) and bool(self.files.not_covered)
+
+    @property
+    def can_focus(self) -> bool:
+        """Whether there is anything to look at."""
+        return bool(self.rows or self.files.not_covered)
+
+    @property
+    def unasked(self) -> list[str]:
+        """What would come back although someone else had changed it, and the person has not said so."""
+        return [
+            one.path
+            for one in self.files.restorable
+            if one.reason and one.path in self.chosen and one.path not in self.decided
+        ]
+
+    def select(self, index: int) -> None:
+        """Look at one file; the one that is looked at shows its whole diff, or again less of it."""
+        if self.focused and index == self.selected:
+            self.whole, self.scroll = not self.whole, 0
+        else:
+            self.focused, self.whole, self.selected = True, False, index
 
     def move(self, step: int) -> None:
         """Look at another file, or scroll the whole diff."""
         if self.whole:
             self.scroll = max(0, self.scroll + step)
-        elif self.rows:
-            self.selected = max(0, min(len(self.rows) - 1, self.selected + step))
+        elif self.can_focus:
+            last = len(self.rows) - (0 if self.files.not_covered else 1)
+            self.selected = max(0, min(last, self.selected + step))
 
     def toggle(self) -> None:
         """Bring the file that is looked at back, or leave it alone."""
         one = self.current
         if one is not None and one.fate != "skip":
             self.chosen ^= {one.path}
+            self.decided.add(one.path)
 
     def answer(self) -> frozenset[str] | None:
         """The paths to bring back; None where it is just what is brought back without asking."""
@@ -97,27 +127,39 @@ class FilesState:
 
 
 def summary(state: FilesState, width: int, room: int, glyphs: Glyphs) -> list[list[Span]]:
-    """`2 files changed since   +17 −1` and the conflicts, where there is no room for more."""
-    conflicts = [_file_row(state, one, width, glyphs) for one in state.files.conflicts]
-    counted = [one for one in state.rows if one.fate != "conflict"]
+    """`2 files changed since   +17 −1`, what someone else changed and what is not covered, where there is no room for more."""
+    foreign = [one for one in state.rows if _is_foreign(one)]
+    named = [_file_row(state, one, width, glyphs) for one in foreign]
+    counted = [one for one in state.rows if not _is_foreign(one)]
     said = f"  {numbers.counted(len(counted), 'file')} changed since"
-    if len(conflicts) >= room:
+    if len(named) >= room:
         # Not each can be named here; that there are some must be said all the same.
         said = f"  {numbers.counted(len(state.rows), 'file')} changed since"
-        said += f", {len(conflicts)} also outside" if conflicts else ""
-        counted, conflicts = state.rows, []
-    if not counted:
-        return conflicts
-    added, removed = sum(one.added for one in counted), sum(one.removed for one in counted)
-    return [_sides([(said, "quiet")], _counts(added, removed, glyphs), width), *conflicts]
+        said += f", {len(named)} also outside" if named else ""
+        counted, named = state.rows, []
+    rows = named
+    notes = _notes(state.files, width, glyphs)
+    fits = len(rows) + bool(counted) + len(notes) <= room
+    if counted:
+        added, removed = sum(one.added for one in counted), sum(one.removed for one in counted)
+        if state.files.not_covered and not fits:
+            said += f", {len(state.files.not_covered)} not covered"
+        rows = [_sides([(said, "quiet")], _counts(added, removed, glyphs), width), *rows]
+    return [*rows, *notes] if fits else rows
 
 
 def listed(
-    state: FilesState, width: int, room: int, glyphs: Glyphs, *, with_diff: bool = True
+    state: FilesState,
+    width: int,
+    room: int,
+    glyphs: Glyphs,
+    *,
+    with_diff: bool = True,
+    places: dict[int, int] | None = None,
 ) -> list[list[Span]]:
     """The list with the diff of the selected file under it, in at most `room` rows.
 
-    Two cells at the left of each row are for signs, so it stands two cells further left than what has none.
+    `places` is told which row shows which file. Two cells at the left of each row are for signs, so it stands two cells further left than what has none.
     """
     files = state.files
     if files.reason:
@@ -125,11 +167,13 @@ def listed(
     if state.whole:
         return _whole(state, width, room, glyphs)
     notes = _notes(files, width, glyphs)
+    if state.focused and state.at_rest and notes:
+        notes[0] = [(text, "accent") for text, _ in notes[0]]
     if not state.rows:
         return [[("  No file changed since.", "quiet")], *notes][:room]
     rows: list[list[Span]] = [[(f"  {_HEADING}", "accent" if state.focused else "quiet")]]
     space = max(1, room - 1)
-    reserved = len(notes) + 1 if notes and space >= _ROOMY else 0
+    reserved = len(notes) + 1 if notes and (space >= _ROOMY or state.at_rest) else 0
     n_shown = min(len(state.rows), max(1, space - reserved))
     left = space - n_shown
     notes = notes[: max(0, left - 1)]
@@ -137,6 +181,8 @@ def listed(
     first = max(0, min(state.selected - n_shown // 2, len(state.rows) - n_shown))
     for place in range(first, first + n_shown):
         one = state.rows[place]
+        if places is not None:
+            places[len(rows)] = place
         rows.append(_file_row(state, one, width, glyphs))
         if place == state.selected and left > 0 and with_diff:
             rows += _cut(_diff(one, width, glyphs), left, glyphs)
@@ -149,23 +195,37 @@ def _file_row(state: FilesState, one: FilePreview, width: int, glyphs: Glyphs) -
     sign: Span = (" ", "quiet")
     if state.focused and is_chosen:
         sign = (glyphs.done, "ok")
-    elif one.fate in ("conflict", "skip"):
+    elif one.reason:
         sign = (glyphs.caution, "warn")
     lead: list[Span] = [sign, (" ", "quiet")]
     right: list[Span] = []
-    if one.fate in ("conflict", "skip") and not is_chosen:
-        right = [(f"{one_line(one.reason)}; stays", "quiet")]
+    if not is_chosen:
+        reason = f"{one_line(one.reason)}; " if one.reason else ""
+        right = [(f"{reason}stays", "quiet")]
     else:
         if one.is_text:
             right = _counts(one.added, one.removed, glyphs)
         mark = "new" if one.is_new else "gone" if one.is_gone else ""
         if mark:
             right = [(mark, "quiet"), *([("  ", "quiet"), *right] if right else [])]
+        if one.reason:
+            gap = "  " if right else ""
+            said: list[Span] = [(f"{one_line(one.reason)}{gap}", "quiet"), *right]
+            right = said if width - words.spans_width(said) - 4 >= _SHORTEST_NAME else right
     room = width - 2 - words.spans_width(right) - 2
     if room < _SHORTEST_NAME:
         right, room = [], width - 2
     name = _path(one.path, room, glyphs)
     return _sides([*lead, (name, "accent" if is_current else "ink")], right, width)
+
+
+def _order(one: FilePreview) -> int:
+    return _ORDER.get(one.fate, 1 if one.reason else 0)
+
+
+def _is_foreign(one: FilePreview) -> bool:
+    """Whether someone else changed it too."""
+    return bool(one.reason) and one.fate != "skip"
 
 
 def _path(path: str, room: int, glyphs: Glyphs) -> str:
@@ -221,9 +281,14 @@ def _cut(rows: list[list[Span]], room: int, glyphs: Glyphs) -> list[list[Span]]:
 
 def _whole(state: FilesState, width: int, room: int, glyphs: Glyphs) -> list[list[Span]]:
     one = state.current
-    if one is None:
-        return []
-    rows = _diff(one, width, glyphs)
+    if one is not None:
+        heading, rows = _file_row(state, one, width, glyphs), _diff(one, width, glyphs)
+    else:
+        heading: list[Span] = [("  No snapshot holds these; they stay what they are.", "ink")]
+        rows = [
+            _sides([(f"    {_path(path, width - 24, glyphs)}", "quiet")], [(why, "quiet")], width)
+            for path, why in state.files.not_covered
+        ]
     page = max(1, room - 2)
     state.scroll = max(0, min(state.scroll, len(rows) - page))
     shown = rows[state.scroll : state.scroll + page]
@@ -231,7 +296,7 @@ def _whole(state: FilesState, width: int, room: int, glyphs: Glyphs) -> list[lis
     parts = [f"{numbers.grouped(below)} more {glyphs.down}"] if below else []
     parts += [f"{numbers.grouped(state.scroll)} {glyphs.up}"] if state.scroll else []
     return [
-        _file_row(state, one, width, glyphs),
+        heading,
         *shown,
         [("  " + "   ".join(parts), "quiet")],
     ][:room]
@@ -242,9 +307,9 @@ def _notes(files: FilesPreview, width: int, glyphs: Glyphs) -> list[list[Span]]:
     sentences: list[str] = []
     if files.not_covered:
         named = [f"{one_line(path)} ({one_line(why)})" for path, why in files.not_covered[:3]]
-        more = len(files.not_covered) - len(named)
-        named += [f"{more} more"] if more else []
-        sentences.append(f"Not covered: {', '.join(named)}")
+        count = len(files.not_covered)
+        more = f" ({numbers.grouped(count)})" if count > len(named) else ""
+        sentences.append(f"Not covered{more}: {', '.join(named)}")
     sentences += [one_line(remark) for remark in files.remarks]
     if files.ran_commands:
         sentences.append("What commands did elsewhere stays done.")

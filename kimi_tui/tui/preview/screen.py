@@ -16,10 +16,11 @@ from textual.screen import ModalScreen
 from textual.strip import Strip
 from textual.widget import Widget
 
+from kimi_tui.tui.answering import AnswersOnce
 from kimi_tui.tui.app_of import app_of
 from kimi_tui.tui.glyphs import ASCII, glyphs_of
 from kimi_tui.tui.preview import layout, words
-from kimi_tui.tui.preview.actions import CONVERSATION_ACTIONS, Action, PreviewAnswer
+from kimi_tui.tui.preview.actions import BOTH, CONVERSATION_ACTIONS, FILES, Action, PreviewAnswer
 from kimi_tui.tui.styles import sheets
 
 if TYPE_CHECKING:
@@ -41,6 +42,9 @@ _STYLES = (
 )
 
 
+_WITH_FILES = frozenset({BOTH.name, FILES.name})
+
+
 class PreviewSheet(Widget):
     """The rows inside the frame."""
 
@@ -55,6 +59,14 @@ class PreviewSheet(Widget):
         def __init__(self, index: int) -> None:
             super().__init__()
             self.index = index
+
+    class FileClicked(Message):
+        """A file was clicked, or its sign, which says whether it comes back."""
+
+        def __init__(self, index: int, *, on_sign: bool) -> None:
+            super().__init__()
+            self.index = index
+            self.on_sign = on_sign
 
     def __init__(self, state: layout.State) -> None:
         super().__init__()
@@ -84,14 +96,18 @@ class PreviewSheet(Widget):
         return len(self._sheet.rows)
 
     def on_click(self, event: events.Click) -> None:
-        """A click on an action chooses it; the whole row is the target."""
+        """A click on an action chooses it, on a file looks at it; the whole row is the target."""
         offset = event.get_content_offset(self)
         if offset is None:
             return
         index = self._sheet.actions.get(offset.y)
         first, last = self._sheet.band
+        at = self._sheet.files_at
         if index is not None and first <= offset.x < last:
             self.post_message(self.Chosen(index))
+        elif offset.y in self._sheet.files and offset.x >= at:
+            file = self._sheet.files[offset.y]
+            self.post_message(self.FileClicked(file, on_sign=offset.x < at + 2))
 
     def render_line(self, y: int) -> Strip:
         """One row."""
@@ -119,7 +135,7 @@ class PreviewSheet(Widget):
         return Strip.join([before, marked, after])
 
 
-class RewindScreen(ModalScreen[PreviewAnswer | None]):
+class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer | None]):
     """Shows what a rewind would take. Answers with the chosen action, or None for staying where we are.
 
     Args:
@@ -184,7 +200,7 @@ class RewindScreen(ModalScreen[PreviewAnswer | None]):
     def action_details(self) -> None:
         """Give the arrows to the files, then to what goes, then back to the choices."""
         state = self._state
-        files = state.files if state.files is not None and state.files.rows else None
+        files = state.files if state.files is not None and state.files.can_focus else None
         if files is not None and not files.focused and not state.details:
             files.focused = True
         else:
@@ -198,6 +214,7 @@ class RewindScreen(ModalScreen[PreviewAnswer | None]):
         state = self._state
         if state.files is not None and state.files.focused:
             state.files.toggle()
+            state.asked = ""
             state.refresh()
             self._show()
 
@@ -216,8 +233,13 @@ class RewindScreen(ModalScreen[PreviewAnswer | None]):
 
     def _answer(self, index: int) -> None:
         state = self._state
-        chosen = state.files.answer() if state.files is not None else None
-        self.dismiss(PreviewAnswer(state.actions[index].name, chosen))
+        name, files = state.actions[index].name, state.files
+        if files is not None and name in _WITH_FILES and name != state.asked and files.unasked:
+            state.selected, state.asked = index, name
+            self._show()
+            return
+        chosen = files.answer() if files is not None else None
+        self.dismiss(PreviewAnswer(name, chosen))
 
     def on_key(self, event: events.Key) -> None:
         """The letter of an action answers at once."""
@@ -232,12 +254,30 @@ class RewindScreen(ModalScreen[PreviewAnswer | None]):
         """A click on an action answers with it."""
         self._answer(event.index)
 
-    def on_mouse_scroll_down(self) -> None:
-        """Scroll what goes."""
-        self._state.scroll += 1
+    def on_preview_sheet_file_clicked(self, event: PreviewSheet.FileClicked) -> None:
+        """A click on a file looks at it, one on its sign also says whether it comes back."""
+        files = self._state.files
+        if files is None:
+            return
+        if event.on_sign and files.focused:
+            files.selected = event.index
+            self.action_bring_back()
+            return
+        files.select(event.index)
         self._show()
 
+    def on_mouse_scroll_down(self) -> None:
+        """Scroll what goes, or the diff where that is shown."""
+        self._wheel(1)
+
     def on_mouse_scroll_up(self) -> None:
-        """Scroll what goes."""
-        self._state.scroll -= 1
+        """Scroll what goes, or the diff where that is shown."""
+        self._wheel(-1)
+
+    def _wheel(self, step: int) -> None:
+        files = self._state.files
+        if files is not None and files.focused:
+            files.move(step)
+        else:
+            self._state.scroll += step
         self._show()

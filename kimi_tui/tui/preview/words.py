@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len, set_cell_size
 
 from kimi_tui.foreign_text import one_line
+from kimi_tui.tool_names import short_name
 from kimi_tui.tui import numbers
-from kimi_tui.tui.chat.targets import short_name
 from kimi_tui.tui.glyphs import Glyphs
+from kimi_tui.tui.main.footer import GAP, fit
+from kimi_tui.tui.statistics_words import cost_words
 
 if TYPE_CHECKING:
     from kimi_tui.soul.protocol import GoingMessage, RewindPreview
@@ -19,13 +22,17 @@ Span = tuple[str, str]
 
 _NAME_WIDTH = 5
 _NOTHING_LOST = "Nothing is lost: what goes becomes a world line, and u brings it back."
+_NOTHING_LOST_BY_JUMP = (
+    "Nothing is lost: what you leave becomes a world line, and u brings it back."
+)
+_NOTHING_LEFT = "Nothing is lost: that line goes on from here, and u leads back."
 
 
 def title(preview: RewindPreview) -> str:
     """The title in the border."""
     target = preview.target
     if target.world_line:
-        return f"World line {target.world_line}, #{target.id}"
+        return f"Jump to world line {target.world_line}, #{target.id}"
     return f"Rewind to #{target.id}"
 
 
@@ -35,28 +42,48 @@ def question(preview: RewindPreview, width: int, mark: str) -> list[Span]:
     return [(numbers.cut(words, width, mark), "strong")]
 
 
-def consequence(preview: RewindPreview, width: int, glyphs: Glyphs) -> list[Span]:
-    """`Takes back 5 steps, 11 messages; frees 4.6k tokens`, and from how much to how much where there is room."""
+def consequence(preview: RewindPreview, width: int, glyphs: Glyphs) -> list[list[Span]]:
+    """`Takes back 5 steps, 11 messages; frees 4.6k tokens`, and from how much to how much where there is room.
+
+    A jump leaves them, and what is there may be more: `Leaves 1 step; adds 400 tokens`.
+    Where prices are set, what it had cost follows, in a row of its own where it would not be seen whole.
+    """
     counts = [(preview.steps, "step"), (preview.messages, "message")]
     if preview.turns > 1:
         counts.insert(0, (preview.turns, "turn"))
     parts = [numbers.counted(count, noun) for count, noun in counts if count]
-    freed = numbers.tokens(
-        max(0, preview.tokens_before - preview.tokens_after), estimated=preview.estimated
-    )
-    left: list[Span] = [
-        ("Takes back ", "quiet"),
-        (", ".join(parts) or "nothing", "ink"),
-        ("; frees ", "quiet"),
-        (f"{freed} tokens", "ink"),
-    ]
+    jumps = bool(preview.target.world_line)
+    change = preview.tokens_after - preview.tokens_before
+    does = ("Leaves " if jumps else "Takes back ", "; adds " if change > 0 else "; frees ")
+    freed = numbers.tokens(abs(change), estimated=preview.estimated)
+    # Numbers are never cut: where there is no room for all of them, the less telling ones are left out.
+    shorter = ((parts, " tokens"), (parts, ""), ([*parts[:1], *parts[-1:]], " tokens"))
+    wordings = [_sizes(does, counted, f"{freed}{unit}") for counted, unit in shorter]
+    fitting = (wording for wording in wordings if spans_width(wording) <= width)
+    left = next(fitting, _sizes(does, parts[-1:], freed))
     after = numbers.tokens(preview.tokens_after, estimated=preview.estimated)
     right: list[Span] = [
         (f"{numbers.tokens(preview.tokens_before)} {glyphs.to} ", "quiet"),
         (after, "strong"),
     ]
+    money = cost_words(preview.cost) if preview.cost is not None else ""
+    spent: list[Span] = [("; its calls cost ", "quiet"), (money, "ink")]
+    below: list[list[Span]] = []
+    if money and spans_width(left) + spans_width(spent) <= width:
+        left += spent
+    elif money:
+        below = [[("Its calls cost ", "quiet"), (money, "ink")]]
     gap = width - spans_width(left) - spans_width(right)
-    return [*left, (" " * gap, "quiet"), *right] if gap >= 3 else left
+    return [[*left, (" " * gap, "quiet"), *right] if gap >= 3 else left, *below]
+
+
+def _sizes(does: tuple[str, str], parts: Sequence[str], change: str) -> list[Span]:
+    return [
+        (does[0], "quiet"),
+        (", ".join(parts) or "nothing", "ink"),
+        (does[1], "quiet"),
+        (change, "ink"),
+    ]
 
 
 def stopped_first(glyphs: Glyphs) -> list[Span]:
@@ -68,11 +95,31 @@ def stopped_first(glyphs: Glyphs) -> list[Span]:
     ]
 
 
-def nothing_lost(width: int) -> list[list[Span]]:
+def asked(paths: Sequence[str], key: str, width: int, glyphs: Glyphs) -> list[Span]:
+    """`! Also changed outside: notes.md   f again brings it back too`, where a first word is not enough."""
+    lead, end = "Also changed outside: ", f"   {key} again"
+    names = ", ".join(map(one_line, paths))
+    room = width - 2 - cell_len(lead) - cell_len(end)
+    more = f" brings {'it' if len(paths) == 1 else 'them'} back too"
+    if cell_len(names) + cell_len(more) <= room:
+        end += more
+    names = numbers.cut(names, max(0, room), glyphs.cut)
+    return [
+        (f"{glyphs.caution} ", "warn"),
+        (lead, "quiet"),
+        (names, "strong"),
+        (end, "ink"),
+    ]
+
+
+def nothing_lost(preview: RewindPreview, width: int) -> list[list[Span]]:
     """The way back, in as many rows as it takes."""
+    said = _NOTHING_LOST
+    if preview.target.world_line:
+        said = _NOTHING_LOST_BY_JUMP if preview.goes else _NOTHING_LEFT
     words: list[Span] = [
         (word, "ink" if place < 3 or word == "u" else "quiet")
-        for place, word in enumerate(_NOTHING_LOST.split())
+        for place, word in enumerate(said.split())
     ]
     rows: list[list[Span]] = [[]]
     used = 0
@@ -87,6 +134,23 @@ def nothing_lost(width: int) -> list[list[Span]]:
         rows[-1].append((word, style))
         used += size
     return rows
+
+
+def heading(preview: RewindPreview, width: int) -> list[Span]:
+    """What stands over the list of what goes."""
+    name = "Becomes a world line" if preview.target.world_line else "Goes"
+    return [
+        (name, "quiet"),
+        (" " * (width - len(name) - len("tokens")), "quiet"),
+        ("tokens", "quiet"),
+    ]
+
+
+def nothing_goes(preview: RewindPreview) -> list[Span]:
+    """In the place of a list that is empty."""
+    if preview.target.world_line:
+        return [("Nothing goes: that line goes on from here.", "quiet")]
+    return [("Nothing goes but the checkpoint itself.", "quiet")]
 
 
 def going(message: GoingMessage, width: int, glyphs: Glyphs) -> list[Span]:
@@ -121,14 +185,9 @@ def going(message: GoingMessage, width: int, glyphs: Glyphs) -> list[Span]:
 def keys(pairs: list[tuple[str, str]], width: int) -> list[Span]:
     """`Enter rewind   ↑↓ choose   Esc cancel`: whole pairs only."""
     spans: list[Span] = []
-    used = 0
-    for key, meaning in pairs:
-        size = cell_len(key) + 1 + cell_len(meaning) + (3 if spans else 0)
-        if used + size > width:
-            break
-        spans += [("   ", "quiet")] if spans else []
+    for key, meaning in fit(pairs, width):
+        spans += [(" " * GAP, "quiet")] if spans else []
         spans += [(key, "ink"), (f" {meaning}", "quiet")]
-        used += size
     return spans
 
 

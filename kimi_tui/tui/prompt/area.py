@@ -5,6 +5,7 @@ It knows nothing of the agent: what the person did is told in messages, and the 
 
 from __future__ import annotations
 
+from time import monotonic
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import events
@@ -17,6 +18,8 @@ from kimi_tui.tui.app_of import app_of
 if TYPE_CHECKING:
     from kimi_tui.tui.prompt.choosing import Menu
     from kimi_tui.tui.prompt.history import History
+
+HELD_S = 0.7
 
 
 class PromptArea(TextArea):
@@ -36,6 +39,12 @@ class PromptArea(TextArea):
         Binding("pageup", "page(-1)", "Scroll up", id="page-up", show=False),
         Binding("pagedown", "page(1)", "Scroll down", id="page-down", show=False),
         Binding("tab", "complete", "Complete", id="complete", show=False),
+        Binding("ctrl+d", "delete_or_leave", "Delete, or quit", id="delete-or-quit", show=False),
+        # A text area would undo with it; here it is what every other program does.
+        Binding("ctrl+z", "screen.command('suspend')", "Suspend", id="suspend", show=False),
+        Binding("ctrl+underscore,ctrl+minus,super+z", "undo", "Undo", id="undo-typing", show=False),
+        # A text area would delete a word with it.
+        Binding("ctrl+f", "screen.command('search')", "Search", id="search", show=False),
     ]
 
     class Sent(Message):
@@ -56,7 +65,12 @@ class PromptArea(TextArea):
         """Up in the empty field: the last queued message is wanted back, or the history."""
 
     class LeaveRequested(Message):
-        """Ctrl+C with nothing to copy."""
+        """Ctrl+C with nothing to copy, which also stops what runs; or Ctrl+D with nothing to delete."""
+
+        def __init__(self, key: str, *, stops: bool) -> None:
+            super().__init__()
+            self.key = key
+            self.stops = stops
 
     class CompletionRequested(Message):
         """Tab in the field."""
@@ -75,6 +89,7 @@ class PromptArea(TextArea):
         self.cursor_blink = False
         self.past: History | None = None
         self.menu: Menu | None = None
+        self._deleted_at = -HELD_S
 
     def put(self, text: str) -> None:
         """Replace what stands in the field and set the cursor at its end."""
@@ -100,6 +115,16 @@ class PromptArea(TextArea):
             event.prevent_default()
             if bound.enabled:
                 await self.run_action(bound.binding.action)
+            return
+        from kimi_tui.foreign_text import JOINERS, joins_letters
+
+        if event.character and event.character in JOINERS:
+            # No printable character to Textual; Persian and the scripts of India are spelled with it.
+            event.stop()
+            event.prevent_default()
+            row, column = self.selection.end
+            if joins_letters(self.document.get_line(row)[:column][-1:]):
+                self._replace_via_keyboard(event.character, *self.selection)
             return
         await super()._on_key(event)
         event.prevent_default()
@@ -162,7 +187,19 @@ class PromptArea(TextArea):
             app_of(self).copy_to_clipboard(selected)
             self.screen.clear_selection()
         else:
-            self.post_message(self.LeaveRequested())
+            self.post_message(self.LeaveRequested("Ctrl+C", stops=True))
+
+    def action_delete_or_leave(self) -> None:
+        """Delete to the right; in an empty field it is about leaving."""
+        now = monotonic()
+        if self.text:
+            self._deleted_at = now
+            self.action_delete_right()
+        elif now - self._deleted_at > HELD_S:
+            self.post_message(self.LeaveRequested("Ctrl+D", stops=False))
+        else:
+            # The key is still held down: what it deletes has run out, and that is no wish to leave.
+            self._deleted_at = now
 
     def action_page(self, direction: int) -> None:
         """Scroll the chat by a page."""

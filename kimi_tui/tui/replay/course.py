@@ -1,4 +1,4 @@
-"""The course of a recorded session: when each event is played, where one may stop, and what the scrubber marks.
+"""The course of a recorded session: where one may stop, what the scrubber marks, and what is to come when.
 
 Made once from the records and never changed. A position is a number of records: those before it have happened.
 """
@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from kimi_tui.tui.replay.times import Times
 from kimi_tui.wire.events import (
     CheckpointCreated,
     CompactionBegin,
@@ -24,8 +25,6 @@ from kimi_tui.wire.events import (
 
 MarkKind = Literal["turn", "dmail", "compaction", "rewind"]
 
-LONGEST_PAUSE_S = 2.0
-"""Longer pauses (the person was thinking, or asleep) are played as this."""
 _TRAVEL = frozenset({"jump", "undo", "redo"})
 _BY_PERSON = frozenset({"rewind", "clear"})
 
@@ -34,13 +33,14 @@ _BY_PERSON = frozenset({"rewind", "clear"})
 class Mark:
     """Something that the scrubber shows.
 
-    `position` is where it has happened, `from_id` the checkpoint that it left (-1: not told).
+    `position` is where it has happened, `from_id` the checkpoint that it left (-1: not told), `name` what it is called.
     """
 
     kind: MarkKind
     position: int
     time_s: float
     from_id: int = -1
+    name: str = ""
 
 
 class Course:
@@ -55,7 +55,7 @@ class Course:
 
     def __init__(self, records: Sequence[Record]) -> None:
         self.records = tuple(records)
-        self._times = _times(self.records)
+        self._times = Times(self.records)
         self.marks = self._marks()
         self.stops = tuple(sorted({0, *_stops(self.records), len(self.records)}))
         self.turns = tuple(
@@ -75,17 +75,26 @@ class Course:
         return len(self.records)
 
     @property
+    def opening(self) -> int:
+        """Where to begin: with the first thing that was said, which is more than an empty page."""
+        return self.turns[0] if self.turns else self.step(0, 1)
+
+    @property
     def length_s(self) -> float:
         """How long all of it plays at the usual speed."""
-        return self._times[-1] if self._times else 0.0
+        return self._times.reached[-1] if self.records else 0.0
 
     def time_of(self, position: int) -> float:
         """When a position is reached, in seconds of playing."""
-        return self._times[position - 1] if position > 0 else 0.0
+        return self._times.reached[position - 1] if position > 0 else 0.0
 
     def position_at(self, time_s: float) -> int:
         """How much has happened by then."""
-        return bisect_right(self._times, time_s)
+        return bisect_right(self._times.reached, time_s)
+
+    def said_by(self, position: int, time_s: float) -> int:
+        """How many characters of the text that comes next were streamed by then."""
+        return self._times.said_by(position, time_s)
 
     def clock_at(self, position: int) -> float:
         """What the clock said, in seconds since 1970; 0 where nothing is recorded."""
@@ -135,7 +144,8 @@ class Course:
                 continue
             event = record.event
             from_id = event.from_checkpoint if isinstance(event, ContextReverted) else -1
-            marks.append(Mark(kind, index + 1, self._times[index], from_id))
+            at = self._times.reached[index]
+            marks.append(Mark(kind, index + 1, at, from_id, _name_of(event, kind)))
         return tuple(marks)
 
 
@@ -145,15 +155,13 @@ def _beside(stops: Sequence[int], position: int, steps: int) -> int:
     return stops[max(0, min(len(stops) - 1, at + steps))]
 
 
-def _times(records: Sequence[Record]) -> list[float]:
-    """When each record is played. A clock that was set back makes no time negative."""
-    times: list[float] = []
-    now, before = 0.0, records[0].at if records else 0.0
-    for record in records:
-        now += min(LONGEST_PAUSE_S, max(0.0, record.at - before))
-        before = record.at
-        times.append(now)
-    return times
+def _name_of(event: Event, kind: MarkKind) -> str:
+    """The word for what will happen; a rewind may be one that the person called otherwise."""
+    match event:
+        case LineChanged(op=op) | ContextReverted(reason=op) if kind == "rewind":
+            return op
+        case _:
+            return "D-Mail" if kind == "dmail" else kind
 
 
 def _mark_of(event: Event) -> MarkKind | None:

@@ -36,6 +36,9 @@ def time_at(course: Course, column: int, width: int) -> float:
 
 def line_spans(course: Course, player: Player, width: int, glyphs: Glyphs) -> list[Span]:
     """The line: what was played, the playhead, what lies ahead."""
+    if width <= 0:
+        # While it goes away, or in a screen that is being resized.
+        return []
     head = column_of(course, player.time_s, width)
     cells: list[Span] = [
         (glyphs.used, "played") if column < head else (glyphs.rule, "ahead")
@@ -51,8 +54,7 @@ def line_spans(course: Course, player: Player, width: int, glyphs: Glyphs) -> li
         # Among later events in the same cell the next fold is the one that is waited for.
         column = column_of(course, following.time_s, width)
         cells[column] = (_glyph(following, glyphs), _STYLES[following.kind])
-    if cells:
-        cells[head] = (glyphs.levels[-1], "head")
+    cells[head] = (glyphs.levels[-1], "head")
     return _joined(cells)
 
 
@@ -95,11 +97,10 @@ def state_spans(course: Course, player: Player, width: int, glyphs: Glyphs) -> l
 
 def _next_words(mark: Mark, seconds: float, glyphs: Glyphs) -> tuple[str, ...]:
     when = numbers.duration(seconds) if seconds >= 59.5 else f"{max(0, round(seconds))} s"
-    name = {"dmail": "D-Mail", "compaction": "compaction", "rewind": "rewind"}[mark.kind]
     source = f" from #{mark.from_id}" if mark.from_id >= 0 and mark.kind != "compaction" else ""
     return (
-        f"next: {name}{source} in {when}",
-        f"next: {name} in {when}",
+        f"next: {mark.name}{source} in {when}",
+        f"next: {mark.name} in {when}",
         f"{_glyph(mark, glyphs)} in {when}",
     )
 

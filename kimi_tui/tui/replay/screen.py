@@ -6,20 +6,18 @@ Read-only: nothing is locked, written or asked. The one way on is a fork.
 from __future__ import annotations
 
 import asyncio
-import time
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container
+from textual.content import Content
 from textual.geometry import Size
-from textual.screen import Screen
-from textual.timer import Timer
 
-from kimi_tui.config.choosing import Choice
 from kimi_tui.launch import Launch
 from kimi_tui.places import short
+from kimi_tui.tui.answering import AnswersOnce
 from kimi_tui.tui.app_of import app_of
 from kimi_tui.tui.chat.transcript import Transcript
 from kimi_tui.tui.glyphs import glyphs_of
@@ -27,44 +25,34 @@ from kimi_tui.tui.main.footer import Footer
 from kimi_tui.tui.main.header import Header, heading_of
 from kimi_tui.tui.main.messages import LeaveWanted, SessionWanted, Unopened
 from kimi_tui.tui.main.panes import ChatPane, TimelinePane
-from kimi_tui.tui.numbers import counted, tokens
+from kimi_tui.tui.main.screen import (
+    NARROW_BELOW,
+    OVERLAY_BELOW,
+    SHORT_BELOW,
+    SLIM_BELOW,
+    SLIM_TIMELINE,
+    WIDE_TIMELINE,
+)
+from kimi_tui.tui.replay.continuing import forked, hindrance
 from kimi_tui.tui.replay.hints import hints
+from kimi_tui.tui.replay.past import PastTranscript
 from kimi_tui.tui.replay.telling import is_ours, told_by
 from kimi_tui.tui.styles import add_sheets, sheets
 
 if TYPE_CHECKING:
     from kimi_tui.session.session import Session
-    from kimi_tui.tui.chat.lines import Line
     from kimi_tui.tui.main.views import Views
-    from kimi_tui.tui.replay.files import FilesModel
-    from kimi_tui.tui.replay.playing import Player
+    from kimi_tui.tui.replay.projector import Projector
     from kimi_tui.tui.replay.scrubber import Scrubber
-    from kimi_tui.tui.replay.shelf import Shelf
     from kimi_tui.tui.replay.source import Told
+    from kimi_tui.tui.replay.stage import Stage
     from kimi_tui.tui.timeline.widget import Timeline
 
-FRAME_S = 1 / 30
 OPEN_DELAY_S = 0.05
-NARROW_BELOW = 80
-OVERLAY_BELOW = 100
-SLIM_BELOW = 112
-SHORT_BELOW = 30
-SLIM_TIMELINE = 30
-WIDE_TIMELINE = 38
-NEAR = 400
-"""Up to so many records ahead are applied to what is shown; farther ones from a kept state."""
 READ_ONLY = "replay, read only"
 
 
-class PastTranscript(Transcript):
-    """A chat that asks nothing while it is empty."""
-
-    def empty_rows(self) -> list[Line]:
-        """Nothing."""
-        return []
-
-
-class ReplayScreen(Screen[Launch | None]):
+class ReplayScreen(AnswersOnce[Launch | None]):
     """Plays a session. Ends with how to open the fork that the person goes on in, or None.
 
     Args:
@@ -78,7 +66,7 @@ class ReplayScreen(Screen[Launch | None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("c", "continue", "Continue from here", id="replay.continue", show=False),
         Binding("t,ctrl+t", "timeline", "Timeline", id="replay.timeline", show=False),
-        Binding("escape", "leave", "Leave", id="replay.leave", show=False),
+        Binding("escape,q", "leave", "Leave", id="replay.leave", show=False),
     ]
 
     def __init__(self, launch: Launch, size: Size, session: Session | None = None) -> None:
@@ -86,15 +74,10 @@ class ReplayScreen(Screen[Launch | None]):
         self._launch = launch
         self._session = session
         self._told: Told | None = None
-        self._player: Player | None = None
+        self._projector: Projector | None = None
         self._views: Views | None = None
-        self._files: FilesModel | None = None
         self._scrubber: Scrubber | None = None
-        self._shelf: Shelf | None = None
-        self._timer: Timer | None = None
-        self._ticked_at = 0.0
-        self._wanted: int | None = None
-        self._forking = False
+        self._forking = self._is_over = False
         heading = heading_of(launch)._replace(words=READ_ONLY, title="Replay")
         self.header = Header(heading)
         self.transcript = PastTranscript(work_dir=str(launch.work_dir))
@@ -136,30 +119,36 @@ class ReplayScreen(Screen[Launch | None]):
     def _furnish(self, told: Told) -> None:
         from kimi_tui.tui.main.views import Views
         from kimi_tui.tui.replay.playing import Player
+        from kimi_tui.tui.replay.projector import Projector
         from kimi_tui.tui.replay.scrubber import Scrubber
         from kimi_tui.tui.replay.shelf import Shelf
+        from kimi_tui.tui.replay.stage import Stage
 
         add_sheets(app_of(self), "timeline", "gauge")
         self._told = told
         course = told.replay.course
-        self._player = Player(course, waits=app_of(self).animation_level != "none")
-        self._views = Views(self.transcript)
-        self._timeline_pane.furnish(self._views.timeline)
-        self._timeline_pane.border_subtitle = "Enter go there"
-        self._shelf = Shelf()
-        self._timeline_pane.mount(self._shelf)
-        self._gauge_row.mount(self._views.gauge)
-        self._scrubber = Scrubber()
-        self._scrubber.follow(course, self._player)
-        self.mount(self._scrubber, before=self.footer)
+        player = Player(course, waits=app_of(self).animation_level != "none")
+        views = self._views = Views(self.transcript)
+        scrubber = self._scrubber = Scrubber()
+        scrubber.follow(course, player)
+        shelf = Shelf()
+        stage = Stage(told.replay, player, views, scrubber, shelf)
+        projector = Projector(self, course, player, stage, scrubber, self._update_footer)
+        self._projector = projector
+        self._timeline_pane.furnish(views.timeline)
+        self._timeline_pane.border_subtitle = Content("Enter go there")
+        self._timeline_pane.mount(shelf)
+        self._gauge_row.mount(views.gauge)
+        self.mount(scrubber, before=self.footer)
         self._fit(app_of(self).size)
         self.header.heading = self.header.heading._replace(
-            title=told.title, folder=short(told.session.work_dir), branch=told.branch
+            title=told.title or self.header.heading.title,
+            folder=short(told.session.work_dir),
+            branch=told.branch,
         )
         self.transcript.work_dir = str(told.session.work_dir)
-        self._scrubber.focus()
-        # The first thing that was said is more to begin with than an empty page.
-        self._seek(course.turns[0] if course.turns else course.step(0, 1))
+        scrubber.focus()
+        projector.seek(course.opening)
         if not course.end:
             self._tell("Nothing of this session was recorded.")
         self._update_footer()
@@ -181,37 +170,9 @@ class ReplayScreen(Screen[Launch | None]):
 
     # --- the moment
 
-    def _seek(self, position: int) -> None:
-        """Show the moment at a position: by what happens until then, or from a kept state."""
-        told, views, player = self._told, self._views, self._player
-        if told is None or views is None or player is None:
-            return
-        if self._files is not None and 0 <= position - player.position <= NEAR:
-            self._play(player.position, position, live=False)
-        else:
-            moment = told.replay.at(position)
-            views.show(moment.chat, moment.timeline, moment.gauge)
-            self._files = moment.files
-        player.go_to(position)
-        self._moved()
-
-    def _moved(self) -> None:
-        """Bring what is told about the moment up to date."""
-        told, views, player = self._told, self._views, self._player
-        if told is None or views is None or player is None:
-            return
-        head = views.timeline.model.head if views.timeline.model is not None else None
-        if self._scrubber is not None:
-            self._scrubber.moved(head.id if head is not None else None)
-        if self._shelf is not None and self._files is not None:
-            self._shelf.files = self._files.files
-        at = f"at #{head.id}" if head is not None else "at the beginning"
-        views.timeline.entitle(
-            f"{at}, of {counted(told.replay.n_steps, 'step')}"
-            if head or told.replay.n_steps
-            else ""
-        )
-        views.gauge.remark(f"then; now {tokens(told.replay.used_at_end)}")
+    def _seek(self, position: int | None) -> None:
+        if self._projector is not None:
+            self._projector.seek(position)
 
     @on(Transcript.RebuildNeeded)
     def _rebuild_needed(self) -> None:
@@ -220,95 +181,38 @@ class ReplayScreen(Screen[Launch | None]):
     # --- what the scrubber asks for; its class is imported later, so its messages are named by their handlers
 
     def on_scrubber_sought(self, event: Scrubber.Sought) -> None:
-        """Another moment is wanted; of many in a row (a drag) only the newest is shown."""
-        if self._wanted is None:
-            self.call_later(self._seek_wanted)
-        self._wanted = event.position
-
-    def _seek_wanted(self) -> None:
-        wanted, self._wanted = self._wanted, None
-        if wanted is not None:
-            self._seek(wanted)
+        """Another moment is wanted."""
+        self._seek(event.position)
 
     def on_scrubber_play_toggled(self) -> None:
         """Play or pause."""
-        player = self._player
-        if player is None:
-            return
-        if not player.is_playing and self._told is not None:
-            course = self._told.replay.course
-            if player.position == course.end:
-                self._seek(0)
-        player.toggle()
-        self._follow_player()
+        if self._projector is not None:
+            self._projector.toggle()
 
     def on_scrubber_speed_changed(self, event: Scrubber.SpeedChanged) -> None:
         """Faster or slower."""
-        if self._player is not None and self._scrubber is not None:
-            self._player.change_speed(event.steps)
-            self._scrubber.refresh()
-
-    def _follow_player(self) -> None:
-        player = self._player
-        playing = player is not None and player.is_playing
-        if playing and self._timer is None:
-            self._ticked_at = time.monotonic()
-            self._timer = self.set_interval(FRAME_S, self._tick)
-        elif not playing and self._timer is not None:
-            self._timer.stop()
-            self._timer = None
-        if self._scrubber is not None:
-            self._scrubber.refresh()
-        self._update_footer()
-
-    def _tick(self) -> None:
-        player, told = self._player, self._told
-        if player is None or told is None:
-            return
-        now = time.monotonic()
-        elapsed_s, self._ticked_at = now - self._ticked_at, now
-        before = player.position
-        reached = player.advance(elapsed_s)
-        if reached > before:
-            self._play(before, reached, live=True)
-            self._moved()
-        elif self._scrubber is not None:
-            self._scrubber.refresh()
-        if not player.is_playing:
-            self._follow_player()
-
-    def _play(self, start: int, end: int, *, live: bool) -> None:
-        told, views, files = self._told, self._views, self._files
-        if told is None or views is None or files is None:
-            return
-        records = told.replay.course.records[start:end]
-        views.play(records, live=live)
-        for record in records:
-            files.apply(record)
+        if self._projector is not None:
+            self._projector.change_speed(event.steps)
 
     # --- the timeline and the chat
 
     def on_timeline_checkpoint_chosen(self, event: Timeline.CheckpointChosen) -> None:
         """Go to the moment when that step was complete."""
-        self._go_to(event.target.world_line, event.target.id)
+        if self._projector is not None:
+            stage = self._projector.stage
+            self._seek(stage.position_of(event.target.id, event.target.world_line))
         if self.has_class("-overlay"):
             self.on_timeline_left()
 
-    def _go_to(self, line: int, number: int) -> None:
-        told, model = self._told, self._views.timeline.model if self._views is not None else None
-        if told is None or model is None:
-            return
-        points = model.tree.live
-        if line:
-            points = model.tree.lines[line].points if line in model.tree.lines else []
-        uid = next((point.uid for point in points if point.id == number), "")
-        position = told.replay.course.stop_of(uid)
-        if position is not None:
-            self._seek(position)
+    def on_timeline_future_chosen(self, event: Timeline.FutureChosen) -> None:
+        """Go to what was still to come."""
+        if self._projector is not None:
+            self._seek(self._projector.course.stop_of(event.uid))
 
     @on(Transcript.CheckpointClicked)
     def _checkpoint_clicked(self, event: Transcript.CheckpointClicked) -> None:
-        self._go_to(0, event.id)
+        if self._projector is not None:
+            self._seek(self._projector.stage.position_of(event.id))
 
     @on(Transcript.LinkClicked)
     def _link_clicked(self, event: Transcript.LinkClicked) -> None:
@@ -344,55 +248,53 @@ class ReplayScreen(Screen[Launch | None]):
 
     def action_continue(self) -> None:
         """Fork the session at this moment and go on there."""
-        views, told, player = self._views, self._told, self._player
-        head = views.timeline.model.head if views and views.timeline.model is not None else None
-        if told is None or player is None or self._forking:
+        projector, told = self._projector, self._told
+        if self._forking or self._is_over or projector is None or told is None:
             return
-        if head is None:
-            self._tell("Nothing has happened yet at this moment.")
-        elif not isinstance(self._launch.choice, Choice) and not self._launch.demo:
-            self._tell("No model is set up yet: start kimi-tui once to choose one.")
-        else:
-            self._forking = True
-            if player.is_playing:
-                player.toggle()
-                self._follow_player()
-            whole = told.replay.course.is_stop(player.position)
-            self.run_worker(self._fork(told, head.uid, whole=whole), name="fork")
+        projector.pause()
+        self._forking = True
+        self.run_worker(self._continue(told, projector), name="fork")
 
-    async def _fork(self, told: Told, uid: str, *, whole: bool) -> None:
-        from kimi_tui.tui.replay.source import fork_at
-
+    async def _continue(self, told: Told, projector: Projector) -> None:
         try:
-            forked = await fork_at(told.session, uid, whole=whole)
+            # The moment that is meant may have been asked for a moment ago.
+            await projector.settled()
+            launch = await self._fork(told, projector.stage)
         except Exception as error:
-            self._forking = False
             if not is_ours(error):
                 raise
             self._tell(str(error))
             return
-        if self._launch.demo:
+        finally:
             self._forking = False
-            self._tell(f"Forked into a new session, {forked.id}.")
+        if launch is None:
             return
-        launch = self._launch._replace(
-            work_dir=told.session.work_dir,
-            resume=forked.id,
-            fork=False,
-            replay=False,
-            notices=("This is a fork; the session that was played back is as it was.",),
-        )
-        if self._session is not None:
+        if self._launch.demo:
+            self._tell(f"Forked into a new session, {launch.resume}.")
+        elif self._session is not None:
             self.dismiss(launch)
         else:
+            self._is_over = True
             self.post_message(SessionWanted(launch))
+
+    async def _fork(self, told: Told, stage: Stage) -> Launch | None:
+        head = stage.head
+        why_not = hindrance(self._launch, has_checkpoint=head is not None)
+        if head is None or why_not:
+            self._tell(why_not)
+            return None
+        return await forked(self._launch, told, head.uid, whole=stage.is_whole)
+
+    async def on_screen_suspend(self) -> None:
+        """The fork covers the first screen of all, which cannot be taken away: it stays below, empty."""
+        if self._is_over:
             await self.remove_children()
 
     def _tell(self, words: str) -> None:
         self._chat_pane.tell(words, "warning", "")
 
     def _update_footer(self) -> None:
-        playing = self._player is not None and self._player.is_playing
+        playing = self._projector is not None and self._projector.is_playing
         self.footer.hints = hints(
             glyphs_of(app_of(self)),
             playing=playing,

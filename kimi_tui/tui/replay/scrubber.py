@@ -77,6 +77,8 @@ class Scrubber(Widget, can_focus=True):
         self._course: Course | None = None
         self._player: Player | None = None
         self._checkpoint: int | None = None
+        self._aim: int | None = None
+        """What was sought and is not shown yet: the next key goes on from there."""
         self._dragging = False
         self._styles: dict[str, Style] = {}
 
@@ -87,7 +89,7 @@ class Scrubber(Widget, can_focus=True):
 
     def moved(self, checkpoint: int | None) -> None:
         """The player stands elsewhere, at this checkpoint (None: before the first)."""
-        self._checkpoint = checkpoint
+        self._checkpoint, self._aim = checkpoint, None
         self.refresh()
 
     # Keys
@@ -99,21 +101,28 @@ class Scrubber(Widget, can_focus=True):
     def action_step(self, steps: int) -> None:
         """One step back or on."""
         if self._course is not None and self._player is not None:
-            self.post_message(self.Sought(self._course.step(self._player.position, steps)))
+            self._seek(self._course.step(self._from(self._player), steps))
 
     def action_turn(self, steps: int) -> None:
         """To the turn before or after."""
         if self._course is not None and self._player is not None:
-            self.post_message(self.Sought(self._course.turn(self._player.position, steps)))
+            self._seek(self._course.turn(self._from(self._player), steps))
 
     def action_edge(self, side: int) -> None:
         """To the beginning or the end."""
         if self._course is not None:
-            self.post_message(self.Sought(self._course.end if side > 0 else 0))
+            self._seek(self._course.end if side > 0 else 0)
 
     def action_speed(self, steps: int) -> None:
         """Faster or slower."""
         self.post_message(self.SpeedChanged(steps))
+
+    def _from(self, player: Player) -> int:
+        return player.position if self._aim is None else self._aim
+
+    def _seek(self, position: int) -> None:
+        self._aim = position
+        self.post_message(self.Sought(position))
 
     # Mouse
 
@@ -144,7 +153,7 @@ class Scrubber(Widget, can_focus=True):
         time_s = time_at(course, column, width)
         # At the edges whole: half a step of what is there would be shown else.
         position = course.end if column >= width - 1 else course.position_at(time_s)
-        self.post_message(self.Sought(0 if column <= 0 else position))
+        self._seek(0 if column <= 0 else position)
 
     # Drawing
 

@@ -9,14 +9,17 @@ from textual.widget import Widget
 
 from kimi_tui.tui import numbers
 from kimi_tui.tui.app_of import app_of
-from kimi_tui.tui.glyphs import glyphs_of
+from kimi_tui.tui.glyphs import Glyphs, glyphs_of
+from kimi_tui.tui.main.screen import SHORT_BELOW
 from kimi_tui.tui.replay.files import FileThen
 
 MOST = 5
+MOST_IF_SHORT = 2
+"""In a low screen the checkpoints need the room."""
 
 
 class Shelf(Widget):
-    """The files at this moment, at most five of them; hidden where there are none."""
+    """The files at this moment, at most five of them, in a low screen two; hidden where there are none."""
 
     files: reactive[tuple[FileThen, ...]] = reactive((), layout=True)
 
@@ -29,8 +32,10 @@ class Shelf(Widget):
         width = self.content_size.width
         glyphs = glyphs_of(app_of(self))
         rows: list[tuple[str, str] | str] = [("Files at this moment", "$ink-quiet")]
-        shown = self.files[: MOST if len(self.files) <= MOST else MOST - 1]
-        since = [_since(file, glyphs.lost) for file in shown]
+        is_short = app_of(self).size.height < SHORT_BELOW
+        most = MOST_IF_SHORT if is_short else MOST
+        shown = self.files[: most if len(self.files) <= most else most - 1]
+        since = [_since(file, glyphs) for file in shown]
         room = max(1, width - max((cell_len(words) for words in since), default=0) - 2)
         names = [numbers.path(file.path, room, glyphs.cut) for file in shown]
         widest = max((cell_len(name) for name in names), default=0)
@@ -44,7 +49,9 @@ class Shelf(Widget):
         return Content.assemble(*rows)
 
 
-def _since(file: FileThen, lost: str) -> str:
-    word = "back to" if file.is_restored else "as at"
-    where = f"#{file.id}" if file.id >= 0 else "before"
-    return f"{word} {where}{f' {lost}' if file.is_left and not file.is_restored else ''}"
+def _since(file: FileThen, glyphs: Glyphs) -> str:
+    if file.id < 0:
+        return "as before"
+    # Numbers begin anew after a compaction, and those of a line that was left are given again.
+    sign = glyphs.compaction if file.is_compacted else glyphs.lost if file.is_left else ""
+    return f"as at #{file.id} {sign}".rstrip()

@@ -10,6 +10,7 @@ import contextlib
 import shutil
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,13 +22,14 @@ from kimi_tui.session.opening import scan_line
 from kimi_tui.session.session import Session
 from kimi_tui.session.side_files import read_state
 from kimi_tui.session.store import SessionStore
-from kimi_tui.soul.history import history_records, read_records
+from kimi_tui.soul.history import history_records, line_told, read_records
 from kimi_tui.tui.main.branch import branch_of
 from kimi_tui.tui.main.model import title_from
 from kimi_tui.tui.replay.model import Replay
 from kimi_tui.wire.events import (
     CheckpointCreated,
     Record,
+    StatusUpdate,
     StepBegin,
     TextPart,
     ToolCall,
@@ -63,8 +65,8 @@ def find(launch: Launch) -> Session:
 def read(session: Session) -> Told:
     """Read a session, whether anyone has it open or not. Takes its time: call it in a thread."""
     records: Sequence[Record] = read_records(session)
-    if not _is_whole(records):
-        records = asyncio.run(_told_by_files(session))
+    if not (_is_whole(records) and _is_true(records, session)):
+        records = _with_sizes(asyncio.run(_told_by_files(session)))
     work_dir = str(session.work_dir)
     return Told(
         session,
@@ -87,6 +89,18 @@ def _is_whole(records: Sequence[Record]) -> bool:
     return False
 
 
+def _is_true(records: Sequence[Record], session: Session) -> bool:
+    """Whether the record ends where the conversation does: else its end is lost, or a part of it.
+
+    While another process works on it, one of the two may be a step ahead of the other.
+    """
+    told = line_told(records)
+    line = [point.uid for point in scan_line(session.storage, session.dir, 0).checkpoints]
+    if told is None or abs(len(told) - len(line)) > 1:
+        return False
+    return all(one == other for one, other in zip(told, line, strict=False))
+
+
 async def _told_by_files(session: Session) -> Sequence[Record]:
     """The history from the conversation itself. Reading it may repair it, so a copy is read: the session is not ours."""
     with tempfile.TemporaryDirectory(prefix="kimi-tui-") as folder:
@@ -101,6 +115,21 @@ async def _told_by_files(session: Session) -> Sequence[Record]:
             return history_records(copied)
         finally:
             await copied.aclose()
+
+
+def _with_sizes(records: Sequence[Record]) -> Sequence[Record]:
+    """Where nobody noted how full the window was, the checkpoints still know how much there was at each of them."""
+    if any(isinstance(record.event, StatusUpdate) for record in records):
+        return records
+    told: list[Record] = []
+    for record in records:
+        told.append(record)
+        match record.event:
+            case CheckpointCreated(tokens=used) if used > 0:
+                told.append(replace(record, event=StatusUpdate(used=used, limit=0, trigger=0)))
+            case _:
+                pass
+    return [replace(record, seq=number) for number, record in enumerate(told, 1)]
 
 
 def _title(session: Session, records: Sequence[Record]) -> str:

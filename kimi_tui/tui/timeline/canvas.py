@@ -17,7 +17,7 @@ from kimi_tui.tui.app_of import app_of
 from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.scrollbar import use_thin_scrollbar
 from kimi_tui.tui.timeline.drawing import Drawing
-from kimi_tui.tui.timeline.points import Key
+from kimi_tui.tui.timeline.points import Future, Key
 from kimi_tui.tui.timeline.state import ViewState
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ _STYLES = (
     "line",
     "past",
     "curve",
+    "ahead",
     "mark-dim",
 )
 
@@ -98,6 +99,11 @@ class Canvas(ScrollView):
         if words != self._state.title:
             self._state.title = words
             self.refresh()
+
+    def foresee(self, future: Future) -> None:
+        """Draw the curve with what is still to come; for a session that is played back."""
+        self._state.future = future
+        self.refresh()
 
     def changed(self, *, motion: bool = True) -> None:
         """The model took in events: show them; to be called at most once a frame.
@@ -199,6 +205,11 @@ class Canvas(ScrollView):
         """Other sizes have other columns and areas."""
         self._drawing.clear()
         self._fit()
+        position = self._state.selected_position()
+        if position is not None:
+            # What is selected stays in sight: the keys act on it.
+            self._measure()
+            self.scroll_to(y=self._state.scroll_to_show(position), animate=False)
         self.refresh()
 
     def render_lines(self, crop: Region) -> list[Strip]:

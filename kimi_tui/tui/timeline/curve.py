@@ -6,11 +6,11 @@ Pure: checkpoints in, rows of text with style names out.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kimi_tui.tui.glyphs import Glyphs
 from kimi_tui.tui.timeline.paint import Span
-from kimi_tui.tui.timeline.points import Point
+from kimi_tui.tui.timeline.points import Future, Point
 from kimi_tui.tui.timeline.tree import Tree
 
 
@@ -22,6 +22,7 @@ class Column:
     point: Point
     is_past: bool
     mark: str = ""
+    is_ahead: bool = False
 
 
 def past_of(tree: Tree) -> list[Point]:
@@ -29,16 +30,54 @@ def past_of(tree: Tree) -> list[Point]:
     past: list[Point] = []
     first = tree.live[0] if tree.live else None
     for _ in tree.lines:
-        base = tree.base(first) if first is not None else None
-        if base is None:
+        before = tree.replaced(first) if first is not None else []
+        if not before:
             break
-        past = tree.path(base) + past
-        first = past[0] if past else None
+        past = before + past
+        first = past[0]
     return past
 
 
-def columns_of(past: Sequence[Point], live: Sequence[Point], width: int) -> list[Column]:
-    """At most `width` columns. The live line has one a checkpoint as long as a third is left for the past."""
+def columns_of(
+    past: Sequence[Point], live: Sequence[Point], width: int, future: Future | None = None
+) -> list[Column]:
+    """At most `width` columns. The live line has one a checkpoint as long as a third is left for the past.
+
+    Where a session is played back, what is to come follows; without room for all, both have their share.
+    """
+    if future is None:
+        return _until_now(past, live, width)
+    n_here, n_ahead = len(past) + len(live), len(future.points)
+    ahead = n_ahead
+    if n_here + n_ahead > width:
+        ahead = n_ahead * width // (n_here + n_ahead)
+        ahead = min(max(ahead, min(1, n_ahead)), width - min(1, n_here))
+    here = _until_now(past, live, width - ahead)
+    if here:
+        here[-1] = replace(here[-1], mark="playhead")
+    return here + _ahead(future, ahead)
+
+
+def _ahead(future: Future, count: int) -> list[Column]:
+    columns = [
+        replace(
+            column,
+            is_ahead=True,
+            mark=f"{column.mark}-later" if column.mark and column.mark != "now" else column.mark,
+        )
+        for column in _sampled(future.points, count, is_past=False)
+    ]
+    for index, point in enumerate(future.points if future.awaited else ()):
+        if point.uid == future.awaited:
+            at = index * count // len(future.points)
+            columns[at] = replace(columns[at], mark=_mark(point))
+            break
+    if columns and columns[-1].mark == "now":
+        columns[-1] = replace(columns[-1], mark="end")
+    return columns
+
+
+def _until_now(past: Sequence[Point], live: Sequence[Point], width: int) -> list[Column]:
     n_past = min(len(past), max(width - len(live), width // 3))
     n_live = min(len(live), width - n_past)
     return _sampled(past, n_past, is_past=True) + _sampled(live, n_live, is_past=False)
@@ -94,7 +133,7 @@ def curve_spans(
         cells: list[Span] = []
         for height, column in zip(heights, columns, strict=True):
             eighths = min(8, height - below)
-            style = "past" if column.is_past else "curve"
+            style = "ahead" if column.is_ahead else "past" if column.is_past else "curve"
             cells.append((glyphs.levels[eighths - 1], style) if eighths > 0 else empty)
         cells.extend([empty] * (width - len(cells)))
         lines.append(joined(cells))
@@ -102,10 +141,29 @@ def curve_spans(
         "compaction": (glyphs.compaction, "compaction"),
         "dmail": (glyphs.dmail, "dmail"),
         "now": (glyphs.turn, "accent"),
+        "playhead": (glyphs.playhead, "strong"),
+        "compaction-later": (glyphs.compaction, "quiet"),
+        "dmail-later": (glyphs.dmail, "quiet"),
+        "end": (glyphs.turn, "quiet"),
     }
     foot = [marks.get(column.mark, (" ", "quiet")) for column in columns]
     foot.extend([(" ", "quiet")] * (width - len(foot)))
     return [*lines, joined(foot)]
+
+
+def with_forecast(
+    marks: list[Span], forms: Sequence[str], n_columns: int, width: int
+) -> list[Span]:
+    """The row of marks with the longest form that has room right of the curve."""
+    form = next((form for form in forms if n_columns + 2 + len(form) <= width), "")
+    if not form:
+        return marks
+    fitted: list[Span] = []
+    room = width - len(form)
+    for text, style in marks:
+        fitted.append((text[:room], style))
+        room -= len(text[:room])
+    return [*fitted, (form, "quiet")]
 
 
 def _height(tokens: int, limit: int, rows: int) -> int:

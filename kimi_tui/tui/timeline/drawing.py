@@ -14,11 +14,12 @@ from textual.color import Color
 from textual.filter import LineFilter
 from textual.strip import Strip
 
+from kimi_tui.tui import numbers
 from kimi_tui.tui.timeline import facts
-from kimi_tui.tui.timeline.curve import Column, columns_of, curve_spans, past_of
+from kimi_tui.tui.timeline.building import Row
+from kimi_tui.tui.timeline.curve import Column, columns_of, curve_spans, past_of, with_forecast
 from kimi_tui.tui.timeline.paint import Look, Span, now_spans, row_spans
-from kimi_tui.tui.timeline.points import NOW, Point
-from kimi_tui.tui.timeline.rows import Row
+from kimi_tui.tui.timeline.points import NOW, Key, Point
 from kimi_tui.tui.timeline.state import ViewState
 from kimi_tui.tui.timeline.view import Areas
 
@@ -146,7 +147,16 @@ class Drawing:
             is_grey=grey,
             used=model.used if shows_used else 0,
             estimated=shows_used and model.estimated,
+            age=self._age(row),
         )
+
+    def _age(self, row: Row | None) -> str:
+        line = row.line if row is not None and row.kind in ("line", "foot", "base") else None
+        if line is None:
+            return ""
+        age = numbers.short_age(time.time() - line.at)
+        # "world line 1 now" would say that it is the one that is live.
+        return "<1 min" if age == "now" else age
 
     def _goes(self, position: int, selected: int) -> bool:
         """Whether a rewind to the selected row would take this row above it."""
@@ -224,25 +234,34 @@ class Drawing:
         model = state.model
         assert model is not None
         width = state.curve_width
-        made_for = (model.revision, width, rows)
+        made_for = (model.revision, width, rows, state.future)
         if self._curve_made_for == made_for:
             return
         first = model.tree.live[0] if model.tree.live else None
         if first is not self._past_of:
             self._past_of, self._past = first, past_of(model.tree)
-        self.curve = columns_of(self._past, model.tree.live, width)
+        self.curve = columns_of(self._past, model.tree.live, width, state.future)
         lines = curve_spans(
             self.curve,
             width=width,
             rows=rows,
-            limit=model.limit,
+            limit=model.limit or self._fullest(),
             trigger=model.trigger,
             glyphs=state.glyphs,
         )
+        if state.future is None:
+            forms = facts.forecast_forms(model.used, model.trigger, model.per_step)
+            lines[-1] = with_forecast(lines[-1], forms, len(self.curve), width)
         self._curve_lines = [
             self._strip(self._padded([(" ", "quiet"), *spans]), "page") for spans in lines
         ]
         self._curve_made_for = made_for
+
+    def _fullest(self) -> int:
+        """What the curve of a session played back is measured by, where nobody noted how large the window was."""
+        if self._state.future is None:
+            return 0
+        return max((column.tokens for column in self.curve), default=0)
 
     def _footer_line(self, line: int, areas: Areas) -> Strip:
         lines = self.facts()
@@ -250,11 +269,12 @@ class Drawing:
         index = line - (areas.footer - 1 - len(lines))
         return self._plain([("  ", "quiet"), *lines[index]] if 0 <= index < len(lines) else [])
 
-    def facts(self) -> list[list[Span]]:
-        """What there is to know about the selected row, or else the one under the pointer."""
+    def facts(self, key: Key | None = None) -> list[list[Span]]:
+        """What there is to know about a row: the selected one where none is named, or else the one under the pointer."""
         state = self._state
         model, listing = state.model, state.listing
-        key = state.selected if state.selected is not None else state.hovered
+        if key is None:
+            key = state.selected if state.selected is not None else state.hovered
         if model is None or listing is None or key is None or listing.scene is not None:
             return []
         if key == NOW:

@@ -18,6 +18,7 @@ from kimi_tui.tui.timeline.points import Point, WorldLine
 if TYPE_CHECKING:
     from kimi_tui.tui.timeline.model import TimelineModel
 
+FORESEEABLE_STEPS = 99
 EMPTY = ("Each step of the agent will", "stand here. Choose one to go", "back to it.")
 
 
@@ -122,7 +123,8 @@ def _plain_label(point: Point) -> str:
     calls = point.calls
     total = sum(call.size_chars for call in calls)
     parts: list[str] = []
-    for call in calls:
+    # What cost most comes first: the room may not be enough for all.
+    for call in sorted(calls, key=lambda call: -call.size_chars):
         text = f"{call.name} {call.target}".rstrip()
         if len(calls) > 1 and total and point.change > 0:
             cost = round(point.change * call.size_chars / total)
@@ -138,7 +140,7 @@ _KEYS = (
     ("Space", "fold, unfold"),
     ("w", "read this world line"),
     ("b P", "bookmark, pin"),
-    ("/", "filter by text, tool or file"),
+    ("/", "filter: text, tool, file"),
     ("u U", "undo, redo"),
     ("p", "play the session back"),
     ("Esc", "back to the prompt"),
@@ -159,7 +161,9 @@ def line_facts(line: WorldLine, now: float) -> list[list[Span]]:
     age = numbers.age(_local(line.at), _local(now))
     why = _LEFT_BY.get(line.reason, "a change of line")
     where = ""
-    if line.reason == "dmail" and line.from_id >= 0:
+    if line.by_person and line.reason == "dmail":
+        why = "your D-Mail"
+    if line.reason == "dmail" and line.from_id >= 0 and not line.by_person:
         where = f" from #{line.from_id}"
     elif line.reason in ("rewind", "dmail") and line.to_id >= 0:
         where = f" to #{line.to_id}"
@@ -177,7 +181,7 @@ def line_facts(line: WorldLine, now: float) -> list[list[Span]]:
 def now_facts(model: TimelineModel) -> list[list[Span]]:
     """How full the window is, and when it is compacted."""
     if model.limit <= 0:
-        return []
+        return [[(f"{numbers.tokens(model.used)} tokens", "ink")]] if model.used > 0 else []
     return [
         [
             (numbers.tokens(model.used, estimated=model.estimated), "ink"),
@@ -196,6 +200,18 @@ def forecast_words(used: int, trigger: int, per_step: int) -> str:
     if per_step <= 0:
         return f"Compacts at {numbers.tokens(trigger)}"
     return f"Compacts in about {numbers.counted(max(1, -(-(trigger - used) // per_step)), 'step')}"
+
+
+def forecast_forms(used: int, trigger: int, per_step: int) -> list[str]:
+    """The same beside the curve, longest first; none where it is far off or unknown."""
+    if trigger <= 0 or per_step <= 0:
+        return []
+    steps = max(1, -(-(trigger - used) // per_step))
+    if steps > FORESEEABLE_STEPS:
+        return []
+    if used >= trigger:
+        return ["compacts at the next step", "next step"]
+    return [f"compacts in about {numbers.counted(steps, 'step')}", f"in ~{steps} steps"]
 
 
 def key_spans(glyphs: Glyphs) -> list[list[Span]]:

@@ -12,11 +12,9 @@ from rich.cells import cell_len, set_cell_size
 
 from kimi_tui.tui import numbers
 from kimi_tui.tui.glyphs import Glyphs
-from kimi_tui.tui.timeline.points import Call, Point, WorldLine
-from kimi_tui.tui.timeline.rows import Row
-
-Span = tuple[str, str]
-"""Text and the name of its style."""
+from kimi_tui.tui.timeline.building import Row
+from kimi_tui.tui.timeline.labels import Span, figure_of, label_of
+from kimi_tui.tui.timeline.points import Point, WorldLine
 
 MAX_LANES = 3
 _FIGURE_WIDTH = 6
@@ -64,6 +62,8 @@ class Look:
     """A rewind to the selected row would take it."""
     used: int = 0
     estimated: bool = False
+    age: str = ""
+    """How long ago the world line was left."""
 
 
 def level(tokens: int, limit: int, glyphs: Glyphs) -> str:
@@ -91,8 +91,9 @@ def row_spans(row: Row, columns: Columns, glyphs: Glyphs, look: Look) -> list[Sp
 def now_spans(columns: Columns, glyphs: Glyphs, look: Look) -> list[Span]:
     """The row above all checkpoints while nothing runs."""
     label_at = columns.number + columns.number_width + 1
-    label_at = columns.number - 1 if look.limit <= 0 else label_at
-    figure = numbers.tokens(look.used, estimated=look.estimated) if look.limit > 0 else ""
+    is_told = look.limit > 0 or look.used > 0
+    label_at = label_at if is_told else columns.number - 1
+    figure = numbers.tokens(look.used, estimated=look.estimated) if is_told else ""
     spans: list[Span] = [(glyphs.turn, "accent"), (" " * (label_at - 2), "quiet")]
     spans += _ending(
         [("now", "quiet" if look.is_grey else "strong")],
@@ -177,105 +178,26 @@ def _point(
         (number + " ", "quiet"),
     ]
     label_at = number_at + len(number) + 1
-    figure = _figure(point, glyphs, look, is_now=is_now)
-    if quiet:
-        figure = (figure[0], "quiet")
+    text, style = figure_of(point, glyphs)
+    if is_now:
+        text, style = numbers.tokens(look.used, estimated=look.estimated), "strong"
+    shown = (text, "quiet" if quiet else style)
     suffix = f"+{row.hidden}" if row.hidden else ""
     if not suffix and point.files and columns.level >= 0:
         suffix = f"{glyphs.files}{point.files}"
-    width = max(0, _label_end(columns, figure[0]) - label_at)
+    width = max(0, _label_end(columns, text) - label_at)
     room = width - (len(suffix) + 1 if suffix else 0)
-    label = [("now", "strong")] if is_now else _label(point, room, glyphs)
+    words = [("now", "strong")] if is_now else label_of(point, room, glyphs)
     if quiet:
-        label = [(text, "quiet") for text, _ in label]
+        words = [(word, "quiet") for word, _ in words]
     if suffix:
-        label += [(" " * (width - _width(label) - len(suffix)), "quiet"), (suffix, "quiet")]
-    spans += _ending(label, label_at, columns, figure)
+        words += [(" " * (width - _width(words) - len(suffix)), "quiet"), (suffix, "quiet")]
+    spans += _ending(words, label_at, columns, shown)
     if row.line is None:
         tokens = look.used if is_now else max(point.tokens, point.tokens_end)
         if point.is_heading:
             tokens = point.tokens
         spans += _level_spans(tokens, columns, glyphs, look, is_now=look.is_head)
-    return spans
-
-
-def _figure(point: Point, glyphs: Glyphs, look: Look, *, is_now: bool) -> Span:
-    if is_now:
-        return numbers.tokens(look.used, estimated=look.estimated), "strong"
-    if point.is_summary and point.before:
-        after = _short(point.before + (point.saved or 0))
-        return f"{_short(point.before)}{glyphs.to}{after}", "compaction"
-    if point.is_heading:
-        return numbers.tokens(point.tokens, estimated=not point.measured), "ink"
-    if point.change == 0 and not point.change_measured:
-        return "", "quiet"
-    style = "dmail" if point.kind == "dmail" else "quiet"
-    change = numbers.change(point.change, estimated=not point.change_measured)
-    return change.replace(numbers.MINUS, glyphs.minus), style
-
-
-def _short(tokens: int) -> str:
-    """A ratio needs no decimals."""
-    return f"{round(tokens / 1_000)}k" if 9_950 <= tokens < 999_500 else numbers.tokens(tokens)
-
-
-def _label(point: Point, room: int, glyphs: Glyphs) -> list[Span]:
-    """What happened, in at most `room` cells."""
-    mark: list[Span] = []
-    if point.pinned:
-        mark = [(f"{glyphs.pinned} ", "accent")]
-        room -= 2
-    if point.bookmark:
-        mark = [*mark, (f"{glyphs.bookmark} ", "accent")]
-        room -= 2
-        if not point.calls:
-            return [*mark, (numbers.cut(point.bookmark, room, glyphs.cut), "ink")]
-    if point.kind == "dmail":
-        words = f"D-Mail from #{point.from_id}" if point.from_id >= 0 else point.words or "D-Mail"
-        return [*mark, (numbers.cut(words, room, glyphs.cut), "dmail")]
-    if point.is_summary:
-        return [*mark, (numbers.cut("Compacted", room, glyphs.cut), "compaction")]
-    if point.is_heading:
-        return [*mark, (numbers.cut(point.words or "Go on", room, glyphs.cut), "strong")]
-    if not point.calls:
-        words = point.words or _STATE_WORDS[point.state]
-        return [*mark, (numbers.cut(words, room, glyphs.cut), "ink")]
-    return mark + _call_label(point, room, glyphs)
-
-
-_STATE_WORDS = {
-    "open": "now",
-    "done": "Answer",
-    "failed": "Model call failed",
-    "stopped": "Stopped",
-}
-
-
-def _main_call(calls: list[Call]) -> Call:
-    """Of several calls the one that tells most: a letter, what failed, then the first that did some work."""
-    return (
-        next((call for call in calls if call.name == "D-Mail"), None)
-        or next((call for call in calls if call.failed), None)
-        or next((call for call in calls if call.name != "Todo"), calls[0])
-    )
-
-
-def _call_label(point: Point, room: int, glyphs: Glyphs) -> list[Span]:
-    assert point.calls
-    call = _main_call(point.calls)
-    more = f" +{len(point.calls) - 1}" if len(point.calls) > 1 else ""
-    name = numbers.cut(call.name, room - len(more), glyphs.cut)
-    style = "dmail" if call.name == "D-Mail" else "tool"
-    left = room - len(more) - cell_len(name) - 1
-    if call.is_path:
-        target = numbers.path(call.target.rsplit("/", 1)[-1], left, glyphs.cut)
-    else:
-        target = numbers.cut(call.target, left, glyphs.cut)
-    spans: list[Span] = [(name, style)]
-    if target and left > 0:
-        spans.append((f" {target}", "dmail" if style == "dmail" else "ink"))
-    if more:
-        spans.append((more, "quiet"))
     return spans
 
 
@@ -298,19 +220,33 @@ def _line(row: Row, line: WorldLine, columns: Columns, look: Look, lanes: list[S
         return [*spans, (" " * indent, "line"), (words, "lost")]
     is_open = row.kind == "foot" or (row.kind == "base" and line.is_open)
     figure = numbers.counted(len(line.points), "step")
-    name = f"world line {line.n}" if columns.lanes > 1 else f"line {line.n}"
-    room = columns.figure_end - at - len(figure) - 1
-    if room < len(name):
-        name = f"line {line.n}"
-    if room < len(name):
-        figure = str(len(line.points))
-        room = columns.figure_end - at - len(figure) - 1
-    label: list[Span] = [(name, "quiet" if look.is_grey else "ink" if is_open else "lost")]
     # An arc or the mark of a compaction already says why these were left.
     reason = "" if line.is_base else _REASONS.get(line.reason, "")
-    if reason and len(name) + 1 + len(reason) <= room:
-        label.append((f" {reason}", "lost"))
+    whole, short = f"world line {line.n}", f"line {line.n}"
+    forms = [
+        (whole, reason, look.age),
+        (short, reason, look.age) if look.age else (whole, reason),
+        (whole, reason),
+        (short, reason),
+        (short,),
+    ]
+    if columns.lanes == 1:
+        forms = [(short, reason, look.age), (short, reason), (short,)]
+    room = columns.figure_end - at - len(figure) - 1
+    words = next((found for form in forms if len(found := _said(form)) <= room), None)
+    if words is None:
+        words, figure = short, str(len(line.points))
+    name, _, rest = words.partition(str(line.n))
+    label: list[Span] = [
+        (f"{name}{line.n}", "quiet" if look.is_grey else "ink" if is_open else "lost")
+    ]
+    if rest:
+        label.append((rest, "lost"))
     return spans + _ending(label, at, columns, (figure, "lost"))
+
+
+def _said(words: tuple[str, ...]) -> str:
+    return " ".join(word for word in words if word)
 
 
 def _text_column(lanes: list[Span], columns: Columns) -> int:

@@ -90,6 +90,9 @@ class Point:
         self.at, self.ended_at, self.words = old.at, old.ended_at, old.words
         self.calls, self.files, self.state = old.calls, old.files, old.state
         self.from_line, self.from_id, self.folded = old.from_line, old.from_id, old.folded
+        if old.from_id >= 0 and old.id != self.id:
+            # The step that wrote the letter has no number on this line.
+            self.from_id, self.words = -1, "D-Mail from an earlier step"
         self.saved, self.before = old.saved, old.before
         self.bookmark = old.bookmark or self.bookmark
         self.pinned = old.pinned or self.pinned
@@ -135,6 +138,8 @@ class WorldLine:
     text: str = ""
     from_id: int = -1
     to_id: int = -1
+    by_person: bool = False
+    """Left by a letter that the person wrote."""
     is_open: bool = False
     is_whole: bool = False
     """Open, and drawn with every step, however many."""
@@ -143,6 +148,14 @@ class WorldLine:
     def row_key(self) -> Key:
         """How selection names the row that bears this line's name."""
         return ("line", self.n)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Future:
+    """What is still to come where a session is played back: its checkpoints, and the uid of the fold that is next."""
+
+    points: tuple[Point, ...]
+    awaited: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kimi_tui.tui.glyphs import UNICODE, Glyphs
+from kimi_tui.tui.timeline.building import Row
 from kimi_tui.tui.timeline.paint import Columns
-from kimi_tui.tui.timeline.points import Key
-from kimi_tui.tui.timeline.rows import Row
+from kimi_tui.tui.timeline.points import Future, Key
 from kimi_tui.tui.timeline.view import Areas, Listing
 
 if TYPE_CHECKING:
@@ -51,6 +51,8 @@ class ViewState:
     glyphs: Glyphs = UNICODE
     title: str = ""
     """Stands beside the word Timeline in place of the number of steps."""
+    future: Future | None = None
+    """What is to come where a session is played back; None where the newest checkpoint is now."""
     hint: int = -1
     """Where the selected row stood last, from the oldest."""
 

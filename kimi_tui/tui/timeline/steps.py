@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from kimi_tui.foreign_text import one_line
-from kimi_tui.tui.chat.targets import short_name, target
+from kimi_tui.tool_names import short_name
+from kimi_tui.tui.chat.targets import target
 from kimi_tui.tui.timeline.points import Call, Point
 from kimi_tui.wire.display import DiffBlock
 from kimi_tui.wire.events import FilesChanged, ToolCall, ToolCallPart, ToolResult, ToolStarted

@@ -6,7 +6,37 @@ parted, so cutting a line never has to move what hangs on it.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from kimi_tui.tui.timeline.points import Point, WorldLine
+
+
+class _Leaving(NamedTuple):
+    """How a line was left for the first time, and where it ended then."""
+
+    tip: Point | None
+    reason: str
+    at: float
+    text: str
+    from_id: int
+    to_id: int
+    by_person: bool
+    tokens_before: int
+    tokens_after: int
+
+    @classmethod
+    def of(cls, line: WorldLine) -> _Leaving:
+        return cls(
+            line.points[-1] if line.points else None,
+            line.reason,
+            line.at,
+            line.text,
+            line.from_id,
+            line.to_id,
+            line.by_person,
+            line.tokens_before,
+            line.tokens_after,
+        )
 
 
 class Tree:
@@ -16,18 +46,21 @@ class Tree:
         live: the live line, oldest first.
         lines: the world lines that are drawn, by number.
         root: the key on which hangs what parted before the live line's first checkpoint.
+        changed: the keys of which something was taken or at which something was hung, until somebody clears them.
     """
 
     def __init__(self) -> None:
         self.live: list[Point] = []
         self.lines: dict[int, WorldLine] = {}
         self.root = 1
+        self.changed: set[int] = set()
         self._next_key = 2
         self._forks: dict[int, list[WorldLine]] = {}
         self._bases: dict[int, WorldLine] = {}
+        self._replaced: dict[int, Point] = {}
         # The newest checkpoint of every line there ever was: it tells the line, wherever its checkpoints stand now.
         self._tips: dict[int, Point] = {}
-        self._reasons: dict[int, str] = {}
+        self._leavings: dict[int, _Leaving] = {}
 
     @property
     def head(self) -> Point | None:
@@ -101,6 +134,16 @@ class Tree:
     def set_base(self, point: Point, line: WorldLine) -> None:
         """`point` is the compaction that replaced `line`."""
         self._bases[point.key] = line
+        if line.points:
+            self._replaced[point.key] = line.points[-1]
+
+    def replaced(self, point: Point) -> list[Point]:
+        """The checkpoints that this compaction replaced, oldest first; their line may have gone on after them."""
+        line = self.base(point)
+        path = self.path(line) if line is not None else []
+        tip = self._replaced.get(point.key)
+        end = next((place for place, one in enumerate(path) if one is tip), len(path) - 1)
+        return path[: end + 1]
 
     def number_base(self, line: WorldLine, n: int) -> None:
         """Tell the line that a compaction replaced its number; 0 where it is the beginning of a longer one."""
@@ -114,10 +157,12 @@ class Tree:
             return
         old = self.lines.get(n)
         if old is not None and old is heir:
+            # It is the longer line that was left, then and for that reason; a compaction only began as it did.
             self._unhang(old)
             line.points = line.points + old.points
         self.lines.pop(line.n, None)
         self._tips.pop(line.n, None)
+        self._leavings.pop(line.n, None)
         line.n = n
         self._store(line)
 
@@ -143,7 +188,7 @@ class Tree:
             current = holder
         return own
 
-    def switch(self, to_line: int, left: WorldLine, before_uid: str = "") -> bool:
+    def switch(self, to_line: int, left: WorldLine, before_uid: str = "") -> int | None:
         """Make world line `to_line` live (up to before `before_uid`, where it has that).
 
         Args:
@@ -152,12 +197,13 @@ class Tree:
             before_uid: the first checkpoint of the line that is not taken along.
 
         Returns:
-            False if no such line is known.
+            From which checkpoint of the live line on it, or what hangs on it, is another now; None if no such line is known.
         """
+        self.changed.clear()
         tip = self._tips.get(to_line)
         place = self._place_of(tip.key) if tip is not None else None
         if place is None:
-            return False
+            return None
         holder, points, index = place
         path = points[: index + 1] if holder is None else self.path(holder)
         path = path[: len(path) - (len(points) - index - 1)] if holder is not None else path
@@ -168,6 +214,7 @@ class Tree:
             if mine is not theirs:
                 break
             shared += 1
+        first = shared
         left.points = self.live[shared:]
         old_root, self.root = self.root, self.root if holder is None else self._root_of(holder)
         self._lift(target, shared)
@@ -179,7 +226,9 @@ class Tree:
             left.root = old_root
             shared = len(target)
         self._leave(left, self.key_below(shared), at_root=shared == 0)
-        return True
+        reached = [point.index for point in target if point.key in self.changed]
+        # Something else that changed is within a line that may hang anywhere.
+        return min([first, *reached]) if len(reached) == len(self.changed) else 0
 
     def _part_bases(self) -> None:
         """A replaced line whose beginning is live again has parted from it, and stands below nothing."""
@@ -231,11 +280,18 @@ class Tree:
             if line.points and old.parent == line.points[-1].key:
                 line.points = line.points + old.points
         self._store(line)
+        self.changed.add(parent)
         self._forks.setdefault(parent, []).append(line)
 
     def _store(self, line: WorldLine) -> None:
         # A line that is left again, by an undo, say, is still the one that was left by a rewind.
-        line.reason = self._reasons.setdefault(line.n, line.reason)
+        known = self._leavings.setdefault(line.n, _Leaving.of(line))
+        line.reason = known.reason
+        if line.points and known.tip is line.points[-1]:
+            line.at, line.text = known.at, known.text
+            line.from_id, line.to_id = known.from_id, known.to_id
+            line.by_person = known.by_person
+            line.tokens_before, line.tokens_after = known.tokens_before, known.tokens_after
         self.lines[line.n] = line
         if line.points:
             self._tips[line.n] = line.points[-1]
@@ -245,8 +301,10 @@ class Tree:
         siblings = self._forks.get(line.parent, [])
         if line in siblings:
             siblings.remove(line)
+            self.changed.add(line.parent)
         for key in [key for key, base in self._bases.items() if base is line]:
             del self._bases[key]
+            self.changed.add(key)
 
     def _root_of(self, line: WorldLine) -> int:
         current = line

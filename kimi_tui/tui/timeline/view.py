@@ -9,8 +9,8 @@ from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kimi_tui.tui.timeline.building import Row
 from kimi_tui.tui.timeline.points import NOW, Key, Point, WorldLine
-from kimi_tui.tui.timeline.rows import Row
 
 if TYPE_CHECKING:
     from kimi_tui.tui.timeline.model import TimelineModel

@@ -12,9 +12,9 @@ from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.message import Message
 
-from kimi_tui.tui.timeline.canvas import Canvas
-from kimi_tui.tui.timeline.points import Key, Point
-from kimi_tui.tui.timeline.rows import SHORT, Row
+from kimi_tui.tui.timeline.building import SHORT, Row
+from kimi_tui.tui.timeline.points import Key
+from kimi_tui.tui.timeline.selecting import SelectingCanvas
 
 if TYPE_CHECKING:
     from kimi_tui.soul.protocol import Target
@@ -24,7 +24,7 @@ _NAMES = frozenset({"line", "foot", "base"})
 """The rows that bear the name of a world line."""
 
 
-class Timeline(Canvas, can_focus=True):
+class Timeline(SelectingCanvas, can_focus=True):
     """The line of checkpoints, newest at the top.
 
     Set `model` when the session is open, call `changed` when the model took in events.
@@ -69,15 +69,6 @@ class Timeline(Canvas, can_focus=True):
             """The timeline."""
             return self.timeline
 
-    class Highlighted(Message):
-        """Another row is selected (or none); `uid` names its checkpoint where it is one."""
-
-        def __init__(self, timeline: Timeline, key: Key | None, uid: str) -> None:
-            super().__init__()
-            self.timeline = timeline
-            self.key = key
-            self.uid = uid
-
     class Wished(Message):
         """Something else is wanted of a row: `read` its world line or `summary`, `bookmark` or `pin` its checkpoint.
 
@@ -99,88 +90,17 @@ class Timeline(Canvas, can_focus=True):
     class ReplayRequested(Message):
         """The session should be played back."""
 
+    class FutureChosen(Message):
+        """The person clicked on what is still to come; `uid` names the checkpoint there."""
+
+        def __init__(self, uid: str) -> None:
+            super().__init__()
+            self.uid = uid
+
     class Left(Message):
         """The person is done with the timeline."""
 
-    # Selecting
-
-    def select(self, key: Key | None) -> None:
-        """Select a row and bring it into view; None selects nothing."""
-        self._measure()
-        state = self._state
-        if state.listing is None:
-            return
-        position = state.listing.position(key, state.hint)
-        key = key if position is not None else None
-        if key != state.selected:
-            state.selected = key
-            self._fit()
-            row = state.listing.row(position) if position is not None else None
-            uid = row.point.uid if row is not None and row.point is not None else ""
-            self.post_message(self.Highlighted(self, key, uid))
-        if position is not None:
-            state.hint = state.listing.from_oldest(position)
-            y = state.scroll_to_show(position)
-            if y != state.scroll_y:
-                self.scroll_to(y=y, animate=False)
-        self.refresh()
-
-    def select_point(self, point: Point) -> None:
-        """Select a checkpoint of the live line, or the turn that it is folded into."""
-        listing = self._state.listing
-        position = listing.position_of_point(point) if listing is not None else None
-        if listing is not None and position is not None:
-            self.select(listing.key(position))
-
-    def on_focus(self) -> None:
-        """The keys need something that is selected."""
-        self._measure()
-        if self._state.selected is None and not self._state.is_empty:
-            self.action_move(0)
-        self.refresh()
-
-    def on_blur(self) -> None:
-        """The selected row loses the accent."""
-        self._state.show_keys = False
-        self.refresh()
-
     # Actions
-
-    def action_move(self, step: int) -> None:
-        """Select the row above or below; the newest turn where nothing is selected."""
-        position = self._state.selected_position()
-        if position is None:
-            start = self._state.start_position()
-            self.select(self._state.near(start, 1) if start is not None else None)
-        else:
-            self.select(self._state.near(position + step, step))
-
-    def action_page(self, step: int) -> None:
-        """Go a page up or down."""
-        position = self._state.selected_position() or 0
-        page = max(1, self._state.list_height - 2)
-        self.select(self._state.near(position + step * page, step))
-
-    def action_edge(self, step: int) -> None:
-        """Go to now, or to the beginning."""
-        listing = self._state.listing
-        if listing is not None:
-            self.select(self._state.near(len(listing) - 1 if step > 0 else 0, -step))
-
-    def action_turn(self, step: int) -> None:
-        """Go to the turn above or below."""
-        listing = self._state.listing
-        position = self._state.selected_position()
-        if listing is None:
-            return
-        found = listing.turn(-1 if position is None else position, step)
-        if found is not None:
-            self.select(listing.key(found))
-
-    def _selected_row(self) -> Row | None:
-        listing = self._state.listing
-        position = self._state.selected_position()
-        return listing.row(position) if listing is not None and position is not None else None
 
     def action_choose(self) -> None:
         """Ask for the preview of the selected checkpoint; a world line is opened to be read."""
@@ -253,13 +173,6 @@ class Timeline(Canvas, can_focus=True):
         """Ask for the session to be played back."""
         self.post_message(self.ReplayRequested())
 
-    def action_filter(self) -> None:
-        """Begin to type a filter."""
-        if self._state.model is not None:
-            self._state.filtering = True
-            self._fit(is_new_list=True)
-            self.refresh()
-
     def action_keys(self) -> None:
         """Show the keys in place of the list."""
         self._state.show_keys = True
@@ -273,22 +186,6 @@ class Timeline(Canvas, can_focus=True):
         self.select(None)
         self.post_message(self.Left())
 
-    def _end_filter(self, needle: str) -> None:
-        self._state.filtering = False
-        self._set_filter(needle)
-
-    def _set_filter(self, needle: str) -> None:
-        state = self._state
-        if state.model is None:
-            return
-        state.model.filter(needle)
-        self._fit(is_new_list=True)
-        if state.selected_position() is None:
-            state.selected = None
-            self.select(state.near(0, 1))
-        else:
-            self.select(state.selected)
-
     # Keys and mouse
 
     def on_key(self, event: events.Key) -> None:
@@ -301,25 +198,12 @@ class Timeline(Canvas, can_focus=True):
         elif state.filtering and state.model is not None:
             if not self._filter_key(event, state.model.rows.typed):
                 return
+        elif self._begins_filter(event.key):
+            self.action_filter()
         else:
             return
         event.stop()
         event.prevent_default()
-
-    def _filter_key(self, event: events.Key, needle: str) -> bool:
-        if event.key == "escape":
-            self._end_filter("")
-        elif event.key in ("enter", "up", "down"):
-            self._end_filter(needle)
-        elif event.key == "backspace":
-            self._set_filter(needle[:-1])
-        elif event.key == "ctrl+u":
-            self._set_filter("")
-        elif event.is_printable and event.character is not None:
-            self._set_filter(needle + event.character)
-        else:
-            return False
-        return True
 
     def on_click(self, event: events.Click) -> None:
         """A click on a row opens it, on the curve selects there, on a turn's mark folds the turn."""
@@ -353,12 +237,16 @@ class Timeline(Canvas, can_focus=True):
             return
         if not 0 <= column < len(curve):
             return
+        if curve[column].is_ahead:
+            self.post_message(self.FutureChosen(curve[column].point.uid))
+            return
         if not curve[column].is_past:
             self.select_point(curve[column].point)
             return
-        base = model.tree.base(model.tree.live[0])
-        if base is not None:
-            self.select(base.row_key)
+        key = model.reveal(curve[column].point)
+        if key is not None:
+            self._fit(is_new_list=True)
+            self.select(key)
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
         """The row under the pointer has a band."""
@@ -377,8 +265,9 @@ class Timeline(Canvas, can_focus=True):
         if key == state.hovered:
             return
         state.hovered = key
-        # Where the foot has no room for the facts, they float at the pointer.
-        lines = [] if state.areas.footer or state.selected is not None else self._drawing.facts()
+        # Where the foot has no room for the facts, or tells those of the selected row, they float at the pointer.
+        is_told = bool(state.areas.footer) and state.selected in (None, key)
+        lines = [] if key is None or is_told else self._drawing.facts(key)
         words = ["".join(text for text, _ in line) for line in lines]
         self.tooltip = Content("\n".join(words)) if words else None
         self.refresh()

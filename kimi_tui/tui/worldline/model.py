@@ -11,6 +11,7 @@ from rich.cells import cell_len
 from kimi_tui.tui import numbers
 from kimi_tui.tui.chat.blocks import AgentBlock, Block, DMailBlock, ToolBlock, UserBlock
 from kimi_tui.tui.glyphs import Glyphs
+from kimi_tui.tui.main.footer import GAP, fit
 
 if TYPE_CHECKING:
     from kimi_tui.soul.travel_protocol import LineMessage, WorldLineInfo
@@ -37,9 +38,11 @@ FOOTER = (
     ("j", "jump back"),
     ("c", "compare"),
     ("s", "send to now"),
+    ("Ctrl+F", "search"),
+    ("Esc", "back"),
+    ("F1", "help"),
     ("Tab", "next message"),
     ("[ ]", "turn"),
-    ("Esc", "back"),
 )
 
 
@@ -79,14 +82,21 @@ def banner(
     if width - used - 2 - cell_len(why) >= 3:
         left += [(" " * (width - used - 2 - cell_len(why)), "quiet"), (why, "quiet")]
     keys: list[Span] = [edge, ("  ", "quiet")]
-    used = 4
-    for key, meaning in KEYS:
-        size = cell_len(key) + 1 + cell_len(meaning) + (3 if used > 4 else 0)
-        if used + size > width - 2:
-            break
-        keys += [("   " if used > 4 else "", "quiet"), (key, "ink"), (f" {meaning}", "quiet")]
-        used += size
+    for place, (key, meaning) in enumerate(fit(KEYS, width - 6)):
+        keys += [(" " * GAP if place else "", "quiet"), (key, "ink"), (f" {meaning}", "quiet")]
     return left, keys
+
+
+def fitted(spans: Sequence[Span], width: int) -> list[Span]:
+    """A row's spans without those at its end for which there is no room in front of the margin."""
+    shown: list[Span] = []
+    used = 0
+    for text, colour in spans:
+        used += cell_len(text)
+        if used > width - 2:
+            break
+        shown.append((text, colour))
+    return shown
 
 
 def message_of(

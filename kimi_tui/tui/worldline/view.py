@@ -35,6 +35,9 @@ _COLOURS = {
     "strong": "bold $ink-strong",
     "ink": "$ink",
     "quiet": "$ink-quiet",
+    "accent": "$accent",
+    "dmail": "$kind-dmail",
+    "compaction": "$kind-compaction",
 }
 
 
@@ -60,6 +63,7 @@ class LineTranscript(Transcript):
     def __init__(self, *, work_dir: str) -> None:
         super().__init__(work_dir=work_dir)
         self._has_place = asyncio.Event()
+        self._rows_seen = 0
 
     def on_resize(self) -> None:
         """It has a place now."""
@@ -67,19 +71,39 @@ class LineTranscript(Transcript):
         if self.is_ready:
             self._has_place.set()
 
+    def resized(self) -> None:
+        """Another size: what is chosen and was on view stays there."""
+        row = self._chosen_row()
+        was_seen = row is not None and self.top <= row < self.top + self._rows_seen
+        super().resized()
+        self._rows_seen = self.size.height
+        if was_seen:
+            self._bring_into_view()
+
+    def _chosen_row(self) -> int | None:
+        flow = self._flow
+        views = flow.views if flow is not None else []
+        for index, view in enumerate(views):
+            if flow is not None and view.block.key == self._current:
+                return flow.start(index) + view.gap
+        return None
+
+    def _bring_into_view(self) -> None:
+        row = self._chosen_row()
+        if row is not None and not self.top <= row < self.top + self.size.height:
+            self.show_row(max(0, row - self.size.height // 3))
+
     async def finish(self) -> None:
         """Draw all that was told, once it has a place."""
         await self._has_place.wait()
         self._draw()
 
     def action_wish(self, wish: str) -> None:
-        """Tell what is wanted."""
-        self.post_message(self.Wished(wish))
-
-    @property
-    def blocks(self) -> Sequence[Block]:
-        """All that is shown."""
-        return self._model.blocks if self._model is not None else ()
+        """Tell what is wanted; to leave ends a search first."""
+        if wish == "leave" and self.is_searched:
+            self.end_search()
+        else:
+            self.post_message(self.Wished(wish))
 
     @property
     def chosen(self) -> Block | None:
@@ -111,9 +135,7 @@ class LineTranscript(Transcript):
         view = flow.views[index]
         self._current = view.block.key
         flow.ensure(index)
-        row = flow.start(index) + view.gap
-        if not self.top <= row < self.top + self.size.height:
-            self.show_row(max(0, row - self.size.height // 3))
+        self._bring_into_view()
         self.refresh(self.area)
 
     def _strip(self, top: int, y: int) -> Strip:
@@ -139,9 +161,16 @@ class Banner(Widget):
     def __init__(self, info: WorldLineInfo) -> None:
         super().__init__()
         self._info = info
+        self._news: list[model.Span] = []
+
+    def tell(self, words: list[model.Span]) -> None:
+        """Say what happens on the live line meanwhile."""
+        if words != self._news:
+            self._news = words
+            self.refresh()
 
     def render(self) -> Content:
-        """Name and reason, keys, and the edge that goes on."""
+        """Name and reason, keys, and the edge that goes on, with what happens meanwhile."""
         glyphs = glyphs_of(app_of(self))
         first, second = model.banner(self._info, self.size.width, glyphs, datetime.now(UTC))
         rows = [
@@ -152,7 +181,9 @@ class Banner(Widget):
         rows = [
             row.pad_right(max(0, width - row.cell_length)).stylize("on $lost-bg") for row in rows
         ]
-        return Content("\n").join([*rows, Content.styled(glyphs.edge, "$kind-lost")])
+        news = model.fitted([(f"{glyphs.edge} ", "lost"), ("  ", "quiet"), *self._news], width)
+        last = Content.assemble(*((text, _COLOURS[name]) for text, name in news))
+        return Content("\n").join([*rows, last])
 
 
 class Reading(Vertical):
@@ -166,11 +197,12 @@ class Reading(Vertical):
     def __init__(self, info: WorldLineInfo, work_dir: str) -> None:
         super().__init__()
         self.info = info
+        self.banner = Banner(info)
         self.transcript = LineTranscript(work_dir=work_dir)
 
     def compose(self) -> ComposeResult:
         """Banner and messages."""
-        yield Banner(self.info)
+        yield self.banner
         yield self.transcript
 
     async def show(self, records: Sequence[Record], checkpoint_id: int) -> None:

@@ -24,6 +24,7 @@ from kimi_tui.tui.approval.model import (
 )
 from kimi_tui.tui.approval.panel import DETAIL_ROWS, ApprovalPanel
 from kimi_tui.tui.glyphs import ASCII
+from kimi_tui.tui.letter.area import LetterArea
 from kimi_tui.tui.styles import sheets
 from kimi_tui.tui.theme import KIMI_DARK
 from kimi_tui.wire.display import DiffBlock, DiffLine
@@ -270,7 +271,7 @@ async def test_question_place_and_all_answers_are_on_every_screen(size: tuple[in
 async def test_an_edit_names_its_file_whole(path: str) -> None:
     app = Desk(request(path, question="Make this edit?", display=(EDIT,)))
     async with app.run_test(size=(80, 24)):
-        shown = "".join(line.plain.strip() for line in app.panel._lines(80))
+        shown = "".join(row.strip("▌ ") for row in app.text().split("\n"))
         assert path in shown
 
 
@@ -280,3 +281,118 @@ async def test_the_panel_survives_markup_and_odd_widths() -> None:
         await pilot.resize_terminal(30, 12)
         await asyncio.sleep(0)
         assert "[@click=app.quit]" in desk.text().replace("\n", "")
+
+
+# --- a letter, before it is sent
+
+
+def letter(text: str = "Do not read the log.\n\nLook at line 212.") -> ApprovalRequest:
+    """A request for a D-Mail."""
+    return request(text, kind="dmail", tool="SendDMail", question="Send this D-Mail to #7?", key="")
+
+
+def row_of(desk: Desk, words: str) -> int:
+    """In which row something stands."""
+    return next(y for y, row in enumerate(desk.text().split("\n")) if words in row)
+
+
+def field(desk: Desk) -> LetterArea:
+    """Where the person writes."""
+    return desk.panel.query_one(LetterArea)
+
+
+def test_a_letter_is_broken_between_words_and_loses_none() -> None:
+    text = "one two three four five six seven eight nine ten"
+    rows = detail_rows(letter(text), 12)
+    assert " ".join(row.text for row in rows) == text
+    assert all(cell_len(row.text) <= 12 for row in rows)
+
+
+@pytest.mark.parametrize(("key", "answer"), [("y", "once"), ("n", "no")])
+async def test_a_letter_is_sent_or_not_as_it_is(key: str, answer: str) -> None:
+    desk = Desk(letter())
+    async with desk.run_test(size=(80, 24)) as pilot:
+        desk.wait_out()
+        assert "Look at line 212." in desk.text()
+        await press(pilot, key)
+        assert desk.answers == [(answer, "")]
+
+
+async def test_a_letter_is_changed_in_place() -> None:
+    desk = Desk(letter())
+    async with desk.run_test(size=(80, 24)) as pilot:
+        desk.wait_out()
+        await press(pilot, "c")
+        assert field(desk).has_focus
+        assert field(desk).text == "Do not read the log.\n\nLook at line 212."
+        assert field(desk).region.height == 3
+        await press(pilot, "ctrl+j", *"/ or 213")
+        assert field(desk).region.height == 4
+        assert desk.answers == []
+        await press(pilot, "enter")
+        changed = "Do not read the log.\n\nLook at line 212.\n/ or 213"
+        assert desk.answers == [("once", changed)]
+
+
+async def test_a_letter_that_was_only_looked_at_goes_as_the_agent_wrote_it() -> None:
+    desk = Desk(letter())
+    async with desk.run_test(size=(80, 24)) as pilot:
+        desk.wait_out()
+        await press(pilot, "c", "enter")
+        assert desk.answers == [("once", "")]
+
+
+async def test_what_was_written_is_still_there_after_a_look_at_the_answers() -> None:
+    desk = Desk(letter("Yes"))
+    async with desk.run_test(size=(80, 24)) as pilot:
+        desk.wait_out()
+        await press(pilot, "c", *", now", "escape")
+        assert desk.panel.has_focus
+        assert not field(desk).display
+        await press(pilot, "e", *"later", "escape", "c")
+        assert field(desk).text == "Yes, now"
+        await press(pilot, "escape", "e")
+        assert field(desk).text == "later"
+        await press(pilot, "enter")
+        assert desk.answers == [("no", "later")]
+
+
+async def test_an_empty_letter_is_not_sent() -> None:
+    desk = Desk(letter("Yes"))
+    async with desk.run_test(size=(80, 24)) as pilot:
+        desk.wait_out()
+        await press(pilot, "c", "ctrl+u", "enter")
+        assert field(desk).text == ""
+        assert desk.answers == []
+
+
+async def test_a_letter_is_changed_and_sent_by_mouse() -> None:
+    desk = Desk(letter("Yes"))
+    async with desk.run_test(size=(80, 24)) as pilot:
+        desk.wait_out()
+        await pilot.click(ApprovalPanel, offset=(8, row_of(desk, "change it first")))
+        assert field(desk).has_focus
+        await pilot.click(LetterArea)
+        assert desk.answers == []
+        await pilot.click(ApprovalPanel, offset=(8, row_of(desk, "Back to the answers")))
+        assert desk.panel.has_focus
+        await pilot.click(ApprovalPanel, offset=(8, row_of(desk, "say why")))
+        await press(pilot, *"not yet")
+        await pilot.click(ApprovalPanel, offset=(8, row_of(desk, "Say no")))
+        assert desk.answers == [("no", "not yet")]
+
+
+@pytest.mark.parametrize("size", [(120, 40), (80, 24), (60, 20)])
+async def test_a_long_letter_fits_every_screen_also_while_it_is_changed(
+    size: tuple[int, int],
+) -> None:
+    desk = Desk(letter("The log says nothing. " * 60))
+    async with desk.run_test(size=size) as pilot:
+        desk.wait_out()
+        await pilot.pause()
+        assert "Yes, but change it first" in desk.text()
+        await press(pilot, "c")
+        assert desk.panel.size.height <= size[1]
+        below = row_of(desk, "Send it so")
+        assert field(desk).region.bottom - desk.panel.region.y < below
+        assert field(desk).region.y - desk.panel.region.y > row_of(desk, "Send this D-Mail to #7?")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kimi_tui.tui.chat.blocks import ToolBlock
+from kimi_tui.tui.chat.bands import user_band
+from kimi_tui.tui.chat.blocks import ToolBlock, UserBlock
 from kimi_tui.tui.chat.cards import tool_card
 from kimi_tui.tui.chat.lines import cells
 from kimi_tui.tui.chat.rows import Room
@@ -98,6 +99,32 @@ def test_a_diff_loses_common_indentation_and_folds_after_twelve_rows() -> None:
     assert shown[-1] == "      +8 lines"
     made.unfolded = True
     assert len(rows(made)) == 21
+
+
+def said(text: str, **values: object) -> list[str]:
+    made = UserBlock(key=1, text=text)
+    for key, value in values.items():
+        setattr(made, key, value)
+    return [line.text.rstrip() for line in user_band(made, WIDE)]
+
+
+@pytest.mark.parametrize(
+    ("text", "last"),
+    [
+        # Every line takes two rows: six of them fit.
+        ("\n".join(["word " * 25] * 200), "+194 lines"),
+        ("short\n" * 500 + "end", "+489 lines"),
+        ("short\n" * 9_000 + "end", "+8,989 lines"),
+        # One of them goes on behind the fold.
+        ("short\n" + "word " * 400, "+1 line"),
+        ("a" * 3_000, "+2,172 characters"),
+    ],
+)
+def test_what_a_person_pasted_is_counted_in_its_own_lines(text: str, last: str) -> None:
+    shown = said(text)
+    assert shown[-1] == f"▌   {last}"
+    assert len(shown) == 12 + 1
+    assert len(said(text, unfolded=True)) > 13
 
 
 def test_a_diff_that_was_cut_says_what_is_missing() -> None:

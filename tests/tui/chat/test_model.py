@@ -441,13 +441,16 @@ def test_steers_wait_at_the_end_until_they_go_in() -> None:
     model = shown(talk)
     assert kinds(model)[-3:] == ["Agent", "User", "User"]
     talk.tell(SteerTaken("s2", "No, wait", withdrawn=True))
-    talk.tell(SteerTaken("s1", "And tabs"))
+    talk.tell(SteerTaken("s1", "And tabs", number=2))
     talk.step(text="Tabs too")
     shown(talk, model)
     assert kinds(model)[-3:] == ["Agent", "User", "Agent"]
     steer = model.blocks[-2]
     assert isinstance(steer, UserBlock)
     assert (steer.text, steer.queued) == ("And tabs", False)
+    # A pin means this message, and not the answer that began the step.
+    assert model.set_pins(frozenset({(steer.uid, 2)})).first is not None
+    assert [block for block in model.blocks if block.pinned] == [steer]
 
 
 def test_notices_without_a_topic_stay_where_they_happened() -> None:

@@ -159,8 +159,8 @@ async def test_chosen_and_unfolded(picture: SnapshotAssertion) -> None:
     async with app.run_test(size=BESIDE_TIMELINE) as pilot:
         app.transcript.apply(letter().records)
         app.transcript.focus()
-        app.transcript.action_choose(-1)
-        app.transcript.action_choose(-1)
+        for _ in range(3):
+            app.transcript.action_choose(-1)
         app.transcript.action_fold()
         await pilot.pause()
         await pilot.hover("#chat", offset=(20, 0))

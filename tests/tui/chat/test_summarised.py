@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from kimi_tui.tui.chat.blocks import AgentBlock, CompactionBlock, UserBlock
+from kimi_tui.tui.chat.blocks import AgentBlock, CompactionBlock, DMailBlock, UserBlock
+from kimi_tui.tui.chat.folds import letter_card
 from kimi_tui.tui.chat.model import ChatModel
+from kimi_tui.tui.chat.rows import Room
+from kimi_tui.tui.timeline.facts import whole_label
 from kimi_tui.tui.timeline.model import TimelineModel
 from kimi_tui.wire import events as ev
 
@@ -68,6 +71,35 @@ def shown(chat: ChatModel) -> list[tuple[str, int | None, str, bool]]:
         if text:
             found.append((text, block.checkpoint, block.uid, block.live))
     return found
+
+
+def test_a_kept_letter_does_not_name_its_sender_by_a_number_of_another_line() -> None:
+    letter: list[ev.Event] = [
+        ev.ContextReverted("dmail", 3, "s1", 5, 1, 3, 1, 300, 160, "Do not."),
+        ev.CheckpointCreated(3, "mail", "dmail", "D-Mail from #5", 160),
+        ev.TurnEnd("done"),
+    ]
+    moved: list[ev.Event] = [
+        ev.CompactionBegin(160, False),
+        ev.CheckpointCreated(0, "sum", "compaction", "", 40),
+        ev.CheckpointCreated(1, "mail'", "dmail", "Do not.", 40, "", "mail"),
+        ev.CompactionEnd(160, 60, "SUMMARY", 2),
+    ]
+
+    def ways(*events: ev.Event) -> tuple[str, str]:
+        chat, timeline = told(*TURNS, *letter, *events)
+        (card,) = [block for block in chat.blocks if isinstance(block, DMailBlock)]
+        assert card.undid
+        assert card.steps == 3
+        title = " ".join(letter_card(card, Room(81))[1].text.split())
+        return title, whole_label(timeline.tree.live[card.checkpoint or 0])
+
+    title, label = ways()
+    assert "D-Mail from #5 to #3" in title
+    assert label == "D-Mail from #5"
+    title, label = ways(*moved)
+    assert "D-Mail from an earlier step to #1" in title
+    assert label == "D-Mail from an earlier step"
 
 
 def test_up_to_here() -> None:

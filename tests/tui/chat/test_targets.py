@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kimi_tui.tui.chat.targets import argument, short_name, target
+from kimi_tui.tool_names import short_name
+from kimi_tui.tui.chat.targets import argument, target
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from support.conversation import LETTER, Conversation, quoted_fields, slow_impor
 from textual import events
 from textual.pilot import Pilot
 
+from kimi_tui.tui.chat.blocks import AgentBlock
 from kimi_tui.tui.chat.transcript import Transcript
 from kimi_tui.tui.glyphs import ASCII
 from kimi_tui.wire.events import (
@@ -169,6 +170,23 @@ async def test_folding_by_click_and_by_key() -> None:
         chosen = app.posted[-1]
         assert isinstance(chosen, Transcript.CheckpointClicked)
         assert chosen.id == 1
+
+
+async def test_keys_reach_every_block_answers_too() -> None:
+    app = ChatApp()
+    async with app.run_test(size=SIZE) as pilot:
+        await feed(app, pilot, long_talk(2))
+        app.transcript.focus()
+        blocks = app.transcript.blocks
+        wanted = [(block.uid, block.number) for block in reversed(blocks)]
+        assert any(isinstance(block, AgentBlock) for block in blocks)
+        for _ in blocks:
+            await pilot.press("k", "P")
+        asked = [one for one in app.posted if isinstance(one, Transcript.PinWanted)]
+        assert [(one.uid, one.number) for one in asked] == wanted
+        await pilot.press("j", "j", "k", "k", "k", "P")
+        asked = [one for one in app.posted if isinstance(one, Transcript.PinWanted)]
+        assert (asked[-1].uid, asked[-1].number) == wanted[-1]
 
 
 async def test_reading_what_was_unfolded_is_not_disturbed() -> None:
@@ -500,3 +518,19 @@ async def test_other_colours_repaint() -> None:
         assert re.sub(r"terminal-\d+", "", app.export_screenshot()) == re.sub(
             r"terminal-\d+", "", dark
         )
+
+
+async def test_what_is_unfolded_is_not_new_and_folded_again_it_follows_the_end() -> None:
+    app = ChatApp()
+    async with app.run_test(size=SIZE) as pilot:
+        talk = long_talk()
+        await feed(app, pilot, talk)
+        await pilot.click("#chat", offset=(20, row_of(app, "+8 lines") - 1))
+        assert "line 0" in "".join(app.rows)
+        assert " new" not in app.rows[-1]
+        await pilot.click("#chat", offset=(20, row_of(app, "Shell make") - 1))
+        while "+8 lines" not in app.rows[-1]:
+            await pilot.click("#chat", offset=(20, row_of(app, "Shell make") - 1))
+        talk.user("More")
+        await feed(app, pilot, talk)
+        assert "More" in app.rows[-1]

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import re
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kimi_tui.soul.protocol import FilePreview, FilesPreview
-from kimi_tui.soul.travel_protocol import LineMessage
-from kimi_tui.tui.compare.model import Comparison, file_rows
+from kimi_tui.soul.travel_protocol import FileSide, LineMessage, PartedFiles, PartedPath
+from kimi_tui.tui.compare.drawing import message_rows
+from kimi_tui.tui.compare.files import FileTable
+from kimi_tui.tui.compare.model import Comparison, Side
+from kimi_tui.tui.compare.sheet import Sheet
 from kimi_tui.tui.glyphs import UNICODE
-from kimi_tui.wire.display import DiffLine
+from kimi_tui.wire.display import BriefBlock, DiffBlock, DiffLine, DisplayBlock, ShellBlock
 
 
 def said(text: str, checkpoint: int = 1) -> LineMessage:
@@ -17,9 +22,20 @@ def said(text: str, checkpoint: int = 1) -> LineMessage:
     return LineMessage(checkpoint, f"u{checkpoint}", 0, "agent", text)
 
 
+def measured(comparison: Comparison, width: int = 40) -> Sheet:
+    """All of its rows."""
+    sheet = comparison.sheet(width, UNICODE)
+    assert not sheet.complete
+    for _ in sheet.measure():
+        pass
+    assert sheet.complete
+    return sheet
+
+
 def texts(comparison: Comparison, width: int = 40) -> list[tuple[str, str]]:
     """The rows as plain text."""
-    rows = comparison.sheet(width, UNICODE).rows
+    sheet = measured(comparison, width)
+    rows = [(sheet.cell("other", row), sheet.cell("live", row)) for row in range(sheet.height)]
     return [
         (
             "".join(text for text, _ in left.spans).strip(),
@@ -75,24 +91,128 @@ def test_nothing_of_a_message_can_move_the_cursor() -> None:
 )
 def test_every_message_has_its_place(left: list[str], right: list[str], width: int) -> None:
     one = Comparison([said(text) for text in left], [said(text) for text in right])
-    sheet = one.sheet(width, UNICODE)
-    for place, (side, count) in enumerate((("other", len(left)), ("live", len(right)))):
-        starts = sheet.starts["other" if side == "other" else "live"]
+    sheet = measured(one, width)
+    for side, count in (("other", len(left)), ("live", len(right))):
+        name: Side = "other" if side == "other" else "live"
+        starts = sheet.starts[name]
         assert len(starts) == count
         assert starts == sorted(set(starts))
-        assert all(sheet.rows[row][place].entry == i for i, row in enumerate(starts))
+        assert all(sheet.cell(name, row).entry == i for i, row in enumerate(starts))
     shared = [i for i, entry in enumerate(one.sides["other"]) if entry.same]
     matched = [i for i, entry in enumerate(one.sides["live"]) if entry.same]
     for mine, theirs in zip(shared, matched, strict=True):
         assert sheet.starts["other"][mine] == sheet.starts["live"][theirs]
 
 
-def test_the_files() -> None:
-    assert "unknown" in str(file_rows(FilesPreview(reason="unknown"), frozenset(), 60, UNICODE))
-    change = FilePreview("a/b.py", "restore", added=3, removed=1, rows=(DiffLine("+", 4, "x"),))
-    files = FilesPreview((change, FilePreview("new.py", "delete", added=2, is_new=True)))
-    rows = file_rows(files, frozenset(), 60, UNICODE)
-    assert [index for _, index in rows] == [0, 1]
-    assert "+3 −1" in str(rows[0])
-    assert "new  " in str(rows[1])
-    assert "+ x" in str(file_rows(files, frozenset({0}), 60, UNICODE)[1])
+@pytest.mark.parametrize(
+    ("display", "failed", "fact"),
+    [
+        ((ShellBlock("ls", 1, 0.1),), True, "exit 1"),
+        ((DiffBlock("a", 12, 58, ()),), False, "+12 −58"),
+        ((DiffBlock("a", 3, 0, ()), DiffBlock("b", 1, 0, ())), False, "+4"),
+        ((BriefBlock("6 files"),), False, "6 files"),
+        ((), True, "failed"),
+        ((), False, ""),
+    ],
+)
+def test_a_call_tells_what_came_of_it(
+    display: tuple[DisplayBlock, ...], failed: bool, fact: str
+) -> None:
+    message = LineMessage(
+        7, "u", 0, "tool", "x", name="Shell", target="t " * 40, failed=failed, display=display
+    )
+
+    def row(width: int) -> str:
+        (spans,) = message_rows(message, width, UNICODE, same=False, whole=False)
+        return "".join(text for text, _ in spans)
+
+    assert row(60).split("…")[1].split() == [*fact.split(), "#7"]
+    assert len(row(60)) == 58
+    # A target is worth more than what came of it.
+    assert row(26).split("…")[1].split() == ["#7"]
+
+
+def table(files: PartedFiles, width: int = 120, fork: int = 3) -> FileTable:
+    """The table for world line 2."""
+    return FileTable(files, 2, fork, width, UNICODE)
+
+
+def words(rows: list[tuple[list[tuple[str, str]], int]]) -> list[str]:
+    """The rows as plain text."""
+    return ["".join(text for text, _ in spans) for spans, _ in rows]
+
+
+ROW = DiffLine("+", 4, "x")
+SAME = FileSide("same")
+FILES = PartedFiles(
+    (
+        PartedPath("a/b.py", FileSide("changed", "agent", 15, 61, (ROW,)), SAME),
+        PartedPath("new.py", SAME, FileSide("new", "agent", 14, 0, (ROW,))),
+        PartedPath("README", SAME, FileSide("changed", "others", 1, 1)),
+        PartedPath("c", SAME, FileSide("changed", "both", 2)),
+        PartedPath("d", *[FileSide("gone", "agent", 0, 3, (ROW,))] * 2, alike=True),
+        PartedPath("e", FileSide("changed", is_text=False), FileSide("changed")),
+    ),
+    ("A remark.",),
+)
+
+
+def test_each_side_of_the_files_has_a_column() -> None:
+    rows = table(FILES).rows(frozenset())
+    assert [index for _, index in rows] == [0, 1, 2, 3, 4, 5, -1]
+    assert [re.split(" {2,}", row.strip(), maxsplit=2) for row in words(rows)[:2]] == [
+        ["a/b.py", "+15 −61", "same as at #3"],
+        ["new.py", "same as at #3", "new  +14"],
+    ]
+    ends = [
+        "same as at #3", "new  +14", "changed outside", "also outside  +2", "as on world line 2",
+        "no other text",
+    ]  # fmt: skip
+    for row, end in zip(words(rows), ends, strict=False):
+        assert row.endswith(end)
+        assert len(row) == 118
+    assert "gone  −3 " in words(rows)[4]
+    assert "not a text" in words(rows)[5]
+    assert words(rows)[-1].strip() == "A remark."
+    head = "".join(text for text, _ in table(FILES).head())
+    assert head.index("world line 2") + 12 == words(rows)[0].index("−61") + 3 == 57
+    assert "as it was" in words(table(FILES, fork=-1).rows(frozenset()))[1]
+
+
+@pytest.mark.parametrize("width", [40, 60, 80])
+def test_a_narrow_table_says_less(width: int) -> None:
+    rows = words(table(FILES, width).rows(frozenset()))
+    assert all(len(row) == width - 2 for row in rows[:-1])
+    assert rows[0].split()[1:] == ["+15", "−61", "same"]
+    assert "as there" in rows[4]
+
+
+def test_a_diff_says_which_side_it_is_of() -> None:
+    rows = words(table(FILES).rows(frozenset({0})))
+    assert [row.strip() for row in rows[1:3]] == ["World line 2, since #3", "4 + x"]
+    rows = words(table(FILES).rows(frozenset({4})))
+    assert [row.strip() for row in rows[5:7]] == ["On both, since #3", "4 + x"]
+    rows = words(table(FILES).rows(frozenset({5})))
+    assert [row.strip() for row in rows[6:10]] == [
+        "World line 2, since #3",
+        "There is no diff to show.",
+        "Now, since #3",
+        "There is no diff to show.",
+    ]
+
+
+def test_where_there_are_no_files_a_sentence_says_so() -> None:
+    assert words(table(PartedFiles(reason="It is unknown.")).rows(frozenset())) == [
+        "    It is unknown."
+    ]
+    (row,) = words(table(PartedFiles()).rows(frozenset()))
+    assert row.strip() == "Neither changed a file since they parted."
+    assert "now" not in str(table(PartedFiles()).head())
+
+
+def test_no_file_name_can_move_the_cursor() -> None:
+    hostile = PartedPath(
+        "a\x1b[2J\nb", FileSide("new", rows=(DiffLine("+", 1, "\x1b[2J\x07"),)), SAME
+    )
+    rows = words(table(PartedFiles((hostile,), ("r\x1b[2J",))).rows(frozenset({0})))
+    assert all(row.isprintable() for row in rows)

@@ -12,7 +12,7 @@ from support.chat_server import ChatServer, status
 from support.screens import Desk
 from textual.widgets import Input
 
-from kimi_tui.config.choosing import Choice, NeedsChoice
+from kimi_tui.config.choosing import Choice, NeedsChoice, Overrides, choose
 from kimi_tui.config.model import Config
 from kimi_tui.config.reading import read_config
 from kimi_tui.launch import Launch
@@ -23,6 +23,7 @@ from kimi_tui.tui.first_run.local_screen import LocalScreen
 from kimi_tui.tui.first_run.picking import Entry, PickState
 from kimi_tui.tui.first_run.servers import SERVERS, model_facts, server_of
 from kimi_tui.tui.first_run.welcome import WelcomeScreen, ways
+from kimi_tui.tui.main.screen import MainScreen
 
 
 @pytest.fixture
@@ -69,6 +70,34 @@ async def test_a_pasted_key_is_checked_at_once_saved_and_used(home: Path) -> Non
     config = read_config(home / "config.toml")
     assert config.models["large"].model == "large"
     assert stat.S_IMODE((home / "config.toml").stat().st_mode) == 0o600
+
+
+async def test_what_is_no_url_is_said_at_once_and_can_be_mended(home: Path) -> None:
+    running = app(home)
+    async with running.run_test(size=(80, 24)) as pilot:
+        one = Desk(running, pilot)
+        await pilot.press("1")
+        await one.until(lambda: isinstance(running.screen, KeyScreen))
+        await pilot.press("down", "down", "down", "down", "enter", *"host/v1", "enter")
+        await one.sees("must begin with https:// or http://")
+        url = running.screen.query_one("#url", Input)
+        assert url.has_focus
+        await pilot.press("home", *"http://", "enter")
+        await one.until(lambda: running.screen.query_one("#key", Input).has_focus)
+        assert url.value == "http://host/v1"
+        await pilot.press("enter")
+        await one.sees("any word will do")
+
+
+async def test_another_url_takes_the_models_of_the_first_away(home: Path) -> None:
+    async with ChatServer(models=["only-here"]) as server:
+        running = app(home)
+        async with running.run_test(size=(80, 24)) as pilot:
+            one = Desk(running, pilot)
+            await paste_key(one, server.base_url, "sk-secret-key")
+            await one.sees("only-here")
+            running.screen.query_one("#url", Input).value = "http://127.0.0.1:9/v1"
+            await one.until(lambda: "only-here" not in one.text())
 
 
 async def test_a_refused_key_says_why_and_nothing_is_saved(home: Path) -> None:
@@ -159,8 +188,92 @@ async def test_no_local_server_says_what_to_do(home: Path, monkeypatch: pytest.M
         one = Desk(running, pilot)
         await one.sees("none found")
         await pilot.press("down", "enter")
-        await one.sees("press r")
+        await one.sees("press Ctrl+R")
         await pilot.press("escape", "escape")
+        await one.until(lambda: running.return_code == 0)
+
+
+async def test_many_models_are_narrowed_by_letters_and_looked_for_again(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[int] = []
+
+    async def servers() -> list[LocalServer]:
+        looks.append(1)
+        models = tuple(FoundModel(f"run-{number}-of-{len(looks)}") for number in range(12))
+        return [LocalServer("Ollama", "http://127.0.0.1:9/v1", models)]
+
+    monkeypatch.setattr("kimi_tui.llm.discovery.local_servers", servers)
+    running = app(home)
+    async with running.run_test(size=(80, 24)) as pilot:
+        one = Desk(running, pilot)
+        await one.sees("12 models")
+        await pilot.press("2")
+        await one.sees("run-3-of-1")
+        await pilot.press("r")
+        await one.sees("only with: r")
+        await pilot.press("ctrl+r")
+        await one.sees("run-3-of-2")
+
+
+def begun_with(home: Path, base_url: str, key: str) -> KimiApp:
+    """The program as the environment's key and server alone start it."""
+    environ = {"OPENAI_API_KEY": key, "OPENAI_BASE_URL": base_url}
+    chosen = choose(Config(), Overrides(), environ)
+    assert isinstance(chosen, Choice)
+    assert not chosen.model
+    return app(home, chosen)
+
+
+async def test_a_key_of_the_environment_alone_asks_which_model(home: Path) -> None:
+    async with ChatServer(models=["small", "large"]) as server:
+        running = begun_with(home, server.base_url, "sk-of-environment")
+        async with running.run_test(size=(80, 24)) as pilot:
+            one = Desk(running, pilot)
+            await one.sees("accepted, 2 models")
+            await pilot.press("down", "enter")
+            await one.until(
+                lambda: (
+                    isinstance(running.screen, MainScreen) and one.screen.conversation.state.ready
+                )
+            )
+            assert one.screen.conversation.state.model == "large"
+            await one.screen.end()
+        config = read_config(home / "config.toml")
+        assert config.models[config.default_model].model == "large"
+        assert "sk-of-environment" not in (home / "config.toml").read_text()
+        environ = {"OPENAI_API_KEY": "sk-of-environment", "OPENAI_BASE_URL": server.base_url}
+        again = choose(config, Overrides(), environ)
+        assert isinstance(again, Choice)
+        assert (again.model, again.api_key) == ("large", "sk-of-environment")
+
+
+async def test_a_server_with_one_model_needs_no_choice(home: Path) -> None:
+    async with ChatServer(models=["only"]) as server:
+        running = begun_with(home, server.base_url, "sk-of-environment")
+        async with running.run_test(size=(80, 24)) as pilot:
+            one = Desk(running, pilot)
+            await one.ready()
+            assert one.screen.conversation.state.model == "only"
+            assert not (home / "config.toml").exists()
+            await one.screen.end()
+
+
+@pytest.mark.parametrize("size", [(80, 24), (60, 20)])
+async def test_a_server_that_cannot_be_asked_is_told_beside_the_other_ways(
+    home: Path, size: tuple[int, int]
+) -> None:
+    async with ChatServer(models=["small", "large"]) as server:
+        gone = server.base_url
+    running = begun_with(home, gone, "sk-of-environment")
+    async with running.run_test(size=size) as pilot:
+        one = Desk(running, pilot)
+        shown = await one.sees("Watch the demo")
+        assert "127.0.0.1" in shown
+        assert "Paste a key" in shown
+        assert "Use a local server" in shown
+        assert "readable by you alone" in shown
+        await pilot.press("escape")
         await one.until(lambda: running.return_code == 0)
 
 

@@ -134,6 +134,7 @@ def test_details_name_split_and_totals() -> None:
         "output 70",
         "~ is an estimate until the next answer.",
     ]
+    assert details(usage, "about $0.42")[-3:-1] == ["output 70", "cost about $0.42"]
 
 
 async def test_on_the_screen() -> None:

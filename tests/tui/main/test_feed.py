@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 
-from kimi_tui.tui.main.feed import FRAME_S, Feed
+from kimi_tui.tui.main.feed import FRAME_S, HISTORY_SLICE_S, Feed
 from kimi_tui.wire.events import Record, StepBegin, TextPart
 from kimi_tui.wire.queue import Wire
 
@@ -56,8 +57,8 @@ async def test_history_comes_first_then_what_happens() -> None:
     wire.publish(StepBegin(1001))
     await one.has(1001)
     assert [record.seq for record in one.shown] == list(range(1, 1002))
-    assert one.caught_up_after is not None
-    assert 1000 <= one.caught_up_after <= 1001
+    # What happens now is told after it, and as what happens now.
+    assert one.caught_up_after == 1000
     assert one.calls > 10  # in slices, not in one
     one.feed.stop()
 
@@ -92,3 +93,37 @@ async def test_after_the_end_nothing_is_shown() -> None:
     one.feed.stop()
     await asyncio.sleep(2 * FRAME_S)
     assert one.shown == []
+
+
+async def test_what_remains_to_be_done_is_done_in_slices_before_it_is_through() -> None:
+    wire, one = Wire(first_seq=11), Listener()
+    done = 0
+
+    def settle() -> Iterator[None]:
+        nonlocal done
+        for _ in range(1_000):
+            assert one.caught_up_after is None
+            done += 1
+            if done % 100 == 0:
+                # What happens meanwhile waits.
+                wire.publish(StepBegin(done))
+                time.sleep(2 * HISTORY_SLICE_S)  # a slice is over
+            yield
+
+    one.feed = Feed(one.show, one.caught_up, settle)
+    one.feed.follow(wire, [Record(n, 0.0, StepBegin(n)) for n in range(1, 11)])
+    turns = 0
+
+    def turn() -> None:
+        nonlocal turns
+        turns += 1
+        if one.caught_up_after is None:
+            asyncio.get_running_loop().call_soon(turn)
+
+    turn()
+    await one.until(lambda: one.caught_up_after is not None)
+    assert done == 1_000
+    assert turns > 10  # others had their turn in between
+    assert one.caught_up_after == 10
+    await one.has(20)
+    one.feed.stop()

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
+from kimi_tui.tui.compare.screen import FILE_HINTS
 from kimi_tui.tui.glyphs import ASCII, UNICODE
 from kimi_tui.tui.main.actions import Actions
 from kimi_tui.tui.main.branch import branch_of
@@ -81,6 +82,8 @@ def test_the_title_is_the_first_thing_said() -> None:
         ([TurnBegin("a"), TurnEnd("error"), TurnBegin("", resumed=True)], False),
         ([TurnBegin("a"), TurnEnd("done"), REVERT], True),
         ([TurnBegin("a"), TurnEnd("done"), REVERT, LineChanged("undo", 2, 1, "")], False),
+        ([TurnBegin("a"), TurnEnd("done"), LineChanged("jump", 2, 1, "", is_open=True)], True),
+        ([TurnBegin("a"), TurnEnd("error"), LineChanged("undo", 2, 1, "", is_open=True)], True),
     ],
 )
 def test_when_enter_goes_on(events: list[Event], can: bool) -> None:
@@ -159,8 +162,27 @@ def test_the_header_never_overflows(title: str, folder: str, width: int) -> None
 def test_the_footer_shows_whole_pairs_only(width: int) -> None:
     pairs = hints("prompt", MainState(running=True), {}, UNICODE, 0.0)
     shown = fit_footer(pairs, width)
-    assert shown == pairs[: len(shown)]
+    assert [pair for pair in shown if pair[0] != "Esc"] == [
+        pair for pair in pairs if pair[0] != "Esc"
+    ][: sum(pair[0] != "Esc" for pair in shown)]
     assert cell_len("   ".join(f"{key} {meaning}" for key, meaning in shown)) <= width
+
+
+@pytest.mark.parametrize("width", [9, 20, 56, 76, 116])
+def test_the_footer_names_the_way_out_before_anything_else(width: int) -> None:
+    pairs = hints("timeline", MainState(), {}, UNICODE, 0.0)
+    assert ("Esc", "close") in fit_footer(pairs, width)
+    assert fit_footer((("Enter", "send"),), 3) == ()
+
+
+def test_the_footer_of_a_comparison_has_all_its_keys_in_eighty_cells() -> None:
+    assert fit_footer(FILE_HINTS, 76) == FILE_HINTS
+    assert fit_footer(FILE_HINTS, 56)[-1] == ("Esc", "back")
+
+
+def test_at_sixty_cells_the_timeline_can_be_filtered() -> None:
+    shown = fit_footer(hints("timeline", MainState(), {}, UNICODE, 0.0), 56)
+    assert [key for key, _ in shown] == ["↑↓", "Enter", "/", "Esc"]
 
 
 def test_the_footer_follows_what_happens() -> None:
@@ -174,7 +196,11 @@ def test_the_footer_follows_what_happens() -> None:
     assert "compact" not in said(MainState())
     assert "go on" in said(MainState(can_resume=True))
     assert "try now" in said(MainState(running=True, retry_until=1002.0))
-    assert said(MainState(), "timeline").startswith("↑↓ move   [ ] turn   Enter preview")
+    assert said(MainState(), "timeline").startswith("↑↓ move   Enter preview   / filter")
+    assert cell_len(said(MainState(), "timeline")) <= 116
+    # While a filter is typed, letters and brackets are what it looks for.
+    assert said(MainState(), "filter") == "Enter go there   Esc all steps   Ctrl+U clear"
+    assert "fold" not in said(MainState(), "found")
 
 
 def test_changed_keys_are_the_ones_that_are_shown() -> None:

@@ -66,6 +66,7 @@ async def show(running: KimiApp, pilot: Pilot[None], records: Sequence[Record]) 
     screen = running.screen
     assert isinstance(screen, MainScreen)
     screen.conversation._show(records)  # pyright: ignore[reportPrivateUsage]
+    screen.history_told()
     screen.conversation._change(  # pyright: ignore[reportPrivateUsage]
         screen.conversation.state._replace(
             title="Fix quoted fields", running=False, ready=True, approvals=()

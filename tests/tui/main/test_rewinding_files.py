@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from support.chat_server import ChatServer, call, say
 from support.screens import desk
+from textual.events import Key
 
 from kimi_tui.tui.preview.screen import RewindScreen
 
@@ -50,3 +51,20 @@ async def test_f_brings_conversation_and_files_back_and_undo_takes_that_back(hom
         await one.until(lambda: (work / "made").exists())
         assert (work / "a.txt").read_text() == "new\n"
         assert (work / "b.txt").read_text() == "by hand\n"
+
+
+async def test_a_key_that_comes_after_the_answer_answers_nothing(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        server.script(say("The apple is red."))
+        await one.ready()
+        await one.say("Tell me of apples")
+        await one.sees("The apple is red.")
+        await one.idle()
+        await one.say("/rewind 0")
+        await one.until(lambda: isinstance(one.app.screen, RewindScreen))
+        preview = one.app.screen
+        for _ in range(3):
+            # As the terminal sends them while a key is held down.
+            preview.post_message(Key("r", "r"))
+        await one.until(lambda: one.screen.prompt.area.text == "Tell me of apples")
+        assert one.app.screen is one.screen

@@ -325,6 +325,26 @@ async def test_ctrl_c_twice_quits(home: Path) -> None:
         await one.until(lambda: one.app.return_code == 0)
 
 
+async def test_paging_where_there_is_nothing_to_read(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        await one.ready()
+        await one.pilot.press("pageup", "pagedown", *"text")
+        await one.until(lambda: one.screen.prompt.area.text == "text")
+
+
+async def test_ctrl_d_twice_quits_and_stops_nothing(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        server.script(stall())
+        await one.ready()
+        await one.say("Go")
+        await one.until(lambda: one.screen.conversation.state.running)
+        await one.pilot.press("ctrl+d")
+        await one.sees("Ctrl+D again quits.")
+        assert one.screen.conversation.state.running
+        await one.pilot.press("ctrl+d")
+        await one.until(lambda: one.app.return_code == 0)
+
+
 async def crash(home: Path) -> KimiApp:
     """An app in which something breaks; Textual's test driver raises the error again at the end."""
     async with ChatServer() as server, desk(home, server.base_url) as one:

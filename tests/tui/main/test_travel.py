@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from support.chat_server import ChatServer, say, stall
+from support.chat_server import ChatServer, call, say, stall
 from support.screens import Desk, desk
 
 from kimi_tui.soul.protocol import Target
@@ -14,6 +14,7 @@ from kimi_tui.tui.letter.screen import LetterScreen
 from kimi_tui.tui.letter.summary import SummaryScreen
 from kimi_tui.tui.preview.screen import RewindScreen
 from kimi_tui.tui.worldline.view import LineTranscript
+from kimi_tui.wire.events import Notice
 
 
 @pytest.fixture
@@ -31,6 +32,15 @@ def told(server: ChatServer, number: int = -1) -> str:
 def chat(one: Desk) -> str:
     """What stands left of the timeline."""
     return "\n".join(line[:81] for line in one.text().split("\n"))
+
+
+async def answered(one: Desk, key: str) -> None:
+    """Answer the question on the screen, once it takes keys."""
+    panel = one.screen._approvals.panel  # pyright: ignore[reportPrivateUsage]
+    assert panel is not None
+    await one.until(lambda: panel.armed)
+    await one.pilot.press(key)
+    await one.until(lambda: one.screen._approvals.panel is not panel)  # pyright: ignore[reportPrivateUsage]
 
 
 async def two_turns(one: Desk, server: ChatServer) -> None:
@@ -164,6 +174,122 @@ async def test_a_world_line_is_read_while_now_goes_on(home: Path) -> None:
         assert one.app.focused is one.screen.prompt.area
 
 
+async def test_a_question_while_a_world_line_is_read(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url, size=(120, 40)) as one:
+        await a_world_line(one, server)
+        await one.say("/worldline 1")
+        await one.sees("Reading world line 1.")
+        server.script(call("Shell", {"command": "echo a"}), call("Shell", {"command": "echo b"}))
+        one.screen.conversation.say("Run both")
+        # It takes the keys, and its banner says that it waits.
+        await one.sees("! the agent waits for your answer")
+        await one.sees("y/n/e answer")
+        await answered(one, "y")
+        # Between two questions the line that is read has them again.
+        await one.until(lambda: len(server.requests) == 5)
+        await one.sees("Run this command?")
+        # Who opens the line anew has its keys at once, and with Escape those of the question.
+        one.screen.travel.reader.focus()
+        await one.until(lambda: "y/n/e answer" not in one.text())
+        await one.pilot.press("escape")
+        await one.sees("y/n/e answer")
+        assert not one.screen.reading
+        server.script(say("All of it ran."))
+        await answered(one, "y")
+        await one.idle()
+        assert one.screen.prompt.area.has_focus
+
+
+async def test_the_keys_return_to_the_line_after_a_question(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url, size=(120, 40)) as one:
+        await a_world_line(one, server)
+        await one.say("/worldline 1")
+        await one.sees("Reading world line 1.")
+        server.script(call("Shell", {"command": "true"}), say("Done."))
+        one.screen.conversation.say("Run it")
+        await one.sees("Run this command?")
+        await answered(one, "y")
+        await one.idle()
+        await one.sees("Now   ● the agent is done, 2 steps")
+        assert isinstance(one.app.focused, LineTranscript)
+        assert "j jump back" in one.text()
+
+
+async def test_leaving_the_program_while_a_world_line_is_read(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url, size=(120, 40)) as one:
+        await a_world_line(one, server)
+        await one.say("/worldline 1")
+        await one.sees("Reading world line 1.")
+        await one.pilot.press("ctrl+c")
+        await one.sees("Ctrl+C again quits.")
+        assert one.screen.reading == 1
+        await one.pilot.press("ctrl+d")
+        await one.until(lambda: one.app.return_code == 0)
+
+
+async def test_a_world_line_and_the_chat_are_searched(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url, size=(120, 40)) as one:
+        await a_world_line(one, server)
+        await one.say("/worldline 1")
+        await one.sees("Reading world line 1.")
+        await one.pilot.press("ctrl+f", *"pear")
+        await one.sees("1 of 2")
+        await one.pilot.press("enter")
+        assert "Shift+Enter before" in await one.sees("2 of 2")
+        # The first Escape ends the search, the second one goes back to now.
+        await one.pilot.press("tab")
+        await one.sees("n next   N before")
+        await one.pilot.press("escape")
+        await one.sees("c compare")
+        assert one.screen.reading == 1
+        await one.pilot.press("escape")
+        assert one.screen.reading == 0
+        # What the person writes is left alone by the key that searches.
+        one.screen.prompt.area.put("a draft")
+        await one.pilot.press("ctrl+f", *"plum")
+        await one.sees("1 of 2")
+        await one.pilot.press("escape")
+        assert one.screen.prompt.area.text == "a draft"
+        assert one.screen.prompt.area.has_focus
+        one.screen.prompt.area.put("")
+        await one.say("/search apple")
+        await one.sees("1 of 2")
+
+
+async def test_what_was_sent_to_now_is_undone_and_done_again(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url, size=(120, 40)) as one:
+        await a_world_line(one, server)
+        await one.say("/worldline 1")
+        await one.sees("Reading world line 1.")
+        await one.pilot.press("s")
+        await one.until(lambda: isinstance(one.app.screen, LetterScreen))
+        await one.pilot.press("enter")
+        await one.sees("It stands at the end of the conversation.")
+        await one.until(lambda: "The pear is green." in chat(one))
+        await one.pilot.press("ctrl+t", "u")
+        await one.sees("Undone: what was sent to now.")
+        await one.until(lambda: "The pear is green." not in chat(one))
+        assert "The plum is blue." in chat(one)
+        await one.pilot.press("U")
+        await one.until(lambda: "The pear is green." in chat(one))
+
+
+async def test_a_warning_stands_once(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url, size=(120, 20)) as one:
+        await two_turns(one, server)
+        soul = one.screen.conversation.engine.soul
+        assert soul is not None
+        soul.wire.publish(Notice("warning", "The folder is gone.", "Bring it back."))
+        await one.sees("The folder is gone.")
+        await one.idle()
+        assert one.text().count("The folder is gone.") == 1
+        # Where the end of the chat is not on view it is told over it.
+        await one.say("/worldline")
+        one.screen.transcript.hold()
+        soul.wire.publish(Notice("warning", "The disk is slow."))
+        await one.until(lambda: one.text().count("The disk is slow.") >= 1)
+
+
 async def test_a_jump_from_the_line_that_is_read(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url, size=(120, 40)) as one:
         await a_world_line(one, server)
@@ -242,10 +368,66 @@ async def test_two_lines_side_by_side(home: Path) -> None:
         shown = await one.sees("both share #0 to #1")
         assert "The pear is green." in shown
         assert "The plum is blue." in shown
+        assert "Neither changed a file since they parted." in shown
         # From the other side's second message: jump to before it.
-        await one.pilot.press("down", "j")
-        await one.sees("World line 1 is live again at #3.")
+        await one.pilot.press("down", "down", "j")
+        await one.sees("World line 1 is live again at #3; Enter")
         assert not one.screen.reading
+
+
+@pytest.mark.parametrize("size", [(120, 40), (80, 24), (60, 20)])
+async def test_the_files_of_both_lines_are_compared(home: Path, size: tuple[int, int]) -> None:
+    async with ChatServer() as server, desk(home, server.base_url, size=size) as one:
+        server.script(
+            call("WriteFile", {"path": "a.txt", "content": "1\n2\n3\n"}),
+            say("Written."),
+            say("Otherwise."),
+        )
+        await one.ready()
+        await one.say("Write")
+        await one.until(lambda: one.screen._approvals.panel is not None)  # pyright: ignore[reportPrivateUsage]
+        await answered(one, "y")
+        await one.idle()
+        await one.say("/rewind 0")
+        await one.until(lambda: isinstance(one.app.screen, RewindScreen))
+        await one.sees("deletes 1")
+        await one.pilot.press("f")
+        await one.until(lambda: one.screen.prompt.area.text == "Write")
+        (home / "app" / "b.txt").write_text("mine\n")
+        await one.say("/compare 1")
+        await one.until(lambda: isinstance(one.app.screen, CompareScreen))
+        shown = [line.split() for line in (await one.sees("b.txt")).split("\n")]
+        assert ["a.txt", "new", "+3"] in [line[:3] for line in shown]
+        assert ["new", "outside"] in [line[-2:] for line in shown if line[:1] == ["b.txt"]]
+        await one.pilot.press("tab", "tab", "enter")
+        await one.sees("+ 1")
+        # Whatever is unfolded, the keys stay on the screen.
+        assert one.text().split("\n")[-1].strip().startswith("Tab other side")
+        await one.pilot.press("enter", "down", "enter")
+        await one.sees("+ mine")
+
+
+@pytest.mark.parametrize(
+    ("keys", "said", "prompt"),
+    [
+        (("down", "j"), "World line 1 is live again at #2.", "Tell me of pears"),
+        (("j",), "World line 1 is live again.", ""),
+        (("down", "J"), "World line 1 is live again.", ""),
+    ],
+    ids=["to its first message", "nothing chosen", "whole"],
+)
+async def test_a_jump_from_the_comparison(
+    home: Path, keys: tuple[str, ...], said: str, prompt: str
+) -> None:
+    async with ChatServer() as server, desk(home, server.base_url, size=(120, 40)) as one:
+        await a_world_line(one, server)
+        await one.say("/compare 1")
+        await one.until(lambda: isinstance(one.app.screen, CompareScreen))
+        await one.sees("The pear is green.")
+        await one.pilot.press(*keys)
+        shown = await one.sees(said)
+        assert one.screen.prompt.area.text == prompt
+        assert ("The pear is green." in shown) == (not prompt)
 
 
 async def test_a_message_is_sent_from_the_comparison(home: Path) -> None:
@@ -253,7 +435,7 @@ async def test_a_message_is_sent_from_the_comparison(home: Path) -> None:
         await a_world_line(one, server)
         await one.say("/compare 1")
         await one.until(lambda: isinstance(one.app.screen, CompareScreen))
-        await one.pilot.press("n", "s")
+        await one.pilot.press("n", "n", "s")
         await one.until(lambda: isinstance(one.app.screen, LetterScreen))
         assert "The pear is green." in one.text()
         await one.pilot.press("escape")
@@ -321,3 +503,54 @@ async def test_a_summary_is_read_edited_and_the_edit_undone(home: Path) -> None:
         await one.until(lambda: isinstance(one.app.screen, SummaryScreen))
         await one.pilot.press("u")
         await one.sees("The apple is red.")
+
+
+async def test_a_jump_to_a_step_through_the_preview_goes_on_with_enter(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url, size=(120, 40)) as one:
+        await a_world_line(one, server)
+        await one.say("/worldline 1")
+        await one.sees("The pear is green.")
+        one.screen.preview(Target(3, 1))
+        await one.until(lambda: isinstance(one.app.screen, RewindScreen))
+        shown = one.text()
+        assert "Jump to world line 1, #3" in shown
+        assert "r  Jump there" in shown
+        assert "Leaves 1 step, 2 messages" in shown
+        assert "Becomes a world line" in shown
+        assert "Rewind" not in shown
+        await one.pilot.press("enter")
+        await one.sees("Jumped to #3 of world line 1; Enter in an empty prompt goes on from there.")
+        assert not one.screen.reading
+        await one.until(lambda: one.screen.conversation.state.can_resume)
+        server.script(say("Pears are green, I say."))
+        await one.pilot.press("enter")
+        await one.sees("Pears are green, I say.")
+        await one.idle()
+        assert "Tell me of pears" in told(server)
+        assert "plum" not in told(server)
+
+
+async def test_a_message_chosen_in_a_world_line_stays_on_view_when_there_is_less_room(
+    home: Path,
+) -> None:
+    async with ChatServer() as server, desk(home, server.base_url, size=(120, 40)) as one:
+        await a_world_line(one, server)
+        # All of it fits into the larger terminal, so its end is on view, too.
+        server.script(say("A fruit.  " * 120))
+        await one.say("More of them")
+        await one.sees("A fruit.")
+        await one.idle()
+        await one.say("/rewind 4")
+        await one.until(lambda: isinstance(one.app.screen, RewindScreen))
+        await one.pilot.press("r")
+        await one.until(lambda: one.screen.prompt.area.text == "More of them")
+        one.screen.prompt.area.put("")
+        await one.say("/worldline 2")
+        await one.sees("World line 2")
+        line = one.screen.on_view
+        assert isinstance(line, LineTranscript)
+        line.show_checkpoint(4)
+        assert "More of them" in chat(one)
+        await one.pilot.resize_terminal(60, 20)
+        await one.pilot.pause()
+        assert "More of them" in one.text()

@@ -19,7 +19,14 @@ from kimi_tui.config.choosing import Choice
 from kimi_tui.config.model import Config
 from kimi_tui.launch import Launch
 from kimi_tui.soul.protocol import FilePreview, FilesPreview, GoingMessage, RewindPreview, Target
-from kimi_tui.soul.travel_protocol import LineComparison, LineMessage, WorldLineInfo
+from kimi_tui.soul.travel_protocol import (
+    FileSide,
+    LineComparison,
+    LineMessage,
+    PartedFiles,
+    PartedPath,
+    WorldLineInfo,
+)
 from kimi_tui.tui.app import KimiApp
 from kimi_tui.tui.compare.screen import CompareScreen
 from kimi_tui.tui.letter.model import Letter
@@ -30,7 +37,7 @@ from kimi_tui.tui.main.screen import MainScreen
 from kimi_tui.tui.preview.actions import actions_at
 from kimi_tui.tui.preview.screen import RewindScreen
 from kimi_tui.tui.worldline.view import Reading
-from kimi_tui.wire.display import DiffLine
+from kimi_tui.wire.display import BriefBlock, DiffBlock, DiffLine, ShellBlock
 
 SIZES = [(120, 40), (80, 24)]
 
@@ -94,6 +101,7 @@ async def shown(running: KimiApp, pilot: Pilot[None]) -> MainScreen:
     screen = running.screen
     assert isinstance(screen, MainScreen)
     screen.conversation._show(whole_story().records)  # pyright: ignore[reportPrivateUsage]
+    screen.history_told()
     screen.conversation._change(  # pyright: ignore[reportPrivateUsage]
         screen.conversation.state._replace(
             title="Fix quoted fields", running=False, ready=True, approvals=()
@@ -168,26 +176,47 @@ async def test_a_comparison(
     other = (
         message(4, "user", "Use a regular expression for the whole line."),
         message(5, "agent", "A single expression can split most lines. Quoted fields need more."),
-        message(5, "tool", "ok", name="StrReplaceFile", target="tokenizer.py"),
-        message(6, "tool", "4 failed", name="Shell", target="pytest -q tests/csv", failed=True),
+        message(
+            5,
+            "tool",
+            "ok",
+            name="StrReplaceFile",
+            target="tokenizer.py",
+            display=(DiffBlock("tokenizer.py", 12, 58, ()),),
+        ),
+        message(
+            6,
+            "tool",
+            "4 failed",
+            name="Shell",
+            target="pytest -q tests/csv",
+            failed=True,
+            display=(ShellBlock("pytest -q tests/csv", 1, 2.2),),
+        ),
     )
     live = (
         message(6, "user", "Why is the import slow?"),
-        message(7, "tool", "6 files", name="Glob", target="src/csv/*"),
-        message(8, "dmail", "Do not read the log."),
+        message(7, "tool", "", name="Glob", target="src/csv/*", display=(BriefBlock("6 files"),)),
+        message(8, "dmail", "Do not read the log.", sent_from=12, saved=18_400),
         message(11, "user", 'Fields with "" inside break the importer.'),
         message(12, "agent", "The tokenizer ends a field at the first quote.\n" * 7),
         message(15, "tool", "1 failed", name="Shell", target="pytest -q tests/csv", failed=True),
     )
     rows = (DiffLine(" ", 41, "if ch == QUOTE:"), DiffLine("-", 42, "    return"))
-    files = FilesPreview(
+    same = FileSide("same")
+    files = PartedFiles(
         (
-            FilePreview("src/csv/tokenizer.py", "restore", added=3, removed=1, rows=rows),
-            FilePreview("tests/csv/test_quotes.py", "delete", added=14, is_new=True),
+            PartedPath(
+                "src/csv/tokenizer.py",
+                FileSide("changed", "agent", 15, 61, rows),
+                FileSide("changed", "agent", 3, 1, rows),
+            ),
+            PartedPath("tests/csv/test_quotes.py", same, FileSide("new", "agent", 14)),
+            PartedPath("README.md", same, FileSide("changed", "others", 1, 1)),
         )
     )
     page = CompareScreen(
-        LineComparison(2, 3, live, other, files),
+        LineComparison(2, 3, live, other, files, 28_100),
         line(),
         used=58_300,
         heading=Heading("Fix quoted fields", "~/work/importer", "main", "kimi-k2"),

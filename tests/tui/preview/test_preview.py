@@ -13,6 +13,7 @@ from support.pictures import PictureExtension
 from syrupy.assertion import SnapshotAssertion
 from textual.app import App
 
+from kimi_tui.soul.money import Cost
 from kimi_tui.soul.protocol import (
     FilePreview,
     FilesPreview,
@@ -22,7 +23,7 @@ from kimi_tui.soul.protocol import (
 )
 from kimi_tui.tui.glyphs import ASCII, UNICODE, Glyphs
 from kimi_tui.tui.preview import layout
-from kimi_tui.tui.preview.actions import CONVERSATION_ACTIONS, Action, PreviewAnswer
+from kimi_tui.tui.preview.actions import CONVERSATION_ACTIONS, Action, PreviewAnswer, actions_at
 from kimi_tui.tui.preview.screen import RewindScreen
 from kimi_tui.tui.styles import sheets
 from kimi_tui.tui.theme import KIMI_DARK, KIMI_LIGHT
@@ -86,7 +87,8 @@ class PreviewApp(App[None]):
         self.register_theme(KIMI_LIGHT)
         self.theme = theme
         self.glyphs = glyphs
-        self.shown = RewindScreen(preview, running=running)
+        actions = actions_at(6, 3) if preview.target.world_line else CONVERSATION_ACTIONS
+        self.shown = RewindScreen(preview, running=running, actions=actions)
         self.answers: list[PreviewAnswer | None] = []
 
     def on_mount(self) -> None:
@@ -203,6 +205,30 @@ def test_more_actions_are_data() -> None:
         assert set(sheet.actions.values()) == set(range(len(actions)))
 
 
+@pytest.mark.parametrize(("width", "n_rows"), [(102, 1), (72, 2), (56, 2)])
+@pytest.mark.parametrize(
+    ("cost", "words"),
+    [
+        (Cost((("$", 0.4213),)), "calls cost $0.42"),
+        (Cost((("$", 1_204.2),), is_exact=False), "calls cost about $1,204"),
+        (Cost((("¥", 0.0031),), is_whole=False), "calls cost at least ¥0.0031"),
+    ],
+)
+def test_what_goes_had_cost_so_much(width: int, n_rows: int, cost: Cost, words: str) -> None:
+    state = layout.State(replace(LONG, cost=cost), CONVERSATION_ACTIONS)
+    rows = [
+        "".join(part for part, _ in row) for row in layout.sheet(state, width, 20, UNICODE).rows
+    ]
+    found = [number for number, row in enumerate(rows) if words in row]
+    assert found == [1 + n_rows]
+    assert "frees" in rows[2]
+
+
+def test_without_prices_no_money_is_spoken_of() -> None:
+    rows = layout.sheet(layout.State(LONG, CONVERSATION_ACTIONS), 102, 30, UNICODE).rows
+    assert not any("cost" in part for row in rows for part, _ in row)
+
+
 @given(
     st.text(max_size=300),
     st.integers(0, 80),
@@ -306,6 +332,83 @@ async def test_choosing_files_changes_what_the_action_says() -> None:
         assert any("✓ README.md" in row for row in app.rows)
 
 
+FOREIGN = replace(
+    FILES,
+    files=(*FILES.files, FilePreview("theirs.md", "restore", "also changed outside before")),
+    not_covered=tuple((f"folder{n}/", "ignored") for n in range(30)),
+)
+
+
+@pytest.mark.parametrize("size", [(120, 40), (80, 24), (60, 20)])
+async def test_what_someone_else_changed_is_asked_for_once(size: tuple[int, int]) -> None:
+    app = PreviewApp(replace(STORY, files=FOREIGN))
+    async with app.run_test(size=size) as pilot:
+        await pilot.press("f")
+        await pilot.pause()
+        assert app.answers == []
+        assert any("Also changed outside: theirs.md   f again" in row for row in app.rows)
+        await pilot.press("f")
+        await pilot.pause()
+        assert app.answers == [PreviewAnswer("both")]
+
+
+async def test_what_the_person_has_said_is_not_asked_again() -> None:
+    app = PreviewApp(replace(STORY, files=FOREIGN))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("f", "tab", "down", "down", "space", "tab", "tab", "f")
+        await pilot.pause()
+        others = frozenset(one.path for one in FILES.restorable)
+        assert app.answers == [PreviewAnswer("both", others)]
+
+
+async def test_all_that_is_not_covered_can_be_read() -> None:
+    app = PreviewApp(replace(STORY, files=FOREIGN))
+    async with app.run_test(size=(80, 24)) as pilot:
+        assert any("Not covered (30): folder0/" in row for row in app.rows)
+        await pilot.press("tab", *["down"] * 9, "enter", *["pagedown"] * 5)
+        await pilot.pause()
+        assert any("folder29/" in row and "ignored" in row for row in app.rows)
+
+
+async def test_the_mouse_chooses_files_and_scrolls_their_diff() -> None:
+    rows = tuple(DiffLine("+", n, f"line {n}") for n in range(1, 101))
+    one, other = (
+        FilePreview("one.py", "restore", added=1),
+        FilePreview("b.py", "restore", rows=rows),
+    )
+    app = PreviewApp(replace(STORY, files=FilesPreview((one, other))))
+    async with app.run_test(size=(120, 40)) as pilot:
+
+        async def click(text: str, shift: int = 0) -> None:
+            y, row = next((y, row) for y, row in enumerate(app.rows) if text in row)
+            await pilot.click(offset=(row.index(text) + shift, y))
+            await pilot.pause()
+
+        await click("b.py")
+        assert any("✓ one.py" in row for row in app.rows)
+        assert any("line 1" in row for row in app.rows)
+        await click("one.py", -2)
+        assert any("one.py" in row and "stays" in row for row in app.rows)
+        await click("b.py")
+        await click("b.py")
+        assert not any("one.py" in row for row in app.rows)
+        assert isinstance(app.screen, RewindScreen)
+        for _ in range(5):
+            app.screen.on_mouse_scroll_down()
+        await pilot.pause()
+        assert any("5 ↑" in row for row in app.rows)
+        await pilot.press("enter", "tab", "tab", "f")
+        await pilot.pause()
+        assert app.answers == [PreviewAnswer("both", frozenset({"b.py"}))]
+
+
+async def test_no_number_is_cut_where_there_is_little_room() -> None:
+    much = replace(STORY, turns=12, steps=1_234, messages=45_678, tokens_before=211_000)
+    app = PreviewApp(much)
+    async with app.run_test(size=(60, 20)):
+        assert any("; frees 157k" in row for row in app.rows)
+
+
 async def test_enter_shows_the_whole_diff_of_a_file() -> None:
     rows = tuple(DiffLine("+", n, f"line {n}") for n in range(1, 101))
     files = FilesPreview((FilePreview("long.py", "delete", added=100, rows=rows, is_new=True),))
@@ -381,3 +484,68 @@ async def test_looks_among_the_files(picture: SnapshotAssertion) -> None:
         await pilot.press("tab")
         await pilot.pause()
         assert app.export_screenshot() == picture
+
+
+THERE = replace(
+    STORY, target=Target(6, 3), steps=1, messages=2, tokens_before=4_300, tokens_after=4_800
+)
+
+
+async def test_a_jump_says_what_it_leaves_and_that_there_is_more() -> None:
+    app = PreviewApp(THERE)
+    async with app.run_test(size=(120, 40)):
+        shown = "\n".join(app.rows)
+        assert "╭─ Jump to world line 3, #6 ─" in shown
+        assert "Leaves 1 step, 2 messages; adds 500 tokens" in shown
+        assert "4.3k → 4.8k" in shown
+        assert "Becomes a world line" in shown
+        assert "Nothing is lost: what you leave" in shown
+
+
+def test_a_jump_forward_leaves_nothing() -> None:
+    preview = replace(THERE, goes=(), steps=0, messages=0)
+    state = layout.State(preview, actions_at(6, 3))
+    for width, height in ((104, 28), (74, 20), (58, 16)):
+        rows = layout.sheet(state, width, height, UNICODE).rows
+        shown = "\n".join("".join(text for text, _ in row) for row in rows)
+        assert "Leaves nothing; adds 500 tokens" in shown
+        assert "r  Jump there" in shown
+        assert "Rewind" not in shown
+        assert "becomes a world line" not in shown.casefold()
+
+
+def test_the_files_go_along_with_a_jump() -> None:
+    state = layout.State(replace(THERE, files=FILES), actions_at(6, 3))
+    assert [(one.name, one.verb) for one in state.actions[:2]] == [
+        ("rewind", "jump"),
+        ("both", "jump"),
+    ]
+
+
+@pytest.mark.parametrize("size", [(120, 40), (80, 24), (60, 20)])
+@pytest.mark.parametrize("files", [FILES, FOREIGN])
+async def test_the_frame_keeps_still_while_files_are_chosen(
+    size: tuple[int, int], files: FilesPreview
+) -> None:
+    app = PreviewApp(replace(STORY, files=files))
+    async with app.run_test(size=size) as pilot:
+
+        def frame() -> list[int]:
+            return [y for y, row in enumerate(app.rows) if row.lstrip()[:1] in ("╭", "╰")]
+
+        before = frame()
+        assert len(before) == 2
+        for key in ("tab", *["down"] * 5, "enter", "enter", "up", "space", "tab", "tab", "f"):
+            await pilot.press(key)
+            await pilot.pause()
+            if app.answers:
+                break
+            assert frame() == before, key
+
+
+def test_at_sixty_cells_the_files_can_be_left_with_esc() -> None:
+    state = layout.State(replace(STORY, files=FILES), CONVERSATION_ACTIONS)
+    assert state.files is not None
+    state.files.focused = True
+    keys = layout.sheet(state, 58, 16, UNICODE).rows[-1]
+    assert "Esc cancel" in "".join(text for text, _ in keys)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from textual.app import App, ComposeResult
 
 from kimi_tui.tui.main.state import MainState
-from kimi_tui.tui.prompt.area import PromptArea
+from kimi_tui.tui.prompt.area import HELD_S, PromptArea
 from kimi_tui.tui.prompt.bar import IDLE_WORDS, RESUME_WORDS, STEER_WORDS, PromptBar
 from kimi_tui.tui.prompt.history import History, append_history, history_file, read_history
 from kimi_tui.tui.styles import sheets
@@ -56,9 +56,9 @@ class Desk(App[None]):
         self.told.append("queued")
         self.area.recall()
 
-    def on_prompt_area_leave_requested(self) -> None:
+    def on_prompt_area_leave_requested(self, event: PromptArea.LeaveRequested) -> None:
         """Note it."""
-        self.told.append("leave")
+        self.told.append(f"leave by {event.key}")
 
     def on_prompt_area_paged(self, event: PromptArea.Paged) -> None:
         """Note it."""
@@ -140,6 +140,20 @@ async def test_pasted_text_is_cleaned() -> None:
         assert desk.area.text == "one\ntwo\nthree<U+202E>"
 
 
+async def test_joiners_that_belong_to_a_script_can_be_typed_and_pasted() -> None:
+    desk = Desk()
+    async with desk.run_test() as pilot:
+        from textual import events
+
+        for char in "می\u200cروم a\u200cb":
+            desk.area.post_message(events.Key("zero_width" if char == "\u200c" else char, char))
+        desk.area.post_message(events.Paste(" خانه\u200cها"))
+        await pilot.pause()
+        await pilot.press("enter")
+        await pilot.pause()
+        assert desk.sent == ["می\u200cروم ab خانه\u200cها"]
+
+
 async def test_ctrl_c_copies_what_is_selected_and_else_is_about_leaving() -> None:
     desk = Desk()
     async with desk.run_test() as pilot:
@@ -149,7 +163,35 @@ async def test_ctrl_c_copies_what_is_selected_and_else_is_about_leaving() -> Non
         assert desk.told == []
         await pilot.press("end", "ctrl+c")
         await pilot.pause()
-        assert desk.told == ["leave"]
+        assert desk.told == ["leave by Ctrl+C"]
+
+
+async def test_ctrl_d_deletes_and_else_is_about_leaving(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [100.0]
+    monkeypatch.setattr("kimi_tui.tui.prompt.area.monotonic", lambda: clock[0])
+    desk = Desk()
+    async with desk.run_test() as pilot:
+        await pilot.press("a", "b", "home", "ctrl+d")
+        assert desk.area.text == "b"
+        # Held down: what it deletes runs out, and that is no wish to leave.
+        await pilot.press("ctrl+d", "ctrl+d", "ctrl+d")
+        await pilot.pause()
+        assert (desk.area.text, desk.told) == ("", [])
+        clock[0] += HELD_S + 0.1
+        await pilot.press("ctrl+d")
+        await pilot.pause()
+        assert desk.told == ["leave by Ctrl+D"]
+
+
+async def test_typing_is_undone_and_done_again() -> None:
+    desk = Desk()
+    async with desk.run_test() as pilot:
+        await pilot.press("a", "space", "b", "ctrl+u")
+        assert desk.area.text == ""
+        await pilot.press("ctrl+underscore")
+        assert desk.area.text == "a b"
+        await pilot.press("ctrl+y")
+        assert desk.area.text == ""
 
 
 async def test_page_keys_are_for_the_chat() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,7 +12,7 @@ import pytest
 from support.chat_server import ChatServer, call, say
 from support.pictures import PictureExtension
 from support.screens import Desk, desk
-from support.story import whole_story
+from support.story import Teller, whole_story
 from syrupy.assertion import SnapshotAssertion
 from textual.pilot import Pilot
 
@@ -21,13 +23,16 @@ from kimi_tui.session.errors import UnknownWorldLine
 from kimi_tui.session.lock import SessionLock
 from kimi_tui.session.opening import scan_line
 from kimi_tui.session.store import SessionStore
+from kimi_tui.soul.history import line_told
 from kimi_tui.tui.app import KimiApp
 from kimi_tui.tui.main.screen import MainScreen
+from kimi_tui.tui.replay.playing import Player
 from kimi_tui.tui.replay.screen import ReplayScreen
 from kimi_tui.tui.replay.scrubber import Scrubber
 from kimi_tui.tui.replay.source import fork_at
+from kimi_tui.tui.replay.stage import Stage
 from kimi_tui.wire.codec import encode_record
-from kimi_tui.wire.events import FilesChanged, Record
+from kimi_tui.wire.events import FilesChanged, Record, TextPart
 
 CONTEXT = """\
 {"role":"_checkpoint","id":0}
@@ -60,18 +65,27 @@ def story() -> list[Record]:
     return [Record(seq, r.at, r.event) for seq, r in enumerate(records, 1)]
 
 
-def stored(home: Path, records: Sequence[Record]) -> str:
-    """A session on the disk that has this record; returns its id."""
+def stored(home: Path, records: Sequence[Record], context: str = CONTEXT) -> str:
+    """A session on the disk that has this record, or without one this context; returns its id."""
     work = home / "work" / "importer"
     work.mkdir(parents=True, exist_ok=True)
     session = SessionStore(home).create(work)
     session.dir.mkdir(parents=True)
-    (session.dir / "context.jsonl").write_text(CONTEXT)
+    (session.dir / "context.jsonl").write_text(conversation(records) or context)
     for record in records:
         session.record.append(encode_record(record))
     session.record.close()
     session.rename("Fix quoted fields")
     return session.id
+
+
+def conversation(records: Sequence[Record]) -> str:
+    """The line at which a record ends, with the least that a conversation can hold."""
+    lines: list[dict[str, object]] = []
+    for number, uid in enumerate(line_told(records) or ()):
+        lines.append({"role": "_checkpoint", "id": number, "uid": uid})
+        lines.append({"role": "user", "content": f"This was said at {number}."})
+    return "".join(json.dumps(line) + "\n" for line in lines)
 
 
 def replaying(home: Path, session: str, *, motion: bool = False, model: bool = True) -> KimiApp:
@@ -99,19 +113,30 @@ async def until_read(app: KimiApp, pilot: Pilot[None]) -> ReplayScreen:
     return app.screen
 
 
+def player_of(screen: ReplayScreen) -> Player:
+    """The clock of a replay."""
+    projector = screen._projector  # pyright: ignore[reportPrivateUsage]
+    assert projector is not None
+    return projector.player
+
+
 def seen(app: KimiApp, pilot: Pilot[None]) -> str:
     """What a person sees."""
     return Desk(app, pilot).text()
 
 
+@pytest.mark.parametrize("theme", ["dark", "light"])
 @pytest.mark.parametrize("size", SIZES)
-async def test_looks(home: Path, snapshot: SnapshotAssertion, size: tuple[int, int]) -> None:
+async def test_looks(
+    home: Path, snapshot: SnapshotAssertion, size: tuple[int, int], theme: str
+) -> None:
     app = replaying(home, stored(home, story()))
     async with app.run_test(size=size) as pilot:
         screen = await until_read(app, pilot)
+        app.theme = f"kimi-{theme}"
         app.screen.query_one(Scrubber).post_message(Scrubber.Sought(_before_letter(screen)))
-        await pilot.pause()
-        await pilot.pause(0.2)
+        await Desk(app, pilot).sees("next: D-Mail")
+        await pilot.pause(0.1)
         assert app.export_screenshot() == snapshot.use_extension(PictureExtension)
 
 
@@ -127,11 +152,11 @@ async def test_keys_go_by_steps_and_turns_and_to_the_edges(home: Path) -> None:
     async with app.run_test(size=(120, 40)) as pilot:
         await until_read(app, pilot)
         assert "replay, read only" in seen(app, pilot)
-        assert "at #0, of 16 steps" in seen(app, pilot)
+        assert "at #0, of 64 steps" in seen(app, pilot)
         await pilot.press("right", "right")
-        assert "at #2, of 16 steps" in seen(app, pilot)
+        assert "at #2, of 64 steps" in seen(app, pilot)
         await pilot.press("left")
-        assert "at #1, of 16 steps" in seen(app, pilot)
+        assert "at #1, of 64 steps" in seen(app, pilot)
         await pilot.press("end")
         await pilot.pause(0.2)
         assert "at the end" in seen(app, pilot)
@@ -154,8 +179,7 @@ async def test_it_plays_faster_on_wish_and_stops_at_the_end(home: Path) -> None:
         assert "playing  16x" in seen(app, pilot)
         await pilot.press("minus")
         assert "playing  8x" in seen(app, pilot)
-        player = screen._player  # pyright: ignore[reportPrivateUsage]
-        assert player is not None
+        player = player_of(screen)
         before = player.position
         await Desk(app, pilot).until(lambda: player.position > before)
         player.time_s = 10_000.0
@@ -205,6 +229,7 @@ async def test_a_session_that_is_not_there_ends_with_one_line(home: Path) -> Non
     app = replaying(home, "nosuch")
     async with app.run_test(size=(120, 40)) as pilot:
         await Desk(app, pilot).until(lambda: app.return_code is not None)
+        await app.action_quit()
     assert app.return_code == 2
     assert "nosuch" in app.parting_words
 
@@ -213,9 +238,8 @@ async def test_a_letter_folds_as_it_did_when_it_was_sent(home: Path) -> None:
     app = replaying(home, stored(home, story()), motion=True)
     async with app.run_test(size=(120, 40)) as pilot:
         screen = await until_read(app, pilot)
-        told, player = screen._told, screen._player  # pyright: ignore[reportPrivateUsage]
+        told, player = screen._told, player_of(screen)  # pyright: ignore[reportPrivateUsage]
         assert told is not None
-        assert player is not None
         letter = next(mark for mark in told.replay.course.marks if mark.kind == "dmail")
         app.screen.query_one(Scrubber).post_message(Scrubber.Sought(letter.position - 1))
         await Desk(app, pilot).sees("next: D-Mail from #12")
@@ -270,6 +294,121 @@ async def test_without_a_record_the_conversation_is_told(home: Path) -> None:
         await Desk(app, pilot).sees("It is built.")
         await pilot.press("left")
         assert "It is built." not in seen(app, pilot)
+
+
+async def test_without_the_size_of_the_window_the_tokens_are_told(home: Path) -> None:
+    app = replaying(home, stored(home, (), CONTEXT + '{"role":"_usage","token_count":5200}\n'))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until_read(app, pilot)
+        await pilot.press("end")
+        shown = await Desk(app, pilot).sees("5.2k tokens")
+        gauge = next(line for line in shown.splitlines() if "5.2k tokens" in line)
+        assert "%" not in gauge
+        assert "█" in "".join(line[80:] for line in shown.splitlines()[:12])
+
+
+async def test_a_damaged_record_is_completed_from_the_conversation(home: Path) -> None:
+    name = stored(home, story())
+    folder = SessionStore(home).find(name).dir
+    record = (folder / "wire.jsonl").read_bytes().splitlines(keepends=True)
+    record[40:43] = [b'{"timestamp":1,"mess\n', b"\x00\xff\n", b"{}\n"]
+    (folder / "wire.jsonl").write_bytes(b"".join(record[:-120])[:-20])
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    app = replaying(home, name)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until_read(app, pilot)
+        await pilot.press("end")
+        shown = await Desk(app, pilot).sees("This was said at 16.")
+        assert "at #16, of 16 steps" in shown
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
+async def test_an_empty_session_is_said_to_be_one(home: Path) -> None:
+    name = stored(home, ())
+    (SessionStore(home).find(name).dir / "context.jsonl").write_bytes(b"")
+    app = replaying(home, name)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until_read(app, pilot)
+        await Desk(app, pilot).sees("Nothing of this session was recorded.")
+        await pilot.press("space", "right", "left", "end", "home", "c")
+        await Desk(app, pilot).sees("Nothing has happened yet")
+
+
+async def test_a_text_appears_as_it_was_streamed(home: Path) -> None:
+    words = "These words came one after another, for a minute. " * 20
+    teller = Teller()
+    teller.turn("Tell me.")
+    teller.begin_step()
+    teller.tell(TextPart(words))
+    teller.tell(TextPart("The end."), after_s=60.0)
+    teller.end()
+    app = replaying(home, stored(home, teller.records))
+    async with app.run_test(size=(120, 40)) as pilot:
+        screen = await until_read(app, pilot)
+        assert "These words" not in seen(app, pilot)
+        player = player_of(screen)
+        await pilot.press("plus", "plus", "space")
+        await Desk(app, pilot).sees("These words came")
+        await pilot.press("space")
+        await pilot.pause()
+        position = player.position
+        assert isinstance(teller.records[position].event, TextPart)
+        assert seen(app, pilot).count("These words came") < 20
+        # The rest of it comes when its time has come, and nothing twice.
+        await pilot.press("space")
+        player.time_s = 10_000.0
+        shown = await Desk(app, pilot).sees("The end.")
+        chat = " ".join(" ".join(line[:80] for line in shown.splitlines()).split())
+        assert chat.count("These words came one after another, for a minute.") == 20
+        screen.on_scrubber_sought(Scrubber.Sought(position))
+        await Desk(app, pilot).until(lambda: "These words" not in seen(app, pilot))
+
+
+async def test_from_the_command_line_into_a_fork(home: Path) -> None:
+    name = stored(home, ())
+    app = replaying(home, name)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until_read(app, pilot)
+        await pilot.press("end")
+        await Desk(app, pilot).sees("It is built.")
+        await pilot.press("c")
+        await Desk(app, pilot).until(lambda: isinstance(app.screen, MainScreen))
+        one = Desk(app, pilot)
+        await one.ready()
+        await one.sees("This is a fork")
+        await one.sees("It is built.")
+        below = next(s for s in app.screen_stack if isinstance(s, ReplayScreen))
+        await one.until(lambda: not below.children)
+        session = one.screen.conversation.engine.soul
+        assert session is not None
+        assert session.session.id != name
+        await one.screen.end()
+
+
+async def test_continuing_waits_for_the_moment_that_was_asked_for(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = replaying(home, stored(home, ()))
+    async with app.run_test(size=(120, 40)) as pilot:
+        screen = await until_read(app, pilot)
+        assert "It is built." not in seen(app, pilot)
+        may_arrive = asyncio.Event()
+        seek = Stage.seek
+
+        async def seek_late(stage: Stage, position: int) -> None:
+            await may_arrive.wait()
+            await seek(stage, position)
+
+        monkeypatch.setattr(Stage, "seek", seek_late)
+        await pilot.press("end", "c")
+        await pilot.pause()
+        assert app.screen is screen
+        may_arrive.set()
+        one = Desk(app, pilot)
+        await one.until(lambda: isinstance(app.screen, MainScreen))
+        await one.ready()
+        await one.sees("It is built.")
+        await one.screen.end()
 
 
 async def test_from_the_timeline_into_a_fork(home: Path) -> None:

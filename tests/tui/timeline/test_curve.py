@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.story import LIMIT, TRIGGER, whole_story
+from support.story import LIMIT, TRIGGER, Teller, whole_story
 
 from kimi_tui.tui.glyphs import UNICODE
-from kimi_tui.tui.timeline.curve import columns_of, curve_spans, past_of
+from kimi_tui.tui.timeline import facts
+from kimi_tui.tui.timeline.curve import columns_of, curve_spans, past_of, with_forecast
 from kimi_tui.tui.timeline.model import TimelineModel
 from kimi_tui.tui.timeline.points import Point
 
@@ -74,3 +76,45 @@ def test_a_mark_survives_resampling() -> None:
     columns = columns_of([], live, 30)
     assert [c.mark for c in columns].count("dmail") == 1
     assert columns[200 * 30 // 400].mark == "dmail"
+
+
+@pytest.mark.parametrize(
+    ("n_columns", "words"),
+    [
+        (8, "compacts in about 3 steps"),
+        (9, "in ~3 steps"),
+        (22, "in ~3 steps"),
+        (23, ""),
+    ],
+)
+def test_the_forecast_stands_beside_the_curve_where_there_is_room(
+    n_columns: int, words: str
+) -> None:
+    marks = [(" " * (n_columns - 1), "quiet"), ("●", "accent"), (" " * (35 - n_columns), "quiet")]
+    forms = facts.forecast_forms(used=170_000, trigger=200_000, per_step=12_000)
+    row = "".join(text for text, _ in with_forecast(marks, forms, n_columns, 35))
+    assert len(row) == 35
+    assert row.split("●")[1].split("  ")[-1].strip() == words
+
+
+def test_what_is_far_off_or_unknown_is_not_foretold() -> None:
+    assert facts.forecast_forms(10_000, 200_000, 100) == []
+    assert facts.forecast_forms(10_000, 200_000, 0) == []
+    assert facts.forecast_forms(10_000, 0, 100) == []
+    assert facts.forecast_forms(200_000, 200_000, 100)[0] == "compacts at the next step"
+
+
+def test_a_line_that_went_on_is_past_only_up_to_the_compaction() -> None:
+    teller, model = Teller(), TimelineModel()
+    teller.turn("first")
+    for _ in range(5):
+        teller.step(("Shell", {"command": "ls"}))
+    teller.rewind(3)
+    teller.compact()
+    for record in teller.records:
+        model.apply(record)
+    assert [point.id for point in past_of(model.tree)] == [0, 1, 2]
+    (line,) = model.tree.lines.values()
+    # It was left by the rewind, and held then what it holds.
+    assert [point.id for point in line.points] == [0, 1, 2, 3, 4, 5]
+    assert line.tokens_before == max(point.tokens_end for point in line.points)

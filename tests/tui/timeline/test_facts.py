@@ -69,6 +69,16 @@ def test_a_step_of_several_tools_says_what_each_cost() -> None:
     assert facts.whole_label(point) == "Read a.py ~4.0k, Read b.py ~4.0k"
 
 
+def test_of_several_tools_the_one_that_cost_most_comes_first() -> None:
+    t = Teller()
+    t.turn("One")
+    t.step(("Grep", {"pattern": "x"}), ("ReadFile", {"path": "b.py"}), cost=8_000)
+    point = model_of(t).tree.live[1]
+    assert point.calls is not None
+    point.calls[0].size_chars = point.calls[1].size_chars // 3
+    assert facts.whole_label(point) == 'Read b.py ~6.0k, Grep "x" ~2.0k'
+
+
 def test_a_world_line_tells_why_it_was_left() -> None:
     model = model_of(whole_story())
     line = model.tree.lines[2]

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import islice
+
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.story import Teller
 
+from kimi_tui.tui.timeline.building import Builder, Row
 from kimi_tui.tui.timeline.model import TimelineModel
 from kimi_tui.tui.timeline.rows import Rows
 from kimi_tui.wire.events import LineChanged, Record
@@ -90,11 +95,121 @@ def test_rows_kept_up_to_date_are_those_built_anew(operations: list[tuple[str, i
         assert live == [(uid, index) for index, (uid, _) in enumerate(teller.line)]
         kept = facts_of(model.rows)
         fresh = Rows(model.tree)
-        fresh.needle = model.rows.needle
-        fresh.reset()
+        fresh.filter(model.rows.typed)
         assert kept == facts_of(fresh)
         assert model.rows.headings == fresh.headings
         assert [row.order for row in model.rows] == sorted(row.order for row in model.rows)
+
+
+@given(OPERATIONS, st.integers(1, 9), st.integers(0, 30))
+@settings(deadline=None, max_examples=100)
+def test_rows_that_nobody_looked_at_are_built_when_somebody_does(
+    operations: list[tuple[str, int]], pause: int, taken: int
+) -> None:
+    teller, model = Teller(), TimelineModel()
+    applied = 0
+    for place, (name, number) in enumerate(operations):
+        perform(teller, model, name, number)
+        for record in teller.records[applied:]:
+            model.apply(record)
+        applied = len(teller.records)
+        if place % pause:
+            continue
+        steps = model.rows.settle()
+        for _ in islice(steps, taken):
+            pass
+        # Somebody looks before it is over; what was begun must not come twice.
+        n_rows = len(model.rows)
+        for _ in steps:
+            pass
+        assert len(model.rows) == n_rows
+        fresh = Rows(model.tree)
+        fresh.filter(model.rows.typed)
+        assert facts_of(model.rows) == facts_of(fresh)
+        assert model.rows.headings == fresh.headings
+
+
+def test_an_undo_builds_what_it_changed_and_no_more() -> None:
+    teller, model = Teller(), TimelineModel()
+    for n in range(40):
+        teller.turn(f"Do {n}")
+        teller.step(("Shell", {"command": f"run {n}"}))
+    teller.rewind(76)
+    for record in teller.records:
+        model.apply(record)
+    applied = len(teller.records)
+    shown = list(model.rows)
+    teller.jump(max(teller.stored), op="undo")
+    for record in teller.records[applied:]:
+        model.apply(record)
+    kept = [row for row in model.rows if row in shown]
+    # A row is equal to itself alone.
+    assert len(kept) >= len(shown) - 4
+    assert len(model.rows) > len(shown)
+
+
+def test_many_undos_of_a_history_are_one_build(monkeypatch: pytest.MonkeyPatch) -> None:
+    teller, model = Teller(), TimelineModel()
+    for n in range(30):
+        teller.turn(f"Do {n}")
+    for _ in range(6):
+        teller.rewind(1)
+        teller.jump(max(teller.stored), op="undo")
+    built: list[int] = []
+    live = Builder.live
+
+    def watched(self: Builder, start: int, end: int) -> Iterator[Row | None]:
+        built.append(end - start)
+        return live(self, start, end)
+
+    monkeypatch.setattr(Builder, "live", watched)
+    for record in teller.records:
+        model.apply(record)
+    assert sum(built) < 40
+    steps = model.rows.settle()
+    assert sum(1 for _ in islice(steps, 5)) == 5
+    # Somebody looks in between: nothing is missing, and nothing comes twice.
+    n_rows = len(model.rows)
+    assert n_rows >= 30
+    for _ in steps:
+        pass
+    assert len(model.rows) == n_rows
+    told = sum(built)
+    for _ in model.rows.settle():
+        pass
+    assert sum(built) == told
+
+
+@given(OPERATIONS, OPERATIONS, st.integers(0, 60))
+@settings(deadline=None, max_examples=80)
+def test_a_search_that_is_overtaken_finds_what_is_there_now(
+    before: list[tuple[str, int]], meanwhile: list[tuple[str, int]], taken: int
+) -> None:
+    teller, model = Teller(), TimelineModel()
+    applied = 0
+
+    def go_on(operations: list[tuple[str, int]]) -> None:
+        nonlocal applied
+        for name, number in operations:
+            if name in ("fold", "open", "filter"):
+                continue
+            perform(teller, model, name, number)
+            for record in teller.records[applied:]:
+                model.apply(record)
+            applied = len(teller.records)
+
+    go_on(before)
+    shown = facts_of(model.rows)
+    search = model.search("run")
+    is_over = sum(1 for _ in islice(search, taken)) < taken
+    # Nothing is half found: before the end the rows are what they were.
+    assert is_over or facts_of(model.rows) == shown
+    go_on(meanwhile[:3])
+    for _ in search:
+        pass
+    fresh = Rows(model.tree)
+    fresh.filter("run")
+    assert facts_of(model.rows) == facts_of(fresh)
 
 
 @given(OPERATIONS)

@@ -5,6 +5,9 @@ from __future__ import annotations
 import pytest
 from support.story import TRIGGER, Teller, until_arrived, whole_story
 
+from kimi_tui.tui.glyphs import UNICODE
+from kimi_tui.tui.timeline.facts import line_facts, point_facts, whole_label
+from kimi_tui.tui.timeline.labels import figure_of, label_of
 from kimi_tui.tui.timeline.model import TimelineModel
 from kimi_tui.wire.events import (
     ApprovalRequest,
@@ -112,6 +115,54 @@ def test_a_compaction_tells_its_ratio() -> None:
     assert (summary.before, summary.before + (summary.saved or 0)) == (210_580, 21_000)
 
 
+def test_a_person_s_letter_is_the_person_s() -> None:
+    t = Teller()
+    t.turn("One")
+    t.step(cost=900)
+    t.step(cost=900)
+    before = t.used
+    left = t.store()
+    uid = t.line[1][0]
+    del t.line[1:]
+    t.tell(
+        ContextReverted(
+            "dmail", 1, uid, 2, left, 4, 0, before, before - 900, "No.", author="person"
+        )
+    )
+    t.checkpoint("dmail", "Your D-Mail")
+    model = model_of(t)
+    mail = model.tree.live[1]
+    words = "".join(text for text, _ in label_of(mail, 40, UNICODE))
+    assert (words, whole_label(mail)) == ("Your D-Mail", "Your D-Mail")
+    facts = point_facts(model, mail, None, width=60, rows=1, glyphs=UNICODE)
+    assert not any("sent from" in text for row in facts for text, _ in row)
+    told = "".join(text for row in line_facts(model.tree.lines[left], 1.0) for text, _ in row)
+    assert "left by your D-Mail to #1" in told
+
+
+@pytest.mark.parametrize("number", [0, 2])
+def test_a_changed_summary_keeps_what_the_compaction_saved(number: int) -> None:
+    t = Teller()
+    for words in ("One", "Two", "Three"):
+        t.turn(words)
+        t.step(cost=20_000)
+    before = t.used
+    for was, change in (("", 12_000 - before), ("first", -1_000)):
+        start = before if not was else t.used
+        if number:
+            uid = model_of(t).tree.live[number].uid
+            t.tell(ContextReverted("compaction", number, uid, 5, 1, 3, 0, start, start))
+        name = "changed" if was else "first"
+        t.tell(CheckpointCreated(number, name, "summary" if number else "compaction", was=was))
+        t.tell(CompactionEnd(start, start + change, "S", 2 if was else 1))
+        # The talk goes on meanwhile.
+        t.used = start + change + 5_000
+    summary = model_of(t).tree.live[number]
+    assert summary.uid == "changed"
+    assert summary.before == before
+    assert figure_of(summary, UNICODE)[0].endswith("→11k")
+
+
 def test_a_compaction_told_without_a_revert_still_keeps_the_line() -> None:
     t = Teller()
     t.turn("One")
@@ -151,7 +202,11 @@ def test_a_line_is_named_after_what_left_it_first() -> None:
     t.tell(LineChanged("redo", left, left + 1, ""))
     model = model_of(t)
     assert uid not in [p.uid for p in model.tree.live]
-    assert model.tree.lines[left].reason == "rewind"
+    line = model.tree.lines[left]
+    assert line.reason == "rewind"
+    # And when: the redo left nothing that had not been left before.
+    rewind = next(r for r in t.records if isinstance(r.event, ContextReverted))
+    assert (line.at, line.to_id) == (rewind.at, 1)
 
 
 def test_undoing_a_compaction_brings_the_whole_conversation_back() -> None:

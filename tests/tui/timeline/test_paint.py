@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import time
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
+from rich.style import Style
 from support.story import LIMIT, Teller, until_arrived, whole_story
 
+from kimi_tui.tui import numbers
 from kimi_tui.tui.glyphs import ASCII, UNICODE, Glyphs
+from kimi_tui.tui.timeline.building import Row
+from kimi_tui.tui.timeline.drawing import Drawing
 from kimi_tui.tui.timeline.model import TimelineModel
 from kimi_tui.tui.timeline.paint import Columns, Look, now_spans, row_spans
-from kimi_tui.tui.timeline.points import Point
-from kimi_tui.tui.timeline.rows import Row
+from kimi_tui.tui.timeline.points import Point, WorldLine
+from kimi_tui.tui.timeline.state import ViewState
 
 
 def model_of(teller: Teller) -> TimelineModel:
@@ -160,6 +167,30 @@ def test_of_several_calls_the_telling_one_names_the_step() -> None:
     assert lines[1].startswith("│    #1 Read a.py +2")
 
 
+def test_a_bookmark_stands_in_place_of_what_happened_there() -> None:
+    t = Teller()
+    t.turn("One")
+    t.step(("ReadFile", {"path": "a.py"}))
+    model = model_of(t)
+    for point in model.tree.live:
+        model.set_bookmark(point.uid, "Here it worked")
+    lines = painted(model, 38)
+    assert lines[0].startswith("●    #1 * Here it worked")
+    assert lines[1].startswith("●    #0 * Here it worked")
+
+
+def test_a_line_that_was_just_left_does_not_say_now() -> None:
+    model = model_of(until_arrived())
+    line = model.tree.lines[3]
+    line.at = time.time() - 5
+    state = ViewState()
+    state.show(model)
+    state.full_width = state.width = 38
+    state.height = state.screen_height = 40
+    shown = Drawing(state, lambda name, ground: Style(), tuple).lines(0, 40)
+    assert "world line 3 <1 min" in "\n".join(strip.text for strip in shown)
+
+
 def test_now_stands_above_while_nothing_runs() -> None:
     look = Look(limit=LIMIT, used=58_300)
     spans = now_spans(Columns.of(38), UNICODE, look)
@@ -188,3 +219,41 @@ def test_no_row_is_ever_wider_than_its_pane(
         assert cell_len(text) == width - 1
         # Numbers are never cut.
         assert f"#{number}" in text
+
+
+@pytest.mark.parametrize(
+    ("reason", "width", "age", "words"),
+    [
+        ("dmail", 38, "2 h", "world line 1 2 h      5 steps"),
+        ("rewind", 38, "2 h", "line 1 rewind 2 h     5 steps"),
+        ("rewind", 38, "", "world line 1 rewind   5 steps"),
+        ("rewind", 30, "12 min", "line 1 rewind 5 steps"),
+        ("rewind", 24, "2 h", "line 1 rewind 5 steps"),
+        ("dmail", 24, "2 h", "line 1 2 h 5 steps"),
+    ],
+)
+def test_a_folded_line_says_its_name_why_and_when_it_was_left(
+    reason: str, width: int, age: str, words: str
+) -> None:
+    line = WorldLine(1, reason, 0.0, points=[Point(n, n, "", "step", n, 0.0) for n in range(5)])
+    spans = row_spans(Row("line", 1, line=line), Columns.of(width), UNICODE, Look(age=age))
+    text = "".join(text for text, _ in spans)
+    assert text.replace("  ", " ").split("◊ ")[-1].split() == words.split()
+    assert len(text) == width - 1
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (-5, "now"),
+        (59, "now"),
+        (60, "1 min"),
+        (7_300, "2 h"),
+        (90_000, "1 d"),
+        (1.3e6, "2 w"),
+        (1e7, ""),
+    ],
+)
+def test_a_short_age_has_at_most_six_cells(seconds: float, words: str) -> None:
+    assert numbers.short_age(seconds) == words
+    assert len(words) <= 6

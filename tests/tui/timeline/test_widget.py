@@ -3,25 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from support.story import Teller, until_arrived, until_folding, whole_story
-from support.time_travel_app import TimeTravelApp
-from textual.pilot import Pilot
+from support.story import many_turns, until_arrived, until_folding, whole_story
+from support.time_travel_app import TimeTravelApp, line_of, press, selected_row
 
 from kimi_tui.tui.timeline.widget import Timeline
 from kimi_tui.wire.events import TextPart
-
-
-def line_of(app: TimeTravelApp, words: str) -> int:
-    return next(y for y, row in enumerate(app.rows) if words in row)
-
-
-def selected_row(app: TimeTravelApp) -> str:
-    return next((row for row in app.rows if row.startswith("▌")), "")
-
-
-async def press(pilot: Pilot[None], *keys: str) -> None:
-    await pilot.press(*keys)
-    await pilot.pause()
 
 
 async def test_focus_selects_the_newest_turn_and_arrows_go_up_and_down() -> None:
@@ -130,39 +116,6 @@ async def test_what_a_rewind_takes_goes_grey() -> None:
         assert strips[line_of(app, "#10 Shell")] == below
 
 
-async def test_the_filter_shows_what_matches_on_every_line() -> None:
-    app = TimeTravelApp(whole_story().records)
-    async with app.run_test(size=(120, 40)) as pilot:
-        app.timeline.focus()
-        await press(pilot, "slash", *"import")
-        title = app.rows[0]
-        assert title.startswith(" / import▌")
-        # Four checkpoints on the live line, four on world line 3 and 1.
-        assert any("#11 Read import.log" in row for row in app.rows)
-        assert any("world line 3" in row for row in app.rows)
-        assert not any("git diff" in row for row in app.rows)
-        found = sum("#" in row for row in app.rows[2:])
-        assert f"{found} found" in title
-        await press(pilot, "backspace", "enter")
-        assert app.rows[0].startswith(" / impor ")
-        await press(pilot, "escape")
-        assert any("git diff" in row for row in app.rows)
-        assert not any(isinstance(m, Timeline.Left) for m in app.posted)
-        await press(pilot, "escape")
-        assert any(isinstance(m, Timeline.Left) for m in app.posted)
-        assert selected_row(app) == ""
-
-
-async def test_letters_typed_into_the_filter_are_no_keys() -> None:
-    app = TimeTravelApp(whole_story().records)
-    async with app.run_test(size=(120, 40)) as pilot:
-        app.timeline.focus()
-        await press(pilot, "slash", "u", "j", "k", "space", "U")
-        assert app.timeline.model is not None
-        assert app.rows[0].startswith(" / ujk U▌")
-        assert not any(isinstance(m, Timeline.UndoRequested) for m in app.posted)
-
-
 async def test_undo_redo_and_keys() -> None:
     app = TimeTravelApp(whole_story().records)
     async with app.run_test(size=(120, 40)) as pilot:
@@ -188,7 +141,11 @@ async def test_a_click_on_the_curve_selects_there() -> None:
         assert "#8 D-Mail" in selected_row(app)
         await pilot.click(Timeline, offset=(5, y - 1))
         await pilot.pause()
-        assert "world line 1" in selected_row(app)
+        # What a compaction replaced is unfolded as far as it takes.
+        assert selected_row(app).startswith("▌┆ │ #15 Shell make check")
+        await pilot.click(Timeline, offset=(1, y - 1))
+        await pilot.pause()
+        assert selected_row(app).startswith("▌┆ ●  #0 ")
         assert app.chosen == []
 
 
@@ -216,14 +173,16 @@ async def test_where_the_foot_has_no_room_the_facts_float_at_the_pointer() -> No
         assert app.timeline.tooltip is None
 
 
-def many_turns(count: int) -> Teller:
-    t = Teller()
-    for i in range(count):
-        t.turn(f"Turn {i}")
-        for j in range(4):
-            t.step(("Shell", {"command": f"run {i}.{j}"}), cost=10)
-        t.end()
-    return t
+async def test_with_a_row_selected_the_facts_of_another_float_at_the_pointer() -> None:
+    app = TimeTravelApp(whole_story().records)
+    async with app.run_test(size=(120, 40)) as pilot:
+        app.timeline.focus()
+        await pilot.pause()
+        await pilot.hover(Timeline, offset=(20, line_of(app, "#7 Glob")))
+        assert "Glob src/csv/*" in str(app.timeline.tooltip)
+        assert any("Fields with" in row for row in app.rows[-6:])
+        await pilot.hover(Timeline, offset=(20, line_of(app, "#11 Fields")))
+        assert app.timeline.tooltip is None
 
 
 async def test_the_heading_of_the_lowest_turn_is_held_at_the_edge() -> None:

@@ -66,3 +66,9 @@ def test_which_message_a_block_shows() -> None:
     assert newest_words(messages) is messages[1]
     assert newest_words(messages[:1]) is messages[0]
     assert newest_words([]) is None
+
+
+@pytest.mark.parametrize("width", [30, 60, 81])
+def test_the_banner_names_the_way_back_at_every_width(width: int) -> None:
+    _, keys = banner(info(), width, UNICODE, NOW)
+    assert "".join(text for text, _ in keys).endswith("Esc back to now")

@@ -1,0 +1,300 @@
+"""A long session as a real engine wrote it: 200 checkpoints, 3 D-Mails, 1 compaction, 5 world lines, files on the disk.
+
+It is made once for a run of tests, and its times are set to fixed ones afterwards, so that it looks the same everywhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import shutil
+import tempfile
+import time
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from kimi_tui.config.choosing import Choice
+from kimi_tui.config.model import Config
+from kimi_tui.launch import Launch
+from kimi_tui.soul.limits import LoopLimits
+from kimi_tui.soul.protocol import Target
+from kimi_tui.tui.app import KimiApp
+from kimi_tui.tui.main.screen import MainScreen
+from support.chat_server import Answer, ChatServer, calls, say
+from support.screens import Desk
+from support.soul import Stage
+
+N_CHECKPOINTS = 200
+START = datetime(2024, 3, 2, 9, 0, tzinfo=UTC).timestamp()
+WINDOW = 200_000
+STILL = Config(theme="dark", reduced_motion=True)
+TITLE = "Importer for bank statements"
+MODULES = ("tokenizer", "importer", "ledger", "statement", "währung", "日付")
+
+LOG = "".join(f"2024-03-02 09:14:07 INFO  row {n:04} in 0.8 ms\n" for n in range(400))
+SUMMARY = """## Current task
+
+Import bank statements from CSV, with quoted fields, and keep the ledger balanced.
+
+## Done
+
+- `src/tokenizer.py` splits a line at its commas
+- `src/ledger.py` adds up what a statement holds
+- 42 tests are green
+
+## To do
+
+1. Quoted fields with "" inside
+2. Dates as 2024年3月2日
+"""
+QUOTES_TEST = """from src.tokenizer import run
+
+
+def test_escaped_quote():
+    assert run(['a ""quoted"" word']) == ['a "quoted" word']
+"""
+LETTERS = (
+    "import.log is 24 kB and says nothing but the time of each row: do not read it whole, search it for what is not INFO.",
+    "One regular expression for a whole line cannot tell a quote from an escaped one. Read character by character.",
+    "日付 stands in the third column, not in the second: look at tests/data/kontoauszug.csv before you change the parser.",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LongSession:
+    """Where it lies, and what it is called."""
+
+    home: Path
+    work: Path
+    session_id: str
+
+
+class _Writer:
+    """Writes what the model says, with the usage that a server would tell."""
+
+    def __init__(self) -> None:
+        self.used = 5_200
+        self.n = 0
+        self._steps = {module: place for place, module in enumerate(MODULES)}
+
+    def step(self, *wanted: tuple[str, dict[str, Any]], text: str = "", cost: int = 600) -> Answer:
+        usage = (self.used, 40 + len(text) // 4, self.used * 9 // 10)
+        self.used += cost
+        if not wanted:
+            return say(text, usage=usage, piece=400)
+        ids = [f"call_{(number := self.n)}_{place}" for place in range(len(wanted))]
+        self.n = number + 1
+        return calls(wanted, text=text, ids=ids, usage=usage, piece=4_000)
+
+    def work(self, n: int) -> Answer:
+        """One step of an ordinary day."""
+        module = MODULES[n % len(MODULES)]
+        path = f"src/{module}.py"
+        match n % 5:
+            case 0:
+                return self.step(("ReadFile", {"path": path}), cost=1_900)
+            case 1:
+                old, self._steps[module] = self._steps[module], n
+                edit = {"old": f"STEP = {old}\n", "new": f"STEP = {n}\n"}
+                arguments = {"path": path, "edit": edit}
+                return self.step(("StrReplaceFile", arguments), text="I change one line.", cost=700)
+            case 2:
+                return self.step(
+                    ("Grep", {"pattern": "STEP", "path": "src"}), ("Glob", {"pattern": "src/*"})
+                )
+            case 3:
+                source = (
+                    f"STEP = {n + 3}\n\n\ndef run(rows):\n    return [row for row in rows if row]\n"
+                )
+                self._steps[module] = n + 3
+                return self.step(("WriteFile", {"path": path, "content": source}), cost=900)
+            case _:
+                return self.step(
+                    ("SetTodoList", {"todos": [{"title": f"Look at {module}", "status": "done"}]}),
+                    cost=300,
+                )
+
+
+async def _make(folder: Path) -> LongSession:
+    work = folder / "work"
+    (work / "src").mkdir(parents=True)
+    (work / "import.log").write_text(LOG)
+    for place, module in enumerate(MODULES):
+        (work / "src" / f"{module}.py").write_text(f"STEP = {place}\n")
+    async with ChatServer() as server:
+        stage = Stage(folder, server, window=WINDOW, limits=LoopLimits(dmail_nudge_tokens=0))
+        await stage.open()
+        await stage.soul.files_ready()
+        await _tell(stage, _Writer())
+        await stage.soul.rename(TITLE)
+        session_id = stage.session.id
+        await stage.soul.aclose()
+    (work / "src" / "ledger.py").write_text("STEP = 0  # by hand\n")
+    return LongSession(folder / "data", work, session_id)
+
+
+async def _tell(stage: Stage, writer: _Writer) -> None:
+    """What happens: 3 letters, a compaction and a rewind, between turns of 8 steps."""
+    soul, server = stage.soul, stage.server
+    made = 0
+
+    async def turn(text: str, *answers: Answer) -> None:
+        nonlocal made
+        server.script(*answers)
+        await soul.run(text)
+        made += 1 + len(answers)
+
+    async def day(n: int, n_steps: int = 8) -> None:
+        steps = [writer.work(n * 10 + k) for k in range(n_steps - 1)]
+        done = writer.step(text=f"Part {n} of the importer is done; the tests are green.")
+        await turn(
+            f"Go on with part {n}: {MODULES[n % len(MODULES)]}, and keep it short.", *steps, done
+        )
+
+    for n in range(10):
+        await day(n)
+    server.script(say(SUMMARY, usage=(writer.used, 300)))
+    await soul.compact("")
+    made += 1
+    writer.used = 9_000
+    await day(10)
+    await _letter(stage, writer, LETTERS[0], turn)
+    await day(11)
+    # A way that led nowhere, left by the person.
+    number = stage.session.context.n_checkpoints
+    await turn(
+        "Use a regular expression for the whole line.",
+        writer.work(301),
+        writer.step(("Shell", {"command": "echo '1 failed, 6 passed'; exit 1"}), cost=900),
+        writer.step(text="One test fails: quoted fields need more than an expression."),
+    )
+    await soul.rewind(Target(number))
+    await _letter(stage, writer, LETTERS[1], turn)
+    for n in range(12, 15):
+        await day(n)
+    await _letter(stage, writer, LETTERS[2], turn)
+    left = N_CHECKPOINTS - made - 3
+    while left > 12:
+        await day(15 + left)
+        left = N_CHECKPOINTS - made - 3
+    await turn(
+        'Fields with "" inside break the importer. Fix it, with a test.',
+        *(writer.work(500 + k) for k in range(left - 4)),
+        writer.step(
+            ("WriteFile", {"path": "src/ledger.py", "content": "STEP = 9\n" * 14}),
+            ("WriteFile", {"path": "tests/test_quotes.py", "content": QUOTES_TEST}),
+            cost=1_500,
+        ),
+        writer.step(("Shell", {"command": "echo '1 failed, 41 passed'; exit 1"}), cost=1_200),
+        writer.step(
+            text="One index runs past the end of the last line; `src/tokenizer.py` needs a guard."
+        ),
+    )
+
+
+async def _letter(stage: Stage, writer: _Writer, letter: str, turn: Any) -> None:
+    """A turn in which the agent reads a long log and writes to its past self not to."""
+    to = stage.session.context.n_checkpoints + 1
+    used = writer.used
+    reading = writer.step(
+        ("ReadFile", {"path": "import.log"}), text="The log may name the line.", cost=14_200
+    )
+    sending = writer.step(("SendDMail", {"message": letter, "checkpoint_id": to}), cost=400)
+    writer.used = used + 500
+    await turn(
+        "Why is the import slow?",
+        reading,
+        sending,
+        writer.step(("Grep", {"pattern": "WARN|ERROR", "path": "import.log"}), cost=300),
+        writer.step(text="Nothing in the log is slow; the parser looks at every character twice."),
+    )
+
+
+def _set_times(session: Path) -> None:
+    """Give everything in the session's files a time that does not depend on when and how fast it was made."""
+    at = START
+    times: dict[str, str] = {}
+    lines: list[str] = []
+    record = session / "wire.jsonl"
+    for line in record.read_text("utf-8").splitlines():
+        told = json.loads(line)
+        if "timestamp" in told:
+            payload = told["message"]["payload"]
+            # How many pieces a text came in depends on the machine.
+            at += 0.0 if told["message"]["type"] == "ContentPart" else 0.9
+            told["timestamp"] = at
+            if "duration_s" in payload:
+                payload["duration_s"] = 2.4
+            if "uid" in payload and "at" in payload:
+                times[payload["uid"]] = payload["at"] = _iso(at)
+        lines.append(
+            re.sub(r'"(seconds|elapsed_s|duration_s)":[0-9.e-]+', r'"\1":2.4', _json(told))
+        )
+    record.write_text("\n".join(lines) + "\n", "utf-8")
+    for path in (*session.glob("context*.jsonl"), session / "worldlines.jsonl"):
+        kept = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+        for one in kept:
+            if "at" in one:
+                one["at"] = times.get(one.get("uid", ""), _iso(at))
+        path.write_text("".join(_json(one) + "\n" for one in kept), "utf-8")
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _iso(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+@contextmanager
+def long_session() -> Generator[LongSession]:
+    """Make it, in a folder whose name is always as long; the agent is told its path."""
+    folder = Path(tempfile.mkdtemp(prefix="kimi-tui-", dir="/tmp"))
+    try:
+        made = asyncio.run(_make(folder))
+        (session,) = made.home.glob("sessions/*/*/")
+        _set_times(session)
+        yield made
+    finally:
+        shutil.rmtree(folder)
+
+
+@asynccontextmanager
+async def opened(
+    session: LongSession, folder: Path, base_url: str, config: Config | None = None
+) -> AsyncGenerator[Desk]:
+    """The app on a copy of the session, whose history is shown.
+
+    Args:
+        session: the session.
+        folder: where the copy goes; the program's home.
+        base_url: of the model's server.
+        config: the person's.
+    """
+    shutil.copytree(session.home, folder, dirs_exist_ok=True)
+    os.environ["TZ"] = "UTC"
+    time.tzset()
+    app = KimiApp(
+        Launch(
+            work_dir=session.work,
+            config_path=folder / "config.toml",
+            config=config or STILL,
+            choice=Choice("moonshot", base_url, "kimi-k2 thinking", window=WINDOW),
+            resume=session.session_id,
+        )
+    )
+    async with app.run_test(size=(120, 40)) as pilot:
+        desk = Desk(app, pilot)
+        await desk.ready()
+        await pilot.pause()
+        yield desk
+        for screen in app.screen_stack:
+            if isinstance(screen, MainScreen):
+                await screen.end()

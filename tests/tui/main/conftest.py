@@ -1,0 +1,15 @@
+"""What several tests of the main screen look at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from support.long_session import LongSession, long_session
+
+
+@pytest.fixture(scope="session")
+def session() -> Iterator[LongSession]:
+    """The session of 200 checkpoints, made once; its work folder is only read."""
+    with long_session() as made:
+        yield made

@@ -1,0 +1,365 @@
+"""The end of a long session, shown before the engine is open: the same as in the whole, and nothing done to it is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from support.chat_server import ChatServer, call, say
+from support.long_session import STILL, WINDOW, LongSession
+from support.screens import Desk
+
+from kimi_tui.config.choosing import Choice
+from kimi_tui.launch import Launch
+from kimi_tui.llm.openai_compat import OpenAICompatible
+from kimi_tui.session.store import SessionStore
+from kimi_tui.soul import history
+from kimi_tui.soul.protocol import Target
+from kimi_tui.soul.runtime import open_soul
+from kimi_tui.tui.app import KimiApp
+from kimi_tui.tui.chat.blocks import Block, ToolBlock
+from kimi_tui.tui.chat.model import ChatModel
+from kimi_tui.tui.main import opening
+from kimi_tui.tui.main.screen import MainScreen
+from kimi_tui.tui.preview.screen import RewindScreen
+from kimi_tui.tui.timeline.model import TimelineModel
+from kimi_tui.wire.events import Record
+
+LAST = "One index runs past the end"
+
+
+@pytest_asyncio.fixture
+async def server() -> AsyncIterator[ChatServer]:
+    """The model."""
+    async with ChatServer() as running:
+        yield running
+
+
+class Glance:
+    """An app that has shown how the session ended, and whose engine waits to be let on."""
+
+    def __init__(self, desk: Desk) -> None:
+        self.desk = desk
+        self.open = asyncio.Event()
+        self._feed = desk.screen.conversation._feed  # pyright: ignore[reportPrivateUsage]
+        self._schedule = self._feed._schedule  # pyright: ignore[reportPrivateUsage]
+        self._is_told = False
+
+    def schedule(self, delay_s: float) -> None:
+        """In place of the feed's: nothing is told before it may be."""
+        if self._is_told:
+            self._schedule(delay_s)
+
+    @property
+    def chat(self) -> Any:
+        """The chat."""
+        return self.desk.screen.transcript
+
+    @property
+    def timeline(self) -> Any:
+        """The timeline."""
+        return self.desk.screen.views.timeline
+
+    async def whole(self) -> None:
+        """Let the engine open and all of it be shown."""
+        self.open.set()
+        self._is_told = True
+        if self.desk.screen.conversation.engine.soul is not None:
+            self._schedule(0.0)
+        await self.desk.ready()
+        await self.desk.pilot.pause()
+
+
+@pytest_asyncio.fixture
+async def glance(
+    session: LongSession, tmp_path: Path, server: ChatServer, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Glance]:
+    """The app on a copy of the session, at the glance."""
+    monkeypatch.setenv("TZ", "UTC")
+    monkeypatch.setenv("HOME", str(session.work.parent))
+    monkeypatch.setenv("KIMI_TUI_HOME", str(tmp_path))
+    # A session of some kilobytes is long here.
+    monkeypatch.setattr(history, "_LONG_BYTES", 1)
+    monkeypatch.setattr(history, "_END_BYTES", 24_000)
+    async with _held(session, tmp_path, server.base_url, monkeypatch) as shown:
+        await shown.desk.sees(LAST)
+        yield shown
+        shown.open.set()
+
+
+@asynccontextmanager
+async def _held(
+    session: LongSession, home: Path, base_url: str, monkeypatch: pytest.MonkeyPatch
+) -> AsyncGenerator[Glance]:
+    shutil.copytree(session.home, home, dirs_exist_ok=True)
+    launch = Launch(
+        work_dir=session.work,
+        config_path=home / "config.toml",
+        config=STILL,
+        choice=Choice("moonshot", base_url, "kimi-k2 thinking", window=WINDOW),
+        resume=session.session_id,
+    )
+    app = KimiApp(launch)
+    async with app.run_test(size=(120, 40)) as pilot:
+        shown = Glance(Desk(app, pilot))
+        open_soul = opening.open_soul
+
+        async def opened(**parts: Any) -> Any:
+            await shown.open.wait()
+            return await open_soul(**parts)
+
+        monkeypatch.setattr(opening, "open_soul", opened)
+        monkeypatch.setattr(shown._feed, "_schedule", shown.schedule)  # pyright: ignore[reportPrivateUsage]
+        yield shown
+        for screen in app.screen_stack:
+            if isinstance(screen, MainScreen):
+                await screen.end()
+
+
+def facts_of(blocks: list[Block]) -> list[tuple[object, ...]]:
+    """What a person sees of them."""
+    return [
+        (
+            type(block).__name__,
+            block.at,
+            block.checkpoint,
+            getattr(block, "text", ""),
+            getattr(block, "target", ""),
+            getattr(block, "state", ""),
+            getattr(block, "output", ""),
+        )
+        for block in blocks
+    ]
+
+
+def rows_of_chat(shown: str) -> list[str]:
+    """The chat's rows, without its scrollbar."""
+    return [line[:80].rstrip() for line in shown.split("\n")[1:32]]
+
+
+async def test_what_is_shown_first_is_what_the_whole_shows(glance: Glance) -> None:
+    assert glance.desk.screen.conversation.engine.soul is None
+    first, seen = facts_of(glance.chat.blocks), glance.desk.text()
+    uids = [point.uid for point in glance.timeline.model.tree.live]
+    await glance.whole()
+    whole = facts_of(glance.chat.blocks)
+    assert 5 < len(first) < len(whole) / 3
+    # The first of them bears a checkpoint that was told further up.
+    assert [one[:2] for one in whole[-len(first) :]] == [one[:2] for one in first]
+    assert whole[1 - len(first) :] == first[1:]
+    assert rows_of_chat(glance.desk.text()) == rows_of_chat(seen)
+    live = [point.uid for point in glance.timeline.model.tree.live]
+    assert live[-len(uids) :] == uids
+    assert len(live) > len(uids)
+
+
+async def test_where_one_reads_stays(glance: Glance) -> None:
+    glance.chat.focus()
+    await glance.desk.pilot.press("pageup")
+    before = rows_of_chat(glance.desk.text())
+    assert LAST not in "\n".join(before)
+    await glance.whole()
+    assert rows_of_chat(glance.desk.text()) == before
+    assert not glance.chat.follows
+    await glance.desk.pilot.press("pageup", "pagedown")
+    assert rows_of_chat(glance.desk.text()) == before
+
+
+async def test_cards_that_were_unfolded_chosen_and_selected_stay_so(glance: Glance) -> None:
+    glance.chat.focus()
+    pilot = glance.desk.pilot
+    while not isinstance(_chosen(glance), ToolBlock):
+        await pilot.press("k")
+    await pilot.press("space")
+    chosen = _chosen(glance)
+    assert chosen is not None
+    assert chosen.unfolded
+    await pilot.pause()
+    assert await pilot.mouse_down(glance.chat, offset=(4, 12))
+    await pilot.hover(glance.chat, offset=(40, 13))
+    await pilot.mouse_up(glance.chat, offset=(40, 13))
+    await pilot.pause()
+    selected = glance.desk.screen.get_selected_text()
+    assert selected
+    seen = rows_of_chat(glance.desk.text())
+    await glance.whole()
+    after = _chosen(glance)
+    assert after is not None
+    assert after is not chosen
+    assert (after.unfolded, after.at) == (True, chosen.at)
+    assert rows_of_chat(glance.desk.text()) == seen
+    assert glance.desk.screen.get_selected_text() == selected
+
+
+def _chosen(glance: Glance) -> Block | None:
+    view = glance.chat._current_view()
+    return view.block if view is not None else None
+
+
+async def test_the_row_that_is_selected_in_the_timeline_stays(glance: Glance) -> None:
+    pilot = glance.desk.pilot
+    await pilot.press("ctrl+t", "down", "down", "down")
+    row = glance.timeline._selected_row()
+    assert row.point.uid
+    await glance.whole()
+    now = glance.timeline._selected_row()
+    assert now is not row
+    assert now.point.uid == row.point.uid
+    assert glance.timeline.has_focus
+    await pilot.press("down")
+    assert glance.timeline._selected_row().point.uid != row.point.uid
+
+
+async def test_what_is_folded_and_looked_for_in_the_timeline_stays(glance: Glance) -> None:
+    pilot = glance.desk.pilot
+    await pilot.press("ctrl+t", "right_square_bracket", "space")
+    folded = [point.uid for point in glance.timeline.model.tree.live if point.folded]
+    assert folded
+    await pilot.press("slash", *"led")
+    await glance.whole()
+    assert [point.uid for point in glance.timeline.model.tree.live if point.folded] == folded
+    assert glance.timeline.model.rows.typed == "led"
+    # What is typed goes on.
+    await pilot.press(*"ger")
+    assert glance.timeline.model.rows.typed == "ledger"
+
+
+async def test_words_that_were_typed_stay_and_those_sent_are_said(
+    glance: Glance, server: ChatServer
+) -> None:
+    server.script(say("Both files were written.", usage=(70_000, 20)))
+    await glance.desk.say("Which files?")
+    await glance.desk.pilot.press(*"and then")
+    assert not server.requests
+    await glance.whole()
+    await glance.desk.sees("Both files were written.")
+    assert glance.desk.screen.prompt.area.text == "and then"
+    assert "Which files?" in str(server.requests[0].messages[-1]["content"])
+
+
+async def test_a_rewind_before_the_engine_is_open_says_so(glance: Glance) -> None:
+    await glance.desk.pilot.press("ctrl+t", "enter")
+    await glance.desk.sees("still being opened")
+    await glance.whole()
+    await glance.desk.pilot.press("enter")
+    await glance.desk.until(lambda: isinstance(glance.desk.app.screen, RewindScreen))
+
+
+async def test_a_rewind_before_all_is_told_is_shown_after_it(glance: Glance) -> None:
+    glance.open.set()
+    conversation = glance.desk.screen.conversation
+    await glance.desk.until(lambda: conversation.engine.soul is not None)
+    live = glance.timeline.model.tree.live
+    number = live[-1].id
+    await glance.desk.pilot.press("ctrl+t", "enter")
+    await glance.desk.until(lambda: isinstance(glance.desk.app.screen, RewindScreen))
+    await glance.desk.pilot.press("enter")
+    await glance.desk.until(lambda: glance.desk.app.screen is glance.desk.screen)
+    await glance.desk.sees("back for editing")
+    await glance.whole()
+    await glance.desk.until(lambda: glance.timeline.model.tree.live[-1].id < number)
+    assert LAST not in glance.desk.text()
+    soul = conversation.engine.soul
+    assert soul is not None
+    assert glance.timeline.model.tree.live[-1].id == soul.session.context.n_checkpoints - 1
+
+
+async def test_a_turn_and_a_question_that_begin_before_all_is_told(
+    glance: Glance, server: ChatServer
+) -> None:
+    server.script(call("Shell", {"command": "echo hello"}, usage=(70_000, 20)))
+    glance.open.set()
+    conversation = glance.desk.screen.conversation
+    await glance.desk.until(lambda: conversation.engine.soul is not None)
+    soul = conversation.engine.soul
+    assert soul is not None
+    turn = asyncio.create_task(soul.run("Greet"))
+    await glance.desk.until(lambda: bool(soul._parts.approval._waiting))  # pyright: ignore[reportPrivateUsage]
+    assert not conversation.state.approvals
+    await glance.whole()
+    await glance.desk.sees("echo hello")
+    await glance.desk.until(lambda: bool(conversation.state.approvals))
+    assert conversation.state.running
+    server.script(say("Done so.", usage=(70_000, 20)))
+    conversation.answer(conversation.state.approvals[0].id, "once", "")
+    await turn
+    await glance.desk.sees("Done so.")
+
+
+async def test_marks_made_before_and_after(glance: Glance) -> None:
+    glance.open.set()
+    conversation = glance.desk.screen.conversation
+    await glance.desk.until(lambda: conversation.engine.soul is not None)
+    soul = conversation.engine.soul
+    assert soul is not None
+    pilot = glance.desk.pilot
+    await pilot.press("ctrl+t", "P")
+    await glance.desk.until(lambda: bool(soul.pins))
+    uid = glance.timeline._selected_row().point.uid
+    await glance.whole()
+    point = next(one for one in glance.timeline.model.tree.live if one.uid == uid)
+    assert point.pinned
+    assert any(block.pinned for block in glance.chat.blocks)
+    await pilot.press("P")
+    await glance.desk.until(lambda: not soul.pins)
+    await glance.desk.until(lambda: not point.pinned)
+
+
+def told_by(records: Sequence[Record]) -> tuple[list[tuple[object, ...]], list[str]]:
+    """The chat after these events, and the checkpoints of the live line."""
+    chat, timeline = ChatModel(), TimelineModel()
+    for record in records:
+        chat.apply(record)
+        timeline.apply(record)
+    return facts_of(list(chat.blocks)), [point.uid for point in timeline.tree.live]
+
+
+@pytest.mark.parametrize("then", ["nothing", "undo", "jump", "rewind", "compaction"])
+async def test_wherever_it_begins_it_tells_how_the_whole_ends(
+    session: LongSession,
+    tmp_path: Path,
+    server: ChatServer,
+    monkeypatch: pytest.MonkeyPatch,
+    then: str,
+) -> None:
+    shutil.copytree(session.home, tmp_path, dirs_exist_ok=True)
+    stored = SessionStore(tmp_path).find(session.session_id)
+    if then == "compaction":
+        server.script(say("All of it again.", usage=(9_000, 20)))
+    provider = OpenAICompatible(
+        provider="moonshot", base_url=server.base_url, api_key="k", model="m", window=WINDOW
+    )
+    soul = await open_soul(session=stored, provider=provider)
+    if then in ("undo", "rewind"):
+        # To a turn before the last one.
+        await soul.rewind(Target(stored.context.n_checkpoints - 25))
+    if then == "undo":
+        await soul.undo()
+    elif then == "jump":
+        await soul.jump(3)
+    elif then == "compaction":
+        await soul.compact("")
+    if then != "nothing":
+        server.script(say("And on.", usage=(9_100, 20)))
+        await soul.run("Go on")
+    await soul.aclose()
+    again = SessionStore(tmp_path).find(session.session_id)
+    whole, line = told_by(history.read_records(again))
+    monkeypatch.setattr(history, "_LONG_BYTES", 1)
+    lengths: set[int] = set()
+    for size in range(1_000, again.record.size + 9_000, max(2_000, again.record.size // 80)):
+        monkeypatch.setattr(history, "_END_BYTES", size)
+        end, end_line = told_by(history.end_of_record(again))
+        assert end_line == line[len(line) - len(end_line) :], size
+        # The first may bear a checkpoint that was told further up.
+        assert len(end) <= len(whole), size
+        assert [one[:2] for one in end] == [one[:2] for one in whole[len(whole) - len(end) :]], size
+        assert end[1:] == whole[len(whole) - len(end) + 1 :] if end else True, size
+        lengths.add(len(end))
+    assert len(lengths) > 1

@@ -1,0 +1,283 @@
+"""Every view on a session of 200 checkpoints: what keys and clicks do there, and how it looks at each size in both themes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from support.chat_server import ChatServer, call, say
+from support.long_session import LETTERS, LongSession, opened
+from support.pictures import PictureExtension
+from support.screens import Desk
+from syrupy.assertion import SnapshotAssertion
+
+from kimi_tui.config.model import Config, DMailConfig
+from kimi_tui.session.store import SessionStore
+from kimi_tui.tui.compare.screen import CompareScreen
+from kimi_tui.tui.letter.screen import LetterScreen
+from kimi_tui.tui.letter.summary import SummaryScreen
+from kimi_tui.tui.preview.screen import RewindScreen
+from kimi_tui.tui.replay.screen import ReplayScreen
+from kimi_tui.tui.replay.scrubber import Scrubber
+
+SIZES = [(120, 40), (80, 24), (60, 20)]
+
+
+@pytest.fixture
+def home(tmp_path: Path, session: LongSession, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home of its own, in a zone that is the same everywhere."""
+    monkeypatch.setenv("TZ", "UTC")
+    monkeypatch.setenv("HOME", str(session.work.parent))
+    monkeypatch.setenv("KIMI_TUI_HOME", str(tmp_path))
+    return tmp_path
+
+
+@pytest_asyncio.fixture
+async def server() -> AsyncIterator[ChatServer]:
+    """The model."""
+    async with ChatServer() as running:
+        yield running
+
+
+@pytest_asyncio.fixture
+async def one(session: LongSession, home: Path, server: ChatServer) -> AsyncIterator[Desk]:
+    """The app on the session."""
+    async with opened(session, home, server.base_url) as desk:
+        await desk.sees("One index runs past the end")
+        yield desk
+
+
+@pytest.fixture
+def pictures(snapshot: SnapshotAssertion) -> Pictures:
+    """Compares with what is stored."""
+    return Pictures(snapshot.use_extension(PictureExtension))
+
+
+class Pictures:
+    """What a view looks like at each size in both themes."""
+
+    def __init__(self, snapshot: SnapshotAssertion) -> None:
+        self._snapshot = snapshot
+
+    async def of(self, desk: Desk, view: str) -> None:
+        """Compare six pictures of what is on the screen now, which stays as it was."""
+        for theme in ("dark", "light"):
+            desk.app.theme = f"kimi-{theme}"
+            for size in SIZES:
+                await desk.pilot.resize_terminal(*size)
+                await desk.pilot.pause()
+                shown = desk.app.export_screenshot()
+                assert shown == self._snapshot(name=f"{view}-{size[0]}-{theme}")
+        desk.app.theme = "kimi-dark"
+        await desk.pilot.resize_terminal(*SIZES[0])
+        await desk.pilot.pause()
+
+
+def rows(desk: Desk) -> list[str]:
+    """The timeline's rows."""
+    return [line[82:] for line in desk.text().split("\n")]
+
+
+async def click(desk: Desk, words: str, *, x: int = 82) -> None:
+    """Click the first place at or right of a column where these words stand."""
+    lines = (await desk.sees(words)).split("\n")
+    y, at = next((y, line.find(words, x)) for y, line in enumerate(lines) if words in line[x:])
+    await desk.pilot.click(offset=(at, y))
+    await desk.pilot.pause()
+
+
+def test_it_is_the_session_that_it_should_be(session: LongSession) -> None:
+    stored = SessionStore(session.home).find(session.session_id)
+    told = (stored.dir / "wire.jsonl").read_text("utf-8")
+    assert told.count('"CheckpointCreated"') == 200
+    kept = (stored.dir / "worldlines.jsonl").read_text("utf-8")
+    assert [kept.count(f'"op":"{op}"') for op in ("dmail", "compaction", "rewind")] == [3, 1, 1]
+    assert len(list(stored.dir.glob("context_*.jsonl"))) == 5
+
+
+async def test_chat_and_timeline(one: Desk, pictures: Pictures) -> None:
+    shown = one.text()
+    assert "Fields with" in shown
+    assert "exit 1" in shown
+    await pictures.of(one, "main")
+    # Keys: by turns and steps; a space folds a turn and unfolds it.
+    await one.pilot.press("ctrl+t", "right_square_bracket", "left_square_bracket")
+    timeline = one.screen.views.timeline
+    before = timeline.selected
+    await one.pilot.press("space")
+    folded = rows(one)
+    await one.pilot.press("space")
+    assert rows(one) != folded
+    assert timeline.selected == before
+    # A click unfolds a world line between the row where it parted and the one where it ended.
+    timeline.select(("line", 5))
+    await click(one, "world line 5")
+    await one.sees("◊ #")
+    assert any("world line 5" in row and "╯" in row for row in rows(one))
+    await pictures.of(one, "timeline")
+    # Where the rows are fewer, what is selected is still among them.
+    await one.pilot.resize_terminal(60, 20)
+    await one.sees("world line 5")
+    await one.pilot.resize_terminal(120, 40)
+    await click(one, "world line 5")
+    assert not any("world line 5" in row and "╯" in row for row in rows(one))
+
+
+async def test_filter_and_keys_of_the_timeline(one: Desk, pictures: Pictures) -> None:
+    await one.pilot.press("ctrl+t", "slash", *"import.log")
+    found = [row for row in rows(one) if "import.log" in row]
+    assert len(found) >= 4
+    assert all("Todo" not in row for row in rows(one))
+    await pictures.of(one, "filter")
+    await one.pilot.press("enter", "escape", "question_mark")
+    await one.sees("turn before, turn after")
+    await pictures.of(one, "timeline-keys")
+    await one.pilot.press("x")
+    assert "turn before, turn after" not in one.text()
+
+
+async def test_a_preview_with_files_and_a_conflict(one: Desk, pictures: Pictures) -> None:
+    await click(one, "Fields with")
+    await one.until(lambda: isinstance(one.app.screen, RewindScreen))
+    shown = await one.sees("Files changed since")
+    assert "also changed outside; stays" in shown
+    assert "! src/ledger.py" in shown
+    await pictures.of(one, "preview")
+    # Tab gives the arrows to the files; Space there takes one along that would have stayed.
+    await one.pilot.press("tab", *["down"] * 12)
+    await one.sees("Space bring back")
+    assert "by hand" in one.text()
+    await pictures.of(one, "preview-conflict")
+    await one.pilot.press("space")
+    assert "✓ src/ledger.py" in one.text()
+    await one.pilot.press("escape")
+    await one.until(lambda: one.app.screen is one.screen)
+    assert "One index runs past" in one.text()
+
+
+async def test_a_world_line_and_its_comparison(one: Desk, pictures: Pictures) -> None:
+    await one.pilot.press("ctrl+t", "slash", *"regular", "enter")
+    await one.pilot.press("w")
+    shown = await one.sees("World line 3   read only")
+    assert "One test fails" in shown
+    assert "left by your rewind to #23" in shown
+    await pictures.of(one, "world-line")
+    await one.pilot.press("c")
+    await one.until(lambda: isinstance(one.app.screen, CompareScreen))
+    shown = await one.sees("both share #0 to #22")
+    assert "Use a regular expression" in shown
+    await one.pilot.press("n")
+    await pictures.of(one, "compare")
+    await one.pilot.press("tab")
+    page = one.app.screen
+    assert isinstance(page, CompareScreen)
+    assert page._sides.side == "live"  # pyright: ignore[reportPrivateUsage]
+    await one.pilot.press("escape", "escape")
+    await one.until(lambda: one.app.screen is one.screen and not one.screen.reading)
+
+
+async def test_a_letter_of_ones_own(one: Desk, pictures: Pictures) -> None:
+    await click(one, "Fields with")
+    await one.until(lambda: isinstance(one.app.screen, RewindScreen))
+    await click(one, "Send a D-Mail here", x=0)
+    await one.until(lambda: isinstance(one.app.screen, LetterScreen))
+    page = one.app.screen
+    assert isinstance(page, LetterScreen)
+    page.area.cursor_blink = False
+    await one.pilot.press(*"Guard the last line.")
+    await pictures.of(one, "letter")
+    assert page.area.text == "Guard the last line."
+    await one.pilot.press("escape")
+    await one.until(lambda: one.app.screen is one.screen)
+
+
+async def test_the_card_of_a_letter(one: Desk, pictures: Pictures) -> None:
+    chat = one.screen.transcript
+    chat.focus()
+    while LETTERS[2][:20] not in one.text():
+        await one.pilot.press("left_square_bracket")
+    assert "reads it" not in one.text()
+    folded = one.text()
+    await click(one, "folded away", x=0)
+    assert one.text() != folded
+    await one.sees("Read")
+    await pictures.of(one, "card-unfolded")
+    assert not re.search(r"↓ \d+ new", one.text())
+    await click(one, "D-Mail  from", x=0)
+    assert LETTERS[2][:20] in one.text()
+
+
+async def test_a_summary(one: Desk, pictures: Pictures) -> None:
+    await one.pilot.press("ctrl+t", "end")
+    timeline = one.screen.views.timeline
+    live = timeline.model.tree.live if timeline.model is not None else []
+    timeline.select(live[0].row_key)
+    await one.pilot.press("enter")
+    await one.until(lambda: isinstance(one.app.screen, SummaryScreen))
+    shown = one.text()
+    assert "Import bank statements from CSV" in shown
+    assert "2024年3月2日" in shown
+    await pictures.of(one, "summary")
+    for size in SIZES:
+        await one.pilot.resize_terminal(*size)
+        await one.sees("Esc close")
+    await one.pilot.press("escape")
+    await one.until(lambda: one.app.screen is one.screen)
+
+
+async def test_statistics(one: Desk, pictures: Pictures) -> None:
+    await one.say("/stats")
+    shown = await one.sees("Statistics")
+    assert "D-Mails" in shown
+    await pictures.of(one, "statistics")
+
+
+async def test_a_replay(one: Desk, pictures: Pictures) -> None:
+    await one.pilot.press("ctrl+t", "p")
+    await one.until(lambda: isinstance(one.app.screen, ReplayScreen))
+    await one.until(lambda: bool(one.app.screen.query(Scrubber)))
+    await one.until(lambda: one.app.screen.query_one(Scrubber).has_focus)
+    scrubber = one.app.screen.query_one(Scrubber)
+    await one.pilot.mouse_down(scrubber, offset=(20, 1))
+    await one.pilot.hover(scrubber, offset=(80, 1))
+    await one.pilot.mouse_up(scrubber, offset=(80, 1))
+    await one.pilot.press("left_square_bracket")
+    await one.pilot.pause(0.1)
+    shown = one.text()
+    assert "at the end" not in shown
+    assert "One index runs past" not in shown
+    await pictures.of(one, "replay")
+    await one.pilot.press("right")
+    assert one.text() != shown
+    await one.pilot.press("end")
+    await one.sees("One index runs past")
+
+
+async def test_a_letter_is_reviewed(
+    session: LongSession, home: Path, server: ChatServer, pictures: Pictures
+) -> None:
+    config = Config(theme="dark", reduced_motion=True, dmail=DMailConfig(review=True))
+    async with opened(session, home, server.base_url, config) as one:
+        await one.sees("One index runs past the end")
+        to = one.screen.views.timeline.model.tree.live[-1].id  # pyright: ignore[reportOptionalMemberAccess]
+        server.script(
+            call("SendDMail", {"message": LETTERS[0], "checkpoint_id": to}, usage=(70_000, 40)),
+            say("As you say: the letter stays here.", usage=(70_100, 20)),
+        )
+        await one.say("And the log?")
+        await one.sees("D-Mail")
+        await one.until(lambda: bool(one.screen.conversation.state.approvals))
+        panel = one.screen._approvals.panel  # pyright: ignore[reportPrivateUsage]
+        assert panel is not None
+        panel._quiet._last -= 1.0  # pyright: ignore[reportPrivateUsage]
+        panel.refresh()
+        await one.pilot.press("down")
+        await pictures.of(one, "review")
+        await one.pilot.press("n")
+        await one.sees("As you say")
+        await one.idle()
+        assert "And the log?" in str(server.requests[-1].messages)
+        assert one.screen.views.timeline.model.tree.live[-1].id > to  # pyright: ignore[reportOptionalMemberAccess]

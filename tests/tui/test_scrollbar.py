@@ -1,0 +1,81 @@
+"""The scrollbar that every pane has, as the mouse drags it."""
+
+from __future__ import annotations
+
+import pytest
+from textual import events
+from textual.app import App, ComposeResult
+from textual.containers import VerticalScroll
+from textual.widgets import Static
+
+from kimi_tui.tui.scrollbar import use_thin_scrollbar
+
+N_ROWS = 200
+HEIGHT = 20
+
+
+class Rows(App[None]):
+    """A pane of more rows than there is room for."""
+
+    CSS = "VerticalScroll { scrollbar-size-vertical: 1; }"
+
+    def compose(self) -> ComposeResult:
+        pane = VerticalScroll(Static("\n".join(f"row {n}" for n in range(N_ROWS))))
+        use_thin_scrollbar(pane)
+        yield pane
+
+    @property
+    def pane(self) -> VerticalScroll:
+        return self.query_one(VerticalScroll)
+
+
+def mouse(kind: type[events.MouseEvent], y: int) -> events.MouseEvent:
+    """What a terminal reports of the last column."""
+    return kind(None, 39, y, 0, 0, 1, shift=False, meta=False, ctrl=False, screen_x=39, screen_y=y)
+
+
+@pytest.mark.parametrize("to", [[10], [2, 6, 10]])
+async def test_a_drag_that_comes_in_one_read_moves_it_and_lets_go(to: list[int]) -> None:
+    app = Rows()
+    async with app.run_test(size=(40, HEIGHT)) as pilot:
+        # All of it is in the queue before anything of it is handled.
+        for event in (
+            mouse(events.MouseDown, 0),
+            *(mouse(events.MouseMove, y) for y in to),
+            mouse(events.MouseUp, to[-1]),
+        ):
+            app.post_message(event)
+        await pilot.pause()
+        await pilot.pause()
+        assert app.pane.scroll_y == to[-1] * N_ROWS / HEIGHT
+        assert app.mouse_captured is None
+        # Nothing hangs on the pointer any more.
+        app.post_message(mouse(events.MouseMove, 15))
+        await pilot.pause()
+        assert app.pane.scroll_y == to[-1] * N_ROWS / HEIGHT
+
+
+async def test_a_slow_drag_moves_it_too() -> None:
+    app = Rows()
+    async with app.run_test(size=(40, HEIGHT)) as pilot:
+        for event in (
+            mouse(events.MouseDown, 0),
+            mouse(events.MouseMove, 5),
+            mouse(events.MouseUp, 5),
+        ):
+            app.post_message(event)
+            await pilot.pause()
+        assert app.pane.scroll_y == 5 * N_ROWS / HEIGHT
+        assert app.mouse_captured is None
+
+
+async def test_beside_the_bar_a_click_moves_it_by_a_page() -> None:
+    app = Rows()
+    async with app.run_test(size=(40, HEIGHT)) as pilot:
+        app.pane.scroll_to(y=0, animate=False)
+        app.post_message(mouse(events.MouseDown, 15))
+        app.post_message(mouse(events.MouseUp, 15))
+        await pilot.pause()
+        await pilot.wait_for_scheduled_animations()
+        assert app.pane.scroll_y > 0
+        assert app.mouse_captured is None
