@@ -91,6 +91,8 @@ def play(folder: Path, *, recording: bool) -> list[tuple[float, str]]:
             camera.until("All six tests pass")
             camera.until("Do all the samples")
             camera.still("main")
+            if not recording:
+                look_beside(terminal, camera)
             terminal.key("enter")
             camera.until("1,420 rows")
             camera.until("Say in the README")
@@ -109,9 +111,41 @@ def play(folder: Path, *, recording: bool) -> list[tuple[float, str]]:
             terminal.key("enter")
             terminal.wait_gone("Rewind the conversation")
             camera.still("rewound")
+            play_back(terminal, camera)
             terminal.key("ctrl+q")
             terminal.wait_exit()
             return camera.frames
+
+
+def look_beside(terminal: Terminal, camera: Camera) -> None:
+    """The world line that the D-Mail left behind: read, and compared with now."""
+    terminal.click_text("world line 1")
+    terminal.wait_for("left by")
+    terminal.key("w")
+    terminal.wait_for("read only")
+    camera.still("world-line")
+    terminal.key("c")
+    terminal.wait_for("Compare")
+    camera.still("compare")
+    terminal.key("escape")
+    terminal.wait_gone("Compare")
+    terminal.key("escape")
+    terminal.wait_gone("read only")
+    if "Enter preview" in terminal.screen_text():
+        terminal.key("escape")
+        terminal.wait_gone("Enter preview")
+
+
+def play_back(terminal: Terminal, camera: Camera) -> None:
+    """The whole session once more, stopped in the middle."""
+    terminal.key("ctrl+t")
+    terminal.wait_for("Enter preview")
+    terminal.key("p")
+    terminal.wait_for("paused")
+    terminal.key(*["right"] * 7)
+    camera.still("replay")
+    terminal.key("escape")
+    terminal.wait_gone("continue from here")
 
 
 def save_gif(frames: list[tuple[float, str]], path: Path) -> None:
