@@ -77,6 +77,15 @@ class KimiApp(App[None], inherit_bindings=False):
         if launch.config.keys:
             self.set_keymap(dict(launch.config.keys))
 
+    def get_driver_class(self) -> type[Driver]:
+        """Textual's choice, but with a reading of the terminal that nothing can end."""
+        found = super().get_driver_class()
+        if found.__name__ != "LinuxDriver":
+            return found
+        from kimi_tui.tui.terminal_input import TerminalInput
+
+        return TerminalInput
+
     # --- screens
 
     def _is_first_run(self) -> bool:

@@ -1,0 +1,60 @@
+"""What the terminal sends becomes text that cannot end the program, and pastes that press no keys."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from textual import events
+from textual._xterm_parser import XTermParser
+
+from kimi_tui.tui.terminal_input import PASTE_END, PASTE_START, Incoming
+
+
+def messages(*pieces: bytes) -> list[object]:
+    """What Textual makes of bytes that come in these pieces."""
+    incoming, parser = Incoming(), XTermParser()
+    texts = [text for piece in pieces if (text := incoming.text(piece))]
+    return [message for text in texts for message in parser.feed(text)]
+
+
+def pasted(text: str) -> bytes:
+    """What a terminal sends for a paste."""
+    return (PASTE_START + text + PASTE_END).encode()
+
+
+def said(found: list[object]) -> list[str]:
+    """Pastes whole, keys by name."""
+    return [
+        message.text if isinstance(message, events.Paste) else message.key
+        for message in found
+        if isinstance(message, events.Paste | events.Key)
+    ]
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 7, 1000])
+def test_a_coloured_log_is_one_paste_and_presses_no_key(size: int) -> None:
+    data = b"a" + pasted("\x1b[31mred\x1b[0m\rnext\x1b]0;t\x07 \x1b\rend") + b"z"
+    pieces = [data[at : at + size] for at in range(0, len(data), size)]
+    keys_and_paste = said(messages(*pieces))
+    assert [keys_and_paste[0], keys_and_paste[-1]] == ["a", "z"]
+    assert len(keys_and_paste) == 3
+    assert keys_and_paste[1].startswith("red\nnext")
+
+
+def test_a_paste_without_sequences_is_left_as_it_is() -> None:
+    assert said(messages(pasted("one\r\ttwo\u200b"), pasted("x"))) == ["one\r\ttwo\u200b", "x"]
+
+
+def test_bytes_that_are_no_text_are_no_end() -> None:
+    assert said(messages(b"\xe9A", b"\xff", b"b"))[-1] == "b"
+
+
+@given(st.binary(max_size=80), st.integers(1, 9))
+def test_outside_a_paste_all_is_handed_on_at_once(data: bytes, size: int) -> None:
+    pieces = [data[at : at + size] for at in range(0, len(data), size)]
+    incoming = Incoming()
+    text = "".join(incoming.text(piece) for piece in pieces)
+    if PASTE_START not in text:
+        assert data.decode(errors="replace").startswith(text)
+        assert len(data.decode(errors="replace")) - len(text) <= 1, "an unended letter waits"
