@@ -18,11 +18,13 @@ from kimi_tui.soul.runtime import open_soul
 MESSAGES_A_TURN = 7
 """Of a long session: what the person said, two answers, one result, and three markers."""
 
+NOTES = "notes.txt"
+"""The file that the agent reads in such sessions."""
+
 _CHECKPOINTS_A_TURN = 3
-_NOTES = "notes.txt"
-# With the answer about 14 kB a turn, so that 50,000 messages are 100 MB.
 _LINE = "{n}: a line of the notes that the agent reads, about sixty characters\n"
-_LINES = 144
+# With the answer about 14 kB a turn, so that 50,000 messages are 100 MB.
+_RESULT_BYTES = 10_200
 _UID = re.compile(r"\b[0-9a-f]{16}\b")
 _ID = re.compile(r'"id":(\d+),"uid"|<system>CHECKPOINT (\d+)</system>')
 _SEQ = re.compile(r'"seq":(\d+),')
@@ -41,19 +43,32 @@ def write_session(home: Path, work_dir: Path, n_messages: int) -> None:
     asyncio.run(_hold(home, work_dir, n_turns, answers))
 
 
-def write_long_session(home: Path, work_dir: Path, n_messages: int) -> Path:
-    """Write a session in which files are read: 2 kB a message.
+def write_notes(work_dir: Path, size_bytes: int) -> str:
+    """Write the file that the agent reads; its name. A tool result holds all of it."""
+    lines: list[str] = []
+    written = 0
+    while written < size_bytes:
+        lines.append(_LINE.format(n=len(lines)))
+        written += len(lines[-1])
+    (work_dir / NOTES).write_text("".join(lines))
+    return NOTES
+
+
+def write_long_session(
+    home: Path, work_dir: Path, n_messages: int, *, result_bytes: int = _RESULT_BYTES
+) -> Path:
+    """Write a session in which a file is read in every turn.
 
     Args:
         home: what KIMI_TUI_HOME will be.
         work_dir: the folder in which `--continue` will be called.
         n_messages: how many, markers of checkpoints among them.
+        result_bytes: how much each reading gives.
 
     Returns:
         The session's folder.
     """
-    (work_dir / _NOTES).write_text("".join(_LINE.format(n=n) for n in range(_LINES)))
-    read = ScriptedCall(name="ReadFile", arguments={"path": _NOTES})
+    read = ScriptedCall(name="ReadFile", arguments={"path": write_notes(work_dir, result_bytes)})
     one = [
         ScriptedAnswer(text="I look at the notes.", calls=[read]),
         ScriptedAnswer(text="".join(tokens(200))),

@@ -1,7 +1,8 @@
 """A chat-completions server for measurements, in a process of its own: `python -m bench.model_server`.
 
 It prints its base URL. The last user message says what it answers: `burst 2000` sends so many tokens as fast as the
-socket takes them, `pace 200 5000` sends 5,000 at 200 a second. One token is one event.
+socket takes them, `pace 200 5000` sends 5,000 at 200 a second. One token is one event. `read 40` asks for the notes
+forty times, a step each, and then answers with forty tokens.
 """
 
 from __future__ import annotations
@@ -12,11 +13,12 @@ import re
 from typing import Any
 
 from bench.answers import tokens
+from bench.long_session import NOTES
 
-_ORDER = re.compile(r"(?:burst|pace (?P<pace>\d+)) (?P<n>\d+)")
+_ORDER = re.compile(r"(?:burst|pace (?P<pace>\d+)|(?P<read>read)) (?P<n>\d+)")
 
 
-def _event(delta: dict[str, str], finish: str | None = None) -> bytes:
+def _event(delta: dict[str, Any], finish: str | None = None) -> bytes:
     body = {
         "id": "b",
         "object": "chat.completion.chunk",
@@ -48,10 +50,29 @@ def _order(body: dict[str, Any]) -> re.Match[str] | None:
     return None
 
 
+def _results(body: dict[str, Any]) -> int:
+    """How many results came since the person spoke last."""
+    n = 0
+    for message in reversed(body["messages"]):
+        if message["role"] == "user" and _ORDER.search(json.dumps(message.get("content"))):
+            break
+        n += message["role"] == "tool"
+    return n
+
+
+def _read(n: int) -> dict[str, Any]:
+    function = {"name": "ReadFile", "arguments": json.dumps({"path": NOTES})}
+    return {"tool_calls": [{"index": 0, "id": f"c{n}", "type": "function", "function": function}]}
+
+
 async def _answer(body: dict[str, Any], writer: asyncio.StreamWriter) -> None:
     order = _order(body)
     n_tokens = int(order["n"]) if order is not None else 10
-    events = [_event({"content": piece}) for piece in tokens(n_tokens)]
+    finish = "stop"
+    if order is not None and order["read"] and (done := _results(body)) < n_tokens:
+        events, finish = [_event(_read(done))], "tool_calls"
+    else:
+        events = [_event({"content": piece}) for piece in tokens(n_tokens)]
     writer.write(
         b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
     )
@@ -68,7 +89,7 @@ async def _answer(body: dict[str, Any], writer: asyncio.StreamWriter) -> None:
             writer.write(_chunked(event))
             await asyncio.sleep(max(0.0, began + (n + 1) / per_second - loop.time()))
     n_in = len(json.dumps(body)) // 4
-    tail = _event({}, "stop") + _usage(n_in, n_tokens) + b"data: [DONE]\n\n"
+    tail = _event({}, finish) + _usage(n_in, n_tokens) + b"data: [DONE]\n\n"
     writer.write(_chunked(tail) + b"0\r\n\r\n")
     await writer.drain()
 

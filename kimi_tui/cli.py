@@ -51,9 +51,11 @@ def start(launch: Launch) -> int:
     """Run the app; returns its exit code."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         return _say("needs a terminal; input and output must not be redirected", FAILED)
+    from kimi_tui.freed_memory import keep_large_apart
     from kimi_tui.process import harden
 
     harden()
+    keep_large_apart()
     # Read by Textual when it is imported. A frame is drawn only when something changed; at 60 a key could wait 34 ms.
     os.environ.setdefault("TEXTUAL_FPS", "240")
     from kimi_tui.tui.app import KimiApp
@@ -101,18 +103,10 @@ def parse(arguments: Sequence[str]) -> Options | int:
 
 
 def _parser() -> ArgumentParser:
-    from argparse import ArgumentParser, ArgumentTypeError, RawDescriptionHelpFormatter
-    from typing import NoReturn
+    from argparse import ArgumentTypeError, RawDescriptionHelpFormatter
 
+    from kimi_tui.commands.arguments import Parser
     from kimi_tui.commands.dispatch import COMMANDS
-
-    class Parser(ArgumentParser):
-        """Says what is wrong in one line; `--help` has the rest."""
-
-        def error(self, message: str) -> NoReturn:
-            from kimi_tui.foreign_text import one_line
-
-            self.exit(USAGE, f"kimi-tui: {one_line(message)}; see kimi-tui --help\n")
 
     def speed(text: str) -> float:
         try:
