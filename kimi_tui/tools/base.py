@@ -78,9 +78,9 @@ class ToolOutcome:
     effects: tuple[Effect, ...] = ()
 
 
-def failure(message: str, *, brief: str = "", output: str = "") -> ToolOutcome:
+def failure(message: str, *, brief: str = "") -> ToolOutcome:
     """An outcome that tells the model what went wrong and what to do instead."""
-    return ToolOutcome(output=output, message=message, is_error=True, brief=brief)
+    return ToolOutcome(message=message, is_error=True, brief=brief)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from kimi_tui.tools import text as texts
 from kimi_tui.tools.base import FileEdit, ToolEnv
 from kimi_tui.tools.files import HASHED_LIMIT_BYTES, Content, read_whole
-from kimi_tui.tools.permission import ask_to_change
+from kimi_tui.tools.permission import ask_to_change, ask_to_read
 from kimi_tui.tools.place import Place, locate
 from kimi_tui.tools.problem import ToolProblem
 from kimi_tui.tools.replacing import replace_file
@@ -26,13 +26,12 @@ async def change_file(path: str, compute: Compute, env: ToolEnv) -> FileEdit:
         ToolRejected: the person said no.
     """
     place = await asyncio.to_thread(locate, path, env.work_dir, env.environ)
-    content = await asyncio.to_thread(read_whole, place)
-    _check_known(place, content, env)
-    edit, data = await asyncio.to_thread(_prepare, place, content, compute)
-    if content is not None and data == content.data:
-        raise ToolProblem(
-            f"{place.asked} already holds exactly this; nothing was written.", brief="no change"
-        )
+    try:
+        content, edit, data = await asyncio.to_thread(_planned, place, compute, env)
+    except ToolProblem:
+        # Why it cannot be done tells what is there, so outside the work folder it is told like any reading.
+        await ask_to_read(place, env)
+        raise
     await ask_to_change(place, edit, env, n_links=content.stat.st_nlink if content else 1)
     again = await asyncio.to_thread(locate, path, env.work_dir, env.environ)
     if again.real != place.real:
@@ -60,11 +59,19 @@ def _check_known(place: Place, content: Content | None, env: ToolEnv) -> None:
         )
 
 
-def _prepare(place: Place, content: Content | None, compute: Compute) -> tuple[FileEdit, bytes]:
+def _planned(
+    place: Place, compute: Compute, env: ToolEnv
+) -> tuple[Content | None, FileEdit, bytes]:
+    content = read_whole(place)
+    _check_known(place, content, env)
     after = compute(place, content)
     data = texts.encode(after)
+    if content is not None and data == content.data:
+        raise ToolProblem(
+            f"{place.asked} already holds exactly this; nothing was written.", brief="no change"
+        )
     before = None if content is None else _shown_before(content)
-    return FileEdit(place.shown, before, texts.for_people(after)), data
+    return content, FileEdit(place.shown, before, texts.for_people(after)), data
 
 
 def _shown_before(content: Content) -> str:

@@ -62,7 +62,13 @@ class Glob(Tool[GlobParams]):
         asked: set[Path] = set()
         for pattern in patterns_of(params.pattern):
             folder = os.path.join(params.directory, pattern.folder)
-            place = await asyncio.to_thread(_folder, folder, params, env)
+            try:
+                place = await asyncio.to_thread(_folder, folder, params, env)
+            except ToolProblem:
+                # What is there instead is told like any reading.
+                start = await asyncio.to_thread(locate, params.directory, env.work_dir, env.environ)
+                await ask_to_read(start, env)
+                raise
             if place is None:
                 continue
             if place.real not in asked:

@@ -100,7 +100,12 @@ class Grep(Tool[GrepParams]):
         """Search; asks first outside the work folder."""
         suffixes = _suffixes(params.type)
         place = await asyncio.to_thread(locate, params.path, env.work_dir, env.environ)
-        is_folder = await asyncio.to_thread(_is_folder, place)
+        try:
+            is_folder = await asyncio.to_thread(_is_folder, place)
+        except ToolProblem:
+            # What is there instead is told like any reading.
+            await ask_to_read(place, env)
+            raise
         await ask_to_read(place, env, folder=is_folder)
         query = Query(
             pattern=params.pattern,

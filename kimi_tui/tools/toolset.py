@@ -99,7 +99,7 @@ def _parsed(arguments: str | None) -> dict[str, object] | ToolOutcome:
         parsed: object = json.loads(text, strict=False)
     except (ValueError, RecursionError) as error:
         where = (
-            f"{error.msg} at character {error.pos + 1}"
+            f"{error.msg.removesuffix(' at')} at character {error.pos + 1}"
             if isinstance(error, json.JSONDecodeError)
             else "nested too deeply or not readable"
         )

@@ -7,6 +7,7 @@ import os
 import stat
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -251,6 +252,33 @@ async def test_a_link_put_in_the_way_while_the_question_stands(
     assert (outcome.is_error, outcome.brief) == (True, "path changed")
     assert (outside / "a").read_text() == "theirs\n"
     assert (bench.work_dir / "moved/a").read_text() == "mine\n"
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("StrReplaceFile", {"path": "a", "edit": {"old": "their own secrit", "new": "x"}}),
+        ("StrReplaceFile", {"path": "a", "edit": {"old": "e", "new": "x"}}),
+        ("StrReplaceFile", {"path": "aa", "edit": {"old": "e", "new": "x"}}),
+        ("WriteFile", {"path": "a", "content": "their own secret\n"}),
+        ("WriteFile", {"path": ".", "content": "x"}),
+    ],
+    ids=["nearest passage", "count", "nearest name", "the same", "a folder"],
+)
+async def test_an_edit_outside_that_fails_tells_nothing_unasked(
+    bench: Bench, tmp_path: Path, tool: str, arguments: dict[str, Any]
+) -> None:
+    outside = tmp_path / "out"
+    outside.mkdir()
+    (outside / "a").write_text("their own secret\n")
+    asked = {**arguments, "path": str(outside / arguments["path"])}
+    bench.asker.refuse = ""
+    with pytest.raises(ToolRejected):
+        await bench.run(tool, **asked)
+    (ask,) = bench.asker.asks
+    assert ask.action == "read outside"
+    bench.asker.refuse = None
+    assert (await bench.run(tool, **asked)).is_error
 
 
 @pytest.mark.parametrize("deep", [True, False], ids=["a folder on the way", "the file itself"])

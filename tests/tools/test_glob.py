@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from support.tool_env import Bench
 
 from kimi_tui.tools import glob
+from kimi_tui.tools.base import ToolRejected
 from kimi_tui.tools.patterns import patterns_of
 
 
@@ -93,6 +94,20 @@ async def test_outside_asks(bench: Bench, tmp_path: Path) -> None:
         ]
         (ask,) = bench.asker.asks
         assert (ask.action, ask.detail) == ("read outside", str(tmp_path / "other"))
+
+
+@pytest.mark.parametrize("directory", ["../othr", "../other/a.py"])
+async def test_what_is_outside_is_not_even_named_unasked(
+    bench: Bench, tmp_path: Path, directory: str
+) -> None:
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "a.py").write_text("")
+    bench.asker.refuse = ""
+    with pytest.raises(ToolRejected):
+        await bench.run("Glob", pattern="*", directory=directory)
+    bench.asker.refuse = None
+    assert (await bench.run("Glob", pattern="*", directory=directory)).is_error
+    assert [ask.action for ask in bench.asker.asks] == ["read outside"] * 2
 
 
 async def test_a_folder_that_is_none(bench: Bench) -> None:

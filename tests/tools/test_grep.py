@@ -13,6 +13,7 @@ from support.tool_env import Bench
 from support.watching import until
 
 from kimi_tui.tools import grep_engine
+from kimi_tui.tools.base import ToolRejected
 
 REAL_RG = shutil.which("rg")
 
@@ -163,6 +164,18 @@ async def test_outside_asks(bench: Bench, tmp_path: Path) -> None:
         "Search this folder?",
         str(tmp_path),
     )
+
+
+async def test_what_is_outside_is_not_even_named_unasked(bench: Bench, tmp_path: Path) -> None:
+    (tmp_path / "secrets.txt").write_text("")
+    bench.asker.refuse = ""
+    with pytest.raises(ToolRejected):
+        await bench.run("Grep", pattern="x", path="../secret.txt")
+    bench.asker.refuse = None
+    outcome = await bench.run("Grep", pattern="x", path="../secret.txt")
+    assert outcome.is_error
+    assert "secrets.txt" in outcome.message
+    assert [ask.action for ask in bench.asker.asks] == ["read outside"] * 2
 
 
 def program(path: Path, text: str) -> None:
