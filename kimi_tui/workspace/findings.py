@@ -51,10 +51,14 @@ class Pass:
     started_ns: int
     room: int
     """How many more files may be kept."""
+    also: frozenset[str] = frozenset()
+    """What is followed even where there is no room for more: paths, and the folders above them."""
     folders: dict[str, Folder] = field(default_factory=dict[str, Folder])
     changed: dict[str, Entry | None] = field(default_factory=dict[str, Entry | None])
     gone: list[str] = field(default_factory=list[str])
     budget: Budget = field(default_factory=Budget)
+    too_many: str = ""
+    """Says so where files were passed over; what is followed already is kept all the same."""
 
     def trusts(self, *times_ns: int) -> bool:
         """Whether something with these times was at rest before this scan began."""

@@ -46,6 +46,17 @@ class FileChange:
     would: Change = "skip"
     stays: str = ""
 
+    @property
+    def only_rights(self) -> bool:
+        """Whether the contents are the same, and only the permission bits differ."""
+        now, then = self.now, self.then
+        return (
+            now is not None
+            and then is not None
+            and (now.kind, now.blob) == (then.kind, then.blob)
+            and now.mode != then.mode
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class RestorePlan:

@@ -33,6 +33,12 @@ class Reader:
         self._store = store
         self._limits = limits
 
+    def may_keep(self, stamp: Stamp) -> bool:
+        """Whether this is something whose contents can be kept at all; what cannot takes no room among the files."""
+        if stat.S_ISREG(stamp.mode):
+            return stamp.size <= self._limits.max_file_bytes
+        return stat.S_ISLNK(stamp.mode)
+
     def entry(self, name: str, folder: int, stamp: Stamp, budget: Budget) -> Entry:
         """What stands there. What cannot be kept is a remark, never an error.
 

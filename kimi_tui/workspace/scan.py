@@ -9,9 +9,9 @@ from __future__ import annotations
 import errno
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
-from kimi_tui.workspace.entries import REST, Entry, Limits, Manifest, Stamp
+from kimi_tui.workspace.entries import REST, Entry, Limits, Manifest, Stamp, ancestors
 from kimi_tui.workspace.findings import Folder, Pass, Scan, stamp_of
 from kimi_tui.workspace.ignore import IgnoreFile, IgnoreStack
 from kimi_tui.workspace.reading import Reader
@@ -64,13 +64,17 @@ class Scanner:
         """Every path of the last look; it changes with the next."""
         return self._manifest
 
-    def scan(self) -> Scan:
+    def scan(self, also: Collection[str] = ()) -> Scan:
         """Look now. New contents are in the store, and safe on disk, when it returns.
+
+        Args:
+            also: paths that are followed even where there are too many files: others may have taken their room meanwhile.
 
         Raises:
             OSError: the work folder itself cannot be opened, or the store's disk refused.
         """
-        now = Pass(time.time_ns(), self._limits.max_files - self._n_kept)
+        also = frozenset(also).union(*map(ancestors, also))
+        now = Pass(time.time_ns(), self._limits.max_files - self._n_kept, also)
         outer = outer_rules(self._root)
         if outer != self._outer:
             self._outer = outer
@@ -92,7 +96,7 @@ class Scanner:
             tuple(sorted(now.changed)),
             now.budget.stored_bytes,
             complete=True,
-            full=now.budget.full,
+            full=now.budget.full or now.too_many,
         )
 
     def adopt(self, manifest: Mapping[str, Entry]) -> None:
@@ -181,7 +185,8 @@ class Scanner:
                 folder.entries[name] = _IGNORED
                 self._forget(path, now)
                 return True
-            if now.room <= 0 and path not in self._folders and not self._adopted:
+            is_new = path not in self._folders and not self._adopted
+            if is_new and now.room <= 0 and path not in now.also:
                 self._leave_out(name, folder, now)
                 return True
             return self._folder(path, inner, folder.inside, now)
@@ -227,9 +232,7 @@ class Scanner:
         folder.entries[name] = _OVER
         # Asked again next time: there may be room then.
         folder.trusted = False
-        now.budget.full = (
-            now.budget.full or f"There are more than {self._limits.max_files:,} files."
-        )
+        now.too_many = f"There are more than {self._limits.max_files:,} files."
 
     def _compare(self, prefix: str, folder: Folder, known: Folder | None, now: Pass) -> None:
         """Find what differs from the look before."""
@@ -296,7 +299,7 @@ class Scanner:
     ) -> None:
         before = self._manifest.get(path)
         is_new = before is None or not before.kept
-        if is_new and now.room <= 0:
+        if is_new and now.room <= 0 and path not in now.also and self._reader.may_keep(stamp):
             self._leave_out(REST, folder, now)
             return
         if is_new and (now.budget.full or self._cancelled()):

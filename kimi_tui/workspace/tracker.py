@@ -28,6 +28,7 @@ from kimi_tui.workspace.texts import Texts
 STORE_NAME = "store"
 _LOG_NAME = "snapshots.jsonl"
 _INTENT_NAME = "restore.json"
+_COUNTED_FILES = 100
 _RAN_EARLY = "A command ran before the first look at the files had ended."
 
 
@@ -155,9 +156,9 @@ class Tracker:
         """A checkpoint was made now."""
         self._log.mark(uid)
 
-    def lines_changed(self, snapshot: Snapshot, most_files: int = 100) -> tuple[int, int]:
-        """Lines added and removed by a snapshot, as far as its files are texts of bearable size."""
-        index = self._log.manifest_before(snapshot, list(snapshot.changed)[:most_files])
+    def lines_changed(self, snapshot: Snapshot) -> tuple[int, int]:
+        """Lines added and removed by a snapshot: in its first hundred files, and of these in texts of bearable size."""
+        index = self._log.manifest_before(snapshot, list(snapshot.changed)[:_COUNTED_FILES])
         added = removed = 0
         for path, before in index.items():
             found = self.texts.compared(before, snapshot.changed[path], max_rows=0)
@@ -275,7 +276,7 @@ class Tracker:
         """
         intent = prepared.intent
         outcome = restore.carry_out(self._root, self._store, intent.changes)
-        self._scan()
+        self._scan(intent.paths)
         manifest = self._scanner_manifest()
         self._add("other", self._owed.difference(intent.paths))
         done = {one.path for one in intent.changes if as_file(manifest.get(one.path)) == one.then}
@@ -314,11 +315,11 @@ class Tracker:
         # Read when first needed, in the thread that looks: a large one would hold up the opening of the session.
         return SnapshotLog(self._folder / _LOG_NAME)
 
-    def _scan(self) -> None:
+    def _scan(self, also: Collection[str] = ()) -> None:
         scanner = self._scanner
         if scanner is None:
             raise OSError("the files were not looked at yet")
-        scan = scanner.scan()
+        scan = scanner.scan(also)
         self._owed.update(scan.changed)
         self.full = scan.full
 

@@ -176,6 +176,23 @@ def test_a_file_that_grew_too_large_is_named(tmp_path: Path) -> None:
     assert [path for path, _ in plan.not_covered] == ["a", "b"]
 
 
+@pytest.mark.parametrize("path", ["gone", "sub/deep/gone"])
+def test_a_file_whose_room_was_taken_comes_back_and_goes_again(tmp_path: Path, path: str) -> None:
+    place = Place(tmp_path, Limits(max_files=2))
+    place.other((path, "was here"), ("kept", "1"))
+    start = place.begin()
+    place.agent((path, None))
+    if "/" in path:
+        shutil.rmtree(place.root / "sub")
+    place.other(("a", "takes the room"))
+    place.tracker.look("other")
+    outcome = place.go_to(start)
+    assert (outcome.restored, outcome.failures) == ((path,), {})
+    assert place.files() == {"a": "takes the room", path: "was here", "kept": "1"}
+    assert place.undo().deleted == (path,)
+    assert place.files() == {"a": "takes the room", "kept": "1"}
+
+
 def test_a_folder_in_the_place_of_a_file_and_back(place: Place) -> None:
     place.other(("x", "a file"))
     os.chmod(place.root / "x", 0o750)

@@ -121,7 +121,7 @@ def test_limits_are_remarks_not_failures(tmp_path: Path) -> None:
 
 
 def test_what_is_known_stays_covered_when_a_flood_comes(tmp_path: Path) -> None:
-    root, _, scanner = make(tmp_path, Limits(max_files=4))
+    root, store, scanner = make(tmp_path, Limits(max_files=4))
     (root / "z").mkdir()
     (root / "z/mine").write_text("old")
     scanner.scan()
@@ -133,10 +133,25 @@ def test_what_is_known_stays_covered_when_a_flood_comes(tmp_path: Path) -> None:
     (root / "z/mine").write_text("new")
     scan = scanner.scan()
     assert "z/mine" in scan.changed
-    assert scan.manifest["z/mine"].size == 3
+    assert store.get(scan.manifest["z/mine"].blob) == b"new", "too many files, not too many bytes"
     assert scan.manifest["b"].kind == "over"
     assert not was_looked_for(scan.manifest, "b/late")
     assert scan.full
+
+
+def test_what_is_too_large_takes_no_place_among_the_files(tmp_path: Path) -> None:
+    root, _, scanner = make(tmp_path, Limits(max_files=2, max_file_bytes=100))
+    (root / "b").write_text("x")
+    (root / "huge").write_bytes(b"x" * 101)
+    (root / "z").write_text("x")
+    scanner.scan()
+    scan = scanner.scan()
+    assert scan.changed == ()
+    assert {path: entry.kind for path, entry in scan.manifest.items()} == {
+        "b": "file",
+        "huge": "large",
+        "z": "file",
+    }
 
 
 def test_a_full_budget_reads_nothing_new_and_keeps_following_the_old(tmp_path: Path) -> None:
