@@ -113,7 +113,7 @@ class _Reader:
         }
         default = self._take(table, "", "default_model", "", _text)
         if default and default not in models:
-            self._say("default_model", f"there is no [models.{default}] that can be used")
+            self._say("default_model", f"names [models.{default}], which cannot be used")
             default = ""
         return Config(
             default_model=default or (next(iter(models)) if len(models) == 1 else ""),
@@ -159,7 +159,7 @@ class _Reader:
             self._say(f"{place}.model", "is missing")
             return None
         if provider not in providers:
-            self._say(f"{place}.provider", f"there is no [providers.{provider}] that can be used")
+            self._say(f"{place}.provider", f"names [providers.{provider}], which cannot be used")
             return None
         size = self._take(table, place, "max_context_size", 0, _whole(1, 100_000_000))
         return ModelConfig(

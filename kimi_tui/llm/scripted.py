@@ -49,7 +49,6 @@ import json
 import re
 import tomllib
 from collections.abc import AsyncIterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
@@ -99,16 +98,6 @@ class ScriptedProvider(ChatProvider):
             capabilities=frozenset({"tools", *model.capabilities}),
             thinking=model.thinking,
         )
-
-    @classmethod
-    def from_file(cls, path: Path, *, speed: float = 1.0) -> ScriptedProvider:
-        """A provider for the script in this file.
-
-        Raises:
-            OSError: it cannot be read.
-            LLMError: it is no script; the text names the place.
-        """
-        return cls.from_text(path.read_text(encoding="utf-8"), speed=speed, name=str(path))
 
     @classmethod
     def from_text(cls, text: str, *, speed: float = 1.0, name: str = "script") -> ScriptedProvider:

@@ -46,11 +46,14 @@ class StorageTrouble(SessionError, OSError):
 
 
 class SessionHeld(SessionError):
-    """Another process has this session open. `holder` says who, as far as is known."""
+    """Another process has this session open.
+
+    Args:
+        holder: who, as far as is known.
+    """
 
     def __init__(self, holder: str) -> None:
         super().__init__(f"This session is open in {holder}. Fork it to go on with a copy.")
-        self.holder = holder
 
 
 class SessionNotFound(SessionError, LookupError):

@@ -19,7 +19,7 @@ from kimi_tui.session.journal import JOURNAL_NAME, Journal
 from kimi_tui.session.line_files import LIVE_NAME, line_path, stored_lines
 from kimi_tui.session.opening import scan
 from kimi_tui.session.readable_line import known_checkpoint
-from kimi_tui.session.record import RecordFile
+from kimi_tui.session.record import RECORD_NAME, RecordFile
 from kimi_tui.session.records import text_of
 from kimi_tui.session.side_files import (
     MARKS_NAME,
@@ -32,8 +32,6 @@ from kimi_tui.session.storage import (
     Storage,
     copy_bytes,
 )
-
-RECORD_NAME = "wire.jsonl"
 
 
 def copy_session(

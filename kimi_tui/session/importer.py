@@ -16,6 +16,7 @@ from kimi_tui.session.errors import SessionError, StorageTrouble
 from kimi_tui.session.journal import Entry, Journal
 from kimi_tui.session.kimi_share import KimiSession
 from kimi_tui.session.line_files import LIVE_NAME, line_path
+from kimi_tui.session.record import RECORD_NAME
 from kimi_tui.session.records import Operation
 from kimi_tui.session.side_files import STATE_NAME, read_state, write_state
 from kimi_tui.session.storage import Storage, copy_bytes
@@ -93,7 +94,7 @@ def import_session(store: SessionStore, found: KimiSession) -> Imported:
         for n, path in found.stored:
             _copy(storage, path, line_path(temporary, n))
         if found.record is not None:
-            _copy(storage, found.record, temporary / "wire.jsonl")
+            _copy(storage, found.record, temporary / RECORD_NAME)
         if found.state is not None:
             _copy(storage, found.state, temporary / STATE_NAME)
         futures = futures_of(found, storage)

@@ -44,27 +44,40 @@ def internal_kind(record: dict[str, Any]) -> Internal | None:
     if is_marker(record):
         return "marker"
     texts = texts_of(record)
-    start = texts[0] if texts else ""
-    if not start.startswith("<"):
+    return kind_by_start(texts[0]) if texts else None
+
+
+def kind_by_start(text: str) -> Internal | None:
+    """What kind of internal message begins like this, markers aside; None for what anyone may say."""
+    if not text.startswith("<"):
         return None
-    if start.startswith(DMAIL_START):
+    if text.startswith(DMAIL_START):
         return "dmail"
-    if start.startswith(COMPACTION_START):
+    if text.startswith(COMPACTION_START):
         return "compaction"
-    if start.startswith(REMINDER_START):
+    if text.startswith(REMINDER_START):
         return "reminder"
-    if start.startswith(NOTIFICATION_START):
+    if text.startswith(NOTIFICATION_START):
         return "notification"
-    return "note" if start.startswith(NOTE_START) else None
+    return "note" if text.startswith(NOTE_START) else None
 
 
 def letter_of(record: dict[str, Any]) -> str:
     """The words of a D-Mail without what the program put around them."""
-    whole = "".join(texts_of(record))
-    _, found, text = whole.partition(LETTER_AFTER)
-    return (text if found else whole).removesuffix(SYSTEM_END)
+    return letter_in("".join(texts_of(record)))
+
+
+def letter_in(text: str) -> str:
+    """The same from the text of its message."""
+    _, found, letter = text.partition(LETTER_AFTER)
+    return (letter if found else text).removesuffix(SYSTEM_END)
 
 
 def summary_of(record: dict[str, Any]) -> str:
     """The summary that a compaction left."""
-    return "".join(texts_of(record)).removeprefix(COMPACTION_START).strip("\n")
+    return summary_in("".join(texts_of(record)))
+
+
+def summary_in(text: str) -> str:
+    """The same from the text of its message."""
+    return text.removeprefix(COMPACTION_START).strip("\n")

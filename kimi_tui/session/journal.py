@@ -148,7 +148,6 @@ class Journal:
         self._file = RecordFile(folder / JOURNAL_NAME, storage, metadata=None)
         self._entries: list[Entry] = []
         self._void: set[str] = set()
-        self._pruned: set[int] = set()
         self._foreign: set[int] = set()
         self._largest = 0
 
@@ -156,7 +155,6 @@ class Journal:
         """Read what is there. Unreadable lines and unknown records are passed over."""
         self._entries.clear()
         self._void.clear()
-        self._pruned.clear()
         self._foreign.clear()
         self._largest = 0
         done: set[str] = set()
@@ -167,7 +165,7 @@ class Journal:
                 self._void.add(text_of(record.get("of")))
             elif kind == "done":
                 done.add(text_of(record.get("of")))
-            elif kind in ("prune", "foreign"):
+            elif kind == "foreign":
                 self._take_note(record)
             elif (entry := Entry.parse(record)) is not None:
                 self._entries.append(entry)
@@ -177,11 +175,6 @@ class Journal:
     def largest_line(self) -> int:
         """The largest world line ever named here, done or not."""
         return self._largest
-
-    @property
-    def pruned(self) -> frozenset[int]:
-        """World lines that were deleted on the person's word."""
-        return frozenset(self._pruned)
 
     @property
     def foreign(self) -> frozenset[int]:
@@ -249,10 +242,6 @@ class Journal:
         self._largest = max(self._largest, n)
         if record.get("op") == "foreign" and n:
             self._foreign.add(n)
-        gone: object = record.get("lines")
-        if isinstance(gone, list):
-            numbers = [count_of(item) for item in cast("list[object]", gone)]
-            self._pruned.update(number for number in numbers if number)
 
     def sync(self) -> None:
         """Bring everything to the disk.

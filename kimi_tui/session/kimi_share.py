@@ -13,7 +13,9 @@ from typing import Any, cast
 from kimi_tui.session.jsonl import parse
 from kimi_tui.session.line_files import LIVE_NAME, STORED_NAME
 from kimi_tui.session.listing import describe, look, records_a_turn
+from kimi_tui.session.record import RECORD_NAME
 from kimi_tui.session.records import text_of
+from kimi_tui.session.side_files import STATE_NAME
 
 _LOCAL_BUCKET = re.compile(r"[0-9a-f]{32}")
 _OLD_SUFFIX = ".jsonl"
@@ -89,14 +91,14 @@ def _session(path: Path, bucket: str, work_dir: str) -> KimiSession | None:
         # Killed between its renames, kimi-cli leaves no live file; the newest line is the conversation then.
         live = stored.pop()[1]
     title = ""
-    state = path / "state.json"
+    state = path / STATE_NAME
     if state.is_file():
         title = text_of(_object(state).get("custom_title"))
     info = describe(path)
     looked = look(live, live.stat().st_size)
-    if looked.empty and not (title or records_a_turn(path / "wire.jsonl")):
+    if looked.empty and not (title or records_a_turn(path / RECORD_NAME)):
         return None
-    record = path / "wire.jsonl"
+    record = path / RECORD_NAME
     return KimiSession(
         id=path.name,
         bucket=bucket,

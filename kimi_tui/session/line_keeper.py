@@ -60,7 +60,8 @@ class LineKeeper:
         self.folder = folder
         self.storage = storage
         self.journal = Journal(folder, storage)
-        self.live = LiveFile(live_path(folder), storage, make_folder)
+        self.live = LiveFile(live_path(folder), storage, self._make_folder)
+        self._make = make_folder
         self.index = LineIndex()
         self.cache = MessageCache()
         self.tokens = LineTokens()
@@ -256,6 +257,13 @@ class LineKeeper:
         self.journal.note({"op": "foreign", "n": n})
         self._remarks.append(
             f"Another program changed this session's file; its version is kept as world line {n}."
+        )
+
+    def _make_folder(self) -> None:
+        self._make()
+        self._remarks.append(
+            "The session's folder was gone. The conversation is written again; the lines that were left and the record "
+            "were only there."
         )
 
     def _close(self) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 from kimi_tui.session.internal import internal_kind, texts_of
 from kimi_tui.session.jsonl import lines, parse
 from kimi_tui.session.line_files import LIVE_NAME, STORED_NAME, line_path
+from kimi_tui.session.record import RECORD_NAME
 from kimi_tui.session.records import MESSAGE_ROLES, USAGE, count_of
 from kimi_tui.session.side_files import read_state
 from kimi_tui.session.titles import short_title
@@ -77,7 +78,7 @@ def describe(folder: Path) -> SessionInfo | None:
     if not fits or not title:
         looked = look(folder / LIVE_NAME, live.st_size)
         if looked.empty and not (
-            state.title or world_lines or records_a_turn(folder / "wire.jsonl")
+            state.title or world_lines or records_a_turn(folder / RECORD_NAME)
         ):
             return None
         title = title or looked.title or (first_title(folder) if looked.goes_on else "")

@@ -20,8 +20,7 @@ CACHE_BYTES = 32 << 20
 class MessageCache:
     """Parsed messages by their offset, the least lately used dropped beyond a number of raw bytes."""
 
-    def __init__(self, limit_bytes: int = CACHE_BYTES) -> None:
-        self._limit_bytes = limit_bytes
+    def __init__(self) -> None:
         self._known: OrderedDict[int, tuple[Message, int]] = OrderedDict()
         self._size_bytes = 0
 
@@ -39,7 +38,7 @@ class MessageCache:
             return
         self._known[offset] = (message, size_bytes)
         self._size_bytes += size_bytes
-        while self._size_bytes > self._limit_bytes and len(self._known) > 1:
+        while self._size_bytes > CACHE_BYTES and len(self._known) > 1:
             _, (_, dropped) = self._known.popitem(last=False)
             self._size_bytes -= dropped
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from kimi_tui.session.errors import StorageTrouble, UnknownWorldLine
 from kimi_tui.session.line_files import LIVE_NAME, STORED_NAME, line_path, stored_lines
+from kimi_tui.session.record import RECORD_NAME
 from kimi_tui.session.session import Session
 
 
@@ -41,7 +42,7 @@ def disk_use(folder: Path) -> DiskUse:
                     live = size
                 elif STORED_NAME.fullmatch(name):
                     world_lines += size
-                elif name == "wire.jsonl":
+                elif name == RECORD_NAME:
                     record = size
                 else:
                     other += size

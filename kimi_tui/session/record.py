@@ -17,6 +17,7 @@ from kimi_tui.session.errors import StorageTrouble
 from kimi_tui.session.jsonl import encode, lines, parse
 from kimi_tui.session.storage import Storage, write_all
 
+RECORD_NAME = "wire.jsonl"
 METADATA = {"type": "metadata", "protocol_version": "1.10"}
 
 

@@ -16,10 +16,11 @@ from kimi_tui.session.errors import StorageTrouble
 from kimi_tui.session.forking import copy_session
 from kimi_tui.session.line_files import LIVE_NAME
 from kimi_tui.session.listing import first_title, records_a_turn
-from kimi_tui.session.lock import SessionLock
-from kimi_tui.session.record import RecordFile
+from kimi_tui.session.lock import LOCK_NAME, SessionLock
+from kimi_tui.session.record import RECORD_NAME, RecordFile
 from kimi_tui.session.reports import RestoreReport
 from kimi_tui.session.side_files import (
+    STATE_NAME,
     Marks,
     State,
     Summary,
@@ -32,9 +33,8 @@ from kimi_tui.session.storage import Storage
 from kimi_tui.session.titles import title_of
 from kimi_tui.session.worldlines import WorldLines
 
-RECORD_NAME = "wire.jsonl"
 # What a session consists of before anything was said in it.
-_EMPTY_NAMES = frozenset({LIVE_NAME, "lock", "state.json", RECORD_NAME})
+_EMPTY_NAMES = frozenset({LIVE_NAME, LOCK_NAME, STATE_NAME, RECORD_NAME})
 
 
 class Session:
@@ -217,6 +217,11 @@ class Session:
         # Gone while it was open: made again, and locked again, since the old lock has no name any more.
         self._make_folders()
         self.lock.renew()
+        # They are never needed to go on, so a refusal is no trouble.
+        with contextlib.suppress(OSError):
+            write_state(self.storage, self.dir, self.state)
+            if self.marks != Marks():
+                write_marks(self.storage, self.dir, self.marks)
 
     def _leave(self) -> None:
         if self._made and self._is_empty():

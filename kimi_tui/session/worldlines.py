@@ -37,8 +37,6 @@ class WorldLine:
         checkpoints: All of its checkpoints, also those it shares with others.
         n_messages: How many messages it holds, markers not counted.
         shared: How many of its first checkpoints are the live line's too.
-        ahead: Whether it is the live line's own continuation (the live line is its beginning), or its beginning: it is not
-            a branch then and need not be drawn as one.
     """
 
     n: int
@@ -54,8 +52,6 @@ class WorldLine:
     checkpoints: Sequence[Checkpoint] = field(default=())
     n_messages: int = 0
     shared: int = 0
-    ahead: bool = False
-    guessed: bool = False
 
 
 class WorldLines:
@@ -144,8 +140,6 @@ class WorldLines:
             checkpoints=index.checkpoints,
             n_messages=index.counts(0)[0],
             shared=shared,
-            ahead=bool(live[0]) and shared in (len(live[0]), len(index.checkpoints)),
-            guessed=entry is None,
         )
 
     def _guess(self, n: int, following: int) -> Guess | None:

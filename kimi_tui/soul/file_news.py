@@ -48,8 +48,9 @@ class FileNews:
     def finished(self, outcome: Restored) -> None:
         """A restore in which an earlier process was cut off has now been carried out."""
         self.restored(outcome, (), "")
+        became = "the others are now" if outcome.failures else "they are now"
         self._wire.publish(
-            Notice("info", "Files were being brought back when the program ended; they are now.")
+            Notice("info", f"Files were being brought back when the program ended; {became}.")
         )
 
     def ready(self) -> None:

@@ -12,18 +12,15 @@ from collections.abc import Sequence
 from kimi_tui.llm.message import ContentPart, Message, TextPart
 from kimi_tui.session.internal import (
     COMPACTION_START,
-    DMAIL_START,
-    LETTER_AFTER,
-    NOTE_START,
-    NOTIFICATION_START,
-    REMINDER_START,
-    SYSTEM_END,
     Internal,
+    kind_by_start,
+    letter_in,
+    summary_in,
 )
 
 _ASIDE = frozenset[Internal | None]({"marker", "reminder", "notification", "note"})
 """What asks for no answer by itself."""
-_MARKER = re.compile(r"<system>CHECKPOINT (\d{1,9})</system>")
+_MARKER = re.compile(r"<system>CHECKPOINT \d{1,9}</system>")
 
 
 def internal_kind(message: Message) -> Internal | None:
@@ -33,17 +30,7 @@ def internal_kind(message: Message) -> Internal | None:
     start = _first_text(message)
     if not start.startswith("<"):
         return None
-    if start.startswith(DMAIL_START):
-        return "dmail"
-    if start.startswith(COMPACTION_START):
-        return "compaction"
-    if start.startswith(REMINDER_START):
-        return "reminder"
-    if start.startswith(NOTIFICATION_START):
-        return "notification"
-    if _MARKER.fullmatch(start.strip()):
-        return "marker"
-    return "note" if start.startswith(NOTE_START) else None
+    return "marker" if _MARKER.fullmatch(start.strip()) else kind_by_start(start)
 
 
 def is_said(message: Message) -> bool:
@@ -59,28 +46,18 @@ def said(text: str) -> Message:
     return Message.model_validate({"role": "user", "content": text, "by": "person"})
 
 
-def marker_id(message: Message) -> int | None:
-    """The checkpoint a marker names, or None where the message is no marker."""
-    if internal_kind(message) != "marker":
-        return None
-    found = _MARKER.fullmatch(_first_text(message).strip())
-    return int(found.group(1)) if found else None
-
-
 def dmail_text(message: Message) -> str | None:
     """The letter itself, without what the program put around it; None where the message is no D-Mail."""
     if internal_kind(message) != "dmail":
         return None
-    whole = message.text
-    _, found, text = whole.partition(LETTER_AFTER)
-    return (text if found else whole).removesuffix(SYSTEM_END)
+    return letter_in(message.text)
 
 
 def summary_text(message: Message) -> str | None:
     """The summary that a compaction left, or None where the message is none."""
     if internal_kind(message) != "compaction":
         return None
-    return message.text.removeprefix(COMPACTION_START).strip("\n")
+    return summary_in(message.text)
 
 
 def ends_open(messages: Sequence[Message]) -> bool:

@@ -229,14 +229,7 @@ class KimiSoul(TravellingSoul):
         await self._parts.files.ready()
 
     async def jump(self, world_line: int, checkpoint_id: int | None = None) -> RewindOutcome:
-        """Make a line that was left the live one, up to before a checkpoint of it, or all of it.
-
-        Raises:
-            KeyError: no such checkpoint or world line.
-            SoulBusy: something runs; interrupt it first.
-            SessionError: it is the live line already.
-            OSError: the disk refused; nothing changed.
-        """
+        """Make a line that was left the live one, up to before a checkpoint of it, or all of it."""
         return await self._alone(self._parts.operations.jump(world_line, checkpoint_id))
 
     async def undo(self) -> str:

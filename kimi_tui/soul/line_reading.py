@@ -110,7 +110,6 @@ def _info(line: WorldLine) -> WorldLineInfo:
         newest=line.checkpoints[-1].id if line.checkpoints else -1,
         n_messages=line.n_messages,
         size_bytes=line.size_bytes,
-        is_branch=not line.ahead,
     )
 
 

@@ -36,7 +36,6 @@ def preview_of(line: LiveLine, target: Target) -> RewindPreview:
     return RewindPreview(
         target=target,
         label=going[0].label,
-        is_user_turn=going[0].kind == "user",
         steps=_count(going, "step"),
         turns=_count(going, "user"),
         messages=sum(len(segment.messages) for segment in going),
@@ -75,7 +74,6 @@ def preview_of_jump(line: LiveLine, world_lines: WorldLines, target: Target) -> 
     return RewindPreview(
         target=target,
         label=there.label,
-        is_user_turn=there.kind == "user",
         steps=_count(going, "step"),
         turns=_count(going, "user"),
         messages=sum(len(segment.messages) for segment in going),

@@ -51,7 +51,8 @@ class FilePreview:
     """A file that changed since a checkpoint.
 
     `would` is what becomes of a conflict that is chosen. `added`, `removed` and `rows` are the change since then, which
-    bringing it back takes away; `is_text` is false where there are none to show. `rows` may be cut.
+    bringing it back takes away; `is_text` is false where there are none to show. `rows` may be cut. `only_rights` is true
+    where the contents are the same, and only who may read or run it changed.
     """
 
     path: str
@@ -64,6 +65,7 @@ class FilePreview:
     is_text: bool = True
     is_new: bool = False
     is_gone: bool = False
+    only_rights: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +111,6 @@ class RewindPreview:
 
     target: Target
     label: str
-    is_user_turn: bool
     steps: int
     turns: int
     messages: int

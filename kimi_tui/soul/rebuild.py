@@ -19,7 +19,7 @@ from kimi_tui.session.tokens import LineTokens
 from kimi_tui.session.worldlines import WorldLine, WorldLines, shared_checkpoints
 from kimi_tui.soul.dmail import author_of
 from kimi_tui.soul.foreign_record import ForeignRecord, Unit
-from kimi_tui.soul.internal_messages import dmail_text, summary_text
+from kimi_tui.soul.internal_messages import dmail_text, ends_open, summary_text
 from kimi_tui.soul.marks import PersonMarks
 from kimi_tui.soul.record_pieces import pieces
 from kimi_tui.soul.retelling import said_on_the_way
@@ -50,7 +50,7 @@ def rebuilt(session: Session, records: Sequence[Record]) -> list[Record]:
             teller.tell(segment, told.get(segment.point.uid))
             teller.arrive()
         shown, shown_messages, shown_as = points, messages, line
-    return teller.end()
+    return teller.end(is_open=ends_open(context.messages))
 
 
 def told_line(session: Session, records: Sequence[Record], n: int) -> list[Record]:
@@ -211,8 +211,9 @@ class _Teller:
         calls = [call for m in segment.messages for call in m.tool_calls or ()]
         return self._foreign.step([call.function.name for call in calls])
 
-    def end(self) -> list[Record]:
-        if self._in_turn:
+    def end(self, *, is_open: bool = False) -> list[Record]:
+        # What ended in the middle of something without a word had its program killed: nobody heard the turn end.
+        if self._in_turn and (self._stopped or not is_open):
             self._add(ev.TurnEnd("interrupted" if self._stopped else "done"), self._at)
         return self._records
 

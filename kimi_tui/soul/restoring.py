@@ -77,6 +77,7 @@ class Restoring:
                     is_text=diff is not None,
                     is_new=one.then is None,
                     is_gone=one.now is None,
+                    only_rights=one.only_rights,
                 )
             )
         return FilesPreview(tuple(files), plan.not_covered, plan.remarks, ran_commands=ran_commands)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from kimi_tui.llm.message import Message, TextPart, ThinkPart
 from kimi_tui.soul.asking import call_key
 from kimi_tui.soul.internal_messages import internal_kind, is_said
-from kimi_tui.soul.tool_message import INTERRUPTED, outcome_of
+from kimi_tui.soul.tool_message import INTERRUPTED, NOT_BEGUN, outcome_of
 from kimi_tui.wire import events as ev
 from kimi_tui.wire.events import Event
 
@@ -35,7 +35,7 @@ def said_on_the_way(messages: Sequence[Message], uid: str) -> Iterator[Event]:
                     outcome.is_error,
                     outcome.output,
                     outcome.message,
-                    interrupted=outcome.message == INTERRUPTED,
+                    interrupted=outcome.message in (INTERRUPTED, NOT_BEGUN),
                     id=call_id,
                 )
         elif is_said(message) and internal_kind(message) is None:

@@ -75,6 +75,7 @@ class ToolBatch:
         self._calls = tuple(calls)
         self._done: dict[str, Done] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._runners: dict[str, _Runner] = {}
         self._refused = False
         self._stopped = False
 
@@ -121,7 +122,8 @@ class ToolBatch:
         self._stopped = True
         for call in self._calls:
             if call.key not in self._done:
-                begun = call.key in self._tasks
+                runner = self._runners.get(call.key)
+                begun = runner is not None and runner.may_have_acted
                 outcome = failure(INTERRUPTED if begun else NOT_BEGUN, brief="stopped")
                 await self._finish(call, Done(call, outcome, interrupted=True))
         return late
@@ -142,6 +144,7 @@ class ToolBatch:
 
     async def _run_one(self, call: Call) -> None:
         runner = _Runner(self._world, call)
+        self._runners[call.key] = runner
         done = await runner.run()
         if done.rejected and not done.feedback:
             self._refused = True
@@ -182,6 +185,11 @@ class _Runner:
         self._asked_at = self._waited_s = 0.0
         self._told = False
         self._changes: list[Change] = []
+
+    @property
+    def may_have_acted(self) -> bool:
+        """Whether it got further than to a first question that nobody has answered."""
+        return not self._asking or bool(self._changes)
 
     async def run(self) -> Done:
         world, call = self._world, self._call

@@ -14,7 +14,6 @@ NOT_BEGUN = "Not run: the person stopped the agent before this call began."
 REJECTED = (
     "The person refused this call. Do not try to reach the same by another way; ask what they want."
 )
-DMAIL_NOT_SENT = "The D-Mail was NOT sent: the person refused a call of the same step."
 
 
 def tool_message(call_id: str, outcome: ToolOutcome) -> Message:

@@ -29,7 +29,6 @@ class WorldLineInfo:
         n_checkpoints: All of its checkpoints; the first `shared` of them are the live line's too.
         newest: The id of its newest checkpoint, -1 where it has none.
         n_messages: How many messages it holds.
-        is_branch: False where it only goes on from the live line's end, or is its beginning.
     """
 
     n: int
@@ -46,7 +45,6 @@ class WorldLineInfo:
     newest: int
     n_messages: int
     size_bytes: int
-    is_branch: bool
 
 
 @dataclass(frozen=True, slots=True)

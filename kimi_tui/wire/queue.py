@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 
 from kimi_tui.wire.events import Event, Record, TextPart, ThinkPart, ToolCallPart, ToolOutput
@@ -94,9 +94,8 @@ def _size(event: Event) -> int:
 class Wire:
     """Publishes events to any number of subscribers. Belongs to one event loop."""
 
-    def __init__(self, first_seq: int = 1, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, first_seq: int = 1) -> None:
         self._next_seq = first_seq
-        self._clock = clock
         self._subscriptions: list[Subscription] = []
 
     @property
@@ -106,24 +105,19 @@ class Wire:
 
     def publish(self, event: Event) -> Record:
         """Tell everyone; returns the event with its number and time."""
-        record = Record(self._next_seq, self._clock(), event)
+        record = Record(self._next_seq, time.time(), event)
         self._next_seq += 1
         for subscription in self._subscriptions:
             subscription.put(record)
         return record
 
-    def subscribe(
-        self, history: Sequence[Record] = (), wake: Callable[[], None] | None = None
-    ) -> Subscription:
-        """A new listener: first `history`, then live, without a gap.
+    def subscribe(self, wake: Callable[[], None] | None = None) -> Subscription:
+        """A new listener for what is published from now on.
 
         Args:
-            history: records up to the newest published one; queued before anything live.
             wake: called on the loop when the queue goes from empty to not empty, for those who `drain`.
         """
         subscription = Subscription(wake)
-        for record in history:
-            subscription.put(record)
         self._subscriptions.append(subscription)
         return subscription
 

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from kimi_tui.llm.complete import complete
@@ -63,10 +61,8 @@ def provider(script: str = SCRIPT) -> ScriptedProvider:
 MARKS = [user_message(f"<system>CHECKPOINT {n}</system>") for n in range(4)]
 
 
-async def test_the_story_follows_the_person(tmp_path: Path) -> None:
-    path = tmp_path / "story.toml"
-    path.write_text(SCRIPT)
-    model = ScriptedProvider.from_file(path, speed=0)
+async def test_the_story_follows_the_person() -> None:
+    model = provider()
     assert model.suggestions == ["first", "second"]
     assert (model.info.model, model.info.window) == ("demo", 32_000)
     begun = [MARKS[0], user_message("the first thing"), MARKS[1]]

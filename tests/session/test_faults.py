@@ -21,6 +21,7 @@ from kimi_tui.session.errors import StorageTrouble
 from kimi_tui.session.line_files import stored_lines
 from kimi_tui.session.live_file import LiveFile
 from kimi_tui.session.session import Session
+from kimi_tui.session.side_files import read_marks, read_state
 from kimi_tui.session.storage import Storage
 
 
@@ -511,3 +512,30 @@ async def test_a_real_disk_that_is_really_full(small_disk: Path) -> None:
     await session.context.revert_to(2, reason="rewind")
     assert on_disk(folder) == ["one", words[0]]
     await session.aclose()
+
+
+async def test_a_folder_that_went_is_made_again_with_all_that_is_known(folder: Path) -> None:
+    place = folder / "session"
+    session = await opened(place, Storage())
+    await say(session, "one", "two")
+    session.rename("Mine")
+    uid = session.context.checkpoints[0].uid
+    session.bookmark(uid, "here")
+    await session.context.revert_to(1, reason="rewind")
+    told: list[str] = []
+    session.context.listen(lambda _trouble: None, told.append)
+    shutil.rmtree(place)
+    await say(session, "three")
+    await session.sync()
+    # Once, though more is written afterwards; and it says what cannot come back.
+    await say(session, "four")
+    await session.sync()
+    assert len(told) == 1
+    assert "folder was gone" in told[0]
+    # Now, not only when it is closed.
+    assert (read_state(place).title, read_marks(place).bookmarks) == ("Mine", {uid: "here"})
+    expected = texts(session.context)
+    await session.aclose()
+    again = await opened(place, Storage())
+    assert texts(again.context) == expected
+    await again.aclose()

@@ -121,7 +121,9 @@ async def test_the_preview_shows_what_changed_and_what_is_not_covered(tmp_path: 
         (on.work / ".gitignore").write_text("cache/\n")
         (on.work / "cache").mkdir()
         (on.work / "cache/x").write_text("x")
+        (on.work / "script").write_text("#!/bin/sh\n")
         await worked(on)
+        (on.work / "script").chmod(0o700)
         (on.work / "edited").write_text("one\n2\nthree\nfour\nfive\n")
         (on.work / "picture").write_bytes(b"\0\1")
         found = (await on.soul.preview(Target(0))).files
@@ -131,8 +133,10 @@ async def test_the_preview_shows_what_changed_and_what_is_not_covered(tmp_path: 
             ("edited", "conflict", "restore"),
             ("gone", "create", "skip"),
             ("picture", "conflict", "delete"),
+            ("script", "conflict", "restore"),
             ("sub/new", "delete", "skip"),
         ]
+        assert [path for path, one in rows.items() if one.only_rights] == ["script"]
         assert (rows["edited"].added, rows["edited"].removed) == (3, 1)
         assert [(row.sign, row.text) for row in rows["edited"].rows][:3] == [
             (" ", "one"),
@@ -369,6 +373,23 @@ async def test_a_restore_cut_off_after_the_journal_is_finished_at_the_next_start
         assert files(on) == before
         assert "3 files" in await on.soul.undo()
         assert "sub/new" in files(on)
+
+
+async def test_what_is_finished_at_the_next_start_says_what_was_not(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        await worked(on)
+        restoring = on.soul._parts.operations.restoring
+        context = on.soul.session.context
+        prepared = await restoring.prepare(await restoring.plan(context.checkpoints[0]))
+        await context.revert_to(0, reason="rewind", files=entry_for(prepared, "rewind"))
+        (on.work / "edited").write_text("by hand\n")
+        await on.reopen()
+        heard = on.soul.wire.subscribe()
+        told = await next_event(heard, ev.Notice, lambda one: "program ended" in one.text)
+        assert told.text.endswith("; the others are now.")
+        said = [one.text for one in on.ear.of(ev.Notice)]
+        assert any("Not brought back: edited (changed meanwhile" in text for text in said)
+        assert files(on) == {"edited": "by hand\n", "gone": "bye\n"}
 
 
 async def test_a_restore_cut_off_before_the_journal_never_was(tmp_path: Path) -> None:

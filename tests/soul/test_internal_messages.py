@@ -37,12 +37,11 @@ def test_kinds(text: str, kind: str | None) -> None:
 
 def test_what_is_inside() -> None:
     assert im.dmail_text(user_message(KIMI_CLI_DMAIL)) == "big.txt has one line"
-    assert im.marker_id(user_message("<system>CHECKPOINT 7</system>")) == 7
     assert im.summary_text(im.summary_message("All of it.")) == "All of it."
     stored = Message.model_validate(im.summary_message("All of it.").stored())
     assert im.internal_kind(stored) == "compaction"
     for message in (user_message("hello"), Message(role="assistant", content=KIMI_CLI_DMAIL)):
-        assert im.dmail_text(message) is im.marker_id(message) is im.summary_text(message) is None
+        assert im.dmail_text(message) is im.summary_text(message) is None
 
 
 CALLING = Message.model_validate(

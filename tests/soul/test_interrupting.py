@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from support.chat_server import Stall as Stalled
 from support.soul import Stage, Tool, next_event, stage
 
 from kimi_tui.llm.provider import RetryPolicy
+from kimi_tui.soul.tool_message import NOT_BEGUN
 from kimi_tui.tools.base import ToolEnv, ToolOutcome
 from kimi_tui.tools.toolset import Toolset
 from kimi_tui.wire import events as ev
@@ -158,6 +160,7 @@ async def test_while_an_approval_waits(tmp_path: Path) -> None:
         await stop(on, turn)
         assert on.ear.of(ev.ApprovalResolved)[0].id == request.id
         assert not on.ear.of(ev.ToolStarted)
+        assert NOT_BEGUN in json.dumps(on.file()[-1])
         on.soul.answer(request.id, "once")
         await goes_on(on)
         assert not (on.work / "x").exists()

@@ -8,6 +8,7 @@ import pytest
 from support.chat_server import call, calls, say
 from support.soul import Stage, stage
 
+from kimi_tui.llm.message import Message
 from kimi_tui.session.errors import NothingToUndo
 from kimi_tui.soul.history import fits, history_records
 from kimi_tui.soul.protocol import Target
@@ -69,7 +70,6 @@ async def test_the_preview(tmp_path: Path) -> None:
         files = on.file()
         seen = await on.soul.preview(Target(2))
         assert seen.label == "second"
-        assert seen.is_user_turn
         assert seen.prompt == "second\nwith more"
         assert (seen.steps, seen.turns, seen.messages) == (4, 2, 9)
         assert (seen.tokens_before, seen.tokens_after) == (550, 110)
@@ -84,7 +84,6 @@ async def test_the_preview(tmp_path: Path) -> None:
         ]
         assert seen.goes[5].tokens == 100
         step = await on.soul.preview(Target(3))
-        assert not step.is_user_turn
         assert step.prompt == ""
         assert step.label == "Read a.txt"
         assert step.tokens_after < 200
@@ -240,6 +239,21 @@ async def test_the_history_after_operations(tmp_path: Path) -> None:
         reasons = [r.event.reason for r in rebuilt if isinstance(r.event, ev.ContextReverted)]
         assert "dmail" in reasons
         assert [r.seq for r in rebuilt] == list(range(1, len(rebuilt) + 1))
+
+
+async def test_without_a_record_a_turn_that_was_cut_short_stays_open(tmp_path: Path) -> None:
+    """Only so does a screen know that the agent can go on from there: a killed program tells no end."""
+    async with stage(tmp_path) as on:
+        on.server.script(say("one"))
+        await on.soul.run("first")
+        on.session.record.path.unlink()
+        whole = [r.event for r in history_records(on.session)]
+        assert isinstance(whole[-1], ev.TurnEnd)
+        await on.session.context.checkpoint(add_user_message=False)
+        await on.session.context.append_message(Message(role="user", content="second"))
+        cut_short = [r.event for r in history_records(on.session)]
+        assert [e.text for e in cut_short if isinstance(e, ev.TurnBegin)] == ["first", "second"]
+        assert sum(isinstance(e, ev.TurnEnd) for e in cut_short) == 1
 
 
 async def test_screens_show_the_same_live_and_afterwards(tmp_path: Path) -> None:
