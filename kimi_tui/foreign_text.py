@@ -295,6 +295,6 @@ def one_line(text: str) -> str:
     return _BLANKS.sub(" ", clean(text)).strip()
 
 
-def expand_tabs(line: str, size: int = 4) -> str:
-    """One line with its tabs as blanks up to the next multiple of `size`."""
-    return line.expandtabs(size) if "\t" in line else line
+def expand_tabs(line: str) -> str:
+    """One line with its tabs as blanks up to the next multiple of four."""
+    return line.expandtabs(4) if "\t" in line else line

@@ -29,7 +29,6 @@ class Glyphs(NamedTuple):
     rule: str = "─"
     arc: str = "╮"
     foot: str = "╯"
-    corner_top: str = "╭"
     corner_bottom: str = "╰"
     before: str = "┆"
     """The line before a compaction, no longer sent."""
@@ -73,7 +72,6 @@ ASCII = Glyphs(
     rule="-",
     arc="+",
     foot="+",
-    corner_top="+",
     corner_bottom="+",
     before=":",
     used="#",

@@ -55,9 +55,9 @@ def grouped(count: int) -> str:
     return f"{count:,}"
 
 
-def counted(count: int, noun: str, plural: str = "") -> str:
+def counted(count: int, noun: str) -> str:
     """`1 step`, `5 steps`."""
-    return f"{grouped(count)} {noun if count == 1 else plural or noun + 's'}"
+    return f"{grouped(count)} {noun if count == 1 else noun + 's'}"
 
 
 def duration(seconds: float) -> str:

@@ -37,6 +37,17 @@ def test_it_takes_its_folder_away(program: Program, temporary: Path) -> None:
     assert list(temporary.glob("kimi-*")) == []
 
 
+def test_what_is_said_in_it_is_not_in_the_folders_history(
+    program: Program, temporary: Path
+) -> None:
+    terminal = demo(program)
+    terminal.key("enter")
+    terminal.wait_for("y  Yes, once")
+    terminal.key("ctrl+q")
+    terminal.wait_exit()
+    assert not (program.home / "history").exists()
+
+
 def test_also_when_it_is_asked_to_end(program: Program, temporary: Path) -> None:
     terminal = demo(program)
     os.kill(terminal.pid, signal.SIGTERM)

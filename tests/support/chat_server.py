@@ -451,10 +451,6 @@ class ChatServerThread:
         """Open the gate."""
         self._loop.call_soon_threadsafe(self.server.release)
 
-    def wait_received(self, n: int, timeout_s: float = 20.0) -> None:
-        """Wait until `n` chat requests have arrived."""
-        asyncio.run_coroutine_threadsafe(self.server.received(n), self._loop).result(timeout_s)
-
     def wait_at_gate(self, timeout_s: float = 20.0) -> None:
         """Wait until an answer has reached a gate or a stall."""
         asyncio.run_coroutine_threadsafe(self.server.at_gate.wait(), self._loop).result(timeout_s)

@@ -13,7 +13,6 @@ from support.chat_server import Answer, Request, sequence_fault, status
 
 BASE = {"model", "messages", "stream", "stream_options", "tools"}
 MESSAGE = {"role", "content", "tool_calls", "tool_call_id"}
-CALL = {"id", "type", "function"}
 
 
 def refuse(message: str, code: int = 400, **more: Any) -> Answer:

@@ -144,11 +144,6 @@ class Terminal:
         """How many bytes the program has written so far."""
         return len(self._raw)
 
-    @property
-    def last_byte_at(self) -> float:
-        """When the newest byte came, on the monotonic clock."""
-        return self._last_byte_at
-
     def lines(self) -> list[str]:
         """The rows of the screen, each as wide as the terminal."""
         assert self._screen is not None, "started with screen=False"

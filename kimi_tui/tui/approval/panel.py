@@ -110,8 +110,7 @@ class ApprovalPanel(Widget, can_focus=True):
         scroll = () if self._shows_all else ((f"PageDown{glyphs.down}", "read on"),)
         return (
             (keys, "answer"),
-            (f"{glyphs.up}{glyphs.down}", "choose"),
-            ("Enter", "answer so"),
+            (f"{glyphs.up}{glyphs.down} Enter", "choose"),
             *scroll,
             ("Esc", "stop the turn"),
         )

@@ -12,11 +12,18 @@ from kimi_tui.tui.glyphs import UNICODE, Glyphs
 
 
 class AnswerLayout:
-    """Turns Markdown that arrives in pieces into rows. `lines` is always the whole answer so far."""
+    """Turns Markdown that arrives in pieces into rows. `lines` is always the whole answer so far.
 
-    def __init__(self, width: int, glyphs: Glyphs = UNICODE) -> None:
+    Args:
+        width: of the pane.
+        glyphs: the signs in use.
+        numbered: whether a row may end with `#N`, for which prose leaves room.
+    """
+
+    def __init__(self, width: int, glyphs: Glyphs = UNICODE, *, numbered: bool = True) -> None:
         self._width = width
         self._glyphs = glyphs
+        self._numbered_rows = numbered
         self._splitter = Splitter()
         self._parser = Parser()
         self._settled = 0
@@ -62,7 +69,7 @@ class AnswerLayout:
         else:
             self._gap(piece)
             elements = self._numbered(self._parser.parse(piece.text), index)
-            self.lines.extend(lay_out(elements, self._width, self._glyphs) if elements else [])
+            self.lines.extend(self._laid_out(elements))
         self._kept = len(self.lines)
         return first
 
@@ -110,7 +117,7 @@ class AnswerLayout:
             else:
                 elements = self._numbered(self._parser.parse(part.text.rstrip()), self._settled)
             self._number = number
-            self.lines.extend(lay_out(elements, self._width, self._glyphs) if elements else [])
+            self.lines.extend(self._laid_out(elements))
 
     def _open_fence(self, piece: Piece, partial: str) -> None:
         if self._code is None:
@@ -128,6 +135,11 @@ class AnswerLayout:
             self.lines.extend(code_rows(self._code.peek(expand_tabs(partial)), self._width))
         elif not self._fence_rows:
             self.lines.extend(code_rows([], self._width))
+
+    def _laid_out(self, elements: tuple[Element, ...]) -> list[Line]:
+        if not elements:
+            return []
+        return lay_out(elements, self._width, self._glyphs, numbered=self._numbered_rows)
 
     def _numbered(self, elements: tuple[Element, ...], index: int) -> tuple[Element, ...]:
         """Numbers that a list of single entries would have: pieces are parsed one entry at a time."""

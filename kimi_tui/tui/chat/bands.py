@@ -129,10 +129,9 @@ def _paragraph(text: str, style: str, room: Room) -> list[Line]:
     return [Line((INDENT, *row), soft=index < last) for index, row in enumerate(wrapped)]
 
 
-def retry_card(block: RetryBlock, room: Room, now: float | None = None) -> list[Line]:
+def retry_card(block: RetryBlock, room: Room) -> list[Line]:
     """The countdown to the next attempt, with a thin bar."""
-    now = time.time() if now is None else now
-    left = max(0.0, block.due - now)
+    left = max(0.0, block.due - time.time())
     head = [
         Span("  "),
         Span(room.glyphs.running, "warn"),

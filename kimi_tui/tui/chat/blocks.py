@@ -243,7 +243,6 @@ class MarkBlock(Block):
 
     glyph: Literal["stopped", "done", "files", "none"] = "none"
     text: str = ""
-    fact: str = ""
 
 
 @dataclass(slots=True, eq=False)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from kimi_tui.tui.chat.lines import Line, Span
 from kimi_tui.tui.glyphs import Glyphs
 
@@ -15,13 +13,7 @@ HINTS = (
 TALL = 28
 
 
-def empty_rows(
-    width: int,
-    height: int,
-    facts: str,
-    glyphs: Glyphs,
-    hints: Sequence[tuple[str, str]] = HINTS,
-) -> list[Line]:
+def empty_rows(width: int, height: int, glyphs: Glyphs) -> list[Line]:
     """The rows of an empty chat, from the first row of the pane."""
     tall = height >= TALL
     left = 10 if tall else 6
@@ -54,10 +46,8 @@ def empty_rows(
     if height >= 16:
         rows += [gap]
     rows += [Line((margin, Span("What shall we work on?", "strong")))]
-    if facts:
-        rows.append(Line((margin, Span(facts, "quiet"))))
     rows += [gap, gap] if height >= 16 else [gap]
-    for key, meaning in hints:
+    for key, meaning in HINTS:
         rows.append(Line((margin, Span(f"{key:<9}", "accent"), Span(meaning))))
         if tall:
             rows.append(gap)

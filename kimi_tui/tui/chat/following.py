@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from kimi_tui.tui.chat.empty import HINTS, empty_rows
+from kimi_tui.tui.chat.empty import empty_rows
 from kimi_tui.tui.chat.lines import Line
 from kimi_tui.tui.chat.searching import SearchedSurface
 
@@ -47,8 +47,6 @@ class FollowingSurface(SearchedSurface):
         super().__init__(widget_id=id, classes=classes)
         self._work_dir = work_dir
         self._pins: frozenset[tuple[str, int]] = frozenset()
-        self._facts = ""
-        self._hints: Sequence[tuple[str, str]] = HINTS
         self._empty: list[Line] | None = None
         self._model: ChatModel | None = None
         self._changed_from: int | None = None
@@ -102,13 +100,6 @@ class FollowingSurface(SearchedSurface):
             self._note(change.first)
             self._draw()
             self.refresh(self.area)
-
-    def set_empty(self, facts: str, hints: Sequence[tuple[str, str]] = HINTS) -> None:
-        """Say what stands under the question of an empty chat (`184 files in ~/app.`), and its keys with meanings."""
-        self._facts = facts
-        self._hints = hints
-        self._empty = None
-        self.refresh()
 
     def apply(self, records: Sequence[Record], *, live: bool | None = None) -> None:
         """Take events in and draw them: at once after a pause, else with the next frame.
@@ -295,9 +286,7 @@ class FollowingSurface(SearchedSurface):
     def empty_rows(self) -> list[Line]:
         """The rows of an empty chat."""
         if self._empty is None:
-            self._empty = empty_rows(
-                self.pane_width, self.size.height, self._facts, self.glyphs, self._hints
-            )
+            self._empty = empty_rows(self.pane_width, self.size.height, self.glyphs)
         return self._empty
 
     def rebuild_needed(self) -> None:

@@ -90,9 +90,10 @@ def width_of(spans: Iterable[Span]) -> int:
     return sum(cells(span.text) for span in spans)
 
 
-def prose_width(width: int) -> int:
-    """How wide prose may be in a pane of this width."""
-    return max(16, min(PROSE_WIDTH, width - MARGIN - RIGHT - NUMBER_ROOM))
+def prose_width(width: int, *, numbered: bool = True) -> int:
+    """How wide prose may be in a pane of this width; `numbered` rows may end with `#N`."""
+    room = width - MARGIN - RIGHT - (NUMBER_ROOM if numbered else 0)
+    return max(16, min(PROSE_WIDTH, room))
 
 
 def pad(spans: list[Span], column: int, style: str = "ink") -> None:

@@ -277,7 +277,7 @@ class ChatModel:
         notice.level = event.level
         notice.text = one_line(event.text)
         notice.advice = one_line(event.advice)
-        return self._list.append(notice)
+        return both(self._speech.close(at), self._list.append(notice))
 
     def _restored(self, event: FilesRestored, at: float) -> Change:
         block = self._list.new(MarkBlock, at)

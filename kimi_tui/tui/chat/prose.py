@@ -27,16 +27,19 @@ MARGIN_SPAN = Span(" " * MARGIN)
 Prefix = tuple[Span, ...]
 
 
-def lay_out(elements: Sequence[Element], width: int, glyphs: Glyphs = UNICODE) -> list[Line]:
+def lay_out(
+    elements: Sequence[Element], width: int, glyphs: Glyphs = UNICODE, *, numbered: bool = True
+) -> list[Line]:
     """The rows of these elements in a pane of this width, a blank row between them."""
-    return _Layout(width, glyphs).elements(elements, (MARGIN_SPAN,), (MARGIN_SPAN,))
+    layout = _Layout(width, glyphs, prose_width(width, numbered=numbered))
+    return layout.elements(elements, (MARGIN_SPAN,), (MARGIN_SPAN,))
 
 
 class _Layout:
-    def __init__(self, width: int, glyphs: Glyphs) -> None:
+    def __init__(self, width: int, glyphs: Glyphs, prose: int) -> None:
         self.width = width
         self.glyphs = glyphs
-        self.prose = prose_width(width)
+        self.prose = prose
 
     def elements(
         self, elements: Sequence[Element], first: Prefix, rest: Prefix, *, tight: bool = False

@@ -68,7 +68,6 @@ class CompareSides(Rows):
     async def _measured(self, sheet: Sheet) -> None:
         old, selected = self._sheet, self.selected
         top = round(self.scroll_y)
-        is_other_width = old is None or old.width != sheet.width
         until = time.perf_counter() + SLICE_S
         for _ in sheet.measure():
             if time.perf_counter() >= until:
@@ -78,7 +77,8 @@ class CompareSides(Rows):
                 await asyncio.sleep(0)
                 until = time.perf_counter() + SLICE_S
         self._show(sheet)
-        if is_other_width and selected >= 0:
+        if selected >= 0:
+            # Of another width, or unfolded just now: it would reach beyond the edge.
             self.select(selected)
 
     def _show(self, sheet: Sheet) -> None:

@@ -10,6 +10,8 @@ from rich.cells import cell_len
 from kimi_tui.foreign_text import clean, one_line
 from kimi_tui.tool_names import short_name
 from kimi_tui.tui import numbers
+from kimi_tui.tui.chat.answer import AnswerLayout
+from kimi_tui.tui.chat.lines import Line
 from kimi_tui.tui.glyphs import Glyphs
 from kimi_tui.wire.display import BriefBlock, DiffBlock, ShellBlock
 
@@ -17,13 +19,15 @@ if TYPE_CHECKING:
     from kimi_tui.soul.travel_protocol import LineMessage
 
 Span = tuple[str, str]
-"""Text and the name of its style."""
+"""Text and the name of its style, with flags and a ground of its own as in the chat (`ink/b`, `ink@raised`)."""
 
 TEXT_ROWS = 4
 WHOLE_ROWS = 1_000
 FOLDED_CHARS = 4_000
 """Characters of a text that are laid out while only its beginning is shown."""
 WHOLE_CHARS = 200_000
+PIECE_CHARS = 1_500
+"""Characters of an answer that are laid out in one go; most answers are shorter."""
 NAME_WIDTH = 6
 MARGIN = 4
 FACT_GAP = 3
@@ -75,6 +79,8 @@ def message_rows(
                 _with_number(head, number, width),
                 *_words(message, width, glyphs, ink, "", whole, lost),
             ]
+        case "agent":
+            return _answer(message, width, glyphs, same=same, whole=whole)
         case _:
             return _words(message, width, glyphs, ink, "", whole, lost)
 
@@ -108,6 +114,42 @@ def _words(
     if number:
         rows[0] = _with_number(rows[0], number, width)
     return rows
+
+
+def _answer(
+    message: LineMessage, width: int, glyphs: Glyphs, *, same: bool, whole: bool
+) -> list[list[Span]]:
+    """What the agent said, with the rows that it has in the chat."""
+    text = clean(message.text[:WHOLE_CHARS]).strip()
+    most = WHOLE_ROWS if whole else TEXT_ROWS
+    layout = AnswerLayout(width, glyphs, numbered=False)
+    fed = 0
+    while fed < len(text) and len(layout.lines) <= most + 1:
+        layout.feed(text[fed : fed + PIECE_CHARS])
+        fed += PIECE_CHARS
+    if fed >= len(text):
+        layout.finish()
+    made = layout.lines or [Line()]
+    # Of a long answer only the beginning is laid out; the rest is counted roughly.
+    rest = max(0, len(text) - fed)
+    lines = len(made) + max(rest // width, text.count("\n", fed) if rest else 0)
+    shown = made if not rest and lines - most <= 1 else made[:most]
+    while len(shown) < len(made) and not shown[-1].text.strip():
+        shown = shown[:-1]
+    rows: list[list[Span]] = [
+        [(span.text, _quiet(span.style) if same else span.style) for span in line.spans]
+        or [(" " * MARGIN, "quiet")]
+        for line in shown
+    ]
+    if (hidden := lines - len(shown)) > 0:
+        rows.append([(" " * MARGIN, "quiet"), (f"+{numbers.grouped(hidden)} lines", "quiet")])
+    return rows
+
+
+def _quiet(style: str) -> str:
+    """The style in quiet ink, with the flags and the ground that it has."""
+    ink = style.partition("@")[0].partition("/")[0]
+    return f"quiet{style.removeprefix(ink)}"
 
 
 def _tool(

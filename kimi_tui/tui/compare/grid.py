@@ -35,6 +35,10 @@ _STYLES = (
     "line",
     "added",
     "removed",
+    "raised",
+    "code-keyword",
+    "code-string",
+    "code-comment",
 )
 
 
@@ -79,13 +83,20 @@ class Rows(ScrollView, can_focus=False):
         self._styles.clear()
 
     def style(self, name: str, ground: str) -> Style:
-        """A colour on a ground."""
+        """A colour on a ground, or on the one that it has itself."""
         key = f"{name}@{ground}"
         if key not in self._styles:
+            rest, _, own = name.partition("@")
+            ink, _, flags = rest.partition("/")
             base = self.rich_style
-            for part in (ground, name):
+            for part in (own or ground, ink):
                 base += self.get_component_rich_style(f"compare--{part}", partial=True)
-            self._styles[key] = base
+            self._styles[key] = base + Style(
+                bold="b" in flags or None,
+                italic="i" in flags or None,
+                underline="u" in flags or None,
+                strike="s" in flags or None,
+            )
         return self._styles[key]
 
     def render_lines(self, crop: Region) -> list[Strip]:
@@ -117,4 +128,5 @@ class Rows(ScrollView, can_focus=False):
             top = first
         elif last >= top + height:
             top = min(first, last - height + 1)
-        self.scroll_to(y=top, animate=False)
+        # Rows that were unfolded just now may have no scrollbar yet.
+        self.scroll_to(y=top, animate=False, force=True)

@@ -47,7 +47,7 @@ def ways(servers: tuple[LocalServer, ...] | None) -> tuple[Way, ...]:
     elif not servers:
         local = "none found; Ollama, llama.cpp, LM Studio and vLLM are looked for"
     else:
-        local = "found: " + "; ".join(_found(server) for server in servers)
+        local = f"found: {_found(servers)}"
     return (
         Way("Paste a key", "Moonshot (Kimi), OpenAI or any compatible server"),
         Way("Use a local server", local),
@@ -55,10 +55,15 @@ def ways(servers: tuple[LocalServer, ...] | None) -> tuple[Way, ...]:
     )
 
 
-def _found(server: LocalServer) -> str:
-    port = server.base_url.rsplit(":", 1)[-1].split("/")[0]
-    count = len(server.models)
-    return f"{server.name} on port {port}, {count} model{'' if count == 1 else 's'}"
+def _found(servers: tuple[LocalServer, ...]) -> str:
+    """One server with its port; of several the names alone, so that all of them fit into the line."""
+    first, *others = servers
+    if others:
+        where = ", ".join(server.name for server in servers)
+    else:
+        where = f"{first.name} on port {first.base_url.rsplit(':', 1)[-1].split('/')[0]}"
+    count = sum(len(server.models) for server in servers)
+    return f"{where}; {count} model{'' if count == 1 else 's'}"
 
 
 class Ways(Widget, can_focus=True):

@@ -11,9 +11,7 @@ from rich.cells import cell_len
 
 from kimi_tui.tui import numbers
 from kimi_tui.tui.glyphs import Glyphs
-
-Span = tuple[str, str]
-"""Text and the name of its style."""
+from kimi_tui.tui.spans import Span, joined
 
 WARN_SHARE = 0.70
 GRAVE_SHARE = 0.85
@@ -127,7 +125,7 @@ def bar_spans(
     if usage.trigger > 0:
         mark = min(width - 1, usage.trigger * width // usage.limit)
         cells[mark] = (glyphs.compaction, "mark")
-    return _joined(cells)
+    return joined(cells)
 
 
 def _segments(usage: Usage, used: int, glyphs: Glyphs, *, mono: bool) -> list[Span]:
@@ -250,13 +248,3 @@ def details(usage: Usage, cost: str = "") -> list[str]:
     if usage.estimated:
         lines.append("~ is an estimate until the next answer.")
     return lines
-
-
-def _joined(cells: list[Span]) -> list[Span]:
-    spans: list[Span] = []
-    for text, style in cells:
-        if spans and spans[-1][1] == style:
-            spans[-1] = (spans[-1][0] + text, style)
-        else:
-            spans.append((text, style))
-    return spans

@@ -20,7 +20,6 @@ from kimi_tui.tui.app_of import app_of
 from kimi_tui.tui.gauge.figures import (
     Freed,
     Places,
-    Span,
     Usage,
     bar_spans,
     details,
@@ -28,6 +27,7 @@ from kimi_tui.tui.gauge.figures import (
     now_words,
 )
 from kimi_tui.tui.glyphs import glyphs_of
+from kimi_tui.tui.spans import Span
 
 if TYPE_CHECKING:
     from kimi_tui.tui.gauge.model import GaugeModel
@@ -61,8 +61,8 @@ class Gauge(Widget):
     shown: reactive[float] = reactive(0.0, init=False)
     """Tokens drawn as used: goes after the model's in a short motion."""
 
-    def __init__(self, *, widget_id: str | None = None) -> None:
-        super().__init__(id=widget_id)
+    def __init__(self) -> None:
+        super().__init__()
         self._model: GaugeModel | None = None
         self.cost_words: Callable[[], str] = str
         """Tells what the session has cost so far; empty where no prices are set."""

@@ -49,5 +49,6 @@ def keys(letter: Letter, *, can_draft: bool, drafting: bool) -> tuple[tuple[str,
     """The last row: keys with their meanings, most used first."""
     if drafting:
         return (("Esc", "stop the draft"),)
-    draft = (("Ctrl+L", "let the model draft it"),) if can_draft else ()
-    return (("Enter", letter.verb), ("Shift+Enter", "new line"), *draft, ("Esc", "cancel"))
+    # Short, and before what every editor has: in a narrow terminal nothing else would tell of it.
+    draft = (("Ctrl+L", "model drafts it"),) if can_draft else ()
+    return (("Enter", letter.verb), *draft, ("Shift+Enter", "new line"), ("Esc", "cancel"))

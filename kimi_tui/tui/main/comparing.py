@@ -10,6 +10,7 @@ from kimi_tui.tui.compare.model import Comparison
 from kimi_tui.tui.compare.screen import CompareScreen
 from kimi_tui.tui.gauge.widget import Gauge
 from kimi_tui.tui.main.asking import ask
+from kimi_tui.tui.main.header import READ_ONLY
 from kimi_tui.tui.main.reading import jump, send
 from kimi_tui.tui.worldline.model import newest_words
 
@@ -38,7 +39,7 @@ async def compare(screen: MainScreen, soul: Soul, world_line: int) -> None:
         found,
         info,
         used=used,
-        heading=screen.header.heading,
+        heading=screen.header.heading._replace(words=READ_ONLY),
         gauge=gauge,
         comparison=comparison,
     )

@@ -198,10 +198,11 @@ class Conversation:
             soul.answer(request_id, answer, feedback)
 
     def remember(self, text: str) -> None:
-        """Keep a message for the arrows, here and in the file."""
+        """Keep a message for the arrows, here and in the file; what the demo says is no one's own."""
         if self.history is not None and text.strip():
             self.history.add(text)
-            self.engine.start(asyncio.to_thread(self._keep, text))
+            if not self._launch.demo:
+                self.engine.start(asyncio.to_thread(self._keep, text))
 
     def set_title(self, title: str) -> None:
         """Show another title."""

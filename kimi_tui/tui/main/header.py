@@ -20,6 +20,8 @@ from kimi_tui.tui.numbers import cut
 GAP = 3
 NEW_SESSION = "New session"
 LEAST_TITLE = 12
+READ_ONLY = "read only"
+"""In place of the mode where another line is looked at."""
 
 
 class Heading(NamedTuple):

@@ -28,13 +28,10 @@ _FRAME_KEYS: Mapping[str, str] = {
 }
 
 
-class ChatPane(Container):
-    """The chat."""
+class NoticingPane(Container):
+    """A pane over whose last rows notices are shown."""
 
-    def __init__(self, transcript: Transcript) -> None:
-        super().__init__(transcript, id="chat-pane")
-        self._notices: Notices | None = None
-        self._menu: CommandMenu | None = None
+    _notices: Notices | None = None
 
     def tell(self, text: str, level: Level, advice: str, topic: str = "") -> None:
         """Show a notice for a few seconds; with a topic, until that is solved."""
@@ -54,6 +51,14 @@ class ChatPane(Container):
         """Take away what would go by itself."""
         if self._notices is not None:
             self._notices.clear()
+
+
+class ChatPane(NoticingPane):
+    """The chat."""
+
+    def __init__(self, transcript: Transcript) -> None:
+        super().__init__(transcript, id="chat-pane")
+        self._menu: CommandMenu | None = None
 
     async def read(self, reading: Reading) -> None:
         """Put a world line in front of the chat."""
@@ -82,7 +87,7 @@ class ChatPane(Container):
         return self._menu
 
 
-class TimelinePane(Container):
+class TimelinePane(NoticingPane):
     """The place of the timeline: beside the chat, or floating over it."""
 
     def __init__(self) -> None:
@@ -100,6 +105,11 @@ class TimelinePane(Container):
     def has_keys(self) -> bool:
         """Whether the timeline has the focus."""
         return self._timeline is not None and self._timeline.has_focus
+
+    @property
+    def floats(self) -> bool:
+        """Whether it stands over the chat now."""
+        return self.has_class("-open") and self.screen.has_class("-overlay")
 
     @property
     def place(self) -> Place:
@@ -125,6 +135,6 @@ class TimelinePane(Container):
 
     def settle(self) -> None:
         """Let the chat recede while this floats over it."""
-        floats = self.has_class("-open") and self.screen.has_class("-overlay")
+        floats = self.floats
         for transcript in self.screen.query(Transcript):
             transcript.behind = floats

@@ -12,6 +12,7 @@ from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.letter.model import Letter
 from kimi_tui.tui.letter.screen import LetterScreen
 from kimi_tui.tui.main.asking import ask
+from kimi_tui.tui.main.header import READ_ONLY
 from kimi_tui.tui.main.letters import WAY_BACK
 from kimi_tui.tui.worldline.model import message_of, newest_words
 from kimi_tui.tui.worldline.news import News, heard, words
@@ -80,6 +81,7 @@ class Reader:
         self.tell_news()
         await screen.chat_pane.read(reading)
         screen.prompt.reading = world_line
+        self._head(READ_ONLY)
         screen.views.gauge.view(info.tokens_before or None)
         self.focus()
         await reading.show(records, checkpoint_id)
@@ -106,9 +108,14 @@ class Reader:
             return False
         self._take_away()
         self._screen.prompt.reading = 0
+        self._head("")
         self._screen.views.gauge.view(None)
         self._screen.return_to_prompt()
         return True
+
+    def _head(self, words: str) -> None:
+        header = self._screen.header
+        header.heading = header.heading._replace(words=words)
 
     def _take_away(self) -> None:
         reading, self._reading = self._reading, None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import events, on
@@ -145,8 +146,17 @@ class MainScreen(PromptingScreen):
         )
         self.transcript.work_dir = str(opened.folder)
         self.prompt.area.past = opened.past
-        for words in (*self._launch.notices, *opened.notices):
-            self.tell(words, level="warning")
+        self._tell_in_turn((*self._launch.notices, *opened.notices))
+
+    def _tell_in_turn(self, notices: Sequence[str]) -> None:
+        """Show one after the other, where each would else take the place of the one before it unread."""
+        from kimi_tui.tui.main.notices import STAYS_S
+
+        for place, words in enumerate(notices):
+            if place:
+                self.set_timer(place * STAYS_S, partial(self.tell, words, level="warning"))
+            else:
+                self.tell(words, level="warning")
 
     async def may_end(self) -> bool:
         """Whether all is saved; else the person is told once what would be lost, and the second time it is their will."""
@@ -215,7 +225,11 @@ class MainScreen(PromptingScreen):
 
     def tell(self, text: str, *, level: Level = "info", advice: str = "", topic: str = "") -> None:
         """Show a notice for a few seconds; with a topic, until that is solved."""
-        self.chat_pane.tell(text, level, advice, topic)
+        # Where the timeline floats it would cover what is said in the chat; what stays until solved is there afterwards.
+        covered = self.timeline_pane.floats and not topic
+        panes = (self.chat_pane, self.timeline_pane)
+        panes[not covered].clear_notices()
+        panes[covered].tell(text, level, advice, topic)
 
     def solved(self, topic: str) -> None:
         """Take the notice of a topic away."""

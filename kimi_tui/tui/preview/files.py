@@ -171,7 +171,7 @@ def listed(
         notes[0] = [(text, "accent") for text, _ in notes[0]]
     if not state.rows:
         return [[("  No file changed since.", "quiet")], *notes][:room]
-    rows: list[list[Span]] = [[(f"  {_HEADING}", "accent" if state.focused else "quiet")]]
+    heading: Span = (f"  {_HEADING}", "accent" if state.focused else "quiet")
     space = max(1, room - 1)
     reserved = len(notes) + 1 if notes and (space >= _ROOMY or state.at_rest) else 0
     n_shown = min(len(state.rows), max(1, space - reserved))
@@ -179,6 +179,8 @@ def listed(
     notes = notes[: max(0, left - 1)]
     left -= len(notes) + 1 if notes else 0
     first = max(0, min(state.selected - n_shown // 2, len(state.rows) - n_shown))
+    more = _more(first, len(state.rows) - first - n_shown, glyphs)
+    rows: list[list[Span]] = [_sides([heading], [(more, "quiet")], width) if more else [heading]]
     for place in range(first, first + n_shown):
         one = state.rows[place]
         if places is not None:
@@ -203,8 +205,12 @@ def _file_row(state: FilesState, one: FilePreview, width: int, glyphs: Glyphs) -
         reason = f"{one_line(one.reason)}; " if one.reason else ""
         right = [(f"{reason}stays", "quiet")]
     else:
-        if one.is_text:
+        if one.only_rights:
+            right = [("permissions", "quiet")]
+        elif one.is_text:
             right = _counts(one.added, one.removed, glyphs)
+        else:
+            right = [("no text", "quiet")]
         mark = "new" if one.is_new else "gone" if one.is_gone else ""
         if mark:
             right = [(mark, "quiet"), *([("  ", "quiet"), *right] if right else [])]
@@ -249,6 +255,8 @@ def _counts(added: int, removed: int, glyphs: Glyphs) -> list[Span]:
 
 
 def _diff(one: FilePreview, width: int, glyphs: Glyphs) -> list[list[Span]]:
+    if one.only_rights:
+        return [[("    only its permissions changed", "quiet")]]
     if not one.is_text:
         return [[("    no text to show", "quiet")]]
     digits = max((len(str(row.number)) for row in one.rows), default=1)
@@ -286,20 +294,26 @@ def _whole(state: FilesState, width: int, room: int, glyphs: Glyphs) -> list[lis
     else:
         heading: list[Span] = [("  No snapshot holds these; they stay what they are.", "ink")]
         rows = [
-            _sides([(f"    {_path(path, width - 24, glyphs)}", "quiet")], [(why, "quiet")], width)
+            _sides(
+                [(f"    {_path(path, width - 24, glyphs)}", "quiet")],
+                [(one_line(why), "quiet")],
+                width,
+            )
             for path, why in state.files.not_covered
         ]
     page = max(1, room - 2)
     state.scroll = max(0, min(state.scroll, len(rows) - page))
     shown = rows[state.scroll : state.scroll + page]
     below = len(rows) - state.scroll - len(shown)
+    more = f"  {_more(state.scroll, below, glyphs)}"
+    return [heading, *shown, [(more, "quiet")]][:room]
+
+
+def _more(above: int, below: int, glyphs: Glyphs) -> str:
+    """`12 more ↓   3 ↑`: how much there is that is not seen."""
     parts = [f"{numbers.grouped(below)} more {glyphs.down}"] if below else []
-    parts += [f"{numbers.grouped(state.scroll)} {glyphs.up}"] if state.scroll else []
-    return [
-        heading,
-        *shown,
-        [("  " + "   ".join(parts), "quiet")],
-    ][:room]
+    parts += [f"{numbers.grouped(above)} {glyphs.up}"] if above else []
+    return "   ".join(parts)
 
 
 def _notes(files: FilesPreview, width: int, glyphs: Glyphs) -> list[list[Span]]:

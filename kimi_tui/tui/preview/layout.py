@@ -18,7 +18,7 @@ from kimi_tui.tui.preview import files as file_rows
 from kimi_tui.tui.preview import words
 from kimi_tui.tui.preview.actions import Action, with_files
 from kimi_tui.tui.preview.files import FilesState
-from kimi_tui.tui.preview.words import Span
+from kimi_tui.tui.spans import Span
 
 if TYPE_CHECKING:
     from kimi_tui.soul.protocol import RewindPreview

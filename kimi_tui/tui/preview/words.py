@@ -12,13 +12,11 @@ from kimi_tui.tool_names import short_name
 from kimi_tui.tui import numbers
 from kimi_tui.tui.glyphs import Glyphs
 from kimi_tui.tui.main.footer import GAP, fit
+from kimi_tui.tui.spans import Span
 from kimi_tui.tui.statistics_words import cost_words
 
 if TYPE_CHECKING:
     from kimi_tui.soul.protocol import GoingMessage, RewindPreview
-
-Span = tuple[str, str]
-"""Text and the name of its style."""
 
 _NAME_WIDTH = 5
 _NOTHING_LOST = "Nothing is lost: what goes becomes a world line, and u brings it back."

@@ -75,9 +75,8 @@ class PromptArea(TextArea):
     class CompletionRequested(Message):
         """Tab in the field."""
 
-    def __init__(self, *, placeholder: str = "", id: str | None = None) -> None:  # noqa: A002
+    def __init__(self, *, placeholder: str = "") -> None:
         super().__init__(
-            id=id,
             compact=True,
             soft_wrap=True,
             show_line_numbers=False,

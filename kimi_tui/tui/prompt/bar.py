@@ -33,8 +33,8 @@ class PromptBar(Widget):
     reading: reactive[int] = reactive(0)
     """The number of a world line on view: nothing can be written meanwhile. 0 for none."""
 
-    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
-        super().__init__(id=id)
+    def __init__(self) -> None:
+        super().__init__()
         self._area = PromptArea(placeholder=IDLE_WORDS)
         self._timer: Timer | None = None
         self._beat = 0

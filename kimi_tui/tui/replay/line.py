@@ -13,8 +13,7 @@ from kimi_tui.tui import numbers
 from kimi_tui.tui.glyphs import Glyphs
 from kimi_tui.tui.replay.course import Course, Mark
 from kimi_tui.tui.replay.playing import Player
-
-Span = tuple[str, str]
+from kimi_tui.tui.spans import Span, joined
 
 _RANK = {"turn": 0, "rewind": 1, "compaction": 2, "dmail": 3}
 _STYLES = {"turn": "user", "rewind": "lost", "compaction": "compaction", "dmail": "dmail"}
@@ -55,7 +54,7 @@ def line_spans(course: Course, player: Player, width: int, glyphs: Glyphs) -> li
         column = column_of(course, following.time_s, width)
         cells[column] = (_glyph(following, glyphs), _STYLES[following.kind])
     cells[head] = (glyphs.levels[-1], "head")
-    return _joined(cells)
+    return joined(cells)
 
 
 def label_spans(course: Course, player: Player, width: int, checkpoint: int | None) -> list[Span]:
@@ -139,13 +138,3 @@ def _clock_time(seconds: float) -> str:
 
 def _size(spans: list[Span]) -> int:
     return sum(cell_len(text) for text, _ in spans)
-
-
-def _joined(cells: list[Span]) -> list[Span]:
-    spans: list[Span] = []
-    for text, style in cells:
-        if spans and spans[-1][1] == style:
-            spans[-1] = (spans[-1][0] + text, style)
-        else:
-            spans.append((text, style))
-    return spans

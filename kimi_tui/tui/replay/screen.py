@@ -50,6 +50,8 @@ if TYPE_CHECKING:
 
 OPEN_DELAY_S = 0.05
 READ_ONLY = "replay, read only"
+AT_ONCE = frozenset({"escape", "q", "ctrl+c"})
+"""Keys that mean the same before the session was read."""
 
 
 class ReplayScreen(AnswersOnce[Launch | None]):
@@ -61,6 +63,7 @@ class ReplayScreen(AnswersOnce[Launch | None]):
         session: what to play; None for the one that the command line names.
     """
 
+    AUTO_FOCUS = ""
     SHEETS = sheets("main", "chat", "replay")
     CSS_PATH = SHEETS
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -78,6 +81,8 @@ class ReplayScreen(AnswersOnce[Launch | None]):
         self._views: Views | None = None
         self._scrubber: Scrubber | None = None
         self._forking = self._is_over = False
+        self._early: list[str] | None = []
+        """Keys that were pressed while the session was read; None since it is."""
         heading = heading_of(launch)._replace(words=READ_ONLY, title="Replay")
         self.header = Header(heading)
         self.transcript = PastTranscript(work_dir=str(launch.work_dir))
@@ -232,8 +237,21 @@ class ReplayScreen(AnswersOnce[Launch | None]):
             self._timeline_pane.open()
 
     def on_descendant_focus(self) -> None:
-        """The footer lists the keys of what has the focus."""
+        """The footer lists the keys of what has the focus; keys that were pressed too early are pressed now."""
         self._update_footer()
+        if self._scrubber is None or not self._scrubber.has_focus:
+            return
+        early, self._early = self._early, None
+        app = app_of(self)
+        for key in early or ():
+            # Sent by this screen they would go no higher than here, and bindings are looked up in the app.
+            app.call_later(app.simulate_key, key)
+
+    def on_key(self, event: events.Key) -> None:
+        """While the session is read nothing can be done with a key: it is kept."""
+        if self._early is not None and event.key not in AT_ONCE:
+            self._early.append(event.key)
+            event.stop()
 
     # --- leaving
 

@@ -17,8 +17,9 @@ from textual.widget import Widget
 from kimi_tui.tui.app_of import app_of
 from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.replay.course import Course
-from kimi_tui.tui.replay.line import Span, label_spans, line_spans, state_spans, time_at
+from kimi_tui.tui.replay.line import label_spans, line_spans, state_spans, time_at
 from kimi_tui.tui.replay.playing import Player
+from kimi_tui.tui.spans import Span
 
 _STYLES = (
     "ink",

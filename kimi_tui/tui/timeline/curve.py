@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from kimi_tui.tui.glyphs import Glyphs
-from kimi_tui.tui.timeline.paint import Span
+from kimi_tui.tui.spans import Span, joined
 from kimi_tui.tui.timeline.points import Future, Point
 from kimi_tui.tui.timeline.tree import Tree
 
@@ -171,14 +171,3 @@ def _height(tokens: int, limit: int, rows: int) -> int:
     if tokens <= 0 or limit <= 0:
         return 0
     return max(1, min(8 * rows, round(8 * rows * tokens / limit)))
-
-
-def joined(cells: Sequence[Span]) -> list[Span]:
-    """Neighbouring pieces of one style as one."""
-    spans: list[Span] = []
-    for text, style in cells:
-        if spans and spans[-1][1] == style:
-            spans[-1] = (spans[-1][0] + text, style)
-        else:
-            spans.append((text, style))
-    return spans

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from textwrap import wrap
 
 from rich.segment import Segment
 from rich.style import Style
@@ -15,10 +16,11 @@ from textual.filter import LineFilter
 from textual.strip import Strip
 
 from kimi_tui.tui import numbers
+from kimi_tui.tui.spans import Span
 from kimi_tui.tui.timeline import facts
 from kimi_tui.tui.timeline.building import Row
 from kimi_tui.tui.timeline.curve import Column, columns_of, curve_spans, past_of, with_forecast
-from kimi_tui.tui.timeline.paint import Look, Span, now_spans, row_spans
+from kimi_tui.tui.timeline.paint import Look, now_spans, row_spans
 from kimi_tui.tui.timeline.points import NOW, Key, Point
 from kimi_tui.tui.timeline.state import ViewState
 from kimi_tui.tui.timeline.view import Areas
@@ -298,7 +300,7 @@ class Drawing:
         if line == 0:
             turn = (self._state.glyphs.turn, "accent")
             return self._plain([(" ", "quiet"), turn, ("  ", "quiet"), ("now", "strong")])
-        words = facts.EMPTY
+        words = wrap(facts.EMPTY, min(30, max(10, self._state.full_width - 5)))
         return self._plain(
             [("    " + words[line - 2], "quiet")] if 0 <= line - 2 < len(words) else []
         )

@@ -12,14 +12,14 @@ from rich.cells import cell_len, set_cell_size
 
 from kimi_tui.tui import numbers
 from kimi_tui.tui.glyphs import Glyphs
-from kimi_tui.tui.timeline.paint import Span
+from kimi_tui.tui.spans import Span
 from kimi_tui.tui.timeline.points import Point, WorldLine
 
 if TYPE_CHECKING:
     from kimi_tui.tui.timeline.model import TimelineModel
 
 FORESEEABLE_STEPS = 99
-EMPTY = ("Each step of the agent will", "stand here. Choose one to go", "back to it.")
+EMPTY = "Each step of the agent will stand here. Choose one to go back to it."
 
 
 def title_spans(n_steps: int, n_lines: int, width: int, glyphs: Glyphs) -> list[Span]:
@@ -156,10 +156,15 @@ _LEFT_BY = {
 }
 
 
+def left_by(reason: str) -> str:
+    """What left a line, in words of the person: `your rewind`."""
+    return _LEFT_BY.get(reason, "a change of line")
+
+
 def line_facts(line: WorldLine, now: float) -> list[list[Span]]:
     """Why and when a world line was left."""
     age = numbers.age(_local(line.at), _local(now))
-    why = _LEFT_BY.get(line.reason, "a change of line")
+    why = left_by(line.reason)
     where = ""
     if line.by_person and line.reason == "dmail":
         why = "your D-Mail"

@@ -9,10 +9,8 @@ from rich.cells import cell_len
 
 from kimi_tui.tui import numbers
 from kimi_tui.tui.glyphs import Glyphs
+from kimi_tui.tui.spans import Span
 from kimi_tui.tui.timeline.points import Call, Point
-
-Span = tuple[str, str]
-"""Text and the name of its style."""
 
 
 def label_of(point: Point, room: int, glyphs: Glyphs) -> list[Span]:

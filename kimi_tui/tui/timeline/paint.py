@@ -12,8 +12,9 @@ from rich.cells import cell_len, set_cell_size
 
 from kimi_tui.tui import numbers
 from kimi_tui.tui.glyphs import Glyphs
+from kimi_tui.tui.spans import Span
 from kimi_tui.tui.timeline.building import Row
-from kimi_tui.tui.timeline.labels import Span, figure_of, label_of
+from kimi_tui.tui.timeline.labels import figure_of, label_of
 from kimi_tui.tui.timeline.points import Point, WorldLine
 
 MAX_LANES = 3

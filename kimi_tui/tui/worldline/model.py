@@ -12,22 +12,12 @@ from kimi_tui.tui import numbers
 from kimi_tui.tui.chat.blocks import AgentBlock, Block, DMailBlock, ToolBlock, UserBlock
 from kimi_tui.tui.glyphs import Glyphs
 from kimi_tui.tui.main.footer import GAP, fit
+from kimi_tui.tui.spans import Span
+from kimi_tui.tui.timeline.facts import left_by
 
 if TYPE_CHECKING:
     from kimi_tui.soul.travel_protocol import LineMessage, WorldLineInfo
 
-Span = tuple[str, str]
-"""Text and the name of its colour."""
-
-_LEFT_BY = {
-    "rewind": "your rewind",
-    "dmail": "a D-Mail",
-    "compaction": "a compaction",
-    "clear": "your /clear",
-    "jump": "your jump",
-    "undo": "your undo",
-    "redo": "your redo",
-}
 KEYS = (
     ("j", "jump back to here"),
     ("c", "compare"),
@@ -48,7 +38,7 @@ FOOTER = (
 
 def left_words(info: WorldLineInfo, now: datetime) -> str:
     """`left by your rewind to #4, 2 h ago`."""
-    why = _LEFT_BY.get(info.reason, "a change of line")
+    why = left_by(info.reason)
     where = ""
     if info.reason in ("rewind", "dmail") and info.checkpoint_id >= 0:
         where = f" to #{info.checkpoint_id}"

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kimi_tui.tui import numbers
 from kimi_tui.tui.glyphs import Glyphs
+from kimi_tui.tui.spans import Span
 from kimi_tui.wire.events import (
     CheckpointCreated,
     CompactionEnd,
@@ -16,9 +17,6 @@ from kimi_tui.wire.events import (
 
 if TYPE_CHECKING:
     from kimi_tui.wire.events import Event
-
-Span = tuple[str, str]
-"""Text and the name of its colour."""
 
 GAP: Span = ("   ", "quiet")
 _ENDS = {"done": "is done", "interrupted": "was stopped", "rejected": "stopped at your no"}

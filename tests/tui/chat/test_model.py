@@ -461,6 +461,17 @@ def test_notices_without_a_topic_stay_where_they_happened() -> None:
     assert only(shown(talk), NoticeBlock).text == "A tool was slow"
 
 
+def test_an_answer_that_a_notice_follows_is_closed() -> None:
+    talk = quoted_fields()
+    talk.step(text="Cut at the limit")
+    talk.tell(Notice("warning", "The answer was cut."))
+    model = shown(talk)
+    assert kinds(model)[-2:] == ["Agent", "Notice"]
+    answer = model.blocks[-2]
+    assert isinstance(answer, AgentBlock)
+    assert not answer.open
+
+
 def test_clear_empties() -> None:
     talk = quoted_fields()
     talk.tell(ContextReverted("clear", 0, "u", 16, 2, 4, 2, 58_000, 0))

@@ -170,7 +170,6 @@ async def test_chosen_and_unfolded(picture: SnapshotAssertion) -> None:
 
 async def taken(app: ChatApp, talk: Conversation, size: tuple[int, int]) -> str:
     async with app.run_test(size=size) as pilot:
-        app.transcript.set_empty("184 files in ~/work/importer. AGENTS.md is read.")
         app.transcript.apply(talk.records)
         await pilot.pause()
         return app.export_screenshot()

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kimi_tui.soul.travel_protocol import FileSide, LineMessage, PartedFiles, PartedPath
+from kimi_tui.tui.chat.answer import AnswerLayout, whole_answer
 from kimi_tui.tui.compare.drawing import message_rows
 from kimi_tui.tui.compare.files import FileTable
 from kimi_tui.tui.compare.model import Comparison, Side
@@ -73,10 +74,65 @@ def test_reminders_and_calls_without_words_are_left_out() -> None:
 
 
 def test_long_words_are_folded_until_they_are_asked_for() -> None:
-    one = Comparison([said("\n".join(f"line {i}" for i in range(10)))], [])
+    one = Comparison([said("\n".join(f"- line {i}" for i in range(10)))], [])
     assert texts(one)[-1][0] == "+6 lines"
     one.unfolded.add(("other", 0))
-    assert texts(one)[-1][0] == "line 9"
+    assert texts(one)[-1][0] == "- line 9"
+
+
+MARKED = """It is **done**, see *this*:
+
+| what | before | now |
+|---|---|---|
+| a | 1 | 2 |
+
+```python
+x = "y"
+```
+"""
+
+
+def test_an_answer_has_the_rows_that_it_has_in_the_chat() -> None:
+    one = Comparison([said(MARKED)], [said("Other words.")])
+    rows = [left for left, _ in texts(one, 60)]
+    assert rows[:3] == ["It is done, see this:", "", "what   before   now"]
+    assert rows[-1] == "+3 lines"
+    one.unfolded.add(("other", 0))
+    sheet = measured(one, 60)
+    rows = [sheet.cell("other", row).spans for row in range(sheet.height)]
+    chat = [
+        tuple((span.text, span.style) for span in line.spans) for line in whole_answer(MARKED, 60)
+    ]
+    assert [row for row in rows if row != ((" " * 4, "quiet"),)] == [row for row in chat if row]
+
+
+def test_what_both_said_is_quiet_but_keeps_its_shape() -> None:
+    one = Comparison([said(MARKED)], [said(MARKED)])
+    one.unfolded.add(("other", 0))
+    sheet = measured(one, 60)
+    styles = {style for row in range(sheet.height) for _, style in sheet.cell("other", row).spans}
+    assert styles == {"quiet", "quiet/i", "quiet@raised"}
+
+
+def test_of_a_very_long_answer_only_the_beginning_is_laid_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fed: list[int] = []
+    feed = AnswerLayout.feed
+
+    def counted(layout: AnswerLayout, text: str) -> int:
+        fed.append(len(text))
+        return feed(layout, text)
+
+    monkeypatch.setattr(AnswerLayout, "feed", counted)
+    message = said("- one of many entries\n" * 9_000)
+    rows = message_rows(message, 60, UNICODE, same=False, whole=False)
+    assert sum(fed) <= 1_500
+    assert len(rows) == 5
+    assert "".join(text for text, _ in rows[-1]).strip() == "+8,996 lines"
+    fed.clear()
+    assert len(message_rows(message, 60, UNICODE, same=False, whole=True)) == 1_001
+    assert sum(fed) <= 25_000
 
 
 def test_nothing_of_a_message_can_move_the_cursor() -> None:

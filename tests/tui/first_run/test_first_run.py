@@ -309,7 +309,14 @@ def test_words_about_models_and_servers() -> None:
     assert model_facts(262_144, thinks=True) == "262k   thinking"
     assert model_facts(None, thinks=False) == ""
     one = LocalServer("vLLM", "http://127.0.0.1:8000/v1", (FoundModel("a"),))
-    assert ways((one,))[1].about == "found: vLLM on port 8000, 1 model"
+    assert ways((one,))[1].about == "found: vLLM on port 8000; 1 model"
+    others = tuple(
+        LocalServer(name, "http://127.0.0.1:1/v1", (FoundModel("a"), FoundModel("b")))
+        for name in ("Ollama", "llama.cpp", "LM Studio")
+    )
+    about = ways((*others, one))[1].about
+    assert about == "found: Ollama, llama.cpp, LM Studio, vLLM; 7 models"
+    assert len(about) <= 55, "it must be readable in a window of 60 columns"
     assert "none found" in ways(())[1].about
 
 

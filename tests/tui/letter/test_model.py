@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from kimi_tui.tui.letter.model import Letter, can_send, keys, with_draft
+from kimi_tui.tui.letter.screen import AROUND
 from kimi_tui.tui.letter.summary import Summary
+from kimi_tui.tui.main.footer import fit
 
 LETTER = Letter("D-Mail", "What?", "It goes back.")
 
@@ -22,7 +24,9 @@ def test_a_draft_never_replaces_what_was_written() -> None:
 
 def test_the_keys() -> None:
     assert keys(LETTER, can_draft=False, drafting=False)[0] == ("Enter", "send")
-    assert any(key == "Ctrl+L" for key, _ in keys(LETTER, can_draft=True, drafting=False))
+    # In a frame of 60 columns the model's draft is told of, and the way out.
+    able = keys(LETTER, can_draft=True, drafting=False)
+    assert [key for key, _ in fit(able, 60 * 96 // 100 - AROUND)] == ["Enter", "Ctrl+L", "Esc"]
     assert keys(LETTER, can_draft=True, drafting=True) == (("Esc", "stop the draft"),)
 
 

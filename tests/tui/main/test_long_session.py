@@ -241,13 +241,15 @@ async def test_a_replay(one: Desk, pictures: Pictures) -> None:
     await one.until(lambda: bool(one.app.screen.query(Scrubber)))
     await one.until(lambda: one.app.screen.query_one(Scrubber).has_focus)
     scrubber = one.app.screen.query_one(Scrubber)
+    await one.until(lambda: scrubber.size.width > 100)
     await one.pilot.mouse_down(scrubber, offset=(20, 1))
     await one.pilot.hover(scrubber, offset=(80, 1))
     await one.pilot.mouse_up(scrubber, offset=(80, 1))
     await one.pilot.press("left_square_bracket")
-    await one.pilot.pause(0.1)
-    shown = one.text()
-    assert "at the end" not in shown
+    shown = await one.sees("at #36, of 99 steps")
+    projector = one.app.screen._projector  # pyright: ignore[reportPrivateUsage]
+    await projector.settled()
+    await one.pilot.pause()
     assert "One index runs past" not in shown
     await pictures.of(one, "replay")
     await one.pilot.press("right")

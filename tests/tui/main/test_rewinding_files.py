@@ -9,6 +9,7 @@ from support.chat_server import ChatServer, call, say
 from support.screens import desk
 from textual.events import Key
 
+from kimi_tui.soul.protocol import Target
 from kimi_tui.tui.preview.screen import RewindScreen
 
 
@@ -51,6 +52,31 @@ async def test_f_brings_conversation_and_files_back_and_undo_takes_that_back(hom
         await one.until(lambda: (work / "made").exists())
         assert (work / "a.txt").read_text() == "new\n"
         assert (work / "b.txt").read_text() == "by hand\n"
+
+
+@pytest.mark.parametrize("size", [(120, 40), (80, 24), (60, 20)])
+async def test_what_an_undo_left_alone_is_seen_where_the_timeline_floats(
+    home: Path, size: tuple[int, int]
+) -> None:
+    work = home / "app"
+    work.mkdir()
+    (work / "a.txt").write_text("old\n")
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        await one.pilot.resize_terminal(*size)
+        server.script(call("Shell", {"command": "echo new > a.txt; echo x > made"}), say("Done."))
+        await one.ready()
+        soul = one.screen.conversation.engine.soul
+        assert soul is not None
+        await soul.files_ready()
+        await soul.set_mode("all")
+        await one.say("Change it")
+        await one.idle()
+        await soul.rewind(Target(0), "restore")
+        (work / "a.txt").write_text("by hand\n")
+        await one.pilot.press("ctrl+t", "u")
+        shown = await one.sees("Left alone:")
+        words = " ".join(row.rpartition("▌")[2].strip(" │") for row in shown.splitlines())
+        assert "Undone: the rewind to #0. 1 file went with it. Left alone: a.txt." in words
 
 
 async def test_a_key_that_comes_after_the_answer_answers_nothing(home: Path) -> None:

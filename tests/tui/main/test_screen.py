@@ -278,6 +278,29 @@ async def test_continue_shows_what_was_and_goes_on(home: Path) -> None:
             assert "One." in messages(server)
 
 
+def spoil_the_line(home: Path) -> None:
+    """Put an unreadable line and half a record behind the only session's."""
+    (line,) = home.glob("sessions/*/*/context.jsonl")
+    line.write_bytes(line.read_bytes() + b"[]\n" + b'{"role":"user","con')
+
+
+async def test_all_that_is_wrong_with_a_session_is_told(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kimi_tui.tui.main.notices.STAYS_S", 0.5)
+    async with ChatServer() as server:
+        server.script(say("One."))
+        async with desk(home, server.base_url) as one:
+            await one.ready()
+            await one.say("First")
+            await one.sees("One.")
+            await one.idle()
+        spoil_the_line(home)
+        async with desk(home, server.base_url, resume="newest") as again:
+            await again.sees("could not be read and stay in the file")
+            await again.sees("cut off in the middle")
+
+
 async def test_a_new_session_takes_the_place_of_the_old_one(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url) as one:
         server.script(say("One."), say("Two."))

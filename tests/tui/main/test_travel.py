@@ -227,6 +227,23 @@ async def test_leaving_the_program_while_a_world_line_is_read(home: Path) -> Non
         await one.until(lambda: one.app.return_code == 0)
 
 
+async def test_the_header_says_that_another_line_can_only_be_read(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url, size=(120, 40)) as one:
+        await a_world_line(one, server)
+        assert "asks first" in one.text().splitlines()[0]
+        await one.say("/worldline 1")
+        await one.sees("Reading world line 1.")
+        assert one.text().splitlines()[0].rstrip().endswith("read only")
+        await one.pilot.press("c")
+        await one.until(lambda: isinstance(one.app.screen, CompareScreen))
+        assert one.text().splitlines()[0].rstrip().endswith("read only")
+        await one.pilot.press("escape")
+        await one.until(lambda: not isinstance(one.app.screen, CompareScreen))
+        await one.pilot.press("escape")
+        await one.until(lambda: not one.screen.reading)
+        await one.sees("asks first")
+
+
 async def test_a_world_line_and_the_chat_are_searched(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url, size=(120, 40)) as one:
         await a_world_line(one, server)
@@ -405,6 +422,27 @@ async def test_the_files_of_both_lines_are_compared(home: Path, size: tuple[int,
         assert one.text().split("\n")[-1].strip().startswith("Tab other side")
         await one.pilot.press("enter", "down", "enter")
         await one.sees("+ mine")
+
+
+async def test_an_unfolded_answer_is_brought_into_view(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url, size=(60, 20)) as one:
+        await two_turns(one, server)
+        await one.say("/rewind 2")
+        await one.until(lambda: isinstance(one.app.screen, RewindScreen))
+        await one.pilot.press("r")
+        await one.until(lambda: one.screen.prompt.area.text == "Tell me of pears")
+        server.script(say("\n\n".join(f"Part {n} of **it**." for n in range(20))))
+        await one.pilot.press("enter")
+        await one.sees("Part 19 of it.")
+        await one.idle()
+        await one.say("/compare 1")
+        await one.until(lambda: isinstance(one.app.screen, CompareScreen))
+        await one.sees("+36 lines")
+        assert "Tell me of pears" in one.text()
+        await one.pilot.press("tab", "down", "down", "enter")
+        # It is higher than the pane: what stands above it makes room.
+        await one.until(lambda: "Tell me of pears" not in one.text())
+        assert "Part 0 of it." in one.text()
 
 
 @pytest.mark.parametrize(

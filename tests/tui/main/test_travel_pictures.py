@@ -79,7 +79,7 @@ def app(home: Path) -> KimiApp:
 def line() -> WorldLineInfo:
     """World line 2, left two hours ago."""
     at = (datetime.now(UTC) - timedelta(hours=2, minutes=1)).isoformat()
-    return WorldLineInfo(2, "rewind", 4, "u4", at, 47_200, 28_100, 14, "", 12, 4, 12, 14, 1, True)
+    return WorldLineInfo(2, "rewind", 4, "u4", at, 47_200, 28_100, 14, "", 12, 4, 12, 14, 1)
 
 
 async def over_the_page(
@@ -118,7 +118,6 @@ async def test_all_actions(
     preview = RewindPreview(
         target=Target(11),
         label='Fields with "" inside break the importer. Fix it, with a test.',
-        is_user_turn=True,
         steps=5,
         turns=1,
         messages=11,

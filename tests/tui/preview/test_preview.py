@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import ClassVar
 
@@ -38,7 +39,6 @@ GOES = (
 STORY = RewindPreview(
     target=Target(11),
     label='Fields with "" inside break the importer. Fix it, with a test.',
-    is_user_turn=True,
     steps=5,
     turns=1,
     messages=11,
@@ -51,7 +51,6 @@ STORY = RewindPreview(
 LONG = RewindPreview(
     target=Target(1),
     label="Add a CSV importer",
-    is_user_turn=True,
     steps=65,
     turns=3,
     messages=140,
@@ -241,7 +240,7 @@ def test_every_row_fits_whatever_the_words(
     words: str, count: int, width: int, height: int, details: bool, scroll: int
 ) -> None:
     goes = tuple(GoingMessage("tool", words, words[:9], tokens=count) for _ in range(count))
-    preview = RewindPreview(Target(3), words, False, 1, 1, 1, 9, 3, True, goes, "")
+    preview = RewindPreview(Target(3), words, 1, 1, 1, 9, 3, True, goes, "")
     state = layout.State(preview, CONVERSATION_ACTIONS, True, 1, details, scroll)
     for glyphs in (UNICODE, ASCII):
         sheet = layout.sheet(state, width, height, glyphs)
@@ -368,6 +367,40 @@ async def test_all_that_is_not_covered_can_be_read() -> None:
         await pilot.press("tab", *["down"] * 9, "enter", *["pagedown"] * 5)
         await pilot.pause()
         assert any("folder29/" in row and "ignored" in row for row in app.rows)
+
+
+@pytest.mark.parametrize("size", [(120, 40), (80, 24), (60, 20)])
+async def test_files_that_are_not_seen_are_counted(size: tuple[int, int]) -> None:
+    many = tuple(FilePreview(f"file{n:02}", "restore", added=1) for n in range(40))
+    app = PreviewApp(replace(STORY, files=FilesPreview(many)))
+    async with app.run_test(size=size) as pilot:
+
+        def counted() -> int:
+            row = next(row for row in app.rows if "Files changed since" in row)
+            hidden = [int(number) for number in re.findall(r"(\d+) (?:more ↓|↑)", row)]
+            return len(re.findall(r"file\d\d", "\n".join(app.rows))) + sum(hidden)
+
+        await pilot.press("tab")
+        await pilot.pause()
+        assert counted() == len(many)
+        await pilot.press(*["down"] * 20)
+        await pilot.pause()
+        assert any("more ↓" in row and "↑" in row for row in app.rows)
+        assert counted() == len(many)
+
+
+async def test_a_change_that_no_line_shows_has_a_word() -> None:
+    some = (
+        FilePreview("picture", "restore", is_text=False),
+        FilePreview("script", "restore", only_rights=True),
+    )
+    app = PreviewApp(replace(STORY, files=FilesPreview(some)))
+    async with app.run_test(size=(120, 40)) as pilot:
+        assert any("picture" in row and "no text" in row for row in app.rows)
+        await pilot.press("tab", "down", "enter")
+        await pilot.pause()
+        assert any("script" in row and "permissions" in row for row in app.rows)
+        assert any("only its permissions changed" in row for row in app.rows)
 
 
 async def test_the_mouse_chooses_files_and_scrolls_their_diff() -> None:

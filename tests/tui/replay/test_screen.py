@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,6 +23,7 @@ from kimi_tui.launch import Launch
 from kimi_tui.session.errors import UnknownWorldLine
 from kimi_tui.session.lock import SessionLock
 from kimi_tui.session.opening import scan_line
+from kimi_tui.session.session import Session
 from kimi_tui.session.store import SessionStore
 from kimi_tui.soul.history import line_told
 from kimi_tui.tui.app import KimiApp
@@ -29,8 +31,10 @@ from kimi_tui.tui.main.screen import MainScreen
 from kimi_tui.tui.replay.playing import Player
 from kimi_tui.tui.replay.screen import ReplayScreen
 from kimi_tui.tui.replay.scrubber import Scrubber
-from kimi_tui.tui.replay.source import fork_at
+from kimi_tui.tui.replay.source import Told, fork_at
 from kimi_tui.tui.replay.stage import Stage
+from kimi_tui.tui.replay.telling import told_by
+from kimi_tui.tui.timeline.widget import Timeline
 from kimi_tui.wire.codec import encode_record
 from kimi_tui.wire.events import FilesChanged, Record, TextPart
 
@@ -120,6 +124,15 @@ def player_of(screen: ReplayScreen) -> Player:
     return projector.player
 
 
+async def settled(pilot: Pilot[None], screen: ReplayScreen) -> None:
+    """Wait until the moment that was wanted is on the screen."""
+    await pilot.pause()
+    projector = screen._projector  # pyright: ignore[reportPrivateUsage]
+    assert projector is not None
+    await projector.settled()
+    await pilot.pause()
+
+
 def seen(app: KimiApp, pilot: Pilot[None]) -> str:
     """What a person sees."""
     return Desk(app, pilot).text()
@@ -136,7 +149,7 @@ async def test_looks(
         app.theme = f"kimi-{theme}"
         app.screen.query_one(Scrubber).post_message(Scrubber.Sought(_before_letter(screen)))
         await Desk(app, pilot).sees("next: D-Mail")
-        await pilot.pause(0.1)
+        await settled(pilot, screen)
         assert app.export_screenshot() == snapshot.use_extension(PictureExtension)
 
 
@@ -158,15 +171,55 @@ async def test_keys_go_by_steps_and_turns_and_to_the_edges(home: Path) -> None:
         await pilot.press("left")
         assert "at #1, of 64 steps" in seen(app, pilot)
         await pilot.press("end")
-        await pilot.pause(0.2)
-        assert "at the end" in seen(app, pilot)
-        assert "One index runs past the end" in seen(app, pilot)
+        await Desk(app, pilot).sees("at the end")
+        await Desk(app, pilot).sees("One index runs past the end")
         await pilot.press("left_square_bracket")
-        await pilot.pause(0.2)
+        await Desk(app, pilot).until(lambda: "One index runs past the end" not in seen(app, pilot))
         assert "Fields with" in seen(app, pilot)
-        assert "One index runs past the end" not in seen(app, pilot)
         await pilot.press("home")
         assert "at the beginning" in seen(app, pilot)
+
+
+async def test_keys_that_were_pressed_too_early_are_not_lost(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_read = threading.Event()
+
+    def told_late(launch: Launch, session: Session | None) -> Told:
+        may_read.wait()
+        return told_by(launch, session)
+
+    monkeypatch.setattr("kimi_tui.tui.replay.screen.told_by", told_late)
+    app = replaying(home, stored(home, story()))
+    async with app.run_test(size=(120, 40)) as pilot:
+        one = Desk(app, pilot)
+        await pilot.press("right", "plus", "t")
+        may_read.set()
+        await one.sees("at #1, of 64 steps")
+        await one.until(lambda: app.screen.query_one(Timeline).has_focus)
+        screen = app.screen
+        assert isinstance(screen, ReplayScreen)
+        assert player_of(screen).speed == 2
+        await pilot.press("escape", "right")
+        await one.sees("at #2, of 64 steps")
+
+
+async def test_a_replay_can_be_left_before_it_was_read(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_read = threading.Event()
+
+    def told_late(launch: Launch, session: Session | None) -> Told:
+        may_read.wait()
+        return told_by(launch, session)
+
+    monkeypatch.setattr("kimi_tui.tui.replay.screen.told_by", told_late)
+    app = replaying(home, stored(home, story()))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("escape")
+        await pilot.pause()
+        assert app.return_code == 0
+        may_read.set()
 
 
 async def test_it_plays_faster_on_wish_and_stops_at_the_end(home: Path) -> None:
@@ -191,17 +244,17 @@ async def test_it_plays_faster_on_wish_and_stops_at_the_end(home: Path) -> None:
 async def test_the_playhead_is_dragged(home: Path) -> None:
     app = replaying(home, stored(home, story()))
     async with app.run_test(size=(120, 40)) as pilot:
-        await until_read(app, pilot)
+        screen = await until_read(app, pilot)
         scrubber = app.screen.query_one(Scrubber)
         await pilot.mouse_down(scrubber, offset=(60, 2))
-        await pilot.pause(0.1)
+        await settled(pilot, screen)
         middle = seen(app, pilot)
         assert "at #0, of" not in middle
         await pilot.hover(scrubber, offset=(117, 2))
         await pilot.mouse_up(scrubber, offset=(117, 2))
         await Desk(app, pilot).sees("at the end")
         await pilot.hover(scrubber, offset=(30, 2))
-        await pilot.pause(0.1)
+        await settled(pilot, screen)
         assert "at the end" in seen(app, pilot)  # let go
 
 
@@ -248,7 +301,7 @@ async def test_a_letter_folds_as_it_did_when_it_was_sent(home: Path) -> None:
         assert player.position == letter.position
         await Desk(app, pilot).sees("D-Mail  from #12 to #8")
         await pilot.press("space", "left", "left")
-        await pilot.pause(0.2)
+        await settled(pilot, screen)
         assert not screen.transcript.is_moving
         assert "D-Mail  from #12 to #8" not in seen(app, pilot)
 
@@ -278,11 +331,9 @@ async def test_a_click_on_the_timeline_goes_there(home: Path) -> None:
         await until_read(app, pilot)
         await pilot.press("end", "t")
         await pilot.press("down", "down", "enter")
-        await pilot.pause(0.2)
-        assert "at #9, of 16 steps" in seen(app, pilot)
+        await Desk(app, pilot).sees("at #9, of 16 steps")
         await pilot.press("escape", "right")
-        await pilot.pause(0.1)
-        assert "at #10, of 16 steps" in seen(app, pilot)
+        await Desk(app, pilot).sees("at #10, of 16 steps")
 
 
 async def test_without_a_record_the_conversation_is_told(home: Path) -> None:

@@ -235,18 +235,20 @@ async def test_going_down_scrolls_and_keeps_the_selection_in_view() -> None:
         assert "now" in selected_row(app)
 
 
-async def test_before_the_session_is_open_it_says_what_will_stand_here() -> None:
-    app = TimeTravelApp()
+@pytest.mark.parametrize(
+    ("width", "words"),
+    [
+        (38, ["Each step of the agent will", "stand here. Choose one to go", "back to it."]),
+        (30, ["Each step of the agent", "will stand here. Choose", "one to go back to it."]),
+    ],
+)
+async def test_before_the_session_is_open_it_says_what_will_stand_here(
+    width: int, words: list[str]
+) -> None:
+    app = TimeTravelApp(timeline_width=width)
     async with app.run_test(size=(120, 40)):
-        assert app.rows[:7] == [
-            " Timeline",
-            "",
-            " ●  now",
-            "",
-            "    Each step of the agent will",
-            "    stand here. Choose one to go",
-            "    back to it.",
-        ]
+        assert app.rows[:4] == [" Timeline", "", " ●  now", ""]
+        assert app.rows[4:7] == [f"    {line}" for line in words]
 
 
 async def test_a_d_mail_is_shown_in_motion_and_ends_at_the_first_word() -> None:

@@ -17,9 +17,7 @@ NOW = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
 def info(reason: str = "rewind", checkpoint_id: int = 4, at: str = "") -> WorldLineInfo:
     """A line that was left two hours ago."""
     at = at or (NOW - timedelta(hours=2)).isoformat()
-    return WorldLineInfo(
-        2, reason, checkpoint_id, "u4", at, 47_200, 30_000, 9, "", 8, 4, 8, 9, 1, True
-    )
+    return WorldLineInfo(2, reason, checkpoint_id, "u4", at, 47_200, 30_000, 9, "", 8, 4, 8, 9, 1)
 
 
 @pytest.mark.parametrize(
