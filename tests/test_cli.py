@@ -135,10 +135,9 @@ os.environ["TEXTUAL_FPS"] = "240"
 import asyncio
 from kimi_tui.cli import launch_of, parse
 from kimi_tui.tui.app import KimiApp
-from kimi_tui.tui.chat import following
 from kimi_tui.tui.main import screen
 # What is imported a moment after the first paint must not come before it on a slow machine.
-following.WARM_UP_DELAY_S = screen.OPEN_DELAY_S = 3600
+screen.OPEN_DELAY_S = 3600
 seen = []
 class Probe(KimiApp):
     def on_mount(self):

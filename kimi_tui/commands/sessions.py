@@ -6,7 +6,7 @@ Nothing is ever deleted without the person's yes, and the live line is never pru
 from __future__ import annotations
 
 import asyncio
-from argparse import Namespace
+from argparse import SUPPRESS, Namespace
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -54,6 +54,7 @@ def _parser() -> Parser:
         allow_abbrev=False,
     )
     parser.set_defaults(verb="list", all=False, archived=False, json=False)
+    parser.add_argument("--json", action="store_true", help="print JSON")
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", parser_class=Parser)
 
     def verb(name: str, about: str, *, session: bool = True) -> Parser:
@@ -65,7 +66,7 @@ def _parser() -> Parser:
     listing = verb("list", "list the sessions of this folder", session=False)
     listing.add_argument("--all", action="store_true", help="those of every folder")
     listing.add_argument("--archived", action="store_true", help="also those put away")
-    listing.add_argument("--json", action="store_true", help="print JSON")
+    listing.add_argument("--json", action="store_true", default=SUPPRESS, help="print JSON")
     showing = verb("show", "say everything about one session")
     showing.add_argument("--json", action="store_true", help="print JSON")
     verb("rename", "call a session something else").add_argument("title", metavar="TITLE")

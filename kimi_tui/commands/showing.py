@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from kimi_tui.commands.arguments import DONE
@@ -13,6 +14,8 @@ from kimi_tui.commands.output import print_json, print_pairs, say
 from kimi_tui.commands.sizes import size_words
 from kimi_tui.places import short
 from kimi_tui.prices import stored_prices
+from kimi_tui.session.lock import holder_of
+from kimi_tui.session.peeking import peeked
 from kimi_tui.session.pruning import DiskUse, disk_use
 from kimi_tui.session.session import Session
 from kimi_tui.session.worldlines import WorldLine
@@ -34,29 +37,29 @@ class _Findings:
 
 
 async def show(session: Session, *, as_json: bool) -> int:
-    """Print it; returns the exit code.
+    """Print it, also of a session that another process has open; returns the exit code.
 
     Raises:
-        SessionHeld: another process has it open.
         StorageTrouble: it cannot be opened at all.
     """
-    async with opened(session):
-        found = await asyncio.to_thread(_look, session)
+    is_held = holder_of(session.dir) is not None
+    async with peeked(session) if is_held else opened(session) as read:
+        found = await asyncio.to_thread(_look, read, session.dir)
     if as_json:
-        print_json(_facts(session, found))
+        print_json(_facts(read, found))
     else:
-        _print(session, found)
+        _print(read, found)
     return DONE
 
 
-def _look(session: Session) -> _Findings:
+def _look(session: Session, folder: Path) -> _Findings:
     context = session.context
     return _Findings(
         title=session.title or "Untitled",
         messages=context.index.counts(0)[0],
         tokens=context.token_count,
         checkpoints=len(context.checkpoints),
-        use=disk_use(session.dir),
+        use=disk_use(folder),
         lines=session.world_lines.list(context.checkpoints, context.messages),
         figures=session_statistics(session, stored_prices()),
     )

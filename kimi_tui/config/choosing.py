@@ -10,7 +10,13 @@ from collections.abc import Mapping
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from kimi_tui.config.model import Config, ConfigError, ModelConfig, ProviderConfig
+from kimi_tui.config.model import (
+    LEAST_WINDOW,
+    Config,
+    ConfigError,
+    ModelConfig,
+    ProviderConfig,
+)
 
 MOONSHOT_URL = "https://api.moonshot.ai/v1"
 MOONSHOT_CHINA_URL = "https://api.moonshot.cn/v1"
@@ -20,6 +26,7 @@ OPENAI_URL = "https://api.openai.com/v1"
 MOONSHOT_MODEL = "kimi-k3"
 KIMI_CODE_MODEL = "kimi-for-coding"
 
+_LONGEST_NUMBER = 12
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
@@ -233,8 +240,12 @@ def _window(environ: Mapping[str, str]) -> int | None:
     text = environ.get("KIMI_MODEL_MAX_CONTEXT_SIZE", "").strip()
     if not text:
         return None
-    if not text.isascii() or not text.isdigit() or int(text) == 0:
+    if not text.isascii() or not text.isdigit() or len(text) > _LONGEST_NUMBER:
         raise ConfigError(f"KIMI_MODEL_MAX_CONTEXT_SIZE: not a number of tokens: {text[:40]!r}")
+    if int(text) < LEAST_WINDOW:
+        raise ConfigError(
+            f"KIMI_MODEL_MAX_CONTEXT_SIZE: {text} tokens are too few; at least {LEAST_WINDOW:,} are needed"
+        )
     return int(text)
 
 

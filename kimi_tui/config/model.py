@@ -11,6 +11,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
+LEAST_WINDOW = 4_000
+"""Tokens. What is sent with the first message would not fit into a smaller window."""
+
 
 class ConfigError(Exception):
     """The configuration cannot be used at all; the message is one line for the person, with file and line."""

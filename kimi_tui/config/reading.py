@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from kimi_tui.config.model import (
+    LEAST_WINDOW,
     Config,
     ConfigError,
     DMailConfig,
@@ -161,7 +162,7 @@ class _Reader:
         if provider not in providers:
             self._say(f"{place}.provider", f"names [providers.{provider}], which cannot be used")
             return None
-        size = self._take(table, place, "max_context_size", 0, _whole(1, 100_000_000))
+        size = self._take(table, place, "max_context_size", 0, _whole(LEAST_WINDOW, 100_000_000))
         return ModelConfig(
             name=name,
             provider=provider,
@@ -244,11 +245,12 @@ class _Reader:
         )
 
     def _keys(self, table: Table) -> dict[str, str]:
-        return {
-            name: key
-            for name in table
-            if (key := self._take(table, "keys", name, "", _text).strip().lower())
-        }
+        if not table:
+            return {}
+        from kimi_tui.config.keys import usable  # most files change no key
+
+        texts = {name: self._take(table, "keys", name, "", _text).strip() for name in table}
+        return usable(texts, lambda name, what: self._say(f"keys.{name}", what))
 
     def _tables(self, table: Table, key: str) -> dict[str, Table]:
         found: dict[str, Table] = {}
@@ -330,9 +332,8 @@ def _whole(least: int, most: int) -> Callable[[Any], int]:
 
 def _number(least: float, most: float) -> Callable[[Any], float]:
     def check(value: Any) -> float:
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise ValueError(f"must be a number from {least} to {most}")
-        if not least <= value <= most:
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not is_number or not least <= value <= most:
             raise ValueError(f"must be a number from {least} to {most}")
         return float(value)
 

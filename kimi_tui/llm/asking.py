@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from kimi_tui.llm import failures, loose
 from kimi_tui.llm.errors import APIConnectionError, APITimeoutError, LLMError
 from kimi_tui.llm.failures import Answered
-from kimi_tui.llm.transport import check_origin, is_loopback
+from kimi_tui.llm.transport import check_origin
 
 if TYPE_CHECKING:
     import httpx2
@@ -118,7 +118,7 @@ async def asking(base_url: str, api_key: str, *, timeout_s: float) -> AsyncGener
     def make() -> httpx2.AsyncClient:
         from kimi_tui.llm.http_client import CarefulClient
 
-        return CarefulClient(trust_env=not is_loopback(host), connect_s=timeout_s, read_s=timeout_s)
+        return CarefulClient(base_url, connect_s=timeout_s, read_s=timeout_s)
 
     client = await asyncio.to_thread(make)
     try:

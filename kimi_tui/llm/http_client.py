@@ -6,11 +6,14 @@ Imported late: this module needs the HTTP library at once.
 from __future__ import annotations
 
 import asyncio
+import ssl
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx2
 
 from kimi_tui import __version__
+from kimi_tui.llm.transport import is_loopback
 
 USER_AGENT = f"kimi-tui/{__version__}"
 MAX_ERROR_BYTES = 256 * 1024
@@ -18,12 +21,24 @@ _ERROR_BODY_S = 10.0
 
 
 class CarefulClient(httpx2.AsyncClient):
-    """An HTTP client that a hostile or broken server can neither redirect nor flood."""
+    """An HTTP client that a hostile or broken server can neither redirect nor flood.
 
-    def __init__(self, *, trust_env: bool, connect_s: float, read_s: float) -> None:
+    Args:
+        base_url: the one server that is asked.
+        connect_s: seconds for a connection.
+        read_s: seconds of silence in an answer.
+    """
+
+    def __init__(self, base_url: str, *, connect_s: float, read_s: float) -> None:
+        server = urlsplit(base_url)
+        is_local = is_loopback((server.hostname or "").lower())
         super().__init__(
+            # A local server needs no authorities, which take 2 MB; a context without any trusts nobody.
+            verify=not (is_local and server.scheme == "http")
+            or ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
             follow_redirects=False,
-            trust_env=trust_env,
+            # A proxy named in the environment is the person's own setting, but never meant for this machine.
+            trust_env=not is_local,
             timeout=httpx2.Timeout(connect=connect_s, read=read_s, write=read_s, pool=connect_s),
             limits=httpx2.Limits(
                 max_connections=20, max_keepalive_connections=5, keepalive_expiry=30

@@ -110,7 +110,7 @@ def openai_client(base_url: str, api_key: str, *, connect_s: float, read_s: floa
     Raises:
         LLMError: the base URL is none, or the key would cross a network unencrypted.
     """
-    host = check_origin(base_url, api_key)
+    check_origin(base_url, api_key)
     preload()
     from openai import AsyncOpenAI
 
@@ -121,11 +121,6 @@ def openai_client(base_url: str, api_key: str, *, connect_s: float, read_s: floa
             api_key=api_key or _NO_KEY,
             base_url=base_url,
             max_retries=0,
-            http_client=CarefulClient(
-                # A proxy named in the environment is the person's own setting, but never meant for this machine.
-                trust_env=not is_loopback(host),
-                connect_s=connect_s,
-                read_s=read_s,
-            ),
+            http_client=CarefulClient(base_url, connect_s=connect_s, read_s=read_s),
             default_headers={"User-Agent": USER_AGENT},
         )

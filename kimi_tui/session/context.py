@@ -223,12 +223,12 @@ class Context(ReadableLine):
             return read_line(self.storage, self.folder, new.source, size, offset)
 
         messages, calls = self.index.counts(self.index.messages_before(shared))
-        after = MessageList(index, read, MessageCache())
+        texts = LineTokens().before(index, index.size, MessageList(index, read, MessageCache()))
         entry = replace(
             entry,
             from_checkpoint=self.n_checkpoints - 1,
             tokens_before=self.token_count,
-            tokens_after=LineTokens().before(index, index.size, after),
+            tokens_after=self._sent(index, index.size, texts),
             messages_dropped=messages,
             tool_calls_dropped=calls,
         )

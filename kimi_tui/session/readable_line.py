@@ -5,7 +5,7 @@ Nothing here changes anything; that is `context`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from kimi_tui.session.errors import StorageTrouble, UnknownCheckpoint
@@ -28,6 +28,8 @@ class ReadableLine:
         self._keeper = keeper
         self.folder: Path = keeper.folder
         self.storage: Storage = keeper.storage
+        self.whole_request: Callable[[int], int] = lambda tokens: tokens
+        """What is sent where texts hold so many tokens, for lines of which no server has told; who sends knows more."""
 
     @property
     def journal(self) -> Journal:
@@ -133,7 +135,11 @@ class ReadableLine:
         return self._keeper.live.read(size, offset)
 
     def _tokens_before(self, offset: int) -> int:
-        return self._keeper.tokens.before(self.index, offset, self.messages)
+        tokens = self._keeper.tokens.before(self.index, offset, self.messages)
+        return self._sent(self.index, offset, tokens)
+
+    def _sent(self, index: LineIndex, offset: int, tokens: int) -> int:
+        return tokens if index.usage_before(offset) is not None else self.whole_request(tokens)
 
 
 def known_checkpoint(index: LineIndex, checkpoint_id: int) -> Checkpoint:

@@ -126,7 +126,8 @@ class Accounting:
 
     def __init__(self, system_prompt: str, tools: Sequence[ToolSpec]) -> None:
         tool_text = "".join(f"{t.name}{t.description}{t.parameters}" for t in tools)
-        self._system = text_tokens(system_prompt) + text_tokens(tool_text)
+        self._tools = text_tokens(tool_text)
+        self._system = text_tokens(system_prompt) + self._tools
         self.estimates = Estimates()
         self.factor = 1.0
         self._taught = False
@@ -182,6 +183,10 @@ class Accounting:
     def estimate_with(self, messages: Sequence[Message]) -> int:
         """What a request with only these messages would be."""
         return self.estimated(self._system + sum(map(message_tokens, messages)))
+
+    def whole_request(self, texts: int) -> int:
+        """What a request would be whose system prompt and messages hold so many tokens by the pattern."""
+        return self.estimated(self._tools + texts)
 
     def expected(self, token_count: int, counted: int) -> int:
         """The server's figure for the first `counted` messages, plus an estimate of those after them."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from kimi_tui.session.session import Session
 from kimi_tui.soul.rebuild import rebuilt
+from kimi_tui.soul.unended import endings
 from kimi_tui.wire.codec import Decoder
 from kimi_tui.wire.events import (
     CheckpointCreated,
@@ -77,7 +78,7 @@ def end_of_record(session: Session) -> list[Record]:
                 pass
         if records or isinstance(record.event, TurnBegin):
             records.append(record)
-    return records
+    return [*records, *endings(records)]
 
 
 def fits(records: list[Record], session: Session) -> bool:

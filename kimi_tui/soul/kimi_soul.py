@@ -28,6 +28,7 @@ from kimi_tui.soul.steering import Steering
 from kimi_tui.soul.surroundings import FILES_NAME
 from kimi_tui.soul.travelling import TravellingSoul, TravelParts
 from kimi_tui.soul.turns import Turns
+from kimi_tui.soul.work_folder import FolderFacts, WorkFolder
 from kimi_tui.wire.events import ApprovalAnswer, Record
 from kimi_tui.wire.queue import Wire
 
@@ -46,6 +47,7 @@ class Parts:
     turns: Turns
     operations: Operations
     files: FileHistory
+    folder: WorkFolder
     recorder: Recorder
     provider: ProviderSlot
     retry_now: asyncio.Event
@@ -224,9 +226,9 @@ class KimiSoul(TravellingSoul):
         """
         return await self._alone(self._parts.operations.rewind(target, files, chosen))
 
-    async def files_ready(self) -> None:
-        """Wait until the files have been looked at for the first time."""
-        await self._parts.files.ready()
+    async def files_ready(self) -> FolderFacts:
+        """Wait until the files have been looked at for the first time; what is known of the folder then."""
+        return await self._parts.folder.facts()
 
     async def jump(self, world_line: int, checkpoint_id: int | None = None) -> RewindOutcome:
         """Make a line that was left the live one, up to before a checkpoint of it, or all of it."""

@@ -18,7 +18,7 @@ from kimi_tui.soul.parted_files import parted_files
 from kimi_tui.soul.rebuild import told_line
 from kimi_tui.soul.restoring import Restoring
 from kimi_tui.soul.segments import Segment, call_target, segments
-from kimi_tui.soul.tool_message import outcome_of
+from kimi_tui.soul.tool_message import INTERRUPTED, outcome_of
 from kimi_tui.soul.travel_protocol import LineComparison, LineMessage, MessageKind, WorldLineInfo
 from kimi_tui.wire.events import Record
 
@@ -117,6 +117,7 @@ def _shown(part: Segment, pins: Collection[Pin], facts: LineFacts) -> list[LineM
     point = part.point
     found: list[LineMessage] = []
     open_calls: list[ToolCall] = []
+    asked = 0
     for number, message in enumerate(part.messages):
         pinned = (point.uid, number) in pins or (point.was or "", number) in pins
         if message.role == "tool":
@@ -140,7 +141,7 @@ def _shown(part: Segment, pins: Collection[Pin], facts: LineFacts) -> list[LineM
         letter, summary = dmail_text(message), summary_text(message)
         came = LetterFacts() if letter is None else facts.letter(point.uid)
         if message.role == "assistant":
-            open_calls = list(message.tool_calls or ())
+            open_calls, asked = list(message.tool_calls or ()), number
         found.append(
             LineMessage(
                 point.id,
@@ -154,6 +155,21 @@ def _shown(part: Segment, pins: Collection[Pin], facts: LineFacts) -> list[LineM
                 saved=came.saved,
             )
         )
+    # Calls without a result: their program was killed.
+    found += [
+        LineMessage(
+            point.id,
+            point.uid,
+            asked,
+            "tool",
+            INTERRUPTED,
+            name=call.function.name,
+            target=call_target(call),
+            failed=True,
+            display=facts.display(point.uid, call.id),
+        )
+        for call in open_calls
+    ]
     return found
 
 

@@ -123,16 +123,31 @@ class LiveLine:
         return ends_open(self.context.messages)
 
     def tokens_before(self, checkpoint_id: int) -> int:
-        """Tokens of what precedes a checkpoint.
+        """Tokens of what precedes a checkpoint: see `figure_before`."""
+        return self.figure_before(checkpoint_id)[0]
+
+    def figure_before(self, checkpoint_id: int) -> tuple[int, bool]:
+        """Tokens of what precedes a checkpoint, and whether any of them are an estimate.
+
+        What the server read in the step that begins there is known best, and is what the timeline shows.
 
         Raises:
             KeyError: there is no such checkpoint.
         """
-        point = self.context.checkpoint_of(checkpoint_id)
-        if any(c.tokens is not None for c in self.context.checkpoints if c.id < checkpoint_id):
-            return self.context.tokens_at(checkpoint_id)
-        self.accounting.estimates.follow(self.context.messages)
-        return self.accounting.estimate_of_first(point.message_index)
+        context = self.context
+        point, index = context.checkpoint_of(checkpoint_id), context.index
+        if point.tokens is not None:
+            later = (one.offset for one in context.checkpoints if one.offset > point.offset)
+            return point.tokens, index.is_estimated_before(next(later, index.size))
+        usage = index.usage_before(point.offset)
+        if usage is not None and any(
+            c.tokens is not None for c in context.checkpoints if c.id < checkpoint_id
+        ):
+            is_whole = usage[1] >= point.message_index
+            estimated = not is_whole or index.is_estimated_before(point.offset)
+            return context.tokens_at(checkpoint_id), estimated
+        self.accounting.estimates.follow(context.messages)
+        return self.accounting.estimate_of_first(point.message_index), True
 
     def reachable(self, checkpoint_id: int) -> Checkpoint:
         """The checkpoint, unless it holds the summary of all: going back before that would leave nothing.
@@ -156,6 +171,9 @@ class LiveLine:
     async def _checkpoint(self, kind: CheckpointKind, label: str) -> Checkpoint:
         tokens = self.used
         point = await self.context.checkpoint(self.marks)
+        if kind != "step":
+            # A step's figure is told again by its answer; this one stays, so it is the one that a preview gives.
+            tokens = self.tokens_before(point.id)
         self._tell_mailbox()
         self.tell_checkpoint(point, kind, label, tokens)
         return point
@@ -198,6 +216,10 @@ class LiveLine:
         else:
             self._base = None
         self._tell_mailbox()
+
+    def ends_at(self, figure: tuple[int, bool]) -> None:
+        """The line was cut at a checkpoint; keep the figure that was known of what precedes it."""
+        self._base = (figure[0], len(self.context.messages), figure[1])
 
     async def remember(self) -> None:
         """Let the tools know what the line says; reads all of it, so only once somebody needs it."""
@@ -261,7 +283,8 @@ class LiveLine:
 
     def tell_newest_checkpoint(self, kind: CheckpointKind, label: str = "") -> None:
         """Tell of a checkpoint that was made as part of an operation."""
-        self.tell_checkpoint(self.context.checkpoints[-1], kind, label, self.used)
+        point = self.context.checkpoints[-1]
+        self.tell_checkpoint(point, kind, label, self.tokens_before(point.id))
 
     def tell_changed(self, op: Operation, from_line: int, to_line: int, uid: str) -> None:
         """Tell that an operation has ended, and the figures after it."""

@@ -93,7 +93,7 @@ class Operations:
             return await self.jump(target.world_line, target.id, prepared)
         line = self.line
         point = self.line.reachable(target.id)
-        before = line.used
+        before, figure = line.used, line.figure_before(point.id)
         prompt = rewind_prompt(_segment_at(line, point))
         reverted = await self.restoring.along(
             prepared,
@@ -102,6 +102,8 @@ class Operations:
         )
         left = self.line.number_of(reverted)
         await self._follow(point.message_index)
+        if point.tokens is not None:
+            line.ends_at(figure)
         line.tell_reverted(reverted, "rewind", world_line=left, tokens_before=before, prompt=prompt)
         became = await self.restoring.carry_out(prepared, reverted.uid)
         line.tell_changed("rewind", left, 0, reverted.uid)

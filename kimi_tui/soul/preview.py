@@ -32,7 +32,8 @@ def preview_of(line: LiveLine, target: Target) -> RewindPreview:
     point = context.checkpoint_of(target.id)
     place = next(i for i, c in enumerate(context.checkpoints) if c.uid == point.uid)
     going = segments(context.checkpoints, context.messages, place)
-    used, after = line.used, line.tokens_before(target.id)
+    used = line.used
+    after, is_estimated = line.figure_before(target.id)
     return RewindPreview(
         target=target,
         label=going[0].label,
@@ -41,7 +42,7 @@ def preview_of(line: LiveLine, target: Target) -> RewindPreview:
         messages=sum(len(segment.messages) for segment in going),
         tokens_before=used,
         tokens_after=min(after, used),
-        estimated=line.estimated or after > used,
+        estimated=line.estimated or is_estimated or after > used,
         goes=_goes(going, line, target_first=True),
         prompt=rewind_prompt(going[0]),
         cost=_cost(going, line),

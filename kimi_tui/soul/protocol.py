@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from kimi_tui.soul.money import Cost
     from kimi_tui.soul.statistics import Statistics
+    from kimi_tui.soul.work_folder import FolderFacts
     from kimi_tui.wire.display import DiffLine
     from kimi_tui.wire.queue import Wire
 
@@ -255,6 +256,10 @@ class Soul(TimeTravel, Protocol):
 
     async def fork(self, target: Target | None = None) -> str:
         """Copy the live line (up to before `target`) into a new session; returns its id."""
+        ...
+
+    async def files_ready(self) -> FolderFacts:
+        """Wait until the files have been looked at for the first time; what is known of the folder then."""
         ...
 
     async def set_mode(self, mode: Literal["ask", "edits", "all"]) -> None:

@@ -6,7 +6,7 @@ messages, without times and diffs, which only the record knows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import cast
@@ -27,6 +27,7 @@ from kimi_tui.soul.segments import Segment, segments
 from kimi_tui.wire import events as ev
 from kimi_tui.wire.events import Event, Operation, Record
 
+_SWITCHES = frozenset({"jump", "undo", "redo"})
 _REASONS = frozenset({"rewind", "dmail", "compaction", "clear", "jump", "undo", "redo"})
 
 
@@ -38,6 +39,7 @@ def rebuilt(session: Session, records: Sequence[Record]) -> list[Record]:
     shown: Sequence[Checkpoint] = ()
     shown_messages: Sequence[Message] = ()
     shown_as: WorldLine | None = None
+    left: dict[int, WorldLine] = {}
     for line in [*_left_lines(session), None]:
         points = context.checkpoints if line is None else line.checkpoints
         messages = context.messages if line is None else _messages_of(session, line.n)
@@ -45,12 +47,41 @@ def rebuilt(session: Session, records: Sequence[Record]) -> list[Record]:
         shared = shared_checkpoints((shown, shown_messages), (points, messages))
         parts = segments(points, messages, shared)
         if shared < len(shown) and shown_as is not None:
-            teller.leave(shown_as, shown, shared, parts)
+            back, most = _parted_later(session, left, (points, messages), shared)
+            if back is None:
+                teller.leave(shown_as, shown, shared, parts)
+            else:
+                parts = segments(points, messages, most)
+                teller.switch(shown_as, back, most)
+            left[shown_as.n] = shown_as
         for segment in parts:
             teller.tell(segment, told.get(segment.point.uid))
             teller.arrive()
         shown, shown_messages, shown_as = points, messages, line
     return teller.end(is_open=ends_open(context.messages))
+
+
+def _parted_later(
+    session: Session,
+    left: Mapping[int, WorldLine],
+    line: tuple[Sequence[Checkpoint], Sequence[Message]],
+    shared: int,
+) -> tuple[WorldLine | None, int]:
+    """Of the lines that were left, the one that has the most of `line`, more than its first `shared` checkpoints.
+
+    Somebody went back to it then: by a jump, an undo or a redo. With it comes how many checkpoints both have.
+    """
+    points = line[0]
+    found: WorldLine | None = None
+    for one in left.values():
+        # Names do not come twice, so a look at one place tells nearly always.
+        if shared < min(len(points), len(one.checkpoints)) and (
+            one.checkpoints[shared].uid == points[shared].uid
+        ):
+            most = shared_checkpoints((one.checkpoints, _messages_of(session, one.n)), line)
+            if most > shared:
+                found, shared = one, most
+    return found, shared
 
 
 def told_line(session: Session, records: Sequence[Record], n: int) -> list[Record]:
@@ -160,6 +191,14 @@ class _Teller:
             ),
             at,
         )
+
+    def switch(self, line: WorldLine, back: WorldLine, shared: int) -> None:
+        """The live line becomes the first `shared` checkpoints of `back`; what was there is now world line `line.n`."""
+        op = line.reason if line.reason in _SWITCHES else "jump"
+        goes = back.checkpoints[shared].uid if shared < len(back.checkpoints) else ""
+        self._letter_told = False
+        told = ev.LineChanged(cast("Operation", op), line.n, back.n, goes)
+        self._add(told, _seconds(line.at))
 
     def arrive(self) -> None:
         """After a segment: the compaction that made it, if one did."""

@@ -43,7 +43,10 @@ from kimi_tui.soul.system_prompt import build_system_prompt
 from kimi_tui.soul.tool_batch import ToolWorld
 from kimi_tui.soul.travelling import TravelParts
 from kimi_tui.soul.turns import Turns
+from kimi_tui.soul.unended import endings
+from kimi_tui.soul.work_folder import WorkFolder
 from kimi_tui.tools.toolset import Toolset, default_toolset
+from kimi_tui.wire.codec import encode_record
 from kimi_tui.wire.events import Notice, Record, StatusUpdate
 from kimi_tui.wire.queue import Wire
 from kimi_tui.workspace.entries import Limits
@@ -128,7 +131,7 @@ async def _assemble(
     if context.system_prompt is None and not context.checkpoints and not context.messages:
         text = await asyncio.to_thread(build_system_prompt, session.work_dir, environ, today)
         await context.write_system_prompt(text)
-    stored = await asyncio.to_thread(read_records, session)
+    stored = await asyncio.to_thread(_told, session)
     records = await asyncio.to_thread(history_from, stored, session)
     # A history made anew has numbers of its own; what is added to the record must still rise.
     wire = Wire(first_seq=1 + max((last.seq for last in (*stored[-1:], *records[-1:])), default=0))
@@ -138,6 +141,7 @@ async def _assemble(
     denwa = DenwaRenji(limits.dmails_to_one_checkpoint, lambda target: _told_enough(wire, target))
     memory = LineMemory()
     accounting = Accounting(context.system_prompt or "", tools.specs())
+    context.whole_request = accounting.whole_request
     marks = tools.get("SendDMail") is not None
     cancelled = threading.Event()
     tracker = Tracker(
@@ -209,6 +213,7 @@ async def _assemble(
             turns=Turns(session, line, loop, steering, compactor, slot, recorder),
             operations=operations,
             files=files,
+            folder=WorkFolder(tracker, files, context.system_prompt or ""),
             recorder=recorder,
             provider=slot,
             retry_now=retry_now,
@@ -217,6 +222,15 @@ async def _assemble(
         travel,
         opened_with,
     )
+
+
+def _told(session: Session) -> list[Record]:
+    """The session's record; what a killed program left running in it is ended there."""
+    records = read_records(session)
+    for ending in endings(records):
+        session.record.append(encode_record(ending))
+        records.append(ending)
+    return records
 
 
 def _tell_about_the_disk(session: Session, wire: Wire) -> None:

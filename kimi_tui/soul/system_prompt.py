@@ -34,6 +34,14 @@ def build_system_prompt(work_dir: Path, environ: Mapping[str, str], today: date)
     )
 
 
+def notes_in(system_prompt: str) -> str:
+    """The name of the file whose notes for agents stand in a system prompt; empty where there are none."""
+    for name in AGENTS_FILES:
+        if prompt("agents_md", PATH=name, TEXT="") in system_prompt:
+            return name
+    return ""
+
+
 def _system_name() -> str:
     name = {"Darwin": "macOS"}.get(platform.system(), platform.system())
     return f"{name} ({platform.release()}, {platform.machine()})"

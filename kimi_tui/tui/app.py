@@ -82,8 +82,10 @@ class KimiApp(App[None], inherit_bindings=False):
         found = super().get_driver_class()
         if found.__name__ != "LinuxDriver":
             return found
-        from kimi_tui.tui.terminal_input import TerminalInput
-
+        try:
+            from kimi_tui.tui.terminal_input import TerminalInput
+        except ImportError:  # it reads with parts of Textual that may move in a newer one
+            return found
         return TerminalInput
 
     # --- screens

@@ -143,7 +143,7 @@ def path(text: str, width: int, mark: str = "…") -> str:
     if folders:
         first = folders.split("/")[0]
         for short in (f"{first}/{mark}/{name}", f"{mark}/{name}"):
-            if first and cell_len(short) <= width:
+            if cell_len(short) <= width:
                 return short
     if cell_len(name) <= width:
         return name

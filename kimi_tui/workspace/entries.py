@@ -51,6 +51,20 @@ Manifest = Mapping[str, Entry]
 files of a folder were passed over because there are too many, `REST` stands in that folder."""
 
 
+class Extent(NamedTuple):
+    """How many files a look met; `is_more` where it passed over some because there are too many or too much in them."""
+
+    n_files: int
+    is_more: bool
+
+
+def extent(manifest: Manifest) -> Extent:
+    """How many files stand in a manifest, also those that are too large to be kept."""
+    kinds = [entry.kind for entry in manifest.values()]
+    n_files = sum(1 for kind in kinds if kind in KEPT or kind == "large")
+    return Extent(n_files, "over" in kinds)
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
     """How much a snapshot may hold: files, bytes a file, bytes newly stored a snapshot, bytes of all sessions' stores."""

@@ -16,7 +16,7 @@ from pathlib import Path
 from kimi_tui.workspace import restore
 from kimi_tui.workspace.coverage import Surroundings, refusal
 from kimi_tui.workspace.early import Early
-from kimi_tui.workspace.entries import Limits, Manifest, was_looked_for
+from kimi_tui.workspace.entries import Extent, Limits, Manifest, extent, was_looked_for
 from kimi_tui.workspace.parting import Parting, parted
 from kimi_tui.workspace.plan import FileChange, RestorePlan, as_file, left_out, plan_back, plan_to
 from kimi_tui.workspace.restore import CHANGED_MEANWHILE, Intent, Prepared, Restored
@@ -65,6 +65,8 @@ class Tracker:
         self.refusal = refusal(root, around.homes)
         self.full = ""
         """Why not everything could be kept at the last look."""
+        self.extent: Extent | None = None
+        """How much the first look met."""
 
     # -- looking ---------------------------------------------------------------------------------
 
@@ -90,6 +92,7 @@ class Tracker:
         self._scan()
         if self._cancelled():
             return False
+        self.extent = extent(self._scanner_manifest())
         with self._early.lock:
             early = self._early.entries
             after = dict(self._scanner_manifest())
@@ -220,11 +223,7 @@ class Tracker:
         )
         return RestorePlan(tuple(changes))
 
-    def parting(
-        self,
-        begins: Sequence[str],
-        newest: Sequence[str],
-    ) -> Parting:
+    def parting(self, begins: Sequence[str], newest: Sequence[str]) -> Parting:
         """What two courses made of the files since they parted, after a fresh look; see `parting.parted`.
 
         Raises:

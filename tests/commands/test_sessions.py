@@ -39,6 +39,8 @@ def test_list(place: Place) -> None:
     place.run("rewind", 6)
     there = write_session(place.store, Path("/somewhere/else"), "far away", 1_600_000_000)
     mine = place.run("sessions", "list", "--json").json
+    assert place.run("sessions", "--json").json == mine
+    assert place.run("sessions", "--json", "list").json == mine
     assert [row["id"] for row in mine] == [newer.id, here]
     assert list(mine[0]) == [
         "id",

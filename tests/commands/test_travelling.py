@@ -177,7 +177,6 @@ def test_someone_has_it_open(place: Place) -> None:
             ("undo",),
             ("redo", "--json"),
             ("dmail", 2, "x"),
-            ("sessions", "show", session.id),
             ("sessions", "rename", session.id, "x"),
             ("sessions", "delete", session.id, "--yes"),
             ("sessions", "prune", session.id, "--yes"),
@@ -185,6 +184,31 @@ def test_someone_has_it_open(place: Place) -> None:
             ran = place.run(*arguments)
             assert ran.code == 4, arguments
             assert ran.complaint.startswith("This session is open in process ")
+        assert place.files(session) == before
+        shown = place.run("sessions", "show", session.id)
+        told = place.run("sessions", "show", session.id, "--json").json
+        assert place.files(session) == before
+    finally:
+        lock.release()
+    assert shown.out == place.run("sessions", "show", session.id).out
+    # Opened by itself, the session notes the same figures for lists that it noted when it was closed.
+    assert told == place.run("sessions", "show", session.id, "--json").json
+
+
+def test_a_line_that_is_being_written(place: Place) -> None:
+    """What the process that has it open writes may stand there in part."""
+    session = place.three_turns()
+    place.run("rewind", 6)
+    messages = place.run("sessions", "show", session.id, "--json").json["messages"]
+    lock = SessionLock(session.dir)
+    lock.acquire()
+    try:
+        with (session.dir / "context.jsonl").open("ab") as file:
+            file.write(b'{"role":"user","cont')
+        before = place.files(session)
+        told = place.run("sessions", "show", session.id[:6], "--json").json
+        assert (told["id"], told["messages"]) == (session.id, messages)
+        assert len(told["world_lines"]) == 1
         assert place.files(session) == before
     finally:
         lock.release()

@@ -30,7 +30,7 @@ default_model = "kimi"
 [models.kimi]
 provider = "moonshot"
 model = "kimi-k3"
-max_context_size = 1000
+max_context_size = 10_000
 [models.small]
 provider = "moonshot"
 model = "moonshot-v1-8k"
@@ -86,7 +86,7 @@ def test_the_file_alone() -> None:
     assert used() == (MOONSHOT_URL, "stored-kimi", "kimi-k3")
     choice = chosen()
     assert isinstance(choice, Choice)
-    assert choice.window == 1000
+    assert choice.window == 10_000
 
 
 def test_nothing_at_all_needs_a_choice() -> None:
@@ -115,7 +115,7 @@ def test_the_environment_alone() -> None:
         OPENAI_API_KEY="o",
         OPENAI_BASE_URL="https://host/v1",
         KIMI_MODEL_NAME="m",
-        KIMI_MODEL_MAX_CONTEXT_SIZE="9",
+        KIMI_MODEL_MAX_CONTEXT_SIZE="9000",
     ) == ("https://host/v1", "o", "m")
 
 
@@ -168,9 +168,9 @@ def test_a_server_of_this_machine_needs_no_key() -> None:
 
 
 def test_window_dialect_and_thinking() -> None:
-    choice = chosen(KIMI_MODEL_MAX_CONTEXT_SIZE="5", KIMI_DIALECT="generic")
+    choice = chosen(KIMI_MODEL_MAX_CONTEXT_SIZE="4000", KIMI_DIALECT="generic")
     assert isinstance(choice, Choice)
-    assert (choice.window, choice.dialect, choice.thinking) == (5, "generic", False)
+    assert (choice.window, choice.dialect, choice.thinking) == (4_000, "generic", False)
     choice = chosen(STORED, Overrides(thinking=True))
     assert isinstance(choice, Choice)
     assert choice.thinking
@@ -187,6 +187,8 @@ def test_window_dialect_and_thinking() -> None:
         (Overrides(), {"KIMI_BASE_URL": "nonsense"}),
         (Overrides(), {"KIMI_MODEL_MAX_CONTEXT_SIZE": "a lot"}),
         (Overrides(), {"KIMI_MODEL_MAX_CONTEXT_SIZE": "0"}),
+        (Overrides(), {"KIMI_MODEL_MAX_CONTEXT_SIZE": "3999"}),
+        (Overrides(), {"KIMI_MODEL_MAX_CONTEXT_SIZE": "9" * 5_000}),
     ],
 )
 def test_values_that_cannot_be_used_are_one_line(

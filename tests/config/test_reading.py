@@ -72,6 +72,9 @@ def test_no_key_is_shown_when_values_are_printed() -> None:
     assert "sk-one" not in repr(parse(WHOLE))
 
 
+PRICED = "[providers.p]\nbase_url='http://localhost/v1'\n[models.m]\nprovider='p'\nmodel='x'\n"
+
+
 @pytest.mark.parametrize(
     ("line", "named"),
     [
@@ -88,15 +91,13 @@ def test_no_key_is_shown_when_values_are_printed() -> None:
         ("models = 3", "models"),
         ("[models]\nm = 3", "models.m"),
         ("[keys]\ncompact = 3", "keys.compact"),
+        (PRICED + "max_context_size = 3999", "models.m.max_context_size"),
     ],
 )
 def test_what_is_wrong_is_named_and_the_rest_is_used(line: str, named: str) -> None:
     config = parse('glyphs = "ascii"\n' + line)
     assert config.glyphs == "ascii"
     assert len([notice for notice in config.notices if named in notice]) == 1
-
-
-PRICED = "[providers.p]\nbase_url='http://localhost/v1'\n[models.m]\nprovider='p'\nmodel='x'\n"
 
 
 def test_prices_of_a_model() -> None:

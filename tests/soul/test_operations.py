@@ -10,6 +10,7 @@ from support.soul import Stage, stage
 
 from kimi_tui.llm.message import Message
 from kimi_tui.session.errors import NothingToUndo
+from kimi_tui.session.tokens import text_tokens
 from kimi_tui.soul.history import fits, history_records
 from kimi_tui.soul.protocol import Target
 from kimi_tui.wire import events as ev
@@ -86,13 +87,23 @@ async def test_the_preview(tmp_path: Path) -> None:
         step = await on.soul.preview(Target(3))
         assert step.prompt == ""
         assert step.label == "Read a.txt"
-        assert step.tokens_after < 200
+        assert step.tokens_after == 200  # what the server read there
+        assert not step.estimated
         assert on.file() == files
         for wrong in (Target(99), Target(0, world_line=7)):
             with pytest.raises(KeyError, match=r"no (checkpoint|world line)"):
                 await on.soul.preview(wrong)
             with pytest.raises(KeyError):
                 await on.soul.rewind(wrong)
+
+
+async def test_a_rewind_to_a_step_ends_at_the_figure_of_its_preview(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        await three_turns(on)
+        seen = await on.soul.preview(Target(3))
+        done = await on.soul.rewind(Target(3))
+        assert (done.tokens_before, done.tokens_after) == (seen.tokens_before, seen.tokens_after)
+        assert on.soul.used == seen.tokens_after
 
 
 async def test_undo_and_redo(tmp_path: Path) -> None:
@@ -377,3 +388,20 @@ async def test_the_history_is_handed_over_once_and_kept_no_longer(tmp_path: Path
         assert [record.event for record in await on.soul.history()][:2] == [
             record.event for record in told
         ][:2]
+
+
+async def test_a_line_without_a_figure_holds_the_same_for_the_journal_as_for_the_screen(
+    tmp_path: Path,
+) -> None:
+    async with stage(tmp_path) as on:
+        on.server.script(say("one", usage=(6_000, 5)), say("two", usage=(6_100, 5)))
+        await on.soul.run("first")
+        await on.soul.run("second")
+        outcome = await on.soul.rewind(Target(0))
+        (told,) = on.ear.of(ev.ContextReverted)
+        (line,) = await on.soul.world_lines()
+        figures = {told.tokens_after, outcome.tokens_after, line.tokens_after}
+        assert len(figures) == 1
+        # With what the tools' descriptions take, which no message holds.
+        texts = text_tokens(on.session.context.system_prompt or "")
+        assert figures.pop() > texts * 2

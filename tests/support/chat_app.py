@@ -10,6 +10,7 @@ from textual.message import Message
 
 from kimi_tui.tui.chat.transcript import Transcript
 from kimi_tui.tui.glyphs import UNICODE, Glyphs
+from kimi_tui.tui.main.hints import first_hints
 from kimi_tui.tui.styles import sheets
 from kimi_tui.tui.theme import KIMI_DARK, KIMI_LIGHT, KIMI_SIXTEEN
 
@@ -28,7 +29,7 @@ class ChatApp(App[None]):
             self.register_theme(one)
         self.theme = theme
         self.glyphs = glyphs
-        self.transcript = Transcript(id="chat")
+        self.transcript = Transcript(id="chat", hints=first_hints({}))
         self.posted: list[Message] = []
 
     def compose(self) -> ComposeResult:

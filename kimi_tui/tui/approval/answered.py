@@ -1,10 +1,14 @@
-"""What the approval tells the screen; apart from the panel, which is imported only when something is asked."""
+"""What an approval tells the screen; apart from the panel, which is imported only when something is asked."""
 
 from __future__ import annotations
 
 from typing import Literal
 
 from textual.message import Message
+
+
+class ApprovalKeysChanged(Message):
+    """The keys of the question do other things now."""
 
 
 class ApprovalAnswered(Message):

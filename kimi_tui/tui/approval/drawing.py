@@ -55,8 +55,9 @@ def _beside(request: ApprovalRequest, waiting: int, glyphs: Glyphs) -> Content:
 def detail_row(row: DetailRow, width: int) -> Content:
     """A row of what will happen, on its own ground."""
     room = width - EDGE - 3 - 2
-    text = f"{row.margin}{row.text}"
-    padded = "  " + text + " " * max(0, room - 2 - cell_len(text))
+    # The numbers of a diff stand where they stand in the chat, one cell before what else is shown here.
+    text = f" {row.margin}{row.text}" if row.margin else f"  {row.text}"
+    padded = text + " " * max(0, room - cell_len(text))
     if row.kind == "add":
         style = "$diff-add-fg on $diff-add-bg"
     elif row.kind == "delete":
@@ -95,6 +96,33 @@ def answer_rows(choice: Choice, width: int, *, chosen: bool, armed: bool) -> lis
         fill = " " * max(0, width - EDGE - 1 - 2 - row.cell_length)
         rows.append(Content.assemble(" ", row, (fill, f"$ink{back}")))
     return rows
+
+
+def key_hints(
+    answers: tuple[Choice, ...],
+    glyphs: Glyphs,
+    *,
+    mode_key: str,
+    reads_on: bool,
+    tab_words: str,
+) -> tuple[tuple[str, str], ...]:
+    """What the footer says while answers are shown.
+
+    Args:
+        answers: those.
+        glyphs: the signs to draw with.
+        mode_key: changes what is asked at all; empty for none.
+        reads_on: there are more rows than are shown.
+        tab_words: what Tab does; empty for nothing.
+    """
+    return (
+        ("/".join(choice.key for choice in answers), "answer"),
+        (f"{glyphs.up}{glyphs.down} Enter", "choose"),
+        *(((f"PageDown{glyphs.down}", "read on"),) if reads_on else ()),
+        *((("Tab", tab_words),) if tab_words else ()),
+        *(((mode_key, "mode"),) if mode_key else ()),
+        ("Esc", "stop the turn"),
+    )
 
 
 def way_row(key: str, words: str) -> Content:

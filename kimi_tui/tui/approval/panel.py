@@ -7,7 +7,7 @@ after the end of what will run was on the screen.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from textual import events, on
@@ -20,11 +20,13 @@ from textual.widget import Widget
 
 from kimi_tui.foreign_text import clean
 from kimi_tui.tui.app_of import app_of
-from kimi_tui.tui.approval.answered import ApprovalAnswered
+from kimi_tui.tui.approval.answered import ApprovalAnswered, ApprovalKeysChanged
+from kimi_tui.tui.approval.detail import Detail
 from kimi_tui.tui.approval.drawing import (
     SIDES,
     answer_rows,
     detail_row,
+    key_hints,
     place_rows,
     question_rows,
     way_row,
@@ -32,26 +34,24 @@ from kimi_tui.tui.approval.drawing import (
 from kimi_tui.tui.approval.model import (
     FIELDS,
     Choice,
-    DetailRow,
     QuietKeyboard,
     Writing,
     choices,
-    detail_rows,
     said_instead,
 )
 from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.letter.area import LetterArea
+from kimi_tui.tui.main.commands import key_of, keys_of
 
 if TYPE_CHECKING:
     from kimi_tui.wire.events import ApprovalRequest
 
-DETAIL_ROWS = 12
-OTHER_ROWS = 13
-"""Rows that a small screen keeps for all but the detail."""
 REASON_ROWS = 3
 UNDER_FIELD = 3
 """Rows between the field and the panel's end: what can be done, and air above it."""
 TALL = 30
+PASSED = ("mode", "help", "quit")
+"""Commands whose keys are left to the screen."""
 
 
 class ApprovalPanel(Widget, can_focus=True):
@@ -60,22 +60,24 @@ class ApprovalPanel(Widget, can_focus=True):
     Args:
         request: what is asked.
         last_key_at: monotonic time of the last key pressed anywhere.
+        keys: those of the configuration, by command.
     """
 
     waiting: reactive[int] = reactive(1)
     """How many requests wait, this one among them."""
 
-    def __init__(self, request: ApprovalRequest, last_key_at: float) -> None:
+    def __init__(
+        self, request: ApprovalRequest, last_key_at: float, keys: Mapping[str, str]
+    ) -> None:
         super().__init__()
         self.request = request
+        self._keys = keys
+        self._passed = [key for name in PASSED for key in keys_of(name, keys)]
         self._choices = choices(request)
         self._quiet = QuietKeyboard(time.monotonic(), last_key_at)
         self._chosen: int | None = None
-        self._top = 0
-        self._seen_end = False
+        self._detail = Detail(request)
         self._asked_early = False
-        self._rows: tuple[DetailRow, ...] = ()
-        self._rows_width = 0
         self._clicks: dict[int, Callable[[], None]] = {}
         self._writing: Writing | None = None
         self._written: dict[Writing, str] = {"instead": request.detail}
@@ -92,8 +94,9 @@ class ApprovalPanel(Widget, can_focus=True):
         self._await_quiet()
 
     def on_resize(self) -> None:
-        """The field wraps its text in another width."""
+        """The field wraps its text in another width, and more or fewer rows may be shown."""
         self.call_after_refresh(self._place_field)
+        self.post_message(ApprovalKeysChanged())
 
     @property
     def armed(self) -> bool:
@@ -106,13 +109,12 @@ class ApprovalPanel(Widget, can_focus=True):
         glyphs = glyphs_of(app_of(self))
         if self._writing is not None:
             return (("Enter", "send"), ("Shift+Enter", "new line"), ("Esc", "back"))
-        keys = "/".join(choice.key for choice in self._choices)
-        scroll = () if self._shows_all else ((f"PageDown{glyphs.down}", "read on"),)
-        return (
-            (keys, "answer"),
-            (f"{glyphs.up}{glyphs.down} Enter", "choose"),
-            *scroll,
-            ("Esc", "stop the turn"),
+        return key_hints(
+            self._choices,
+            glyphs,
+            mode_key=key_of("mode", self._keys),
+            reads_on=not self._detail.shows_all,
+            tab_words=self._detail.more_words,
         )
 
     # --- keys and clicks
@@ -124,7 +126,7 @@ class ApprovalPanel(Widget, can_focus=True):
                 event.stop()
                 self._leave_field()
             return
-        if event.key in ("escape", "ctrl+c", "ctrl+q", "shift+tab", "f1"):
+        if event.key in ("escape", "ctrl+c", *self._passed):
             return
         event.stop()
         event.prevent_default()
@@ -136,10 +138,15 @@ class ApprovalPanel(Widget, can_focus=True):
             self._decide(letters[event.character])
         elif event.key == "enter" and self._chosen is not None:
             self._decide(self._choices[self._chosen])
+        elif event.key == "tab":
+            self._detail.toggle_whole()
+            self.refresh(layout=True)
+            self.post_message(ApprovalKeysChanged())
         elif event.key in ("up", "down"):
             self._choose(-1 if event.key == "up" else 1)
         elif event.key in ("pageup", "pagedown", "home", "end", "ctrl+up", "ctrl+down"):
-            self._scroll(event.key)
+            self._detail.scroll(event.key)
+            self.refresh()
 
     def on_click(self, event: events.Click) -> None:
         """A click on an answer gives it, under the same conditions as a key."""
@@ -155,12 +162,14 @@ class ApprovalPanel(Widget, can_focus=True):
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
         """Read on."""
         event.stop()
-        self._scroll("ctrl+down", 3)
+        self._detail.scroll("ctrl+down", 3)
+        self.refresh()
 
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
         """Read back."""
         event.stop()
-        self._scroll("ctrl+up", 3)
+        self._detail.scroll("ctrl+up", 3)
+        self.refresh()
 
     def _decide(self, choice: Choice) -> None:
         match choice.then:
@@ -168,7 +177,7 @@ class ApprovalPanel(Widget, can_focus=True):
                 self._write(choice.then)
             case "no":
                 self.post_message(ApprovalAnswered(self.request.id, "no"))
-            case answer if self._seen_end:
+            case answer if self._detail.seen_end:
                 self.post_message(ApprovalAnswered(self.request.id, answer))
             case _:
                 self._asked_early = True
@@ -180,19 +189,6 @@ class ApprovalPanel(Widget, can_focus=True):
             self._chosen = 0 if step > 0 else last
         else:
             self._chosen = min(last, max(0, self._chosen + step))
-        self.refresh()
-
-    def _scroll(self, key: str, rows: int = 1) -> None:
-        page = self._window - 1
-        step = {
-            "pageup": -page,
-            "pagedown": page,
-            "home": -len(self._rows),
-            "end": len(self._rows),
-            "ctrl+up": -rows,
-            "ctrl+down": rows,
-        }[key]
-        self._top = max(0, min(self._top + step, len(self._rows) - self._window))
         self.refresh()
 
     def _await_quiet(self) -> None:
@@ -253,20 +249,6 @@ class ApprovalPanel(Widget, can_focus=True):
     def _is_tall(self) -> bool:
         return app_of(self).size.height >= TALL
 
-    @property
-    def _room(self) -> int:
-        """Rows that the longest part may have."""
-        return min(DETAIL_ROWS, max(2, app_of(self).size.height - OTHER_ROWS))
-
-    @property
-    def _window(self) -> int:
-        """Rows of the detail that are shown at once."""
-        return min(len(self._rows), self._room)
-
-    @property
-    def _shows_all(self) -> bool:
-        return self._window >= len(self._rows)
-
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         """As many rows as there are to show."""
         return len(self._lines(width))
@@ -274,8 +256,8 @@ class ApprovalPanel(Widget, can_focus=True):
     def render(self) -> Content:
         """All rows, the accent down their edge."""
         lines = self._lines(self.size.width)
-        if self._writing is None and self._top + self._window >= len(self._rows):
-            self._seen_end = True
+        if self._writing is None and self._detail.at_end:
+            self._detail.seen_end = True
         edge = Content.styled(glyphs_of(app_of(self)).edge, "$accent")
         lines += [Content("")] * (self.size.height - len(lines))
         return Content("\n").join(edge + line for line in lines)
@@ -283,16 +265,14 @@ class ApprovalPanel(Widget, can_focus=True):
     def _lines(self, width: int) -> list[Content]:
         """The rows without their edge; notes what a click on each of them does."""
         glyphs = glyphs_of(app_of(self))
-        if width != self._rows_width:
-            self._rows_width = width
-            self._rows = detail_rows(self.request, max(10, width - SIDES - 3), glyphs)
+        self._detail.fit(max(10, width - SIDES - 3), app_of(self).size.height, glyphs)
         tall = self._is_tall
         self._clicks.clear()
         lines = [Content("")] if tall else []
         lines += question_rows(self.request, self.waiting, width, glyphs)
         lines.append(Content(""))
         if self._writing != "instead":
-            lines += self._detail(width)
+            lines += self._detail_lines(width)
         if self._writing is not None:
             self._add_field(lines, self._writing, tall=tall)
             return lines
@@ -305,14 +285,12 @@ class ApprovalPanel(Widget, can_focus=True):
                 lines.append(row)
         return [*lines, Content("")] if tall else lines
 
-    def _detail(self, width: int) -> list[Content]:
-        shown = self._rows[self._top : self._top + self._window]
-        lines = [detail_row(row, width) for row in shown]
-        if not self._shows_all:
-            last = self._top + len(shown)
-            words = f"   rows {self._top + 1} to {last} of {len(self._rows)}"
-            style = "$ink-quiet"
-            if self._asked_early and not self._seen_end:
+    def _detail_lines(self, width: int) -> list[Content]:
+        detail = self._detail
+        lines = [detail_row(row, width) for row in detail.shown]
+        if not detail.shows_all:
+            words, style = f"   {detail.place_words}", "$ink-quiet"
+            if self._asked_early and not detail.seen_end:
                 words, style = f"{words}; read to the end first: PageDown", "bold $warn"
             lines.append(Content.styled(words, style))
         return lines
@@ -332,7 +310,7 @@ class ApprovalPanel(Widget, can_focus=True):
             lines.append(Content(""))
 
     def _field_rows(self, writing: Writing) -> int:
-        most = REASON_ROWS if writing == "why" else self._room
+        most = REASON_ROWS if writing == "why" else self._detail.room
         least = 1 if writing == "why" else min(3, most)
         return max(least, min(most, self._field.wrapped_document.height))
 

@@ -1,25 +1,40 @@
-"""What stands in the chat before anything was said: a line with its fold, a question, three hints."""
+"""What stands in the chat before anything was said: a line with its fold, a question, the folder in figures, some keys."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.cells import cell_len
+
+from kimi_tui.places import short
 from kimi_tui.tui.chat.lines import Line, Span
 from kimi_tui.tui.glyphs import Glyphs
+from kimi_tui.tui.numbers import cut, path
 
-HINTS = (
-    ("/", "lists the commands"),
-    ("Esc", "stops the agent; what is complete is kept"),
-    ("Ctrl+T", "goes back to any step; nothing is ever lost"),
-)
+if TYPE_CHECKING:
+    from kimi_tui.soul.work_folder import FolderFacts
+
 TALL = 28
+KEY_CELLS = 9
+RIGHT_MARGIN = 2
 
 
-def empty_rows(width: int, height: int, glyphs: Glyphs) -> list[Line]:
-    """The rows of an empty chat, from the first row of the pane."""
+def empty_rows(
+    width: int, height: int, glyphs: Glyphs, hints: Sequence[tuple[str, str]], facts: str = ""
+) -> list[Line]:
+    """The rows of an empty chat, from the first row of the pane.
+
+    Args:
+        width: of the pane.
+        height: of the pane.
+        glyphs: the signs to draw with.
+        hints: keys and what they do.
+        facts: what is known of the folder; its row is there before anything is.
+    """
     tall = height >= TALL
-    left = 10 if tall else 6
-    if width < 60:
-        left = 4
-    margin = Span(" " * left)
+    margin = Span(" " * _left(width, height))
     rule = glyphs.rule * 3
     turn = Span(glyphs.turn, "accent")
     upper = (
@@ -46,9 +61,46 @@ def empty_rows(width: int, height: int, glyphs: Glyphs) -> list[Line]:
     if height >= 16:
         rows += [gap]
     rows += [Line((margin, Span("What shall we work on?", "strong")))]
+    rows += [Line((margin, Span(facts, "quiet")))]
     rows += [gap, gap] if height >= 16 else [gap]
-    for key, meaning in HINTS:
-        rows.append(Line((margin, Span(f"{key:<9}", "accent"), Span(meaning))))
+    column = max([KEY_CELLS, *(cell_len(key) + 2 for key, _ in hints)])
+    for key, meaning in hints:
+        rows.append(Line((margin, Span(f"{key:<{column}}", "accent"), Span(meaning))))
         if tall:
             rows.append(gap)
     return rows[:height]
+
+
+def facts_words(
+    facts: FolderFacts, folder: str, width: int, height: int, ellipsis: str = "…"
+) -> str:
+    """What is known of the folder, in the room that a pane of this size has; empty for nothing.
+
+    Args:
+        facts: that.
+        folder: its path.
+        width: of the pane.
+        height: of the pane.
+        ellipsis: stands where something is cut.
+    """
+    room = width - _left(width, height) - RIGHT_MARGIN
+    notes = f"{facts.notes} is read." if facts.notes else ""
+    if facts.n_files is None:
+        return cut(notes, room, ellipsis)
+    from kimi_tui.foreign_text import one_line
+
+    number, noun = f"{facts.n_files:,}", "file" if facts.n_files == 1 else "files"
+    if facts.is_more:
+        number = f"More than {number}"
+    elif not facts.n_files:
+        number = "No"
+    before, after = f"{number} {noun} in ", f". {notes}".rstrip()
+    place = path(one_line(short(Path(folder))), max(1, room - cell_len(before + after)), ellipsis)
+    return cut(f"{before}{place}{after}", room, ellipsis)
+
+
+def _left(width: int, height: int) -> int:
+    """The cells before the text."""
+    if width < 60:
+        return 4
+    return 10 if height >= TALL else 6

@@ -10,11 +10,12 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from kimi_tui.tui.chat.empty import empty_rows
+from kimi_tui.tui.chat.empty import empty_rows, facts_words
 from kimi_tui.tui.chat.lines import Line
 from kimi_tui.tui.chat.searching import SearchedSurface
 
 if TYPE_CHECKING:
+    from kimi_tui.soul.work_folder import FolderFacts
     from kimi_tui.tui.chat.blocks import Block
     from kimi_tui.tui.chat.flow import Flow
     from kimi_tui.tui.chat.model import ChatModel
@@ -35,19 +36,24 @@ class FollowingSurface(SearchedSurface):
 
     Args:
         work_dir: paths below it are shown relative to it.
+        hints: keys and what they do, for whom nothing was said yet; without them an empty chat asks nothing.
     """
 
     def __init__(
         self,
         *,
         work_dir: str = "",
+        hints: Sequence[tuple[str, str]] = (),
         id: str | None = None,  # noqa: A002
         classes: str | None = None,
     ) -> None:
         super().__init__(widget_id=id, classes=classes)
         self._work_dir = work_dir
+        self._hints = hints
+        self._facts: FolderFacts | None = None
         self._pins: frozenset[tuple[str, int]] = frozenset()
         self._empty: list[Line] | None = None
+        self._is_warm = False
         self._model: ChatModel | None = None
         self._changed_from: int | None = None
         self._frame: asyncio.TimerHandle | None = None
@@ -81,6 +87,18 @@ class FollowingSurface(SearchedSurface):
         self._work_dir = work_dir
         if self._model is not None:
             self._model.work_dir = work_dir
+
+    @property
+    def facts(self) -> FolderFacts | None:
+        """What is known of the work folder; stands in an empty chat."""
+        return self._facts
+
+    @facts.setter
+    def facts(self, facts: FolderFacts | None) -> None:
+        self._facts = facts
+        self._empty = None
+        if not self.blocks:
+            self.refresh()
 
     @property
     def pins(self) -> frozenset[tuple[str, int]]:
@@ -147,6 +165,8 @@ class FollowingSurface(SearchedSurface):
             flow: where its blocks stand, if that is known.
         """
         self.finish_motion()
+        if model.blocks:
+            self.warm_up()
         self._model, self._follow = model, True
         self._flow = flow if flow is not None and flow.room == self.room() else None
         self._room_used = self.room()
@@ -260,12 +280,13 @@ class FollowingSurface(SearchedSurface):
         self._note(self._model.find(block) or 0)
         self._draw()
 
-    def on_mount(self) -> None:
-        """Import what the first answer needs once nobody waits for it."""
-        super().on_mount()
-        self.set_timer(WARM_UP_DELAY_S, self._warm_up)
+    def warm_up(self) -> None:
+        """Import what answers need, once: when someone begins to write or a conversation is shown, and not for an empty chat."""
+        if not self._is_warm:
+            self._is_warm = True
+            self.set_timer(WARM_UP_DELAY_S, self._import_ahead)
 
-    def _warm_up(self) -> None:
+    def _import_ahead(self) -> None:
         self.run_worker(_import_ahead, thread=True, group="warm-up", exit_on_error=False)
 
     def on_unmount(self) -> None:
@@ -286,8 +307,14 @@ class FollowingSurface(SearchedSurface):
     def empty_rows(self) -> list[Line]:
         """The rows of an empty chat."""
         if self._empty is None:
-            self._empty = empty_rows(self.pane_width, self.size.height, self.glyphs)
+            self._empty = self._welcome() if self._hints else []
         return self._empty
+
+    def _welcome(self) -> list[Line]:
+        width, height, facts = self.pane_width, self.size.height, ""
+        if self._facts is not None:
+            facts = facts_words(self._facts, self._work_dir, width, height, self.glyphs.cut)
+        return empty_rows(width, height, self.glyphs, self._hints, facts)
 
     def rebuild_needed(self) -> None:
         """The events do not tell what the live line looks like now: `show_history` is wanted."""
@@ -314,7 +341,8 @@ def _is_streamed(model: ChatModel) -> bool:
 
 def _import_ahead() -> None:
     """What the first answer will need, imported in a thread while nobody waits for it."""
-    from kimi_tui.tui.chat import code, flow, model, motion
+    from kimi_tui.tui.chat import code, markdown, model, motion
 
+    markdown.Parser().parse("")
     code.warm_up()
-    del flow, model, motion
+    del model, motion

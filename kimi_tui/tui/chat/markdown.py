@@ -1,7 +1,7 @@
 """From the Markdown source of one piece to elements that any width can be laid out from.
 
 markdown-it-py reads CommonMark with tables and strike-through; HTML stays text, and only http(s) links are links.
-Entities are decoded by the parser, so every text is cleaned once more here.
+Entities are decoded by the parser, so every text is cleaned once more here. It is imported with the first answer.
 """
 
 from __future__ import annotations
@@ -10,13 +10,14 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
-
-from markdown_it import MarkdownIt
-from markdown_it.token import Token
+from typing import TYPE_CHECKING, Any
 
 from kimi_tui.foreign_text import clean, expand_tabs
 from kimi_tui.tui.chat.lines import HIT_LINK, Span
+
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+    from markdown_it.token import Token
 
 PARSE_LIMIT = 20_000
 """A longer piece is shown as plain text: some of Markdown's rules take quadratic time on made-up input."""
@@ -92,6 +93,8 @@ Element = Paragraph | Heading | Code | Rule | Table | Quote | Items
 @cache
 def _markdown() -> MarkdownIt:
     """One for all: it keeps nothing of a text, and compiling its rules takes longer than most texts."""
+    from markdown_it import MarkdownIt
+
     options = {"html": False, "maxNesting": NESTING_LIMIT}
     return MarkdownIt("commonmark", options).enable(["table", "strikethrough"])
 

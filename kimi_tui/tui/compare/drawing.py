@@ -59,7 +59,7 @@ def message_rows(
         case "tool":
             return _tool(message, width, glyphs, number, same=same, whole=whole)
         case "dmail":
-            head: list[Span] = [("  ", ink), (f"{glyphs.dmail} ", "dmail"), ("D-Mail", "dmail")]
+            head: list[Span] = [("  ", ink), (f"{glyphs.dmail} ", "dmail"), ("D-Mail", "dmail/b")]
             if message.sent_from >= 0:
                 head.append((f" from #{message.sent_from}", ink))
             saved: list[Span] = []
@@ -73,7 +73,7 @@ def message_rows(
             head = [
                 ("  ", ink),
                 (f"{glyphs.compaction} ", "compaction"),
-                ("Compacted", "compaction"),
+                ("Compacted", "compaction/b"),
             ]
             return [
                 _with_number(head, number, width),

@@ -10,7 +10,6 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container
 from textual.content import Content
-from textual.widget import Widget
 from textual.widgets import Static
 
 from kimi_tui.tui import numbers
@@ -19,25 +18,29 @@ from kimi_tui.tui.app_of import app_of
 from kimi_tui.tui.compare.columns import SIDES, CompareFiles, CompareSides
 from kimi_tui.tui.compare.grid import Rows
 from kimi_tui.tui.compare.model import Comparison
+from kimi_tui.tui.gauge.widget import Gauge
 from kimi_tui.tui.glyphs import glyphs_of
-from kimi_tui.tui.main.footer import Footer
+from kimi_tui.tui.main.footer import Footer, Hint, roomiest
 from kimi_tui.tui.main.header import Header, Heading
+from kimi_tui.tui.main.panes import timeline_width
 from kimi_tui.tui.styles import sheets
-from kimi_tui.tui.worldline.model import left_words
+from kimi_tui.tui.worldline.model import left_when
 
 if TYPE_CHECKING:
     from kimi_tui.soul.travel_protocol import LineComparison, LineMessage, WorldLineInfo
 
 SHORT_BELOW = 30
-HINTS = (
+MARGIN = 2
+LONG_HINTS = (
     ("Tab", "other side"),
-    ("n", "next"),
+    ("n", "next difference"),
     ("Enter", "unfold"),
     ("j", "jump back"),
-    ("s", "send"),
+    ("s", "send to now"),
     ("Esc", "back"),
 )
-FILE_HINTS = tuple((key, "file diff" if key == "Enter" else meaning) for key, meaning in HINTS)
+_SHORT = {"n": "next", "s": "send"}
+HINTS = tuple((key, _SHORT.get(key, meaning)) for key, meaning in LONG_HINTS)
 
 
 class Wanted(NamedTuple):
@@ -89,7 +92,7 @@ class CompareScreen(AnswersOnce[Wanted | None]):
         *,
         used: int,
         heading: Heading,
-        gauge: Widget | None = None,
+        gauge: Gauge | None = None,
         comparison: Comparison | None = None,
     ) -> None:
         super().__init__()
@@ -115,14 +118,13 @@ class CompareScreen(AnswersOnce[Wanted | None]):
             yield Container(self._gauge, id="gauge-row")
         yield self._footer
 
-    def on_mount(self) -> None:
-        """Say what the keys do."""
-        self._footer.hints = HINTS
-
     def on_resize(self) -> None:
-        """Fit the head."""
+        """Fit the head, and say what the keys do."""
         app = app_of(self)
+        self._name_keys()
         self.set_class(app.size.height < SHORT_BELOW, "-short")
+        if self._gauge is not None:
+            self._gauge.timeline_width = timeline_width(app.size.width)
         self._head.update(self._title(app.size.width))
         head = self._files.table(app.size.width).head()
         self._files_head.update(Content.styled("".join(text for text, _ in head), "$ink-quiet"))
@@ -144,16 +146,15 @@ class CompareScreen(AnswersOnce[Wanted | None]):
         if gap >= 3:
             left = Content.assemble(left, " " * gap, (shared, "$ink-quiet"))
         column = (width - 1) // 2
-        why = left_words(info, datetime.now(UTC)).removeprefix("left by ")
+        when = left_when(info, datetime.now(UTC))
         names = Content.assemble(
             _side_head(
                 glyphs.lost,
                 "$kind-lost",
                 f"World line {info.n}",
-                why,
+                when,
                 numbers.tokens(info.tokens_before) if info.tokens_before else "",
                 column,
-                glyphs.cut,
             ),
             (glyphs.step, "$line"),
             _side_head(
@@ -163,7 +164,6 @@ class CompareScreen(AnswersOnce[Wanted | None]):
                 "",
                 numbers.tokens(self._used),
                 width - column - 1,
-                glyphs.cut,
             ),
         )
         blank = Content.assemble(" " * column, (glyphs.step, "$line"))
@@ -175,9 +175,19 @@ class CompareScreen(AnswersOnce[Wanted | None]):
 
     def _show(self) -> None:
         self._sides.focused_here = not self._files.focused_here
-        self._footer.hints = FILE_HINTS if self._files.focused_here else HINTS
+        self._name_keys()
         self._sides.refresh()
         self._files.refresh()
+
+    def _name_keys(self) -> None:
+        wordings: list[tuple[Hint, ...]] = [LONG_HINTS, HINTS]
+        if self._files.focused_here:
+            wordings = [
+                tuple((key, "file diff" if key == "Enter" else meaning) for key, meaning in one)
+                for one in wordings
+            ]
+        room = app_of(self).size.width - 2 * MARGIN
+        self._footer.hints = tuple(roomiest(wordings, room))
 
     def action_move(self, step: int) -> None:
         """Select the message or file above or below."""
@@ -240,12 +250,12 @@ class CompareScreen(AnswersOnce[Wanted | None]):
         self.dismiss(None)
 
 
-def _side_head(
-    glyph: str, colour: str, name: str, why: str, figure: str, width: int, ellipsis: str
-) -> Content:
+def _side_head(glyph: str, colour: str, name: str, when: str, figure: str, width: int) -> Content:
     left = Content.assemble("  ", (glyph, colour), " ", (name, "bold $ink-strong"))
     room = width - left.cell_length - cell_len(figure) - 2 - 4
-    if why and room >= 10:
-        left = Content.assemble(left, "  ", (numbers.cut(why, room, ellipsis), "$ink-quiet"))
+    forms = [when, when.removeprefix("left ")] if when != "left now" else [when]
+    said = next((one for one in forms if cell_len(one) <= room), "")
+    if said:
+        left = Content.assemble(left, "  ", (said, "$ink-quiet"))
     gap = width - 2 - left.cell_length - cell_len(figure)
     return Content.assemble(left, " " * max(1, gap), (figure, "$ink"), "  ")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from kimi_tui.tui.prompt.bar import PromptBar
@@ -18,15 +18,21 @@ class Approvals:
     Args:
         prompt: what gives way to it, with its draft.
         last_key_at: monotonic time of the last key pressed anywhere.
+        keys: those of the configuration, by command.
         give_back: gives the keys to where they belong when the last request is gone.
     """
 
     def __init__(
-        self, prompt: PromptBar, last_key_at: Callable[[], float], give_back: Callable[[], None]
+        self,
+        prompt: PromptBar,
+        last_key_at: Callable[[], float],
+        keys: Mapping[str, str],
+        give_back: Callable[[], None],
     ) -> None:
         self._prompt = prompt
         self._give_back = give_back
         self._last_key_at = last_key_at
+        self._keys = keys
         self._panel: ApprovalPanel | None = None
 
     @property
@@ -47,7 +53,7 @@ class Approvals:
         if wanted is not None:
             # Nothing that goes may have the focus: it would fall to a neighbour for a moment.
             screen.set_focus(None)
-            self._panel = ApprovalPanel(wanted, self._last_key_at())
+            self._panel = ApprovalPanel(wanted, self._last_key_at(), self._keys)
             self._panel.waiting = len(requests)
             self._prompt.display = False
             screen.mount(self._panel, after=self._prompt)

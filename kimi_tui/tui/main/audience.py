@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from kimi_tui.tui.main.state import MainState
 
 if TYPE_CHECKING:
+    from kimi_tui.soul.work_folder import FolderFacts
     from kimi_tui.tui.main.notices import Level
     from kimi_tui.wire.events import Record
 
@@ -30,6 +31,10 @@ class Audience(Protocol):
 
     def settle_history(self) -> Iterator[None]:
         """Make ready, in small steps, what is to be seen when all that happened before has been drawn."""
+        ...
+
+    def folder_known(self, facts: FolderFacts) -> None:
+        """This is known of the work folder, in which nothing was done yet."""
         ...
 
     def history_told(self) -> None:

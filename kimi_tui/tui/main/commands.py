@@ -217,6 +217,13 @@ _KEY_NAMES = {
     "right": "→",
     "question_mark": "?",
     "slash": "/",
+    "backslash": "\\",
+    "minus": "-",
+    "plus": "+",
+    "underscore": "_",
+    "at": "@",
+    "left_square_bracket": "[",
+    "right_square_bracket": "]",
 }
 
 
@@ -224,16 +231,18 @@ def key_name(key: str) -> str:
     """A key as people read it: `Ctrl+T`, `F1`, `Esc`; of several keys the first."""
     first = key.split(",")[0].strip()
     parts = first.split("+")
-    names = [_KEY_NAMES.get(part, part.upper() if _is_plain(part) else part) for part in parts]
-    named = [
-        name.capitalize() if name in ("ctrl", "alt", "shift", "super") else name for name in names
-    ]
-    return "+".join(named)
+    return "+".join(_KEY_NAMES.get(part) or _plain_name(part) for part in parts)
 
 
-def _is_plain(part: str) -> bool:
-    """A letter, or a function key."""
-    return len(part) == 1 or (part.startswith("f") and part[1:].isdigit())
+def _plain_name(part: str) -> str:
+    """A letter or a function key, or the word on a key that needs no other name."""
+    return part.upper() if len(part) == 1 or part[1:].isdigit() else part.capitalize()
+
+
+def keys_of(name: str, keys: Mapping[str, str]) -> tuple[str, ...]:
+    """The keys of a command as they are now, as events name them; none where it has none."""
+    bound = keys.get(name, BY_NAME[name].key)
+    return tuple(key.strip() for key in bound.split(",") if key.strip())
 
 
 def key_of(name: str, keys: Mapping[str, str]) -> str:

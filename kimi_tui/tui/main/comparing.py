@@ -32,7 +32,6 @@ async def compare(screen: MainScreen, soul: Soul, world_line: int) -> None:
     now = screen.views.gauge
     gauge = Gauge()
     gauge.model = now.model
-    gauge.timeline_width = now.timeline_width
     used = now.model.usage.used if now.model is not None else 0
     comparison = await asyncio.to_thread(Comparison, found.other, found.live)
     page = CompareScreen(

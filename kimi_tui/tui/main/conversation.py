@@ -23,10 +23,6 @@ if TYPE_CHECKING:
     from kimi_tui.wire.events import Notice, Record
 
 
-LONG_RECORDS = 10_000
-"""A history that takes so much room while it is told that giving it back is worth a moment."""
-
-
 class Conversation:
     """A session on the screen.
 
@@ -41,7 +37,7 @@ class Conversation:
         self._audience = audience
         self._feed = Feed(self._show, self._caught_up, audience.settle_history)
         self._unsent = ""
-        self._live = self._was_long = False
+        self._live = False
         self._turn: asyncio.Task[None] | None = None
         self.state = MainState(mode=launch.mode)
         # What the audience was told last: of a history only the end is worth telling.
@@ -63,7 +59,7 @@ class Conversation:
         self.history = opened.past
         self._change(self.state._replace(title=opened.title, model=model_words(opened.provider)))
         self.engine.start(self._prepare(opened.soul, opened.provider))
-        self._was_long = len(opened.history) > LONG_RECORDS
+        self.engine.start(self._learn_folder(opened.soul))
         self._feed.follow(opened.soul.wire, opened.history)
         return opened
 
@@ -78,6 +74,11 @@ class Conversation:
             for words in await provider.prepare():
                 self._audience.tell(words, level="warning")
             soul.tell_status()
+
+    async def _learn_folder(self, soul: KimiSoul) -> None:
+        facts = await soul.files_ready()
+        if not self.state.has_messages:
+            self._audience.folder_known(facts)
 
     def use(self, launch: Launch) -> None:
         """Go on with another model."""
@@ -285,8 +286,7 @@ class Conversation:
 
         self._live = True
         self._audience.history_told()
-        if self._was_long:
-            self.engine.start(asyncio.to_thread(give_back))
+        self.engine.start(asyncio.to_thread(give_back))
         self._change(settled(self.state, running=self.engine.running))
         if self._unsent:
             text, self._unsent = self._unsent, ""

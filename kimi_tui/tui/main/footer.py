@@ -24,6 +24,11 @@ def fit(hints: Sequence[Hint], width: int) -> tuple[Hint, ...]:
     return (*_from_first(others, width - _cells(out) - GAP), out)
 
 
+def roomiest(wordings: Sequence[Sequence[Hint]], width: int) -> Sequence[Hint]:
+    """The first of the wordings of which every hint fits, else the last, which is the shortest."""
+    return next((one for one in wordings if fit(one, width) == tuple(one)), wordings[-1])
+
+
 def _from_first(hints: Sequence[Hint], width: int) -> tuple[Hint, ...]:
     used, shown = 0, list[Hint]()
     for hint in hints:

@@ -15,7 +15,7 @@ from kimi_tui.places import short
 from kimi_tui.tui.app_of import app_of
 from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.main.state import MODE_WORDS, Mode
-from kimi_tui.tui.numbers import cut
+from kimi_tui.tui.numbers import cut, path
 
 GAP = 3
 NEW_SESSION = "New session"
@@ -47,20 +47,34 @@ class Fitted(NamedTuple):
 
 
 def fit(heading: Heading, width: int, ellipsis: str = "…") -> Fitted:
-    """The heading in `width` cells: it loses the branch, then the model, then the folder, then the title's end."""
+    """The heading in `width` cells.
+
+    It loses the branch, then the model, then the title's end down to a few cells, then the folder, then more of the title;
+    before it loses anything but the branch, the folder loses its upper parts.
+    """
     title = _plain(heading.title) or NEW_SESSION
     mode = heading.words or MODE_WORDS[heading.mode]
     folder, branch, model = (_plain(p) for p in (heading.folder, heading.branch, heading.model))
     if _width(title, folder, branch, model, mode) > width:
         branch = ""
+    whole = folder
+    folder = _shortened(whole, width - _width(title, "", branch, model, mode) - GAP, ellipsis)
     if _width(title, folder, branch, model, mode) > width:
         model = ""
+        folder = _shortened(whole, width - _width(title, "", branch, model, mode) - GAP, ellipsis)
     if _width(title, folder, branch, model, mode) > width:
         others = _width("", folder, branch, model, mode)
         if width - others - 1 < min(LEAST_TITLE, cell_len(title)):
             folder = ""
     room = width - _width("", folder, branch, model, mode)
     return Fitted(cut(title, max(1, room), ellipsis), folder, branch, model, mode)
+
+
+def _shortened(folder: str, room: int, ellipsis: str) -> str:
+    """The folder in this room; its own name is kept where there is less."""
+    above, _, name = folder.rpartition("/")
+    least = cell_len(f"{ellipsis}/{name}") if above else cell_len(folder)
+    return path(folder, max(room, least), ellipsis)
 
 
 def _plain(text: str) -> str:

@@ -63,6 +63,7 @@ def sections(keys: Mapping[str, str], glyphs: Glyphs) -> tuple[tuple[str, tuple[
                 ("y, a, n, e", "yes; yes for the session; no; no, and why"),
                 (f"{arrows}, Enter", "choose an answer"),
                 ("PageUp, PageDown", "read all of what will run"),
+                ("Tab", "as many of its rows as the screen has room for, or fewer"),
             ),
         ),
         (

@@ -70,6 +70,15 @@ def hints(
     return _known(*first, timeline, compact, *more)
 
 
+def first_hints(keys: Mapping[str, str]) -> tuple[Hint, ...]:
+    """What stands in the chat before anything was said."""
+    return _known(
+        ("/", "lists the commands"),
+        ("Esc", "stops the agent; what is complete is kept"),
+        (key_of("timeline", keys), "goes back to any step; nothing is ever lost"),
+    )
+
+
 def _known(*pairs: Hint) -> tuple[Hint, ...]:
     """Without those that have no key."""
     return tuple(pair for pair in pairs if pair[0])

@@ -21,6 +21,19 @@ if TYPE_CHECKING:
     from kimi_tui.tui.timeline.widget import Timeline
     from kimi_tui.tui.worldline.view import Reading
 
+OVERLAY_BELOW = 100
+SLIM_BELOW = 112
+SLIM_TIMELINE = 30
+WIDE_TIMELINE = 38
+
+
+def timeline_width(screen_width: int) -> int:
+    """How wide the timeline beside the chat is; 0 where it floats over it."""
+    if screen_width < OVERLAY_BELOW:
+        return 0
+    return SLIM_TIMELINE if screen_width < SLIM_BELOW else WIDE_TIMELINE
+
+
 _FRAME_KEYS: Mapping[str, str] = {
     "timeline": "Enter preview  ? keys",
     "filter": "Enter go there  Esc all steps",

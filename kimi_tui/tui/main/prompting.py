@@ -137,7 +137,8 @@ class PromptingScreen(TravellingScreen):
 
     @on(PromptArea.Changed)
     def _typed(self, event: PromptArea.Changed) -> None:
-        """A slash opens the menu of commands."""
+        """A slash opens the menu of commands; whoever writes will want an answer drawn."""
+        self.transcript.warm_up()
         self.prompt.area.menu = self.chat_pane.follow(event.text_area.text)
 
     @on(PromptArea.CompletionRequested)

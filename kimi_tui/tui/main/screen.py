@@ -16,7 +16,7 @@ from textual.geometry import Size
 from kimi_tui.launch import Launch
 from kimi_tui.places import short
 from kimi_tui.tui.app_of import app_of
-from kimi_tui.tui.approval.answered import ApprovalAnswered
+from kimi_tui.tui.approval.answered import ApprovalAnswered, ApprovalKeysChanged
 from kimi_tui.tui.chat.transcript import Transcript
 from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.main.approvals import Approvals
@@ -25,14 +25,15 @@ from kimi_tui.tui.main.conversation import Conversation
 from kimi_tui.tui.main.engine import CannotOpen, NoModelNamed
 from kimi_tui.tui.main.footer import Footer
 from kimi_tui.tui.main.header import Header, heading_of
-from kimi_tui.tui.main.hints import Place, hints
+from kimi_tui.tui.main.hints import Place, first_hints, hints
 from kimi_tui.tui.main.messages import ModelNeeded, Unopened
-from kimi_tui.tui.main.panes import TimelinePane
+from kimi_tui.tui.main.panes import OVERLAY_BELOW, SLIM_BELOW, TimelinePane, timeline_width
 from kimi_tui.tui.main.prompting import PromptingScreen
 from kimi_tui.tui.main.state import MainState
 from kimi_tui.tui.styles import add_sheets, sheets
 
 if TYPE_CHECKING:
+    from kimi_tui.soul.work_folder import FolderFacts
     from kimi_tui.tui.main.notices import Level
     from kimi_tui.tui.main.views import Views
     from kimi_tui.wire.events import Record
@@ -40,11 +41,7 @@ if TYPE_CHECKING:
 OPEN_DELAY_S = 0.15
 WARNED_S = 10.0
 NARROW_BELOW = 80
-OVERLAY_BELOW = 100
-SLIM_BELOW = 112
 SHORT_BELOW = 30
-SLIM_TIMELINE = 30
-WIDE_TIMELINE = 38
 
 
 class MainScreen(PromptingScreen):
@@ -71,13 +68,14 @@ class MainScreen(PromptingScreen):
     ]
 
     def __init__(self, launch: Launch, size: Size, last_key_at: Callable[[], float]) -> None:
-        super().__init__(Transcript(work_dir=str(launch.work_dir)))
+        hints = first_hints(launch.config.keys)
+        super().__init__(Transcript(work_dir=str(launch.work_dir), hints=hints))
         self._launch = launch
         self.conversation = Conversation(launch, self)
         self._warned_at = -WARNED_S
         self.header = Header(heading_of(launch))
         self.footer = Footer()
-        self._approvals = Approvals(self.prompt, last_key_at, self.focus_prompt)
+        self._approvals = Approvals(self.prompt, last_key_at, launch.config.keys, self.focus_prompt)
         self.timeline_pane = TimelinePane()
         self._gauge_row = Container(id="gauge-row")
         self._views: Views | None = None
@@ -125,7 +123,7 @@ class MainScreen(PromptingScreen):
         self.set_class(slim and not floats, "-slim")
         self.set_class(size.height < SHORT_BELOW, "-short")
         if self._views is not None:
-            self._views.fit(0 if floats else SLIM_TIMELINE if slim else WIDE_TIMELINE)
+            self._views.fit(timeline_width(size.width))
             self.timeline_pane.settle()
 
     def _open(self) -> None:
@@ -200,6 +198,10 @@ class MainScreen(PromptingScreen):
         """Make ready what the history tells, in small steps."""
         return self.views.settle_history()
 
+    def folder_known(self, facts: FolderFacts) -> None:
+        """Say where nothing was said yet what the agent works on."""
+        self.transcript.facts = facts
+
     def history_told(self) -> None:
         """All that was drawn as history is to be seen."""
         self.views.history_told()
@@ -217,6 +219,9 @@ class MainScreen(PromptingScreen):
         )
         if old.approvals != new.approvals:
             self._approvals.show(new.approvals)
+        if new.has_messages and not old.has_messages:
+            # From here on the files change, so what was counted holds no more.
+            self.transcript.facts = None
         if new.ready and not old.ready:
             self.show_marks()
         if self.reading:
@@ -278,6 +283,10 @@ class MainScreen(PromptingScreen):
     @on(ApprovalAnswered)
     def _approval_answered(self, event: ApprovalAnswered) -> None:
         self.conversation.answer(event.request_id, event.answer, event.feedback)
+
+    @on(ApprovalKeysChanged)
+    def _approval_keys_changed(self) -> None:
+        self._update_footer()
 
     def focus_prompt(self) -> None:
         """Give the keys to the prompt, or to what stands in its place: a question, or a world line on view."""

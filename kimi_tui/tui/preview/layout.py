@@ -18,6 +18,7 @@ from kimi_tui.tui.preview import files as file_rows
 from kimi_tui.tui.preview import words
 from kimi_tui.tui.preview.actions import Action, with_files
 from kimi_tui.tui.preview.files import FilesState
+from kimi_tui.tui.preview.keys import file_keys
 from kimi_tui.tui.spans import Span
 
 if TYPE_CHECKING:
@@ -168,11 +169,11 @@ def _height(state: State, width: int, room: int, glyphs: Glyphs) -> int:
     return height
 
 
-def _keys(state: State, width: int, can_scroll: bool, glyphs: Glyphs) -> list[tuple[str, str]]:
+def _keys(state: State, width: int, can_scroll: bool, glyphs: Glyphs) -> Sequence[tuple[str, str]]:
     verb = state.actions[state.selected].verb
     arrows = f"{glyphs.up}{glyphs.down}"
     if state.files is not None and state.files.focused:
-        return _file_keys(state.files, arrows)
+        return file_keys(state.files, arrows, width - 2 * AIR + 1)
     if width >= WIDE_FROM:
         tab = [("Tab", "scroll what goes")] if can_scroll and not state.details else []
         if state.files is not None and state.files.can_focus:
@@ -186,16 +187,6 @@ def _keys(state: State, width: int, can_scroll: bool, glyphs: Glyphs) -> list[tu
         if state.files is not None and state.files.can_focus:
             tab = [("Tab", "files")]
     return [("Enter", verb), (arrows, "choose"), *tab, ("Esc", "cancel")]
-
-
-def _file_keys(files: FilesState, arrows: str) -> list[tuple[str, str]]:
-    if files.whole:
-        return [(arrows, "scroll"), ("Enter", "back"), ("Esc", "cancel")]
-    one = files.current
-    verb = "leave alone" if one is not None and one.path in files.chosen else "bring back"
-    space = [("Space", verb)] if one is not None and one.fate != "skip" else []
-    enter = ("Enter", "whole list" if files.at_rest else "whole diff")
-    return [(arrows, "choose"), *space, enter, ("Tab", "on"), ("Esc", "cancel")]
 
 
 def _choices(state: State, width: int, room: int, glyphs: Glyphs) -> Sheet:

@@ -180,7 +180,7 @@ def going(message: GoingMessage, width: int, glyphs: Glyphs) -> list[Span]:
     return [*left, (" " * max(0, gap), "quiet"), (cost, "ink")]
 
 
-def keys(pairs: list[tuple[str, str]], width: int) -> list[Span]:
+def keys(pairs: Sequence[tuple[str, str]], width: int) -> list[Span]:
     """`Enter rewind   ↑↓ choose   Esc cancel`: whole pairs only."""
     spans: list[Span] = []
     for key, meaning in fit(pairs, width):

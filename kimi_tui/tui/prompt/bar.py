@@ -75,6 +75,14 @@ class PromptBar(Widget):
         self._area.display = not reading
         self.set_class(bool(reading), "-reading")
 
+    def on_descendant_focus(self) -> None:
+        """The sign shows where the keys go."""
+        self.refresh()
+
+    def on_descendant_blur(self) -> None:
+        """The sign shows where the keys go."""
+        self.refresh()
+
     def _tick(self) -> None:
         self._beat += 1
         self.set_class(self.state.retry_until > time.time(), "-waiting")

@@ -24,18 +24,16 @@ from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.main.footer import Footer
 from kimi_tui.tui.main.header import Header, heading_of
 from kimi_tui.tui.main.messages import LeaveWanted, SessionWanted, Unopened
-from kimi_tui.tui.main.panes import ChatPane, TimelinePane
-from kimi_tui.tui.main.screen import (
-    NARROW_BELOW,
+from kimi_tui.tui.main.panes import (
     OVERLAY_BELOW,
-    SHORT_BELOW,
     SLIM_BELOW,
-    SLIM_TIMELINE,
-    WIDE_TIMELINE,
+    ChatPane,
+    TimelinePane,
+    timeline_width,
 )
+from kimi_tui.tui.main.screen import NARROW_BELOW, SHORT_BELOW
 from kimi_tui.tui.replay.continuing import forked, hindrance
 from kimi_tui.tui.replay.hints import hints
-from kimi_tui.tui.replay.past import PastTranscript
 from kimi_tui.tui.replay.telling import is_ours, told_by
 from kimi_tui.tui.styles import add_sheets, sheets
 
@@ -85,7 +83,7 @@ class ReplayScreen(AnswersOnce[Launch | None]):
         """Keys that were pressed while the session was read; None since it is."""
         heading = heading_of(launch)._replace(words=READ_ONLY, title="Replay")
         self.header = Header(heading)
-        self.transcript = PastTranscript(work_dir=str(launch.work_dir))
+        self.transcript = Transcript(work_dir=str(launch.work_dir))
         self.footer = Footer()
         self._chat_pane = ChatPane(self.transcript)
         self._timeline_pane = TimelinePane()
@@ -171,7 +169,7 @@ class ReplayScreen(AnswersOnce[Launch | None]):
         self.set_class(slim and not floats, "-slim")
         self.set_class(size.height < SHORT_BELOW, "-short")
         if self._views is not None:
-            self._views.fit(0 if floats else SLIM_TIMELINE if slim else WIDE_TIMELINE)
+            self._views.fit(timeline_width(size.width))
 
     # --- the moment
 

@@ -6,9 +6,6 @@ Imports the session and the engine's history, so it is imported in a thread.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import shutil
-import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,11 +15,14 @@ from kimi_tui.launch import NEWEST, Launch
 from kimi_tui.places import data_dir
 from kimi_tui.session.errors import SessionNotFound, UnknownWorldLine
 from kimi_tui.session.line_files import stored_lines
+from kimi_tui.session.lock import holder_of
 from kimi_tui.session.opening import scan_line
+from kimi_tui.session.peeking import peeked
 from kimi_tui.session.session import Session
 from kimi_tui.session.side_files import read_state
 from kimi_tui.session.store import SessionStore
 from kimi_tui.soul.history import history_records, line_told, read_records
+from kimi_tui.soul.unended import endings
 from kimi_tui.tui.main.branch import branch_of
 from kimi_tui.tui.main.model import title_from
 from kimi_tui.tui.replay.model import Replay
@@ -67,6 +67,8 @@ def read(session: Session) -> Told:
     records: Sequence[Record] = read_records(session)
     if not (_is_whole(records) and _is_true(records, session)):
         records = _with_sizes(asyncio.run(_told_by_files(session)))
+    if holder_of(session.dir) is None:
+        records = [*records, *endings(records)]
     work_dir = str(session.work_dir)
     return Told(
         session,
@@ -103,18 +105,8 @@ def _is_true(records: Sequence[Record], session: Session) -> bool:
 
 async def _told_by_files(session: Session) -> Sequence[Record]:
     """The history from the conversation itself. Reading it may repair it, so a copy is read: the session is not ours."""
-    with tempfile.TemporaryDirectory(prefix="kimi-tui-") as folder:
-        copy = Path(folder) / session.id
-        copy.mkdir()
-        for path in sorted(session.dir.glob("*.jsonl")):
-            with contextlib.suppress(OSError):
-                shutil.copyfile(path, copy / path.name)
-        copied = Session(copy, session.work_dir)
-        await copied.open()
-        try:
-            return history_records(copied)
-        finally:
-            await copied.aclose()
+    async with peeked(session) as copied:
+        return history_records(copied)
 
 
 def _with_sizes(records: Sequence[Record]) -> Sequence[Record]:

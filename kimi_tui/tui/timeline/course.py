@@ -43,6 +43,7 @@ class Course:
         revision: rises with every change that a screen may want to draw.
         running: whether a turn is under way; the newest checkpoint is then "now".
         used, limit, trigger, per_step: the newest state of the window, in tokens.
+        correction: by what estimates are multiplied now.
         fold: the newest operation that took something away; None before the first.
         is_fold_new: nothing was streamed since then, so its motion holds nothing up.
         bookmarks, pins: the marks that a checkpoint gets when it comes, by uid.
@@ -61,6 +62,7 @@ class Course:
         self.running = False
         self.used = 0
         self.estimated = False
+        self.correction = 1.0
         self.limit = 0
         self.trigger = 0
         self.per_step = 0
@@ -168,6 +170,7 @@ class Course:
             tokens_end=tokens,
             # A turn's checkpoint stands before the person's words, so the last report is what was sent up to it.
             measured=event.kind == "user" and not self.estimated,
+            correction=self.correction,
             bookmark=self.bookmarks.get(event.uid, ""),
             pinned=event.uid in self.pins,
         )
@@ -217,6 +220,7 @@ class Course:
     def _status(self, event: StatusUpdate) -> None:
         self.used, self.estimated = event.used, event.estimated
         self.limit, self.trigger, self.per_step = event.limit, event.trigger, event.per_step
+        self.correction = event.correction or 1.0
         head = self.head
         if head is None or self._last_cut is not None:
             return

@@ -49,7 +49,11 @@ class TimelineModel(Course):
 
     def frees(self, point: Point) -> int:
         """How many tokens a rewind to this live checkpoint frees."""
-        return max(0, self.used - point.tokens)
+        tokens = point.tokens
+        if point.index == 0 and not point.measured:
+            # Nothing but an estimate is before it, and what was learned since makes that a better one.
+            tokens = round(tokens * self.correction / point.correction)
+        return max(0, self.used - tokens)
 
     # Changing
 

@@ -32,7 +32,7 @@ class Point:
     """A checkpoint. `index` is its position on its own line counted from the root, `key` is unique in the model.
 
     `tokens` is what was sent there, `tokens_end` what the next checkpoint starts with; both are estimates until
-    their `measured` flag is set. `saved` is the signed change that a D-Mail or compaction made.
+    their `measured` flag is set; the estimates were multiplied by `correction`. `saved` is the signed change that a D-Mail or compaction made.
     """
 
     key: int
@@ -46,6 +46,7 @@ class Point:
     tokens: int = 0
     tokens_end: int = 0
     measured: bool = False
+    correction: float = 1.0
     end_measured: bool = False
     files: int = 0
     state: State = "open"

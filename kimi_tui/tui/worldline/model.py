@@ -42,7 +42,14 @@ def left_words(info: WorldLineInfo, now: datetime) -> str:
     where = ""
     if info.reason in ("rewind", "dmail") and info.checkpoint_id >= 0:
         where = f" to #{info.checkpoint_id}"
-    return f"left by {why}{where}{_ago(info.at, now)}"
+    ago = _ago(info.at, now)
+    return f"left by {why}{where}{', ' if ago else ''}{ago}"
+
+
+def left_when(info: WorldLineInfo, now: datetime) -> str:
+    """`left 2 h ago`; empty where that is not known."""
+    ago = _ago(info.at, now)
+    return f"left {ago}" if ago else ""
 
 
 def _ago(at: str, now: datetime) -> str:
@@ -53,7 +60,7 @@ def _ago(at: str, now: datetime) -> str:
     if then.tzinfo is None:
         then = then.replace(tzinfo=UTC)
     age = numbers.age(then.astimezone(), now.astimezone())
-    return f", {age} ago" if age[0].isdigit() and "-" not in age else f", {age}"
+    return f"{age} ago" if age[0].isdigit() and "-" not in age else age
 
 
 def banner(

@@ -12,6 +12,8 @@ from textual.app import App, ComposeResult
 from textual.pilot import Pilot
 
 from kimi_tui.tui.approval.answered import ApprovalAnswered
+from kimi_tui.tui.approval.detail import FEW_ROWS
+from kimi_tui.tui.approval.drawing import detail_row
 from kimi_tui.tui.approval.model import (
     QUIET_S,
     QuietKeyboard,
@@ -22,7 +24,7 @@ from kimi_tui.tui.approval.model import (
     visible_code,
     wrapped,
 )
-from kimi_tui.tui.approval.panel import DETAIL_ROWS, ApprovalPanel
+from kimi_tui.tui.approval.panel import ApprovalPanel
 from kimi_tui.tui.glyphs import ASCII
 from kimi_tui.tui.letter.area import LetterArea
 from kimi_tui.tui.styles import sheets
@@ -141,7 +143,7 @@ class Desk(App[None]):
         super().__init__()
         self.register_theme(KIMI_DARK)
         self.theme = "kimi-dark"
-        self.panel = ApprovalPanel(asked, last_key_at=0.0)
+        self.panel = ApprovalPanel(asked, 0.0, {})
         self.answers: list[tuple[str, str]] = []
 
     def compose(self) -> ComposeResult:
@@ -237,11 +239,62 @@ async def test_no_yes_before_the_end_was_on_the_screen() -> None:
         await press(pilot, "down", "enter")
         assert desk.answers == []
         assert "read to the end first" in desk.text()
-        for _ in range(51 // (DETAIL_ROWS - 1) + 1):
+        for _ in range(51 // (FEW_ROWS - 1) + 1):
             await press(pilot, "pagedown")
         assert "rm -rf /" in desk.text()
         await press(pilot, "y")
         assert desk.answers == [("once", "")]
+
+
+LONG_EDIT = DiffBlock("a.py", 18, 0, tuple(DiffLine("+", n, f"line {n}") for n in range(1, 19)))
+
+
+async def test_tab_shows_the_whole_diff_and_less_again() -> None:
+    desk = Desk(request("a.py", display=(LONG_EDIT,)))
+    async with desk.run_test(size=(120, 40)) as pilot:
+        desk.wait_out()
+        assert ("Tab", "whole diff") in desk.panel.hints
+        assert "line 13" not in desk.text()
+        await press(pilot, "tab")
+        assert "line 18" in desk.text()
+        assert ("Tab", "less") in desk.panel.hints
+        assert not any(words == "read on" for _, words in desk.panel.hints)
+        await press(pilot, "tab")
+        assert "line 13" not in desk.text()
+        await press(pilot, "y")
+        assert desk.answers == [("once", "")]
+
+
+async def test_tab_is_named_only_where_it_shows_more() -> None:
+    desk = Desk(request("a.py", display=(LONG_EDIT,)))
+    async with desk.run_test(size=(80, 24)) as pilot:
+        desk.wait_out()
+        before = desk.text()
+        await press(pilot, "tab")
+        assert desk.text() == before
+        assert not any(key == "Tab" for key, _ in desk.panel.hints)
+        await pilot.resize_terminal(120, 34)
+        await pilot.pause()
+        assert ("Tab", "more rows") in desk.panel.hints
+
+
+@pytest.mark.parametrize("size", [(120, 40), (60, 40)])
+async def test_all_answers_stay_on_the_screen_with_the_whole_diff(size: tuple[int, int]) -> None:
+    block = DiffBlock("a.py", 50, 0, tuple(DiffLine("+", n, "x") for n in range(50)))
+    offer = "Yes, and every edit in this folder in this session"
+    desk = Desk(request("deep/" * 12 + "a.py", display=(block,), session_offer=offer))
+    async with desk.run_test(size=size) as pilot:
+        desk.wait_out()
+        await press(pilot, "tab")
+        assert "rows 1 to 20 of 50" in desk.text()
+        assert desk.panel.size.height <= size[1] - 4
+
+
+def test_the_numbers_of_a_diff_stand_as_in_the_chat() -> None:
+    asked = request("pyproject.toml", display=(EDIT,))
+    shown = [str(detail_row(row, 80)) for row in detail_rows(asked, 60)]
+    assert shown[1].startswith(" " * 5 + "12 − ")
+    assert str(detail_row(detail_rows(request(), 60)[0], 80)).startswith(" " * 5 + "python")
 
 
 async def test_no_needs_no_reading() -> None:

@@ -16,6 +16,7 @@ from syrupy.assertion import SnapshotAssertion
 
 from kimi_tui.config.model import Config, DMailConfig
 from kimi_tui.session.store import SessionStore
+from kimi_tui.soul.protocol import Target
 from kimi_tui.tui.compare.screen import CompareScreen
 from kimi_tui.tui.letter.screen import LetterScreen
 from kimi_tui.tui.letter.summary import SummaryScreen
@@ -156,6 +157,17 @@ async def test_a_preview_with_files_and_a_conflict(one: Desk, pictures: Pictures
     await one.pilot.press("escape")
     await one.until(lambda: one.app.screen is one.screen)
     assert "One index runs past" in one.text()
+
+
+async def test_the_row_and_its_preview_say_the_same_figure(one: Desk) -> None:
+    model, soul = one.screen.views.timeline.model, one.screen.conversation.engine.soul
+    assert model is not None
+    assert soul is not None
+    for point in model.tree.live[1:]:
+        preview = await soul.preview(Target(point.id))
+        freed = preview.tokens_before - preview.tokens_after
+        assert (point.id, model.frees(point)) == (point.id, freed)
+        assert preview.estimated == (not point.measured)
 
 
 async def test_a_world_line_and_its_comparison(one: Desk, pictures: Pictures) -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from kimi_tui.tui.compare.screen import FILE_HINTS
+from kimi_tui.tui.compare.screen import HINTS as COMPARE_HINTS
 from kimi_tui.tui.glyphs import ASCII, UNICODE
 from kimi_tui.tui.main.actions import Actions
 from kimi_tui.tui.main.branch import branch_of
@@ -142,6 +142,17 @@ def test_the_header_loses_branch_then_model_then_folder() -> None:
     assert left == [["branch", "model", "folder"], ["model", "folder"], ["folder"], []]
 
 
+def test_a_long_folder_loses_its_middle_before_the_title_loses_anything() -> None:
+    heading = Heading("Fix the quoted fields", "~/work/clients/some-company/importer", mode="ask")
+    whole = fit_header(heading, 76)
+    assert (whole.title, whole.folder) == (heading.title, heading.folder)
+    shorter = fit_header(heading, 56)
+    assert (shorter.title, shorter.folder) == (heading.title, "~/…/importer")
+    shortest = fit_header(heading, 46)
+    assert (shortest.title, shortest.folder) == ("Fix the quoted fiel…", "…/importer")
+    assert fit_header(heading, 36) == ("Fix the quoted fields", "", "", "", "asks first")
+
+
 @given(st.text(max_size=80), st.text(max_size=40), st.integers(30, 150))
 def test_the_header_never_overflows(title: str, folder: str, width: int) -> None:
     fitted = fit_header(Heading(title, folder, "main", "m", "all"), width)
@@ -176,8 +187,8 @@ def test_the_footer_names_the_way_out_before_anything_else(width: int) -> None:
 
 
 def test_the_footer_of_a_comparison_has_all_its_keys_in_eighty_cells() -> None:
-    assert fit_footer(FILE_HINTS, 76) == FILE_HINTS
-    assert fit_footer(FILE_HINTS, 56)[-1] == ("Esc", "back")
+    assert fit_footer(COMPARE_HINTS, 76) == COMPARE_HINTS
+    assert fit_footer(COMPARE_HINTS, 56)[-1] == ("Esc", "back")
 
 
 def test_at_sixty_cells_the_timeline_can_be_filtered() -> None:
@@ -244,7 +255,15 @@ def test_menu_and_palette_find_commands() -> None:
 
 @pytest.mark.parametrize(
     ("key", "name"),
-    [("ctrl+t", "Ctrl+T"), ("f1", "F1"), ("shift+tab", "Shift+Tab"), ("escape,q", "Esc")],
+    [
+        ("ctrl+t", "Ctrl+T"),
+        ("f1", "F1"),
+        ("shift+tab", "Shift+Tab"),
+        ("escape,q", "Esc"),
+        ("ctrl+home", "Ctrl+Home"),
+        ("ctrl+underscore", "Ctrl+_"),
+        ("K", "K"),
+    ],
 )
 def test_keys_as_people_read_them(key: str, name: str) -> None:
     assert key_name(key) == name

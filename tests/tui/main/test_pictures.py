@@ -17,6 +17,7 @@ from kimi_tui.config.choosing import Choice, NeedsChoice
 from kimi_tui.config.model import Config
 from kimi_tui.launch import Launch
 from kimi_tui.llm.discovery import LocalServer
+from kimi_tui.soul.work_folder import FolderFacts
 from kimi_tui.tui.app import KimiApp
 from kimi_tui.tui.main.screen import MainScreen
 from kimi_tui.wire.display import DiffBlock, DiffLine
@@ -108,7 +109,9 @@ async def test_nothing_said_yet(
 ) -> None:
     running = app(tmp_path)
     async with running.run_test(size=size) as pilot:
-        await show(running, pilot, ())
+        screen = await show(running, pilot, ())
+        screen.folder_known(FolderFacts(184, notes="AGENTS.md"))
+        await pilot.pause()
         assert running.export_screenshot() == picture
 
 

@@ -235,6 +235,33 @@ async def test_what_floats_has_a_frame_that_every_terminal_can_draw(home: Path) 
             await one.until(lambda: one.app.screen is one.screen)
 
 
+async def test_the_folder_in_figures_until_something_is_said(home: Path) -> None:
+    (home / "app").mkdir()
+    (home / "app" / "AGENTS.md").write_text("Use tabs.")
+    (home / "app" / "main.py").write_text("")
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        server.script(say("Good day."))
+        shown = await one.sees("2 files in ")
+        assert "AGENTS.md is read." in shown
+        await one.say("Hello")
+        await one.sees("Good day.")
+        assert one.screen.transcript.facts is None
+
+
+async def test_the_mode_by_the_key_that_the_question_names(home: Path) -> None:
+    config = Config(keys={"mode": "f4"})
+    async with ChatServer() as server, desk(home, server.base_url, config=config) as one:
+        server.script(call("WriteFile", {"path": "a.txt", "content": "a"}), say("Written."))
+        await one.ready()
+        await one.say("write")
+        await one.sees("F4 mode   Esc stop the turn")
+        await one.pilot.press("shift+tab")
+        assert one.screen.conversation.state.mode == "ask"
+        await one.pilot.press("f4")
+        await one.sees("Written.")
+        assert one.screen.conversation.state.mode == "edits"
+
+
 async def test_mode_by_key_and_by_word(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url) as one:
         await one.ready()
@@ -254,6 +281,7 @@ async def test_keys_of_the_configuration(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url, config=config) as one:
         await one.ready()
         assert "Ctrl+G timeline" in one.text()
+        assert "Ctrl+G   goes back to any step" in one.text()
         await one.pilot.press("f2")
         await one.until(lambda: isinstance(one.app.screen, HelpScreen))
 

@@ -550,12 +550,10 @@ async def test_a_jump_to_a_step_through_the_preview_goes_on_with_enter(home: Pat
         await one.sees("The pear is green.")
         one.screen.preview(Target(3, 1))
         await one.until(lambda: isinstance(one.app.screen, RewindScreen))
-        shown = one.text()
-        assert "Jump to world line 1, #3" in shown
-        assert "r  Jump there" in shown
-        assert "Leaves 1 step, 2 messages" in shown
-        assert "Becomes a world line" in shown
-        assert "Rewind" not in shown
+        await one.sees("Jump to world line 1, #3")
+        await one.sees("r  Jump there")
+        await one.sees("Leaves 1 step, 2 messages")
+        assert "Rewind" not in await one.sees("Becomes a world line")
         await one.pilot.press("enter")
         await one.sees("Jumped to #3 of world line 1; Enter in an empty prompt goes on from there.")
         assert not one.screen.reading
@@ -592,3 +590,22 @@ async def test_a_message_chosen_in_a_world_line_stays_on_view_when_there_is_less
         await one.pilot.resize_terminal(60, 20)
         await one.pilot.pause()
         assert "More of them" in one.text()
+
+
+async def test_the_row_of_the_first_turn_and_its_preview_say_the_same_figure(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url, size=(120, 40)) as one:
+        # Far from what was guessed before the server had said anything.
+        server.script(say("Well.", usage=(9_000, 40)), say("Well.", usage=(9_100, 40)))
+        await one.say("What is a plum?")
+        await one.sees("Well.")
+        await one.idle()
+        await one.say("And a pear?")
+        await one.until(lambda: len(server.requests) == 2)
+        await one.idle()
+        model, soul = one.screen.views.timeline.model, one.screen.conversation.engine.soul
+        assert model is not None
+        assert soul is not None
+        preview = await soul.preview(Target(0))
+        freed = preview.tokens_before - preview.tokens_after
+        assert abs(model.frees(model.tree.live[0]) - freed) <= 1
+        assert preview.estimated
