@@ -33,6 +33,7 @@ types: venv-dev ## basedpyright, strict
 imports: venv-dev ## which part may import which
 	$(BIN)/lint-imports
 
+tests: export PYTHONDONTWRITEBYTECODE =
 tests: venv-dev ## pytest alone
 	$(BIN)/pytest -n $(WORKERS) $(TESTS)
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
+
 import pytest
 from textual import events
 from textual.app import App, ComposeResult
 from textual.containers import VerticalScroll
+from textual.pilot import Pilot
 from textual.widgets import Static
 
 from kimi_tui.tui.scrollbar import use_thin_scrollbar
@@ -34,6 +38,13 @@ def mouse(kind: type[events.MouseEvent], y: int) -> events.MouseEvent:
     return kind(None, 39, y, 0, 0, 1, shift=False, meta=False, ctrl=False, screen_x=39, screen_y=y)
 
 
+async def until(pilot: Pilot[None], condition: Callable[[], bool]) -> None:
+    """Let the app work until something holds."""
+    async with asyncio.timeout(30):
+        while not condition():
+            await pilot.pause()
+
+
 @pytest.mark.parametrize("to", [[10], [2, 6, 10]])
 async def test_a_drag_that_comes_in_one_read_moves_it_and_lets_go(to: list[int]) -> None:
     app = Rows()
@@ -45,10 +56,8 @@ async def test_a_drag_that_comes_in_one_read_moves_it_and_lets_go(to: list[int])
             mouse(events.MouseUp, to[-1]),
         ):
             app.post_message(event)
-        await pilot.pause()
-        await pilot.pause()
-        assert app.pane.scroll_y == to[-1] * N_ROWS / HEIGHT
-        assert app.mouse_captured is None
+        await until(pilot, lambda: app.pane.scroll_y == to[-1] * N_ROWS / HEIGHT)
+        await until(pilot, lambda: app.mouse_captured is None)
         # Nothing hangs on the pointer any more.
         app.post_message(mouse(events.MouseMove, 15))
         await pilot.pause()
@@ -65,8 +74,8 @@ async def test_a_slow_drag_moves_it_too() -> None:
         ):
             app.post_message(event)
             await pilot.pause()
-        assert app.pane.scroll_y == 5 * N_ROWS / HEIGHT
-        assert app.mouse_captured is None
+        await until(pilot, lambda: app.pane.scroll_y == 5 * N_ROWS / HEIGHT)
+        await until(pilot, lambda: app.mouse_captured is None)
 
 
 async def test_beside_the_bar_a_click_moves_it_by_a_page() -> None:
@@ -75,7 +84,5 @@ async def test_beside_the_bar_a_click_moves_it_by_a_page() -> None:
         app.pane.scroll_to(y=0, animate=False)
         app.post_message(mouse(events.MouseDown, 15))
         app.post_message(mouse(events.MouseUp, 15))
-        await pilot.pause()
-        await pilot.wait_for_scheduled_animations()
-        assert app.pane.scroll_y > 0
-        assert app.mouse_captured is None
+        await until(pilot, lambda: app.pane.scroll_y > 0)
+        await until(pilot, lambda: app.mouse_captured is None)
