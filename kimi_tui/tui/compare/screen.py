@@ -253,8 +253,7 @@ class CompareScreen(AnswersOnce[Wanted | None]):
 def _side_head(glyph: str, colour: str, name: str, when: str, figure: str, width: int) -> Content:
     left = Content.assemble("  ", (glyph, colour), " ", (name, "bold $ink-strong"))
     room = width - left.cell_length - cell_len(figure) - 2 - 4
-    forms = [when, when.removeprefix("left ")] if when != "left now" else [when]
-    said = next((one for one in forms if cell_len(one) <= room), "")
+    said = next((one for one in (when, when.removeprefix("left ")) if cell_len(one) <= room), "")
     if said:
         left = Content.assemble(left, "  ", (said, "$ink-quiet"))
     gap = width - 2 - left.cell_length - cell_len(figure)
