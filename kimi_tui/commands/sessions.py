@@ -68,7 +68,7 @@ def _parser() -> Parser:
     listing.add_argument("--archived", action="store_true", help="also those put away")
     listing.add_argument("--json", action="store_true", default=SUPPRESS, help="print JSON")
     showing = verb("show", "say everything about one session")
-    showing.add_argument("--json", action="store_true", help="print JSON")
+    showing.add_argument("--json", action="store_true", default=SUPPRESS, help="print JSON")
     verb("rename", "call a session something else").add_argument("title", metavar="TITLE")
     verb("archive", "put a session away").add_argument(
         "--undo", action="store_true", help="take it back"

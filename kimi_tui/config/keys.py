@@ -106,6 +106,21 @@ DEFAULT_KEYS: Mapping[str, str] = {
 }
 """The keys of every action. A name with a dot belongs to one area of the screen, the others hold everywhere."""
 
+_OUTSIDE_PROMPT = frozenset({"commands", "compact", "escape", "help", "mode", "timeline"})
+"""Actions that hold everywhere and get only the keys that the prompt leaves."""
+_EDITING = frozenset(
+    (
+        *("left", "right", "home", "end", "backspace", "delete", "f6", "f7"),
+        *("ctrl+a", "ctrl+e", "ctrl+k", "ctrl+u", "ctrl+v", "ctrl+w", "ctrl+x", "ctrl+y"),
+        *("ctrl+left", "ctrl+right", "ctrl+pageup", "ctrl+pagedown", "ctrl+backspace"),
+        *("ctrl+shift+k", "ctrl+shift+left", "ctrl+shift+right"),
+        *(f"shift+{key}" for key in ("up", "down", "left", "right", "home", "end")),
+        *("alt+backspace", "alt+delete"),
+        *(f"super+{key}" for key in ("backspace", "c", "x", "y")),
+    )
+)
+"""Keys with which the text in the prompt is edited; no action has them."""
+
 _MODIFIERS = frozenset({"ctrl", "shift", "alt", "super", "hyper", "meta"})
 _NAMED = frozenset(
     (
@@ -144,6 +159,8 @@ def usable(wanted: Mapping[str, str], say: Callable[[str, str], None]) -> dict[s
             say(name, f"is no key: {text[:40]!r}")
         elif key and not _area(name) and any(map(_writes, key.split(","))):
             say(name, f"is {text}, which writes into the prompt")
+        elif key and name in _OUTSIDE_PROMPT and not _EDITING.isdisjoint(key.split(",")):
+            say(name, f"is {text}, which edits the text in the prompt")
         elif key:
             found[name] = key
     while (clash := _clash(found)) is not None:
@@ -162,15 +179,18 @@ def _normal_keys(text: str) -> str | None:
 def _normal(text: str) -> str | None:
     if len(text) == 1:
         return _SIGNS.get(text, text) if text.isprintable() and text != " " else None
-    *modifiers, key = text.lower().split("+")
-    if not set(modifiers) <= _MODIFIERS:
+    *held, key = text.lower().split("+")
+    modifiers = sorted(set(held))  # as events name them
+    if not _MODIFIERS.issuperset(modifiers):
         return None
-    if len(key) == 1:
-        # A terminal sends a capital letter for it.
-        return (
-            key.upper() if modifiers == ["shift"] else "+".join((*modifiers, _SIGNS.get(key, key)))
-        )
-    return "+".join((*modifiers, key)) if key in _NAMED or key in _SIGNS.values() else None
+    is_sign = key in _SIGNS or key in _SIGNS.values()
+    if modifiers == ["shift"] and (is_sign or len(key) == 1):
+        # A terminal sends a capital letter for it, or a sign that depends on the keyboard.
+        capital = key.upper()
+        return capital if len(capital) == 1 and capital != key else None
+    if len(key) == 1 or is_sign or key in _NAMED:
+        return "+".join((*modifiers, _SIGNS.get(key, key)))
+    return None
 
 
 def _writes(key: str) -> bool:

@@ -7,6 +7,7 @@ import contextlib
 import shutil
 import tempfile
 from collections.abc import AsyncGenerator
+from dataclasses import replace
 from pathlib import Path
 
 from kimi_tui.session.session import Session
@@ -27,7 +28,9 @@ async def peeked(session: Session) -> AsyncGenerator[Session]:
         copy = Path(folder) / session.id
         await asyncio.to_thread(_copy, session.dir, copy)
         copied = Session(copy, session.work_dir)
-        await copied.open()
+        report = await copied.open()
+        # What was repaired is the copy: of the files nothing was kept anywhere, and their end may still be being written.
+        copied.report = replace(report, torn_bytes=0, remarks=())
         try:
             yield copied
         finally:

@@ -171,7 +171,7 @@ class KimiApp(App[None], inherit_bindings=False):
     def _palette_wanted(self) -> None:
         from kimi_tui.tui.main.palette import PaletteScreen
 
-        self.push_screen(PaletteScreen(), self._run)
+        self.push_screen(PaletteScreen(self.launch.config.keys), self._run)
 
     def _run(self, name: str | None) -> None:
         if name and isinstance(self.screen, MainScreen):

@@ -71,6 +71,7 @@ def test_show(place: Place) -> None:
     place.run("dmail", 3, "look into c.txt")
     place.run("rewind", 2)
     facts = place.run("sessions", "show", session.id[:8], "--json").json
+    assert place.run("sessions", "--json", "show", session.id).json == facts
     assert (facts["id"], facts["title"], facts["messages"]) == (session.id, "first", 2)
     assert (facts["tokens"], facts["checkpoints"]) == (110, 2)
     assert [line["reason"] for line in facts["world_lines"]] == ["dmail", "rewind"]

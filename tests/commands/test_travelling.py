@@ -209,6 +209,7 @@ def test_a_line_that_is_being_written(place: Place) -> None:
         told = place.run("sessions", "show", session.id[:6], "--json").json
         assert (told["id"], told["messages"]) == (session.id, messages)
         assert len(told["world_lines"]) == 1
+        assert told["remarks"] == []  # nothing was repaired or kept elsewhere
         assert place.files(session) == before
     finally:
         lock.release()

@@ -13,9 +13,10 @@ from textual.dom import DOMNode
 from textual.keys import _character_to_key
 
 import kimi_tui.tui
-from kimi_tui.config.keys import DEFAULT_KEYS
+from kimi_tui.config.keys import _EDITING, _OUTSIDE_PROMPT, DEFAULT_KEYS
 from kimi_tui.config.model import Config
 from kimi_tui.config.reading import parse_config
+from kimi_tui.tui.prompt.area import PromptArea
 
 
 def parse(keys: str) -> Config:
@@ -48,6 +49,9 @@ def test_every_action_is_known_with_its_keys() -> None:
         ("f2, ctrl+y", "f2,ctrl+y"),
         ("ctrl+Home", "ctrl+home"),
         ("ctrl+shift+up", "ctrl+shift+up"),
+        ("shift+ctrl+up", "ctrl+shift+up"),
+        ("super+shift+z", "shift+super+z"),
+        ("ctrl+ctrl+k", "ctrl+k"),
         ("question_mark", "question_mark"),
         ("K", "K"),
         ("shift+k", "K"),
@@ -69,8 +73,33 @@ def test_what_is_typed_into_the_prompt_is_no_key_of_what_holds_everywhere(text: 
     )
 
 
+def test_the_keys_that_edit_the_prompt_are_those_of_its_field() -> None:
+    bound = PromptArea._merge_bindings().key_to_bindings
+    ours = {binding.id for bindings in bound.values() for binding in bindings if binding.id}
+    edit = {key for key, bindings in bound.items() if not any(one.id for one in bindings)}
+    assert edit == _EDITING
+    # The app's own key for the end is asked before the field.
+    everywhere = {name for name in DEFAULT_KEYS if "." not in name}
+    assert everywhere - ours - {"quit"} == _OUTSIDE_PROMPT
+
+
+@pytest.mark.parametrize("text", ["f6", "ctrl+k", "f2,ctrl+a", "Home"])
+def test_what_edits_the_prompt_is_no_key_of_what_stands_outside_it(text: str) -> None:
+    config = parse(f"timeline = '{text}'\nsearch = '{text}'")
+    assert "timeline" not in config.keys
+    assert "search" in config.keys  # the prompt's own, which goes before
+    assert config.notices == (
+        f"config.toml: keys.timeline is {text}, which edits the text in the prompt; the rest is used.",
+    )
+
+
 @pytest.mark.parametrize(
-    "text", ["ctrl+banana", "banana", "strg+k", "ctrl+", "ctrl++", "f25", "ctrl k", "a,", ","]
+    "text",
+    [
+        *("ctrl+banana", "banana", "strg+k", "ctrl+", "ctrl++", "f25", "ctrl k", "a,", ","),
+        # What they send depends on the keyboard.
+        *("shift+1", "shift+/", "shift+slash", "shift+ß"),
+    ],
 )
 def test_what_is_no_key_is_named_and_the_action_keeps_its_own(text: str) -> None:
     config = parse(f"compact = '{text}'\ntimeline = 'f2'")

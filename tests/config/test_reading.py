@@ -42,7 +42,7 @@ enabled = false
 nudge_tokens = 50
 
 [keys]
-compact = "Ctrl+K"
+compact = "Ctrl+R"
 """
 
 
@@ -65,7 +65,7 @@ def test_everything_that_can_stand_in_the_file() -> None:
     assert (provider.api_key, provider.dialect) == ("sk-one", "moonshot")
     assert config.loop == LoopControl(7, 3, 1000, 0.5)
     assert (config.dmail.enabled, config.dmail.nudge_tokens) == (False, 50)
-    assert config.keys == {"compact": "ctrl+k"}
+    assert config.keys == {"compact": "ctrl+r"}
 
 
 def test_no_key_is_shown_when_values_are_printed() -> None:

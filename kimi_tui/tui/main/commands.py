@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from textual.keys import key_to_character
+
 
 class Command(NamedTuple):
     """Something the person can ask the program to do.
@@ -215,15 +217,12 @@ _KEY_NAMES = {
     "down": "↓",
     "left": "←",
     "right": "→",
-    "question_mark": "?",
     "slash": "/",
     "backslash": "\\",
     "minus": "-",
     "plus": "+",
     "underscore": "_",
     "at": "@",
-    "left_square_bracket": "[",
-    "right_square_bracket": "]",
 }
 
 
@@ -235,8 +234,11 @@ def key_name(key: str) -> str:
 
 
 def _plain_name(part: str) -> str:
-    """A letter or a function key, or the word on a key that needs no other name."""
-    return part.upper() if len(part) == 1 or part[1:].isdigit() else part.capitalize()
+    """A letter, a sign or a function key, or the word on a key that needs no other name."""
+    sign = key_to_character(part) or ""
+    if sign.isprintable() and sign:
+        return sign.upper()
+    return part.upper() if part[1:].isdigit() else part.capitalize()
 
 
 def keys_of(name: str, keys: Mapping[str, str]) -> tuple[str, ...]:

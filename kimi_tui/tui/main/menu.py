@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from textual import events
 from textual.content import Content
 from textual.geometry import Size
@@ -10,7 +12,7 @@ from textual.widget import Widget
 
 from kimi_tui.tui.app_of import app_of
 from kimi_tui.tui.glyphs import glyphs_of
-from kimi_tui.tui.main.commands import Command, key_name, matching
+from kimi_tui.tui.main.commands import Command, key_of, matching
 from kimi_tui.tui.numbers import cut
 
 NAME_CELLS = 25
@@ -20,6 +22,7 @@ class CommandMenu(Widget):
     """Some of the commands, one of them chosen; not there while nothing matches.
 
     Args:
+        keys: those of the configuration, by command.
         rows: how many are shown at once.
         found: the commands to begin with.
     """
@@ -27,8 +30,11 @@ class CommandMenu(Widget):
     class Clicked(Message):
         """A command was clicked; it is the chosen one."""
 
-    def __init__(self, rows: int = 8, found: tuple[Command, ...] = ()) -> None:
+    def __init__(
+        self, keys: Mapping[str, str], rows: int = 8, found: tuple[Command, ...] = ()
+    ) -> None:
         super().__init__()
+        self._keys = keys
         self._rows = rows
         self._room = rows
         self._found = found
@@ -96,7 +102,7 @@ class CommandMenu(Widget):
         glyphs = glyphs_of(app_of(self))
         is_chosen = command is self.chosen
         back = " on $select" if is_chosen else ""
-        key = key_name(command.key) if command.key else ""
+        key = key_of(command.name, self._keys)
         name = cut(f"/{command.name} {command.argument}".strip(), NAME_CELLS, glyphs.cut)
         room = max(0, width - NAME_CELLS - 4 - len(key) - 2)
         row = Content.assemble(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from textual import events, on
 from textual.app import ComposeResult
 from textual.containers import Vertical
@@ -26,15 +28,19 @@ def found(words: str) -> tuple[Command, ...]:
 
 
 class PaletteScreen(ModalScreen[str | None], AnswersOnce[str | None]):
-    """Asks for a command. Answers with its name, or None."""
+    """Asks for a command. Answers with its name, or None.
+
+    Args:
+        keys: those of the configuration, by command.
+    """
 
     CSS_PATH = sheets("palette")
 
-    def __init__(self) -> None:
+    def __init__(self, keys: Mapping[str, str]) -> None:
         super().__init__()
         self._input = Input(placeholder="Find a command", compact=True)
         self._input.cursor_blink = False
-        self._menu = CommandMenu(rows=14, found=found(""))
+        self._menu = CommandMenu(keys, rows=14, found=found(""))
 
     def compose(self) -> ComposeResult:
         """A field over a list, in one frame."""

@@ -67,10 +67,16 @@ class NoticingPane(Container):
 
 
 class ChatPane(NoticingPane):
-    """The chat."""
+    """The chat.
 
-    def __init__(self, transcript: Transcript) -> None:
+    Args:
+        transcript: all of it.
+        keys: those of the configuration, by command, as the menu of commands names them.
+    """
+
+    def __init__(self, transcript: Transcript, keys: Mapping[str, str]) -> None:
         super().__init__(transcript, id="chat-pane")
+        self._keys = keys
         self._menu: CommandMenu | None = None
 
     async def read(self, reading: Reading) -> None:
@@ -93,7 +99,7 @@ class ChatPane(NoticingPane):
         if self._menu is None and text.startswith("/"):
             from kimi_tui.tui.main.menu import CommandMenu
 
-            self._menu = CommandMenu()
+            self._menu = CommandMenu(self._keys)
             self.mount(self._menu)
         if self._menu is not None:
             self._menu.follow(text)

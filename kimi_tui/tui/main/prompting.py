@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual import on
@@ -40,6 +40,7 @@ class PromptingScreen(TravellingScreen):
 
     Args:
         transcript: the chat.
+        keys: those of the configuration, by command.
 
     Attributes:
         conversation: the session that is shown.
@@ -52,10 +53,10 @@ class PromptingScreen(TravellingScreen):
 
     conversation: Conversation
 
-    def __init__(self, transcript: Transcript) -> None:
+    def __init__(self, transcript: Transcript, keys: Mapping[str, str]) -> None:
         super().__init__()
         self.transcript = transcript
-        self.chat_pane = ChatPane(transcript)
+        self.chat_pane = ChatPane(transcript, keys)
         self.prompt = PromptBar()
         self._actions: Actions | None = None
         self._returned = Returned()

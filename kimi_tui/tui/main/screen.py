@@ -68,14 +68,15 @@ class MainScreen(PromptingScreen):
     ]
 
     def __init__(self, launch: Launch, size: Size, last_key_at: Callable[[], float]) -> None:
-        hints = first_hints(launch.config.keys)
-        super().__init__(Transcript(work_dir=str(launch.work_dir), hints=hints))
+        keys = launch.config.keys
+        hints = first_hints(keys)
+        super().__init__(Transcript(work_dir=str(launch.work_dir), hints=hints), keys)
         self._launch = launch
         self.conversation = Conversation(launch, self)
         self._warned_at = -WARNED_S
         self.header = Header(heading_of(launch))
         self.footer = Footer()
-        self._approvals = Approvals(self.prompt, last_key_at, launch.config.keys, self.focus_prompt)
+        self._approvals = Approvals(self.prompt, last_key_at, keys, self.focus_prompt)
         self.timeline_pane = TimelinePane()
         self._gauge_row = Container(id="gauge-row")
         self._views: Views | None = None

@@ -85,7 +85,7 @@ class ReplayScreen(AnswersOnce[Launch | None]):
         self.header = Header(heading)
         self.transcript = Transcript(work_dir=str(launch.work_dir))
         self.footer = Footer()
-        self._chat_pane = ChatPane(self.transcript)
+        self._chat_pane = ChatPane(self.transcript, launch.config.keys)
         self._timeline_pane = TimelinePane()
         self._gauge_row = Container(id="gauge-row")
         self.set_class(launch.config.glyphs == "ascii", "-ascii")

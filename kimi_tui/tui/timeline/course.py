@@ -61,7 +61,8 @@ class Course:
         self.rows = Rows(self.tree)
         self.running = False
         self.used = 0
-        self.estimated = False
+        # A record does not tell what was estimated before its first turn.
+        self.estimated = True
         self.correction = 1.0
         self.limit = 0
         self.trigger = 0

@@ -32,7 +32,8 @@ class Point:
     """A checkpoint. `index` is its position on its own line counted from the root, `key` is unique in the model.
 
     `tokens` is what was sent there, `tokens_end` what the next checkpoint starts with; both are estimates until
-    their `measured` flag is set; the estimates were multiplied by `correction`. `saved` is the signed change that a D-Mail or compaction made.
+    their `measured` flag is set; the estimates were multiplied by `correction`. `saved` is the signed change that a
+    D-Mail or compaction made.
     """
 
     key: int

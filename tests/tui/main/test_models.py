@@ -262,6 +262,10 @@ def test_menu_and_palette_find_commands() -> None:
         ("escape,q", "Esc"),
         ("ctrl+home", "Ctrl+Home"),
         ("ctrl+underscore", "Ctrl+_"),
+        ("ctrl+full_stop", "Ctrl+."),
+        ("question_mark", "?"),
+        ("alt+delete", "Alt+Delete"),
+        ("insert", "Insert"),
         ("K", "K"),
     ],
 )

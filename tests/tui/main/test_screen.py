@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -282,7 +283,12 @@ async def test_keys_of_the_configuration(home: Path) -> None:
         await one.ready()
         assert "Ctrl+G timeline" in one.text()
         assert "Ctrl+G   goes back to any step" in one.text()
-        await one.pilot.press("f2")
+        await one.pilot.press("/", *"time")
+        await one.until(lambda: re.search(r"/timeline.*Ctrl\+G", one.text()) is not None)
+        await one.pilot.press(*["backspace"] * 5, "ctrl+p")
+        await one.until(lambda: isinstance(one.app.screen, PaletteScreen))
+        await one.until(lambda: re.search(r"/timeline.*Ctrl\+G", one.text()) is not None)
+        await one.pilot.press("escape", "f2")
         await one.until(lambda: isinstance(one.app.screen, HelpScreen))
 
 

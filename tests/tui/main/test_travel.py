@@ -609,3 +609,23 @@ async def test_the_row_of_the_first_turn_and_its_preview_say_the_same_figure(hom
         freed = preview.tokens_before - preview.tokens_after
         assert abs(model.frees(model.tree.live[0]) - freed) <= 1
         assert preview.estimated
+
+
+async def test_it_does_so_when_the_session_is_opened_again(home: Path) -> None:
+    async with ChatServer() as server:
+        server.script(say("Well.", usage=(9_000, 40)), say("Well.", usage=(9_100, 40)))
+        async with desk(home, server.base_url) as one:
+            for text in ("What is a plum?", "And a pear?"):
+                await one.say(text)
+                await one.until(lambda: "Well." in one.text())
+                await one.idle()
+        async with desk(home, server.base_url, size=(120, 40), resume="newest") as again:
+            await again.ready()
+            model, soul = again.screen.views.timeline.model, again.screen.conversation.engine.soul
+            assert model is not None
+            assert soul is not None
+            first = model.tree.live[0]
+            preview = await soul.preview(Target(0))
+            freed = preview.tokens_before - preview.tokens_after
+            assert abs(model.frees(first) - freed) <= 1
+            assert not first.measured

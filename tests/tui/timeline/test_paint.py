@@ -150,7 +150,7 @@ def test_a_line_that_parted_from_an_open_line_takes_a_third_lane() -> None:
         "│ │  #2 Shell a             +0.9k",
         "│ │  #1 Shell a             +0.9k",
         "├─╯ world line 2 rewind   3 steps",
-        "●    #0 One                  5.2k ▁",
+        "●    #0 One                 ~5.2k ▁",
     ]
     model.toggle(next(row for row in model.rows if row.line is not None and row.line.n == 1))
     assert "│ ├─╯ world line 1 rewind 2 steps" in painted(model, 38)
