@@ -61,7 +61,7 @@ class Approval:
             self._settle(self._shown, _Decision("once"))
 
     async def ask(self, ask: Ask, *, key: str, tool: str) -> str:
-        """Return on yes, with what the person said along with it: of a letter, what to send in its place.
+        """Return on yes, with what the person said along with it: what to send or run in the place of a letter or a command.
 
         Args:
             ask: the question.
@@ -184,13 +184,14 @@ class CallAsker:
         self._allowed = allowed
         self._after = after
 
-    async def ask(self, ask: Ask) -> None:
-        """Return on yes.
+    async def ask(self, ask: Ask) -> str:
+        """Return on yes, with the command that the person put in the place of the one asked about.
 
         Raises:
             ToolRejected: on no.
         """
         self._before()
-        await self._approval.ask(ask, key=self._key, tool=self._tool)
+        instead = await self._approval.ask(ask, key=self._key, tool=self._tool)
         await self._allowed(ask)
         self._after()
+        return instead

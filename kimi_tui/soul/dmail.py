@@ -15,8 +15,9 @@ from kimi_tui.llm.message import Message
 from kimi_tui.prompts.load import prompt
 from kimi_tui.soul.internal_messages import is_said
 from kimi_tui.soul.marks import whole_groups
-from kimi_tui.soul.tool_message import outcome_of
+from kimi_tui.soul.tool_message import never_ran, outcome_of
 from kimi_tui.soul.transcript import shortened
+from kimi_tui.tools.changed_command import command_that_ran
 
 _MAX_FILES = 40
 _MAX_COMMANDS = 12
@@ -141,6 +142,7 @@ def _facts(
 ) -> str:
     commands: list[str] = []
     shown: list[str] = []
+    results = {each.tool_call_id: outcome_of(each) for each in undone if each.role == "tool"}
     for message in undone:
         if message.role != "assistant":
             continue
@@ -149,7 +151,10 @@ def _facts(
         for call in message.tool_calls or ():
             arguments = _arguments(call.function.arguments)
             if call.function.name == "Shell" and "command" in arguments:
-                commands.append(str(arguments["command"]))
+                result = results.get(call.id)
+                if result is None or not never_ran(result):
+                    said = result.message if result is not None else ""
+                    commands.append(command_that_ran(str(arguments["command"]), said))
     lines: list[str] = []
     if files:
         names = [f"`{path}` ({said})" if said else f"`{path}`" for path, said in files.items()]

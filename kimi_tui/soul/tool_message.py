@@ -9,11 +9,11 @@ from kimi_tui.llm.message import ContentPart, Message, TextPart
 from kimi_tui.tools.base import ToolOutcome
 
 INTERRUPTED = "The person stopped this call before it ended. It may have taken effect in part: look before you rely on it."
-NOT_RUN = "Not run: the person refused another call of this step."
-NOT_BEGUN = "Not run: the person stopped the agent before this call began."
-REJECTED = (
-    "The person refused this call. Do not try to reach the same by another way; ask what they want."
-)
+_NOT_RUN = "Not run: "
+_REFUSED = "The person refused this call"
+NOT_RUN = f"{_NOT_RUN}the person refused another call of this step."
+NOT_BEGUN = f"{_NOT_RUN}the person stopped the agent before this call began."
+REJECTED = f"{_REFUSED}. Do not try to reach the same by another way; ask what they want."
 
 
 def tool_message(call_id: str, outcome: ToolOutcome) -> Message:
@@ -41,11 +41,16 @@ def outcome_of(message: Message) -> ToolOutcome:
     return ToolOutcome("".join(texts))
 
 
+def never_ran(outcome: ToolOutcome) -> bool:
+    """Whether the result only says that the call was refused, or that the agent was stopped before it."""
+    return outcome.message.startswith((_REFUSED, _NOT_RUN))
+
+
 def rejection(feedback: str) -> ToolOutcome:
     """The result of a call that the person said no to."""
     if feedback:
         return ToolOutcome(
-            message=f"The person refused this call and says: {feedback}",
+            message=f"{_REFUSED} and says: {feedback}",
             is_error=True,
             brief="refused",
         )

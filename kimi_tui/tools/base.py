@@ -113,8 +113,8 @@ class Ask:
 class Asker(Protocol):
     """Who answers an `Ask`."""
 
-    async def ask(self, ask: Ask) -> None:
-        """Return on yes.
+    async def ask(self, ask: Ask) -> str:
+        """Return on yes: empty, or what the person wants run in the place of a command.
 
         Raises:
             ToolRejected: on no.

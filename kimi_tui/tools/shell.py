@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
+from dataclasses import replace
 from typing import ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from kimi_tui.tools.base import Ask, CommandRun, Tool, ToolEnv, ToolOutcome
+from kimi_tui.tools.changed_command import with_changed_command
 from kimi_tui.tools.child_env import child_environment, find_program
 from kimi_tui.tools.command import Ended, RunningCommand
 from kimi_tui.tools.description import description_beside
@@ -50,22 +52,26 @@ class Shell(Tool[ShellParams]):
 
     async def run(self, params: ShellParams, env: ToolEnv) -> ToolOutcome:
         """Run it, with the person's yes."""
-        _check(params.command)
+        command = params.command
+        _check(command)
         where = with_tilde(env.work_dir, env.environ.get("HOME", ""))
-        await env.asker.ask(
+        instead = await env.asker.ask(
             Ask(
                 action="run command",
                 question="Run this command?",
-                detail=params.command,
+                detail=command,
                 where=f"in {where}, for at most {params.timeout} s; may change files",
             )
         )
+        if instead:
+            command = instead
+            _check(command)
         if not env.work_dir.is_dir():
             raise ToolProblem(
                 f"The work folder {where} does not exist any more.", brief="no folder"
             )
         running = RunningCommand(
-            shell_argv(params.command, env),
+            shell_argv(command, env),
             work_dir=env.work_dir,
             environ=child_environment(env.environ),
             timeout_s=params.timeout,
@@ -77,7 +83,10 @@ class Shell(Tool[ShellParams]):
             raise ToolProblem(
                 f"The command could not be started: {error.strerror or error}.", brief="not started"
             ) from error
-        return _outcome(params, ended)
+        outcome = _outcome(command, params.timeout, ended)
+        if not instead:
+            return outcome
+        return replace(outcome, message=with_changed_command(outcome.message, command))
 
 
 def shell_argv(command: str, env: ToolEnv) -> list[str]:
@@ -102,15 +111,15 @@ def _check(command: str) -> None:
         )
 
 
-def _outcome(params: ShellParams, ended: Ended) -> ToolOutcome:
+def _outcome(command: str, timeout_s: int, ended: Ended) -> ToolOutcome:
     took = f"{ended.duration_s:.1f} s"
     code = ended.exit_code
     if code is not None and code < 0:
         code = 128 - code
     if ended.ending == "timeout":
         verdict, brief = (
-            f"Stopped after {params.timeout} s (its timeout); everything it started was ended.",
-            f"stopped after {params.timeout} s",
+            f"Stopped after {timeout_s} s (its timeout); everything it started was ended.",
+            f"stopped after {timeout_s} s",
         )
     elif code is None:
         verdict, brief = f"Stopped after {took}.", "stopped"
@@ -127,7 +136,7 @@ def _outcome(params: ShellParams, ended: Ended) -> ToolOutcome:
         message=" ".join(facts),
         is_error=code != 0,
         brief=brief,
-        effects=(CommandRun(params.command, code, ended.duration_s),),
+        effects=(CommandRun(command, code, ended.duration_s),),
     )
 
 

@@ -264,6 +264,27 @@ async def test_the_letter_says_what_was_changed_and_run(tmp_path: Path) -> None:
         assert (on.work / "new.py").read_text() == "x = 1\n"
 
 
+async def test_the_letter_names_what_ran_and_not_what_was_asked_for(tmp_path: Path) -> None:
+    async with stage(tmp_path, mode="ask") as on:
+        on.server.script(
+            call("Shell", {"command": "echo asked"}),
+            call("Shell", {"command": "echo refused"}),
+            calls([mail("look", 1)]),
+            say("done"),
+        )
+        heard = on.soul.wire.subscribe()
+        turn = asyncio.create_task(on.soul.run("go"))
+        request = await next_event(heard, ev.ApprovalRequest)
+        on.soul.answer(request.id, "once", "echo changed")
+        request = await next_event(heard, ev.ApprovalRequest)
+        assert "\nchanged" in on.sent()[-1][1]
+        assert "The person changed the command" in on.sent()[-1][1]
+        on.soul.answer(request.id, "no", "not that")
+        await turn
+        facts = on.ear.of(ev.ContextReverted)[0].facts
+        assert "Commands that were run: `echo changed`." in facts
+
+
 async def test_what_tools_remember_goes_back_too(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         (on.work / "a.py").write_text("one\n")

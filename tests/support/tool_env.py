@@ -19,6 +19,8 @@ class Asker:
 
     asks: list[Ask] = field(default_factory=list[Ask])
     refuse: str | None = None
+    instead: str = ""
+    """What a yes puts in the place of a command."""
     before_yes: Callable[[], None] = lambda: None
     answered: asyncio.Event = field(default_factory=asyncio.Event)
     """While it is clear, questions stand."""
@@ -26,12 +28,13 @@ class Asker:
     def __post_init__(self) -> None:
         self.answered.set()
 
-    async def ask(self, ask: Ask) -> None:
+    async def ask(self, ask: Ask) -> str:
         self.asks.append(ask)
         await self.answered.wait()
         if self.refuse is not None:
             raise ToolRejected(self.refuse)
         self.before_yes()
+        return self.instead
 
 
 @dataclass

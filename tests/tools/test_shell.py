@@ -14,6 +14,7 @@ from support.watching import loop_waits, n_descriptors, peak_bytes, reset_peak_b
 
 from kimi_tui.tools import command, survivors
 from kimi_tui.tools.base import CommandRun, ToolRejected
+from kimi_tui.tools.changed_command import command_that_ran
 
 
 def alive(pid: int) -> bool:
@@ -69,6 +70,18 @@ async def test_after_a_no_nothing_runs(bench: Bench) -> None:
     with pytest.raises(ToolRejected, match="not now"):
         await bench.run("Shell", command="touch made")
     assert not (bench.work_dir / "made").exists()
+
+
+async def test_a_command_that_the_person_changed_runs_and_is_told(bench: Bench) -> None:
+    bench.asker.instead = "echo careful\ntouch made"
+    outcome = await bench.run("Shell", command="rm -rf .")
+    assert (outcome.output, outcome.is_error) == ("careful\n", False)
+    assert (bench.work_dir / "made").exists()
+    assert "The person changed the command before it ran." in outcome.message
+    assert command_that_ran("rm -rf .", outcome.message) == bench.asker.instead
+    (effect,) = outcome.effects
+    assert isinstance(effect, CommandRun)
+    assert effect.command == bench.asker.instead
 
 
 @pytest.fixture

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kimi_tui.tui.approval.model import DetailRow, counts, detail_rows
+from kimi_tui.tui.approval.model import DetailRow, counts, detail_rows, wrapped
 from kimi_tui.tui.glyphs import Glyphs
 from kimi_tui.wire.events import ApprovalRequest
 
 FEW_ROWS = 12
-OTHER_ROWS = 13
-"""Rows that a small screen keeps for all but the detail."""
-OTHER_ROWS_WHOLE = 20
-"""Rows that a large screen keeps for all but the detail where all of that is wanted."""
+AROUND = 5
+"""Rows that a small screen keeps for what is not the panel, and for the line that says which rows are shown."""
+AROUND_WHOLE = 12
+"""Rows that a large screen keeps for that where all of the detail is wanted."""
 
 
 class Detail:
@@ -30,22 +30,39 @@ class Detail:
         self._rows: tuple[DetailRow, ...] = ()
         self._width = 0
         self._screen_height = 0
+        self._beside = 0
+        self._moved_here: tuple[str, ...] = ()
         self._top = 0
         self._is_whole = False
         self.seen_end = False
 
-    def fit(self, width: int, screen_height: int, glyphs: Glyphs) -> None:
+    def fit(
+        self,
+        width: int,
+        screen_height: int,
+        glyphs: Glyphs,
+        *,
+        beside: int,
+        moved_here: tuple[str, ...] = (),
+    ) -> None:
         """Take these sizes.
 
         Args:
             width: of a row.
             screen_height: of all that can be seen.
             glyphs: the signs to draw with.
+            beside: rows of the panel that are not the detail.
+            moved_here: texts for which there was no room beside; they come first here.
         """
         self._screen_height = screen_height
-        if width != self._width:
+        self._beside = beside
+        if (width, moved_here) != (self._width, self._moved_here):
             self._width = width
-            self._rows = detail_rows(self._request, width, glyphs)
+            self._moved_here = moved_here
+            self._rows = (
+                *(DetailRow(row, "path") for text in moved_here for row in wrapped(text, width)),
+                *detail_rows(self._request, width, glyphs),
+            )
         self._move(0)
 
     @property
@@ -53,7 +70,7 @@ class Detail:
         """The most rows that may be shown."""
         if self._is_whole and self._whole_room > FEW_ROWS:
             return self._whole_room
-        return min(FEW_ROWS, max(2, self._screen_height - OTHER_ROWS))
+        return min(FEW_ROWS, max(2, self._screen_height - AROUND - self._beside))
 
     @property
     def shows_all(self) -> bool:
@@ -119,4 +136,4 @@ class Detail:
 
     @property
     def _whole_room(self) -> int:
-        return self._screen_height - OTHER_ROWS_WHOLE
+        return self._screen_height - AROUND_WHOLE - self._beside

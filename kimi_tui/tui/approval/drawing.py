@@ -77,6 +77,12 @@ def place_rows(request: ApprovalRequest, width: int) -> list[Content]:
     return [Content.styled(f"   {piece}", "$ink-quiet") for piece in pieces]
 
 
+def first_rows(rows: list[Content], n_rows: int) -> list[Content]:
+    """The first rows of what is too long, the last of them saying where all of it stands."""
+    note = Content.styled("   all of it is among the rows to read", "$ink-quiet")
+    return [*rows[: n_rows - 1], note]
+
+
 def answer_rows(choice: Choice, width: int, *, chosen: bool, armed: bool) -> list[Content]:
     """An answer with its key, in as many rows as its words need.
 
@@ -102,6 +108,7 @@ def key_hints(
     answers: tuple[Choice, ...],
     glyphs: Glyphs,
     *,
+    can_change: bool,
     mode_key: str,
     reads_on: bool,
     tab_words: str,
@@ -111,6 +118,7 @@ def key_hints(
     Args:
         answers: those.
         glyphs: the signs to draw with.
+        can_change: it is a command that can be rewritten.
         mode_key: changes what is asked at all; empty for none.
         reads_on: there are more rows than are shown.
         tab_words: what Tab does; empty for nothing.
@@ -120,6 +128,7 @@ def key_hints(
         (f"{glyphs.up}{glyphs.down} Enter", "choose"),
         *(((f"PageDown{glyphs.down}", "read on"),) if reads_on else ()),
         *((("Tab", tab_words),) if tab_words else ()),
+        *((("Ctrl+G", "edit the command"),) if can_change else ()),
         *(((mode_key, "mode"),) if mode_key else ()),
         ("Esc", "stop the turn"),
     )

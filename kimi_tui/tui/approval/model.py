@@ -32,8 +32,8 @@ class DetailRow:
     margin: str = ""
 
 
-Writing = Literal["why", "instead"]
-"""What the person writes before they answer: why not, or a letter in the place of the agent's."""
+Writing = Literal["why", "instead", "command"]
+"""What the person writes before they answer: why not, or a letter or a command in the place of the agent's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +56,7 @@ class Field:
 FIELDS: dict[Writing, Field] = {
     "why": Field("Why not, and what to do instead", "Say no, and this"),
     "instead": Field("What the agent should have known there", "Send it so"),
+    "command": Field("What to run", "Run it so"),
 }
 
 
@@ -77,6 +78,12 @@ def choices(request: ApprovalRequest) -> tuple[Choice, ...]:
         Choice("n", "No", "no"),
         Choice("e", "No, and say why", "why"),
     )
+
+
+def may_be_changed(request: ApprovalRequest) -> bool:
+    """Whether it is a command that a field would show as it is: nothing in it hides."""
+    shown = request.detail.replace("\t", " ")
+    return request.tool == "Shell" and visible(shown) == shown
 
 
 def counts(request: ApprovalRequest) -> tuple[int, int] | None:
@@ -108,7 +115,7 @@ def detail_rows(
 
 
 def said_instead(request: ApprovalRequest, written: str) -> str:
-    """What the engine is told of a letter that was open for changes: empty where it is as the agent wrote it."""
+    """What the engine is told of a text that was open for changes: empty where it is as the agent wrote it."""
     return "" if written.strip() == request.detail.strip() else written.strip()
 
 

@@ -26,6 +26,7 @@ from kimi_tui.tui.approval.drawing import (
     SIDES,
     answer_rows,
     detail_row,
+    first_rows,
     key_hints,
     place_rows,
     question_rows,
@@ -37,7 +38,10 @@ from kimi_tui.tui.approval.model import (
     QuietKeyboard,
     Writing,
     choices,
+    counts,
+    may_be_changed,
     said_instead,
+    visible,
 )
 from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.letter.area import LetterArea
@@ -50,6 +54,10 @@ REASON_ROWS = 3
 UNDER_FIELD = 3
 """Rows between the field and the panel's end: what can be done, and air above it."""
 TALL = 30
+MOST_ROWS = 3
+"""Of a question, of a place and of an answer; what is longer stands whole in the detail."""
+MOST_ROWS_LOW = 2
+CHANGE_KEY = "ctrl+g"
 PASSED = ("mode", "help", "quit")
 """Commands whose keys are left to the screen."""
 
@@ -80,7 +88,10 @@ class ApprovalPanel(Widget, can_focus=True):
         self._asked_early = False
         self._clicks: dict[int, Callable[[], None]] = {}
         self._writing: Writing | None = None
-        self._written: dict[Writing, str] = {"instead": request.detail}
+        self._written: dict[Writing, str] = {
+            "instead": request.detail,
+            "command": request.detail,
+        }
         self._field = LetterArea()
         self._field.display = False
 
@@ -108,10 +119,12 @@ class ApprovalPanel(Widget, can_focus=True):
         """What the footer says meanwhile."""
         glyphs = glyphs_of(app_of(self))
         if self._writing is not None:
-            return (("Enter", "send"), ("Shift+Enter", "new line"), ("Esc", "back"))
+            verb = "run" if self._writing == "command" else "send"
+            return (("Enter", verb), ("Shift+Enter", "new line"), ("Esc", "back"))
         return key_hints(
             self._choices,
             glyphs,
+            can_change=may_be_changed(self.request),
             mode_key=key_of("mode", self._keys),
             reads_on=not self._detail.shows_all,
             tab_words=self._detail.more_words,
@@ -138,6 +151,8 @@ class ApprovalPanel(Widget, can_focus=True):
             self._decide(letters[event.character])
         elif event.key == "enter" and self._chosen is not None:
             self._decide(self._choices[self._chosen])
+        elif event.key == CHANGE_KEY and may_be_changed(self.request):
+            self._change_command()
         elif event.key == "tab":
             self._detail.toggle_whole()
             self.refresh(layout=True)
@@ -173,15 +188,25 @@ class ApprovalPanel(Widget, can_focus=True):
 
     def _decide(self, choice: Choice) -> None:
         match choice.then:
-            case "why" | "instead":
+            case "why" | "instead" | "command":
                 self._write(choice.then)
             case "no":
                 self.post_message(ApprovalAnswered(self.request.id, "no"))
-            case answer if self._detail.seen_end:
+            case answer if self._has_read():
                 self.post_message(ApprovalAnswered(self.request.id, answer))
             case _:
-                self._asked_early = True
-                self.refresh(layout=True)
+                pass
+
+    def _change_command(self) -> None:
+        if self._has_read():
+            self._write("command")
+
+    def _has_read(self) -> bool:
+        """Whether all that will run was on the screen; says so where it was not."""
+        if not self._detail.seen_end:
+            self._asked_early = True
+            self.refresh(layout=True)
+        return self._detail.seen_end
 
     def _choose(self, step: int) -> None:
         last = len(self._choices) - 1
@@ -227,7 +252,7 @@ class ApprovalPanel(Widget, can_focus=True):
             return
         if self._writing == "why":
             self.post_message(ApprovalAnswered(self.request.id, "no", text))
-        elif self._writing == "instead":
+        elif self._writing is not None:
             instead = said_instead(self.request, text)
             self.post_message(ApprovalAnswered(self.request.id, "once", instead))
 
@@ -256,7 +281,7 @@ class ApprovalPanel(Widget, can_focus=True):
     def render(self) -> Content:
         """All rows, the accent down their edge."""
         lines = self._lines(self.size.width)
-        if self._writing is None and self._detail.at_end:
+        if self._writing is None and self._detail.at_end and len(lines) < app_of(self).size.height:
             self._detail.seen_end = True
         edge = Content.styled(glyphs_of(app_of(self)).edge, "$accent")
         lines += [Content("")] * (self.size.height - len(lines))
@@ -265,21 +290,46 @@ class ApprovalPanel(Widget, can_focus=True):
     def _lines(self, width: int) -> list[Content]:
         """The rows without their edge; notes what a click on each of them does."""
         glyphs = glyphs_of(app_of(self))
-        self._detail.fit(max(10, width - SIDES - 3), app_of(self).size.height, glyphs)
         tall = self._is_tall
+        request = self.request
+        most = MOST_ROWS if tall else MOST_ROWS_LOW
+        question, place = (
+            question_rows(request, self.waiting, width, glyphs),
+            place_rows(request, width),
+        )
+        moved: list[str] = []
+        if len(question) > most:
+            question = first_rows(question, most)
+            moved += [request.question, *([request.detail] if counts(request) else [])]
+        if len(place) > most:
+            place = first_rows(place, most)
+            moved.append(request.where)
+        answers: list[tuple[Choice, list[Content]]] = []
+        for index, choice in enumerate(self._choices):
+            rows = answer_rows(choice, width, chosen=index == self._chosen, armed=self.armed)
+            if len(rows) > most:
+                rows = first_rows(rows, most)
+                moved.append(choice.words)
+            answers.append((choice, rows))
+        self._detail.fit(
+            max(10, width - SIDES - 3),
+            app_of(self).size.height,
+            glyphs,
+            beside=len(question) + len(place) + sum(len(rows) for _, rows in answers) + 2,
+            moved_here=tuple(visible(text).replace("\n", " ") for text in moved),
+        )
         self._clicks.clear()
         lines = [Content("")] if tall else []
-        lines += question_rows(self.request, self.waiting, width, glyphs)
+        lines += question
         lines.append(Content(""))
-        if self._writing != "instead":
+        if self._writing in (None, "why"):
             lines += self._detail_lines(width)
         if self._writing is not None:
             self._add_field(lines, self._writing, tall=tall)
             return lines
-        lines += place_rows(self.request, width)
+        lines += place
         lines.append(Content(""))
-        for index, choice in enumerate(self._choices):
-            rows = answer_rows(choice, width, chosen=index == self._chosen, armed=self.armed)
+        for choice, rows in answers:
             for row in rows:
                 self._clicks[len(lines)] = lambda choice=choice: self._decide(choice)
                 lines.append(row)

@@ -22,6 +22,8 @@ class Calls:
         self._list = blocks
         self._open: dict[str, ToolBlock] = {}
         self._letters: list[ToolBlock] = []
+        self._changed: dict[str, str] = {}
+        """Commands that the person put in the place of those of calls."""
         self.work_dir = ""
 
     def begin(self, event: ToolCall, at: float) -> Change:
@@ -61,7 +63,8 @@ class Calls:
             change = self.begin(ToolCall(event.key, event.name, event.arguments), at)
         block = self._open[event.key]
         block.arguments = event.arguments[:ARGUMENTS_LIMIT]
-        block.target = target(event.name, block.arguments, self.work_dir) or block.target
+        written = target(event.name, block.arguments, self.work_dir)
+        block.target = self._changed.get(event.key) or written or block.target
         block.state = "running"
         block.at = at
         return both(change, self._list.touched(block))
@@ -77,6 +80,7 @@ class Calls:
     def result(self, event: ToolResult, at: float) -> Change:
         """The tool ended."""
         block = self._open.pop(event.key, None)
+        self._changed.pop(event.key, None)
         if block is None:
             return NOTHING
         self._list.attempt.clear()
@@ -136,6 +140,8 @@ class Calls:
         for block in self._open.values():
             if block.state == "waiting":
                 block.state = "running"
+                if event.feedback:
+                    block.target = self._changed[block.call] = one_line(event.feedback)
                 return self._list.touched(block)
         return NOTHING
 
@@ -150,11 +156,13 @@ class Calls:
             block.state = "stopped"
             change = both(change, self._list.touched(block))
         self._open.clear()
+        self._changed.clear()
         return change
 
     def forget(self) -> None:
         """The line was cut."""
         self._open.clear()
+        self._changed.clear()
         self._letters = []
 
     def cost(self, checkpoint: int, tokens: int, *, estimated: bool) -> Change:

@@ -64,6 +64,7 @@ def sections(keys: Mapping[str, str], glyphs: Glyphs) -> tuple[tuple[str, tuple[
                 (f"{arrows}, Enter", "choose an answer"),
                 ("PageUp, PageDown", "read all of what will run"),
                 ("Tab", "as many of its rows as the screen has room for, or fewer"),
+                ("Ctrl+G", "edit a command before it runs; the agent is told"),
             ),
         ),
         (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 
 import pytest
 from hypothesis import given
@@ -246,6 +247,58 @@ async def test_no_yes_before_the_end_was_on_the_screen() -> None:
         assert desk.answers == [("once", "")]
 
 
+async def test_a_command_is_edited_before_it_runs() -> None:
+    desk = Desk(request("pytest -q"))
+    async with desk.run_test(size=(120, 40)) as pilot:
+        desk.wait_out()
+        assert ("Ctrl+G", "edit the command") in desk.panel.hints
+        await press(pilot, "ctrl+g")
+        assert field(desk).has_focus
+        assert field(desk).text == "pytest -q"
+        assert "Run it so" in desk.text()
+        await press(pilot, *" -x")
+        assert desk.answers == []
+        await press(pilot, "enter")
+        assert desk.answers == [("once", "pytest -q -x")]
+
+
+async def test_a_command_that_was_only_looked_at_runs_as_it_was_asked_for() -> None:
+    desk = Desk(request("pytest -q"))
+    async with desk.run_test(size=(80, 24)) as pilot:
+        desk.wait_out()
+        await press(pilot, "ctrl+g", "enter")
+        assert desk.answers == [("once", "")]
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        request("a.py", tool="WriteFile", display=(EDIT,)),
+        request("ls \u202egpj"),
+        request("ls" + " " * 60 + "; rm -rf x"),
+    ],
+    ids=["no command", "reversed", "far to the right"],
+)
+async def test_what_a_field_would_not_show_is_not_edited(asked: ApprovalRequest) -> None:
+    desk = Desk(asked)
+    async with desk.run_test(size=(120, 40)) as pilot:
+        desk.wait_out()
+        assert "Ctrl+G" not in dict(desk.panel.hints)
+        await press(pilot, "ctrl+g")
+        assert not field(desk).display
+        assert desk.answers == []
+
+
+async def test_a_command_is_read_to_its_end_before_it_is_edited() -> None:
+    desk = Desk(request("\n".join(f"echo {n}" for n in range(50)) + "\nrm -rf /"))
+    async with desk.run_test(size=(80, 40)) as pilot:
+        desk.wait_out()
+        await press(pilot, "ctrl+g", "enter")
+        assert desk.answers == []
+        assert "read to the end first" in desk.text()
+        assert not field(desk).display
+
+
 LONG_EDIT = DiffBlock("a.py", 18, 0, tuple(DiffLine("+", n, f"line {n}") for n in range(1, 19)))
 
 
@@ -286,7 +339,9 @@ async def test_all_answers_stay_on_the_screen_with_the_whole_diff(size: tuple[in
     async with desk.run_test(size=size) as pilot:
         desk.wait_out()
         await press(pilot, "tab")
-        assert "rows 1 to 20 of 50" in desk.text()
+        shown = re.search(r"rows 1 to (\d+) of 50", desk.text())
+        assert shown is not None
+        assert int(shown[1]) >= 18
         assert desk.panel.size.height <= size[1] - 4
 
 
@@ -326,6 +381,36 @@ async def test_an_edit_names_its_file_whole(path: str) -> None:
     async with app.run_test(size=(80, 24)):
         shown = "".join(row.strip("▌ ") for row in app.text().split("\n"))
         assert path in shown
+
+
+@pytest.mark.parametrize("size", [(120, 40), (80, 24), (60, 20)])
+async def test_a_very_long_path_hides_neither_the_edit_nor_the_answers(
+    size: tuple[int, int],
+) -> None:
+    path = "deep/" * 480 + "a.py"
+    desk = Desk(
+        request(
+            path,
+            tool="WriteFile",
+            question="Make this edit?",
+            display=(EDIT,),
+            session_offer=f"Yes, and everything in {path} in this session",
+        )
+    )
+    async with desk.run_test(size=size) as pilot:
+        desk.wait_out()
+        for words in ("Make this edit?", "y  Yes, once", "e  No, and say why"):
+            assert words in desk.text()
+        assert desk.panel.outer_size.height < size[1]
+        await press(pilot, "y")
+        assert desk.answers == []
+        read = ""
+        while "backend = 1" not in desk.text():
+            read += desk.text()
+            await press(pilot, "pagedown")
+        assert "a.py" in read
+        await press(pilot, "y")
+        assert desk.answers == [("once", "")]
 
 
 async def test_the_panel_survives_markup_and_odd_widths() -> None:

@@ -150,6 +150,21 @@ def test_figures_told_again_after_the_next_words_are_no_new_cost() -> None:
     assert (card.tokens, card.tokens_estimated) == (700, True)
 
 
+def test_a_card_names_the_command_that_the_person_put_in_its_place() -> None:
+    talk = Conversation()
+    talk.user("Hi")
+    talk.tell(ToolCall("k", "Shell", '{"command": "ls"}'))
+    talk.tell(ApprovalRequest("a", "k", "Shell", "Run?", "ls"))
+    talk.tell(ApprovalResolved("a", "once", "ls -l\n"))
+    talk.tell(ToolStarted("k", "Shell", '{"command": "ls"}'))
+    model = shown(talk)
+    card = only(model, ToolBlock)
+    assert (card.state, card.target) == ("running", "ls -l")
+    talk.tell(ToolResult("k", False, "total 0\n"))
+    shown(talk, model)
+    assert (card.state, card.target) == ("done", "ls -l")
+
+
 def test_a_call_from_its_first_piece_to_its_result() -> None:
     talk = Conversation()
     talk.user("Hi")
