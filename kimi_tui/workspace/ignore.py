@@ -10,9 +10,6 @@ import re
 from dataclasses import dataclass
 from typing import cast
 
-from pathspec.patterns.gitignore.base import GitIgnorePatternError
-from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
-
 ALWAYS = frozenset({".git", ".hg", ".svn", ".jj"})
 """Folders that belong to a version control system: never scanned, never restored."""
 
@@ -63,6 +60,10 @@ class IgnoreFile:
 
 
 def _compiled(line: str) -> _Rule | None:
+    # Not at the top of the module: folders without such a file need none of it.
+    from pathspec.patterns.gitignore.base import GitIgnorePatternError
+    from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
+
     # A pattern that git could not read is skipped, as git does.
     text = line.rstrip(" ") if not line.endswith("\\ ") else line
     folders_only = text.endswith("/") and not text.endswith("\\/")
