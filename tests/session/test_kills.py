@@ -20,6 +20,9 @@ from kimi_tui.llm.message import user_message
 from kimi_tui.session.line_files import stored_lines
 from kimi_tui.session.session import Session
 
+LIMIT_S = 180
+"""Hundreds of processes, on a machine that others may use too."""
+pytestmark = pytest.mark.timeout(LIMIT_S + 20)
 TESTS = Path(__file__).parent.parent
 # A few more than the scenario makes.
 CALLS = {
@@ -36,7 +39,7 @@ def runs(root: Path, how: str, count: int) -> list[dict[str, Any]]:
         capture_output=True,
         env=environment,
         check=True,
-        timeout=50,
+        timeout=LIMIT_S,
     )
     assert not done.stderr, done.stderr.decode()
     return [json.loads(line) for line in done.stdout.split(b"\n") if line]
