@@ -223,8 +223,7 @@ class ApprovalRequest:
     """The agent asks before it changes something. `detail` is exactly what will run or be written.
 
     `session_offer` is the label of the yes that holds for the session, empty where none is offered. Of the kind `dmail`
-    the `detail` is a letter before it is sent: yes with a feedback sends that text in its place, no sends none. Of the
-    tool Shell it is a command, and yes with a feedback runs that.
+    the `detail` is a letter before it is sent, of the tool Shell a command: yes with a feedback sends or runs that.
     """
 
     id: str
@@ -240,8 +239,7 @@ class ApprovalRequest:
 
 @dataclass(frozen=True, slots=True)
 class ApprovalResolved:
-    """An approval was answered; `feedback` is why not (with a yes: what to send or run in the place of a letter or a
-    command)."""
+    """An approval was answered; `feedback` is why not, or with a yes what to send or to run instead."""
 
     id: str
     answer: ApprovalAnswer

@@ -77,12 +77,6 @@ def place_rows(request: ApprovalRequest, width: int) -> list[Content]:
     return [Content.styled(f"   {piece}", "$ink-quiet") for piece in pieces]
 
 
-def first_rows(rows: list[Content], n_rows: int) -> list[Content]:
-    """The first rows of what is too long, the last of them saying where all of it stands."""
-    note = Content.styled("   all of it is among the rows to read", "$ink-quiet")
-    return [*rows[: n_rows - 1], note]
-
-
 def answer_rows(choice: Choice, width: int, *, chosen: bool, armed: bool) -> list[Content]:
     """An answer with its key, in as many rows as its words need.
 

@@ -32,7 +32,7 @@ class DetailRow:
     margin: str = ""
 
 
-Writing = Literal["why", "instead", "command"]
+Writing = Literal["why", "instead"]
 """What the person writes before they answer: why not, or a letter or a command in the place of the agent's."""
 
 
@@ -47,17 +47,23 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """Where something is written: what stands in it while it is empty, and what Enter does then."""
+    """Where something is written: what stands in it while it is empty, and what Enter does then (`short` in the footer)."""
 
     placeholder: str
     verb: str
+    short: str
 
 
-FIELDS: dict[Writing, Field] = {
-    "why": Field("Why not, and what to do instead", "Say no, and this"),
-    "instead": Field("What the agent should have known there", "Send it so"),
-    "command": Field("What to run", "Run it so"),
-}
+_REASON = Field("Why not, and what to do instead", "Say no, and this", "send")
+_LETTER = Field("What the agent should have known there", "Send it so", "send")
+_COMMAND = Field("What to run", "Run it so", "run")
+
+
+def field_of(request: ApprovalRequest, writing: Writing) -> Field:
+    """The field in which that is written of this request."""
+    if writing == "why":
+        return _REASON
+    return _LETTER if request.kind == "dmail" else _COMMAND
 
 
 def choices(request: ApprovalRequest) -> tuple[Choice, ...]:

@@ -21,27 +21,23 @@ from textual.widget import Widget
 from kimi_tui.foreign_text import clean
 from kimi_tui.tui.app_of import app_of
 from kimi_tui.tui.approval.answered import ApprovalAnswered, ApprovalKeysChanged
+from kimi_tui.tui.approval.beside import Beside
 from kimi_tui.tui.approval.detail import Detail
 from kimi_tui.tui.approval.drawing import (
     SIDES,
     answer_rows,
     detail_row,
-    first_rows,
     key_hints,
-    place_rows,
-    question_rows,
     way_row,
 )
 from kimi_tui.tui.approval.model import (
-    FIELDS,
     Choice,
     QuietKeyboard,
     Writing,
     choices,
-    counts,
+    field_of,
     may_be_changed,
     said_instead,
-    visible,
 )
 from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.letter.area import LetterArea
@@ -54,9 +50,6 @@ REASON_ROWS = 3
 UNDER_FIELD = 3
 """Rows between the field and the panel's end: what can be done, and air above it."""
 TALL = 30
-MOST_ROWS = 3
-"""Of a question, of a place and of an answer; what is longer stands whole in the detail."""
-MOST_ROWS_LOW = 2
 CHANGE_KEY = "ctrl+g"
 PASSED = ("mode", "help", "quit")
 """Commands whose keys are left to the screen."""
@@ -88,10 +81,7 @@ class ApprovalPanel(Widget, can_focus=True):
         self._asked_early = False
         self._clicks: dict[int, Callable[[], None]] = {}
         self._writing: Writing | None = None
-        self._written: dict[Writing, str] = {
-            "instead": request.detail,
-            "command": request.detail,
-        }
+        self._written: dict[Writing, str] = {"instead": request.detail}
         self._field = LetterArea()
         self._field.display = False
 
@@ -119,8 +109,8 @@ class ApprovalPanel(Widget, can_focus=True):
         """What the footer says meanwhile."""
         glyphs = glyphs_of(app_of(self))
         if self._writing is not None:
-            verb = "run" if self._writing == "command" else "send"
-            return (("Enter", verb), ("Shift+Enter", "new line"), ("Esc", "back"))
+            does = field_of(self.request, self._writing).short
+            return (("Enter", does), ("Shift+Enter", "new line"), ("Esc", "back"))
         return key_hints(
             self._choices,
             glyphs,
@@ -152,7 +142,8 @@ class ApprovalPanel(Widget, can_focus=True):
         elif event.key == "enter" and self._chosen is not None:
             self._decide(self._choices[self._chosen])
         elif event.key == CHANGE_KEY and may_be_changed(self.request):
-            self._change_command()
+            if self._has_read():
+                self._write("instead")
         elif event.key == "tab":
             self._detail.toggle_whole()
             self.refresh(layout=True)
@@ -188,18 +179,13 @@ class ApprovalPanel(Widget, can_focus=True):
 
     def _decide(self, choice: Choice) -> None:
         match choice.then:
-            case "why" | "instead" | "command":
+            case "why" | "instead":
                 self._write(choice.then)
             case "no":
                 self.post_message(ApprovalAnswered(self.request.id, "no"))
-            case answer if self._has_read():
-                self.post_message(ApprovalAnswered(self.request.id, answer))
-            case _:
-                pass
-
-    def _change_command(self) -> None:
-        if self._has_read():
-            self._write("command")
+            case answer:
+                if self._has_read():
+                    self.post_message(ApprovalAnswered(self.request.id, answer))
 
     def _has_read(self) -> bool:
         """Whether all that will run was on the screen; says so where it was not."""
@@ -226,7 +212,7 @@ class ApprovalPanel(Widget, can_focus=True):
 
     def _write(self, what: Writing) -> None:
         self._writing = what
-        self._field.placeholder = FIELDS[what].placeholder
+        self._field.placeholder = field_of(self.request, what).placeholder
         self._field.put(self._written.get(what, ""))
         self._field.display = True
         self._field.focus()
@@ -252,7 +238,7 @@ class ApprovalPanel(Widget, can_focus=True):
             return
         if self._writing == "why":
             self.post_message(ApprovalAnswered(self.request.id, "no", text))
-        elif self._writing is not None:
+        elif self._writing == "instead":
             instead = said_instead(self.request, text)
             self.post_message(ApprovalAnswered(self.request.id, "once", instead))
 
@@ -291,45 +277,37 @@ class ApprovalPanel(Widget, can_focus=True):
         """The rows without their edge; notes what a click on each of them does."""
         glyphs = glyphs_of(app_of(self))
         tall = self._is_tall
-        request = self.request
-        most = MOST_ROWS if tall else MOST_ROWS_LOW
-        question, place = (
-            question_rows(request, self.waiting, width, glyphs),
-            place_rows(request, width),
+        answers = [
+            answer_rows(choice, width, chosen=index == self._chosen, armed=self.armed)
+            for index, choice in enumerate(self._choices)
+        ]
+        beside = Beside(
+            self.request,
+            zip(self._choices, answers, strict=True),
+            width,
+            glyphs,
+            waiting=self.waiting,
+            tall=tall,
         )
-        moved: list[str] = []
-        if len(question) > most:
-            question = first_rows(question, most)
-            moved += [request.question, *([request.detail] if counts(request) else [])]
-        if len(place) > most:
-            place = first_rows(place, most)
-            moved.append(request.where)
-        answers: list[tuple[Choice, list[Content]]] = []
-        for index, choice in enumerate(self._choices):
-            rows = answer_rows(choice, width, chosen=index == self._chosen, armed=self.armed)
-            if len(rows) > most:
-                rows = first_rows(rows, most)
-                moved.append(choice.words)
-            answers.append((choice, rows))
         self._detail.fit(
             max(10, width - SIDES - 3),
             app_of(self).size.height,
             glyphs,
-            beside=len(question) + len(place) + sum(len(rows) for _, rows in answers) + 2,
-            moved_here=tuple(visible(text).replace("\n", " ") for text in moved),
+            beside=beside.n_rows,
+            moved_here=tuple(beside.moved),
         )
         self._clicks.clear()
         lines = [Content("")] if tall else []
-        lines += question
+        lines += beside.question
         lines.append(Content(""))
-        if self._writing in (None, "why"):
+        if self._writing != "instead":
             lines += self._detail_lines(width)
         if self._writing is not None:
             self._add_field(lines, self._writing, tall=tall)
             return lines
-        lines += place
+        lines += beside.place
         lines.append(Content(""))
-        for choice, rows in answers:
+        for choice, rows in beside.answers:
             for row in rows:
                 self._clicks[len(lines)] = lambda choice=choice: self._decide(choice)
                 lines.append(row)
@@ -351,7 +329,7 @@ class ApprovalPanel(Widget, can_focus=True):
             lines.append(Content(""))
         lines += [Content("")] * (self._field_rows(writing) + 1)
         for key, words, act in (
-            ("Enter", FIELDS[writing].verb, self._hand_over),
+            ("Enter", field_of(self.request, writing).verb, self._hand_over),
             ("Esc", "Back to the answers", self._leave_field),
         ):
             self._clicks[len(lines)] = act
