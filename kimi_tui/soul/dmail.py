@@ -17,6 +17,7 @@ from kimi_tui.soul.internal_messages import is_said
 from kimi_tui.soul.marks import whole_groups
 from kimi_tui.soul.tool_message import never_ran, outcome_of
 from kimi_tui.soul.transcript import shortened
+from kimi_tui.tools.base import ToolOutcome
 from kimi_tui.tools.changed_command import command_that_ran
 
 _MAX_FILES = 40
@@ -151,10 +152,9 @@ def _facts(
         for call in message.tool_calls or ():
             arguments = _arguments(call.function.arguments)
             if call.function.name == "Shell" and "command" in arguments:
-                result = results.get(call.id)
-                if result is None or not never_ran(result):
-                    said = result.message if result is not None else ""
-                    commands.append(command_that_ran(str(arguments["command"]), said))
+                result = results.get(call.id, ToolOutcome())
+                if not never_ran(result):
+                    commands.append(command_that_ran(str(arguments["command"]), result.message))
     lines: list[str] = []
     if files:
         names = [f"`{path}` ({said})" if said else f"`{path}`" for path, said in files.items()]

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from kimi_tui.tools import text as texts
 from kimi_tui.tools.base import FileEdit, ToolEnv
 from kimi_tui.tools.files import HASHED_LIMIT_BYTES, Content, read_whole
-from kimi_tui.tools.permission import ask_to_change, ask_to_read
+from kimi_tui.tools.permission import ask_to_change, told_like_reading
 from kimi_tui.tools.place import Place, locate
 from kimi_tui.tools.problem import ToolProblem
 from kimi_tui.tools.replacing import replace_file
@@ -26,12 +26,8 @@ async def change_file(path: str, compute: Compute, env: ToolEnv) -> FileEdit:
         ToolRejected: the person said no.
     """
     place = await asyncio.to_thread(locate, path, env.work_dir, env.environ)
-    try:
+    async with told_like_reading(place, env):
         content, edit, data = await asyncio.to_thread(_planned, place, compute, env)
-    except ToolProblem:
-        # Why it cannot be done tells what is there, so outside the work folder it is told like any reading.
-        await ask_to_read(place, env)
-        raise
     await ask_to_change(place, edit, env, n_links=content.stat.st_nlink if content else 1)
     again = await asyncio.to_thread(locate, path, env.work_dir, env.environ)
     if again.real != place.real:

@@ -16,7 +16,7 @@ from kimi_tui.tools.base import Tool, ToolEnv, ToolOutcome
 from kimi_tui.tools.description import description_beside
 from kimi_tui.tools.files import missing
 from kimi_tui.tools.patterns import Pattern, patterns_of
-from kimi_tui.tools.permission import ask_to_read
+from kimi_tui.tools.permission import ask_to_read, told_like_reading
 from kimi_tui.tools.place import Place, locate
 from kimi_tui.tools.problem import ToolProblem
 
@@ -60,15 +60,11 @@ class Glob(Tool[GlobParams]):
         """List what matches; asks first outside the work folder."""
         search = _Search(params.include_dirs)
         asked: set[Path] = set()
-        for pattern in patterns_of(params.pattern):
-            folder = os.path.join(params.directory, pattern.folder)
-            try:
-                place = await asyncio.to_thread(_folder, folder, params, env)
-            except ToolProblem:
-                # What is there instead is told like any reading.
-                start = await asyncio.to_thread(locate, params.directory, env.work_dir, env.environ)
-                await ask_to_read(start, env)
-                raise
+        patterns = patterns_of(params.pattern)
+        start = await asyncio.to_thread(locate, params.directory, env.work_dir, env.environ)
+        for pattern in patterns:
+            async with told_like_reading(start, env):
+                place = await asyncio.to_thread(_folder, start, pattern, params, env)
             if place is None:
                 continue
             if place.real not in asked:
@@ -82,12 +78,12 @@ class Glob(Tool[GlobParams]):
         return _outcome(search)
 
 
-def _folder(folder: str, params: GlobParams, env: ToolEnv) -> Place | None:
+def _folder(start: Place, pattern: Pattern, params: GlobParams, env: ToolEnv) -> Place | None:
     """Where a pattern starts; None where its literal beginning does not exist."""
-    place = locate(folder, env.work_dir, env.environ)
+    folder = os.path.join(params.directory, pattern.folder)
+    place = locate(folder, env.work_dir, env.environ) if pattern.folder else start
     if place.real.is_dir():
         return place
-    start = locate(params.directory, env.work_dir, env.environ)
     if start.real.is_dir():
         return None
     if start.real.exists():

@@ -16,7 +16,7 @@ from kimi_tui.tools.description import description_beside
 from kimi_tui.tools.files import look, missing, parent_of
 from kimi_tui.tools.grep_engine import FILE_TYPES, LIMIT_S, Found, Query, search
 from kimi_tui.tools.nearest import nearest_words
-from kimi_tui.tools.permission import ask_to_read
+from kimi_tui.tools.permission import ask_to_read, told_like_reading
 from kimi_tui.tools.place import Place, locate
 from kimi_tui.tools.problem import ToolProblem
 
@@ -100,12 +100,8 @@ class Grep(Tool[GrepParams]):
         """Search; asks first outside the work folder."""
         suffixes = _suffixes(params.type)
         place = await asyncio.to_thread(locate, params.path, env.work_dir, env.environ)
-        try:
+        async with told_like_reading(place, env):
             is_folder = await asyncio.to_thread(_is_folder, place)
-        except ToolProblem:
-            # What is there instead is told like any reading.
-            await ask_to_read(place, env)
-            raise
         await ask_to_read(place, env, folder=is_folder)
         query = Query(
             pattern=params.pattern,

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
 from kimi_tui.tools.base import Ask, FileEdit, ToolEnv
 from kimi_tui.tools.place import Place, with_tilde
+from kimi_tui.tools.problem import ToolProblem
 from kimi_tui.tools.protected import holds_secrets, package_scripts_changed, protected_reason
 
 EDITS_KEY = "edits"
@@ -42,6 +46,20 @@ async def ask_to_read(place: Place, env: ToolEnv, *, folder: bool = False) -> No
             protected=secret,
         )
     )
+
+
+@asynccontextmanager
+async def told_like_reading(place: Place, env: ToolEnv) -> AsyncGenerator[None]:
+    """Ask as before a reading where what is done within cannot be done: why not tells what is there.
+
+    Raises:
+        ToolRejected: the person said no.
+    """
+    try:
+        yield
+    except ToolProblem:
+        await ask_to_read(place, env)
+        raise
 
 
 async def ask_to_change(place: Place, edit: FileEdit, env: ToolEnv, *, n_links: int) -> None:
