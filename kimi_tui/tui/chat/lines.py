@@ -85,6 +85,13 @@ def cells(text: str) -> int:
     return len(text) if text.isascii() else cell_len(text)
 
 
+def style_parts(style: str) -> tuple[str, str, str]:
+    """The ink, the flags and the ground that a style names; the last two may be empty."""
+    name, _, ground = style.partition("@")
+    ink, _, flags = name.partition("/")
+    return ink, flags, ground
+
+
 def width_of(spans: Iterable[Span]) -> int:
     """The width of several runs in cells."""
     return sum(cells(span.text) for span in spans)

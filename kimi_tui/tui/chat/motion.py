@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from kimi_tui.tui.chat.blocks import Block, DMailBlock, ToolBlock, UserBlock
 from kimi_tui.tui.chat.flow import Flow
 from kimi_tui.tui.chat.layout import rows_of
-from kimi_tui.tui.chat.lines import BLANK, Line, Span
+from kimi_tui.tui.chat.lines import BLANK, Line, Span, style_parts
 from kimi_tui.tui.chat.palette import FADED
 from kimi_tui.tui.glyphs import Glyphs
 
@@ -81,8 +81,7 @@ class Motion:
 
 def faded_span(span: Span) -> Span:
     """The run in its faded colours, its ground gone."""
-    name, _, _ = span.style.partition("@")
-    ink, _, flags = name.partition("/")
+    ink, flags, _ = style_parts(span.style)
     return Span(span.text, f"{ink}/{flags}{FADED}")
 
 

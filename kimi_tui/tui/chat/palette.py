@@ -10,7 +10,7 @@ from rich.style import Style
 from textual.strip import Strip
 
 from kimi_tui.foreign_text import clean
-from kimi_tui.tui.chat.lines import Line, cells
+from kimi_tui.tui.chat.lines import Line, cells, style_parts
 
 INKS = (
     "ink",
@@ -51,8 +51,7 @@ class Palette(dict[str, Style]):
         self._component = component
 
     def __missing__(self, name: str) -> Style:
-        rest, _, ground = name.partition("@")
-        ink, _, flags = rest.partition("/")
+        ink, flags, ground = style_parts(name)
         if ink not in INKS:
             ink = "ink"
         base = self._component(PREFIX + ink)

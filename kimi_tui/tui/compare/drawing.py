@@ -11,15 +11,13 @@ from kimi_tui.foreign_text import clean, one_line
 from kimi_tui.tool_names import short_name
 from kimi_tui.tui import numbers
 from kimi_tui.tui.chat.answer import AnswerLayout
-from kimi_tui.tui.chat.lines import Line
+from kimi_tui.tui.chat.lines import Line, style_parts
 from kimi_tui.tui.glyphs import Glyphs
+from kimi_tui.tui.spans import Span
 from kimi_tui.wire.display import BriefBlock, DiffBlock, ShellBlock
 
 if TYPE_CHECKING:
     from kimi_tui.soul.travel_protocol import LineMessage
-
-Span = tuple[str, str]
-"""Text and the name of its style, with flags and a ground of its own as in the chat (`ink/b`, `ink@raised`)."""
 
 TEXT_ROWS = 4
 WHOLE_ROWS = 1_000
@@ -148,8 +146,7 @@ def _answer(
 
 def _quiet(style: str) -> str:
     """The style in quiet ink, with the flags and the ground that it has."""
-    ink = style.partition("@")[0].partition("/")[0]
-    return f"quiet{style.removeprefix(ink)}"
+    return f"quiet{style.removeprefix(style_parts(style)[0])}"
 
 
 def _tool(

@@ -14,6 +14,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from kimi_tui.tui.app_of import app_of
+from kimi_tui.tui.chat.lines import style_parts
 from kimi_tui.tui.compare.drawing import Span
 from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.scrollbar import use_thin_scrollbar
@@ -86,8 +87,7 @@ class Rows(ScrollView, can_focus=False):
         """A colour on a ground, or on the one that it has itself."""
         key = f"{name}@{ground}"
         if key not in self._styles:
-            rest, _, own = name.partition("@")
-            ink, _, flags = rest.partition("/")
+            ink, flags, own = style_parts(name)
             base = self.rich_style
             for part in (own or ground, ink):
                 base += self.get_component_rich_style(f"compare--{part}", partial=True)
