@@ -244,13 +244,18 @@ async def test_a_home_folder_is_left_alone_and_says_so(tmp_path: Path) -> None:
         await on.soul.rewind(Target(0))
 
 
+async def cut_off_in_a_rewind(on: Stage) -> None:
+    """The program ends when the conversation has gone back to its beginning, and the files have not."""
+    restoring = on.soul._parts.operations.restoring
+    context = on.soul.session.context
+    prepared = await restoring.prepare(await restoring.plan(context.checkpoints[0]))
+    await context.revert_to(0, reason="rewind", files=entry_for(prepared, "rewind"))
+
+
 async def test_a_session_opened_elsewhere_touches_nothing_there(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         await worked(on)
-        restoring = on.soul._parts.operations.restoring
-        context = on.soul.session.context
-        prepared = await restoring.prepare(await restoring.plan(context.checkpoints[0]))
-        await context.revert_to(0, reason="rewind", files=entry_for(prepared, "rewind"))
+        await cut_off_in_a_rewind(on)
         on.work = tmp_path / "elsewhere"
         on.work.mkdir()
         on.session = on.soul.session
@@ -363,10 +368,7 @@ async def test_a_restore_cut_off_after_the_journal_is_finished_at_the_next_start
 ) -> None:
     async with stage(tmp_path) as on:
         before = await worked(on)
-        restoring = on.soul._parts.operations.restoring
-        context = on.soul.session.context
-        prepared = await restoring.prepare(await restoring.plan(context.checkpoints[0]))
-        await context.revert_to(0, reason="rewind", files=entry_for(prepared, "rewind"))
+        await cut_off_in_a_rewind(on)
         os.unlink(on.work / "sub/new")
         await on.reopen()
         await on.soul.files_ready()
@@ -378,10 +380,7 @@ async def test_a_restore_cut_off_after_the_journal_is_finished_at_the_next_start
 async def test_what_is_finished_at_the_next_start_says_what_was_not(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         await worked(on)
-        restoring = on.soul._parts.operations.restoring
-        context = on.soul.session.context
-        prepared = await restoring.prepare(await restoring.plan(context.checkpoints[0]))
-        await context.revert_to(0, reason="rewind", files=entry_for(prepared, "rewind"))
+        await cut_off_in_a_rewind(on)
         (on.work / "edited").write_text("by hand\n")
         await on.reopen()
         heard = on.soul.wire.subscribe()

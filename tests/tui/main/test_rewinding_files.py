@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 from support.chat_server import ChatServer, call, say
-from support.screens import desk
+from support.screens import Desk, desk
 from textual.events import Key
 
+from kimi_tui.soul.kimi_soul import KimiSoul
 from kimi_tui.soul.protocol import Target
 from kimi_tui.tui.preview.screen import RewindScreen
 
@@ -20,6 +21,16 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+async def allow_all(one: Desk) -> KimiSoul:
+    """The agent asks for nothing from here on, and the files as they are now are known."""
+    await one.ready()
+    soul = one.screen.conversation.engine.soul
+    assert soul is not None
+    await soul.files_ready()
+    await soul.set_mode("all")
+    return soul
+
+
 async def test_f_brings_conversation_and_files_back_and_undo_takes_that_back(home: Path) -> None:
     work = home / "app"
     work.mkdir()
@@ -27,11 +38,7 @@ async def test_f_brings_conversation_and_files_back_and_undo_takes_that_back(hom
     (work / "b.txt").write_text("old\n")
     async with ChatServer() as server, desk(home, server.base_url) as one:
         server.script(call("Shell", {"command": "echo new > a.txt; echo x > made"}), say("Done."))
-        await one.ready()
-        soul = one.screen.conversation.engine.soul
-        assert soul is not None
-        await soul.files_ready()
-        await soul.set_mode("all")
+        await allow_all(one)
         await one.say("Change it")
         await one.sees("Done.")
         await one.idle()
@@ -64,11 +71,7 @@ async def test_what_an_undo_left_alone_is_seen_where_the_timeline_floats(
     async with ChatServer() as server, desk(home, server.base_url) as one:
         await one.pilot.resize_terminal(*size)
         server.script(call("Shell", {"command": "echo new > a.txt; echo x > made"}), say("Done."))
-        await one.ready()
-        soul = one.screen.conversation.engine.soul
-        assert soul is not None
-        await soul.files_ready()
-        await soul.set_mode("all")
+        soul = await allow_all(one)
         await one.say("Change it")
         await one.idle()
         await soul.rewind(Target(0), "restore")

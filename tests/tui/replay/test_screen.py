@@ -180,16 +180,22 @@ async def test_keys_go_by_steps_and_turns_and_to_the_edges(home: Path) -> None:
         assert "at the beginning" in seen(app, pilot)
 
 
-async def test_keys_that_were_pressed_too_early_are_not_lost(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    may_read = threading.Event()
+@pytest.fixture
+def may_read(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """No session is read before this is set."""
+    may = threading.Event()
 
     def told_late(launch: Launch, session: Session | None) -> Told:
-        may_read.wait()
+        may.wait()
         return told_by(launch, session)
 
     monkeypatch.setattr("kimi_tui.tui.replay.screen.told_by", told_late)
+    return may
+
+
+async def test_keys_that_were_pressed_too_early_are_not_lost(
+    home: Path, may_read: threading.Event
+) -> None:
     app = replaying(home, stored(home, story()))
     async with app.run_test(size=(120, 40)) as pilot:
         one = Desk(app, pilot)
@@ -205,15 +211,8 @@ async def test_keys_that_were_pressed_too_early_are_not_lost(
 
 
 async def test_a_replay_can_be_left_before_it_was_read(
-    home: Path, monkeypatch: pytest.MonkeyPatch
+    home: Path, may_read: threading.Event
 ) -> None:
-    may_read = threading.Event()
-
-    def told_late(launch: Launch, session: Session | None) -> Told:
-        may_read.wait()
-        return told_by(launch, session)
-
-    monkeypatch.setattr("kimi_tui.tui.replay.screen.told_by", told_late)
     app = replaying(home, stored(home, story()))
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.press("escape")
