@@ -255,7 +255,7 @@ async def test_nothing_to_do_is_said(tmp_path: Path) -> None:
         await on.soul.compact()
         await talk(on, "one")
         await on.soul.compact()
-        assert [n.level for n in on.ear.of(ev.Notice)] == ["info", "info"]
+        assert [n.level for n in on.ear.notices()] == ["info", "info"]
         assert not on.ear.of(ev.CompactionBegin)
         assert len(on.server.requests) == 1
 
@@ -332,7 +332,7 @@ async def test_a_prompt_that_fills_the_window_is_answered_if_it_fits(tmp_path: P
         on.server.script(say("yes", usage=(17_000, 10)))
         await on.soul.run("again " * 12_000)
         assert on.ear.of(ev.TurnEnd)[-1].reason == "done"
-        assert "nearly full" in on.ear.of(ev.Notice)[0].text
+        assert "nearly full" in on.ear.notices()[0].text
 
 
 async def test_a_prompt_longer_than_the_window_is_an_error(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ async def test_a_full_disk_in_the_middle_of_a_conversation(tmp_path: Path) -> No
         await on.soul.run("third")
         assert [e.reason for e in on.ear.of(ev.TurnEnd)] == ["done"] * 3
         assert ("assistant", "two") in on.sent()
-        notices = on.ear.of(ev.Notice)
+        notices = on.ear.notices()
         assert [(n.level, n.topic, n.solved) for n in notices] == [("error", "disk", False)]
         assert "space" in notices[0].advice
         with pytest.raises(StorageTrouble):
@@ -52,7 +52,7 @@ async def test_a_full_disk_in_the_middle_of_a_conversation(tmp_path: Path) -> No
         disk.full = False
         on.server.script(say("five"))
         await on.soul.run("fifth")
-        assert on.ear.of(ev.Notice)[-1].solved
+        assert on.ear.notices()[-1].solved
         await on.reopen()
         said = [m.text for m in on.session.context.messages if m.role == "user"]
         assert [t for t in said if not t.startswith("<")] == [

@@ -226,7 +226,7 @@ async def test_the_guard_against_loops(tmp_path: Path) -> None:
         await on.soul.run("hi")
         assert len(on.ear.of(ev.ContextReverted)) == 5
         assert "Stop sending" in on.sent()[-1][1]
-        assert ["#1" in n.text for n in on.ear.of(ev.Notice)] == [True]
+        assert ["#1" in n.text for n in on.ear.notices()] == [True]
         assert on.ear.of(ev.TurnEnd)[-1].reason == "done"
 
 

@@ -574,7 +574,7 @@ async def test_a_work_folder_that_is_gone_is_told_once(tmp_path: Path, seen: boo
         await on.soul.run("first")
         await on.soul.run("second")
         await on.soul.files_ready()
-        told = [one.text for one in on.ear.of(ev.Notice)]
+        told = [one.text for one in on.ear.notices()]
         assert told == ["The files cannot be kept for a rewind: the work folder is gone."]
         shown = await on.soul.preview(Target(0))
         assert shown.files is not None

@@ -330,11 +330,10 @@ async def test_an_overflow_teaches_the_window_and_the_person_sees_it(tmp_path: P
         assert on.ear.of(ev.StatusUpdate)[-1].limit == 200_000
         on.server.script(status(400, named(40_000)), say("SUMMARY"), say("done"))
         await on.soul.run("four")
-        names = on.ear.names()
-        told = [type(e).__name__ for e in on.ear.events if getattr(e, "limit", 0) == 40_000]
-        assert told
-        first = next(i for i, e in enumerate(on.ear.events) if getattr(e, "limit", 0) == 40_000)
-        assert first < names.index("CompactionBegin")
+        events = on.ear.events
+        first = next(i for i, e in enumerate(events) if getattr(e, "limit", 0) == 40_000)
+        began = next(i for i, e in enumerate(events) if isinstance(e, ev.CompactionBegin))
+        assert first < began
         assert on.ear.of(ev.StatusUpdate)[-1].trigger == 30_000
         assert len(on.ear.of(ev.CompactionEnd)) == 1
         assert on.ear.of(ev.TurnEnd)[-1] == ev.TurnEnd("done")
@@ -393,7 +392,7 @@ async def test_a_prompt_cut_without_a_word_is_told_once(tmp_path: Path) -> None:
             say("well", usage=(2_048, 10)),
         )
         await on.soul.run("hi")
-        (notice,) = on.ear.of(ev.Notice)
+        (notice,) = on.ear.notices()
         assert notice.level == "warning"
         assert "2,048" in notice.text
         assert "OLLAMA_CONTEXT_LENGTH" in notice.advice

@@ -239,7 +239,7 @@ async def test_the_output_limit_is_told(tmp_path: Path) -> None:
         on.server.script(say("This is as far as", finish="length"))
         await on.soul.run("write")
         assert on.ear.of(ev.TurnEnd)[-1].reason == "done"
-        assert "cut" in on.ear.of(ev.Notice)[0].text
+        assert "cut" in on.ear.notices()[0].text
 
 
 async def test_closing_releases_everything(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from kimi_tui.soul.kimi_soul import KimiSoul
 from kimi_tui.soul.runtime import open_soul
 from kimi_tui.tools.base import Tool as BaseTool
 from kimi_tui.tools.base import ToolEnv, ToolOutcome
+from kimi_tui.wire import events as ev
 from kimi_tui.wire.events import Event
 from kimi_tui.wire.queue import Subscription, Wire
 from support.chat_server import ChatServer, strict
@@ -38,6 +39,11 @@ async def next_event(
     raise AssertionError(f"the wire was closed before any {kind.__name__}")
 
 
+def _is_late(event: Event) -> bool:
+    """Whether it tells that the first look at the files ended only after something had to do without it."""
+    return isinstance(event, ev.Notice) and event.text.startswith("The first look at the files")
+
+
 class Ear:
     """Keeps every event of a wire, in order."""
 
@@ -55,9 +61,14 @@ class Ear:
         """Those of one kind."""
         return [event for event in self.events if isinstance(event, kind)]
 
+    def notices(self) -> list[ev.Notice]:
+        """The notices but for those that only a slow machine causes."""
+        return [notice for notice in self.of(ev.Notice) if not _is_late(notice)]
+
     def names(self, *skipped: type) -> list[str]:
-        """The kinds in order, without some."""
-        return [type(event).__name__ for event in self.events if not isinstance(event, skipped)]
+        """The kinds in order, without some, and without notices that only a slow machine causes."""
+        wanted = (one for one in self.events if not isinstance(one, skipped))
+        return [type(event).__name__ for event in wanted if not _is_late(event)]
 
     def forget(self) -> None:
         """Begin anew."""
