@@ -8,7 +8,7 @@ WORKERS ?= 4
 TESTS ?= tests
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint format types imports tests snapshots bench clean venv-run venv-dev
+.PHONY: help run test test-fast test-all lint format types imports tests snapshots bench journeys clean venv-run venv-dev
 
 help: ## say what there is
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
@@ -18,6 +18,14 @@ run: venv-run ## set up once, then start the program
 	@$(BIN)/kimi-tui $(ARGS)
 
 test: lint types imports tests ## everything that must pass: lint, types, imports, tests
+
+test-fast: export PYTHONDONTWRITEBYTECODE =
+test-fast: venv-dev ## under a minute: no terminals, kills, pictures, whole screens, long properties
+	$(BIN)/pytest -n $(WORKERS) --dist loadgroup -m "not slow and not exhaustive" --hypothesis-profile=quick $(TESTS)
+
+test-all: export PYTHONDONTWRITEBYTECODE =
+test-all: lint types imports ## also a kill and a power cut at every single call, and long properties
+	$(BIN)/pytest -n $(WORKERS) --dist loadgroup -m "" --hypothesis-profile=exhaustive $(TESTS)
 
 lint: venv-dev ## ruff: rules and format
 	$(BIN)/ruff check .
@@ -35,7 +43,7 @@ imports: venv-dev ## which part may import which
 
 tests: export PYTHONDONTWRITEBYTECODE =
 tests: venv-dev ## pytest alone
-	$(BIN)/pytest -n $(WORKERS) $(TESTS)
+	$(BIN)/pytest -n $(WORKERS) --dist loadgroup $(TESTS)
 
 snapshots: venv-dev ## draw the stored pictures anew; look at the changes before you keep them
 	$(BIN)/pytest -n 0 --snapshot-update $(TESTS)
@@ -43,6 +51,9 @@ snapshots: venv-dev ## draw the stored pictures anew; look at the changes before
 bench: venv-dev ## measure: start, stream, keys
 	$(BIN)/python -m bench.startup
 	$(BIN)/python -m bench.stream
+
+journeys: venv-dev ## count the files and functions that one thing passes through
+	$(BIN)/python -m bench.journeys
 
 clean: ## remove what was made
 	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache

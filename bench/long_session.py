@@ -10,8 +10,13 @@ import re
 from pathlib import Path
 
 from bench.answers import tokens
-from kimi_tui.llm.script import Script, ScriptedAnswer, ScriptedCall, ScriptedModel
-from kimi_tui.llm.scripted import ScriptedProvider
+from kimi_tui.llm.scripted import (
+    Script,
+    ScriptedAnswer,
+    ScriptedCall,
+    ScriptedModel,
+    ScriptedProvider,
+)
 from kimi_tui.session.store import SessionStore
 from kimi_tui.soul.runtime import open_soul
 

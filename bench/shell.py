@@ -14,7 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from kimi_tui.tools.command import RunningCommand
+from kimi_tui.tools.process import RunningCommand
 
 _COMMANDS = {
     "seq": "seq 1 12388888",

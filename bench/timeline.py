@@ -21,7 +21,7 @@ from support.story import Teller
 from support.time_travel_app import TimeTravelApp
 from textual.pilot import Pilot
 
-from kimi_tui.tui.timeline.model import TimelineModel
+from kimi_tui.projection.timeline import TimelineModel
 from kimi_tui.wire.events import Record
 
 CHECKPOINTS = 10_000
@@ -172,7 +172,9 @@ def main() -> int:
     gc.collect()
     model = TimelineModel()
     built = milliseconds(lambda: [model.apply(record) for record in teller.records])
-    n_points = len(model.tree.live) + sum(len(line.points) for line in model.tree.lines.values())
+    n_points = len(model.tree.live) + sum(
+        len(line.checkpoints) for line in model.tree.lines.values()
+    )
     print(
         f"{n_points:,} checkpoints, {len(model.tree.lines)} world lines, {len(teller.records):,} events"
     )

@@ -22,8 +22,8 @@ from support.chat_app import ChatApp
 from support.conversation import Conversation
 from textual.geometry import Region
 
-from kimi_tui.tui.chat.code import warm_up
-from kimi_tui.tui.chat.transcript import Transcript
+from kimi_tui.tui.transcript.code import warm_up
+from kimi_tui.tui.transcript.transcript import Transcript
 from kimi_tui.wire.events import Record, TextPart, TurnEnd
 
 SIZE = (120, 40)

@@ -25,6 +25,9 @@ from support.terminal import ScreenTimeout, Terminal  # noqa: E402
 
 PICTURES = Path(__file__).resolve().parent / "pictures"
 _FRAME_S = 0.35
+QUIET_S = 0.7
+"""Seconds without a key after which a preview and a world line take one."""
+
 _GIF_WIDTH = 980
 PROGRAM = str(Path(sys.executable).parent / "kimi-tui")
 
@@ -108,6 +111,7 @@ def play(folder: Path, *, recording: bool) -> list[tuple[float, str]]:
             terminal.click(95, line)
             terminal.wait_for("Rewind the conversation")
             camera.still("rewind")
+            terminal.wait_quiet(QUIET_S)
             terminal.key("enter")
             terminal.wait_gone("Rewind the conversation")
             camera.still("rewound")
@@ -121,9 +125,12 @@ def look_beside(terminal: Terminal, camera: Camera) -> None:
     """The world line that the D-Mail left behind: read, and compared with now."""
     terminal.click_text("world line 1")
     terminal.wait_for("left by")
+    terminal.key("ctrl+t")
+    terminal.wait_for("Enter preview")
     terminal.key("w")
     terminal.wait_for("read only")
     camera.still("world-line")
+    terminal.wait_quiet(QUIET_S)
     terminal.key("c")
     terminal.wait_for("Compare")
     camera.still("compare")
@@ -131,9 +138,9 @@ def look_beside(terminal: Terminal, camera: Camera) -> None:
     terminal.wait_gone("Compare")
     terminal.key("escape")
     terminal.wait_gone("read only")
-    if "Enter preview" in terminal.screen_text():
-        terminal.key("escape")
-        terminal.wait_gone("Enter preview")
+    terminal.wait_for("Enter preview")
+    terminal.key("escape")
+    terminal.wait_gone("Enter preview")
 
 
 def play_back(terminal: Terminal, camera: Camera) -> None:

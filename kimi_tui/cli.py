@@ -7,20 +7,22 @@ imported here is paid for before the first paint, so almost nothing is.
 from __future__ import annotations
 
 import gc
+import io
 import os
 import sys
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser
     from collections.abc import Sequence
-    from pathlib import Path
 
-    from kimi_tui.config.model import Config
-    from kimi_tui.launch import Launch
+    from kimi_tui.launch import Launch, Options
 
 USAGE = 2
 FAILED = 1
+INTERRUPTED = 130
+REPLAY = "replay"
+"""The command that leads to a first paint, as a start without any command does."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -28,7 +30,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     if sys.platform == "win32":
         return _say("native Windows is not supported; run it inside WSL", FAILED)
-    if arguments and not arguments[0].startswith("-"):
+    _open_streams()
+    if arguments and not arguments[0].startswith("-") and arguments[0] != REPLAY:
         from kimi_tui.commands.dispatch import COMMANDS, run
 
         if arguments[0] in COMMANDS:
@@ -38,22 +41,63 @@ def main(argv: Sequence[str] | None = None) -> int:
         return options
     # Nearly everything that is imported from here on lives as long as the program: collecting in between is wasted.
     gc.disable()
-    from kimi_tui.config.model import ConfigError
+    from kimi_tui.config.settings import ConfigError
+    from kimi_tui.launch import launch_of
 
+    launch: Launch | None = None
     try:
         launch = launch_of(options)
+        return start(launch)
     except ConfigError as error:
         return _say(str(error), USAGE)
-    return start(launch)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except Exception as error:
+        return _crashed(error, launch)
+
+
+def _open_streams() -> None:
+    """Lead what is closed (`>&-`) nowhere: else a file of a session would be opened under the number of the output."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            # The lowest free number is taken, and those below are not free any more.
+            os.open(os.devnull, os.O_RDWR)
+            stream = io.TextIOWrapper(io.FileIO(number, "r+", closefd=False))
+            setattr(sys, name, stream)
+            setattr(sys, f"__{name}__", stream)
+
+
+def _crashed(error: Exception, launch: Launch | None) -> int:
+    """What broke before the screen stood or while it was taken down: a traceback in the log, one line here."""
+    from kimi_tui.config.model_choice import Choice
+    from kimi_tui.logging_setup import log_crash
+
+    choice = launch.choice if launch is not None else None
+    keys = (choice.api_key,) if isinstance(choice, Choice) else ()
+    try:
+        from kimi_tui.app_paths import log_file, short
+
+        path = log_file()
+        log_crash(path, error, keys)
+        where = f"the reason is in {short(path)}"
+    except Exception:
+        from kimi_tui.logging_setup import redacted
+
+        where = redacted(f"{type(error).__name__}: {error}", keys)
+    return _say(f"it could not start or end in order; {where}", FAILED)
 
 
 def start(launch: Launch) -> int:
     """Run the app; returns its exit code."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         return _say("needs a terminal; input and output must not be redirected", FAILED)
-    from kimi_tui.freed_memory import keep_large_apart
-    from kimi_tui.process import harden
+    if not sys.stderr.isatty():
+        # Textual draws on standard error as it was at the start.
+        name = "__stderr__"
+        setattr(sys, name, sys.__stdout__)
+    from kimi_tui.process import harden, keep_large_apart
 
+    _forget_odd_sizes()
     harden()
     keep_large_apart()
     # Read by Textual when it is imported. A frame is drawn only when something changed; at 60 a key could wait 34 ms.
@@ -61,51 +105,76 @@ def start(launch: Launch) -> int:
     from kimi_tui.tui.app import KimiApp
     from kimi_tui.tui.theme import colours_of
 
+    # What was imported stays for good: taking it out of the collector's sight spares every later collection. A screen
+    # does not stay, so this comes before the first one is made.
+    gc.freeze()
     app = KimiApp(launch, colours=colours_of(os.environ))
     app.run()
-    if app.parting_words:
-        print(f"kimi-tui: {app.parting_words}", file=sys.stderr)
-    if app.kept_words:
-        print(f"kimi-tui: {app.kept_words}", file=sys.stderr)
+    app.say_goodbye()
     return app.return_code or 0
 
 
-class Options(NamedTuple):
-    """The arguments, as they are without any."""
+_MOST_CELLS = 2000
 
-    newest: bool = False
-    session: str | None = None
-    work_dir: str | None = None
-    model: str | None = None
-    base_url: str | None = None
-    yolo: bool = False
-    thinking: bool | None = None
-    fork: bool = False
-    demo: bool = False
-    speed: float = 1.0
-    version: bool = False
+
+def _forget_odd_sizes() -> None:
+    """Leave a size of the terminal in the environment only where no terminal says it, and where it is one.
+
+    Textual believes the environment first, and would lay out a screen of any number of rows.
+    """
+    try:
+        columns, rows = os.get_terminal_size(sys.__stdout__.fileno() if sys.__stdout__ else 1)
+    except (OSError, ValueError):
+        columns = rows = 0
+    for name, said in (("COLUMNS", columns), ("LINES", rows)):
+        given = os.environ.get(name, "")
+        is_size = given.isascii() and given.isdigit() and 0 < int(given[:9]) <= _MOST_CELLS
+        if said or not is_size:
+            os.environ.pop(name, None)
 
 
 def parse(arguments: Sequence[str]) -> Options | int:
     """The options, or the exit code where the parser has already answered."""
+    from kimi_tui.launch import Options
+
     if not arguments:
         return Options()  # the usual start is spared the import of the parser
     try:
-        options = Options(**vars(_parser().parse_args(arguments)))
+        if arguments[0] == REPLAY:
+            return Options(**vars(_replay_parser().parse_args(arguments[1:])), replay=True)
+        given = vars(_parser().parse_args(arguments))
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else USAGE
-    if options.version:
+    if given.pop("version"):
         from kimi_tui import __version__
 
         print(f"kimi-tui {__version__}")
         return 0
-    return options
+    return Options(**given)
+
+
+def _replay_parser() -> ArgumentParser:
+    from kimi_tui.commands.console import Parser
+
+    parser = Parser(
+        prog=f"kimi-tui {REPLAY}",
+        description="Play a session back. Nothing of it is changed.",
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "session",
+        metavar="SESSION",
+        nargs="?",
+        help="its id or how that begins (default: the newest of this folder)",
+    )
+    parser.add_argument("-w", "--work-dir", metavar="DIR", help="the folder it worked in")
+    return parser
 
 
 def _parser() -> ArgumentParser:
     from argparse import ArgumentTypeError, RawDescriptionHelpFormatter
 
-    from kimi_tui.commands.arguments import Parser
+    from kimi_tui.commands.console import Parser
     from kimi_tui.commands.dispatch import COMMANDS
 
     def speed(text: str) -> float:
@@ -164,6 +233,7 @@ def _parser() -> ArgumentParser:
     )
     add("--fork", action="store_true", help="work on a copy of the session")
     add("--demo", action="store_true", help="watch a two-minute story; no key, no network")
+    add("--play", action="store_true", help="with --demo: let it play by itself")
     add("--speed", type=speed, default=1.0, metavar="N", help="how fast the demo plays")
     add("--version", action="store_true", help="print the version")
     return parser
@@ -175,65 +245,9 @@ Environment: KIMI_API_KEY, KIMI_BASE_URL, KIMI_MODEL_NAME, KIMI_MODEL_MAX_CONTEX
 KIMI_DIALECT, OPENAI_API_KEY, OPENAI_BASE_URL."""
 
 
-def launch_of(options: Options) -> Launch:
-    """Everything the app needs to know.
-
-    Raises:
-        ConfigError: one line for the person.
-    """
-    from kimi_tui.config.choosing import Overrides, choose
-    from kimi_tui.config.model import ConfigError
-    from kimi_tui.launch import NEWEST, Launch
-    from kimi_tui.places import config_file
-
-    if options.fork and not (options.newest or options.session):
-        raise ConfigError("--fork needs --continue or --session ID")
-    path = config_file()
-    config = _config(path)
-    return Launch(
-        work_dir=_work_dir(options.work_dir),
-        config_path=path,
-        config=config,
-        choice=choose(
-            config, Overrides(options.model, options.base_url, options.thinking), os.environ
-        ),
-        resume=NEWEST if options.newest else options.session,
-        fork=options.fork,
-        mode="all" if options.yolo else "ask",
-        demo=options.demo,
-        speed=options.speed,
-        notices=config.notices,
-    )
-
-
-def _config(path: Path) -> Config:
-    """Our configuration, or kimi-cli's where we have none."""
-    from kimi_tui.config.reading import read_config
-
-    if path.exists():
-        return read_config(path)
-    from kimi_tui.places import kimi_cli_config_file
-
-    return read_config(kimi_cli_config_file())
-
-
-def _work_dir(given: str | None) -> Path:
-    from pathlib import Path
-
-    from kimi_tui.config.model import ConfigError
-
-    try:
-        path = Path(given).expanduser() if given else Path.cwd()
-        resolved = path.resolve(strict=True)
-    except FileNotFoundError as error:
-        raise ConfigError(f"--work-dir: there is no folder {given or '.'}") from error
-    except (OSError, RuntimeError) as error:
-        raise ConfigError(f"--work-dir: {given or '.'} cannot be opened: {error}") from error
-    if not resolved.is_dir():
-        raise ConfigError(f"--work-dir: {given} is not a folder")
-    return resolved
-
-
 def _say(message: str, code: int) -> int:
-    print(f"kimi-tui: {message}", file=sys.stderr)
+    # Names of folders and options stand in it, and whatever a script passed on.
+    from kimi_tui.foreign_text import one_line
+
+    print(f"kimi-tui: {one_line(message)}", file=sys.stderr)
     return code

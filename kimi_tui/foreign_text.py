@@ -8,6 +8,7 @@ Nothing here knows of markup: widgets show these strings as plain text.
 from __future__ import annotations
 
 import re
+from copy import copy
 from enum import Enum, auto
 from unicodedata import category
 
@@ -17,7 +18,7 @@ CSI_LIMIT = 256
 """The longest run of parameters of one CSI or charset sequence."""
 
 # Bidirectional controls, zero-width and filler characters, invisible operators, variation selectors, interlinear
-# marks and tag characters: they change or hide what a person reads.
+# marks and tag characters: they change or hide what a user reads.
 _INVISIBLE = (
     "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f"
     "\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
@@ -39,6 +40,8 @@ _STRING_STARTS = frozenset("PX]^_")
 _C1_STRING_STARTS = {"\x90": "P", "\x98": "X", "\x9d": "]", "\x9e": "^", "\x9f": "_"}
 JOINERS = "\u200c\u200d"
 """Zero-width non-joiner and joiner: spelling in some scripts, part of a picture in emoji, hidden text elsewhere."""
+SELECTORS = "\ufe0e\ufe0f"
+"""They choose between the text and the picture of a character."""
 # Arabic with its kin, the scripts of India, Myanmar, Khmer and Mongolian, and Arabic's presentation forms.
 _JOINED_SCRIPTS = (
     (0x0600, 0x0DFF),
@@ -47,6 +50,16 @@ _JOINED_SCRIPTS = (
     (0xFB50, 0xFDFF),
     (0xFE70, 0xFEFE),
 )
+MARKS_LIMIT = 12
+"""Combining marks that one character may bear: more than any script writes, and few enough for every terminal."""
+# What may be a mark is neither a letter, a digit nor a blank for `re`; drawings, arrows and CJK signs, which are not
+# either and stand in long runs, are left out. The middle and final letters of Hangul take no cell of their own.
+_MARK_LIKE = (
+    "(?:[^\\w\\s\x00-\u02ff\u2000-\u20cf\u2100-\u2cee\u2cf2-\u2d7e\u2e00-\u3029\u3030-\u3098\u309b-\ua66e\U0001f000-\U0001faff]"
+    "|[\u1160-\u11ff\ud7b0-\ud7ff\u200c\u200d])"
+)
+_MANY_MARKS = re.compile(_MARK_LIKE + f"{{{MARKS_LIMIT + 1}}}")
+_MARK_RUN = re.compile(_MARK_LIKE + "+")
 _LINE_BREAKS = frozenset("\u2028\u2029\x85")
 
 
@@ -61,6 +74,24 @@ class _State(Enum):
 
 def _mark(char: str) -> str:
     return f"<U+{ord(char):04X}>"
+
+
+def _takes_no_cell(char: str) -> bool:
+    """Whether a character is written on the one before it."""
+    return (
+        char in JOINERS
+        or category(char)[0] == "M"
+        or "\u1160" <= char <= "\u11ff"
+        or "\ud7b0" <= char <= "\ud7ff"
+    )
+
+
+def _marks_at_end(text: str) -> int:
+    """How many characters at the end of a text take no cell."""
+    at = len(text)
+    while at and _takes_no_cell(text[at - 1]) and len(text) - at < MARKS_LIMIT:
+        at -= 1
+    return len(text) - at
 
 
 def joins_letters(before: str) -> bool:
@@ -79,24 +110,67 @@ def _joins_pictures(before: str) -> bool:
     return point >= 0x1F000 or 0x2190 <= point <= 0x2BFF or 0x0600 <= point <= 0x0DFF
 
 
+def _is_picture(before: str) -> bool:
+    """Whether a selector or joiner after this character makes a picture of it: emoji, signs, keys with a digit."""
+    if not before:
+        return False
+    point = ord(before)
+    return before in "#*0123456789\u00a9\u00ae" or point >= 0x1F000 or 0x2000 <= point <= 0x32FF
+
+
 class Cleaner:
     """Cleans a text that arrives in pieces, cut anywhere, also within a sequence or a surrogate pair.
 
     Feeding the pieces one after another gives exactly what `clean` gives for the whole; memory is constant.
+
+    Args:
+        keeps_pictures: whether emoji keep the selectors and joiners that they are written with. A screen shows them
+            without; what is copied from it has them.
     """
 
-    __slots__ = ("_before", "_count", "_high", "_is_osc", "_skip_newline", "_state")
+    __slots__ = (
+        "_before",
+        "_count",
+        "_high",
+        "_is_osc",
+        "_keeps_pictures",
+        "_kept",
+        "_marks",
+        "_skip_newline",
+        "_state",
+    )
 
-    def __init__(self) -> None:
+    def __init__(self, *, keeps_pictures: bool = False) -> None:
         self._state = _State.GROUND
+        self._keeps_pictures = keeps_pictures
+        self._kept = ""
         self._count = 0
         self._is_osc = False
         self._skip_newline = False
         self._high = ""
         self._before = ""
+        self._marks = 0
 
     def feed(self, text: str) -> str:
         """The clean text for the next piece; what may belong to an unended sequence is held back."""
+        return self._with_few_marks(self._visible(text))
+
+    def _with_few_marks(self, text: str) -> str:
+        """The text without the marks that are too many for the character they stand on."""
+        if not text or (text.isascii() and not self._marks):
+            return text
+        before = self._marks
+        if (before and _takes_no_cell(text[0])) or _MANY_MARKS.search(text) is not None:
+            out: list[str] = []
+            for char in text:
+                self._marks = self._marks + 1 if _takes_no_cell(char) else 0
+                if self._marks <= MARKS_LIMIT:
+                    out.append(char)
+            return "".join(out)
+        self._marks = _marks_at_end(text)
+        return text
+
+    def _visible(self, text: str) -> str:
         if not text:
             return ""
         if (
@@ -105,7 +179,7 @@ class Cleaner:
             and not self._high
             and _is_clean(text)
         ):
-            self._before = text[-1]
+            self._before, self._kept = text[-1], ""
             return text
         out: list[str] = []
         position = 0
@@ -122,8 +196,14 @@ class Cleaner:
     def finish(self) -> str:
         """What is still held back at the end of the stream; the cleaner can then be used anew."""
         rest = "\ufffd" if self._high else ""
-        self.__init__()
+        self.__init__(keeps_pictures=self._keeps_pictures)
         return rest
+
+    def keeping_pictures(self) -> Cleaner:
+        """Another one that has read as much as this, and keeps what emoji are written with from here on."""
+        other = copy(self)
+        other._keeps_pictures = True
+        return other
 
     def _ground(self, text: str, position: int, out: list[str]) -> int:
         if self._high:
@@ -135,12 +215,12 @@ class Cleaner:
         found = _SPECIAL.search(text, position)
         if found is None:
             out.append(text[position:])
-            self._before = text[-1]
+            self._before, self._kept = text[-1], ""
             return len(text)
         start = found.start()
         if start > position:
             out.append(text[position:start])
-            self._before = text[start - 1]
+            self._before, self._kept = text[start - 1], ""
         return self._special(text, start, out)
 
     def _special(self, text: str, position: int, out: list[str]) -> int:
@@ -172,10 +252,14 @@ class Cleaner:
             return
         # Presentation selectors and joiners inside emoji only choose a picture. Terminals disagree on their width,
         # so they are left out; anywhere else they are somebody's hidden text and shown.
-        if char in "\ufe0e\ufe0f" or (char in JOINERS and _joins_pictures(self._before)):
+        if char in SELECTORS or (char in JOINERS and _joins_pictures(self._before)):
+            # One of each at most: more of them carry nothing but what nobody can see.
+            if self._keeps_pictures and char not in self._kept and _is_picture(self._before):
+                out.append(char)
+                self._kept += char
             return
         out.append(_mark(char))
-        self._before = ">"
+        self._before, self._kept = ">", ""
 
     def _second_half(self, text: str, position: int, out: list[str]) -> int:
         high, self._high = self._high, ""
@@ -187,7 +271,7 @@ class Cleaner:
                 self._invisible(whole, out)
             else:
                 out.append(whole)
-                self._before = whole
+                self._before, self._kept = whole, ""
             return position + 1
         out.append("\ufffd")
         return position
@@ -266,15 +350,49 @@ def _is_clean(text: str) -> bool:
     return _SPECIAL.search(text) is None
 
 
+def _without_crowds(text: str) -> str:
+    """The text of a decision with the marks that are too many counted: `<200000 marks>`."""
+
+    def counted(found: re.Match[str]) -> str:
+        out: list[str] = []
+        run = 0
+        for char in found.group() + "\0":
+            if char != "\0" and _takes_no_cell(char):
+                run += 1
+                if run <= MARKS_LIMIT:
+                    out.append(char)
+                continue
+            if run > MARKS_LIMIT:
+                out.append(f"<{run - MARKS_LIMIT} marks>")
+            run = 0
+            out.append(char)
+        return "".join(out).removesuffix("\0")
+
+    return _MARK_RUN.sub(counted, text)
+
+
 def clean(text: str) -> str:
     """The text without control bytes and terminal sequences, what is invisible in it as marks like `<U+202E>`.
 
     Line feeds and tabs stay, other line ends become line feeds, lone surrogates become U+FFFD.
     """
-    if _is_clean(text):
+    if _is_clean(text) and (text.isascii() or _MANY_MARKS.search(text) is None):
         return text
     cleaner = Cleaner()
     return cleaner.feed(text) + cleaner.finish()
+
+
+def clean_source(text: str) -> str:
+    """The clean text for the clipboard: as `clean`, but emoji keep the selectors and joiners they are written with."""
+    if _is_clean(text):
+        return text
+    cleaner = Cleaner(keeps_pictures=True)
+    return cleaner.feed(text) + cleaner.finish()
+
+
+def has_pictures(text: str) -> bool:
+    """Whether a text may hold emoji that `clean` leaves something out of."""
+    return not text.isascii() and any(char in text for char in SELECTORS + JOINERS)
 
 
 def visible(text: str) -> str:
@@ -285,6 +403,8 @@ def visible(text: str) -> str:
     """
     if _ODD.search(text):
         text = _ODD.sub(lambda found: _mark(found.group()), text)
+    if not text.isascii() and _MANY_MARKS.search(text) is not None:
+        text = _without_crowds(text)
     if "   " in text:
         text = _LONG_BLANKS.sub(lambda found: f"<{len(found.group())} blanks>", text)
     return text

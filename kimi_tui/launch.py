@@ -1,19 +1,45 @@
-"""What the command line asked for, as one value that is handed to the app."""
+"""How the app is started: the options of the command line, and what they and the configuration come to.
+
+`Launch` is what the app is handed. What is imported here is paid for before the first paint.
+"""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from kimi_tui.config.choosing import Choice, NeedsChoice
-from kimi_tui.config.model import Config
+from kimi_tui.app_paths import config_file, expanded, kimi_cli_config_file, no_home_notice
+from kimi_tui.config.file import read_config
+from kimi_tui.config.model_choice import Choice, NeedsChoice, Overrides, choose
+from kimi_tui.config.settings import Config, ConfigError
+
+NEWEST = "newest"
+"""`Launch.resume` for the newest session of the folder."""
+
+
+class Options(NamedTuple):
+    """The arguments of the command line; the defaults are those without any."""
+
+    newest: bool = False
+    session: str | None = None
+    work_dir: str | None = None
+    model: str | None = None
+    base_url: str | None = None
+    yolo: bool = False
+    thinking: bool | None = None
+    fork: bool = False
+    demo: bool = False
+    play: bool = False
+    speed: float = 1.0
+    replay: bool = False
 
 
 class Launch(NamedTuple):
     """How to start.
 
     `resume` is None for a new session, `newest` or a session's id. `notices` are shown once the screen stands.
-    With `replay` the session is played back, not gone on with.
+    With `plays` the demo sends its messages itself. With `replay` the session is played back, not gone on with.
     """
 
     work_dir: Path
@@ -24,10 +50,63 @@ class Launch(NamedTuple):
     fork: bool = False
     mode: Literal["ask", "edits", "all"] = "ask"
     demo: bool = False
+    plays: bool = False
     speed: float = 1.0
     notices: tuple[str, ...] = ()
     replay: bool = False
 
 
-NEWEST = "newest"
-"""`Launch.resume` for the newest session of the folder."""
+def launch_of(options: Options) -> Launch:
+    """What the options, the environment and the configuration file come to.
+
+    Raises:
+        ConfigError: they cannot be used; the message is one line for the user.
+    """
+    if options.fork and not (options.newest or options.session):
+        raise ConfigError("--fork needs --continue or --session ID")
+    if options.play and not options.demo:
+        raise ConfigError("--play needs --demo")
+    path = config_file()
+    config = _config(path)
+    choice = choose(
+        config, Overrides(options.model, options.base_url, options.thinking), os.environ
+    )
+    return Launch(
+        work_dir=_work_dir(options.work_dir),
+        config_path=path,
+        config=config,
+        choice=choice,
+        resume=NEWEST if options.newest else options.session,
+        fork=options.fork,
+        # Nobody is asked where nobody is there: the demo's folder is a temporary one, and its commands are known.
+        mode="all" if options.yolo or options.play else "ask",
+        demo=options.demo,
+        plays=options.play,
+        speed=options.speed,
+        replay=options.replay,
+        notices=(
+            *config.notices,
+            *(choice.remarks if isinstance(choice, Choice) else ()),
+            *([words] if (words := no_home_notice()) else []),
+        ),
+    )
+
+
+def _config(path: Path) -> Config:
+    """Our configuration, or kimi-cli's where we have none."""
+    if path.exists():
+        return read_config(path)
+    return read_config(kimi_cli_config_file())
+
+
+def _work_dir(given: str | None) -> Path:
+    try:
+        path = expanded(given) if given else Path.cwd()
+        resolved = path.resolve(strict=True)
+    except FileNotFoundError as error:
+        raise ConfigError(f"--work-dir: there is no folder {given or '.'}") from error
+    except (OSError, RuntimeError, ValueError) as error:
+        raise ConfigError(f"--work-dir: {given or '.'} cannot be opened: {error}") from error
+    if not resolved.is_dir():
+        raise ConfigError(f"--work-dir: {given} is not a folder")
+    return resolved

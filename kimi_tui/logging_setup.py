@@ -8,7 +8,11 @@ from __future__ import annotations
 import logging
 import os
 import re
+from contextlib import suppress
 from pathlib import Path
+
+from kimi_tui.app_paths import make_private
+from kimi_tui.filesystem import open_regular
 
 LIMIT_BYTES = 5 * 1024 * 1024
 
@@ -36,6 +40,15 @@ class _Redacting(logging.Formatter):
         return redacted(super().format(record), self._keys)
 
 
+class _LogFile(logging.FileHandler):
+    """A log file that may be taken away while the program runs: what cannot be written is dropped."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a record."""
+        with suppress(OSError):
+            super().emit(record)
+
+
 def start_logging(path: Path, keys: tuple[str, ...] = ()) -> None:
     """Send warnings and errors of all parts, and what we note ourselves, to the file.
 
@@ -51,11 +64,11 @@ def start_logging(path: Path, keys: tuple[str, ...] = ()) -> None:
         old.close()
     handler: logging.Handler
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(path.parent)
         if path.exists() and path.stat().st_size > LIMIT_BYTES:
             path.replace(path.with_suffix(".old.log"))
-        os.close(os.open(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600))
-        handler = logging.FileHandler(path, encoding="utf-8", errors="replace")
+        os.close(open_regular(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY, links=True))
+        handler = _LogFile(path, encoding="utf-8", errors="replace")
     except OSError:
         handler = logging.NullHandler()
     handler.setFormatter(_Redacting(keys))
@@ -63,6 +76,25 @@ def start_logging(path: Path, keys: tuple[str, ...] = ()) -> None:
     root.setLevel(logging.WARNING)
     logging.getLogger("kimi_tui").setLevel(logging.INFO)
     logging.captureWarnings(True)
+
+
+def begin_logging(path: Path, keys: tuple[str, ...] = ()) -> None:
+    """As `start_logging`, unless that was called before."""
+    if not any(
+        isinstance(handler.formatter, _Redacting) for handler in logging.getLogger().handlers
+    ):
+        start_logging(path, keys)
+
+
+def log_fault(path: Path, error: BaseException, keys: tuple[str, ...] = ()) -> None:
+    """Write an error that ends nothing with its traceback into the log, also before logging was started."""
+    begin_logging(path, keys)
+    logging.getLogger("kimi_tui").error("the program has a fault", exc_info=error)
+
+
+def log_fault_again(kind: str, file: str, line: int) -> None:
+    """Note that an error of a kind, raised at that line, which `log_fault` has written down came again."""
+    logging.getLogger("kimi_tui").error("the same fault again: %s at %s:%d", kind, file, line)
 
 
 def log_crash(path: Path, error: BaseException, keys: tuple[str, ...] = ()) -> None:

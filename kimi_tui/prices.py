@@ -1,14 +1,11 @@
-"""The prices that the configuration says, as the engine reckons with them.
-
-Stands between the two because neither knows the other.
-"""
+"""The configured prices in the form the engine calculates with: a module of its own because config and soul do not know each other."""
 
 from __future__ import annotations
 
-from kimi_tui.config.model import Config, ConfigError
-from kimi_tui.config.reading import read_config
-from kimi_tui.places import config_file
-from kimi_tui.soul.money import Price
+from kimi_tui.app_paths import config_file
+from kimi_tui.config.file import read_config
+from kimi_tui.config.settings import Config, ConfigError
+from kimi_tui.soul.usage import Price
 
 
 def prices_of(config: Config) -> dict[str, Price]:
@@ -28,7 +25,7 @@ def prices_of(config: Config) -> dict[str, Price]:
 
 
 def stored_prices() -> dict[str, Price]:
-    """The prices in the person's file (kimi-cli's has none); none where it cannot be read: that is told elsewhere."""
+    """The prices in the user's file (kimi-cli's has none); none where it cannot be read, which is reported elsewhere."""
     try:
         return prices_of(read_config(config_file()))
     except ConfigError:

@@ -1,10 +1,16 @@
-"""What this process does for its own protection before it holds any key."""
+"""This process itself: its protection before it holds any key, and giving memory back to the system.
+
+The C library keeps memory that was freed between pieces that are in use, and asks for more all the same.
+"""
 
 from __future__ import annotations
 
+import ctypes
 import sys
 
 _PR_SET_DUMPABLE = 4
+_M_MMAP_THRESHOLD = -3
+_LARGE_BYTES = 512 * 1024
 
 
 def harden() -> None:
@@ -15,9 +21,25 @@ def harden() -> None:
     """
     if sys.platform != "linux":
         return
-    import ctypes
-
     try:
         ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
     except (OSError, AttributeError):
         return
+
+
+def keep_large_apart() -> None:
+    """Have large pieces of memory given back as soon as they are freed, where the C library knows how.
+
+    It takes longer and longer pieces for ordinary ones as they come and go, and keeps the room of the largest for each
+    thread: requests of some megabytes, made again in every step, would stay in memory several times.
+    """
+    choose = getattr(ctypes.CDLL(None), "mallopt", None)
+    if choose is not None:
+        choose(_M_MMAP_THRESHOLD, _LARGE_BYTES)
+
+
+def give_back() -> None:
+    """Give all freed memory back, where the C library knows how; takes some milliseconds, so call it in a thread."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)

@@ -1,4 +1,4 @@
-"""The words that stand for tools wherever a person reads of them: one table for the engine's labels and the screen's.
+"""Display names of the tools: a module of its own because the engine's labels and the screen's share it.
 
 Models, stored sessions and machine-readable output have the tools' full names.
 """

@@ -2,14 +2,68 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
 from hypothesis import HealthCheck, settings
-from textual import _wait
+from textual import _wait, constants
 
 # Textual's pilot takes the program to be busy as long as it uses more than 5 % of a core. On a machine that is
 # shared, waking up alone can cost that much: every key would wait for a second. What a test needs is waited for
 # by a condition.
 _wait.SLEEP_IDLE = _wait.SLEEP_GRANULARITY / 4
 
+# Nobody looks at the apps of tests: each picture that is not drawn is time saved. It is not set by the environment, which
+# the programs that tests start would inherit.
+constants.MAX_FPS = 20
+
 # Nothing fails here because a machine is slow.
-settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=50
+)
+settings.register_profile("quick", settings.get_profile("untimed"), max_examples=10)
+settings.register_profile("exhaustive", settings.get_profile("untimed"), max_examples=500)
 settings.load_profile("untimed")
+
+SLOW = (
+    # The program in a terminal.
+    "e2e/",
+    # Whole screens with a model behind them.
+    "tui/first_run/",
+    "tui/main/",
+    "tui/replay/",
+    "tui/compare/",
+    "tui/preview/",
+    "tui/worldline/",
+    # Processes that are killed, disks that fail at every call, machines of states.
+    "session/test_rotation_kills.py",
+    "session/test_store_odd_files.py",
+    "session/test_rotation_power_cut.py",
+    "session/test_session_state_machine.py",
+    "workspace/test_restore_nothing_lost.py",
+    # One app after another, and programs that run to tell what their callbacks do.
+    "tui/test_app.py",
+    "tui/test_browser.py",
+    "tui/test_callbacks.py",
+    # Long texts, and everything's worst.
+    "llm/test_hostile_text.py",
+    "soul/test_history_long_imports.py",
+    "soul/test_step_model_faults.py",
+    "test_hostile_text.py",
+    "tui/transcript/test_viewport.py",
+)
+"""Folders and modules whose tests take long; with them everything that compares pictures."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what takes long, and begin with it: at the end of a run no worker waits for a last long one."""
+    here = Path(__file__).parent
+    for item in items:
+        path = item.path.relative_to(here).as_posix()
+        is_slow = path.startswith(SLOW) or path.endswith("pictures.py")
+        if is_slow or "snapshot" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.slow)
+        if path.startswith("tui/main/") and "session" in getattr(item, "fixturenames", ()):
+            # Made once for a process; it takes seconds.
+            item.add_marker(pytest.mark.xdist_group("long session"))
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from kimi_tui.cli import Options, launch_of, main, parse
-from kimi_tui.config.choosing import Choice
-from kimi_tui.config.model import ConfigError
-from kimi_tui.launch import NEWEST
+from kimi_tui.cli import main, parse
+from kimi_tui.config.model_choice import Choice
+from kimi_tui.config.settings import ConfigError
+from kimi_tui.launch import NEWEST, Options, launch_of
 
 
 @pytest.fixture(autouse=True)
@@ -36,6 +36,10 @@ def test_every_option() -> None:
     assert parse(["--demo", "--speed", "10"]) == Options(demo=True, speed=10.0)
     assert parse(["--model", "m", "--base-url", "http://h/v1"]) == Options(
         model="m", base_url="http://h/v1"
+    )
+    assert parse(["replay"]) == Options(replay=True)
+    assert parse(["replay", "abc", "-w", "/x"]) == Options(
+        session="abc", work_dir="/x", replay=True
     )
 
 
@@ -60,6 +64,9 @@ def test_every_option() -> None:
         ["--session", ""],
         ["--work-dir", ""],
         ["--\x1b[31mred\nline"],
+        ["replay", "a", "b"],
+        ["replay", "--yolo"],
+        ["replay", "-w", "/no/such"],
     ],
 )
 def test_bad_arguments_are_one_line_and_exit_2(
@@ -74,8 +81,9 @@ def test_bad_arguments_are_one_line_and_exit_2(
 
 
 def test_without_a_terminal_it_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([]) == 1
-    assert capsys.readouterr().err.count("\n") == 1
+    for arguments in ([], ["replay"]):
+        assert main(arguments) == 1
+        assert capsys.readouterr().err.count("\n") == 1
 
 
 def test_our_file_comes_before_kimi_clis(tmp_path: Path) -> None:
@@ -106,6 +114,7 @@ def test_what_it_makes_of_the_options(tmp_path: Path) -> None:
         True,
     )
     assert launch_of(Options(session="abc")).resume == "abc"
+    assert launch_of(Options(session="abc", replay=True)).replay
 
 
 def test_nothing_in_the_work_folder_can_set_anything(
@@ -133,7 +142,8 @@ FIRST_PAINT = """
 import json, os, sys
 os.environ["TEXTUAL_FPS"] = "240"
 import asyncio
-from kimi_tui.cli import launch_of, parse
+from kimi_tui.cli import parse
+from kimi_tui.launch import launch_of
 from kimi_tui.tui.app import KimiApp
 from kimi_tui.tui.main import screen
 # What is imported a moment after the first paint must not come before it on a slow machine.
@@ -169,3 +179,46 @@ def test_nothing_heavy_is_imported_before_the_first_paint(configured: bool) -> N
     assert "kimi_tui.tui.app" in modules
     heavy = {m for m in modules if m.split(".")[0] in HEAVY or m in HEAVY or m.startswith(ENGINE)}
     assert heavy == set()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--work-dir", "/no/\x1b]0;x\x07such\x1b[31m"],
+        ["--no-\x1b]0;x\x07such"],
+        ["\x9b31m\x1b[2J"],
+        ["--base-url", "http://\x1b[31m"],
+        ["--speed", "\x1b[31m\n\n"],
+        ["--model", "\u202e\x1b[5n"],
+        ["rewind", "\x1b[31m"],
+        ["sessions", "show", "\x1b]52;c;x\x07"],
+        ["\udc9b"],
+    ],
+)
+def test_no_error_line_hands_an_argument_to_the_terminal(
+    arguments: list[str], capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) != 0
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert err.count("\n") == 1
+    assert not [char for char in err if (char < " " and char != "\n") or "\x7f" <= char <= "\x9f"]
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", ">&- 2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize("command", ["", "sessions"])
+def test_closed_streams_end_in_one_line(closed: str, command: str, tmp_path: Path) -> None:
+    ended = subprocess.run(
+        ["/bin/sh", "-c", f"{sys.executable} -m kimi_tui {command} {closed}"],
+        env={"KIMI_TUI_HOME": str(tmp_path), "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=30,
+    )
+    assert "Traceback" not in ended.stderr
+    assert "went wrong" not in ended.stderr
+    assert ended.stderr.count("\n") <= 1
+    assert ended.returncode == (0 if command else 1)
+    if not command and "2>&-" not in closed:
+        assert "needs a terminal" in ended.stderr

@@ -12,6 +12,7 @@ from support.effort import n_calls
 
 from kimi_tui.foreign_text import (
     CSI_LIMIT,
+    MARKS_LIMIT,
     STRING_LIMIT,
     Cleaner,
     clean,
@@ -215,3 +216,53 @@ def test_what_a_megabyte_costs() -> None:
     coloured = "\x1b[31mred\x1b[0m and some plain words here\n" * 30_000
     assert n_calls(lambda: clean(plain)) < 20, "not looked at piece by piece"
     assert n_calls(lambda: clean(coloured)) < 60_000 * 20
+
+
+CROWD = "a" + "\u0301" * 200_000 + "b"
+
+
+@pytest.mark.parametrize(
+    "crowd",
+    [
+        CROWD, "\u1100" + "\u1161" * 9_000, "\u0628" + "\u064e\u200c" * 9_000, "x" + "\u20dd\u0489\ufe20" * 9_000,
+        "\U0001d165" + "\U0001d16d" * 9_000, "\u0301" * 9_000, "\u0915" + "\u093e" * 9_000,
+    ],
+)  # fmt: skip
+def test_no_character_bears_a_crowd_of_marks(crowd: str) -> None:
+    assert len(clean(crowd)) <= MARKS_LIMIT + 2
+    assert len(one_line(crowd)) <= MARKS_LIMIT + 2
+    assert clean(crowd)[0] == crowd[0]
+    cleaner = Cleaner()
+    fed = "".join(cleaner.feed(crowd[at : at + 7]) for at in range(0, 9_000, 7))
+    assert fed + cleaner.finish() == clean(crowd[:9_002])
+
+
+def test_a_decision_tells_of_marks_that_are_not_drawn() -> None:
+    assert visible(CROWD).endswith(f"<{200_000 - MARKS_LIMIT} marks>b")
+    assert len(visible(CROWD)) < 50
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\u0f67\u0f90\u0fb5\u0fa8\u0fb3\u0fba\u0fbc\u0fbb\u0f82", "\u05d1\u05bc\u05b0\u0596", "Vi\u0065\u0323\u0302t",
+        "\u0915\u094d\u0937\u094d\u092e\u094d\u092f\u093e", "\ud55c" + "\u1112\u1161\u11ab" * 30, "\u0e01\u0e33\u0e49" * 30, "\u2500" * 99,
+        "\u65e5\u672c\uff01\uff01\uff01" * 9, "\U0001f44d\U0001f3fd" * 30, "\U0001f1e9\U0001f1ea" * 30, "\u0646\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645" * 9,
+    ],
+)  # fmt: skip
+def test_writing_stays_whole(text: str) -> None:
+    assert clean(text) == visible(text).replace("<U+200C>", "\u200c") == text
+
+
+marked = st.text(alphabet="a\u0301\u0308\u0628\u200c\u200d\u1161\x1b[m ", max_size=60)
+
+
+@given(marked, st.lists(st.integers(0, 60), max_size=6))
+def test_marks_are_counted_across_pieces(text: str, cuts: list[int]) -> None:
+    text = f"{text}{chr(0x301) * 20}{text}"
+    cleaner = Cleaner()
+    out, start = "", 0
+    for cut in [*sorted(cuts), len(text)]:
+        out += cleaner.feed(text[start:cut])
+        start = max(start, cut)
+    assert out + cleaner.finish() == clean(text)

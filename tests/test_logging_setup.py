@@ -62,7 +62,7 @@ def test_a_crash_is_written_with_its_traceback_and_without_the_key(tmp_path: Pat
 def test_what_we_note_ourselves_is_kept_and_others_chatter_is_not(tmp_path: Path) -> None:
     path = tmp_path / "log"
     start_logging(path)
-    logging.getLogger("kimi_tui.soul.accounting").info("tokens: estimated 5")
+    logging.getLogger("kimi_tui.soul.token_meter").info("tokens: estimated 5")
     logging.getLogger("httpx2").info("HTTP Request: POST")
     logging.getLogger("httpx2").warning("odd")
     text = path.read_text()

@@ -1,10 +1,12 @@
-"""What the process does for its own protection."""
+"""The protection of the process, and that freed memory leaves it: looked at from within a fresh one."""
 
 from __future__ import annotations
 
+import ctypes
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -29,3 +31,52 @@ def test_a_child_cannot_read_keys_from_our_environment() -> None:
         [sys.executable, "-c", HARDENED], env=environ, capture_output=True, text=True, check=True
     )
     assert done.stdout.split() == ["True", "False", "True"]
+
+
+_GLIBC = hasattr(ctypes.CDLL(None), "mallopt") and Path("/proc/self/status").exists()
+
+_PIECE_BYTES = 8_000_000
+# A piece of 8 MB that was freed once makes the C library take the next one from its ordinary room. What is made after
+# it keeps that room from shrinking.
+_FREED_BETWEEN_OTHERS = f"""
+from pathlib import Path
+from kimi_tui import process
+
+def held_bytes():
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith("RssAnon:")).split()[1]) * 1000
+
+{{first}}
+large = bytearray({_PIECE_BYTES})
+del large
+before = held_bytes()
+large = bytearray(b"x" * {_PIECE_BYTES // 2})
+behind = bytearray(400_000)
+del large
+{{then}}
+print(held_bytes() - before)
+"""
+
+
+def _kept(first: str, then: str = "") -> int:
+    """How many bytes a process holds more after large pieces came and went."""
+    program = _FREED_BETWEEN_OTHERS.format(first=first, then=then)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return int(done.stdout)
+
+
+@pytest.mark.skipif(not _GLIBC, reason="the C library has no such choice")
+def test_large_pieces_are_given_back_as_soon_as_they_are_freed() -> None:
+    assert _kept("process.keep_large_apart()") < _PIECE_BYTES // 4
+
+
+@pytest.mark.skipif(not _GLIBC, reason="the C library has no such choice")
+def test_what_was_kept_is_given_back_when_asked() -> None:
+    assert _kept("", "process.give_back()") < _PIECE_BYTES // 4
+
+
+@pytest.mark.skipif(not _GLIBC, reason="the C library has no such choice")
+def test_without_either_it_is_kept() -> None:
+    """What the others compare with: where this no longer holds, neither is needed."""
+    assert _kept("") > _PIECE_BYTES // 4

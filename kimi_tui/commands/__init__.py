@@ -1,1 +1,1 @@
-"""What `kimi-tui` does without a screen, one module a family of commands."""
+"""The commands of `kimi-tui` that need no screen."""

@@ -1,4 +1,4 @@
-"""`kimi-tui checkpoints` and `kimi-tui worldlines`: what there is to go back to."""
+"""`kimi-tui checkpoints` and `kimi-tui worldlines`: lists of what a session can go back to."""
 
 from __future__ import annotations
 
@@ -7,14 +7,18 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from kimi_tui.commands.arguments import DONE, command, line_number
-from kimi_tui.commands.chosen import chosen_session, opened
-from kimi_tui.commands.output import print_json, print_table, say
+from kimi_tui.commands.console import DONE, command, line_number, print_json, print_table, say
+from kimi_tui.commands.sessions import (
+    age_of,
+    chosen_session,
+    line_facts,
+    opened,
+    print_lines,
+    reason_words,
+)
 from kimi_tui.session.session import Session
-from kimi_tui.session.worldlines import WorldLine
-from kimi_tui.soul.checkpoint_list import list_checkpoints
-from kimi_tui.soul.checkpoint_rows import CheckpointRow
-from kimi_tui.tui.numbers import age, change, cut, tokens
+from kimi_tui.soul.checkpoint_table import CheckpointRow, list_checkpoints
+from kimi_tui.tui.formatting import change, cut, tokens
 
 
 def run(name: str, arguments: Sequence[str]) -> int:
@@ -82,20 +86,6 @@ def _print_rows(rows: Sequence[CheckpointRow]) -> None:
     )
 
 
-def reason_words(reason: str) -> str:
-    """A kind or a reason as people read it."""
-    return "D-Mail" if reason == "dmail" else reason
-
-
-def age_of(iso: str, now: datetime) -> str:
-    """How long ago, or nothing where that is not known."""
-    try:
-        then = datetime.fromisoformat(iso)
-        return age(then if then.tzinfo else then.replace(tzinfo=UTC), now)
-    except (ValueError, OverflowError):
-        return ""
-
-
 async def _worldlines(session: Session, *, as_json: bool) -> int:
     async with opened(session):
         lines = await asyncio.to_thread(session.world_lines.list, session.context.checkpoints)
@@ -106,41 +96,3 @@ async def _worldlines(session: Session, *, as_json: bool) -> int:
     else:
         say("No line was ever left here.")
     return DONE
-
-
-def line_facts(line: WorldLine) -> dict[str, Any]:
-    """A world line as scripts read it."""
-    return {
-        "n": line.n,
-        "reason": line.reason,
-        "checkpoint_id": line.checkpoint_id if line.checkpoint_id >= 0 else None,
-        "at": line.at or None,
-        "tokens_before": line.tokens_before,
-        "tokens_after": line.tokens_after,
-        "messages_dropped": line.messages_dropped,
-        "checkpoints": len(line.checkpoints),
-        "text": line.text,
-    }
-
-
-def print_lines(lines: Sequence[WorldLine]) -> None:
-    """World lines as a table."""
-    now = datetime.now(UTC)
-    print_table(
-        ["line", "left by", "to", "checkpoints", "messages", "before", "after", "age", "text"],
-        [
-            [
-                str(line.n),
-                reason_words(line.reason),
-                f"#{line.checkpoint_id}" if line.checkpoint_id >= 0 else "",
-                f"{len(line.checkpoints):,}",
-                f"{line.messages_dropped:,}",
-                tokens(line.tokens_before),
-                tokens(line.tokens_after),
-                age_of(line.at, now),
-                cut(line.text, 50),
-            ]
-            for line in lines
-        ],
-        right=(0, 2, 3, 4, 5, 6),
-    )

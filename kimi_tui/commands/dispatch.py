@@ -1,4 +1,4 @@
-"""Which first word of the command line is a command of its own, what carries it out, and how its failures end.
+"""Which first word of the command line is a command of its own, and how its failures end: one line and an exit code.
 
 Imports nothing before it knows what is wanted.
 """
@@ -18,10 +18,10 @@ COMMANDS = {
     "jump": "go to a line that was left",
     "undo": "reverse the last operation",
     "redo": "do again what was undone",
-    "dmail": "send a letter to the agent's past self",
+    "dmail": "send a D-Mail to the agent's past self",
     "replay": "play a session back",
 }
-"""Every command, and what it does."""
+"""Every command, and what it does. `cli` itself carries out `replay`, which leads to a screen."""
 
 _INTERRUPTED = 130
 
@@ -32,11 +32,16 @@ def run(name: str, arguments: Sequence[str]) -> int:
         # A title may hold what this terminal's encoding, or any, cannot say.
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
+    from kimi_tui.app_paths import no_home_notice
+
+    if words := no_home_notice():
+        print(f"kimi-tui: {words}", file=sys.stderr)
     try:
-        code = _run(name, arguments)
+        try:
+            code = _run(name, arguments)
+        except SystemExit as stop:
+            code = stop.code if isinstance(stop.code, int) else 0
         sys.stdout.flush()
-    except SystemExit as stop:
-        return stop.code if isinstance(stop.code, int) else 0
     except KeyboardInterrupt:
         return _INTERRUPTED
     except BrokenPipeError:
@@ -44,9 +49,7 @@ def run(name: str, arguments: Sequence[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except Exception as error:
-        from kimi_tui.commands.failures import told
-
-        return told(error)
+        return _failed(error)
     return code
 
 
@@ -57,18 +60,62 @@ def _run(name: str, arguments: Sequence[str]) -> int:
 
             return sessions.run(arguments)
         case "import":
-            from kimi_tui.commands import importing
+            from kimi_tui.commands import import_sessions
 
-            return importing.run(arguments)
+            return import_sessions.run(arguments)
         case "checkpoints" | "worldlines":
             from kimi_tui.commands import checkpoints
 
             return checkpoints.run(name, arguments)
-        case "replay":
-            from kimi_tui.commands import replaying
-
-            return replaying.run(arguments)
         case _:
-            from kimi_tui.commands import travelling
+            from kimi_tui.commands import travel
 
-            return travelling.run(name, arguments)
+            return travel.run(name, arguments)
+
+
+def _failed(error: Exception) -> int:
+    """Say what went wrong; returns the exit code."""
+    from kimi_tui.commands.console import FAILED, HELD, USAGE, complain
+    from kimi_tui.session.errors import (
+        SessionError,
+        SessionHeld,
+        SessionNotFound,
+        StorageTrouble,
+        UnknownCheckpoint,
+        UnknownWorldLine,
+    )
+    from kimi_tui.soul.errors import SoulBusy, SoulError
+
+    match error:
+        case SessionHeld():
+            complain(str(error))
+            return HELD
+        case SessionNotFound() | UnknownCheckpoint() | UnknownWorldLine():
+            complain(str(error))
+            return USAGE
+        case StorageTrouble() | SoulError():
+            complain(f"{error.message} {error.advice}".strip())
+            return FAILED
+        case SessionError() | SoulBusy():
+            complain(str(error))
+            return FAILED
+        case OSError():
+            reason = error.strerror or type(error).__name__
+            about = f" ({error.filename})" if isinstance(error.filename, str) else ""
+            complain(f"That did not work: {reason}{about}.")
+            return FAILED
+        case _:
+            return _unexpected(error)
+
+
+def _unexpected(error: Exception) -> int:
+    from kimi_tui.app_paths import log_file, short
+    from kimi_tui.commands.console import FAILED, complain
+    from kimi_tui.logging_setup import log_crash
+
+    path = log_file()
+    log_crash(path, error)
+    complain(
+        f"Something went wrong in the program: {type(error).__name__}. {short(path)} says more."
+    )
+    return FAILED

@@ -1,31 +1,97 @@
-"""`kimi-tui sessions`: list, show, rename, archive, fork and delete sessions, and free what left world lines take.
+"""`kimi-tui sessions`: lists, shows, renames, archives, forks, deletes and prunes sessions; how commands open one.
 
-Nothing is ever deleted without the person's yes, and the live line is never pruned.
+Nothing is ever deleted without the user's yes, and the live line is never pruned.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from argparse import SUPPRESS, Namespace
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from kimi_tui.commands.arguments import DONE, FAILED, Parser, line_number
-from kimi_tui.commands.chosen import opened
-from kimi_tui.commands.output import confirmed, print_json, print_table, say
-from kimi_tui.commands.showing import show
-from kimi_tui.commands.sizes import size_words
-from kimi_tui.places import data_dir, short
-from kimi_tui.session.errors import SessionHeld, UnknownWorldLine
-from kimi_tui.session.line_files import stored_lines
+from kimi_tui.app_paths import data_dir, log_file, short
+from kimi_tui.commands.console import (
+    DONE,
+    FAILED,
+    Parser,
+    confirmed,
+    line_number,
+    print_json,
+    print_pairs,
+    print_table,
+    say,
+)
+from kimi_tui.logging_setup import start_logging
+from kimi_tui.prices import stored_prices
+from kimi_tui.session.errors import SessionHeld, SessionNotFound, UnknownWorldLine
 from kimi_tui.session.listing import SessionInfo, describe
 from kimi_tui.session.lock import holder_of
-from kimi_tui.session.pruning import disk_use, prune
+from kimi_tui.session.rotation import stored_world_lines
 from kimi_tui.session.session import Session
-from kimi_tui.session.store import SessionStore
-from kimi_tui.tui.numbers import age, cut, tokens
+from kimi_tui.session.store import DiskUse, SessionStore, disk_use, prune, read_only_copy
+from kimi_tui.session.world_lines import WorldLine
+from kimi_tui.soul.kimisoul import KimiSoul
+from kimi_tui.soul.runtime import open_soul
+from kimi_tui.soul.statistics import Statistics, session_statistics
+from kimi_tui.soul.usage import Cost
+from kimi_tui.tui.formatting import age, counted, cut, size_words, statistics_pairs, time_of, tokens
+
+# --- the session that a command is about
+
+
+def chosen_session(name: str | None) -> Session:
+    """The session of that id, or the newest of the current folder; not yet opened.
+
+    Raises:
+        SessionNotFound: there is none; the text says what to do.
+    """
+    store = SessionStore(data_dir())
+    here = Path.cwd()
+    if name is not None:
+        return store.find(name, here)
+    newest = store.newest(here)
+    if newest is None:
+        raise SessionNotFound("There is no session of this folder; choose one with --session ID.")
+    return newest
+
+
+@contextlib.asynccontextmanager
+async def opened(session: Session) -> AsyncGenerator[Session]:
+    """The session, open.
+
+    Raises:
+        SessionHeld: another process has it open.
+        StorageTrouble: it cannot be opened at all.
+    """
+    await session.open()
+    try:
+        yield session
+    finally:
+        await session.aclose()
+
+
+@contextlib.asynccontextmanager
+async def engine(session: Session) -> AsyncGenerator[KimiSoul]:
+    """The engine on the session, with no model: operations only. What they do is recorded as in the app.
+
+    Raises:
+        SessionHeld: another process has it open.
+        StorageTrouble: it cannot be opened at all.
+    """
+    start_logging(log_file())
+    soul = await open_soul(session=session, provider=None, follow_files=False)
+    try:
+        yield soul
+    finally:
+        await soul.aclose()
+
+
+# --- the command `sessions`
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -36,7 +102,7 @@ def run(arguments: Sequence[str]) -> int:
         case "show":
             return asyncio.run(show(store.find(options.session, Path.cwd()), as_json=options.json))
         case "rename" | "archive":
-            return asyncio.run(_note(store, options))
+            return asyncio.run(_rename_or_archive(store, options))
         case "delete":
             return _delete(store, options)
         case "fork":
@@ -86,7 +152,7 @@ def _parser() -> Parser:
 
 
 def _list(store: SessionStore, options: Namespace) -> int:
-    infos = store.list(None if options.all else Path.cwd(), archived=options.archived)
+    infos = store.list(None if options.all else Path.cwd(), archived=options.archived, counted=True)
     if options.json:
         print_json([_described(info) for info in infos])
         return DONE
@@ -97,7 +163,7 @@ def _list(store: SessionStore, options: Namespace) -> int:
     rows = [
         [
             info.id[:8],
-            cut(info.title, 48),
+            _title(info),
             age(datetime.fromtimestamp(info.updated_at, UTC), now),
             "" if info.messages is None else f"{info.messages:,}",
             "" if info.tokens is None else tokens(info.tokens),
@@ -112,6 +178,12 @@ def _list(store: SessionStore, options: Namespace) -> int:
     return DONE
 
 
+def _title(info: SessionInfo) -> str:
+    """The title, and what it is a copy of: that has the same title."""
+    origin = f" (fork of {info.forked_from[:8]})" if info.forked_from else ""
+    return cut(info.title, 48 - len(origin)) + origin
+
+
 def _described(info: SessionInfo) -> dict[str, Any]:
     return {
         "id": info.id,
@@ -124,10 +196,11 @@ def _described(info: SessionInfo) -> dict[str, Any]:
         "world_lines": info.world_lines,
         "world_lines_bytes": info.world_lines_bytes,
         "archived": info.archived,
+        "forked_from": info.forked_from or None,
     }
 
 
-async def _note(store: SessionStore, options: Namespace) -> int:
+async def _rename_or_archive(store: SessionStore, options: Namespace) -> int:
     async with opened(store.find(options.session, Path.cwd())) as session:
         if options.verb == "rename":
             session.rename(options.title)
@@ -165,7 +238,7 @@ async def _fork(store: SessionStore, options: Namespace) -> int:
 
 async def _prune(store: SessionStore, options: Namespace) -> int:
     async with opened(store.find(options.session, Path.cwd())) as session:
-        sizes = stored_lines(session.dir)
+        sizes = stored_world_lines(session.dir)
         chosen = sorted(set(options.lines)) or list(sizes)
         for n in chosen:
             if n not in sizes:
@@ -181,3 +254,186 @@ async def _prune(store: SessionStore, options: Namespace) -> int:
         freed = prune(session, chosen)
     say(f"Freed {size_words(freed)}.")
     return DONE
+
+
+# --- everything about one session
+
+
+@dataclass(frozen=True, slots=True)
+class _Findings:
+    title: str
+    messages: int
+    tokens: int
+    checkpoints: int
+    use: DiskUse
+    lines: list[WorldLine]
+    figures: Statistics
+
+
+async def show(session: Session, *, as_json: bool) -> int:
+    """Print it, also of a session that another process has open; returns the exit code.
+
+    Raises:
+        StorageTrouble: it cannot be opened at all.
+    """
+    is_held = holder_of(session.dir) is not None
+    async with read_only_copy(session) if is_held else opened(session) as read:
+        found = await asyncio.to_thread(_look, read, session.dir)
+    if as_json:
+        print_json(_facts(read, found))
+    else:
+        _print(read, found)
+    return DONE
+
+
+def _look(session: Session, folder: Path) -> _Findings:
+    context = session.context
+    return _Findings(
+        title=session.title or "Untitled",
+        messages=context.index.counts(0)[0],
+        tokens=context.token_count,
+        checkpoints=len(context.checkpoints),
+        use=disk_use(folder),
+        lines=session.world_lines.list(context.checkpoints, context.messages),
+        figures=session_statistics(session, stored_prices()),
+    )
+
+
+def _facts(session: Session, found: _Findings) -> dict[str, Any]:
+    use = found.use
+    return {
+        "id": session.id,
+        "title": found.title,
+        "work_dir": str(session.work_dir),
+        "archived": session.state.archived,
+        "forked_from": session.state.forked_from or None,
+        "imported_from": session.state.imported_from or None,
+        "messages": found.messages,
+        "tokens": found.tokens,
+        "checkpoints": found.checkpoints,
+        "size_bytes": use.total,
+        "live_bytes": use.live,
+        "world_lines_bytes": use.world_lines,
+        "record_bytes": use.record,
+        "other_bytes": use.other,
+        "world_lines": [line_facts(line) for line in found.lines],
+        "statistics": statistics_facts(found.figures),
+        "remarks": session.remarks,
+    }
+
+
+def statistics_facts(figures: Statistics) -> dict[str, Any]:
+    """Statistics as scripts read them."""
+    return {
+        "turns": figures.turns,
+        "steps": figures.steps,
+        "tool_calls": dict(figures.tool_calls),
+        "tool_failures": figures.tool_failures,
+        "input_tokens": figures.input_tokens,
+        "cached_tokens": figures.cached_tokens,
+        "output_tokens": figures.output_tokens,
+        "dmails": figures.dmails,
+        "dmail_tokens_saved": figures.dmail_tokens_saved,
+        "compactions": [
+            {"tokens_before": before, "tokens_after": after, "ratio": _ratio(before, after)}
+            for before, after in figures.compactions
+        ],
+        "rewinds": figures.rewinds,
+        "cost": _cost_facts(figures.cost),
+        "model_s": round(figures.model_s, 3),
+        "tools_s": round(figures.tools_s, 3),
+        "person_s": round(figures.person_s, 3),
+    }
+
+
+def _cost_facts(cost: Cost | None) -> dict[str, Any] | None:
+    if cost is None:
+        return None
+    amounts = {currency: round(amount, 6) for currency, amount in cost.amounts}
+    return {"amounts": amounts, "exact": cost.is_exact, "whole": cost.is_whole}
+
+
+def _ratio(before: int, after: int) -> float | None:
+    return round(after / before, 4) if before > 0 else None
+
+
+def _print(session: Session, found: _Findings) -> None:
+    use = found.use
+    say(found.title)
+    say(f"{session.id}, in {short(session.work_dir)}")
+    print()
+    pairs = [
+        (
+            "conversation",
+            f"{counted(found.messages, 'message')}, {tokens(found.tokens)} tokens, "
+            f"{counted(found.checkpoints, 'checkpoint')}",
+        ),
+        (
+            "on disk",
+            f"{size_words(use.total)}: {size_words(use.live)} live, {size_words(use.world_lines)} "
+            f"world lines, {size_words(use.record)} record, {size_words(use.other)} other",
+        ),
+        *statistics_pairs(found.figures),
+    ]
+    if session.state.imported_from:
+        pairs.append(("imported from", session.state.imported_from))
+    if session.state.forked_from:
+        pairs.append(("forked from", session.state.forked_from))
+    print_pairs(pairs)
+    if found.lines:
+        print()
+        print_lines(found.lines)
+    for remark in session.remarks:
+        say(f"! {remark}")
+
+
+# --- world lines, as every command lists them
+
+
+def line_facts(line: WorldLine) -> dict[str, Any]:
+    """A world line as scripts read it."""
+    return {
+        "n": line.n,
+        "reason": line.reason,
+        "checkpoint_id": line.left_by.checkpoint_id if line.left_by.checkpoint_id >= 0 else None,
+        "at": line.left_by.at or None,
+        "tokens_before": line.left_by.tokens_before,
+        "tokens_after": line.left_by.tokens_after,
+        "messages_dropped": line.left_by.messages_dropped,
+        "checkpoints": len(line.checkpoints),
+        "text": line.left_by.text,
+    }
+
+
+def print_lines(lines: Sequence[WorldLine]) -> None:
+    """World lines as a table."""
+    now = datetime.now(UTC)
+    print_table(
+        ["line", "left by", "to", "checkpoints", "messages", "before", "after", "age", "text"],
+        [
+            [
+                str(line.n),
+                reason_words(line.reason),
+                f"#{line.left_by.checkpoint_id}" if line.left_by.checkpoint_id >= 0 else "",
+                f"{len(line.checkpoints):,}",
+                f"{line.left_by.messages_dropped:,}",
+                tokens(line.left_by.tokens_before),
+                tokens(line.left_by.tokens_after),
+                age_of(line.left_by.at, now),
+                cut(line.left_by.text, 50),
+            ]
+            for line in lines
+        ],
+        right=(0, 2, 3, 4, 5, 6),
+    )
+
+
+def reason_words(reason: str) -> str:
+    """A kind or a reason as people read it."""
+    return "D-Mail" if reason == "dmail" else reason
+
+
+def age_of(iso: str, now: datetime) -> str:
+    """How long ago, or nothing where that is not known."""
+    then = time_of(iso)
+    return age(then, now) if then else ""

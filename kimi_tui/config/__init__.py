@@ -1,1 +1,1 @@
-"""The configuration file, what the environment and the command line change of it, and the choice of a model."""
+"""The configuration: its values, its file, the choice of a model, and the keys."""

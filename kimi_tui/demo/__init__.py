@@ -1,1 +1,1 @@
-"""The demo: a scripted model in a small project of real files. Only the model is scripted."""
+"""The demo: a scripted model (`story.toml`) in a small project of real files. Only the model is scripted."""

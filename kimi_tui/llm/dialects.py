@@ -1,25 +1,52 @@
-"""How servers that call themselves compatible differ, as data: one frozen value per dialect.
+"""How servers that call themselves compatible differ, as data: a `Dialect` each, and rules for families of models.
 
-Nothing here acts; `sending`, `requests` and `openai_compat` read these values. A dialect is chosen by name, by host, or by
-what a local server says of itself (`probing`), and rules for model families apply on any host.
+A dialect is chosen by name, by host, or by what a local server says of itself (`models.probe`). What a server shows
+only by refusing a request is learned: `LearnedQuirks`, kept for provider and model while the program runs, make the
+next request smaller, or add what was missing. At most `MAX_LEARNED_PER_REQUEST` are learned of one request, each field
+once. Only the beginning of a refusal is looked at: the rest may be the request, repeated.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
-from urllib.parse import urlsplit
 
+from kimi_tui.llm.base_url import host_of
 from kimi_tui.llm.errors import LLMError
 
 ReasoningBack = Literal[
     "as_came", "never", "reasoning_content", "reasoning", "reasoning_details", "think_tag"
 ]
-ThinkingControl = Literal[
-    "none", "type", "type_kept", "enable_thinking", "effort_object", "effort_none_with_tools"
+ThinkingForm = Literal[
+    "unknown", "type", "type_kept", "enable_thinking", "effort", "effort_object", "template"
 ]
+
+
+@dataclass(frozen=True, slots=True)
+class Thinking:
+    """How a model is asked to think before it answers. The default: it is not known, so nothing is sent.
+
+    Attributes:
+        form: the field that says it: `type` is `thinking: {type}` (`type_kept` also keeps earlier reasoning),
+            `enable_thinking` a flag, `effort` is `reasoning_effort`, `effort_object` is `reasoning: {effort}`,
+            `template` are arguments of the chat template.
+        efforts: the words for how much, least first; empty where it can only be on or off.
+        on: the effort that plain "on" means; empty for saying no more than that.
+        always: it cannot be turned off.
+        not_with_tools: with tools it answers only where the request says not to think.
+    """
+
+    form: ThinkingForm = "unknown"
+    efforts: tuple[str, ...] = ()
+    on: str = ""
+    always: bool = False
+    not_with_tools: bool = False
+
+
+_THREE_EFFORTS = ("low", "medium", "high")
+_ALWAYS = Thinking(always=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,13 +56,15 @@ class Dialect:
     name: str
     hosts: tuple[str, ...] = ()
     """Host names or, with a leading dot or dash, their ends; a trailing dot or dash makes it a beginning."""
+    path: str = ""
+    """Where the API is at these hosts, for base URLs that lack it; empty where that differs."""
     reasoning: ReasoningBack = "as_came"
     """The field in which reasoning goes back to its own model."""
     reasoning_missing: str | None = None
     """What stands in that field where there is no reasoning of this model; None: the field is left out."""
     reasoning_missing_everywhere: bool = False
     """The stand-in goes into every assistant message and not only into those with tool calls."""
-    thinking: ThinkingControl = "none"
+    thinking: Thinking = Thinking()
     stream_options: bool = True
     output_limit: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
     cache_key: bool = False
@@ -44,6 +73,8 @@ class Dialect:
     """Tool call ids are exactly nine letters or digits."""
     bridge: bool = False
     """No user message may follow a tool result: a short assistant message goes between."""
+    single_calls: bool = False
+    """An assistant message has one tool call: several of a step are sent one after the other, each with its result."""
     images: bool = True
     extra_content: bool = False
     """Calls carry `extra_content` that has to come back in its place."""
@@ -67,6 +98,7 @@ DIALECTS: Mapping[str, Dialect] = {
         Dialect(
             "openai",
             hosts=("api.openai.com",),
+            path="/v1",
             reasoning="never",
             output_limit="max_completion_tokens",
             cache_key=True,
@@ -80,21 +112,24 @@ DIALECTS: Mapping[str, Dialect] = {
         Dialect(
             "deepseek",
             hosts=("api.deepseek.com",),
+            path="/v1",
             reasoning="reasoning_content",
             reasoning_missing="",
             reasoning_missing_everywhere=True,
-            thinking="type",
+            thinking=Thinking("type", ("low", "high", "max")),
             images=False,
         ),
         Dialect(
             "openrouter",
             hosts=("openrouter.ai",),
+            path="/api/v1",
             reasoning="reasoning_details",
-            thinking="effort_object",
+            thinking=Thinking("effort_object", ("minimal", *_THREE_EFFORTS), on="medium"),
         ),
         Dialect(
             "mistral",
             hosts=(".mistral.ai",),
+            path="/v1",
             reasoning="never",
             stream_options=False,
             short_ids=True,
@@ -103,41 +138,49 @@ DIALECTS: Mapping[str, Dialect] = {
         Dialect(
             "gemini",
             hosts=("generativelanguage.googleapis.com", "-aiplatform.googleapis.com"),
+            path="/v1beta/openai",
             reasoning="never",
+            thinking=Thinking("effort", _THREE_EFFORTS, on="medium"),
             extra_content=True,
         ),
-        Dialect("groq", hosts=("api.groq.com",), reasoning="never"),
+        Dialect("groq", hosts=("api.groq.com",), path="/openai/v1", reasoning="never"),
         Dialect(
             "glm",
             hosts=("api.z.ai", "open.bigmodel.cn"),
             reasoning="reasoning_content",
-            thinking="type_kept",
+            thinking=Thinking("type_kept"),
             stream_options=False,
         ),
         Dialect(
             "qwen",
             hosts=("dashscope.", "dashscope-", ".dashscope.aliyuncs.com", ".maas.aliyuncs.com"),
+            path="/compatible-mode/v1",
             reasoning="reasoning_content",
-            thinking="enable_thinking",
+            thinking=Thinking("enable_thinking"),
         ),
         Dialect(
             "minimax",
             hosts=("api.minimax.io", "api.minimaxi.com", "api.minimax.chat", "api.minimax."),
+            path="/v1",
             reasoning="reasoning_details",
             extra={"reasoning_split": True},
         ),
-        Dialect("ollama", reasoning="reasoning"),
-        Dialect("vllm", reasoning="reasoning"),
-        Dialect("llamacpp", reasoning="reasoning_content"),
+        Dialect(
+            "ollama",
+            reasoning="reasoning",
+            thinking=Thinking("effort", _THREE_EFFORTS, on="medium"),
+        ),
+        Dialect("vllm", reasoning="reasoning", thinking=Thinking("template")),
+        Dialect("llamacpp", reasoning="reasoning_content", thinking=Thinking("template")),
         Dialect("lmstudio", reasoning="reasoning_content"),
-        Dialect("sglang", reasoning="reasoning_content"),
+        Dialect("sglang", reasoning="reasoning_content", thinking=Thinking("template")),
         GENERIC,
     )
 }
 
 
 @dataclass(frozen=True, slots=True)
-class ModelRule:
+class _ModelRule:
     """A change for models whose name matches, on the named dialects (none named: on any)."""
 
     model_rx: re.Pattern[str]
@@ -145,38 +188,74 @@ class ModelRule:
     dialects: frozenset[str] = frozenset()
 
 
-def _rule(pattern: str, *dialects: str, **changes: Any) -> ModelRule:
-    return ModelRule(re.compile(pattern, re.IGNORECASE), changes, frozenset(dialects))
+def _rule(pattern: str, *dialects: str, **changes: Any) -> _ModelRule:
+    return _ModelRule(re.compile(pattern, re.IGNORECASE), changes, frozenset(dialects))
 
 
-MODEL_RULES: tuple[ModelRule, ...] = (
+_MODEL_RULES: tuple[_ModelRule, ...] = (
     # Kimi models that think refuse an assistant message with calls that lacks its reasoning; `""` counts as lacking.
     _rule(r"(^|/)(kimi-(k|for)|k\d)", "moonshot", reasoning_missing=" "),
-    _rule(r"(^|/)kimi-k2\.[56]($|-)", "moonshot", thinking="type"),
+    _rule(r"(^|/)kimi-k2\.[56]($|-)", "moonshot", thinking=Thinking("type")),
+    _rule(
+        r"(^|/)(kimi-)?k3",
+        "moonshot",
+        thinking=Thinking("effort", ("low", "high", "max"), always=True),
+    ),
+    _rule(r"(^|/)(kimi-k2\.7|kimi-for-coding|kimi-k2-thinking)", thinking=_ALWAYS),
+    _rule(r"(^|/)(minimax-m2|magistral|deepseek-(reasoner|r1))", thinking=_ALWAYS),
     _rule(r"(^|/)(devstral|ministral|mistral|magistral|codestral|pixtral)", bridge=True),
     # OpenAI's newer models take function tools here only without reasoning.
     _rule(
         r"(^|/)gpt-(5\.([4-9]|\d\d)|[6-9]|\d\d)",
         "openai",
         "azure",
-        thinking="effort_none_with_tools",
+        thinking=Thinking("effort", _THREE_EFFORTS, on="medium", not_with_tools=True),
+    ),
+    _rule(
+        r"(^|/)gpt-5($|-)",
+        "openai",
+        "azure",
+        thinking=Thinking("effort", ("minimal", *_THREE_EFFORTS), on="medium", always=True),
+    ),
+    _rule(
+        r"(^|/)gpt-5\.[123]($|-)",
+        "openai",
+        "azure",
+        thinking=Thinking("effort", _THREE_EFFORTS, on="medium"),
+    ),
+    _rule(
+        r"(^|/)o[134]($|-)",
+        "openai",
+        "azure",
+        thinking=Thinking("effort", _THREE_EFFORTS, on="medium", always=True),
+    ),
+    _rule(
+        r"(^|/)gemini-(2\.5-pro|3)",
+        "gemini",
+        thinking=Thinking("effort", ("low", "high"), on="high", always=True),
+    ),
+    _rule(r"(^|/)qwen", "groq", thinking=Thinking("effort", on="default")),
+    _rule(
+        r"(^|/)gpt-oss",
+        "groq",
+        "vllm",
+        "ollama",
+        "lmstudio",
+        thinking=Thinking("effort", _THREE_EFFORTS, on="medium", always=True),
+    ),
+    _rule(
+        r"(^|/)gpt-oss",
+        "llamacpp",
+        "sglang",
+        thinking=Thinking("template", _THREE_EFFORTS, on="medium", always=True),
     ),
     _rule(r"(^|/)deepseek-(reasoner|r1)", "deepseek", reasoning="never", reasoning_missing=None),
     _rule(r"(^|/)moonshot-v1", "moonshot", reasoning="never", reasoning_missing=None),
-    _rule(r"(^|/)glm-4($|[^.\d])", "glm", thinking="none"),
-)
-
-ALWAYS_THINKING = re.compile(
-    r"(^|/)(kimi-k3|k3|kimi-k2\.7|kimi-for-coding|kimi-k2-thinking|minimax-m2)", re.IGNORECASE
+    _rule(r"(^|/)glm-4($|[^.\d])", "glm", thinking=Thinking()),
 )
 
 
-def host_of(base_url: str) -> str:
-    """The host of a base URL in lower case, or an empty string."""
-    try:
-        return (urlsplit(base_url).hostname or "").lower()
-    except ValueError:
-        return ""
+_LONGEST_MODEL = 500
 
 
 def dialect_of_host(host: str) -> Dialect:
@@ -210,7 +289,8 @@ def dialect_named(name: str) -> Dialect:
 
 def for_model(dialect: Dialect, model: str) -> Dialect:
     """The dialect with the rules of this model's family applied."""
-    for rule in MODEL_RULES:
+    model = model[:_LONGEST_MODEL]
+    for rule in _MODEL_RULES:
         if (not rule.dialects or dialect.name in rule.dialects) and rule.model_rx.search(model):
             dialect = replace(dialect, **rule.changes)
     return dialect
@@ -231,3 +311,196 @@ def family(model: str) -> str:
     name = model.rsplit("/", 1)[-1].lower()
     found = re.match(r"\D*\d*", name)
     return found.group(0) if found and found.group(0) else name
+
+
+MAX_LEARNED_PER_REQUEST = 3
+REASONING_FIELDS = ("reasoning_content", "reasoning_details", "reasoning")
+
+_REFUSED = re.compile(
+    r"unknown|unsupported|not supported|not support|unrecognized|unexpected|not permitted|extra_forbidden"
+    r"|extra inputs|cannot find field|not allowed|additional propert|invalid (field|parameter|argument)"
+    r"|only type=|does not exist|cannot be (set|modified)|no such",
+    re.IGNORECASE,
+)
+_MISSING = re.compile(r"missing|must be passed back|required|must be provided", re.IGNORECASE)
+_ROLES = re.compile(
+    r"unexpected role '?user'? after role '?tool|roles must alternate|"
+    r"after the optional system message.{0,120}alternat|role 'tool'.{0,120}'user'",
+    re.IGNORECASE,
+)
+_SINGLE_CALLS = re.compile(
+    r"only supports? single tool.?calls?|multiple tool.?calls (?:are|is) not supported",
+    re.IGNORECASE,
+)
+_SHORT_IDS = re.compile(
+    r"tool call ids? (?:should be alphanumeric|was .{0,200}must be a-z, ?A-Z, ?0-9).{0,40}length (?:of )?9",
+    re.IGNORECASE,
+)
+_SCHEMA = re.compile(
+    r"moonshot flavored json schema|when using anyOf, type should be defined"
+    r"|function\.parameters\.type is required",
+    re.IGNORECASE,
+)
+_NO_IMAGES = re.compile(
+    r"unknown variant .?image_url|image input is not supported|does not support image"
+    r"|not a multimodal model|image_url is (?:only|not) supported",
+    re.IGNORECASE,
+)
+_NO_THINKING = re.compile(r"does not support (?:thinking|reasoning)", re.IGNORECASE)
+_THINKING_FIELDS = (
+    "reasoning_effort",
+    "thinking",
+    "enable_thinking",
+    "reasoning",
+    "chat_template_kwargs",
+)
+_MOST_CHARS = 20_000
+_CONTENT_AND_THINKING = re.compile(r"cannot pass both content and thinking", re.IGNORECASE)
+_EFFORT_NONE = re.compile(r"set reasoning_effort to ['\"]?none", re.IGNORECASE)
+_SIGNATURE = re.compile(r"missing a thought_?signature", re.IGNORECASE)
+
+
+@dataclass(slots=True)
+class LearnedQuirks:
+    """What a provider and model showed beyond their dialect, by refusals and answers."""
+
+    dropped: set[str] = field(default_factory=set[str])
+    """Fields that are not sent any more."""
+    reasoning_missing: str | None = None
+    """What is sent where reasoning is missing; None: nothing was learned."""
+    swapped_output_limit: bool = False
+    bridge: bool = False
+    single_calls: bool = False
+    short_ids: bool = False
+    moonshot_schema: bool = False
+    no_images: bool = False
+    extra_content: bool = False
+    effort_none: bool = False
+    """With tools it answers only where the request says not to reason."""
+    ends_without_reason: bool = False
+    """It never gives a finish reason: `[DONE]` ends an answer."""
+    window: int | None = None
+    """The window in tokens that a refusal named."""
+    accepted: int = 0
+    """The tokens of input of the last answer, as the server counted them."""
+    counted_share: float = 0.0
+    """The largest ratio seen of the server's figure for a prompt to our estimate of it."""
+
+    def applied(self, dialect: Dialect) -> Dialect:
+        """The dialect, changed by what was learned."""
+        if self.reasoning_missing is not None:
+            known = dialect.reasoning
+            dialect = replace(
+                dialect,
+                reasoning="reasoning_content" if known in {"never", "as_came"} else known,
+                reasoning_missing=self.reasoning_missing,
+            )
+        elif self.dropped & set(REASONING_FIELDS):
+            dialect = replace(dialect, reasoning="never", reasoning_missing=None)
+        if self.swapped_output_limit:
+            other = (
+                "max_tokens" if dialect.output_limit != "max_tokens" else "max_completion_tokens"
+            )
+            dialect = replace(dialect, output_limit=other)
+        if self.effort_none:
+            dialect = replace(dialect, thinking=replace(dialect.thinking, not_with_tools=True))
+        return replace(
+            dialect,
+            stream_options=dialect.stream_options and "stream_options" not in self.dropped,
+            cache_key=dialect.cache_key and "prompt_cache_key" not in self.dropped,
+            bridge=dialect.bridge or self.bridge,
+            single_calls=dialect.single_calls or self.single_calls,
+            short_ids=dialect.short_ids or self.short_ids,
+            schema="moonshot" if self.moonshot_schema else dialect.schema,
+            images=dialect.images and not self.no_images,
+            extra_content=(dialect.extra_content or self.extra_content)
+            and "extra_content" not in self.dropped,
+        )
+
+    def learn(self, refusal: str, sent: Set[str], dialect: Dialect) -> str | None:
+        """Learn from a refusal.
+
+        Args:
+            refusal: the whole body, as text.
+            sent: the names of the optional fields that the refused request had, in messages too.
+            dialect: under which it was made, these quirks applied.
+
+        Returns:
+            What was learned in a few words, or None: the same request would be refused again.
+        """
+        refusal = refusal[:_MOST_CHARS]
+        if _CONTENT_AND_THINKING.search(refusal) and sent & set(REASONING_FIELDS):
+            return self._drop("reasoning_content")
+        if _SINGLE_CALLS.search(refusal) and not dialect.single_calls:
+            self.single_calls = True
+            return "one tool call a message"
+        if _SHORT_IDS.search(refusal) and not dialect.short_ids:
+            self.short_ids = True
+            return "ids of tool calls with nine letters"
+        if _SCHEMA.search(refusal) and dialect.schema != "moonshot":
+            self.moonshot_schema = True
+            return "tools in Moonshot's kind of schema"
+        if "image_url" in sent and dialect.images and _NO_IMAGES.search(refusal):
+            self.no_images = True
+            return "no images"
+        if _NO_THINKING.search(refusal):
+            for name in _THINKING_FIELDS:
+                if name in sent - self.dropped:
+                    return self._drop(name)
+        if _ROLES.search(refusal) and not dialect.bridge:
+            self.bridge = True
+            return "no user message after a tool result"
+        if _SIGNATURE.search(refusal) and not dialect.extra_content:
+            self.extra_content = True
+            return "calls need their extra_content back"
+        if _EFFORT_NONE.search(refusal) and not dialect.thinking.not_with_tools:
+            self.effort_none = True
+            return "no reasoning beside tools"
+        if _MISSING.search(refusal) and re.search(r"reasoning(_content)?", refusal):
+            learned = self._learn_missing(dialect)
+            if learned:
+                return learned
+        if not _REFUSED.search(refusal):
+            return None
+        limit = dialect.output_limit
+        if limit in sent and re.search(rf"\b{limit}\b", refusal) and not self.swapped_output_limit:
+            self.swapped_output_limit = True
+            return f"not {limit}"
+        for name in sorted(sent - self.dropped, key=len, reverse=True):
+            if re.search(rf"(?<![A-Za-z_]){re.escape(name)}(?![A-Za-z_])", refusal):
+                return self._drop(name)
+        return None
+
+    def _learn_missing(self, dialect: Dialect) -> str | None:
+        # Where nothing was sent an empty text is tried, where that was refused a blank.
+        tried = dialect.reasoning_missing
+        if tried == " ":
+            return None
+        self.dropped -= set(REASONING_FIELDS)
+        self.reasoning_missing = "" if tried is None else " "
+        return f"reasoning is wanted back ({self.reasoning_missing!r} where there is none)"
+
+    def _drop(self, name: str) -> str:
+        self.dropped.add(name)
+        if name in REASONING_FIELDS:
+            self.reasoning_missing = None
+        return f"no {name}"
+
+
+_known: dict[tuple[str, str, str], LearnedQuirks] = {}
+
+
+def quirks_of(provider: str, model: str, dialect: str = "") -> LearnedQuirks:
+    """What was learned of a provider and model: the same object every time.
+
+    Args:
+        provider: its base URL.
+        model: the model's id.
+        dialect: the configured one. Under another dialect other requests were made, so other things were learned.
+    """
+    return _known.setdefault((provider, model, dialect), LearnedQuirks())
+
+
+def forget_quirks() -> None:
+    """Forget everything (a changed configuration, a test)."""
+    _known.clear()

@@ -1,10 +1,25 @@
-"""Everything that can go wrong when a model is asked, as one small hierarchy.
+"""What can go wrong when a model is asked: a hierarchy of errors, and how a server's answer becomes one of them.
 
-Messages are written for the person who reads them: what happened, in the provider's own words where there are
-any, then what to change. None ever holds a key.
+Texts are written for the user: what happened, in the provider's own words where there are any, then what to change.
+None ever holds a key.
+
+`error_of_response`, `error_of_stream_event` and `error_of_wrong_content` classify answers of any shape: the sentence is
+taken out of the body, cut to size and freed of keys. `overflow_of` recognises, in the words of many servers, that a
+request was longer than the window. What is taken for an overflow compacts a conversation, so a sentence counts only
+where it cannot mean anything else: the size of a picture, the length of a name and the number of tools have limits too.
+`retry_after` reads how long a server asks to be left alone, in any of the forms it may say so.
 """
 
 from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+from kimi_tui.llm import lenient_json
+from kimi_tui.llm.known_models import LEAST_WINDOW
 
 
 class LLMError(Exception):
@@ -79,3 +94,509 @@ class ContextOverflowError(APIStatusError):
     ) -> None:
         super().__init__(message, status=status, code="context_overflow", advice=advice)
         self.window = window
+
+
+_MOST_CHARS = 20_000
+"""How much of an answer is looked at. Sentences stand at its beginning; the rest may be the request, repeated."""
+_MOST_TOKENS = 100_000_000
+
+_CODES = frozenset(
+    (
+        *("context_length_exceeded", "exceed_context_size_error", "model_context_window_exceeded"),
+        *("context_window_exceeded", "contextwindowexceedederror", "context_length_error"),
+    )
+)
+_OTHER_CODES = frozenset(
+    (
+        *("string_above_max_length", "array_above_max_length", "invalid_image", "image_too_large"),
+        *("invalid_image_format", "invalid_base64", "rate_limit_exceeded", "tool_use_failed"),
+        *("string_too_long", "too_long", "unsupported_file", "integer_above_max_value"),
+    )
+)
+
+# Each gap is bounded: a hostile text must not be walked through once for each of its beginnings.
+_TEXTS = (
+    r"exceeded model token limit",
+    r"input token length too long",
+    r"context_length_exceeded",
+    r"contextwindowexceedederror",
+    r"maximum context length is \d",
+    r"exceeds the context window",
+    r"input tokens exceed the configured limit",
+    r"your prompt contains at least \d{1,12} input tokens",
+    r"requested \d{1,12} output tokens",
+    r"input \(\d{1,12} tokens\) is longer than the model'?s context length",
+    r"must be less than max_seq_len",
+    r"too large for model with \d{1,12} maximum context length",
+    r"input token count.{0,80}exceeds the maximum",
+    r"reduce the length of the messages",
+    r"exceed_context_size_error",
+    r"exceeds the available context size",
+    r"context size has been exceeded",
+    r"greater than the context length",
+    r"trying to keep the first \d{1,12} tokens",
+    r"cannot truncate prompt with n_keep",
+    r"context window exceeds limit",
+    r"range of input length should be",
+    r"model_context_window_exceeded",
+    r"prompt too long; exceeded (max )?context length",
+    r"prompt is too long",
+    r"maximum prompt length is \d",
+    r"maximum allowed input length",
+)
+_OVERFLOW = re.compile("|".join(_TEXTS), re.IGNORECASE)
+_LOOSE = re.compile(
+    r"exceeds max length|exceeds the limit of [\d,]|input is too long"
+    r"|(?:exceeds?|exceeded|too (?:long|large|many))[^\n]{0,80}\blimit: ?\d",
+    re.IGNORECASE,
+)
+_ABOUT_THE_WINDOW = re.compile(
+    r"\btokens?\b|\bcontext\b|\bprompt\b|input length|for (?:the )?requested model", re.IGNORECASE
+)
+_ABOUT_OTHERS = re.compile(
+    r"\b(?:characters?|chars|strings?|images?|pictures?|pixels?|dimensions?|videos?|audio|files?"
+    r"|bytes?|[kmg]i?b|tools?|functions?|items?|arrays?|elements?|names?|descriptions?|urls?"
+    r"|max_tokens|max_completion_tokens|completion tokens|output tokens)\b",
+    re.IGNORECASE,
+)
+_RATE = re.compile(r"rate.?limit|too many requests|quota|per minute|\bTPM\b", re.IGNORECASE)
+
+_FIGURE = r"(\d[\d,]{0,14})"
+# Each has one group: the window. The first that makes sense counts.
+_WINDOWS = tuple(
+    re.compile(pattern, re.IGNORECASE)
+    for pattern in (
+        rf"\"?n_ctx\"?[\s:=(>]{{0,6}}{_FIGURE}",
+        rf"context length (?:is|of)(?: only)? {_FIGURE}",
+        rf"token limit[:\s]{{1,4}}{_FIGURE}",
+        rf"with (?:a )?(?:maximum (?:of )?)?{_FIGURE} maximum",
+        rf"context length \({_FIGURE} tokens\)",
+        rf"max_seq_len \({_FIGURE}\)",
+        rf"(?:tokens )?allowed \({_FIGURE}\)",
+        rf"range of input length should be \[\d{{1,12}}, ?{_FIGURE}\]",
+        rf"maximum prompt length is {_FIGURE}",
+        rf"exceeds the limit of {_FIGURE}",
+        rf"> ?{_FIGURE} maximum",
+        rf"available context size \({_FIGURE} tokens\)",
+        rf"limit: ?{_FIGURE}",
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Overflow:
+    """A request was longer than the window; `window` is its size in tokens, where the text names a plausible one."""
+
+    window: int | None = None
+
+
+def overflow_of(code: str, said: str, body: str = "", *, accepted: int = 0) -> Overflow | None:
+    """The overflow that an error reports, or None: it is about something else.
+
+    Args:
+        code: the provider's own code or type.
+        said: its sentences.
+        body: the whole answer, for a figure that stands in a field of its own.
+        accepted: as many tokens of input the server took last time. A window is never smaller.
+    """
+    name = code.lower()
+    if name in _OTHER_CODES:
+        return None
+    text = f"{code} {said}"[:_MOST_CHARS]
+    windows = _windows(text, accepted) or _windows(_fields(body), accepted)
+    window = windows[0] if windows else None
+    if name in _CODES:
+        return Overflow(window)
+    if _RATE.search(text):
+        return None
+    if _OVERFLOW.search(text):
+        return Overflow(window)
+    if not _LOOSE.search(text) or not _ABOUT_THE_WINDOW.search(text) or _ABOUT_OTHERS.search(text):
+        return None
+    # A figure that cannot be the window says that the sentence is about something else.
+    return Overflow(window) if window is not None or not any(map(str.isdigit, said)) else None
+
+
+def _windows(text: str, accepted: int) -> list[int]:
+    found: list[int] = []
+    for pattern in _WINDOWS:
+        if match := pattern.search(text):
+            size = int(match.group(1).replace(",", ""))
+            if max(LEAST_WINDOW, accepted) <= size <= _MOST_TOKENS:
+                found.append(size)
+    return found
+
+
+def _fields(body: str) -> str:
+    """The field of a body that names the window, as llama.cpp has it."""
+    place = body[:_MOST_CHARS].find('"n_ctx"')
+    return body[place : place + 40] if place >= 0 else ""
+
+
+_DURATION = re.compile(
+    r"^(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?)s)?(?:(\d+(?:\.\d+)?)ms)?$"
+)
+_IN_BODY = (
+    re.compile(r"retryDelay[\\\"': ]{1,8}(\d{1,12}(?:\.\d{0,12})?)s"),
+    re.compile(r"(?:try again|retry) (?:in|after) ([\dhm.]{1,40}s)\b", re.IGNORECASE),
+    re.compile(r"(?:try again|retry) (?:in|after) ([\d.]{1,20}) ?seconds?", re.IGNORECASE),
+)
+_RESETS = (
+    "x-ratelimit-reset",
+    "x-ratelimit-reset-after",
+    "x-ratelimit-reset-requests",
+    "x-ratelimit-reset-tokens",
+    "ratelimit-reset",
+)
+_LONGEST = 10 * 365 * 86_400.0
+_LONGEST_TEXT = 64
+
+
+def retry_after(
+    headers: Mapping[str, str], body: str, now: float, *, limited: bool = True
+) -> float | None:
+    """The wait in seconds that a server asks for, or None.
+
+    Args:
+        headers: of the response, with names in lower case.
+        body: of the response.
+        now: seconds since 1970, against which dates are reckoned.
+        limited: this is a rate limit: the moments at which limits are lifted count too.
+    """
+    milliseconds = _number(headers.get("retry-after-ms", ""))
+    if milliseconds is not None:
+        return _bounded(milliseconds / 1_000)
+    if after := headers.get("retry-after", "").strip():
+        found = _number(after)
+        if found is None:
+            found = _until_date(after, now)
+        if found is not None:
+            return _bounded(found)
+    for pattern in _IN_BODY:
+        if match := pattern.search(body[:20_000]):
+            found = _parsed_duration(match.group(1))
+            if found is not None:
+                return _bounded(found)
+    if not limited:
+        return None
+    resets = [
+        found
+        for name in _RESETS
+        # Of several limits only those that are used up hold us back.
+        if headers.get(name.replace("reset", "remaining"), "0").strip() in {"0", "0.0", ""}
+        and (found := _reset(headers.get(name, ""), now)) is not None
+    ]
+    return _bounded(max(resets)) if resets else None
+
+
+def _bounded(seconds: float) -> float:
+    return min(max(0.0, seconds), _LONGEST)
+
+
+def _number(text: str) -> float | None:
+    try:
+        found = float(text)
+    except ValueError:
+        return None
+    return found if 0 <= found < float("inf") else None
+
+
+def _until_date(text: str, now: float) -> float | None:
+    try:
+        return parsedate_to_datetime(text).timestamp() - now
+    except (ValueError, TypeError, OverflowError):
+        return None
+
+
+def _parsed_duration(text: str) -> float | None:
+    number = _number(text)
+    if number is not None:
+        return number
+    match = _DURATION.match(text.strip()[:_LONGEST_TEXT])
+    if match is None or not any(match.groups()):
+        return None
+    units = (86_400.0, 3_600.0, 60.0, 1.0, 0.001)
+    return sum(float(value or 0) * unit for value, unit in zip(match.groups(), units, strict=True))
+
+
+def _reset(text: str, now: float) -> float | None:
+    """A reset is a duration, or a moment in seconds or milliseconds since 1970."""
+    found = _parsed_duration(text.strip())
+    if found is None:
+        return None
+    if found > 1e11:
+        return found / 1_000 - now
+    if found > 1e8:
+        return found - now
+    return found
+
+
+_MAX_SENTENCE = 600
+RETRIED = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524, 529})
+
+_KEY_LIKE = re.compile(r"\b(sk|pk|key|gsk|xai|AIza)[-_]?[A-Za-z0-9_\-]{12,}")
+_FINAL_CODES = {"insufficient_quota", "exceeded_current_quota_error", "access_terminated_error"}
+_OUT_OF_MONEY = re.compile(r"\b(insufficient balance|balance|arrears|recharge|credits?)\b", re.I)
+_PERMANENT_500 = re.compile(
+    r"jinja|failed to parse tool call arguments|must be at the beginning|roles must alternate"
+    r"|cannot pass both content and thinking|requires --jinja",
+    re.IGNORECASE,
+)
+_NO_TOOLS = re.compile(
+    r"does not support tools?\b|no endpoints found that support tool use|--enable-auto-tool-choice"
+    r"|requires --jinja|tools? (is|are) not supported",
+    re.IGNORECASE,
+)
+_FILTER = re.compile(r"content_filter|considered high risk|content management policy", re.I)
+_TRANSIENT_TYPE = re.compile(
+    r"overloaded|rate_limit|too_many_requests|server_error|timeout|unavailable|tool_use_failed"
+    r"|internal",
+    re.IGNORECASE,
+)
+_MOONSHOT = ("api.moonshot.ai", "api.moonshot.cn", "api.kimi.com")
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseContext:
+    """What is known about a response and its request, for errors. `secret` is the key, which is never shown."""
+
+    host: str
+    model: str
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    secret: str = ""
+    now: float = 0.0
+    """The time in seconds since 1970, for waits that are given as dates."""
+    accepted: int = 0
+    """Tokens of input that this model took last time: a smaller figure in a refusal is not its window."""
+
+    @property
+    def request_id(self) -> str:
+        """The provider's own id of this request, for its support."""
+        for name in ("x-request-id", "x-trace-id", "x-msh-trace-id", "request-id", "cf-ray"):
+            if found := self.headers.get(name, ""):
+                return _one_line(found, 80)
+        return ""
+
+
+@dataclass(frozen=True, slots=True)
+class _ErrorBody:
+    """What a body says.
+
+    Attributes:
+        sentence: the one to show.
+        code: the provider's own code or type.
+        status: the HTTP status it names; 0 for none.
+        said: all sentences in it, a line each, without parts of the request that are repeated.
+    """
+
+    sentence: str
+    code: str
+    status: int
+    said: str = ""
+
+
+def _parse_error_body(body: Any) -> _ErrorBody:
+    """The sentence and codes in a body of any shape. At most 50 values are looked at."""
+    sentence, code, status = "", "", 0
+    said: list[str] = []
+    seen = 0
+    queue: list[Any] = [body]
+    while queue and seen < 50:
+        value = queue.pop(0)
+        seen += 1
+        if isinstance(value, str):
+            sentence = sentence or value.strip()
+            said.append(value[:_MOST_CHARS])
+            continue
+        if isinstance(value, list):
+            queue[:0] = lenient_json.listing(value)[:10]
+            continue
+        found = lenient_json.mapping(value)
+        for key in ("status", "code", "error_code"):
+            number = lenient_json.count(found.get(key))
+            written = lenient_json.text(found.get(key))
+            if number is None and len(written) == 3 and written.isdecimal():
+                number = int(written)
+            if number is not None and 400 <= number < 600:
+                status = status or number
+            elif isinstance(found.get(key), str | int) and found.get(key):
+                code = code or str(found[key])
+        code = code or lenient_json.text(found.get("type"))
+        metadata = lenient_json.mapping(found.get("metadata"))
+        raw = metadata.get("raw")
+        if isinstance(raw, str) and raw:
+            # A reseller: the truth is what the provider behind it said, as JSON in a string.
+            queue.append(_json_or_text(raw))
+            sentence = ""
+            continue
+        for key in ("error", "errors", "message", "msg", "detail", "error_message", "error_msg"):
+            if found.get(key):
+                queue.append(found[key])
+    return _ErrorBody(sentence, code, status, "\n".join(said))
+
+
+def _json_or_text(raw: str) -> Any:
+    try:
+        return lenient_json.parse(raw)
+    except ValueError:
+        return raw
+
+
+def error_of_response(raw: bytes, context: ResponseContext) -> LLMError:
+    """The error for a response whose status is not 2xx."""
+    text = raw.decode("utf-8", "replace")
+    try:
+        body: Any = lenient_json.parse(raw)
+    except ValueError:
+        body = None
+    if body is None or isinstance(body, int | float | bool):
+        return _classified(_ErrorBody(_plain(text, context), "", 0, text), text, context)
+    return _classified(_parse_error_body(body), text, context)
+
+
+def error_of_stream_event(body: Any, context: ResponseContext) -> LLMError:
+    """The error for an error event inside a stream that began with status 200."""
+    body_facts = _parse_error_body(body)
+    status = body_facts.status or (429 if "rate_limit" in body_facts.code else 0)
+    if not status and _TRANSIENT_TYPE.search(body_facts.code + " " + body_facts.sentence):
+        status = 500
+    named = replace(context, status=status or 200)
+    return _classified(body_facts, str(body), named, in_stream=True)
+
+
+def error_of_wrong_content(content_type: str, raw: bytes, context: ResponseContext) -> LLMError:
+    """The error for a 200 that holds neither a stream nor JSON."""
+    kind = "a web page" if "html" in content_type else content_type or "something unnamed"
+    return APIStatusError(
+        f"{context.host} answered with {kind} and not with a model's answer"
+        + (f": {_plain(raw.decode('utf-8', 'replace'), context)}" if raw else "."),
+        status=context.status,
+        request_id=context.request_id,
+        advice="Check the base URL: it usually ends in /v1.",
+    )
+
+
+def overflow(
+    sentence: str, context: ResponseContext, window: int | None = None
+) -> ContextOverflowError:
+    """The error for a request longer than the window."""
+    return ContextOverflowError(
+        sentence,
+        status=context.status,
+        window=window,
+        advice="Compact the context, or rewind to an earlier checkpoint.",
+    )
+
+
+def _classified(
+    body_facts: _ErrorBody, text: str, context: ResponseContext, *, in_stream: bool = False
+) -> LLMError:
+    status = context.status
+    said = _shown(body_facts.sentence, context) or f"no reason given ({status})"
+    where = f"{context.host}: " if in_stream and status == 200 else f"{context.host} {status}: "
+    sentence = where + said
+    if context.request_id:
+        sentence += f" (request {context.request_id})"
+    text = text[:_MOST_CHARS]
+    whole = f"{body_facts.code} {text}"
+    if status in {400, 413, 422, 500} or in_stream:
+        found = overflow_of(body_facts.code, body_facts.said, text, accepted=context.accepted)
+        if found is not None:
+            return overflow(sentence, context, found.window)
+    if _NO_TOOLS.search(whole) and status in {400, 404, 500, 501}:
+        return ToolsNotSupported(
+            sentence, advice="This model cannot call tools here; choose one that can."
+        )
+    wait_s = retry_after(context.headers, text, context.now, limited=status == 429)
+    retryable = status in RETRIED
+    if status == 429 and _is_final_limit(body_facts, whole, wait_s):
+        retryable = False
+    if (status == 500 and _PERMANENT_500.search(whole)) or _FILTER.search(whole):
+        retryable = False
+    if status == 413 and re.search(r"tokens per minute|TPM", text):
+        retryable = False
+    if body_facts.code == "tool_use_failed" or "tool_use_failed" in text[:2000]:
+        retryable = True
+    return APIStatusError(
+        sentence,
+        status=status,
+        code=body_facts.code,
+        request_id=context.request_id,
+        retry_after_s=wait_s,
+        retryable=retryable,
+        advice=_advice(status, body_facts, whole, context),
+    )
+
+
+def _is_final_limit(body_facts: _ErrorBody, whole: str, wait_s: float | None) -> bool:
+    if body_facts.code in _FINAL_CODES or any(code in whole for code in _FINAL_CODES):
+        return True
+    # A named wait is better than any word: it says that waiting helps.
+    return (wait_s is None and bool(_OUT_OF_MONEY.search(whole))) or body_facts.code == "1113"
+
+
+def _advice(status: int, body_facts: _ErrorBody, whole: str, context: ResponseContext) -> str:
+    host = context.host
+    if (
+        body_facts.code == "access_terminated_error"
+        or "only available for coding agents" in whole.lower()
+    ):
+        return (
+            "This plan admits only the agents on its list, and kimi-tui may not be one of them; "
+            "a platform key for api.moonshot.ai or api.moonshot.cn works."
+        )
+    bad_key = status == 401 or (status == 400 and "api key not valid" in whole.lower())
+    if bad_key and host in _MOONSHOT:
+        others = " or ".join(other for other in _MOONSHOT if other != host)
+        return f"Keys are not interchangeable: this one may belong to {others}. Check key and URL."
+    if bad_key:
+        return (
+            "Check the API key and that it belongs to this server, or choose another model with "
+            "/model."
+        )
+    if status in {402, 429} and (status == 402 or _is_final_limit(body_facts, whole, None)):
+        return "Add credit or raise the limit at the provider, or choose another model."
+    if status == 403:
+        return "This key may not use this model here; check the plan, or choose another model."
+    if status == 404:
+        return f"Check that {context.model!r} exists at this server, and the base URL."
+    if status == 413:
+        return "Compact the context, or rewind to an earlier checkpoint."
+    if status in {301, 302, 303, 307, 308}:
+        target = _shown(context.headers.get("location", ""), context)
+        moved = f"It points to {target}; if" if target else "The server has moved; if"
+        return f"{moved} you trust that, set it as the base URL."
+    if _FILTER.search(whole):
+        return "Say it in other words, or rewind to before the message."
+    if status == 429:
+        return "Wait a while, then go on."
+    if status in RETRIED:
+        return "The server has trouble; go on later, or choose another model."
+    return "Change the request or the model; waiting will not help." if status == 400 else ""
+
+
+def _plain(text: str, context: ResponseContext) -> str:
+    """A sentence from a body that is not JSON: a page's title, or its first words."""
+    if "<html" in text[:2000].lower() or "<!doctype" in text[:2000].lower():
+        title = re.search(r"<title[^>]{0,200}>(.{1,200}?)</title>", text[:20_000], re.I | re.S)
+        named = _one_line(title.group(1), 200) if title else ""
+        return f"a web page, “{named}”" if named else "a web page in place of an answer"
+    return _shown(text, context)
+
+
+def _shown(text: str, context: ResponseContext) -> str:
+    return redact(_one_line(text, _MAX_SENTENCE), context.secret)
+
+
+def redact(text: str, secret: str) -> str:
+    """The text with this key, and with anything that looks like one, replaced by `[key]`."""
+    if len(secret) >= 6:
+        text = text.replace(secret, "[key]")
+        text = text.replace(secret[:12], "[key") if len(secret) > 16 else text
+    return _KEY_LIKE.sub("[key]", text)
+
+
+def _one_line(text: str, limit: int) -> str:
+    line = " ".join(text[: 4 * limit].split())
+    return line if len(line) <= limit else line[: limit - 1] + "…"

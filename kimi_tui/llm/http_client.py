@@ -1,6 +1,6 @@
 """The HTTP client under every request: it follows no redirect, and reads no more of an error than can be shown.
 
-Imported late: this module needs the HTTP library at once.
+Apart from `transport` because its class needs the HTTP library at import: import this module late.
 """
 
 from __future__ import annotations
@@ -13,10 +13,17 @@ from urllib.parse import urlsplit
 import httpx2
 
 from kimi_tui import __version__
-from kimi_tui.llm.transport import is_loopback
+from kimi_tui.llm.base_url import host_of, is_loopback
 
 USER_AGENT = f"kimi-tui/{__version__}"
 MAX_ERROR_BYTES = 256 * 1024
+# The library adds others from the environment, some of them undocumented.
+_HEADERS = frozenset(
+    (
+        *("host", "accept", "accept-encoding", "authorization", "connection"),
+        *("content-length", "content-type", "transfer-encoding", "user-agent"),
+    )
+)
 _ERROR_BODY_S = 10.0
 
 
@@ -31,13 +38,13 @@ class CarefulClient(httpx2.AsyncClient):
 
     def __init__(self, base_url: str, *, connect_s: float, read_s: float) -> None:
         server = urlsplit(base_url)
-        is_local = is_loopback((server.hostname or "").lower())
+        is_local = is_loopback(host_of(base_url))
         super().__init__(
             # A local server needs no authorities, which take 2 MB; a context without any trusts nobody.
             verify=not (is_local and server.scheme == "http")
             or ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
             follow_redirects=False,
-            # A proxy named in the environment is the person's own setting, but never meant for this machine.
+            # A proxy named in the environment is the user's own setting, but never meant for this machine.
             trust_env=not is_local,
             timeout=httpx2.Timeout(connect=connect_s, read=read_s, write=read_s, pool=connect_s),
             limits=httpx2.Limits(
@@ -51,6 +58,8 @@ class CarefulClient(httpx2.AsyncClient):
     ) -> httpx2.Response:
         """Send, and give an error back with at most `MAX_ERROR_BYTES` of its body, already read."""
         options["follow_redirects"] = False
+        for name in [name for name in request.headers if name.lower() not in _HEADERS]:
+            del request.headers[name]
         response = await super().send(request, stream=True, **options)
         if response.status_code >= 300:
             return await _cut(response)

@@ -6,11 +6,15 @@ know is not lost: the session keeps raw lines and copies them as bytes; models a
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 
 Role = Literal["system", "user", "assistant", "tool"]
+
+CHECKPOINT_MARKER = re.compile(r"\s*<system>CHECKPOINT (\d{1,9})</system>\s*")
+"""The whole text of a user message that names a checkpoint to the model; group 1 is the checkpoint's id."""
 
 
 class _Stored(BaseModel):
@@ -126,15 +130,24 @@ class Message(_Stored):
         return "".join(part.think for part in self.parts if isinstance(part, ThinkPart))
 
     def stored(self) -> dict[str, Any]:
-        """The JSON object that `context.jsonl` holds: nulls left out, a lone text part as a plain string."""
-        record = self.model_dump(mode="json", exclude_none=True)
-        if isinstance(self.content, str):
-            return record
-        if not self.content:
-            record.pop("content", None)
-        elif len(self.content) == 1 and set(record["content"][0]) == {"type", "text"}:
-            record["content"] = record["content"][0]["text"]
-        return record
+        """The JSON object that `context.jsonl` holds: nulls left out, a lone text part as a plain string.
+
+        `content`, and `arguments` of a call, are there even where they are empty: kimi-cli opens no session without.
+        """
+        return _complete(self.model_dump(mode="json", exclude_none=True))
+
+    def stored_loosely(self) -> dict[str, Any]:
+        """The same for a message that holds what JSON has no form for; values are left as they are."""
+        return _complete(self.model_dump(mode="python", exclude_none=True))
+
+
+def _complete(record: dict[str, Any]) -> dict[str, Any]:
+    content: list[dict[str, Any]] | str = record["content"]
+    if isinstance(content, list) and len(content) == 1 and set(content[0]) == {"type", "text"}:
+        record["content"] = content[0]["text"]
+    for call in record.get("tool_calls", ()):
+        call["function"].setdefault("arguments", "")
+    return record
 
 
 def user_message(text: str) -> Message:

@@ -1,7 +1,7 @@
-"""The protocol every model speaks here, and the plain values of a stream.
+"""The protocol that every model implements, and the plain values of its stream.
 
-A provider turns (system prompt, tools, history) into a stream of deltas and raises only the errors of
-`llm.errors`. Retrying, collecting a message and counting are done by those who call it.
+A provider turns (system prompt, tools, history) into a stream of items and raises only the errors of `llm.errors`.
+Retrying, collecting a message and counting are done by `completion`.
 """
 
 from __future__ import annotations
@@ -10,17 +10,27 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from kimi_tui.llm.errors import LLMError
+
 if TYPE_CHECKING:
     from kimi_tui.llm.message import Message
 
 Capability = Literal["image_in", "thinking", "tools"]
+FinishReason = Literal["stop", "tool_calls", "length", "content_filter"]
 
 
 @dataclass(frozen=True, slots=True)
 class ModelInfo:
     """What is known about the model in use.
 
-    `window` is its context size in tokens; `window_estimated` is true where nobody told us and a default stands in.
+    Attributes:
+        provider: its name in the config.
+        model: its id at the provider.
+        window: its context size in tokens.
+        window_estimated: the size is guessed from the name, or a default.
+        capabilities: what it can take and do.
+        thinking: it is asked to think, or always does.
+        effort: how much, if the request says so.
     """
 
     provider: str
@@ -29,11 +39,12 @@ class ModelInfo:
     window_estimated: bool = False
     capabilities: frozenset[Capability] = frozenset({"tools"})
     thinking: bool = False
+    effort: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolSpec:
-    """A tool as the model is told of it; `parameters` is a JSON schema of type object."""
+    """A tool as it is described to the model; `parameters` is a JSON schema of type object."""
 
     name: str
     description: str
@@ -73,7 +84,7 @@ class Usage:
     """Tokens of one call. `cached` is part of `input`. `estimated` is true where the server sent no figures.
 
     `prompt_cut` is true where the figures show that the server cut the prompt without a word (it saw far less than
-    was sent): the person should be told.
+    was sent): the user should know.
     """
 
     input: int
@@ -87,7 +98,7 @@ class Usage:
 class Finished:
     """The stream ended in order. `reason` is normalised: stop, tool_calls, length or content_filter."""
 
-    reason: Literal["stop", "tool_calls", "length", "content_filter"]
+    reason: FinishReason
 
 
 StreamItem = TextDelta | ThinkDelta | ToolCallDelta | Usage | Finished
@@ -99,7 +110,7 @@ class Completion:
 
     message: Message
     usage: Usage
-    finish: Literal["stop", "tool_calls", "length", "content_filter"]
+    finish: FinishReason
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +126,10 @@ class RetryNotice:
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How often and how patiently a call is repeated (defaults as in kimi-cli)."""
+    """How often a call is repeated, and the waits: from `initial_s` growing to `max_s`, plus at random up to `jitter_s`.
+
+    A server that asks for a wait of more than `longest_wait_s` is not asked again.
+    """
 
     max_attempts: int = 3
     initial_s: float = 0.3
@@ -125,10 +139,10 @@ class RetryPolicy:
 
 
 class ChatProvider(Protocol):
-    """A model that can be asked. Implementations: `openai_compat`, `scripted`.
+    """A model that can be asked. Implementations: `openai_compatible`, `scripted`.
 
     Attributes:
-        use_tools: false: whoever asks names no tools, because this model calls none.
+        use_tools: whether requests carry tools; some models think only without them.
     """
 
     use_tools: bool = True
@@ -152,6 +166,19 @@ class ChatProvider(Protocol):
             LLMError: any of `llm.errors`; a stream that ends without a `Finished` raises `APIStreamError`.
         """
         ...
+
+    @property
+    def thinking_choices(self) -> tuple[str, ...]:
+        """What `set_thinking` takes of this model: `on`, `off` and efforts; empty where nothing can be set."""
+        return ()
+
+    def set_thinking(self, word: str) -> None:
+        """From the next call on, have the model think (`on`), not think (`off`), or think so much (an effort).
+
+        Raises:
+            LLMError: the model does not take that; the text names what it takes.
+        """
+        raise LLMError(f"{self.info.model} takes no setting for thinking.")
 
     async def aclose(self) -> None:
         """Close connections."""

@@ -1,8 +1,8 @@
-"""A model whose answers are written down: for the demo, and for tests that need no socket.
+"""A model whose answers are written down, for the demo and for tests that need no socket.
 
 The script is TOML. Everything is optional but one of `think`, `text`, `calls` or `error` in an answer:
 
-    suggestions = ["What the person may say first", "and next"]   # for who offers them; see `suggestions`
+    suggestions = ["What the user may say first", "and next"]   # for who offers them; see `suggestions`
     fallback = "What is said when no answer fits."
 
     [model]
@@ -31,15 +31,16 @@ The script is TOML. Everything is optional but one of `think`, `text`, `calls` o
     error = { kind = "status", status = 429, message = "Busy.", retry_after_s = 2 }
     error_after = 3            # pieces that come before it
 
-Kinds of errors: status (with `status`, `code`, `retryable`), connection, timeout, stream, empty, overflow (with `window`).
+Kinds of errors: status (with `status`, `code`, `retryable`), connection, timeout, stream, empty, overflow (with
+`window`).
 
-Which answer comes: the one after the last, if it has no `when` or its `when` fits; else the next one, going round, whose
-`when` fits; else the fallback. So the script follows a person who rewinds and asks again. Without `when` an answer is
-only ever reached from the one before it.
+Which answer comes: the one after the last, if it has no `when` or its `when` fits; else the next one, going round,
+whose `when` fits; else the fallback. So the script follows a user who rewinds and asks again. Without `when` an answer
+is only ever reached from the one before it.
 
 In texts and arguments `{checkpoint}` is the newest checkpoint the conversation names, `{checkpoint-2}` two before it,
 `{checkpoint_before:TEXT}` the newest one before the first message or call that holds TEXT, and `{said}` is what the
-person said last. An argument that is nothing but a checkpoint becomes a number.
+user said last. An argument that is nothing but a checkpoint becomes a number.
 """
 
 from __future__ import annotations
@@ -49,16 +50,27 @@ import json
 import re
 import tomllib
 from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from kimi_tui.llm import tokens
-from kimi_tui.llm.errors import LLMError
-from kimi_tui.llm.message import Message
+from kimi_tui.llm.errors import (
+    RETRIED,
+    APIConnectionError,
+    APIEmptyResponseError,
+    APIStatusError,
+    APIStreamError,
+    APITimeoutError,
+    ContextOverflowError,
+    LLMError,
+)
+from kimi_tui.llm.message import CHECKPOINT_MARKER, Message
 from kimi_tui.llm.provider import (
+    Capability,
     ChatProvider,
     Finished,
+    FinishReason,
     ModelInfo,
     StreamItem,
     TextDelta,
@@ -67,13 +79,108 @@ from kimi_tui.llm.provider import (
     ToolSpec,
     Usage,
 )
-from kimi_tui.llm.script import Script, ScriptedAnswer
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class ScriptedModel(_Strict):
+    """What the model says it is."""
+
+    name: str = "scripted"
+    provider: str = "script"
+    window: int = Field(default=128_000, gt=0)
+    thinking: bool = False
+    capabilities: list[Capability] = Field(default_factory=list[Capability])
+
+
+class ScriptedCall(_Strict):
+    """One tool call."""
+
+    name: str
+    arguments: dict[str, Any] | str = Field(default_factory=dict[str, Any])
+    id: str | None = None
+
+
+class ScriptedUsage(_Strict):
+    """Figures the answer claims."""
+
+    input: int
+    output: int
+    cached: int = 0
+
+
+class ScriptedError(_Strict):
+    """A failure in place of an answer, or in the middle of it."""
+
+    kind: Literal["status", "connection", "timeout", "stream", "empty", "overflow"]
+    message: str = "The script says that this fails."
+    status: int = 500
+    code: str = ""
+    retry_after_s: float | None = None
+    retryable: bool | None = None
+    window: int | None = None
+
+    def raised(self) -> LLMError:
+        """The error itself."""
+        match self.kind:
+            case "connection":
+                return APIConnectionError(self.message)
+            case "timeout":
+                return APITimeoutError(self.message)
+            case "stream":
+                return APIStreamError(self.message)
+            case "empty":
+                return APIEmptyResponseError(self.message)
+            case "overflow":
+                return ContextOverflowError(self.message, status=400, window=self.window)
+            case "status":
+                retryable = self.status in RETRIED if self.retryable is None else self.retryable
+                return APIStatusError(
+                    self.message,
+                    status=self.status,
+                    code=self.code,
+                    retry_after_s=self.retry_after_s,
+                    retryable=retryable,
+                )
+
+
+class ScriptedAnswer(_Strict):
+    """One answer of the script."""
+
+    when: str | list[str] | None = None
+    aside: bool = False
+    pause_s: float = Field(default=0.0, ge=0)
+    rate: float | None = Field(default=None, ge=0)
+    think: str = ""
+    text: str = ""
+    calls: list[ScriptedCall] = Field(default_factory=list[ScriptedCall])
+    usage: ScriptedUsage | None = None
+    finish: FinishReason | None = None
+    error: ScriptedError | None = None
+    error_after: int = Field(default=0, ge=0)
+
+    def fits(self, said: str) -> bool:
+        """Whether what was said since the last answer holds one of `when`."""
+        wanted = [self.when] if isinstance(self.when, str) else self.when or []
+        return any(text.lower() in said.lower() for text in wanted)
+
+
+class Script(_Strict):
+    """A whole script."""
+
+    suggestions: list[str] = Field(default_factory=list[str])
+    fallback: str = "My script has nothing to say to that."
+    rate: float = Field(default=60.0, ge=0)
+    model: ScriptedModel = Field(default_factory=ScriptedModel)
+    answer: list[ScriptedAnswer] = Field(default_factory=list[ScriptedAnswer])
+
 
 _PIECES = re.compile(r"\s*\S+|\s+$")
 _PLACEHOLDER = re.compile(
     r"\{(?:(?P<said>said)|checkpoint_before:(?P<before>[^{}]+)|checkpoint(?:-(?P<back>\d+))?)\}"
 )
-_MARKER = re.compile(r"<system>CHECKPOINT (\d+)</system>")
 
 
 class ScriptedProvider(ChatProvider):
@@ -119,7 +226,7 @@ class ScriptedProvider(ChatProvider):
 
     @property
     def suggestions(self) -> Sequence[str]:
-        """What the person may say, in order."""
+        """What the user may say, in order."""
         return self._script.suggestions
 
     async def generate(
@@ -183,10 +290,7 @@ class ScriptedProvider(ChatProvider):
         """Figures as a server with a prompt cache would give them."""
         if answer.usage is not None:
             return Usage(answer.usage.input, answer.usage.output, answer.usage.cached)
-        head = tokens.estimate(system) + sum(
-            tokens.estimate(f"{tool.name} {tool.description} {json.dumps(dict(tool.parameters))}")
-            for tool in tools
-        )
+        head = tokens.estimate_fixed(system, tools)
         sizes = [tokens.estimate_message(message) for message in history]
         shared = 0
         for before, now in zip(self._seen, history, strict=False):
@@ -244,10 +348,9 @@ class _Filler:
     @staticmethod
     def _checkpoints(messages: Sequence[Message]) -> list[int]:
         return [
-            int(number)
+            int(found[1])
             for message in messages
-            if message.role == "user"
-            for number in _MARKER.findall(message.text)
+            if message.role == "user" and (found := CHECKPOINT_MARKER.fullmatch(message.text))
         ]
 
 

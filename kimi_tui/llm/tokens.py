@@ -1,21 +1,26 @@
-"""How many tokens a text will be, by one pattern: good to a tenth or two, for no tokenizer is at hand.
+"""Estimates of token counts by one pattern, good to a tenth or two: no tokenizer is at hand.
 
-The session multiplies these by its own correction factor, learned from the server's figures.
+The session multiplies these by a correction factor of its own, learned from the figures of servers.
 """
 
 from __future__ import annotations
 
+import json
 import re
+import weakref
+from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from kimi_tui.llm.message import Message
+    from kimi_tui.llm.provider import ToolSpec
 
 _CJK = "\u1100-\u11ff\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff"
 _PIECES = re.compile(
     r"([A-Za-z]+)"  # 1: a word
     r"|([0-9]{1,3})"  # 2: up to three digits
-    r"|(\s*\n\s*)"  # 3: line ends with their indentation
+    r"|(\n\s*)"  # 3: line ends with their indentation; blanks before them cost nothing
     rf"|([{_CJK}]+)"  # 4: CJK
     r"|([^\W\d_\x00-\x7f]+)"  # 5: other letters (CJK was taken before)
     r"|([!-/:-@\[-`{-~]+)"  # 6: a run of ASCII symbols
@@ -44,16 +49,66 @@ def estimate(text: str) -> int:
 
 def estimate_message(message: Message) -> int:
     """About how many tokens a stored message costs when it is sent, reasoning and calls included."""
-    total = _MESSAGE_OVERHEAD
+    said, thought = _counted(message)
+    return said + thought
+
+
+def estimate_said(message: Message) -> int:
+    """The same without its reasoning, which not every model gets back."""
+    return _counted(message)[0]
+
+
+def estimate_fixed(system: str, tools: Sequence[ToolSpec]) -> int:
+    """About how many tokens the system prompt and the tools cost, which are the same in every request."""
+    described = (
+        f"{tool.name} {tool.description} {json.dumps(dict(tool.parameters))}" for tool in tools
+    )
+    return estimate(system) + sum(map(estimate, described))
+
+
+def estimate_request(system: str, tools: Sequence[ToolSpec], history: Sequence[Message]) -> int:
+    """About how many tokens a whole request costs."""
+    return estimate_fixed(system, tools) + sum(map(estimate_message, history))
+
+
+def is_counted(message: Message) -> bool:
+    """Whether this message was counted before, so that its estimate costs no time."""
+    known = _known.get(id(message))
+    return known is not None and known[0]() is message
+
+
+# A conversation is sent again with every call: each of its messages, which never change, is counted once.
+_Known = dict[int, tuple["weakref.ref[Message]", tuple[int, int]]]
+_known: _Known = {}
+
+
+def _forget(name: int, known: _Known, _ended: object) -> None:
+    known.pop(name, None)
+
+
+def _counted(message: Message) -> tuple[int, int]:
+    """Tokens of what was said, and of what was thought."""
+    name = id(message)
+    known = _known.get(name)
+    if known is not None and known[0]() is message:
+        return known[1]
+    counts = _count(message)
+    # Bound now: at the interpreter's exit messages go after the names of this module.
+    _known[name] = (weakref.ref(message, partial(_forget, name, _known)), counts)
+    return counts
+
+
+def _count(message: Message) -> tuple[int, int]:
+    said, thought = _MESSAGE_OVERHEAD, 0
     for part in message.parts:
         kind = part.type
         if kind == "text":
-            total += estimate(getattr(part, "text", ""))
+            said += estimate(getattr(part, "text", ""))
         elif kind == "think":
-            total += estimate(getattr(part, "think", ""))
+            thought += estimate(getattr(part, "think", ""))
         elif kind == "image_url":
-            total += _IMAGE_TOKENS
+            said += _IMAGE_TOKENS
     for call in message.tool_calls or ():
-        total += _MESSAGE_OVERHEAD + estimate(call.function.name)
-        total += estimate(call.function.arguments or "")
-    return total
+        said += _MESSAGE_OVERHEAD + estimate(call.function.name)
+        said += estimate(call.function.arguments or "")
+    return said, thought

@@ -1,19 +1,19 @@
-"""The `openai` client, made so that nothing of the environment leaks into a request, and imported late.
+"""The `openai` client, made so that nothing of the environment leaks into a request, and the errors of its connections.
 
-It does transport, authentication and connection pooling; retries, redirects and the reading of streams are not its part.
+The client does transport, authentication and connection pooling; retries, redirects and the reading of streams are done
+elsewhere. Both it and the HTTP library take half a second to import, so that happens inside functions.
 """
 
 from __future__ import annotations
 
-import ipaddress
+import logging
 import os
 import threading
-from collections.abc import Generator
-from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
-from kimi_tui.llm.errors import LLMError
+from kimi_tui.llm.base_url import check_origin, is_loopback
+from kimi_tui.llm.errors import APIConnectionError, APITimeoutError, redact
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI, Omit
@@ -29,79 +29,46 @@ _ABOUT_THE_MACHINE = (
     "Runtime-Version",
     "Async",
 )
-_environment = threading.Lock()
+_importing = threading.Lock()
 
 
 def preload() -> None:
-    """Import what a request needs. Takes half a second of CPU: for a thread, after the first paint."""
-    # OPENAI_LOG would make the library write to the terminal as soon as it is imported.
-    with _without_environment("OPENAI_LOG"):
-        import tenacity
-        from openai import AsyncOpenAI
+    """Import what a request needs. Half a second of CPU: for a thread, after the first paint."""
+    with _importing:
+        # OPENAI_LOG makes the library write to the terminal as soon as it is imported, unless the log has a handler.
+        # The variable itself stays as it is: other threads read the environment meanwhile.
+        root, silent = logging.getLogger(), logging.NullHandler()
+        root.addHandler(silent)
+        try:
+            import tenacity
+            from openai import AsyncOpenAI
 
-        from kimi_tui.llm import http_client
-
+            from kimi_tui.llm import http_client
+        finally:
+            root.removeHandler(silent)
+        logging.getLogger("openai").setLevel(logging.WARNING)
         del tenacity, AsyncOpenAI, http_client
 
 
-@contextmanager
-def _without_environment(*prefixes: str) -> Generator[None]:
-    """Without environment variables of these prefixes, for a moment."""
-    with _environment:
-        hidden = {key: os.environ[key] for key in list(os.environ) if key.startswith(prefixes)}
-        for key in hidden:
-            os.environ.pop(key, None)
-        try:
-            yield
-        finally:
-            for key, value in hidden.items():
-                os.environ.setdefault(key, value)
-
-
-def is_loopback(host: str) -> bool:
-    """Whether the host is this machine."""
-    if host == "localhost" or host.endswith(".localhost"):
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
-
-
-def check_origin(base_url: str, api_key: str) -> str:
-    """The host of a base URL that a key may be sent to.
-
-    Raises:
-        LLMError: this is no web address, or the key would cross a network unencrypted.
-    """
-    try:
-        parts = urlsplit(base_url)
-        host = (parts.hostname or "").lower()
-        _ = parts.port
-    except ValueError:
-        host, parts = "", urlsplit("")
-    if parts.scheme not in {"http", "https"} or not host:
-        raise LLMError(
-            f"{base_url!r} is no base URL.", advice="It looks like https://api.moonshot.ai/v1."
-        )
-    if parts.scheme == "http" and api_key and not is_loopback(host):
-        raise LLMError(
-            f"The key would go to {host} unencrypted.",
-            advice="Use https, or no key for a server in your own network.",
-        )
-    return host
-
-
-def request_headers(*, with_key: bool) -> dict[str, str | Omit]:
-    """The headers of a request: what we take, and nothing about this machine; no key where there is none."""
+def request_headers(api_key: str) -> dict[str, str | Omit]:
+    """The headers of a request: what we take, and nothing about this machine or from its environment."""
     from openai import Omit
 
-    headers: dict[str, str | Omit] = {"Accept": "text/event-stream, application/json"}
-    for name in _ABOUT_THE_MACHINE:
-        headers[f"X-Stainless-{name}"] = Omit()
-    if not with_key:
-        headers["Authorization"] = Omit()
+    from kimi_tui.llm.http_client import USER_AGENT
+
+    headers: dict[str, str | Omit] = {name: Omit() for name in _custom_headers()}
+    headers |= {f"X-Stainless-{name}": Omit() for name in _ABOUT_THE_MACHINE}
+    headers |= {"OpenAI-Organization": Omit(), "OpenAI-Project": Omit()}
+    headers["User-Agent"] = USER_AGENT
+    headers["Accept"] = "text/event-stream, application/json"
+    headers["Authorization"] = f"Bearer {api_key}" if api_key else Omit()
     return headers
+
+
+def _custom_headers() -> list[str]:
+    """The headers that the library takes out of the environment into every request."""
+    lines = os.environ.get("OPENAI_CUSTOM_HEADERS", "").split("\n")
+    return [line.partition(":")[0].strip() for line in lines if ":" in line]
 
 
 def openai_client(base_url: str, api_key: str, *, connect_s: float, read_s: float) -> AsyncOpenAI:
@@ -116,11 +83,58 @@ def openai_client(base_url: str, api_key: str, *, connect_s: float, read_s: floa
 
     from kimi_tui.llm.http_client import USER_AGENT, CarefulClient
 
-    with _without_environment("OPENAI_", "AZURE_OPENAI"):
-        return AsyncOpenAI(
-            api_key=api_key or _NO_KEY,
-            base_url=base_url,
-            max_retries=0,
-            http_client=CarefulClient(base_url, connect_s=connect_s, read_s=read_s),
-            default_headers={"User-Agent": USER_AGENT},
+    return AsyncOpenAI(
+        api_key=api_key or _NO_KEY,
+        base_url=base_url,
+        # What is not named here, the library looks up in the environment.
+        organization="",
+        project="",
+        admin_api_key="",
+        webhook_secret="",
+        max_retries=0,
+        http_client=CarefulClient(base_url, connect_s=connect_s, read_s=read_s),
+        default_headers={"User-Agent": USER_AGENT},
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkFailures:
+    """Makes the errors for failed connections to one server. `secret` is the key, which is never shown."""
+
+    host: str
+    secret: str = field(repr=False)
+    connect_timeout_s: float
+    stream_timeout_s: float
+
+    def timeout(self, error: BaseException) -> APITimeoutError:
+        """Connecting took too long, or nothing came for too long."""
+        import httpx2
+
+        cause = error.__cause__ or error
+        if isinstance(cause, httpx2.ConnectTimeout | httpx2.PoolTimeout):
+            return APITimeoutError(
+                f"{self.host} did not accept a connection within {self.connect_timeout_s:g} s.",
+                advice="Check the network and the base URL.",
+            )
+        return APITimeoutError(
+            f"{self.host} was silent for {self.stream_timeout_s:g} s.",
+            advice="If it stays silent, choose another model with /model.",
+        )
+
+    def unreachable(self, error: BaseException) -> APIConnectionError:
+        """The server refused, has no such name or a wrong certificate, or closed the connection before it answered."""
+        import httpx2
+
+        cause = error.__cause__ or error
+        if not isinstance(cause, httpx2.ConnectError):
+            return APIConnectionError(
+                f"{self.host} closed the connection before it answered.",
+                advice="This usually passes.",
+            )
+        why = redact(str(cause), self.secret).strip()[:200]
+        return APIConnectionError(
+            f"{self.host} cannot be reached" + (f": {why}" if why else "."),
+            advice="Is the server running?"
+            if is_loopback(self.host)
+            else "Check the network and the base URL.",
         )

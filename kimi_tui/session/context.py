@@ -1,48 +1,132 @@
-"""The conversation as the model is sent it, and as `context.jsonl` holds it: how it grows and becomes another one.
+"""The conversation as the model is sent it and as `context.jsonl` holds it: how it grows, and how it becomes another one.
 
-Appends are one write each; operations are switches from one whole line to another. Nothing said is lost while this
-object lives, whatever the disk does: what it refuses is kept and written later, and `trouble` says so meanwhile.
+Appends are one write each; operations are switches from one whole line to another. Nothing said is lost while a `Context`
+lives, whatever the disk does: what it refuses is kept and written later, and `trouble` says so meanwhile.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from kimi_tui.filesystem import Storage
 from kimi_tui.llm.message import Message
-from kimi_tui.session.errors import StorageTrouble
-from kimi_tui.session.journal import Entry
-from kimi_tui.session.line import LineIndex
-from kimi_tui.session.line_files import line_path
-from kimi_tui.session.line_keeper import LineKeeper, MakePlan, Plan
-from kimi_tui.session.message_list import MessageCache, MessageList
-from kimi_tui.session.opening import read_line
-from kimi_tui.session.readable_line import ReadableLine
-from kimi_tui.session.records import (
+from kimi_tui.session.context_index import (
+    ContextIndex,
+    MessageCache,
+    MessageList,
+    StoredMessages,
+    TokenEstimate,
+)
+from kimi_tui.session.context_store import ContextStore, read_world_line, scan_world_line
+from kimi_tui.session.errors import AlreadyThere, StorageTrouble, UnknownCheckpoint
+from kimi_tui.session.journal import Entry, Journal
+from kimi_tui.session.jsonl import SkippedLine
+from kimi_tui.session.rotation import Plan, world_line_path
+from kimi_tui.session.schema import (
     Addition,
     Checkpoint,
     NewCheckpoint,
     Operation,
+    SystemPrompt,
+    TokenCount,
     encode_additions,
-    message_line,
-    system_prompt_line,
-    usage_line,
 )
-from kimi_tui.session.reports import RestoreReport, Reverted
-from kimi_tui.session.storage import Storage
-from kimi_tui.session.stored_messages import StoredMessages
-from kimi_tui.session.switching import NewLine
-from kimi_tui.session.tokens import LineTokens
+
+_COMPARED_BYTES = 1 << 20
 
 
-class Context(ReadableLine):
+@dataclass(frozen=True, slots=True)
+class RestoreReport:
+    """What opening a session found. `skipped` are lines that are still in the file; `n_skipped` counts all of them.
+
+    `torn_bytes` is the size of a last record that was cut off in the middle, `remarks` are sentences for the user.
+    """
+
+    skipped: Sequence[SkippedLine] = ()
+    n_skipped: int = 0
+    torn_bytes: int = 0
+    remarks: Sequence[str] = ()
+
+    def sentences(self) -> list[str]:
+        """What to tell the user; empty if all is in order."""
+        said = list(self.remarks)
+        if self.n_skipped:
+            lines = "line" if self.n_skipped == 1 else "lines"
+            named = "; ".join(str(line) for line in self.skipped[:3])
+            more = f"; and {self.n_skipped - 3} more" if self.n_skipped > 3 else ""
+            said.append(
+                f"{self.n_skipped} {lines} of the session could not be read and stay in the file: {named}{more}."
+            )
+        if self.torn_bytes:
+            said.append(
+                f"The last record was cut off in the middle ({self.torn_bytes} bytes); it is kept in context.jsonl.torn."
+            )
+        return said
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """An operation on the live line as it is asked for.
+
+    With `before` the new line is what precedes that checkpoint of world line `source` (0 is the live line itself), with
+    `size` so many bytes of it; with neither it is all of a world line, or begins anew with the system prompt of the live
+    one. `then` follows. `entry` is what the journal is to say; the target of `before`, what is dropped and the token figures
+    are filled in.
+    """
+
+    entry: Entry
+    source: int = 0
+    before: int | None = None
+    size: int | None = None
+    then: Sequence[Addition] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Reverted:
+    """What an operation on the live line did.
+
+    Attributes:
+        entry: It as journaled: world line `entry.n` holds the line left.
+        left: The index of the line left.
+        messages_kept: How many of its first messages are on the live line still.
+        dropped: Its messages that are not on the live line any more, read when looked at.
+    """
+
+    entry: Entry
+    left: ContextIndex
+    messages_kept: int
+    dropped: Sequence[Message]
+
+
+def known_checkpoint(index: ContextIndex, checkpoint_id: int) -> Checkpoint:
+    """A checkpoint of a line.
+
+    Raises:
+        UnknownCheckpoint: It has none of that id.
+    """
+    found = index.checkpoint(checkpoint_id)
+    if found is None:
+        last = index.n_checkpoints - 1
+        there = f"#0 to #{last}" if last > 0 else "only #0" if last == 0 else "none at all"
+        raise UnknownCheckpoint(f"There is no checkpoint #{checkpoint_id} here; there is {there}.")
+    return found
+
+
+class Context:
     """The live line of one session.
 
     Args:
         folder: The session's folder.
         storage: The disk.
         make_folder: Makes the folder again if it is gone.
+
+    Attributes:
+        whole_request: From the estimated tokens of the texts of a line to those of a request that sends it, for lines of
+            which no server has given a figure. The engine puts its own in, which knows the tools and how far off
+            estimates are.
     """
 
     def __init__(
@@ -51,25 +135,158 @@ class Context(ReadableLine):
         storage: Storage | None = None,
         make_folder: Callable[[], None] | None = None,
     ) -> None:
-        disk = storage or Storage()
-        make = make_folder or (lambda: disk.make_folder(folder))
-        super().__init__(LineKeeper(folder, disk, make))
+        self.folder = folder
+        self.storage = storage or Storage()
+        self.whole_request: Callable[[int], int] = lambda tokens: tokens
+        make = make_folder or (lambda: self.storage.make_folder(folder))
+        self._store = ContextStore(folder, self.storage, make)
+        self._tokens = TokenEstimate()
+
+    # -- what it holds ---------------------------------------------------------------------------------
+
+    @property
+    def journal(self) -> Journal:
+        """The journal of operations."""
+        return self._store.journal
+
+    @property
+    def index(self) -> ContextIndex:
+        """Where things stand in the live line; not to be changed."""
+        return self._store.index
+
+    @property
+    def messages(self) -> MessageList:
+        """The messages of the live line, parsed when looked at."""
+        return self._store.messages
+
+    @property
+    def system_prompt(self) -> str | None:
+        """The system prompt this session was begun with."""
+        return self.index.system_prompt
+
+    @property
+    def checkpoints(self) -> Sequence[Checkpoint]:
+        """The checkpoints of the live line, oldest first; not to be changed."""
+        return self.index.checkpoints
+
+    @property
+    def n_checkpoints(self) -> int:
+        """The id that the next checkpoint gets."""
+        return self.index.n_checkpoints
+
+    @property
+    def size_bytes(self) -> int:
+        """The size of the live line."""
+        return self._store.live.size
+
+    def checkpoint_of(self, checkpoint_id: int) -> Checkpoint:
+        """A checkpoint of the live line.
+
+        Raises:
+            UnknownCheckpoint: It has none of that id.
+        """
+        return known_checkpoint(self.index, checkpoint_id)
+
+    def find_uid(self, uid: str) -> Checkpoint | None:
+        """The checkpoint of that uid on the live line, under this name or the one it had before a compaction."""
+        return next((point for point in self.checkpoints if uid in (point.uid, point.was)), None)
+
+    def read(self, size: int, offset: int) -> bytes:
+        """Bytes of the live line.
+
+        Raises:
+            OSError: They are not in memory, and the disk does not give them.
+        """
+        return self._store.live.read(size, offset)
+
+    # -- tokens ----------------------------------------------------------------------------------------
+
+    @property
+    def token_count(self) -> int:
+        """Tokens of the live line: the last usage, and an estimate of what came after it."""
+        return self._tokens_before(self.size_bytes)
+
+    @property
+    def token_count_estimated(self) -> bool:
+        """Whether any of it is an estimate."""
+        usage = self.index.usage_before(self.size_bytes)
+        if usage is None or usage[1] < self.index.n_messages:
+            return True
+        return self.index.is_estimated_before(self.size_bytes)
+
+    def tokens_at(self, checkpoint_id: int) -> int:
+        """Tokens of what precedes a checkpoint: the last usage before it plus an estimate.
+
+        Raises:
+            UnknownCheckpoint: There is none of that id.
+        """
+        return self._tokens_before(self.checkpoint_of(checkpoint_id).offset)
+
+    def _tokens_before(self, offset: int) -> int:
+        tokens = self._tokens.before(self.index, offset, self.messages)
+        return self._sent(self.index, offset, tokens)
+
+    def _sent(self, index: ContextIndex, offset: int, tokens: int) -> int:
+        return tokens if index.usage_before(offset) is not None else self.whole_request(tokens)
+
+    # -- how much of it is safe ------------------------------------------------------------------------
+
+    @property
+    def trouble(self) -> StorageTrouble | None:
+        """Why what is new is not saved, if it is not."""
+        return self._store.live.trouble
+
+    @property
+    def unsaved_bytes(self) -> int:
+        """How much is in memory only."""
+        return self._store.live.unsaved_bytes
+
+    @property
+    def unsaved_messages(self) -> int:
+        """How many messages are in memory only, at least in part; markers do not count."""
+        safe = self.size_bytes - self.unsaved_bytes
+        first = self.index.messages_before(safe)
+        return self.index.counts(first)[0] if self.unsaved_bytes else 0
+
+    @property
+    def unsaved_words(self) -> str:
+        """A sentence on what is in memory only; empty if nothing is."""
+        count = self.unsaved_messages
+        if not count:
+            return ""
+        what = "1 message is" if count == 1 else f"{count:,} messages are"
+        why = f" {self.trouble.message}" if self.trouble else ""
+        return f"{what} not saved.{why}"
 
     def listen(
         self,
         on_trouble: Callable[[StorageTrouble | None], None],
         on_remark: Callable[[str], None],
     ) -> None:
-        """Be told about the disk.
+        """Be told about the disk, on the event loop.
 
         Args:
-            on_trouble: Called on the event loop when the disk begins to refuse, and with None when all is saved again.
-            on_remark: Called with a sentence for the person when something was found that nobody expected.
+            on_trouble: Called when the disk begins to refuse, and with None when all is saved again.
+            on_remark: Called with a sentence for the user when something was found that nobody expected.
         """
-        self._keeper.on_trouble = on_trouble
-        self._keeper.on_remark = on_remark
+        self._store.on_trouble = on_trouble
+        self._store.on_remark = on_remark
         if self.trouble is not None:
             on_trouble(self.trouble)
+
+    def remark(self, text: str) -> None:
+        """Give whoever listens a sentence on the session's files."""
+        self._store.on_remark(text)
+
+    async def sync(self) -> bool:
+        """Bring everything to the disk, off the event loop; False if the disk refuses (then `trouble` says why)."""
+        return await self._store.sync()
+
+    async def aclose(self) -> None:
+        """Save what there is and let go of the files. Look at `trouble` afterwards."""
+        await self._store.aclose()
+
+    # -- how it grows ----------------------------------------------------------------------------------
 
     async def restore(self) -> RestoreReport:
         """Read what is on the disk. Never raises on content.
@@ -77,27 +294,23 @@ class Context(ReadableLine):
         Raises:
             StorageTrouble: The file cannot be opened at all.
         """
-        remarks: list[str] = []
-        index = await self._keeper.open(remarks.append)
+        remarks = await self._store.open()
+        self._tokens = TokenEstimate()
+        index = self.index
         return RestoreReport(
-            messages=index.n_messages,
-            checkpoints=len(index.checkpoints),
             skipped=tuple(index.skipped),
             n_skipped=index.n_skipped,
-            n_unknown=index.n_unknown,
             torn_bytes=len(index.torn),
             remarks=tuple(remarks),
         )
 
     async def write_system_prompt(self, text: str) -> None:
         """Write the system prompt; once, before anything else."""
-        await self._keeper.append(lambda: system_prompt_line(text))
+        await self._store.append([SystemPrompt(text)])
 
     async def append_message(self, message: Message | Sequence[Message]) -> None:
         """Add messages, all in one write. What the disk refuses is kept and written later."""
-        messages = [message] if isinstance(message, Message) else message
-        data = b"".join(message_line(each) for each in messages)
-        await self._keeper.append(lambda: data)
+        await self._store.append([message] if isinstance(message, Message) else message)
 
     async def checkpoint(self, add_user_message: bool) -> Checkpoint:
         """Make a checkpoint.
@@ -105,19 +318,14 @@ class Context(ReadableLine):
         Args:
             add_user_message: Also add the message that names it to the model.
         """
-        made = 0
-
-        def make() -> bytes:
-            nonlocal made
-            made = self.n_checkpoints
-            return encode_additions([NewCheckpoint(marker=add_user_message)], made)
-
-        await self._keeper.append(make)
-        return self.checkpoint_of(made)
+        made = await self._store.append([NewCheckpoint(marker=add_user_message)])
+        return made[0]
 
     async def update_token_count(self, tokens: int, *, estimated: bool = False) -> None:
         """Write what the server says the line holds, or an estimate where it says nothing."""
-        await self._keeper.append(lambda: usage_line(tokens, estimated=estimated))
+        await self._store.append([TokenCount(tokens, estimated=estimated)])
+
+    # -- how it becomes another one --------------------------------------------------------------------
 
     async def revert_to(
         self,
@@ -133,22 +341,16 @@ class Context(ReadableLine):
         Args:
             checkpoint_id: The first thing that goes.
             reason: Why.
-            text: The letter of a D-Mail, or the like, for the journal.
-            then: What the new line goes on with after the cut (a D-Mail's checkpoint and letter).
+            text: The text of a D-Mail, or the like, for the journal.
+            then: What the new line goes on with after the cut (a D-Mail's checkpoint and message).
             files: An entry whose snapshots and paths the journal keeps with this operation.
 
         Raises:
             UnknownCheckpoint: There is none of that id.
             StorageTrouble: The disk refused; nothing changed.
         """
-
-        async def plan() -> Plan:
-            point = self.checkpoint_of(checkpoint_id)
-            entry = files or Entry(op=reason)
-            entry = replace(entry, op=reason, text=text, checkpoint_id=point.id, uid=point.uid)
-            return self._cut(point.offset, encode_additions(then, point.id), entry)
-
-        return await self.change_line(plan)
+        entry = replace(files or Entry(op=reason), op=reason, text=text)
+        return await self.change(Change(entry, before=checkpoint_id, then=then))
 
     async def clear(
         self, *, reason: Operation, text: str = "", then: Sequence[Addition] = ()
@@ -163,15 +365,17 @@ class Context(ReadableLine):
         Raises:
             StorageTrouble: The disk refused; nothing changed.
         """
+        return await self.change(Change(Entry(op=reason, text=text), then=then))
 
-        async def plan() -> Plan:
-            prompt = self.system_prompt
-            extra = b"" if prompt is None else system_prompt_line(prompt)
-            extra += encode_additions(then, 0)
-            first = self.checkpoints[0].uid if self.checkpoints else ""
-            return self._cut(0, extra, Entry(op=reason, text=text, checkpoint_id=0, uid=first))
+    async def change(self, change: Change) -> Reverted:
+        """Carry out an operation, planned while nothing else can happen to the line. A cancel does not split it.
 
-        return await self.change_line(plan)
+        Raises:
+            UnknownCheckpoint: The line has no such checkpoint.
+            AlreadyThere: A jump leads to what is live already.
+            StorageTrouble: The disk refused; nothing changed.
+        """
+        return await self._store.run_to_completion(self._change(change))
 
     def prepare_revert(self, checkpoint_id: int) -> None:
         """Somebody looks at what reverting to this checkpoint would take: make ready what can be made ready.
@@ -179,70 +383,87 @@ class Context(ReadableLine):
         Raises:
             UnknownCheckpoint: There is none of that id.
         """
-        self._keeper.prepare_cut(self.checkpoint_of(checkpoint_id).offset)
+        self._store.prefetch(self.checkpoint_of(checkpoint_id).offset)
 
-    async def change_line(self, make_plan: MakePlan) -> Reverted:
-        """Carry out an operation that is planned while nothing else can happen to the line. A cancel does not split it.
+    async def _change(self, change: Change) -> Reverted:
+        async with self._store.exclusive():
+            entry = replace(
+                change.entry,
+                from_checkpoint=self.n_checkpoints - 1,
+                tokens_before=self.token_count,
+            )
+            # What follows may be most of a long line, and reading it for the index takes as long as opening it.
+            plan = await asyncio.to_thread(self._planned, change, entry)
+            left, kept = self.index, self.index.messages_before(plan.shared)
+            entry = await self._store.switch(plan)
+            self._tokens.cut(kept)
+        gone = range(kept, left.n_messages)
+        path = world_line_path(self.folder, entry.n)
+        return Reverted(entry, left, kept, StoredMessages(self.storage, path, left, gone))
+
+    def _planned(self, change: Change, entry: Entry) -> Plan:
+        """Work out what the new line is, and what it drops. In a thread, while nothing else changes the line.
 
         Raises:
-            StorageTrouble: The disk refused; nothing changed.
+            OSError: A world line cannot be read.
         """
-        shared = 0
-
-        async def planned() -> Plan:
-            nonlocal shared
-            plan = await make_plan()
-            shared = plan.shared
-            return plan
-
-        entry, left = await self._keeper.change(planned)
-        path = line_path(self.folder, entry.n)
-        gone = range(left.messages_before(shared), left.n_messages)
-        return Reverted(
-            checkpoint_id=entry.checkpoint_id,
-            uid=entry.uid,
-            from_checkpoint=entry.from_checkpoint,
-            world_line=entry.n,
-            messages_kept=gone.start,
-            messages_dropped=entry.messages_dropped,
-            tool_calls_dropped=entry.tool_calls_dropped,
-            tokens_before=entry.tokens_before,
-            tokens_after=entry.tokens_after,
-            dropped=StoredMessages(self.storage, path, left, gone),
-            entry=entry,
-        )
-
-    def plan(self, new: NewLine, index: LineIndex, entry: Entry, shared: int) -> Plan:
-        """Complete an operation's journal entry with what it drops and frees; only within `change_line`."""
+        source = change.source
+        base = scan_world_line(self.storage, self.folder, source) if source else self.index
+        keep, next_id, then = base.size, base.n_checkpoints, change.then
+        if change.before is not None:
+            point = known_checkpoint(base, change.before)
+            keep, next_id = point.offset, point.id
+            entry = replace(entry, checkpoint_id=point.id, uid=point.uid)
+        elif change.size is not None:
+            keep = change.size
+        elif not source:
+            keep = next_id = 0
+            first = self.checkpoints[0].uid if self.checkpoints else ""
+            entry = replace(entry, checkpoint_id=0, uid=first)
+            if self.system_prompt is not None:
+                then = [SystemPrompt(self.system_prompt), *then]
+        extra = encode_additions(then, next_id)
+        index = base.prefix(keep)
+        index.add(extra)
+        shared = self._shared_bytes(source, index) if source else keep
+        if entry.op == "jump" and shared == index.size == self.size_bytes:
+            raise AlreadyThere("The conversation is there already.")
 
         def read(size: int, offset: int) -> bytes:
-            if offset >= new.keep:
-                return new.extra[offset - new.keep :][:size]
-            if new.source == 0:
+            if offset >= keep:
+                return extra[offset - keep :][:size]
+            if not source:
                 return self.read(size, offset)
-            return read_line(self.storage, self.folder, new.source, size, offset)
+            return read_world_line(self.storage, self.folder, source, size, offset)
 
         messages, calls = self.index.counts(self.index.messages_before(shared))
-        texts = LineTokens().before(index, index.size, MessageList(index, read, MessageCache()))
+        texts = TokenEstimate().before(index, index.size, MessageList(index, read, MessageCache()))
         entry = replace(
             entry,
-            from_checkpoint=self.n_checkpoints - 1,
-            tokens_before=self.token_count,
             tokens_after=self._sent(index, index.size, texts),
             messages_dropped=messages,
             tool_calls_dropped=calls,
         )
-        return Plan(new=new, index=index, entry=entry, shared=shared)
+        return Plan(source, keep, extra, index, entry, shared)
 
-    async def sync(self) -> bool:
-        """Bring everything to the disk, off the event loop; False if the disk refuses (then `trouble` says why)."""
-        return await self._keeper.sync()
-
-    async def aclose(self) -> None:
-        """Save what there is and let go of the files. Look at `trouble` afterwards."""
-        await self._keeper.aclose()
-
-    def _cut(self, keep: int, extra: bytes, entry: Entry) -> Plan:
-        index = self.index.prefix(keep)
-        index.add(extra)
-        return self.plan(NewLine(source=0, keep=keep, extra=extra), index, entry, shared=keep)
+    def _shared_bytes(self, n: int, index: ContextIndex) -> int:
+        """How many bytes of whole records the live line and the beginning of world line `n` have in common."""
+        position = 0
+        for mine, other in zip(self.checkpoints, index.checkpoints, strict=False):
+            if (mine.uid, mine.offset) != (other.uid, other.offset):
+                break
+            position = mine.offset
+        end = min(self.size_bytes, index.size)
+        while position < end:
+            size = min(_COMPARED_BYTES, end - position)
+            mine = self.read(size, position)
+            other = read_world_line(self.storage, self.folder, n, size, position)
+            if mine != other:
+                same = next(
+                    at
+                    for at, pair in enumerate(zip(mine, other, strict=True))
+                    if pair[0] != pair[1]
+                )
+                return position + mine.rfind(b"\n", 0, same) + 1
+            position += size
+        return position

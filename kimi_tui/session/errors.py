@@ -1,4 +1,4 @@
-"""What can go wrong with a session, as one small hierarchy; every message is written for the person who reads it.
+"""What can go wrong with a session, as one small hierarchy; every message is written for the user who reads it.
 
 Content never raises: what cannot be read is skipped and reported. Only the disk, a lock or a wrong name do.
 """
@@ -6,6 +6,10 @@ Content never raises: what cannot be read is skipped and reported. Only the disk
 from __future__ import annotations
 
 import errno
+from pathlib import Path
+
+from kimi_tui.app_paths import short
+from kimi_tui.filesystem import NotARegularFile
 
 _ADVICE = {
     errno.ENOSPC: "Free some space; what is missing is written as soon as there is room.",
@@ -15,7 +19,9 @@ _ADVICE = {
     errno.EPERM: "Check who may write there; what is missing is written once it can be.",
     errno.ENOENT: "The session's folder is gone; it is made anew as soon as that can be done.",
     errno.EIO: "The disk reports errors. Copy what matters to you elsewhere.",
+    errno.EFBIG: "Move it away, or cut what does not belong there.",
 }
+_ODD_FILE = "Put the file itself in its place, or move away what stands there."
 
 
 class SessionError(Exception):
@@ -39,9 +45,18 @@ class StorageTrouble(SessionError, OSError):
 
     @classmethod
     def of(cls, doing: str, error: OSError) -> StorageTrouble:
-        """The trouble that `error` makes while `doing` (a phrase that ends a sentence beginning with "Could not")."""
+        """The trouble that `error` makes while `doing` (a phrase that ends a sentence beginning with "Could not").
+
+        An error that is a `StorageTrouble` already stays what it is.
+        """
+        if isinstance(error, StorageTrouble):
+            return error
         reason = error.strerror or str(error) or type(error).__name__
+        if isinstance(error.filename, str | Path):
+            reason = f"{reason} ({short(Path(error.filename))})"
         advice = _ADVICE.get(error.errno or 0, "What is missing is written as soon as that works.")
+        if isinstance(error, NotARegularFile):
+            advice = _ODD_FILE
         return cls(f"Could not {doing}: {reason}.", number=error.errno, advice=advice)
 
 
@@ -75,6 +90,10 @@ class UnknownCheckpoint(_Unknown):
 
 class UnknownWorldLine(_Unknown):
     """No world line has that number."""
+
+
+class AlreadyThere(SessionError):
+    """The live line already is what was asked for."""
 
 
 class NothingToUndo(SessionError):

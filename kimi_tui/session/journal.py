@@ -1,7 +1,8 @@
 """`worldlines.jsonl`: the append-only journal of every operation on a session.
 
 An operation is written before it is carried out and closed by a `done` or a `void` record afterwards. Where a process died
-between the two, the files tell which it is: the line left has its file, or the live line has the size that was meant.
+between the two, `rotation.recover` finds out which it is: the line left has its file, or the live line has the size that was
+meant.
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast, get_args
 
-from kimi_tui.session.record import RecordFile
-from kimi_tui.session.records import Operation, count_of, new_uid, now, text_of
-from kimi_tui.session.storage import Storage
+from kimi_tui.filesystem import Storage
+from kimi_tui.session.jsonl import JsonlLog
+from kimi_tui.session.schema import Operation, count_of, new_uid, now, text_of
 
 JOURNAL_NAME = "worldlines.jsonl"
 _OPERATIONS = frozenset(get_args(Operation))
@@ -35,7 +36,8 @@ class Entry:
         of: For undo and redo, the operation undone or redone.
         source: For a jump, the world line it went to.
         snapshot_before, snapshot_after, paths: What happened to the working files.
-        extra: Keys that this version does not know.
+        text: The D-Mail, the summary, or what else was brought.
+        done: Whether it is known to have happened.
     """
 
     op: Operation
@@ -145,7 +147,7 @@ class Journal:
     """
 
     def __init__(self, folder: Path, storage: Storage | None = None) -> None:
-        self._file = RecordFile(folder / JOURNAL_NAME, storage, metadata=None)
+        self._file = JsonlLog(folder / JOURNAL_NAME, storage, metadata=None)
         self._entries: list[Entry] = []
         self._void: set[str] = set()
         self._foreign: set[int] = set()
@@ -264,5 +266,5 @@ class Journal:
         try:
             self._file.sync()
         except OSError:
-            # It stays to be written; until then the files tell whether the operation happened.
+            # It stays to be written; until then `recover` would find out whether the operation happened.
             return

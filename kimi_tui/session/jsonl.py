@@ -1,20 +1,38 @@
 """JSON Lines as bytes: cut at line feeds only, read as leniently as can be, written so that every line is one object.
 
-U+2028, U+0085 and their like inside strings are data. A line that cannot be read is somebody's decision, not an exception.
+U+2028, U+0085 and their like inside strings are data. What to do about a line that cannot be read is the caller's decision;
+it is no exception. `JsonlLog` is a file of such lines that is only appended to: `wire.jsonl`, and the journal of operations.
 """
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import json
 import math
+import os
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, cast
 
 from pydantic_core import from_json
 
+from kimi_tui.filesystem import Storage
+from kimi_tui.session.errors import StorageTrouble
+
+RECORD_NAME = "wire.jsonl"
+METADATA = {"type": "metadata", "protocol_version": "1.10"}
+"""The first line of `wire.jsonl`, as kimi-cli writes it."""
 CHUNK_BYTES = 1 << 20
+MAX_LINE_BYTES = 256 << 20
+"""A longer line is no record but damage: the hole of a sparse file has no line feed, and would fill the memory."""
+MAX_UNSYNCED_BYTES = 4 << 20
+"""What is not yet known to be on the disk is kept in memory, so it is brought there before it is much."""
 _BOM = b"\xef\xbb\xbf"
+_MAX_DEPTH = 100
+_MAX_BITS = 4_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +68,9 @@ def lines(read: Callable[[int, int], bytes], start: int = 0) -> Iterator[RawLine
     Args:
         read: Gives up to `size` bytes at `offset`, nothing at the end: `read(size, offset)`.
         start: Where to begin; the beginning of a line.
+
+    Raises:
+        OSError: A line is too long to be one (EFBIG), or `read` raises it.
     """
     number = 1
     offset = start
@@ -70,6 +91,9 @@ def lines(read: Callable[[int, int], bytes], start: int = 0) -> Iterator[RawLine
             begin = end + 1
         if begin < len(chunk):
             parts.append(chunk[begin:] if begin else chunk)
+            if position - offset > MAX_LINE_BYTES:
+                size = f"{MAX_LINE_BYTES >> 20} MB"
+                raise OSError(errno.EFBIG, f"line {number} is longer than {size}")
     if parts:
         yield RawLine(number, offset, b"".join(parts), complete=False)
 
@@ -109,10 +133,6 @@ def encode(record: Mapping[str, Any]) -> bytes:
     return data + b"\n"
 
 
-_MAX_DEPTH = 100
-_MAX_BITS = 4_000
-
-
 def _plain(value: object, depth: int) -> object:
     if depth > _MAX_DEPTH:
         return None
@@ -126,3 +146,176 @@ def _plain(value: object, depth: int) -> object:
     if isinstance(value, int) and not isinstance(value, bool):
         return value if value.bit_length() < _MAX_BITS else None
     return value if value is None or isinstance(value, (str, bool)) else str(value)
+
+
+class JsonlLog:
+    """An append-only file of JSON objects, one a line. Appends belong in a thread, and several threads may append and sync.
+
+    A record that the disk does not take stays in memory and is written before the next one; a torn end is closed by a line
+    feed, so that it is merely one unreadable line.
+
+    Args:
+        path: Where the file is; it is made by the first append.
+        storage: The disk.
+        metadata: The first line of a new file, if it has one.
+
+    Attributes:
+        trouble: Why the newest records are in memory only, if they are.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        storage: Storage | None = None,
+        metadata: Mapping[str, Any] | None = METADATA,
+    ) -> None:
+        self.path = path
+        self.trouble: StorageTrouble | None = None
+        self._storage = storage or Storage()
+        self._metadata = metadata
+        self._fd: int | None = None
+        self._pending = bytearray()
+        # Written since the last good sync: written again if a sync fails.
+        self._unsynced = bytearray()
+        # Appends come from the event loop while a thread syncs.
+        self._lock = threading.Lock()
+
+    def append(self, record: Mapping[str, Any]) -> None:
+        """Add one record; written at once, and if the disk refuses, before the next. Never raises for its sake.
+
+        After much was written, all of it is brought to the disk.
+        """
+        data = encode(record)
+        with self._lock:
+            self._pending += data
+            self._flush()
+            is_much = len(self._unsynced) > MAX_UNSYNCED_BYTES
+        if is_much:
+            with contextlib.suppress(StorageTrouble):
+                self.sync()
+
+    def flush(self) -> bool:
+        """Write what is still to be written; False while the disk refuses (`trouble` says why)."""
+        with self._lock:
+            return self._flush()
+
+    def _flush(self) -> bool:
+        if not self._pending:
+            return True
+        data = bytes(self._pending)
+        try:
+            fd = self._open()
+            self._storage.append(fd, self._prefix(fd) + data)
+        except OSError as error:
+            self.trouble = StorageTrouble.of(f"write {self.path.name}", error)
+            return False
+        self._unsynced += data
+        self._pending.clear()
+        self.trouble = None
+        return True
+
+    def sync(self) -> None:
+        """Bring everything to the disk.
+
+        Raises:
+            StorageTrouble: It could not; what is missing is written again by the next attempt.
+        """
+        if not self.flush():
+            raise self.trouble or StorageTrouble(f"Could not write {self.path.name}.")
+        with self._lock:
+            written, fd = len(self._unsynced), self._fd
+        if not written or fd is None:
+            return
+        try:
+            self._storage.fsync(fd)
+        except OSError as error:
+            with self._lock:
+                # Nothing says how much of it arrived; a reader passes over what stands there twice (`seq`, ids).
+                self._pending[:0] = self._unsynced
+                self._unsynced.clear()
+                self.trouble = StorageTrouble.of(f"write {self.path.name}", error)
+                raise self.trouble from error
+        with self._lock:
+            del self._unsynced[:written]
+
+    @property
+    def unsaved_bytes(self) -> int:
+        """How much is in memory only."""
+        return len(self._pending)
+
+    @property
+    def unsynced_bytes(self) -> int:
+        """How much is kept in memory because a power cut might take it."""
+        return len(self._unsynced)
+
+    @property
+    def size(self) -> int:
+        """The size of the file, nothing if there is none."""
+        try:
+            return self._storage.stat(self.path).st_size
+        except OSError:
+            return 0
+
+    def read(self, start: int = 0) -> Iterator[dict[str, Any]]:
+        """Every readable record from an offset (the beginning of a line) on; the rest is passed over."""
+        for _, record in self.read_with_offsets(start):
+            yield record
+
+    def read_with_offsets(self, start: int = 0) -> Iterator[tuple[int, dict[str, Any]]]:
+        """The same, each with the offset of its line."""
+        with contextlib.suppress(OSError), self._storage.opened(self.path) as fd:
+            for line in lines(lambda size, offset: self._storage.pread(fd, size, offset), start):
+                record = parse(line.data)
+                if isinstance(record, dict):
+                    yield line.offset, record
+
+    def tail_start(self, size_bytes: int) -> int:
+        """Where the first whole line within the last `size_bytes` begins, for `read`."""
+        with contextlib.suppress(OSError), self._storage.opened(self.path) as fd:
+            position = max(0, self._storage.fstat(fd).st_size - size_bytes)
+            if position == 0:
+                return 0
+            position -= 1
+            while chunk := self._storage.pread(fd, 65_536, position):
+                end = chunk.find(b"\n")
+                if end >= 0:
+                    return position + end + 1
+                position += len(chunk)
+            return position
+        return 0
+
+    def close(self) -> None:
+        """Write what is left and close.
+
+        Raises:
+            StorageTrouble: Something could not be written.
+        """
+        try:
+            self.sync()
+        finally:
+            fd, self._fd = self._fd, None
+            if fd is not None:
+                try:
+                    self._storage.close(fd)
+                except OSError as error:
+                    self.trouble = StorageTrouble.of(f"write {self.path.name}", error)
+
+    def _open(self) -> int:
+        if self._fd is not None:
+            held = self._storage.fstat(self._fd)
+            with contextlib.suppress(FileNotFoundError):
+                named = self._storage.stat(self.path)
+                if (named.st_dev, named.st_ino) == (held.st_dev, held.st_ino):
+                    return self._fd
+            # What the old descriptor takes has no name any more.
+            fd, self._fd = self._fd, None
+            with contextlib.suppress(OSError):
+                self._storage.close(fd)
+        self._fd = self._storage.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
+        return self._fd
+
+    def _prefix(self, fd: int) -> bytes:
+        size = self._storage.fstat(fd).st_size
+        if size == 0:
+            return encode(self._metadata) if self._metadata is not None else b""
+        return b"" if self._storage.pread(fd, 1, size - 1) == b"\n" else b"\n"

@@ -12,22 +12,32 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kimi_tui.session.internal import internal_kind, texts_of
-from kimi_tui.session.jsonl import lines, parse
-from kimi_tui.session.line_files import LIVE_NAME, STORED_NAME, line_path
-from kimi_tui.session.record import RECORD_NAME
-from kimi_tui.session.records import MESSAGE_ROLES, USAGE, count_of
-from kimi_tui.session.side_files import read_state
-from kimi_tui.session.titles import short_title
+from kimi_tui.filesystem import open_regular
+from kimi_tui.session.jsonl import RECORD_NAME, lines, parse
+from kimi_tui.session.rotation import LIVE_NAME, STORED_NAME, world_line_path
+from kimi_tui.session.schema import (
+    MESSAGE_ROLES,
+    USAGE,
+    count_of,
+    internal_kind,
+    is_message,
+    texts_of,
+)
+from kimi_tui.session.side_files import read_state, short_title
 
-# A system prompt stands before the first words of a person, and may be long.
-_LOOKED_AT_BYTES = 1 << 16
+# A system prompt stands before the first words of the user, and may be long.
+_GLIMPSED_BYTES = 1 << 16
 _SMALL_BYTES = 1 << 14
+# Reading and parsing takes about a second for 200 MB.
+_MAX_COUNTED_BYTES = 256 << 20
+# In the year 5138.
+_LATEST = 1e11
+_METADATA = (b'{"role":"_', b'{"role": "_')
 
 
 @dataclass(frozen=True, slots=True)
 class SessionInfo:
-    """One row of the list. `messages` and `tokens` are None where only reading it through would tell.
+    """One row of the list. `messages` and `tokens` are None where only reading it through would give them.
 
     Attributes:
         updated_at: Seconds since 1970 of the last write to the context.
@@ -47,12 +57,19 @@ class SessionInfo:
     world_lines: int
     world_lines_bytes: int
     archived: bool
+    forked_from: str = ""
 
 
-def describe(folder: Path) -> SessionInfo | None:
-    """A row for the session in a folder, None if it is empty or cannot be looked at."""
-    size = world_lines = world_lines_bytes = 0
+def describe(folder: Path, *, counted: bool = False) -> SessionInfo | None:
+    """A row for the session in a folder, None if it is empty or cannot be read.
+
+    Args:
+        folder: The session's.
+        counted: Read it through where nothing else says how many messages it holds.
+    """
+    size = world_lines_bytes = 0
     live: os.stat_result | None = None
+    stored: dict[int, os.stat_result] = {}
     try:
         with os.scandir(folder) as entries:
             for entry in entries:
@@ -63,54 +80,64 @@ def describe(folder: Path) -> SessionInfo | None:
                     size += status.st_size
                     if entry.name == LIVE_NAME:
                         live = status
-                    elif STORED_NAME.fullmatch(entry.name):
-                        world_lines += 1
+                    elif match := STORED_NAME.fullmatch(entry.name):
+                        stored[int(match[1])] = status
                         world_lines_bytes += status.st_size
     except OSError:
         return None
+    n = 0
     if live is None:
-        return None
+        # It is lost: the newest line that was left takes its place when the session is opened.
+        if not stored:
+            return None
+        n = max(stored)
+        live = stored.pop(n)
+        world_lines_bytes -= live.st_size
     state = read_state(folder)
     noted = state.summary
     fits = noted.size == live.st_size
     title = state.title or noted.title
     messages, tokens = (noted.messages, noted.tokens) if fits else (None, None)
     if not fits or not title:
-        looked = look(folder / LIVE_NAME, live.st_size)
-        if looked.empty and not (
-            state.title or world_lines or records_a_turn(folder / RECORD_NAME)
-        ):
+        found = glimpse(world_line_path(folder, n), live.st_size, counted=counted)
+        if found.empty and not (state.title or stored or records_a_turn(folder / RECORD_NAME)):
             return None
-        title = title or looked.title or (first_title(folder) if looked.goes_on else "")
-        messages = looked.messages if messages is None else messages
-        tokens = looked.tokens if tokens is None else tokens
+        title = title or found.title or (first_title(folder) if found.goes_on else "")
+        messages = found.messages if messages is None else messages
+        tokens = found.tokens if tokens is None else tokens
     return SessionInfo(
         id=folder.name,
         dir=folder,
         work_dir=state.work_dir,
         title=title or "Untitled",
-        updated_at=live.st_mtime,
+        updated_at=time_of(live),
         messages=messages,
         tokens=tokens,
         size_bytes=size,
-        world_lines=world_lines,
+        world_lines=len(stored),
         world_lines_bytes=world_lines_bytes,
         archived=state.archived,
+        forked_from=state.forked_from,
     )
 
 
+def time_of(status: os.stat_result) -> float:
+    """When a file was written last, as a time that calendars know: a clock may be wrong by ages."""
+    return min(max(status.st_mtime, 0.0), _LATEST)
+
+
 def records_a_turn(path: Path) -> bool:
-    """Whether the person ever said something, by the beginning of a session's record."""
+    """Whether the user ever said something, by the beginning of a session's record."""
     try:
-        with path.open("rb", buffering=0) as file:
-            return b'"TurnBegin"' in file.read(_LOOKED_AT_BYTES)
+        with open(open_regular(path), "rb", buffering=0) as file:
+            return b'"TurnBegin"' in file.read(_GLIMPSED_BYTES)
     except OSError:
         return False
 
 
 @dataclass(slots=True)
-class Look:
-    """What the beginning and the end of a context tell. Figures are None where it is too long to be seen whole.
+class Glimpse:
+    """What the beginning and the end of a context say. Figures are None where it is too long to be seen whole.
 
     `goes_on` is true where it begins with a compaction's summary, so that its title is the one of an older line.
     """
@@ -124,25 +151,33 @@ class Look:
 
 def first_title(folder: Path) -> str:
     """How the session's oldest world line began, or nothing."""
-    oldest = line_path(folder, 1)
+    oldest = world_line_path(folder, 1)
     with contextlib.suppress(OSError):
-        return look(oldest, oldest.stat().st_size).title
+        return glimpse(oldest, oldest.stat().st_size).title
     return ""
 
 
-def look(path: Path, size: int) -> Look:
-    """Look at a context's beginning and end. What cannot be read counts as empty."""
-    found = Look()
+def glimpse(path: Path, size: int, *, counted: bool = False) -> Glimpse:
+    """Read a context's beginning and end. What cannot be read counts as empty.
+
+    Args:
+        path: The context.
+        size: How large it is.
+        counted: Read a large one through as well, to count its messages.
+    """
+    found = Glimpse()
     whole = size <= _SMALL_BYTES
+    count = 0
     try:
-        with path.open("rb", buffering=0) as file:
-            head = tail = file.read(_LOOKED_AT_BYTES)
-            if size > _LOOKED_AT_BYTES:
-                file.seek(-_LOOKED_AT_BYTES, os.SEEK_END)
-                tail = file.read(_LOOKED_AT_BYTES)
+        with open(open_regular(path), "rb", buffering=0) as file:
+            head = tail = file.read(_GLIMPSED_BYTES)
+            if size > _GLIMPSED_BYTES:
+                file.seek(-_GLIMPSED_BYTES, os.SEEK_END)
+                tail = file.read(_GLIMPSED_BYTES)
+            if not whole and counted and size <= _MAX_COUNTED_BYTES:
+                found.messages = _n_messages(file.fileno())
     except OSError:
         return found
-    count = 0
     for record in _records(head):
         if record.get("role") in MESSAGE_ROLES:
             found.empty = False
@@ -156,10 +191,23 @@ def look(path: Path, size: int) -> Look:
     if whole:
         found.messages = count
     else:
-        # Something of this size was said by somebody.
+        # A file of this size is not empty.
         found.empty = False
     found.tokens = _last_usage(tail)
     return found
+
+
+def _n_messages(fd: int) -> int:
+    """How many messages other than markers a context holds."""
+    count = 0
+    for line in lines(lambda size, offset: os.pread(fd, size, offset)):
+        # Metadata is written with its role in front, and needs no parsing to be passed over.
+        if not line.complete or line.data.startswith(_METADATA):
+            continue
+        for record in _records(line.data + b"\n"):
+            if record["role"] in MESSAGE_ROLES and is_message(record):
+                count += internal_kind(record) != "marker"
+    return count
 
 
 def _last_usage(tail: bytes) -> int | None:

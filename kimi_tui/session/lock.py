@@ -14,17 +14,17 @@ import socket
 import time
 from pathlib import Path
 
-from kimi_tui.places import short
+from kimi_tui.app_paths import short
+from kimi_tui.filesystem import READ_ONLY, open_regular
 from kimi_tui.session.errors import SessionHeld, StorageTrouble
-from kimi_tui.session.storage import FILE_MODE
 
 LOCK_NAME = "lock"
 _UNSUPPORTED = frozenset(
     {errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL}
 )
-_READ_ONLY = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
-_LOOKS = 5
-_LOOK_S = 0.02
+# `holder_of` takes the lock for a moment.
+_ATTEMPTS = 5
+_ATTEMPT_S = 0.02
 _HELD = frozenset({errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES})
 
 
@@ -40,6 +40,7 @@ class SessionLock:
         self._fd: int | None = None
         self.supported = True
         self._refusal = 0
+        self._warned = False
 
     @property
     def held(self) -> bool:
@@ -48,7 +49,7 @@ class SessionLock:
 
     @property
     def remark(self) -> str:
-        """What to tell the person once, or nothing."""
+        """What to tell the user once, or nothing."""
         if self.supported:
             return ""
         if self._refusal:
@@ -67,9 +68,9 @@ class SessionLock:
             return
         try:
             # Not inheritable: a child left running in the background would keep the lock.
-            fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
+            fd = open_regular(self._path, os.O_RDWR | os.O_CREAT)
         except OSError as error:
-            if error.errno in _READ_ONLY and self._path.parent.is_dir():
+            if error.errno in READ_ONLY and self._path.parent.is_dir():
                 self.supported = False
                 self._refusal = error.errno or 0
                 return
@@ -86,7 +87,7 @@ class SessionLock:
                 raise SessionHeld(holder) from error
             raise StorageTrouble.of("lock the session", error) from error
         self._fd = fd
-        # Only for reading by people; a full disk does not make the lock any weaker.
+        # Only for people to read; a full disk does not make the lock any weaker.
         with contextlib.suppress(OSError):
             os.ftruncate(fd, 0)
             os.pwrite(fd, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
@@ -100,6 +101,41 @@ class SessionLock:
             with contextlib.suppress(OSError):
                 os.close(fd)
 
+    def check(self) -> str:
+        """See whether the lock still has its name, and take it anew where somebody deleted it.
+
+        Returns:
+            What to tell the user, once; nothing where all is as it was.
+        """
+        if self._fd is None or self._is_named(self._fd):
+            return ""
+        old, self._fd = self._fd, None
+        try:
+            self.acquire()
+        except (SessionHeld, StorageTrouble) as error:
+            # The old one says nothing to others any more, but that we hold the session is still true for us.
+            self._fd = old
+            if self._warned:
+                return ""
+            self._warned = True
+            who = f" {error}" if isinstance(error, SessionHeld) else ""
+            return f"The session's lock file was deleted; another program may write to it.{who}"
+        with contextlib.suppress(OSError):
+            os.close(old)
+        self._warned = False
+        return "The session's lock file was deleted; it was made again."
+
+    def _is_named(self, fd: int) -> bool:
+        held = os.fstat(fd)
+        try:
+            named = os.lstat(self._path)
+        except FileNotFoundError:
+            # With its folder gone there is nothing to lock; it is taken again when that is made anew.
+            return not self._path.parent.is_dir()
+        except OSError:
+            return True
+        return (held.st_dev, held.st_ino) == (named.st_dev, named.st_ino)
+
     def renew(self) -> None:
         """Take the lock again in a folder that was made anew; the old one has no name any more."""
         self.release()
@@ -109,7 +145,7 @@ class SessionLock:
 def holder_of(folder: Path) -> str | None:
     """Who has a session open, None if nobody has."""
     try:
-        fd = os.open(folder / LOCK_NAME, os.O_RDONLY | os.O_CLOEXEC)
+        fd = open_regular(folder / LOCK_NAME)
     except OSError:
         return None
     try:
@@ -127,14 +163,14 @@ def _flock(fd: int) -> None:
 
 
 def _flock_patiently(fd: int) -> None:
-    for _ in range(_LOOKS):
+    for _ in range(_ATTEMPTS):
         try:
             _flock(fd)
         except OSError as error:
-            # A holder writes who it is; nothing written means that somebody only looks whether it is held.
+            # A holder writes who it is; nothing written means that somebody only asks who holds it.
             if error.errno not in _HELD or _holder_text(fd):
                 raise
-            time.sleep(_LOOK_S)
+            time.sleep(_ATTEMPT_S)
         else:
             return
     _flock(fd)

@@ -7,18 +7,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from kimi_tui.session.context import Context
+from kimi_tui.filesystem import Storage
+from kimi_tui.session.context import Context, RestoreReport
 from kimi_tui.session.errors import StorageTrouble
-from kimi_tui.session.forking import copy_session
-from kimi_tui.session.line_files import LIVE_NAME
+from kimi_tui.session.fork import copy_session
+from kimi_tui.session.jsonl import RECORD_NAME, JsonlLog
 from kimi_tui.session.listing import first_title, records_a_turn
 from kimi_tui.session.lock import LOCK_NAME, SessionLock
-from kimi_tui.session.record import RECORD_NAME, RecordFile
-from kimi_tui.session.reports import RestoreReport
+from kimi_tui.session.rotation import LIVE_NAME
 from kimi_tui.session.side_files import (
     STATE_NAME,
     Marks,
@@ -26,12 +26,11 @@ from kimi_tui.session.side_files import (
     Summary,
     read_marks,
     read_state,
+    title_of,
     write_marks,
     write_state,
 )
-from kimi_tui.session.storage import Storage
-from kimi_tui.session.titles import title_of
-from kimi_tui.session.worldlines import WorldLines
+from kimi_tui.session.world_lines import WorldLines
 
 # What a session consists of before anything was said in it.
 _EMPTY_NAMES = frozenset({LIVE_NAME, LOCK_NAME, STATE_NAME, RECORD_NAME})
@@ -52,10 +51,12 @@ class Session:
         self.storage = storage or Storage()
         self.lock = SessionLock(folder)
         self.context = Context(folder, self.storage, self._make_folder)
-        self.record = RecordFile(folder / RECORD_NAME, self.storage)
+        self.record = JsonlLog(folder / RECORD_NAME, self.storage)
         self.state = State(work_dir=str(work_dir))
         self.marks = Marks()
         self.report: RestoreReport | None = None
+        self.notes: list[str] = []
+        """Further sentences for the user, found by those who read more of the session than is read here."""
         self._world_lines: WorldLines | None = None
         self._made = False
 
@@ -66,7 +67,7 @@ class Session:
 
     @property
     def title(self) -> str:
-        """What the person called it, else how it began, else nothing."""
+        """What the user called it, else how it began, else nothing."""
         return self.state.title or self._beginning
 
     @property
@@ -83,9 +84,9 @@ class Session:
 
     @property
     def remarks(self) -> list[str]:
-        """Sentences for the person about how it was opened; empty if all was in order."""
+        """Sentences for the user about how it was opened; empty if all was in order."""
         said = self.report.sentences() if self.report else []
-        return [*said, self.lock.remark] if self.lock.remark else said
+        return [*said, *([self.lock.remark] if self.lock.remark else []), *self.notes]
 
     async def open(self) -> RestoreReport:
         """Take the lock and read the context.
@@ -117,6 +118,8 @@ class Session:
 
     async def sync(self) -> bool:
         """Bring everything to the disk; False if it refuses (then `context.trouble` says why)."""
+        if words := await asyncio.to_thread(self.lock.check):
+            self.context.remark(words)
         saved = await self.context.sync()
         with contextlib.suppress(StorageTrouble):
             await asyncio.to_thread(self.record.sync)
@@ -188,10 +191,18 @@ class Session:
         Raises:
             StorageTrouble: It could not be written.
         """
-        pins = self.marks.pins - {(uid, number)}
-        self._write_marks(
-            replace(self.marks, pins=pins | {(uid, number)} if pinned else frozenset(pins))
-        )
+        self.change_pins({(uid, number)}, pinned)
+
+    def change_pins(self, pins: Iterable[tuple[str, int]], pinned: bool = True) -> None:
+        """Pin messages, or unpin them, all in one write.
+
+        Raises:
+            StorageTrouble: It could not be written.
+        """
+        known, changed = self.marks.pins, frozenset(pins)
+        after = known | changed if pinned else known - changed
+        if after != known:
+            self._write_marks(replace(self.marks, pins=after))
 
     def note(self, keys: Mapping[str, object]) -> None:
         """Keep further plain values in the session's state (an answer that holds for the session).

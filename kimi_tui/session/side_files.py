@@ -1,4 +1,4 @@
-"""Small files beside a session's context: what it is called, and what the person marked in it.
+"""Small files beside a session's context: what it is called (`state.json`), and its bookmarks and pins (`marks.json`).
 
 A damaged one counts as empty and is kept aside; keys of other versions stay. They are never needed to go on working.
 """
@@ -7,18 +7,23 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any, cast
 
+from kimi_tui.filesystem import Storage, read_regular
+from kimi_tui.llm.message import Message
 from kimi_tui.session.jsonl import encode, parse
-from kimi_tui.session.records import count_of, text_of
-from kimi_tui.session.storage import Storage, write_anew
+from kimi_tui.session.schema import count_of, internal_kind, text_of
 
 STATE_NAME = "state.json"
 MARKS_NAME = "marks.json"
-_MAX_SIDE_FILE_BYTES = 8 << 20
+MAX_SIDE_FILE_BYTES = 8 << 20
+_MAX_TITLE = 50
+# Among so many first messages something was said, or it is a session of notes of the program.
+_TITLE_MESSAGES = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,8 +142,7 @@ def write_marks(storage: Storage, folder: Path, marks: Marks) -> None:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        with path.open("rb") as file:
-            data = file.read(_MAX_SIDE_FILE_BYTES)
+        data = read_regular(path, MAX_SIDE_FILE_BYTES)
     except OSError:
         return {}
     record = parse(data)
@@ -147,8 +151,30 @@ def _read(path: Path) -> dict[str, Any]:
 
 def _write(storage: Storage, path: Path, record: Mapping[str, Any]) -> None:
     with contextlib.suppress(OSError):
-        data = path.read_bytes()
+        data = read_regular(path, MAX_SIDE_FILE_BYTES)
         if data.strip() and not isinstance(parse(data), dict):
             storage.replace(path, path.with_name(f"{path.name}.damaged"))
     pretty = json.dumps(json.loads(encode(record)), indent=2, ensure_ascii=True)
-    write_anew(storage, path, pretty.encode() + b"\n")
+    storage.replace_file(path, pretty.encode() + b"\n")
+
+
+def short_title(text: str) -> str:
+    """One line of at most fifty characters."""
+    line = " ".join(text[:1_000].split())
+    return line if len(line) <= _MAX_TITLE else line[: _MAX_TITLE - 1].rstrip() + "…"
+
+
+def title_of(messages: Iterable[Message]) -> str:
+    """The beginning of the first thing that the user said: what a session is called when nobody named it. May be empty.
+
+    Empty too where the messages begin with a compaction's summary: what follows is the middle of a conversation.
+    """
+    for message in islice(messages, _TITLE_MESSAGES):
+        if message.role == "user" and message.text.strip():
+            record = {"role": "user", "content": message.text, **(message.model_extra or {})}
+            kind = internal_kind(record)
+            if kind is None:
+                return short_title(message.text)
+            if kind == "compaction":
+                return ""
+    return ""

@@ -1,25 +1,30 @@
-"""All sessions under one data folder: made, found, listed, copied and deleted.
+"""All sessions under one data folder: made, found, listed, read beside another process, measured, pruned and deleted.
 
 `<root>/sessions/<md5 of the absolute work folder>/<uuid>/`. Nothing here is derived from an index: what is there is there, and
-one damaged session never hides another.
+one damaged session never hides another. Nothing is deleted unless the user says so.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import hashlib
 import os
 import shutil
+import tempfile
 import uuid
+from collections.abc import AsyncGenerator, Collection
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from kimi_tui.session.errors import SessionNotFound, StorageTrouble
-from kimi_tui.session.line_files import LIVE_NAME
+from kimi_tui.filesystem import Storage
+from kimi_tui.session.errors import SessionNotFound, StorageTrouble, UnknownWorldLine
+from kimi_tui.session.jsonl import RECORD_NAME
 from kimi_tui.session.listing import SessionInfo, describe
 from kimi_tui.session.lock import SessionLock
+from kimi_tui.session.rotation import LIVE_NAME, STORED_NAME, stored_world_lines, world_line_path
 from kimi_tui.session.session import Session
-from kimi_tui.session.side_files import read_state
-from kimi_tui.session.storage import Storage
+from kimi_tui.session.side_files import STATE_NAME, read_state
 
 SESSIONS_NAME = "sessions"
 
@@ -68,14 +73,18 @@ class SessionStore:
         infos = self.list(work_dir)
         return self.at(infos[0].dir, work_dir) if infos else None
 
-    def list(self, work_dir: Path | None = None, *, archived: bool = False) -> list[SessionInfo]:
-        """Sessions that are not empty, the newest first. Does not read them through.
+    def list(
+        self, work_dir: Path | None = None, *, archived: bool = False, counted: bool = False
+    ) -> list[SessionInfo]:
+        """Sessions that are not empty, the newest first.
 
         Args:
             work_dir: Only those of this folder.
             archived: Also those put away.
+            counted: Read those through of which nothing else says how many messages they hold.
         """
-        infos = [info for folder in self._folders(work_dir) if (info := describe(folder))]
+        folders = self._folders(work_dir)
+        infos = [info for folder in folders if (info := describe(folder, counted=counted))]
         shown = [info for info in infos if archived or not info.archived]
         return sorted(shown, key=lambda info: (info.updated_at, info.id), reverse=True)
 
@@ -121,7 +130,12 @@ class SessionStore:
         else:
             buckets = _subfolders(self.root / SESSIONS_NAME)
         folders = [folder for bucket in buckets for folder in _subfolders(bucket)]
-        return [folder for folder in folders if os.path.lexists(folder / LIVE_NAME)]
+        return [folder for folder in folders if _holds_session(folder)]
+
+
+def _holds_session(folder: Path) -> bool:
+    """Whether there is a live line, or a line that was left: the newest of those takes its place when it is opened."""
+    return os.path.lexists(folder / LIVE_NAME) or bool(stored_world_lines(folder))
 
 
 def _subfolders(folder: Path) -> list[Path]:
@@ -134,3 +148,106 @@ def _subfolders(folder: Path) -> list[Path]:
             ]
     except OSError:
         return []
+
+
+@contextlib.asynccontextmanager
+async def read_only_copy(session: Session) -> AsyncGenerator[Session]:
+    """A copy of the session as it is on the disk now, open without its lock. What is changed of it goes nowhere.
+
+    Another process may have it open: what looks like damage may be in the midst of being written, and is not repaired.
+
+    Args:
+        session: Not opened here.
+
+    Raises:
+        StorageTrouble: It cannot be read at all.
+    """
+    with tempfile.TemporaryDirectory(prefix="kimi-tui-") as folder:
+        copy = Path(folder) / session.id
+        await asyncio.to_thread(_copy, session.storage, session.dir, copy)
+        copied = Session(copy, session.work_dir)
+        report = await copied.open()
+        # What was repaired is the copy: of the files nothing was kept anywhere, and their end may still be being written.
+        copied.report = replace(report, torn_bytes=0, remarks=())
+        try:
+            yield copied
+        finally:
+            await copied.aclose()
+
+
+def _copy(storage: Storage, folder: Path, copy: Path) -> None:
+    copy.mkdir()
+    for path in [*sorted(folder.glob("*.jsonl")), folder / STATE_NAME]:
+        try:
+            storage.copy_file(path, copy / path.name, sync=False)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            # Without the others there is still a conversation to be read.
+            if path.name == LIVE_NAME:
+                raise StorageTrouble.of("read the session", error) from error
+
+
+@dataclass(frozen=True, slots=True)
+class DiskUse:
+    """Bytes by what they are for; `other` is everything else (snapshots, side files)."""
+
+    live: int = 0
+    world_lines: int = 0
+    record: int = 0
+    other: int = 0
+
+    @property
+    def total(self) -> int:
+        """All of it."""
+        return self.live + self.world_lines + self.record + self.other
+
+
+def disk_use(folder: Path) -> DiskUse:
+    """What a session takes."""
+    live = world_lines = record = other = 0
+    for root, _, names in os.walk(folder):
+        for name in names:
+            with contextlib.suppress(OSError):
+                size = os.lstat(os.path.join(root, name)).st_size
+                if root != str(folder):
+                    other += size
+                elif name == LIVE_NAME:
+                    live = size
+                elif STORED_NAME.fullmatch(name):
+                    world_lines += size
+                elif name == RECORD_NAME:
+                    record = size
+                else:
+                    other += size
+    return DiskUse(live, world_lines, record, other)
+
+
+def prune(session: Session, lines: Collection[int] | None = None) -> int:
+    """Delete world lines of an open session; returns the bytes freed. Undo of what left them is gone with them.
+
+    Args:
+        session: An open session.
+        lines: Which; None for all. The live line is never among them.
+
+    Raises:
+        UnknownWorldLine: One of them does not exist; nothing was deleted.
+        StorageTrouble: One could not be deleted.
+    """
+    there = stored_world_lines(session.dir)
+    chosen = sorted(there if lines is None else set(lines))
+    for n in chosen:
+        if n not in there:
+            raise UnknownWorldLine(f"There is no world line {n}.")
+    if not chosen:
+        return 0
+    # The journal first: a world line that is gone for no reason would look like damage.
+    session.context.journal.note({"op": "prune", "lines": chosen})
+    session.context.journal.sync()
+    try:
+        for n in chosen:
+            session.storage.unlink(world_line_path(session.dir, n))
+        session.storage.sync_folder(session.dir)
+    except OSError as error:
+        raise StorageTrouble.of("delete the world lines", error) from error
+    return sum(there[n] for n in chosen)

@@ -1,23 +1,37 @@
-"""Asks the person before something is changed, and remembers what they allowed for the session.
+"""Approvals: asks the user before something is changed, and remembers what they allowed for the session.
 
-Requests go to the wire one after another by one task that lives as long as the engine: the next is shown when the one
-before it has been answered, and is not shown at all where that answer covers it.
+Requests go to the wire one after another, by one task that lives as long as the engine: the next is published when
+the one before it has been answered, and not at all where that answer covers it.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import logging
 from dataclasses import dataclass, field
 from typing import Literal
 from uuid import uuid4
 
 from kimi_tui.soul.display import diffs_of
-from kimi_tui.tools.base import Ask, ToolRejected
+from kimi_tui.soul.errors import SoulError
+from kimi_tui.tools.base import ApprovalQuestion, ToolRejected
+from kimi_tui.wire.display import DisplayBlock
 from kimi_tui.wire.events import ApprovalAnswer, ApprovalRequest, ApprovalResolved
 from kimi_tui.wire.queue import Wire
 
+log = logging.getLogger(__name__)
+
 Mode = Literal["ask", "edits", "all"]
+
+
+class QuestionNotShown(SoulError):
+    """A question could not be put to the user, so that what it was about must not be done."""
+
+    def __init__(self, tool: str, error: Exception) -> None:
+        super().__init__(
+            f"The question of {tool} could not be shown ({type(error).__name__}); it was taken for a no.",
+            advice="The log file says more.",
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +42,7 @@ class _Decision:
 
 @dataclass(slots=True)
 class _Waiting:
-    ask: Ask
+    ask: ApprovalQuestion
     key: str
     tool: str
     id: str = field(default_factory=lambda: str(uuid4()))
@@ -55,13 +69,14 @@ class Approval:
         return self._mode
 
     def set_mode(self, mode: Mode) -> None:
-        """Change the mode; a request on the screen that it now covers is answered with yes."""
-        self._mode = mode
-        if self._shown is not None and self._is_covered(self._shown.ask):
-            self._settle(self._shown, _Decision("once"))
+        """Change what is asked for from now on; a request on the screen waits for its answer all the same.
 
-    async def ask(self, ask: Ask, *, key: str, tool: str) -> str:
-        """Return on yes, with what the person said along with it: what to send or run in the place of a letter or a command.
+        It may not have been read yet, and a change of mode is no answer to it.
+        """
+        self._mode = mode
+
+    async def ask(self, ask: ApprovalQuestion, *, key: str, tool: str) -> str:
+        """Return on yes, with what the user put in the place of a D-Mail or a command; empty without a change.
 
         Args:
             ask: the question.
@@ -70,10 +85,11 @@ class Approval:
 
         Raises:
             ToolRejected: on no.
+            QuestionNotShown: it could not be put to the user.
         """
         if self._is_covered(ask):
             return ""
-        if self._pipe_task is None:
+        if self._pipe_task is None or self._pipe_task.done():
             self._pipe_task = asyncio.create_task(self._pipe(), name="approval requests")
         waiting = _Waiting(ask, key, tool)
         self._waiting.append(waiting)
@@ -89,7 +105,7 @@ class Approval:
         return decision.feedback
 
     def answer(self, request_id: str, answer: ApprovalAnswer, feedback: str = "") -> bool:
-        """The person's answer; False where this request is not on the screen (any more)."""
+        """The user's answer; False where this request is not on the screen (any more)."""
         shown = self._shown
         if shown is None or shown.id != request_id or shown.decision.done():
             return False
@@ -110,7 +126,7 @@ class Approval:
         for waiting in self._waiting:
             waiting.decision.cancel()
 
-    def _is_covered(self, ask: Ask) -> bool:
+    def _is_covered(self, ask: ApprovalQuestion) -> bool:
         if ask.protected:
             return False
         if ask.session_key and ask.session_key in self._allowed:
@@ -118,22 +134,38 @@ class Approval:
         return self._mode == "all" or (self._mode == "edits" and ask.action == "edit file")
 
     def _settle(self, waiting: _Waiting, decision: _Decision) -> None:
+        if waiting.decision.done():
+            # Answered or stopped a moment ago; the task that shows questions has not come to hear of it yet.
+            return
         waiting.decision.set_result(decision)
         self._wire.publish(ApprovalResolved(waiting.id, decision.answer, decision.feedback))
 
     async def _pipe(self) -> None:
         while True:
             waiting = await self._queue.get()
-            if waiting.decision.done():
-                continue
-            if self._is_covered(waiting.ask):
-                waiting.decision.set_result(_Decision("session"))
-                continue
-            ask = waiting.ask
+            try:
+                await self._put(waiting)
+            except Exception as error:
+                # Whoever asked is told no, and the next question is put all the same.
+                log.exception("a question could not be put")
+                if not waiting.decision.done():
+                    waiting.decision.set_exception(QuestionNotShown(waiting.tool, error))
+
+    async def _put(self, waiting: _Waiting) -> None:
+        """Show one question until it is answered; not at all where an answer or the mode covers it by now."""
+        if waiting.decision.done():
+            return
+        ask = waiting.ask
+        display: tuple[DisplayBlock, ...] = ()
+        if not self._is_covered(ask):
             display = await diffs_of(ask.edits)
-            if waiting.decision.done():
-                continue
-            self._shown = waiting
+        if waiting.decision.done():
+            return
+        if self._is_covered(ask):
+            waiting.decision.set_result(_Decision("session"))
+            return
+        self._shown = waiting
+        try:
             self._wire.publish(
                 ApprovalRequest(
                     id=waiting.id,
@@ -147,51 +179,8 @@ class Approval:
                     kind="dmail" if ask.action == "send D-Mail" else "tool",
                 )
             )
-            try:
-                await asyncio.wait([waiting.decision])
-                if waiting.decision.cancelled():
-                    self._wire.publish(ApprovalResolved(waiting.id, "no", "stopped"))
-            finally:
-                self._shown = None
-
-
-class CallAsker:
-    """An `Asker` that speaks for one call.
-
-    Args:
-        approval: who decides.
-        key: the call.
-        tool: its tool's name.
-        before: called when the question is put.
-        allowed: awaited when the answer was yes, before anything is done.
-        after: called when it may begin.
-    """
-
-    def __init__(
-        self,
-        approval: Approval,
-        *,
-        key: str,
-        tool: str,
-        before: Callable[[], None],
-        allowed: Callable[[Ask], Awaitable[None]],
-        after: Callable[[], None],
-    ) -> None:
-        self._approval = approval
-        self._key = key
-        self._tool = tool
-        self._before = before
-        self._allowed = allowed
-        self._after = after
-
-    async def ask(self, ask: Ask) -> str:
-        """Return on yes, with the command that the person put in the place of the one asked about.
-
-        Raises:
-            ToolRejected: on no.
-        """
-        self._before()
-        instead = await self._approval.ask(ask, key=self._key, tool=self._tool)
-        await self._allowed(ask)
-        self._after()
-        return instead
+            await asyncio.wait([waiting.decision])
+            if waiting.decision.cancelled():
+                self._wire.publish(ApprovalResolved(waiting.id, "no", "stopped"))
+        finally:
+            self._shown = None

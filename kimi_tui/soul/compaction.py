@@ -1,29 +1,82 @@
-"""Replaces the older part of a conversation by a summary that the model writes.
+"""Compaction: replaces an older part of the conversation by a summary that the model writes.
 
-What is kept and what is summarised is settled here, and so is the request; the context is changed by the caller, and
-only after the summary is there.
+Three steps, each of which leaves the context as it was if it fails or is stopped:
+
+1. a strategy (`Compaction`; `SimpleCompaction` is the default) plans what is summarised and what stays word for word;
+2. the strategy has the summary written, from the conversation as one text (`transcript`), cut to what the model can
+   take;
+3. `Compactor` puts the summary in the place of the part, in one operation on the context, and publishes the new world
+   line. The one before stays whole, so that undo brings it back.
+
+Where checkpoints follow the part, they are renumbered behind the summary, and the token figures stored behind them
+are reduced by what the summary saved, because the server counted what is no longer there.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
+import logging
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, replace
+from functools import partial
+from importlib import import_module
+from typing import Any, Protocol, cast
 
-from kimi_tui.llm.message import ImagePart, Message
-from kimi_tui.llm.provider import ChatProvider, Completion, ToolSpec
+from kimi_tui.llm.errors import ContextOverflowError, LLMError
+from kimi_tui.llm.message import ImagePart, Message, TextPart, ThinkPart, ToolCall
+from kimi_tui.llm.provider import (
+    ChatProvider,
+    Completion,
+    ToolSpec,
+    Usage,
+)
 from kimi_tui.llm.tokens import estimate
-from kimi_tui.prompts.load import prompt
-from kimi_tui.soul.errors import CompactionFailed, NothingToCompact
-from kimi_tui.soul.internal_messages import internal_kind, is_said, summary_message
-from kimi_tui.soul.marks import whole_groups
-from kimi_tui.soul.transcript import transcript
+from kimi_tui.prompts import prompt
+from kimi_tui.session.context import Context, Reverted
+from kimi_tui.session.context_index import message_tokens, text_tokens
+from kimi_tui.session.errors import StorageTrouble
+from kimi_tui.session.journal import Entry
+from kimi_tui.session.jsonl import lines, parse
+from kimi_tui.session.schema import (
+    CHECKPOINT,
+    USAGE,
+    Addition,
+    Checkpoint,
+    NewCheckpoint,
+    TokenCount,
+    Verbatim,
+    count_of,
+    is_marker,
+    message_line,
+    new_uid,
+)
+from kimi_tui.soul.bookmarks import UserMarks, root_of, whole_groups
+from kimi_tui.soul.conversation import Conversation
+from kimi_tui.soul.errors import CompactionFailed, NothingToCompact, SoulError, UnknownCompaction
+from kimi_tui.soul.internal_messages import (
+    dmail_text,
+    internal_kind,
+    is_user_words,
+    summary_message,
+    summary_text,
+)
+from kimi_tui.soul.segments import segment_at
+from kimi_tui.soul.tasks import Pace, run_to_completion
+from kimi_tui.wire.events import CheckpointKind, CompactionBegin, CompactionEnd
 
-KEPT_MESSAGES = 2
+log = logging.getLogger(__name__)
+
+EDITED = "edit"
+"""The journal's word for a compaction that only gave the summary other words."""
 _MAX_IMAGES = 8
+_PUBLISHED_AT_ONCE = 100
+_SMALLER = 0.6
+_TRIES = 4
+# What is left of the context, above which a compaction was not worth its price.
+_WORTH_IT = 0.9
 
-Ask = Callable[[str, Sequence[ToolSpec], Sequence[Message]], Awaitable[Completion]]
+AskModel = Callable[[str, Sequence[ToolSpec], Sequence[Message]], Awaitable[Completion]]
 """Asks the model once, with retries: system prompt, tools, history."""
 
 
@@ -31,7 +84,7 @@ Ask = Callable[[str, Sequence[ToolSpec], Sequence[Message]], Awaitable[Completio
 class Plan:
     """What a compaction would do: `old` becomes the summary, `kept` follows it word for word.
 
-    `pinned` are the places in `kept` that the person pinned.
+    `pinned` are the places in `kept` that the user pinned.
     """
 
     old: tuple[Message, ...]
@@ -60,8 +113,8 @@ class Compaction(Protocol):
 
         Args:
             messages: the whole context.
-            turn: what the person said in the running turn; it always stays.
-            pinned: the places of messages that the person pinned; they stay too.
+            turn: what the user said in the running turn; it always stays.
+            pinned: the places of messages that the user pinned; they stay too.
 
         Raises:
             NothingToCompact: no older part is there.
@@ -69,7 +122,7 @@ class Compaction(Protocol):
         ...
 
     async def compact(
-        self, plan: Plan, provider: ChatProvider, ask: Ask, *, instructions: str, budget: int
+        self, plan: Plan, provider: ChatProvider, ask: AskModel, *, instructions: str, budget: int
     ) -> Compacted:
         """Have the summary written.
 
@@ -77,7 +130,7 @@ class Compaction(Protocol):
             plan: from `plan`.
             provider: the model in use.
             ask: how to ask it.
-            instructions: what the person wants kept, may be empty.
+            instructions: what the user wants kept, may be empty.
             budget: how many (estimated) tokens the request may have.
 
         Raises:
@@ -88,7 +141,15 @@ class Compaction(Protocol):
 
 
 class SimpleCompaction:
-    """Keeps the last two real messages and the running turn's words, and has the rest summarised in one call."""
+    """Keeps the last real messages and the running turn's words, and has the rest summarised in one call.
+
+    Args:
+        max_preserved_messages: how many messages that the user or the model said stay word for word, with all that
+            follows the first of them (the results of its calls, and steers).
+    """
+
+    def __init__(self, max_preserved_messages: int = 2) -> None:
+        self._max_preserved = max(0, max_preserved_messages)
 
     def plan(
         self, messages: Sequence[Message], turn: Sequence[Message], pinned: Collection[int] = ()
@@ -98,7 +159,7 @@ class SimpleCompaction:
         Raises:
             NothingToCompact: no older part is there.
         """
-        cut = _cut_before_last(messages, KEPT_MESSAGES)
+        cut = _cut_before_last(messages, self._max_preserved)
         places = [*_places_of(turn, messages), *whole_groups(messages, pinned)]
         stay = sorted({place for place in places if place < cut})
         plan = plan_with(messages, range(cut), stay, pinned, tail=range(cut, len(messages)))
@@ -110,7 +171,7 @@ class SimpleCompaction:
         return plan
 
     async def compact(
-        self, plan: Plan, provider: ChatProvider, ask: Ask, *, instructions: str, budget: int
+        self, plan: Plan, provider: ChatProvider, ask: AskModel, *, instructions: str, budget: int
     ) -> Compacted:
         """Have the summary written.
 
@@ -118,14 +179,14 @@ class SimpleCompaction:
             CompactionFailed: the model gave no summary.
             LLMError: it could not be asked.
         """
-        wish = instructions.strip()
-        focus = prompt("compaction_focus", INSTRUCTIONS=wish) if wish else ""
+        wanted = instructions.strip()
+        focus = prompt("compaction_focus", INSTRUCTIONS=wanted) if wanted else ""
         task = "\n\n".join(part for part in (prompt("compaction"), focus) if part)
         system = prompt("compaction_system")
         with_images = "image_in" in provider.info.capabilities
         room = budget - estimate(task) - estimate(system)
-        images = _images(plan.old) if with_images else []
-        # Counting hundreds of thousands of characters would hold up the event loop.
+        # Reading through, and counting, hundreds of thousands of characters would hold up the event loop.
+        images = await asyncio.to_thread(_images, plan.old) if with_images else []
         text = await asyncio.to_thread(transcript, plan.old, room - 1_000 * len(images))
         question = f"{text}\n\n---\n\n{task}"
         content = [{"type": "text", "text": question}, *images]
@@ -150,6 +211,36 @@ class SimpleCompaction:
         )
 
 
+COMPACTIONS: dict[str, Callable[[], Compaction]] = {"simple": SimpleCompaction}
+"""The strategies that come with the program, by the names that the configuration uses."""
+
+
+def compaction_named(name: str) -> Compaction:
+    """A strategy by its name: one of `COMPACTIONS`, or `package.module:Class` of the user's own Python.
+
+    The class is made without arguments. Imports, so call it in a thread; the configuration is the user's own file, and
+    what it names runs as the program itself does.
+
+    Raises:
+        UnknownCompaction: there is none of that name, or it is none.
+    """
+    known = COMPACTIONS.get(name)
+    if known is not None:
+        return known()
+    module, colon, attribute = name.partition(":")
+    if not (module and colon and attribute):
+        names = ", ".join(sorted(COMPACTIONS))
+        raise UnknownCompaction(name, f"there is {names}, or package.module:Class of your own")
+    try:
+        made: object = getattr(import_module(module), attribute)()
+    except Exception as error:
+        log.warning("the compaction %s cannot be used", name, exc_info=error)
+        raise UnknownCompaction(name, f"{type(error).__name__}: {error}") from error
+    if not (callable(getattr(made, "plan", None)) and callable(getattr(made, "compact", None))):
+        raise UnknownCompaction(name, "it has no plan and compact as a Compaction has")
+    return cast("Compaction", made)
+
+
 def plan_with(
     messages: Sequence[Message],
     old: range,
@@ -163,7 +254,7 @@ def plan_with(
         messages: the whole context.
         old: which of them the summary replaces.
         stay: places among those whose messages stay all the same.
-        pinned: the places that the person pinned.
+        pinned: the places that the user pinned.
         tail: which follow as they are.
     """
     kept = set(stay)
@@ -181,11 +272,13 @@ def plan_with(
 
 
 def _cut_before_last(messages: Sequence[Message], count: int) -> int:
-    """Where the last `count` messages that a person or the model said begin, with all that follows them."""
+    """Where the last `count` messages that the user or the model said begin, with all that follows them."""
+    if not count:
+        return len(messages)
     seen = 0
     for index in range(len(messages) - 1, -1, -1):
         message = messages[index]
-        if message.role == "assistant" or is_said(message):
+        if message.role == "assistant" or is_user_words(message):
             seen += 1
             if seen == count:
                 return index
@@ -213,3 +306,493 @@ def _images(messages: Sequence[Message]) -> list[dict[str, object]]:
         if isinstance(part, ImagePart)
     ]
     return found[-_MAX_IMAGES:]
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The part of the live world line from before `start` (None: its beginning) to before `until` (None: its end)."""
+
+    start: Checkpoint | None = None
+    until: Checkpoint | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is all of the world line."""
+        return self.start is None and self.until is None
+
+
+WHOLE = Span()
+
+
+class Compactor:
+    """Compacts the live conversation.
+
+    Args:
+        conversation: the live conversation.
+        marks: which messages stay in any case.
+        compaction: what is kept and how the rest is summarised.
+    """
+
+    def __init__(
+        self,
+        conversation: Conversation,
+        marks: UserMarks,
+        compaction: Compaction,
+    ) -> None:
+        self._conversation = conversation
+        self._marks = marks
+        self._compaction = compaction
+        self._applied = False
+        # The estimated size of the last request.
+        self._asked = 0
+
+    async def compact(
+        self,
+        provider: ChatProvider,
+        *,
+        automatic: bool,
+        instructions: str = "",
+        turn: Sequence[Message] = (),
+        refused: bool = False,
+        step: int = 0,
+        span: Span = WHOLE,
+    ) -> None:
+        """Summarise the older part of the context, or exactly the part that is named.
+
+        Args:
+            provider: the model in use.
+            automatic: because the context is nearly full, not at the user's request.
+            instructions: what the user wants kept.
+            turn: what the user said in the running turn.
+            refused: the server has just refused the context as too long.
+            step: the running step's number, for events.
+            span: the part; `WHOLE` stands for the part that is older.
+
+        Raises:
+            NothingToCompact: no older part is there.
+            CompactionFailed: there is no summary; the context is as it was.
+            asyncio.CancelledError: stopped; the context is as it was.
+        """
+        # Reads the whole context.
+        plan = await asyncio.to_thread(self._plan, turn, span)
+        self._applied = False
+        before = self._conversation.used
+        self._conversation.wire.publish(CompactionBegin(before, automatic))
+        budget = self._budget(provider, before, refused)
+        try:
+            compacted = await self._summary(plan, provider, instructions, budget, step)
+            if automatic:
+                await self._check_worth(compacted, before, provider.info.window)
+            await run_to_completion(self._apply(compacted, plan, span, before))
+        except asyncio.CancelledError:
+            self._failed(before, "Stopped. The conversation is as it was.")
+            raise
+        except (LLMError, SoulError, StorageTrouble) as error:
+            message = f"The conversation was not compacted: {error.message}"
+            self._failed(before, message)
+            raise CompactionFailed(message, advice=error.advice) from error
+        except Exception as error:
+            # A strategy of the user's own may fail in any way.
+            log.exception("a compaction failed")
+            message = (
+                f"The conversation was not compacted: {type(error).__name__} in the compaction."
+            )
+            self._failed(before, message)
+            raise CompactionFailed(message, advice="The log file says more.") from error
+
+    async def _check_worth(self, compacted: Compacted, before: int, window: int) -> None:
+        """Refuse a compaction after which the context is still too full and hardly smaller.
+
+        Raises:
+            CompactionFailed: it is such a one.
+        """
+        meter = self._conversation.meter
+        after = await asyncio.to_thread(meter.estimate_with, compacted.messages)
+        all_now = meter.whole_estimate()
+        if after >= self._conversation.limits.trigger(window) and after > _WORTH_IT * all_now:
+            raise CompactionFailed(
+                f"The newest messages alone take nearly all of about {before:,} of {window:,} tokens, and a summary of the "
+                "others frees next to nothing.",
+                advice="Rewind to an earlier checkpoint, or choose a model with a larger window.",
+            )
+
+    def _plan(self, turn: Sequence[Message], span: Span) -> Plan:
+        messages = self._conversation.messages
+        if span.is_whole:
+            return self._compaction.plan(messages, turn, self._marks.pinned_places())
+        first = span.start.message_index if span.start is not None else 0
+        end = span.until.message_index if span.until is not None else len(messages)
+        pinned = self._marks.pinned_places()
+        stay = [place for place in whole_groups(messages, pinned) if first <= place < end]
+        plan = plan_with(messages, range(first, end), stay, pinned)
+        if plan is None:
+            raise NothingToCompact("There is nothing to compact in this part.")
+        return plan
+
+    def _failed(self, before: int, error: str) -> None:
+        # Stopped while it was being applied: it has happened, and was published.
+        if not self._applied:
+            self._conversation.wire.publish(CompactionEnd(before, before, error=error))
+
+    def _budget(self, provider: ChatProvider, before: int, refused: bool) -> int:
+        """Estimated tokens that the request may have: with room for the summary, and less than what was refused."""
+        window = provider.info.window
+        room = window - self._conversation.limits.reserve(window)
+        if refused:
+            room = min(room, int(before * _SMALLER))
+        return max(500, round(room / self._conversation.meter.factor))
+
+    async def _summary(
+        self, plan: Plan, provider: ChatProvider, instructions: str, budget: int, step: int
+    ) -> Compacted:
+        for attempt in range(_TRIES):
+            try:
+                compacted = await self._compaction.compact(
+                    plan,
+                    provider,
+                    self._asker(provider, step),
+                    instructions=instructions,
+                    budget=budget,
+                )
+            except ContextOverflowError:
+                if attempt == _TRIES - 1:
+                    raise
+                budget = max(300, int(min(budget, self._asked) * _SMALLER))
+            else:
+                self._conversation.meter.spent(
+                    Usage(compacted.input_tokens, compacted.output_tokens, compacted.cached_tokens)
+                )
+                return compacted
+        raise AssertionError  # the loop returns or raises
+
+    def _asker(self, provider: ChatProvider, step: int) -> AskModel:
+        async def ask(
+            system: str, tools: Sequence[ToolSpec], history: Sequence[Message]
+        ) -> Completion:
+            self._asked = text_tokens(system) + sum(map(message_tokens, history))
+            return await self._conversation.model.ask(
+                provider,
+                system,
+                tools,
+                history,
+                on_retry=partial(self._conversation.publish_retry, step),
+            )
+
+        return ask
+
+    # -- changing the context --------------------------------------------------------------------
+
+    async def _apply(self, compacted: Compacted, plan: Plan, span: Span, before: int) -> None:
+        """Put the summary in the place of the part, and publish the new world line.
+
+        Args:
+            compacted: the summary and the messages that stay.
+            plan: what of them is pinned.
+            span: the part.
+            before: tokens of the context so far, as they were published.
+
+        Raises:
+            StorageTrouble: the disk refused; nothing changed.
+        """
+        conversation, context = self._conversation, self._conversation.context
+        start, until, messages = span.start, span.until, compacted.messages
+        if start is None:
+            base = conversation.meter.estimate_with(messages)
+        else:
+            sizes = sum(map(message_tokens, messages))
+            base = conversation.tokens_before(start.id) + conversation.meter.estimated(sizes)
+        uid = new_uid()
+        then: list[Addition] = [NewCheckpoint(uid=uid), *messages, TokenCount(base)]
+        rest = Renumbered((), ())
+        if until is not None:
+            saved = conversation.tokens_before(until.id) - base
+            rest = await asyncio.to_thread(renumbered, context, until, saved)
+            then += [*rest.additions, TokenCount(max(base, before - saved))]
+        # Written before it holds: a pin on a uid that no checkpoint has does no harm, one that is lost would.
+        # In the context the summary stands before what is kept.
+        lead = len(messages) - len(plan.kept)
+        await self._marks.pin_all((uid, place + lead) for place in plan.pinned)
+        text = compacted.summary
+        if start is None:
+            reverted = await context.clear(reason="compaction", text=text, then=then)
+        else:
+            reverted = await context.revert_to(start.id, reason="compaction", text=text, then=then)
+        kept = 0 if start is None else start.message_index
+        await self._publish(reverted, kept, text, before, (uid, ""), rest.renamed)
+        self._applied = True
+
+    async def edit_summary(self, text: str) -> None:
+        """Put another text in the place of the newest summary on the live world line.
+
+        Raises:
+            NothingToCompact: there is no summary.
+            StorageTrouble: the disk refused; nothing changed.
+        """
+        conversation, context = self._conversation, self._conversation.context
+        before = conversation.used
+        place = await asyncio.to_thread(_newest_summary, conversation.messages)
+        point = next((p for p in reversed(context.checkpoints) if p.message_index <= place), None)
+        if place < 0 or point is None:
+            raise NothingToCompact("There is no summary on this line.")
+        new = summary_message(text)
+        was, now = (
+            conversation.meter.estimated(message_tokens(message))
+            for message in (conversation.messages[place], new)
+        )
+        anew = await asyncio.to_thread(renumbered, context, point, was - now, instead=(place, new))
+        reverted = await context.revert_to(
+            point.id,
+            reason="compaction",
+            text=text,
+            then=anew.additions,
+            files=Entry(op="compaction", reason=EDITED),
+        )
+        first, *rest = anew.renamed
+        await self._publish(reverted, point.message_index, text, before, first, rest)
+
+    async def _publish(
+        self,
+        reverted: Reverted,
+        kept: int,
+        summary: str,
+        before: int,
+        first: tuple[str, str],
+        renamed: Sequence[tuple[str, str]],
+    ) -> None:
+        """Follow the new context, and publish it.
+
+        Args:
+            reverted: what the operation did.
+            kept: how many first messages are still what they were.
+            summary: its text.
+            before: tokens of the context before.
+            first: the summary's checkpoint, as its uid and the one that it had before (or nothing).
+            renamed: the same of those behind it.
+        """
+        conversation = self._conversation
+        conversation.kept(kept)
+        await conversation.follow()
+        # The numbers mean other checkpoints now.
+        conversation.denwa.forget_deliveries()
+        names = dict([first, *renamed])
+        points = list(conversation.context.checkpoints)
+        place = next(i for i, point in enumerate(points) if point.uid == first[0])
+        if points[place].id:
+            world_line = conversation.number_of(reverted)
+            conversation.publish_reverted(
+                reverted, "compaction", world_line=world_line, tokens_before=before
+            )
+        pace = Pace()
+        for start in range(place, len(points), _PUBLISHED_AT_ONCE):
+            some = range(start, min(start + _PUBLISHED_AT_ONCE, len(points)))
+            # Reads everything behind the summary but the results of tools.
+            begun = await asyncio.to_thread(_begun, conversation, points, some)
+            for at, (kind, label) in zip(some, begun, strict=True):
+                point, is_summary = points[at], at == place
+                summary_kind = "summary" if point.id else "compaction"
+                conversation.publish_checkpoint(
+                    point,
+                    summary_kind if is_summary else kind,
+                    "" if is_summary else label,
+                    point.tokens or conversation.tokens_before(point.id),
+                    names.get(point.uid, ""),
+                )
+                await pace.rest()
+        conversation.wire.publish(
+            CompactionEnd(before, conversation.used, summary, reverted.entry.n)
+        )
+        conversation.publish_line_changed("compaction", reverted.entry.n, 0, first[0])
+
+
+def _newest_summary(messages: Sequence[Message]) -> int:
+    for place in range(len(messages) - 1, -1, -1):
+        if internal_kind(messages[place]) == "compaction":
+            return place
+    return -1
+
+
+def _begun(
+    conversation: Conversation, points: Sequence[Checkpoint], places: range
+) -> list[tuple[CheckpointKind, str]]:
+    """What some checkpoints of the live world line began, and its label."""
+    context = conversation.context
+    parts = (segment_at(points, context.index, context.messages, place) for place in places)
+    return [(part.kind, part.label) for part in parts]
+
+
+@dataclass(frozen=True, slots=True)
+class Renumbered:
+    """Records to write behind a summary. `renamed` are the checkpoints among them: the new uid, and the old one."""
+
+    additions: tuple[Addition, ...]
+    renamed: tuple[tuple[str, str], ...]
+
+
+def renumbered(
+    context: Context, first: Checkpoint, saved: int, *, instead: tuple[int, Message] | None = None
+) -> Renumbered:
+    """The records from a checkpoint on, as they stand behind a summary: with new uids and smaller token figures.
+
+    Everything else stays byte for byte. Reads the file: call it in a thread.
+
+    Args:
+        context: the live context.
+        first: the checkpoint.
+        saved: how many tokens fewer precede it now.
+        instead: the number of a message, and what stands in its place.
+    """
+    points = {point.offset: point for point in context.checkpoints}
+    replaced = -1 if instead is None else context.index.place(instead[0])[0]
+    additions: list[Addition] = []
+    renamed: list[tuple[str, str]] = []
+    # Not all of it at once: that would be megabytes that nobody else can run beside.
+    for raw in lines(context.read, first.offset):
+        at, line = raw.offset, raw.data
+        record = parse(line) if line.strip() else None
+        if record is None:
+            continue
+        point = points.get(at)
+        if point is not None:
+            uid = new_uid()
+            additions.append(NewCheckpoint(was=root_of(point), uid=uid, at=point.at))
+            renamed.append((uid, point.uid))
+        elif at == replaced and instead is not None:
+            additions.append(Verbatim(message_line(instead[1])))
+        elif isinstance(record, dict) and is_marker(record):
+            # It names a number that is another one now; where it has lost its checkpoint it names nothing.
+            last = additions[-1] if additions else None
+            if isinstance(last, NewCheckpoint):
+                additions[-1] = replace(last, marker=True)
+        elif isinstance(record, dict) and record.get("role") == USAGE:
+            tokens = count_of(record.get("token_count"))
+            if tokens is not None:
+                additions.append(TokenCount(max(1, tokens - saved)))
+        elif not (isinstance(record, dict) and record.get("role") == CHECKPOINT):
+            additions.append(Verbatim(line + b"\n"))
+    return Renumbered(tuple(additions), tuple(renamed))
+
+
+_CHARS_PER_TOKEN = 4
+
+
+@dataclass(frozen=True, slots=True)
+class _Caps:
+    """The most characters of each kind of text."""
+
+    result: int
+    arguments: int
+    think: int
+    text: int
+
+
+_LEVELS = (
+    _Caps(8_000, 6_000, 1_500, 40_000),
+    _Caps(3_000, 3_000, 500, 16_000),
+    _Caps(1_000, 1_000, 200, 6_000),
+    _Caps(300, 300, 0, 2_000),
+    _Caps(120, 120, 0, 600),
+)
+
+
+def transcript(messages: Sequence[Message], budget: int) -> str:
+    """The messages as one text, for a model that is to summarise them.
+
+    Nothing is left out unseen: calls stand with their arguments, reasoning and images are there in short, and what
+    had to be shortened or dropped says so. The middle of long results goes first, the oldest messages last.
+
+    Args:
+        messages: the messages.
+        budget: about how many tokens the text may have; at least one message is always there.
+    """
+    parts: list[str] = []
+    for caps in _LEVELS:
+        names = _call_names(messages)
+        parts = [part for m in messages if (part := _written(m, caps, names))]
+        if sum(map(estimate, parts)) <= budget:
+            return "\n\n".join(parts)
+    return _newest(parts, budget)
+
+
+def _newest(parts: Sequence[str], budget: int) -> str:
+    """The newest parts that fit; a summary at the very beginning stays, it stands for all before it."""
+    left = budget - 20
+    head: list[str] = []
+    rest = list(parts)
+    if rest and rest[0].startswith("[Summary"):
+        head.append(rest.pop(0))
+        left -= estimate(head[0])
+    kept: list[str] = []
+    for part in reversed(rest):
+        left -= estimate(part)
+        if left < 0 and kept:
+            break
+        kept.append(part)
+    n_dropped = len(rest) - len(kept)
+    if n_dropped:
+        head.append(f"[{n_dropped} older messages left out: too long]")
+    whole = "\n\n".join([*head, *reversed(kept)])
+    return shortened(whole, max(400, budget * _CHARS_PER_TOKEN))
+
+
+def shortened(text: str, most: int) -> str:
+    """`text` with its middle cut out where it has more than `most` characters, saying how many went."""
+    if len(text) <= most:
+        return text
+    head = most * 2 // 3
+    tail = most - head
+    gone = len(text) - head - tail
+    end = text[-tail:] if tail else ""
+    return f"{text[:head]}\n[… {gone:,} characters left out …]\n{end}"
+
+
+def _call_names(messages: Sequence[Message]) -> dict[str, str]:
+    return {call.id: call.function.name for m in messages for call in m.tool_calls or ()}
+
+
+def _written(message: Message, caps: _Caps, names: dict[str, str]) -> str:
+    kind = internal_kind(message)
+    if kind in ("marker", "reminder"):
+        return ""
+    dmail, summary = dmail_text(message), summary_text(message)
+    if dmail is not None:
+        return f"[D-Mail from the agent's future self]\n{shortened(dmail, caps.text)}"
+    if summary is not None:
+        return f"[Summary of what came before]\n{shortened(summary, 4 * caps.text)}"
+    if message.role == "tool":
+        name = names.get(message.tool_call_id or "", "tool")
+        return f"[Result of {name}]\n{shortened(_body(message, caps), caps.result)}"
+    heading = {"user": "Person", "assistant": "Agent", "system": "Program"}[message.role]
+    lines = [shortened(_body(message, caps), caps.text)]
+    lines += [_call(call, caps) for call in message.tool_calls or ()]
+    if message.interrupted:
+        lines.append("(stopped by the person here)")
+    body = "\n".join(line for line in lines if line)
+    return f"[{heading}]\n{body}" if body else ""
+
+
+def _body(message: Message, caps: _Caps) -> str:
+    texts: list[str] = []
+    for part in message.parts:
+        if isinstance(part, TextPart):
+            texts.append(part.text)
+        elif isinstance(part, ThinkPart) and caps.think and part.think.strip():
+            texts.append(f"(thought: {shortened(part.think.strip(), caps.think)})")
+        elif isinstance(part, ImagePart):
+            texts.append("(an image)")
+    return "\n".join(texts)
+
+
+def _call(call: ToolCall, caps: _Caps) -> str:
+    arguments = call.function.arguments or ""
+    try:
+        values = json.loads(arguments)
+    except (ValueError, RecursionError):
+        values = None
+    if isinstance(values, dict) and len(arguments) > caps.arguments:
+        # Short arguments (the path) must survive beside a long one (the content).
+        short = {
+            key: shortened(value, caps.arguments) if isinstance(value, str) else value
+            for key, value in cast("dict[str, Any]", values).items()
+        }
+        arguments = json.dumps(short, ensure_ascii=False)
+    return f"(calls {call.function.name} {shortened(arguments, 2 * caps.arguments)})"

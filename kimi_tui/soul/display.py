@@ -40,7 +40,7 @@ async def blocks_of(effects: Iterable[Effect], brief: str = "") -> tuple[Display
 
 
 async def diffs_of(edits: Iterable[FileEdit]) -> tuple[DisplayBlock, ...]:
-    """The whole diffs that a person must see before a yes."""
+    """The whole diffs that the user must see before a yes."""
     return tuple([await diff_of(edit, None) for edit in edits])
 
 

@@ -1,39 +1,322 @@
-"""What goes with a D-Mail: the person's words since then, the facts the program knows, and the letter itself.
+"""D-Mail: a message to the agent's past self. The context goes back to before a checkpoint and goes on there with it.
 
-What the person said is never undone by the agent, so it is carried over in its order; earlier letters are not.
+`DMailDelivery.send` takes a D-Mail of the agent from the tool call to the new context, in this order:
+
+1. review: the user is asked, where the configuration wants that;
+2. files: where the D-Mail asks for the working files of that time, the user is asked about every path;
+3. compose: the message gets the facts that the past self cannot know (files changed, commands run, what the user has
+   read), and what the user said or pinned since then is carried over, because an agent never undoes that;
+4. deliver: one revert of the context brings all of it to the disk at once; then the files are restored, and the wire
+   hears of it.
+
+A D-Mail that the user writes (`user_dmail`) takes steps 3 and 4.
 """
 
 from __future__ import annotations
 
-import json
+import asyncio
 import os
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, cast
+from dataclasses import dataclass, replace
 
-from kimi_tui.llm.message import Message
-from kimi_tui.prompts.load import prompt
-from kimi_tui.soul.internal_messages import is_said
-from kimi_tui.soul.marks import whole_groups
-from kimi_tui.soul.tool_message import never_ran, outcome_of
-from kimi_tui.soul.transcript import shortened
-from kimi_tui.tools.base import ToolOutcome
-from kimi_tui.tools.changed_command import command_that_ran
+from kimi_tui.llm.message import Message, user_message
+from kimi_tui.prompts import prompt
+from kimi_tui.session.context import Reverted
+from kimi_tui.session.errors import StorageTrouble
+from kimi_tui.session.schema import Checkpoint, NewCheckpoint, new_uid
+from kimi_tui.soul.approval import Approval
+from kimi_tui.soul.bookmarks import UserMarks, whole_groups
+from kimi_tui.soul.compaction import shortened
+from kimi_tui.soul.conversation import Conversation
+from kimi_tui.soul.errors import BackToTheFuture
+from kimi_tui.soul.file_restore import FileRestorer
+from kimi_tui.soul.internal_messages import Author, dmail_message, is_user_words
+from kimi_tui.soul.tasks import run_to_completion
+from kimi_tui.soul.tool_results import call_arguments, files_written, never_ran, outcome_of
+from kimi_tui.tools.base import ApprovalQuestion, ToolOutcome, ToolProblem, ToolRejected
+from kimi_tui.tools.paths import locate, protected_reason
+from kimi_tui.tools.shell import command_that_ran
+from kimi_tui.wire.events import Notice
+from kimi_tui.workspace.restore import FileChange, Prepared, RestorePlan
 
 _MAX_FILES = 40
 _MAX_COMMANDS = 12
 _MAX_COMMAND_CHARS = 160
 _MAX_SHOWN_CHARS = 1_200
-Author = Literal["agent", "person"]
-_FILE_TOOLS = frozenset({"WriteFile", "StrReplaceFile"})
+_VERBS = {"restore": "bring back", "create": "create again", "delete": "delete"}
+_ASKED_FOR = "You asked for the files of that time."
 
 
 @dataclass(frozen=True, slots=True)
-class Letter:
-    """A D-Mail ready to be delivered.
+class DMailRestore:
+    """What becomes of the working files with a D-Mail: the prepared restore, and what the D-Mail says of it."""
 
-    `carried` goes into the context first, then `message`. `text` is what was written, `facts` what was added, `pinned`
-    are the places in `carried` that the person pinned.
+    note: str = ""
+    prepared: Prepared | None = None
+
+    @property
+    def restored(self) -> frozenset[str]:
+        """The paths that are brought back."""
+        return frozenset(self.prepared.intent.paths) if self.prepared else frozenset()
+
+
+NO_FILES = DMailRestore()
+
+
+class DMailDelivery:
+    """Delivers the D-Mails of one session.
+
+    Args:
+        conversation: the live conversation; its limits say whether D-Mails are reviewed.
+        marks: the messages that are carried over like the user's words.
+        restorer: brings files back.
+        approval: asks the user.
+        environ: the environment of the program; names the user's home.
+    """
+
+    def __init__(
+        self,
+        conversation: Conversation,
+        marks: UserMarks,
+        restorer: FileRestorer,
+        approval: Approval,
+        environ: Mapping[str, str],
+    ) -> None:
+        self._conversation = conversation
+        self._marks = marks
+        self._restorer = restorer
+        self._approval = approval
+        self._environ = environ
+
+    async def send(self, back: BackToTheFuture) -> bool:
+        """Review and deliver what the agent sent in a step.
+
+        Returns:
+            False where the user turned it down; the agent reads that. True also where the disk refused it: that is
+            published, and the agent reads in the tool's result that it was not sent.
+
+        Raises:
+            asyncio.CancelledError: stopped while asking (nothing was sent), or while delivering (it was).
+        """
+        messages = await self._reviewed(back)
+        if messages is None:
+            return False
+        files = NO_FILES
+        if back.restore_files:
+            point = self._conversation.context.checkpoint_of(back.checkpoint_id)
+            files = await self._files_of(point)
+        await run_to_completion(self._try_to_deliver(back.checkpoint_id, messages, files))
+        return True
+
+    async def deliver(
+        self,
+        checkpoint_id: int,
+        messages: Sequence[str],
+        files: DMailRestore = NO_FILES,
+        author: Author = "agent",
+    ) -> Reverted:
+        """Go back to before a checkpoint and put the D-Mail there, with what is carried over before it.
+
+        Args:
+            checkpoint_id: the checkpoint whose place the D-Mail takes.
+            messages: what was written, in the order in which it was sent.
+            files: what becomes of the working files.
+            author: who wrote them.
+
+        Raises:
+            UnknownCheckpoint: there is none of that id.
+            StorageTrouble: the disk refused; nothing changed.
+        """
+        conversation, marks, restorer = self._conversation, self._marks, self._restorer
+        context, before = conversation.context, conversation.used
+        point = context.checkpoint_of(checkpoint_id)
+        first = point.message_index
+        undone = context.messages[first:]
+        pinned = marks.pinned_points([one for one in context.checkpoints if one.id >= point.id])
+        dmail = await asyncio.to_thread(
+            compose_dmail,
+            point.id,
+            messages,
+            undone,
+            files_note=files.note,
+            restored=files.restored,
+            changed=await restorer.changed_since(point),
+            work_dir=str(restorer.work_dir),
+            pinned=[place - first for place in marks.pinned_places(first)],
+            author=author,
+        )
+        uid = new_uid()
+        # Written before it holds: a pin on a uid that no checkpoint has does no harm, one that is lost would.
+        await marks.pin_all((uid, place) for place in dmail.pinned)
+        marker = conversation.toolbox.marks
+        async with restorer.journaled(files.prepared, "dmail") as entry:
+            reverted = await context.revert_to(
+                checkpoint_id,
+                reason="dmail",
+                text=dmail.text,
+                then=[NewCheckpoint(marker=marker, uid=uid), *dmail.carried, dmail.message],
+                files=entry,
+            )
+        world_line = conversation.number_of(reverted)
+        conversation.kept(first)
+        await conversation.follow()
+        conversation.publish_reverted(
+            reverted,
+            "dmail",
+            world_line=world_line,
+            tokens_before=before,
+            text=dmail.text,
+            facts=dmail.facts,
+            carried=tuple(message.text for message in dmail.carried if is_user_words(message)),
+            pinned=pinned,
+            author=author,
+        )
+        outcome = await restorer.carry_out(files.prepared, reverted.entry.uid)
+        failed = [one for one in outcome if one.reason]
+        label = (
+            "Your D-Mail"
+            if author == "person"
+            else f"D-Mail from #{reverted.entry.from_checkpoint}"
+        )
+        conversation.publish_newest_checkpoint("dmail", label)
+        if files.prepared and len(failed) > len(files.prepared.left):
+            names = ", ".join(f"`{one.path}` ({one.reason})" for one in failed)
+            await conversation.append([user_message(prompt("files_left", NAMES=names))])
+        conversation.publish_line_changed("dmail", world_line, 0, context.checkpoints[-1].uid)
+        return reverted
+
+    async def _try_to_deliver(
+        self, checkpoint_id: int, messages: Sequence[str], files: DMailRestore
+    ) -> None:
+        conversation = self._conversation
+        try:
+            await self.deliver(checkpoint_id, messages, files)
+        except StorageTrouble as trouble:
+            conversation.wire.publish(
+                Notice(
+                    "error", f"A D-Mail could not be delivered. {trouble.message}", trouble.advice
+                )
+            )
+        else:
+            conversation.denwa.delivered(checkpoint_id)
+
+    # -- review ----------------------------------------------------------------------------------
+
+    async def _reviewed(self, back: BackToTheFuture) -> tuple[str, ...] | None:
+        """The messages as the user lets them be sent; None where they said no, which is in the context then."""
+        conversation = self._conversation
+        if not conversation.limits.dmail_review:
+            return back.messages
+        newest = conversation.context.n_checkpoints - 1
+        ask = ApprovalQuestion(
+            action="send D-Mail",
+            question=f"Send this D-Mail to #{back.checkpoint_id}?",
+            detail="\n\n".join(message.strip() for message in back.messages),
+            where=f"the conversation goes back from #{newest}; it can be undone",
+            # Who wants to see them wants to see them in every mode.
+            protected=True,
+        )
+        try:
+            instead = await self._approval.ask(ask, key="", tool="SendDMail")
+        except ToolRejected as no:
+            why = f" and says: {no.feedback}" if no.feedback else "."
+            await conversation.append([user_message(prompt("dmail_refused", WHY=why))])
+            return None
+        return (instead,) if instead else back.messages
+
+    # -- files -----------------------------------------------------------------------------------
+
+    async def _files_of(self, point: Checkpoint) -> DMailRestore:
+        """Plan, ask and prepare a restore. Where that fails the D-Mail says so, and goes without files."""
+        await self._restorer.history.settled()
+        plan = await self._restorer.plan(point)
+        if plan.reason:
+            return DMailRestore(f"{_ASKED_FOR} They were not brought back: {plan.reason}")
+        plan = _without_foreign_changes(plan)
+        wanted = [one for one in plan.changes if one.change in _VERBS]
+        if not wanted:
+            return DMailRestore(_with_conflicts("Nothing had to be brought back.", plan))
+        ask = await self._question(point, plan, wanted)
+        try:
+            await self._approval.ask(ask, key="", tool="SendDMail")
+        except ToolRejected as no:
+            why = f": {no.feedback}" if no.feedback else "."
+            return DMailRestore(f"{_ASKED_FOR} The person said no{why} They were not brought back.")
+        try:
+            prepared = await self._restorer.prepare(plan)
+        except OSError as error:
+            return DMailRestore(f"{_ASKED_FOR} The disk refused: {error.strerror or error}.")
+        if prepared is None or not prepared.intent.changes:
+            return DMailRestore(_with_conflicts("Nothing was brought back.", plan))
+        changes = prepared.intent.changes
+        back = [f"`{one.path}`" for one in changes if one.then is not None]
+        gone = [f"`{one.path}`" for one in changes if one.then is None]
+        note = "The files are those of that time again."
+        note += f" Brought back: {_some(back, _MAX_FILES)}." if back else ""
+        note += (
+            f" Deleted, because they were not there then: {_some(gone, _MAX_FILES)}."
+            if gone
+            else ""
+        )
+        return DMailRestore(_with_conflicts(note, plan, prepared.stale), prepared)
+
+    async def _question(
+        self, point: Checkpoint, plan: RestorePlan, wanted: Sequence[FileChange]
+    ) -> ApprovalQuestion:
+        is_protected = await asyncio.to_thread(self._any_protected, wanted)
+        lines = [f"{_VERBS[one.change]}  {one.path}" for one in wanted]
+        lines += [f"leave alone, also changed outside  {path}" for path in _conflicts(plan)]
+        return ApprovalQuestion(
+            action="restore files",
+            question=f"Bring back the files of #{point.id}?",
+            detail="\n".join(lines),
+            where="a D-Mail of the agent asks for it; it can be undone",
+            edits=await self._restorer.edits_of(plan),
+            protected=is_protected,
+        )
+
+    def _any_protected(self, wanted: Sequence[FileChange]) -> bool:
+        for one in wanted:
+            try:
+                place = locate(one.path, self._restorer.work_dir, self._environ)
+            except ToolProblem:
+                return True
+            if protected_reason(place, self._environ):
+                return True
+        return False
+
+
+def _without_foreign_changes(plan: RestorePlan) -> RestorePlan:
+    """What someone else changed is not the agent's to take back, also where the agent changed it after them."""
+    changes = tuple(
+        replace(one, change="conflict", would=one.change)
+        if one.reason and one.change in _VERBS
+        else one
+        for one in plan.changes
+    )
+    return replace(plan, changes=changes)
+
+
+def _conflicts(plan: RestorePlan) -> list[str]:
+    return [one.path for one in plan.changes if one.change == "conflict"]
+
+
+def _with_conflicts(note: str, plan: RestorePlan, stale: Sequence[str] = ()) -> str:
+    left = [f"`{path}`" for path in (*_conflicts(plan), *stale)]
+    if left:
+        note += f" Left alone, because someone else changed them too: {_some(left, _MAX_FILES)}."
+    return note
+
+
+@dataclass(frozen=True, slots=True)
+class ComposedDMail:
+    """What goes into the context at the checkpoint: `carried` first, then `message`.
+
+    Attributes:
+        carried: messages that were undone and stay: the user's words, and what they pinned.
+        message: the D-Mail.
+        text: what was written; `facts` is what was added to it.
+        pinned: the places in `carried` that the user pinned.
     """
 
     carried: tuple[Message, ...]
@@ -43,7 +326,7 @@ class Letter:
     pinned: tuple[int, ...] = ()
 
 
-def write_letter(
+def compose_dmail(
     checkpoint_id: int,
     texts: Sequence[str],
     undone: Sequence[Message],
@@ -54,8 +337,8 @@ def write_letter(
     work_dir: str = "",
     pinned: Collection[int] = (),
     author: Author = "agent",
-) -> Letter:
-    """The letter for a checkpoint.
+) -> ComposedDMail:
+    """Compose the D-Mail for a checkpoint. Reads all that is undone: call it in a thread.
 
     Args:
         checkpoint_id: where it goes.
@@ -65,49 +348,25 @@ def write_letter(
         restored: files that are brought back.
         changed: the files that were seen to differ from that time, each with a remark or nothing.
         work_dir: what their paths are relative to.
-        pinned: the places in `undone` of messages that the person pinned: they are carried over like the person's words.
+        pinned: the places in `undone` of messages that the user pinned: they are carried over like the user's words.
         author: who wrote it.
     """
     undone = list(undone)
     stay = set(whole_groups(undone, pinned))
-    places = [place for place, m in enumerate(undone) if place in stay or is_said(m)]
+    places = [place for place, m in enumerate(undone) if place in stay or is_user_words(m)]
     carried = tuple(undone[place] for place in places)
     text = "\n\n".join(part.strip() for part in texts)
     files = _still_changed(files_written(undone), changed or {}, restored, work_dir)
     facts = _facts(undone, carried, files_note, files)
-    name = "dmail_letter" if author == "agent" else "dmail_by_hand"
-    body = prompt(name, CHECKPOINT=str(checkpoint_id), FACTS=facts, TEXT=text)
-    return Letter(
+    template = "dmail_letter" if author == "agent" else "dmail_by_hand"
+    body = prompt(template, CHECKPOINT=str(checkpoint_id), FACTS=facts, TEXT=text)
+    return ComposedDMail(
         carried,
-        letter_message(body, author),
+        dmail_message(body, author),
         text,
         facts,
         tuple(order for order, place in enumerate(places) if place in pinned),
     )
-
-
-def letter_message(body: str, author: Author) -> Message:
-    """The stored message of a letter; `author` is an extra key, so that the letter's card can tell it later."""
-    if author == "agent":
-        return Message(role="user", content=body)
-    return Message.model_validate({"role": "user", "content": body, "author": author})
-
-
-def author_of(message: Message) -> Author:
-    """Who wrote a letter."""
-    return "person" if (message.model_extra or {}).get("author") == "person" else "agent"
-
-
-def files_written(messages: Sequence[Message]) -> dict[str, int]:
-    """How often each path was changed with the file tools, by the calls that did not fail."""
-    failed = _failed_calls(messages)
-    files: dict[str, int] = {}
-    for position, message in enumerate(messages):
-        for order, call in enumerate(message.tool_calls or ()):
-            if call.function.name in _FILE_TOOLS and (position, order) not in failed:
-                path = str(_arguments(call.function.arguments).get("path", ""))
-                files[path] = files.get(path, 0) + 1
-    return files
 
 
 def _still_changed(
@@ -116,7 +375,7 @@ def _still_changed(
     restored: Collection[str],
     work_dir: str,
 ) -> dict[str, str]:
-    """The files that are not what they were, those that commands changed among them, each with what is to be said of it."""
+    """The files that are not what they were, those that commands changed among them, each with a remark."""
     found: dict[str, str] = {}
     for path, n in written.items():
         name = _relative(path, work_dir)
@@ -150,7 +409,7 @@ def _facts(
         if message.text.strip():
             shown.append(message.text.strip())
         for call in message.tool_calls or ():
-            arguments = _arguments(call.function.arguments)
+            arguments = call_arguments(call.function.arguments)
             if call.function.name == "Shell" and "command" in arguments:
                 result = results.get(call.id, ToolOutcome())
                 if not never_ran(result):
@@ -166,9 +425,9 @@ def _facts(
         lines.append(f"- Commands that were run: {_some(quoted, _MAX_COMMANDS)}.")
     if files_note:
         lines.append(f"- {files_note}")
-    if any(is_said(message) for message in carried):
+    if any(is_user_words(message) for message in carried):
         lines.append("- What the person said since then stands before this message.")
-    if not all(is_said(message) for message in carried):
+    if not all(is_user_words(message) for message in carried):
         lines.append(
             "- What the person pinned stands before this message too, as it was: it has been done already."
         )
@@ -179,31 +438,6 @@ def _facts(
             f"- The person has already read this from you; do not repeat it:\n{quoted_text}"
         )
     return "\n".join(lines)
-
-
-def _failed_calls(messages: Sequence[Message]) -> set[tuple[int, int]]:
-    """Calls by (message, place in it) whose result says that they failed; results follow in the order of the calls."""
-    failed: set[tuple[int, int]] = set()
-    for position, message in enumerate(messages):
-        if not message.tool_calls:
-            continue
-        for order in range(len(message.tool_calls)):
-            at = position + 1 + order
-            if (
-                at >= len(messages)
-                or messages[at].role != "tool"
-                or outcome_of(messages[at]).is_error
-            ):
-                failed.add((position, order))
-    return failed
-
-
-def _arguments(text: str | None) -> dict[str, Any]:
-    try:
-        value = json.loads(text or "{}")
-    except (ValueError, RecursionError):
-        return {}
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
 def _some(names: Sequence[str], most: int) -> str:

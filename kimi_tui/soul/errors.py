@@ -1,4 +1,4 @@
-"""What can stop a turn from within the engine, with sentences for the person who reads them."""
+"""What can stop a turn or an operation from within the engine, with sentences for the user."""
 
 from __future__ import annotations
 
@@ -26,22 +26,46 @@ class NothingToCompact(SoulError):
     """There is no older part that a summary could replace."""
 
 
+class NothingToClear(SoulError):
+    """The conversation is empty."""
+
+    def __init__(self) -> None:
+        super().__init__("There is nothing to clear.")
+
+
 class CompactionFailed(SoulError):
     """The summary could not be had or did not help; where it could not be had, the context is as it was."""
+
+
+class UnknownCompaction(SoulError):
+    """The configuration names a way to compact that cannot be used."""
+
+    def __init__(self, name: str, why: str) -> None:
+        short = name if len(name) <= 80 else name[:79] + "…"
+        super().__init__(
+            f"loop_control.compaction {short!r} cannot be used ({why}); the simple one is used."
+        )
 
 
 class FilesUnknown(SoulError):
     """The files of a checkpoint cannot be brought back; nothing changed."""
 
 
-class BackToTheFuture(Exception):
-    """Ends a step: the context goes back to `checkpoint_id` and `letters` are put in there.
+class SoulBusy(Exception):
+    """The engine is in the middle of a turn or an operation; the message says what to do."""
 
-    `restore_files` asks that the working files go back too. This is how the loop is told, not an error.
+
+class BackToTheFuture(Exception):
+    """Ends a step in which D-Mails were sent. A signal to the loop, not an error.
+
+    Args:
+        checkpoint_id: the context goes back to before this checkpoint.
+        messages: the D-Mails that are put there, in the order in which they were sent.
+        restore_files: whether they ask for the working files of that time.
     """
 
-    def __init__(self, checkpoint_id: int, letters: tuple[str, ...], restore_files: bool) -> None:
+    def __init__(self, checkpoint_id: int, messages: tuple[str, ...], restore_files: bool) -> None:
         super().__init__(f"back to checkpoint {checkpoint_id}")
         self.checkpoint_id = checkpoint_id
-        self.letters = letters
+        self.messages = messages
         self.restore_files = restore_files

@@ -1,7 +1,7 @@
-"""The working files beside the conversation: when they are looked at, who changed them, and how they come back.
+"""The snapshots of the working files: when they are taken, who changed a file, and what is restored.
 
-All looks go through one thread, in the order in which they were asked for, so that what stands between two of them is known. Here
-is when; `workspace.tracker` is how.
+`workspace.tracker` scans, stores and restores; here is when. Everything runs in one thread in the order in which it
+was asked for, so that whatever happened between two scans is known. The wire hears of changes, restores and troubles.
 """
 
 from __future__ import annotations
@@ -9,30 +9,41 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
+import queue
 import threading
-from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from concurrent.futures import Executor, Future
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ParamSpec, TypeVar
 
-from kimi_tui.soul.file_news import FileNews
-from kimi_tui.soul.first_look import FirstLook, first_look
+from kimi_tui.session.journal import Journal
+from kimi_tui.session.session import Session
 from kimi_tui.tools.base import FileEdit
+from kimi_tui.wire.events import FilesChanged, FilesRestored, Notice
 from kimi_tui.wire.queue import Wire
 from kimi_tui.workspace.diff import LineDiff
-from kimi_tui.workspace.parting import Parting
-from kimi_tui.workspace.plan import FileChange, RestorePlan
-from kimi_tui.workspace.restore import Prepared, Restored
+from kimi_tui.workspace.divergence import Divergence
+from kimi_tui.workspace.entries import Extent, Limits
+from kimi_tui.workspace.restore import FileChange, Prepared, Restored, RestorePlan
 from kimi_tui.workspace.snapshots import By, Snapshot
-from kimi_tui.workspace.tracker import Tracker
+from kimi_tui.workspace.tracker import STORE_NAME, SnapshotScope, Tracker
 
-log = logging.getLogger(__name__)
 P = ParamSpec("P")
 T = TypeVar("T")
 
+log = logging.getLogger(__name__)
+
+FILES_NAME = "files"
+"""The folder of the snapshots within a session's folder."""
+_MOST_NEIGHBOURS = 3
 _PATIENCE_S = 10.0
-# From here on a person may have wondered.
+# From here on a user may have wondered.
 _LONG_S = 2.0
+# How long the end waits for a scan that is under way, and again after it was told to stop: one on a dead network mount
+# never comes back. Both together are less than the program has for its end (`Ending`).
+_END_PATIENCE_S = 2.0
 _NOT_READY = "The first look at the files has not ended yet; a notice tells when it has."
 
 
@@ -47,30 +58,26 @@ class FileHistory:
     """The snapshots of one session.
 
     Args:
-        tracker: does the work.
+        session: open; its folder holds the snapshots.
         wire: hears of changes and troubles.
-        is_journaled: whether the journal knows of an operation that was to lead to this snapshot; where it does not,
-            a restore that was cut off had touched nothing. Called in a thread.
-        cancelled: set when a look that is under way is no longer wanted.
+        limits: how much is kept.
+        around: from `snapshot_scope`.
     """
 
-    def __init__(
-        self,
-        tracker: Tracker,
-        wire: Wire,
-        is_journaled: Callable[[str], bool],
-        cancelled: threading.Event,
-    ) -> None:
-        self._tracker = tracker
-        self._is_journaled = is_journaled
-        self._cancelled = cancelled
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="files")
-        self._first: asyncio.Future[FirstLook] | None = None
+    def __init__(self, session: Session, wire: Wire, limits: Limits, around: SnapshotScope) -> None:
+        # Set when a scan that is under way is no longer wanted.
+        self._cancelled = threading.Event()
+        folder = session.dir / FILES_NAME
+        self._tracker = Tracker(session.work_dir, folder, limits, around, self._cancelled.is_set)
+        self._journal = session.context.journal
+        self._pool = _OneThread("files")
+        self._first: asyncio.Future[_FirstLook] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._marks: set[asyncio.Future[None]] = set()
         self._under_way: list[Change] = []
         # Those and the ones that have ended, until they have been looked at.
         self._unseen: list[Change] = []
-        self._news = FileNews(wire)
+        self._events = _FileEvents(wire)
         self._trouble = ""
         self._began = 0.0
         self._was_missed = False
@@ -78,7 +85,7 @@ class FileHistory:
 
     @property
     def reason(self) -> str:
-        """Why files cannot be brought back, in a sentence for the person; empty where they can."""
+        """Why files cannot be brought back, in a sentence for the user; empty where they can."""
         if self._tracker.refusal or self._is_ready:
             return self._tracker.refusal
         return self._trouble or _NOT_READY
@@ -102,9 +109,7 @@ class FileHistory:
             return
         loop = asyncio.get_running_loop()
         self._began = loop.time()
-        self._first = loop.run_in_executor(
-            self._pool, first_look, self._tracker, self._is_journaled
-        )
+        self._first = loop.run_in_executor(self._pool, _first_look, self._tracker, self._journal)
         self._own(self._hear_first(self._first))
 
     async def ready(self) -> None:
@@ -116,10 +121,13 @@ class FileHistory:
     def mark(self, uid: str) -> None:
         """A checkpoint was made now."""
         if self._is_on:
-            self._pool.submit(self._tracker.mark, uid).add_done_callback(_noted)
+            loop = asyncio.get_running_loop()
+            marked = loop.run_in_executor(self._pool, self._tracker.mark, uid)
+            self._marks.add(marked)
+            marked.add_done_callback(self._marked)
 
     async def before_change(self, paths: Sequence[str] | None) -> Change:
-        """A tool is about to change something. What someone else changed until now is told apart from what it will.
+        """A tool is about to change something. What someone else changed until now is kept apart from what it will.
 
         Args:
             paths: what it will change, relative to the work folder; None where that is not known (a command).
@@ -163,9 +171,9 @@ class FileHistory:
         """What it takes to reverse a restore."""
         return await self._found(_no_plan, self._tracker.plan_back, before, after, paths)
 
-    async def parting(self, begins: Sequence[str], newest: Sequence[str]) -> Parting:
-        """What two courses of the conversation made of the files since they parted; see `workspace.parting`."""
-        return await self._found(_no_parting, self._tracker.parting, begins, newest)
+    async def divergence(self, begins: Sequence[str], newest: Sequence[str]) -> Divergence:
+        """What two courses of the conversation made of the files since they parted; see `workspace.divergence`."""
+        return await self._found(_no_divergence, self._tracker.divergence, begins, newest)
 
     async def prepare(
         self, plan: RestorePlan, chosen: Collection[str] | None = None
@@ -180,19 +188,24 @@ class FileHistory:
         return await self._run(self._tracker.prepare, plan, chosen)
 
     async def carry_out(self, prepared: Prepared, uid: str) -> Restored:
-        """Bring the files back, verify, and tell of it. What failed is in the outcome, never an exception."""
+        """Bring the files back, verify, and publish it. What failed is in the outcome, never an exception."""
         try:
             outcome = await self._run(self._tracker.carry_out, prepared)
         except OSError as error:
             log.warning("a restore could not be recorded", exc_info=error)
             failed = dict.fromkeys(prepared.intent.paths, error.strerror or str(error))
             outcome = Restored((), (), failed)
-        self._news.restored(outcome, prepared.left, uid, prepared.intent.created)
+        self._events.restored(outcome, prepared.left, uid, prepared.intent.created)
         return outcome
 
-    def tell_left(self, paths: tuple[str, ...], uid: str) -> None:
-        """Tell that files were left alone which should have been brought back."""
-        self._news.left(paths, uid)
+    async def extent(self) -> Extent | None:
+        """How much the first scan met, once it has ended; None where there was none."""
+        await self.ready()
+        return self._tracker.extent
+
+    def publish_left(self, paths: tuple[str, ...], uid: str) -> None:
+        """Publish that files were left alone which should have been brought back."""
+        self._events.left(paths, uid)
 
     async def abandon(self) -> None:
         """What was prepared does not happen."""
@@ -209,14 +222,22 @@ class FileHistory:
         return await self._run(_edits, self._tracker, changes, no_text)
 
     async def aclose(self) -> None:
-        """End what runs and let go."""
+        """End what runs and let go; what does not end in a few seconds is left behind, and does not hold up the end."""
         self._is_open = False
         if not self._is_ready:
             self._cancelled.set()
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await asyncio.to_thread(self._pool.shutdown, wait=True, cancel_futures=False)
+        end = asyncio.get_running_loop().run_in_executor(self._pool, _nothing)
+        for _ in range(2):
+            # Not cancelled by the time limit: it is the last in the row, and says that all before it has been done.
+            await asyncio.wait([end], timeout=_END_PATIENCE_S)
+            self._cancelled.set()
+        if not end.done():
+            log.warning("the files are still being looked at; the end does not wait for that")
+            end.cancel()
+        self._pool.shutdown(wait=False)
 
     # -- below: how ------------------------------------------------------------------------------
 
@@ -247,23 +268,23 @@ class FileHistory:
 
     async def _look_before(self, paths: frozenset[str] | None) -> None:
         if self._tracker.refusal:
-            self._news.refused(self._tracker.refusal)
+            self._events.refused(self._tracker.refusal)
         if not self._is_on or self._first is None:
             return
         if not self._first.done():
             if paths is not None:
                 with contextlib.suppress(OSError):
-                    await asyncio.to_thread(self._tracker.keep_early, paths)
+                    await asyncio.to_thread(self._tracker.back_up, paths)
                 return
             done, _ = await asyncio.wait([self._first], timeout=_PATIENCE_S)
             if not done:
-                self._tracker.spoil()
+                self._tracker.command_ran()
                 return
         if self._is_ready and not (paths is not None and await self._is_as_seen(paths)):
             await self._look("other", "")
 
     async def _is_as_seen(self, paths: frozenset[str]) -> bool:
-        """Whether what will be overwritten is what the last look saw; the rest is told apart afterwards."""
+        """Whether what will be overwritten is what the last look saw; the rest is kept apart afterwards."""
         with contextlib.suppress(OSError):
             return await self._run(self._tracker.is_as_seen, paths)
         return False
@@ -275,57 +296,63 @@ class FileHistory:
             self._unseen.remove(change)
 
     async def _look(self, by: By, uid: str) -> None:
-        """Look, and tell what the agent changed. The disk's refusal is told, never raised: work goes on."""
+        """Scan, and publish what the agent changed. A refusal of the disk is published, never raised: work goes on."""
         try:
             snapshot, lines = await self._run(self._look_and_count, by)
         except OSError as error:
-            # What kept the first look from ending is told with that.
+            # What kept the first look from ending is published with that.
             if self._is_ready:
-                self._news.trouble(error)
+                self._events.trouble(error)
             return
-        self._news.full(self._tracker.full)
+        self._events.full(self._tracker.full)
         if snapshot is not None and by == "agent":
-            self._news.changed(uid, tuple(sorted(snapshot.changed)), lines)
+            self._events.changed(uid, tuple(sorted(snapshot.changed)), lines)
 
     def _look_and_count(self, by: By) -> tuple[Snapshot | None, tuple[int, int]]:
         """In the thread that looks: what counts is who is at work when the look begins, not when it was asked for."""
         tracker = self._tracker
         if by != "agent":
-            return tracker.look(by), (0, 0)
-        snapshot = tracker.look(by, _touched(self._unseen))
+            return tracker.take_snapshot(by), (0, 0)
+        snapshot = tracker.take_snapshot(by, _touched(self._unseen))
         return snapshot, (0, 0) if snapshot is None else tracker.lines_changed(snapshot)
 
-    async def _hear_first(self, first: asyncio.Future[FirstLook]) -> None:
+    async def _hear_first(self, first: asyncio.Future[_FirstLook]) -> None:
         try:
             found = await asyncio.shield(first)
         except OSError as error:
             self._trouble = f"The files cannot be looked at: {error.strerror or error}."
-            self._news.trouble(error)
+            self._events.trouble(error)
             return
         # Where nobody had to do without it, its end is no news.
         took_s = asyncio.get_running_loop().time() - self._began
         if found.ended and (self._was_missed or took_s > _LONG_S):
-            self._news.ready()
-        self._news.full(self._tracker.full)
+            self._events.ready()
+        self._events.full(self._tracker.full)
         if found.outcome is not None:
-            self._news.finished(found.outcome)
+            self._events.finished(found.outcome)
+
+    def _marked(self, marked: asyncio.Future[None]) -> None:
+        self._marks.discard(marked)
+        if marked.cancelled() or (error := marked.exception()) is None:
+            return
+        if isinstance(error, OSError):
+            self._events.trouble(error)
+        else:
+            self._events.fault(error)
 
     def _own(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.get_running_loop().create_task(work, name="files")
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._ended)
 
-
-def _no_plan(why: str) -> RestorePlan:
-    return RestorePlan(reason=why)
-
-
-def _no_parting(why: str) -> Parting:
-    return Parting(reason=why)
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._events.fault(error)
 
 
 def _touched(changes: Iterable[Change]) -> frozenset[str] | None:
-    """What these tools can have changed; None where there is no telling."""
+    """What these tools can have changed; None where that is not known."""
     paths: set[str] = set()
     for change in tuple(changes):
         if change.paths is None:
@@ -334,9 +361,16 @@ def _touched(changes: Iterable[Change]) -> frozenset[str] | None:
     return frozenset(paths)
 
 
-def _noted(done: Future[None]) -> None:
-    if not done.cancelled() and done.exception() is not None:
-        log.warning("a checkpoint could not be marked", exc_info=done.exception())
+def _no_plan(why: str) -> RestorePlan:
+    return RestorePlan(reason=why)
+
+
+def _no_divergence(why: str) -> Divergence:
+    return Divergence(reason=why)
+
+
+def _nothing() -> None:
+    """Says by its end that what was asked for before has been done."""
 
 
 def _edits(tracker: Tracker, changes: Sequence[FileChange], no_text: str) -> tuple[FileEdit, ...]:
@@ -347,3 +381,212 @@ def _edits(tracker: Tracker, changes: Sequence[FileChange], no_text: str) -> tup
         after = "" if one.then is None else no_text if then is None else then
         edits.append(FileEdit(one.path, before, after))
     return tuple(edits)
+
+
+@dataclass(frozen=True, slots=True)
+class _FirstLook:
+    """What the first scan came to. `outcome` is what became of a restore in which an earlier process was cut off."""
+
+    ended: bool
+    outcome: Restored | None = None
+
+
+def _first_look(tracker: Tracker, journal: Journal) -> _FirstLook:
+    """Scan everything, then finish a restore that was cut off; one that the journal does not name had touched nothing.
+
+    Raises:
+        OSError: the work folder cannot be read, or the disk refused.
+    """
+    if not tracker.first_scan():
+        return _FirstLook(ended=False)
+    prepared = tracker.unfinished_restore()
+    if prepared is None:
+        return _FirstLook(ended=True)
+    after = prepared.intent.after
+    if all(entry.snapshot_after != after for entry in journal.entries):
+        tracker.abandon()
+        return _FirstLook(ended=True)
+    return _FirstLook(ended=True, outcome=tracker.carry_out(prepared))
+
+
+class _FileEvents:
+    """Publishes what became of the files. Of two troubles in a row that are the same, only the first.
+
+    Args:
+        wire: hears of it.
+    """
+
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
+        self._last_notice = ""
+
+    def changed(self, uid: str, paths: tuple[str, ...], lines: tuple[int, int]) -> None:
+        """The agent changed files in the step of that checkpoint; `lines` are those added and removed."""
+        self._wire.publish(FilesChanged(uid, paths, *lines))
+
+    def restored(
+        self,
+        outcome: Restored,
+        left: tuple[str, ...],
+        uid: str,
+        created: Collection[str] = (),
+    ) -> None:
+        """Publish what came back and what did not: `left` are conflicts, `created` were not there before."""
+        alone = (*left, *sorted(outcome.failures))
+        made = tuple(path for path in outcome.restored if path in created)
+        self._wire.publish(FilesRestored(uid, outcome.restored, outcome.deleted, alone, made))
+        if outcome.failures:
+            self._wire.publish(_failures_notice(outcome))
+
+    def left(self, paths: tuple[str, ...], uid: str) -> None:
+        """Files were left alone which should have been brought back."""
+        self._wire.publish(FilesRestored(uid, conflicts=paths))
+
+    def finished(self, outcome: Restored) -> None:
+        """A restore in which an earlier process was cut off has now been carried out."""
+        self.restored(outcome, (), "")
+        became = "the others are now" if outcome.failures else "they are now"
+        self._wire.publish(
+            Notice("info", f"Files were being brought back when the program ended; {became}.")
+        )
+
+    def ready(self) -> None:
+        """The first look has ended, for which somebody may have waited."""
+        self._wire.publish(
+            Notice("info", "The first look at the files has ended: a rewind can bring them back.")
+        )
+
+    def refused(self, why: str) -> None:
+        """No files are kept here at all."""
+        self._publish_once(Notice("info", why, "A rewind leaves them alone."))
+
+    def full(self, why: str) -> None:
+        """Not everything could be kept at the last look; empty where it could."""
+        if why:
+            self._publish_once(
+                Notice(
+                    "warning",
+                    f"Not all files can be brought back later. {why}",
+                    "A .gitignore that leaves out what is generated makes room.",
+                )
+            )
+
+    def trouble(self, error: OSError) -> None:
+        """The disk or the work folder refused a look."""
+        log.warning("the files could not be looked at", exc_info=error)
+        self._publish_once(
+            Notice(
+                "warning",
+                f"The files cannot be kept for a rewind: {error.strerror or error}.",
+                "The conversation is not affected.",
+            )
+        )
+
+    def fault(self, error: BaseException) -> None:
+        """A mistake in the program kept the files from being looked at."""
+        log.error("looking at the files failed", exc_info=error)
+        self._publish_once(
+            Notice(
+                "error",
+                f"The files could not be looked at: {type(error).__name__} in the program.",
+                "A rewind may not bring all of them back. The log file says more.",
+            )
+        )
+
+    def _publish_once(self, notice: Notice) -> None:
+        if notice.text != self._last_notice:
+            self._last_notice = notice.text
+            self._wire.publish(notice)
+
+
+def _failures_notice(outcome: Restored) -> Notice:
+    """What could not be brought back, and why."""
+    names = [f"{path} ({why})" for path, why in sorted(outcome.failures.items())]
+    shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+    return Notice("warning", f"Not brought back: {shown}.", "These files are as they were.")
+
+
+def snapshot_scope(session: Session, environ: Mapping[str, str]) -> SnapshotScope:
+    """What is around a session's snapshots. Lists folders: call it in a thread."""
+    bucket = session.dir.parent
+    sessions = bucket.parent
+    others = [
+        folder / FILES_NAME / STORE_NAME
+        for some in _folders(sessions)
+        for folder in _folders(some)
+        if folder != session.dir
+    ]
+    near = [store for store in others if store.parent.parent.parent == bucket and store.is_dir()]
+    near.sort(key=_age, reverse=True)
+    return SnapshotScope(
+        neighbours=near[:_MOST_NEIGHBOURS],
+        others=others,
+        own=(str(sessions), str(sessions.parent / "logs")),
+        homes=(environ.get("HOME", ""),),
+    )
+
+
+def _folders(folder: Path) -> list[Path]:
+    with contextlib.suppress(OSError), os.scandir(folder) as listing:
+        return [Path(item.path) for item in listing if item.is_dir(follow_symlinks=False)]
+    return []
+
+
+def _age(folder: Path) -> float:
+    try:
+        return folder.stat().st_mtime
+    except OSError:
+        return 0.0
+
+
+class _OneThread(Executor):
+    """Runs one thing after another in a thread that the end of the program does not wait for.
+
+    The standard executor's threads are joined without a limit when the interpreter ends, also by a `shutdown` that does
+    not wait.
+
+    Args:
+        name: the thread's.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._is_open = True
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        """Run `fn` when its turn comes.
+
+        Raises:
+            RuntimeError: it has been shut down.
+        """
+        if not self._is_open:
+            raise RuntimeError("nothing can be submitted after the shutdown")
+        future: Future[T] = Future()
+
+        def work() -> None:
+            if not future.set_running_or_notify_cancel():
+                return
+            try:
+                future.set_result(fn(*args, **kwargs))
+            except BaseException as error:
+                future.set_exception(error)
+
+        self._work.put(work)
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+            self._thread.start()
+        return future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Take nothing more; the thread ends when what was taken has been done."""
+        del cancel_futures
+        self._is_open = False
+        self._work.put(None)
+        if wait and self._thread is not None:
+            self._thread.join()
+
+    def _run(self) -> None:
+        while (work := self._work.get()) is not None:
+            work()

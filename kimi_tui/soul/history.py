@@ -1,122 +1,518 @@
-"""What a listener should hear of a session that was there before: its record, or the same rebuilt from the context."""
+"""The history of a stored session: the events after which a new listener stands where the session stands.
+
+Where the record (`record`) leads to the conversation that the context holds, it is the history. Where it does not,
+because it is missing, damaged, older, or kimi-cli's, the history is rebuilt from the context files: world line by
+world line, with those pieces of the record that belong to their checkpoints, and the rest made from the messages,
+without times and diffs.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any, NamedTuple, cast
 
+from kimi_tui.filesystem import open_regular
+from kimi_tui.llm.message import Message, TextPart, ThinkPart
+from kimi_tui.session.context_index import ContextIndex
+from kimi_tui.session.jsonl import parse
+from kimi_tui.session.rotation import LIVE_NAME
+from kimi_tui.session.schema import CHECKPOINT, MESSAGE_ROLES, Checkpoint
 from kimi_tui.session.session import Session
-from kimi_tui.soul.rebuild import rebuilt
-from kimi_tui.soul.unended import endings
-from kimi_tui.wire.codec import Decoder
+from kimi_tui.session.world_lines import WorldLine, WorldLines, shared_checkpoints
+from kimi_tui.soul.bookmarks import UserMarks
+from kimi_tui.soul.internal_messages import (
+    author_of,
+    dmail_text,
+    ends_open,
+    internal_kind,
+    is_user_words,
+    summary_text,
+)
+from kimi_tui.soul.record import (
+    END_BYTES,
+    KimiCliRecord,
+    RecordedUnit,
+    close_dangling_calls,
+    final_checkpoints,
+    records_and_skipped,
+    records_by_checkpoint,
+)
+from kimi_tui.soul.segments import Segment, segments
+from kimi_tui.soul.token_meter import WorldLineTokens
+from kimi_tui.soul.tool_results import INTERRUPTED, NOT_BEGUN, call_key, outcome_of
+from kimi_tui.wire import events as ev
+from kimi_tui.wire.codec import encode_record
 from kimi_tui.wire.events import (
     CheckpointCreated,
-    CompactionEnd,
-    ContextReverted,
-    LineChanged,
+    CheckpointKind,
+    Event,
+    Operation,
     Record,
+    StepBegin,
     TurnBegin,
+    TurnEnd,
 )
 
-_LONG_BYTES = 4 << 20
-_END_BYTES = 1 << 18
+log = logging.getLogger(__name__)
+
 _SWITCHES = frozenset({"jump", "undo", "redo"})
+_REASONS = frozenset({"rewind", "dmail", "compaction", "clear", "jump", "undo", "redo"})
 
 
-def history_records(session: Session) -> list[Record]:
-    """The history of an open session. Reads files: call it in a thread.
+class History(NamedTuple):
+    """What opening a session finds.
 
-    The record is told as it is where it leads to the conversation that the context holds; else (it is missing,
-    damaged, older or the line was exchanged since) its pieces are put in the context's order, and what is missing is
-    told from the messages.
+    Attributes:
+        stored: the record, as far as it can be read.
+        shown: what a listener should hear.
+        remarks: sentences for the user on what could not be read.
     """
-    return history_from(read_records(session), session)
+
+    stored: list[Record]
+    shown: list[Record]
+    remarks: tuple[str, ...] = ()
 
 
-def history_from(stored: list[Record], session: Session) -> list[Record]:
-    """The same, where the record has been read already."""
-    return stored if fits(stored, session) else rebuilt(session, stored)
+def read_history(session: Session, *, end: bool = False) -> History:
+    """The history of an open session. Reads files: call it in a thread. Never raises.
 
+    A view is no reason not to open a session: whatever is wrong with its record, it is rebuilt from the messages
+    then, and where even that cannot be done, there is none.
 
-def read_records(session: Session) -> list[Record]:
-    """Everything in the record that can be read, numbered upwards."""
-    decoder = Decoder()
-    records: list[Record] = []
-    for line in session.record.read():
-        following = records[-1].seq + 1 if records else 1
-        record = decoder.decode_record(line, following)
-        # What stands there twice (a write that was repeated) bears a number that has been.
-        if record is not None and record.seq >= following:
-            records.append(record)
-    return records
-
-
-def end_of_record(session: Session) -> list[Record]:
-    """How a long record ends, for somebody who waits until all of it is read; nothing where it is short.
-
-    Told are whole turns, and nothing that goes back to what stands further up.
+    Args:
+        session: open.
+        end: what a killed program left running in the record is ended there.
     """
-    file = session.record
-    if file.size < _LONG_BYTES:
-        return []
-    decoder = Decoder()
-    records: list[Record] = []
-    known: set[str] = set()
-    for line in file.read(file.tail_start(_END_BYTES)):
-        record = decoder.decode_record(line, records[-1].seq + 1 if records else 1)
-        if record is None:
-            continue
-        match record.event:
-            case TurnBegin() if not records:
-                pass
-            case ContextReverted(uid=uid) if uid not in known:
-                records.clear()
-            case CompactionEnd() | LineChanged():
-                records.clear()
-            case CheckpointCreated(uid=uid):
-                known.add(uid)
-            case _:
-                pass
-        if records or isinstance(record.event, TurnBegin):
-            records.append(record)
-    return [*records, *endings(records)]
+    remarks: list[str] = []
+    stored, n_skipped = records_and_skipped(session)
+    for ending in close_dangling_calls(stored) if end else ():
+        session.record.append(encode_record(ending))
+        stored.append(ending)
+    if n_skipped:
+        what = "1 record" if n_skipped == 1 else f"{n_skipped:,} records"
+        remarks.append(f"{what} of what was shown (wire.jsonl) could not be read; passed over.")
+    for records in (stored, []):
+        try:
+            shown = records if fits(records, session) else rebuild_history(session, records)
+            return History(records, shown, tuple(remarks))
+        except Exception:
+            log.exception("the history cannot be read")
+    remarks.append("What was said before cannot be shown; the agent still knows all of it.")
+    return History([], [], tuple(remarks))
+
+
+def session_history(session: Session) -> list[Record]:
+    """What a listener of an open session should hear. Reads files: call it in a thread."""
+    return read_history(session).shown
 
 
 def fits(records: list[Record], session: Session) -> bool:
-    """Whether telling these events one after another ends at the live line as it is."""
-    return line_told(records) == [point.uid for point in session.context.checkpoints]
+    """Whether these events lead to the live world line as it is."""
+    return final_checkpoints(records) == [point.uid for point in session.context.checkpoints]
 
 
-def line_told(records: Sequence[Record]) -> list[str] | None:
-    """The checkpoints of the line at which these events end; None where they go to what they did not tell of."""
-    live: list[str] = []
-    lines: dict[int, list[str]] = {}
-    replaced: list[str] | None = None
-    for record in records:
-        match record.event:
-            case CheckpointCreated(uid=uid, kind=kind, id=number):
-                if kind == "compaction" and number == 0:
-                    replaced, live = live, []
-                live.append(uid)
-            case CompactionEnd(error="", world_line=n) if n and replaced is not None:
-                lines[n], replaced = replaced, None
-            case ContextReverted(from_checkpoint=newest, checkpoint_id=number) if newest < number:
-                pass  # a letter at the end
-            case ContextReverted(uid=uid, world_line=n, checkpoint_id=number):
-                if n:
-                    lines[n] = list(live)
-                if uid in live:
-                    del live[live.index(uid) :]
-                elif number:
-                    return None
-                else:
-                    live.clear()
-            case LineChanged(op=op, from_line=left, to_line=n, uid=uid) if op in _SWITCHES and n:
-                target = lines.get(n)
-                if target is None:
-                    return None
-                if left:
-                    lines[left] = list(live)
-                live = target[: target.index(uid)] if uid in target else list(target)
+def rebuild_history(session: Session, records: Sequence[Record]) -> list[Record]:
+    """Rebuild the history of a session: each world line that was left, how it was left, and the live one last."""
+    context = session.context
+    # One for all, since it remembers what it read.
+    world_lines = WorldLines(context.folder, context.journal, context.storage)
+    builder = _HistoryBuilder(session, records)
+    shown: Sequence[Checkpoint] = ()
+    shown_messages: Sequence[Message] = ()
+    shown_as: WorldLine | None = None
+    left: dict[int, WorldLine] = {}
+    for world_line in [*world_lines.list(context.checkpoints, context.messages), None]:
+        points = context.checkpoints if world_line is None else world_line.checkpoints
+        messages = context.messages if world_line is None else world_lines.messages_of(world_line.n)
+        builder.begin_world_line(
+            context.index if world_line is None else world_lines.index(world_line.n), messages
+        )
+        shared = shared_checkpoints((shown, shown_messages), (points, messages))
+        parts = segments(points, messages, shared)
+        if shared < len(shown) and shown_as is not None:
+            back, most = _parted_later(world_lines, left, (points, messages), shared)
+            if back is None:
+                builder.add_revert(shown_as, shown, shared, parts)
+            else:
+                parts = segments(points, messages, most)
+                builder.add_switch(shown_as, back, most)
+            left[shown_as.n] = shown_as
+        for segment in parts:
+            builder.add_segment(segment)
+            builder.end_compaction()
+        shown, shown_messages, shown_as = points, messages, world_line
+    return builder.finish(is_open=ends_open(context.messages))
+
+
+def _parted_later(
+    world_lines: WorldLines,
+    left: Mapping[int, WorldLine],
+    world_line: tuple[Sequence[Checkpoint], Sequence[Message]],
+    shared: int,
+) -> tuple[WorldLine | None, int]:
+    """Of the world lines that were left, the one with the most of `world_line`, more than `shared` checkpoints.
+
+    Somebody went back to it then: by a jump, an undo or a redo. With it comes how many checkpoints both have.
+    """
+    points = world_line[0]
+    found: WorldLine | None = None
+    for one in left.values():
+        # Names do not come twice, so a look at one place is nearly always enough.
+        if shared < min(len(points), len(one.checkpoints)) and (
+            one.checkpoints[shared].uid == points[shared].uid
+        ):
+            most = shared_checkpoints((one.checkpoints, world_lines.messages_of(one.n)), world_line)
+            if most > shared:
+                found, shared = one, most
+    return found, shared
+
+
+def rebuild_world_line(session: Session, records: Sequence[Record], n: int) -> list[Record]:
+    """Rebuild the events of one world line (0: the live one) from its first checkpoint on, as it was when it was left.
+
+    Raises:
+        KeyError: there is no such world line.
+    """
+    context = session.context
+    world_lines = WorldLines(context.folder, context.journal, context.storage)
+    points = world_lines.index(n).checkpoints if n else context.checkpoints
+    messages = world_lines.messages_of(n) if n else context.messages
+    builder = _HistoryBuilder(session, records)
+    builder.begin_world_line(world_lines.index(n) if n else context.index, messages)
+    for segment in segments(points, messages):
+        builder.add_segment(segment)
+    return builder.finish()
+
+
+class _HistoryBuilder:
+    """Collects the records of a history, numbers them and keeps their times in order.
+
+    Args:
+        session: open.
+        records: the record, as far as it can be read.
+    """
+
+    def __init__(self, session: Session, records: Sequence[Record]) -> None:
+        self._recorded = records_by_checkpoint(records)
+        self._kimi_cli = KimiCliRecord(records)
+        self._marks = UserMarks(session)
+        self._records: list[Record] = []
+        self._at = 0.0
+        self._in_turn = False
+        self._n = 0
+        self._stopped = False
+        self._compaction: ev.CompactionEnd | None = None
+        self._dmail_published = False
+        self._tokens = WorldLineTokens(ContextIndex(), ())
+
+    def begin_world_line(self, index: ContextIndex, messages: Sequence[Message]) -> None:
+        """The segments that are added from now on stand on this world line."""
+        self._tokens = WorldLineTokens(index, messages)
+
+    def add_revert(
+        self,
+        world_line: WorldLine,
+        shown: Sequence[Checkpoint],
+        shared: int,
+        parts: Sequence[Segment],
+    ) -> None:
+        """Add that the live world line was cut back to its first `shared` checkpoints.
+
+        Args:
+            world_line: what it was until then.
+            shown: the checkpoints of that.
+            shared: how many of them stay.
+            parts: the segments that follow there.
+        """
+        at = _seconds(world_line.left_by.at)
+        if world_line.reason == "compaction":
+            # Added when the summary's checkpoint is there.
+            self._compaction = ev.CompactionEnd(
+                world_line.left_by.tokens_before,
+                world_line.left_by.tokens_after,
+                world_line.left_by.text,
+                world_line.n,
+            )
+            if shared == 0:
+                # Ends the text that stands before it. Who asked for it is not stored anywhere.
+                self._add(ev.CompactionBegin(world_line.left_by.tokens_before, automatic=False), at)
+                return
+        reason = world_line.reason if world_line.reason in _REASONS else "rewind"
+        cut = shown[shared]
+        dmail = _dmail_of(parts[0]) if parts and reason == "dmail" else None
+        self._dmail_published = dmail is not None
+        self._add(
+            ev.ContextReverted(
+                reason=cast("Operation", reason),
+                checkpoint_id=cut.id,
+                uid=cut.uid,
+                from_checkpoint=shown[-1].id,
+                world_line=world_line.n,
+                messages_dropped=world_line.left_by.messages_dropped,
+                tool_calls_dropped=0,
+                tokens_before=world_line.left_by.tokens_before,
+                tokens_after=world_line.left_by.tokens_after,
+                text=world_line.left_by.text if reason == "dmail" else "",
+                carried=() if dmail is None else _carried_with(dmail, parts[0]),
+                pinned=() if dmail is None else self._marks.pinned_points(shown[shared:]),
+                author="agent" if dmail is None else author_of(dmail),
+            ),
+            at,
+        )
+
+    def add_switch(self, world_line: WorldLine, back: WorldLine, shared: int) -> None:
+        """Add that the first `shared` checkpoints of `back` took the place of `world_line` (jump, undo or redo)."""
+        op = world_line.reason if world_line.reason in _SWITCHES else "jump"
+        goes = back.checkpoints[shared].uid if shared < len(back.checkpoints) else ""
+        self._dmail_published = False
+        changed = ev.LineChanged(cast("Operation", op), world_line.n, back.n, goes)
+        self._add(changed, _seconds(world_line.left_by.at))
+
+    def end_compaction(self) -> None:
+        """Add, after a segment, the end of the compaction that made it, if one did."""
+        compaction, self._compaction = self._compaction, None
+        if compaction is not None:
+            self._add(compaction, self._at)
+
+    def add_segment(self, segment: Segment) -> None:
+        """Add what happened behind a checkpoint: as it was recorded, else made from the messages."""
+        recorded = self._recorded.get(segment.point.uid)
+        dmail, self._dmail_published = None if self._dmail_published else _dmail_of(segment), False
+        if dmail is not None:
+            at = recorded[0].at if recorded else _seconds(segment.point.at)
+            tokens = self._tokens.at(segment.point)
+            self._add(_dmail_event(dmail, segment.point, tokens), at)
+        summary = next((text for m in segment.messages if (text := summary_text(m))), "")
+        if summary and self._compaction is None:
+            self._add_summary(segment, summary)
+        else:
+            self._add_events(segment, recorded)
+
+    def _add_summary(self, segment: Segment, summary: str) -> None:
+        """A summary of which it is not known what it replaced, and what was kept beside it."""
+        point, at = segment.point, _seconds(segment.point.at)
+        tokens = self._tokens.at(point)
+        self._add(ev.CheckpointCreated(point.id, point.uid, segment.kind, "", tokens, point.at), at)
+        self._add(ev.CompactionEnd(tokens, tokens, summary), at)
+        for event in events_from_messages(segment.messages, point.uid):
+            self._add(event, at)
+
+    def _add_events(self, segment: Segment, recorded: Sequence[Record] | None) -> None:
+        if recorded:
+            for record in recorded:
+                self._add(record.event, record.at)
+            return
+        unit = self._kimi_cli_unit(segment)
+        at = _seconds(segment.point.at) or (unit.at if unit is not None else 0.0)
+        place = 0
+        for event in self._made(segment):
+            if isinstance(event, ev.ToolResult) and unit is not None:
+                self._add(replace(event, display=unit.display(place)), at)
+                place += 1
+            else:
+                self._add(event, at)
+
+    def _kimi_cli_unit(self, segment: Segment) -> RecordedUnit | None:
+        if segment.kind == "user":
+            return self._kimi_cli.turn(segment.user_words)
+        if segment.kind != "step":
+            return None
+        calls = [call for m in segment.messages for call in m.tool_calls or ()]
+        return self._kimi_cli.step([call.function.name for call in calls])
+
+    def finish(self, *, is_open: bool = False) -> list[Record]:
+        """The records. `is_open`: the conversation ends in the middle of something."""
+        # What ended in the middle of something without a word had its program killed: nobody heard the turn end.
+        if self._in_turn and (self._stopped or not is_open):
+            self._add(ev.TurnEnd("interrupted" if self._stopped else "done"), self._at)
+        return self._records
+
+    def _add(self, event: Event, at: float) -> None:
+        self._at = max(self._at, at)
+        match event:
+            case ev.TurnBegin():
+                if self._in_turn:
+                    reason = "interrupted" if self._stopped else "done"
+                    self._records.append(self._record(ev.TurnEnd(reason)))
+                self._in_turn, self._n, self._stopped = True, 0, False
+            case ev.TurnEnd():
+                if not self._in_turn:
+                    return
+                self._in_turn = False
+            case ev.StepBegin(n):
+                self._n = n
+                self._stopped = False
+            case ev.StepInterrupted(failed=failed):
+                self._stopped = not failed
             case _:
                 pass
-    return live
+        self._records.append(self._record(event))
+
+    def _record(self, event: Event) -> Record:
+        return Record(len(self._records) + 1, self._at, event)
+
+    def _made(self, segment: Segment) -> Iterator[Event]:
+        point, kind = segment.point, segment.kind
+        created = ev.CheckpointCreated(
+            point.id, point.uid, kind, segment.label, self._tokens.at(point), point.at
+        )
+        if kind == "user":
+            yield ev.TurnBegin(segment.user_words)
+            yield created
+            return
+        if kind != "step":
+            yield created
+            yield from events_from_messages(segment.messages, point.uid)
+            return
+        if not self._in_turn:
+            yield ev.TurnBegin("", resumed=True)
+        yield ev.StepBegin(self._n + 1)
+        yield created
+        yield from events_from_messages(segment.messages, point.uid)
+
+
+def _dmail_of(segment: Segment) -> Message | None:
+    """The D-Mail that a segment brought, if it did."""
+    if segment.kind != "dmail":
+        return None
+    return next((m for m in segment.messages if dmail_text(m) is not None), None)
+
+
+def _carried_with(dmail: Message, segment: Segment) -> tuple[str, ...]:
+    """The user's words that stand before a D-Mail. kimi-cli carried nothing over: there the D-Mail is the first."""
+    before = segment.messages[: segment.messages.index(dmail)]
+    return tuple(m.text for m in before if is_user_words(m) and internal_kind(m) is None)
+
+
+def _dmail_event(dmail: Message, point: Checkpoint, tokens: int) -> ev.ContextReverted:
+    """A D-Mail of which it is not known, or does not matter here, what it undid."""
+    return ev.ContextReverted(
+        reason="dmail",
+        checkpoint_id=point.id,
+        uid="",
+        from_checkpoint=point.id - 1,
+        world_line=0,
+        messages_dropped=0,
+        tool_calls_dropped=0,
+        tokens_before=tokens,
+        tokens_after=tokens,
+        text=dmail_text(dmail) or "",
+        author=author_of(dmail),
+    )
+
+
+def _seconds(iso: str) -> float:
+    try:
+        return datetime.fromisoformat(iso).timestamp() if iso else 0.0
+    except ValueError:
+        return 0.0
+
+
+def events_from_messages(messages: Sequence[Message], uid: str) -> Iterator[Event]:
+    """The answers, calls, results and steers among some messages."""
+    open_calls: list[tuple[str, str]] = []
+    n_calls = 0
+    for number, message in enumerate(messages):
+        if message.role == "assistant":
+            yield from _answer(message, uid, n_calls)
+            open_calls = [
+                (call_key(uid, n_calls + place), call.id)
+                for place, call in enumerate(message.tool_calls or ())
+            ]
+            n_calls += len(open_calls)
+            if message.interrupted:
+                yield ev.StepInterrupted()
+        elif message.role == "tool":
+            if open_calls:
+                key, call_id = open_calls.pop(0)
+                outcome = outcome_of(message)
+                yield ev.ToolResult(
+                    key,
+                    outcome.is_error,
+                    outcome.output,
+                    outcome.message,
+                    interrupted=outcome.message in (INTERRUPTED, NOT_BEGUN),
+                    id=call_id,
+                )
+        elif is_user_words(message) and internal_kind(message) is None:
+            yield ev.SteerTaken("", message.text, number=number)
+    for key, call_id in open_calls:
+        yield ev.ToolResult(key, True, "", INTERRUPTED, interrupted=True, id=call_id)
+
+
+def _answer(message: Message, uid: str, n_calls: int) -> Iterator[Event]:
+    """What an answer said and called; `n_calls` have been made behind the same checkpoint before."""
+    for part in message.parts:
+        if isinstance(part, ThinkPart) and part.think:
+            yield ev.ThinkPart(part.think)
+        elif isinstance(part, TextPart) and part.text:
+            yield ev.TextPart(part.text)
+    for place, call in enumerate(message.tool_calls or ()):
+        key = call_key(uid, n_calls + place)
+        arguments = call.function.arguments or ""
+        yield ev.ToolCall(key, call.function.name, arguments, call.id)
+        yield ev.ToolStarted(key, call.function.name, arguments)
+
+
+def end_of_context(session: Session) -> list[Record]:
+    """The same where there is no record: the last messages of the session's file, without times and diffs.
+
+    Told are whole turns of what is sent now. The session need not be open.
+    """
+    events: list[Event] = []
+    kept: list[Message] = []
+    uid, point, n_steps = "", -1, 0
+
+    def add_kept() -> None:
+        events.extend(events_from_messages(kept, uid))
+        kept.clear()
+
+    for record in _tail(session.dir / LIVE_NAME):
+        role = record.get("role")
+        if role == CHECKPOINT:
+            add_kept()
+            number = record.get("id")
+            point = number if isinstance(number, int) else -1
+            uid = str(record.get("uid") or f"end-{number}")
+        elif role in MESSAGE_ROLES:
+            try:
+                message = Message.model_validate(record)
+            except ValueError:
+                continue
+            if is_user_words(message):
+                add_kept()
+                events.append(TurnBegin(message.text))
+                n_steps = 0
+            elif not events or internal_kind(message) is not None:
+                continue
+            else:
+                kept.append(message)
+            if point >= 0:
+                kind: CheckpointKind = "user" if is_user_words(message) else "step"
+                if kind == "step":
+                    n_steps += 1
+                    events.append(StepBegin(n_steps))
+                events.append(CheckpointCreated(point, uid, kind, message.text))
+                point = -1
+    add_kept()
+    if events:
+        events.append(TurnEnd("done"))
+    return [Record(place, 0.0, event) for place, event in enumerate(events, 1)]
+
+
+def _tail(path: Path) -> Iterator[dict[str, Any]]:
+    """The last records of a file, from the first whole line of its last bytes on."""
+    with open(open_regular(path), "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        file.seek(max(0, size - END_BYTES))
+        data = file.read(END_BYTES)
+    lines = data.split(b"\n")
+    for line in lines[size > END_BYTES :]:
+        record = parse(line) if line else None
+        if isinstance(record, dict):
+            yield record

@@ -1,45 +1,46 @@
-"""Tells the person's own words from the user messages that the program wrote into the context.
+"""Tells the user's own words from the `user` messages that the program wrote into the context.
 
-The literal beginnings are kimi-cli's, so that its sessions are read like ours. Words of a person that happen to begin
-so are stored with `by: "person"`, which settles it.
+Internal messages are known by how they begin, and the beginnings are kimi-cli's, so that its sessions are read like
+ours. Words of the user that happen to begin so are stored with `by: "person"`, which settles it.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
+from typing import Literal
 
-from kimi_tui.llm.message import ContentPart, Message, TextPart
-from kimi_tui.session.internal import (
+from kimi_tui.llm.message import CHECKPOINT_MARKER, ContentPart, Message, TextPart
+from kimi_tui.session.schema import (
     COMPACTION_START,
     Internal,
+    dmail_text_in,
     kind_by_start,
-    letter_in,
     summary_in,
 )
 
+Author = Literal["agent", "person"]
+"""Who wrote a D-Mail; "person" is the word for the user on disk and on the wire."""
 _ASIDE = frozenset[Internal | None]({"marker", "reminder", "notification", "note"})
 """What asks for no answer by itself."""
-_MARKER = re.compile(r"<system>CHECKPOINT \d{1,9}</system>")
 
 
 def internal_kind(message: Message) -> Internal | None:
-    """What kind of internal message this is, or None for anything a person or a model said."""
+    """What kind of internal message this is, or None for anything that the user or the model said."""
     if message.role != "user" or (message.model_extra or {}).get("by") == "person":
         return None
     start = _first_text(message)
     if not start.startswith("<"):
         return None
-    return "marker" if _MARKER.fullmatch(start.strip()) else kind_by_start(start)
+    return "marker" if CHECKPOINT_MARKER.fullmatch(start) else kind_by_start(start)
 
 
-def is_said(message: Message) -> bool:
-    """Whether this is what the person said: a prompt or a steer."""
+def is_user_words(message: Message) -> bool:
+    """Whether this is what the user said: a prompt or a steer."""
     return message.role == "user" and internal_kind(message) is None
 
 
-def said(text: str) -> Message:
-    """The person's words as a message that can never be taken for an internal one."""
+def user_words(text: str) -> Message:
+    """The user's words as a message that is never taken for an internal one."""
     plain = Message(role="user", content=text)
     if internal_kind(plain) is None:
         return plain
@@ -47,10 +48,10 @@ def said(text: str) -> Message:
 
 
 def dmail_text(message: Message) -> str | None:
-    """The letter itself, without what the program put around it; None where the message is no D-Mail."""
+    """The D-Mail itself, without what the program put around it; None where the message is no D-Mail."""
     if internal_kind(message) != "dmail":
         return None
-    return letter_in(message.text)
+    return dmail_text_in(message.text)
 
 
 def summary_text(message: Message) -> str | None:
@@ -61,11 +62,22 @@ def summary_text(message: Message) -> str | None:
 
 
 def ends_open(messages: Sequence[Message]) -> bool:
-    """Whether a line ends in the middle of something: no answer follows, or only the beginning of one."""
+    """Whether a conversation ends in the middle of something: no answer follows, or only the beginning of one."""
     for message in reversed(messages):
         if internal_kind(message) not in _ASIDE:
             answered = message.role == "assistant" and not message.tool_calls
             return not answered or bool(message.interrupted)
+    return False
+
+
+def needs_a_word(messages: Sequence[Message]) -> bool:
+    """Whether a conversation ends with an answer, so that a model asked to go on would have nothing to answer."""
+    for message in reversed(messages):
+        kind = internal_kind(message)
+        if kind == "note":
+            return False
+        if kind not in _ASIDE:
+            return message.role == "assistant" and not message.tool_calls
     return False
 
 
@@ -82,3 +94,15 @@ def _first_text(message: Message) -> str:
         if isinstance(part, TextPart):
             return part.text
     return ""
+
+
+def dmail_message(body: str, author: Author) -> Message:
+    """The stored message of a D-Mail; its author is an extra key, so that it is known later."""
+    if author == "agent":
+        return Message(role="user", content=body)
+    return Message.model_validate({"role": "user", "content": body, "author": author})
+
+
+def author_of(message: Message) -> Author:
+    """Who wrote the D-Mail of a stored message."""
+    return "person" if (message.model_extra or {}).get("author") == "person" else "agent"

@@ -1,84 +1,127 @@
-"""The agent loop of a turn: steps until the model calls no more tools, with compactions, D-Mails and steering between."""
+"""The agent loop of a turn: steps until the model calls no more tools; compactions, D-Mails and steers between.
+
+A steer is text that the user sends while the agent works; `Steering` queues it until the next step begins.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal
+from uuid import uuid4
 
 from kimi_tui.llm.errors import ContextOverflowError
 from kimi_tui.llm.message import Message
 from kimi_tui.llm.provider import ChatProvider
-from kimi_tui.session.errors import StorageTrouble
-from kimi_tui.soul.compacting import Compactor
-from kimi_tui.soul.delivery import deliver
+from kimi_tui.soul.compaction import Compactor
+from kimi_tui.soul.conversation import Conversation
+from kimi_tui.soul.dmail import DMailDelivery
 from kimi_tui.soul.errors import (
     BackToTheFuture,
     CompactionFailed,
     MaxStepsReached,
     NothingToCompact,
 )
-from kimi_tui.soul.finishing import to_its_end
-from kimi_tui.soul.internal_messages import said
-from kimi_tui.soul.letter_files import FilesOfLetter, LetterFiles
-from kimi_tui.soul.letter_review import LetterReview
-from kimi_tui.soul.limits import LoopLimits
-from kimi_tui.soul.live_line import LiveLine
-from kimi_tui.soul.marks import PersonMarks
-from kimi_tui.soul.restoring import Restoring
-from kimi_tui.soul.steering import Steer, Steering
-from kimi_tui.soul.step import StepEnd, Stepper
-from kimi_tui.wire.events import Notice, StepBegin, StepRetry
+from kimi_tui.soul.internal_messages import user_words
+from kimi_tui.soul.step import ModelAnswer, StepEnd, StepRunner
+from kimi_tui.soul.tasks import run_to_completion
+from kimi_tui.wire.events import (
+    Notice,
+    SteerQueued,
+    SteerTaken,
+    StepBegin,
+    StepInterrupted,
+    StepRetry,
+)
+from kimi_tui.wire.queue import Wire
 
-_STILL_FULL_ADVICE = "Rewind to an earlier checkpoint, or choose a model with a larger window."
+
+@dataclass(frozen=True, slots=True)
+class Steer:
+    """One queued text."""
+
+    id: str
+    text: str
+
+
+class Steering:
+    """The queue. What is not taken by the end of a turn stays for the next."""
+
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
+        self._queued: list[Steer] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._queued)
+
+    def queue(self, text: str) -> str:
+        """Add one; returns its id."""
+        steer = Steer(uuid4().hex[:12], text)
+        self._queued.append(steer)
+        self._wire.publish(SteerQueued(steer.id, steer.text))
+        return steer.id
+
+    def withdraw(self, steer_id: str) -> str | None:
+        """Take one back; None if it has gone in already."""
+        for steer in self._queued:
+            if steer.id == steer_id:
+                self._queued.remove(steer)
+                self._wire.publish(SteerTaken(steer.id, steer.text, withdrawn=True))
+                return steer.text
+        return None
+
+    def take(self) -> tuple[Steer, ...]:
+        """Everything that is queued, oldest first, no longer queued: from here on it cannot be withdrawn."""
+        taken = tuple(self._queued)
+        self._queued.clear()
+        return taken
+
+    def went_in(self, steers: tuple[Steer, ...], place: int) -> None:
+        """Tell that what was taken is in the context, the first of it at this place behind the newest checkpoint."""
+        for number, steer in enumerate(steers, place):
+            self._wire.publish(SteerTaken(steer.id, steer.text, number=number))
+
+    def put_back(self, steers: tuple[Steer, ...]) -> None:
+        """What was taken did not get into the context: it waits again, before what was queued since."""
+        self._queued[:0] = steers
+
+
+_REWIND = "Rewind to an earlier checkpoint, or choose a model with a larger window."
+_UNDO = "Undo the compaction with /undo and rewind to an earlier checkpoint, or choose a model with a larger window."
 
 
 class AgentLoop:
-    """Runs turns on the live line.
+    """Runs the steps of turns.
 
     Args:
-        line: the conversation.
-        marks: which messages no D-Mail drops.
-        stepper: takes the steps.
+        conversation: the live conversation.
+        steps: takes one step.
         compactor: makes room.
-        steering: what the person typed meanwhile.
-        limits: of the loop.
-        restoring: brings files back.
-        letter_files: asks for those of a D-Mail.
-        review: shows D-Mails before they are sent.
+        dmails: delivers what the agent sends.
+        steering: what the user sent meanwhile.
     """
 
     def __init__(
         self,
-        line: LiveLine,
-        marks: PersonMarks,
-        stepper: Stepper,
+        conversation: Conversation,
+        steps: StepRunner,
         compactor: Compactor,
+        dmails: DMailDelivery,
         steering: Steering,
-        limits: LoopLimits,
-        restoring: Restoring,
-        letter_files: LetterFiles,
-        review: LetterReview,
     ) -> None:
-        self._line = line
-        self._marks = marks
-        self._stepper = stepper
+        self._conversation = conversation
+        self._steps = steps
         self._compactor = compactor
+        self._dmails = dmails
         self._steering = steering
-        self._limits = limits
-        self._restoring = restoring
-        self._letter_files = letter_files
-        self._review = review
         self._words: list[Message] = []
-        self._told_full = False
+        self._published_full = False
 
-    async def run(
-        self, provider: ChatProvider, words: Sequence[Message]
-    ) -> Literal["done", "rejected"]:
+    async def run(self, words: Sequence[Message]) -> Literal["done", "rejected"]:
         """Take steps until the agent stops.
 
         Args:
-            provider: the model.
-            words: what the person said in this turn; it survives every compaction as it is.
+            words: what the user said in this turn; it survives every compaction as it is.
 
         Raises:
             LLMError: the model could not be asked.
@@ -86,26 +129,26 @@ class AgentLoop:
             asyncio.CancelledError: stopped.
         """
         self._words = list(words)
-        self._told_full = False
+        self._published_full = False
         n, n_calls = 1, 0
         while True:
-            if n_calls >= self._limits.max_steps_per_turn:
+            if n_calls >= self._conversation.limits.max_steps_per_turn:
                 raise MaxStepsReached(n_calls)
             n_calls += 1
             await self.take_steers()
-            self._line.wire.publish(StepBegin(n))
-            await self._make_room(provider, n)
+            self._conversation.wire.publish(StepBegin(n))
             try:
-                end = await self._step(n, provider)
+                end = await self._step(n)
             except BackToTheFuture as back:
-                letter = await self._review.reviewed(back)
-                if letter is not None:
-                    files = await self._files_of(letter)
-                    await to_its_end(self._go_back(letter, files))
-                    # The step is taken again by the past self; that it was a call counts all the same.
+                if await self._dmails.send(back):
+                    # The past self takes the step again; that this was a call counts all the same.
                     continue
                 end = "go on"
-            await self._line.context.sync()
+            except Exception:
+                # Every step that was begun has an end on the wire; that of a stop is published where it is carried out.
+                self._conversation.wire.publish(StepInterrupted(failed=True))
+                raise
+            await self._conversation.context.sync()
             if end == "rejected":
                 return "rejected"
             if end == "done" and not self._steering:
@@ -114,26 +157,38 @@ class AgentLoop:
 
     async def take_steers(self) -> None:
         """Put queued texts into the context."""
-        steers = self._steering.waiting()
+        # Taken before anything is awaited: what is withdrawn from here on has gone in.
+        steers = self._steering.take()
         if steers:
-            messages = [said(steer.text) for steer in steers]
+            messages = [user_words(steer.text) for steer in steers]
             self._words += messages
-            await to_its_end(self._take(steers, messages))
+            await run_to_completion(self._take(steers, messages))
 
     async def _take(self, steers: tuple[Steer, ...], messages: Sequence[Message]) -> None:
-        context = self._line.context
+        context = self._conversation.context
         place = context.index.counts(context.checkpoints[-1].message_index)[0]
-        await self._line.append(messages)
-        self._steering.taken(steers, place)
-
-    async def _step(self, n: int, provider: ChatProvider) -> StepEnd:
         try:
-            return await self._stepper.step(n, provider)
+            await self._conversation.append(messages)
+        except BaseException:
+            self._steering.put_back(steers)
+            raise
+        self._steering.went_in(steers, place)
+
+    async def _step(self, n: int) -> StepEnd:
+        async with self._conversation.model.call() as provider:
+            await self._make_room(provider, n)
+            asked = await self._asked(n, provider)
+        # The model has answered, and may be replaced while its tools run.
+        return await self._steps.act(asked)
+
+    async def _asked(self, n: int, provider: ChatProvider) -> ModelAnswer:
+        try:
+            return await self._steps.ask(n, provider)
         except ContextOverflowError as error:
             # Whatever it streamed before is gone; and the refusal may have named the real window.
-            self._line.wire.publish(StepRetry(n, 2, 2, 0.0, error.message, error.status))
-            self._line.tell_status()
-            # Once: if the shorter context is refused as well, the person must decide.
+            self._conversation.wire.publish(StepRetry(n, 2, 2, 0.0, error.message, error.status))
+            self._conversation.publish_status()
+            # Once: if the shorter context is refused as well, the user must decide.
             try:
                 await self._compactor.compact(
                     provider, automatic=True, turn=self._words, refused=True, step=n
@@ -141,61 +196,48 @@ class AgentLoop:
             except NothingToCompact:
                 raise CompactionFailed(
                     f"The context is too long for the model, and nothing older is left to compact. {error.message}",
-                    advice=_STILL_FULL_ADVICE,
+                    advice=self._advice,
                 ) from error
-            return await self._stepper.step(n, provider)
+            return await self._steps.ask(n, provider)
 
     async def _make_room(self, provider: ChatProvider, n: int) -> None:
         window = provider.info.window
-        trigger = self._limits.trigger(window)
-        if self._line.used < trigger:
+        trigger = self._conversation.limits.trigger(window)
+        if self._conversation.used < trigger:
             return
         try:
             await self._compactor.compact(provider, automatic=True, turn=self._words, step=n)
         except NothingToCompact:
             # The newest messages alone are this long; what fits the window may still be answered.
-            self._tell_full(window)
+            self._publish_full(window)
             return
-        if self._line.used >= trigger:
+        if self._conversation.used >= trigger:
             raise CompactionFailed(
-                f"The conversation was compacted, but it still takes about {self._line.used:,} of {window:,} tokens.",
-                advice=_STILL_FULL_ADVICE,
+                f"The conversation was compacted, but it still takes about {self._conversation.used:,} "
+                f"of {window:,} tokens.",
+                advice=self._advice,
             )
 
-    def _tell_full(self, window: int) -> None:
-        if self._line.used >= window:
+    @property
+    def _advice(self) -> str:
+        """What helps where the window is full. On a compacted world line there may be no checkpoint to go back to."""
+        conversation = self._conversation
+        is_bare = conversation.begins_with_summary and len(conversation.context.checkpoints) < 2
+        return _UNDO if is_bare else _REWIND
+
+    def _publish_full(self, window: int) -> None:
+        if self._conversation.used >= window:
             raise CompactionFailed(
-                f"The newest messages alone take about {self._line.used:,} of {window:,} tokens, "
+                f"The newest messages alone take about {self._conversation.used:,} of {window:,} tokens, "
                 "and nothing older is left to compact.",
-                advice=_STILL_FULL_ADVICE,
+                advice=self._advice,
             )
-        if not self._told_full:
-            self._told_full = True
-            self._line.wire.publish(
+        if not self._published_full:
+            self._published_full = True
+            self._conversation.wire.publish(
                 Notice(
                     "warning",
                     "The context is nearly full, and nothing older is left to compact.",
-                    _STILL_FULL_ADVICE,
+                    self._advice,
                 )
             )
-
-    async def _files_of(self, back: BackToTheFuture) -> FilesOfLetter:
-        if not back.restore_files:
-            return FilesOfLetter()
-        return await self._letter_files.ask(self._line.context.checkpoint_of(back.checkpoint_id))
-
-    async def _go_back(self, back: BackToTheFuture, files: FilesOfLetter) -> None:
-        line = self._line
-        try:
-            await deliver(
-                line, self._marks, back.checkpoint_id, back.letters, self._restoring, files
-            )
-        except StorageTrouble as trouble:
-            # The model reads in the tool's result that the mail was not sent.
-            line.wire.publish(
-                Notice(
-                    "error", f"A D-Mail could not be delivered. {trouble.message}", trouble.advice
-                )
-            )
-            return
-        line.denwa.delivered(back.checkpoint_id)

@@ -1,153 +1,268 @@
-"""Says what a rewind would take, before anything happens."""
+"""Computes the preview of a rewind: what it would drop and free, before anything happens.
+
+It may be asked for at any time, also while a turn runs, of conversations of any length: figures come from the index
+of the context, and only those messages are read whose rows somebody looks at.
+"""
 
 from __future__ import annotations
 
+import asyncio
+from bisect import bisect_right
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
+from itertools import accumulate
+from operator import add
+from typing import overload
 
-from kimi_tui.session.readable_line import known_checkpoint
-from kimi_tui.session.tokens import LineTokens, message_tokens
-from kimi_tui.session.worldlines import WorldLines
-from kimi_tui.soul.internal_messages import dmail_text, is_said, summary_text
-from kimi_tui.soul.live_line import LiveLine
-from kimi_tui.soul.money import Cost
-from kimi_tui.soul.protocol import GoingMessage, RewindPreview, Target
-from kimi_tui.soul.segments import Segment, call_target, label_of, segments
-from kimi_tui.soul.tool_message import outcome_of
+from kimi_tui.llm.message import Message
+from kimi_tui.session.context import known_checkpoint
+from kimi_tui.session.context_index import Kind
+from kimi_tui.session.schema import Checkpoint
+from kimi_tui.session.world_lines import WorldLines
+from kimi_tui.soul.conversation import Conversation
+from kimi_tui.soul.internal_messages import dmail_text, summary_text
+from kimi_tui.soul.rewind import DroppedMessage, RewindPreview, Target
+from kimi_tui.soul.segments import Segment, call_target, kind_of, label_of, segment_at
+from kimi_tui.soul.tasks import Pace
+from kimi_tui.soul.token_meter import WorldLineTokens
+from kimi_tui.soul.usage import Cost
+from kimi_tui.wire.events import CheckpointKind
 
 _WITH_A_PROMPT = frozenset({"user", "dmail"})
 
+_LISTED = {Kind.SAID: 1, Kind.DMAIL: 1, Kind.SUMMARY: 1, Kind.WORDS: 1}
+
+# How many rows a message has in the list beside those of its calls, by its kind.
+_ROWS = bytes(_LISTED.get(Kind(kind), 0) if kind < len(Kind) else 0 for kind in range(256))
+
+_UNSAID = bytes.maketrans(bytes([Kind.SAID]), bytes([Kind.OTHER]))
+
+_RESULTS = frozenset({Kind.RESULT, Kind.FAILED})
+
+_MOST_KNOWN = 1_000
+
 
 def rewind_prompt(segment: Segment) -> str:
-    """What goes back into the prompt after a rewind to this checkpoint: the person's words, if it began with them."""
-    return segment.said if segment.kind in _WITH_A_PROMPT else ""
+    """What goes back into the prompt after a rewind to this checkpoint: the user's words, if it began with them."""
+    return segment.user_words if segment.kind in _WITH_A_PROMPT else ""
 
 
-def preview_of(line: LiveLine, target: Target) -> RewindPreview:
-    """What a rewind to a checkpoint of the live line would do. Reads what goes: call it in a thread.
+async def preview_of(conversation: Conversation, target: Target) -> RewindPreview:
+    """What a rewind to a checkpoint of the live world line would do.
 
     Raises:
         KeyError: there is no such checkpoint.
     """
-    context = line.context
+    context = conversation.context
     point = context.checkpoint_of(target.id)
-    place = next(i for i, c in enumerate(context.checkpoints) if c.uid == point.uid)
-    going = segments(context.checkpoints, context.messages, place)
-    used = line.used
-    after, is_estimated = line.figure_before(target.id)
-    return RewindPreview(
-        target=target,
-        label=going[0].label,
-        steps=_count(going, "step"),
-        turns=_count(going, "user"),
-        messages=sum(len(segment.messages) for segment in going),
-        tokens_before=used,
-        tokens_after=min(after, used),
-        estimated=line.estimated or is_estimated or after > used,
-        goes=_goes(going, line, target_first=True),
-        prompt=rewind_prompt(going[0]),
-        cost=_cost(going, line),
-    )
+    place = _place_of(point, context.checkpoints)
+    there = segment_at(context.checkpoints, context.index, context.messages, place)
+    used, estimated = conversation.used, conversation.estimated
+    after, is_estimated = conversation.figure_before(target.id)
+    prompt = rewind_prompt(there)
+    goes = DroppedMessages(conversation, place, without_prompt=bool(prompt))
+    # From here on the context may grow, or become another one; what goes was settled above.
+    preview = await _preview(target, there, goes, used, min(after, used))
+    return replace(preview, estimated=estimated or is_estimated or after > used)
 
 
-def preview_of_jump(line: LiveLine, world_lines: WorldLines, target: Target) -> RewindPreview:
-    """What a jump to a checkpoint of a line that was left would do: what the live line has of its own goes.
+async def preview_of_jump(
+    conversation: Conversation, world_lines: WorldLines, target: Target
+) -> RewindPreview:
+    """What a jump to a checkpoint of another world line would do: what only the live one has goes.
 
     Raises:
         KeyError: there is no such world line or checkpoint.
     """
-    index = world_lines.index(target.world_line)
+    # The file of the other world line is read through.
+    index = await asyncio.to_thread(world_lines.index, target.world_line)
+    messages = await asyncio.to_thread(world_lines.messages_of, target.world_line)
     point = known_checkpoint(index, target.id)
-    messages = world_lines.messages_of(target.world_line)
-    place = index.checkpoints.index(point)
-    there = segments(index.checkpoints[: place + 2], messages, place)[0]
-    live = line.context.checkpoints
+    place = _place_of(point, index.checkpoints)
+    there = await asyncio.to_thread(segment_at, index.checkpoints, index, messages, place)
+    if index.usage_before(point.offset) is None:
+        # Without a figure of the server's the tools' descriptions have to be estimated, too.
+        before = messages[: point.message_index]
+        after = await asyncio.to_thread(conversation.meter.estimate_with, before)
+    else:
+        stored = WorldLineTokens(index, messages)
+        after, _ = await asyncio.to_thread(stored.before, point.offset)
     shared = 0
-    for mine, other in zip(live, index.checkpoints[:place], strict=False):
+    for mine, other in zip(
+        conversation.context.checkpoints, index.checkpoints[:place], strict=False
+    ):
         if mine.uid != other.uid:
             break
         shared += 1
-    going = segments(live, line.context.messages, shared)
-    if index.usage_before(point.offset) is None:
-        # Without a figure of the server's the tools' descriptions have to be estimated, too.
-        after = line.accounting.estimate_with(messages[: point.message_index])
-    else:
-        after = LineTokens().before(index, point.offset, messages)
+    goes = DroppedMessages(conversation, shared)
+    return await _preview(target, there, goes, conversation.used, after)
+
+
+async def _preview(
+    target: Target, there: Segment, goes: DroppedMessages, used: int, after: int
+) -> RewindPreview:
+    """The preview, with estimated tokens. `there` is what the checkpoint began."""
+    begun = await goes.begun()
     return RewindPreview(
         target=target,
         label=there.label,
-        steps=_count(going, "step"),
-        turns=_count(going, "user"),
-        messages=sum(len(segment.messages) for segment in going),
-        tokens_before=line.used,
+        steps=begun["step"],
+        turns=begun["user"],
+        messages=goes.n_messages,
+        tokens_before=used,
         tokens_after=after,
         estimated=True,
-        goes=_goes(going, line, target_first=False),
+        goes=goes,
         prompt=rewind_prompt(there),
-        cost=_cost(going, line),
+        cost=await goes.cost(),
+        ran_commands=goes.ran_commands,
     )
 
 
-def _cost(going: Sequence[Segment], line: LiveLine) -> Cost | None:
-    """What the calls of what goes have cost; what nothing goes of costs nothing to tell."""
-    points = [segment.point for segment in going]
-    return line.ledger.cost_of(points, line.context.index) if points else None
+def _place_of(point: Checkpoint, checkpoints: Sequence[Checkpoint]) -> int:
+    return bisect_right(checkpoints, point.offset, key=lambda one: one.offset) - 1
 
 
-def _count(going: Sequence[Segment], kind: str) -> int:
-    return sum(1 for segment in going if segment.kind == kind)
+class DroppedMessages(Sequence[DroppedMessage]):
+    """Everything that a rewind drops from a checkpoint on, newest first, as the context stands now.
+
+    How many rows there are is known at once; a message is read when somebody looks at its row. Where the context has
+    become another one since, rows that nobody had looked at are empty.
+
+    Args:
+        conversation: the live conversation.
+        place: the first checkpoint that goes, by its place in the list.
+        without_prompt: what was said there comes back into the prompt, and is not listed.
+    """
+
+    def __init__(
+        self, conversation: Conversation, place: int, *, without_prompt: bool = False
+    ) -> None:
+        context = conversation.context
+        self._conversation = conversation
+        self._index = context.index
+        self._points = list(context.checkpoints[place:])
+        self._first = self._points[0].message_index if self._points else context.index.n_messages
+        self._kinds = self._index.kinds(self._first)
+        self._calls = self._index.calls(self._first)
+        self._used = conversation.used
+        self.ran_commands = self._index.has_call("Shell", self._first)
+        self._known: dict[int, tuple[DroppedMessage, ...]] = {}
+        self.n_messages = len(self._kinds) - self._kinds.count(Kind.MARKER)
+        listed = self._kinds
+        if without_prompt:
+            end = self._end_of(0)
+            listed = listed[:end].translate(_UNSAID) + listed[end:]
+        self._listed = listed
+        # The number of rows up to and with each message.
+        self._rows = list(accumulate(map(add, listed.translate(_ROWS), self._calls)))
+
+    def __len__(self) -> int:
+        return self._rows[-1] if self._rows else 0
+
+    @overload
+    def __getitem__(self, index: int) -> DroppedMessage: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[DroppedMessage]: ...
+    def __getitem__(self, index: int | slice) -> DroppedMessage | Sequence[DroppedMessage]:
+        if isinstance(index, slice):
+            return tuple(self[n] for n in range(*index.indices(len(self))))
+        place = index + len(self) if index < 0 else index
+        if not 0 <= place < len(self):
+            raise IndexError("there is no such row")
+        # The newest is first in the list, and last in the context.
+        place = len(self) - 1 - place
+        number = bisect_right(self._rows, place)
+        before = self._rows[number - 1] if number else 0
+        return self._entries(number)[place - before]
+
+    async def begun(self) -> Counter[CheckpointKind]:
+        """How many checkpoints of each kind go."""
+        found: Counter[CheckpointKind] = Counter()
+        pace = Pace()
+        start = 0
+        for place, point in enumerate(self._points):
+            end = self._end_of(place)
+            found[kind_of(self._kinds[start:end], point.id)] += 1
+            start = end
+            if place % 256 == 0:
+                await pace.rest()
+        return found
+
+    async def cost(self) -> Cost | None:
+        """What the calls of what goes have cost; None where no prices are set, or nothing goes."""
+        if not self._points:
+            return None
+        return await self._conversation.ledger.cost_of(self._points, self._index)
+
+    def _end_of(self, place: int) -> int:
+        """The number, counted from the first that goes, after the last message behind a checkpoint."""
+        if place + 1 == len(self._points):
+            return len(self._kinds)
+        return self._points[place + 1].message_index - self._first
+
+    def _entries(self, number: int) -> tuple[DroppedMessage, ...]:
+        """The rows of a message, in their order in the context."""
+        known = self._known.get(number)
+        if known is None:
+            if len(self._known) >= _MOST_KNOWN:
+                self._known.clear()
+            known = self._known[number] = self._read(number)
+        return known
+
+    def _read(self, number: int) -> tuple[DroppedMessage, ...]:
+        message = self._message(number)
+        kind, n_calls = self._listed[number], self._calls[number]
+        entries: list[DroppedMessage] = []
+        match kind:
+            case Kind.SAID:
+                entries.append(DroppedMessage("user", label_of(message.text)))
+            case Kind.DMAIL:
+                entries.append(DroppedMessage("dmail", label_of(dmail_text(message) or "")))
+            case Kind.SUMMARY:
+                entries.append(DroppedMessage("summary", label_of(summary_text(message) or "")))
+            case Kind.WORDS:
+                entries.append(DroppedMessage("agent", label_of(message.text)))
+            case _:
+                pass
+        # Calls that make no sense are counted, and are not in the message.
+        calls = (message.tool_calls or [])[:n_calls]
+        for order in range(n_calls):
+            failed, tokens = self._result(number, order)
+            call = calls[order] if order < len(calls) else None
+            target, name = ("", "") if call is None else (call_target(call), call.function.name)
+            entries.append(DroppedMessage("tool", target, name, failed, tokens))
+        return tuple(entries)
+
+    def _result(self, number: int, order: int) -> tuple[bool, int | None]:
+        """Whether a call failed, and what it cost. Results follow in the order of their calls."""
+        at = number + 1 + order
+        if at >= len(self._kinds) or any(
+            k not in _RESULTS for k in self._kinds[number + 1 : at + 1]
+        ):
+            return False, None
+        meter, first = self._conversation.meter, self._first
+        tokens = meter.of_results(first + at, first + at + 1)
+        cost = self._cost_of_only_result(at)
+        return self._kinds[at] == Kind.FAILED, tokens if cost is None else cost
+
+    def _cost_of_only_result(self, at: int) -> int | None:
+        """What a step added by the server's figures, where all of that was one result; None where that is not known."""
+        place = bisect_right(self._points, at + self._first, key=lambda p: p.message_index) - 1
+        point = self._points[place]
+        inside = self._kinds[point.message_index - self._first : self._end_of(place)]
+        n_results = inside.count(Kind.RESULT) + inside.count(Kind.FAILED)
+        if point.tokens is None or n_results != 1 or kind_of(inside, point.id) != "step":
+            return None
+        later = (p.tokens for p in self._points[place + 1 :] if p.tokens is not None)
+        return max(0, next(later, self._used) - point.tokens)
+
+    def _message(self, number: int) -> Message:
+        context = self._conversation.context
+        if context.index is not self._index:
+            return _GONE
+        return context.messages[self._first + number]
 
 
-def _goes(
-    going: Sequence[Segment], line: LiveLine, *, target_first: bool
-) -> tuple[GoingMessage, ...]:
-    """Everything that goes, newest first."""
-    costs = _costs(going, line)
-    entries: list[GoingMessage] = []
-    for place in range(len(going) - 1, -1, -1):
-        is_target = target_first and place == 0
-        entries += _entries(going[place], costs[place], line, is_target=is_target)
-    return tuple(entries)
-
-
-def _costs(going: Sequence[Segment], line: LiveLine) -> list[int | None]:
-    """What each step added: its own figure against the next one's; None where there is none."""
-    costs: list[int | None] = []
-    for place, segment in enumerate(going):
-        own = segment.point.tokens
-        following = next(
-            (later.point.tokens for later in going[place + 1 :] if later.point.tokens is not None),
-            line.used,
-        )
-        costs.append(None if own is None or segment.kind != "step" else max(0, following - own))
-    return costs
-
-
-def _entries(
-    segment: Segment, cost: int | None, line: LiveLine, *, is_target: bool
-) -> list[GoingMessage]:
-    """What a segment loses, newest first. The words that come back into the prompt are not listed."""
-    entries: list[GoingMessage] = []
-    results = [message for message in segment.messages if message.role == "tool"]
-    sizes = [line.accounting.estimated(message_tokens(message)) for message in results]
-    order = 0
-    for message in segment.messages:
-        letter, summary = dmail_text(message), summary_text(message)
-        if letter is not None:
-            entries.append(GoingMessage("dmail", label_of(letter)))
-        elif summary is not None:
-            entries.append(GoingMessage("summary", label_of(summary)))
-        elif is_said(message) and not (is_target and rewind_prompt(segment)):
-            entries.append(GoingMessage("user", label_of(message.text)))
-        elif message.role == "assistant":
-            if message.text.strip():
-                entries.append(GoingMessage("agent", label_of(message.text)))
-            for call in message.tool_calls or ():
-                failed = order < len(results) and outcome_of(results[order]).is_error
-                tokens = sizes[order] if order < len(sizes) else None
-                if cost is not None and len(results) == 1:
-                    tokens = cost
-                entries.append(
-                    GoingMessage("tool", call_target(call), call.function.name, failed, tokens)
-                )
-                order += 1
-    return entries[::-1]
+_GONE = Message(role="assistant", content="")

@@ -1,20 +1,24 @@
-"""The live line cut at its checkpoints: what each of them began, read off its messages."""
+"""A world line cut at its checkpoints: what each of them began, read from its messages."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, cast
 
 from kimi_tui.foreign_text import one_line
 from kimi_tui.llm.message import Message, ToolCall
-from kimi_tui.session.records import Checkpoint
-from kimi_tui.soul.internal_messages import dmail_text, internal_kind, is_said, summary_text
+from kimi_tui.session.context_index import ContextIndex, Kind
+from kimi_tui.session.schema import Checkpoint
+from kimi_tui.soul.internal_messages import dmail_text, internal_kind, is_user_words, summary_text
+from kimi_tui.soul.tool_results import call_arguments
 from kimi_tui.tool_names import short_name
 from kimi_tui.wire.events import CheckpointKind
 
 MAX_LABEL = 200
+_BEGINNING = 4_096
+_SAID = bytes([Kind.SAID])
+_ASIDES = bytes([Kind.MARKER, Kind.ASIDE])
+_UNTOLD = frozenset({Kind.MARKER, Kind.RESULT, Kind.FAILED})
 _TARGET_KEYS = ("path", "command", "pattern", "query", "url", "message")
 
 
@@ -35,22 +39,22 @@ class Segment:
             if kind == "compaction":
                 return "compaction" if self.point.id == 0 else "summary"
         first = next((m for m in self.messages if internal_kind(m) is None), None)
-        return "user" if first is not None and is_said(first) else "step"
+        return "user" if first is not None and is_user_words(first) else "step"
 
     @property
-    def said(self) -> str:
-        """What the person said in it."""
-        return "\n\n".join(m.text for m in self.messages if is_said(m) and m.text.strip())
+    def user_words(self) -> str:
+        """What the user said in it."""
+        return "\n\n".join(m.text for m in self.messages if is_user_words(m) and m.text.strip())
 
     @property
     def label(self) -> str:
-        """What it was, in a line."""
+        """What it was, in one line of text."""
         match self.kind:
             case "user":
-                return label_of(next(m.text for m in self.messages if is_said(m)))
+                return label_of(next(m.text for m in self.messages if is_user_words(m)))
             case "dmail":
-                letters = [text for m in self.messages if (text := dmail_text(m)) is not None]
-                return label_of(letters[0]) if letters else ""
+                dmails = [text for m in self.messages if (text := dmail_text(m)) is not None]
+                return label_of(dmails[0]) if dmails else ""
             case "compaction" | "summary":
                 texts = [text for m in self.messages if (text := summary_text(m)) is not None]
                 return label_of(texts[0]) if texts else ""
@@ -73,7 +77,7 @@ class Segment:
 def segments(
     checkpoints: Sequence[Checkpoint], messages: Sequence[Message], first: int = 0
 ) -> list[Segment]:
-    """The segments of a line from its checkpoint at place `first` of the list on."""
+    """The segments of a world line from its checkpoint at place `first` of the list on."""
     found: list[Segment] = []
     for place in range(first, len(checkpoints)):
         start = checkpoints[place].message_index
@@ -85,21 +89,43 @@ def segments(
     return found
 
 
+def segment_at(
+    checkpoints: Sequence[Checkpoint], index: ContextIndex, messages: Sequence[Message], place: int
+) -> Segment:
+    """One segment without the results of its tools, which may be large and say nothing of what it began."""
+    start = checkpoints[place].message_index
+    last = place + 1 == len(checkpoints)
+    end = index.n_messages if last else checkpoints[place + 1].message_index
+    kinds = index.kinds(start, end)
+    wanted = [n for n, kind in enumerate(kinds, start) if kind not in _UNTOLD]
+    return Segment(checkpoints[place], tuple(messages[n] for n in wanted))
+
+
+def kind_of(kinds: bytes, checkpoint_id: int) -> CheckpointKind:
+    """What a checkpoint began, by the kinds of the messages behind it (`Segment.kind` without reading them)."""
+    dmail, summary = kinds.find(Kind.DMAIL), kinds.find(Kind.SUMMARY)
+    if dmail >= 0 and (summary < 0 or dmail < summary):
+        return "dmail"
+    if summary >= 0:
+        return "summary" if checkpoint_id else "compaction"
+    return "user" if kinds.lstrip(_ASIDES)[:1] == _SAID else "step"
+
+
 def label_of(text: str) -> str:
     """The first line of a text that is not blank, as a checkpoint is labelled."""
-    for line in text.splitlines():
-        if short := one_line(line):
-            return short if len(short) <= MAX_LABEL else short[: MAX_LABEL - 1] + "…"
+    # A text may be megabytes; nearly always its beginning is enough.
+    for size in (_BEGINNING, len(text)):
+        for line in text[:size].splitlines():
+            if short := one_line(line):
+                return short if len(short) <= MAX_LABEL else short[: MAX_LABEL - 1] + "…"
+        if size >= len(text):
+            break
     return ""
 
 
 def call_target(call: ToolCall) -> str:
     """What a call is about: its path, command or pattern; empty where it has none."""
-    try:
-        value = json.loads(call.function.arguments or "{}")
-    except (ValueError, RecursionError):
-        return ""
-    arguments = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+    arguments = call_arguments(call.function.arguments)
     for key in _TARGET_KEYS:
         if isinstance(arguments.get(key), str):
             return one_line(arguments[key])[:MAX_LABEL]

@@ -8,9 +8,8 @@ from dataclasses import dataclass, field, replace
 
 from kimi_tui.session.journal import Entry
 from kimi_tui.session.session import Session
-from kimi_tui.soul.history import read_records
-from kimi_tui.soul.money import Cost, Price
-from kimi_tui.soul.spending import Ledger
+from kimi_tui.soul.record import read_records
+from kimi_tui.soul.usage import Cost, Ledger, Price
 from kimi_tui.wire.events import (
     ApprovalRequest,
     ApprovalResolved,
@@ -34,7 +33,7 @@ class Statistics:
     """Counts, tokens and seconds of a session.
 
     `dmail_tokens_saved` is the sum over all D-Mails; `compactions` are pairs of tokens before and after. `model_s`,
-    `tools_s` and `person_s` are the seconds spent waiting for the model, for tools, and for an answer of the person.
+    `tools_s` and `person_s` are the seconds spent waiting for the model, for tools, and for an answer of the user.
     `cost` is for who has prices to fill in; None where there are none. `is_fork`: all figures count what came along
     from another session too.
     """
@@ -59,7 +58,7 @@ class Statistics:
 
 @dataclass(slots=True)
 class _Clock:
-    """Shares out the time between events: an open question counts for the person, else a running tool, else the model."""
+    """Shares out the time between events: an open question counts for the user, else a running tool, else the model."""
 
     at: float = 0.0
     asked: set[str] = field(default_factory=set[str])
@@ -155,7 +154,7 @@ def session_statistics(session: Session, prices: Mapping[str, Price]) -> Statist
 
     Args:
         session: the session; its record must be written out.
-        prices: by model; where there are none, no cost is told.
+        prices: by model; where there are none, there is no cost.
     """
     records = read_records(session)
     ledger = Ledger(prices)
@@ -176,7 +175,7 @@ def with_journal(counted: Statistics, entries: Iterable[Entry]) -> Statistics:
     if len(dmails) > counted.dmails:
         saved = sum(max(0, before - after) for before, after in dmails)
         counted = replace(counted, dmails=len(dmails), dmail_tokens_saved=saved)
-    # kimi-cli tells of a compaction without figures.
+    # kimi-cli records a compaction without figures.
     if len(compactions) > sum(before > 0 for before, _ in counted.compactions):
         counted = replace(counted, compactions=tuple(compactions))
     return replace(counted, rewinds=max(counted.rewinds, len(rewinds)))

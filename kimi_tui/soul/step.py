@@ -1,24 +1,134 @@
-"""One step: a checkpoint, one call of the model, and the tools it asked for."""
+"""One step of a turn: a checkpoint, one call of the model, and the tools that its answer calls."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal
 
+from kimi_tui.llm.completion import Collector
 from kimi_tui.llm.message import Message, user_message
-from kimi_tui.llm.provider import ChatProvider, Completion, RetryPolicy, Usage
-from kimi_tui.prompts.load import prompt
-from kimi_tui.session.records import Checkpoint
-from kimi_tui.session.tokens import text_tokens
-from kimi_tui.soul.asking import Asking, call_key
+from kimi_tui.llm.provider import (
+    ChatProvider,
+    Completion,
+    RetryNotice,
+    StreamItem,
+    TextDelta,
+    ThinkDelta,
+    ToolCallDelta,
+    Usage,
+)
+from kimi_tui.prompts import prompt
+from kimi_tui.session.context_index import text_tokens
+from kimi_tui.session.schema import Checkpoint
+from kimi_tui.soul.conversation import Conversation
 from kimi_tui.soul.errors import BackToTheFuture
-from kimi_tui.soul.live_line import LiveLine
-from kimi_tui.soul.memory import with_versions
-from kimi_tui.soul.tool_batch import Call, Done, ToolBatch, ToolWorld
-from kimi_tui.soul.tool_message import NOT_BEGUN, tool_message
+from kimi_tui.soul.internal_messages import needs_a_word
+from kimi_tui.soul.tasks import OrphanedTasks
+from kimi_tui.soul.tool_calls import Call, CallResult, ToolBatch, ToolRuntime
+from kimi_tui.soul.tool_results import NOT_BEGUN, call_key, tool_message, with_versions
 from kimi_tui.tools.base import failure
-from kimi_tui.wire.events import Notice, StepInterrupted, ToolResult
+from kimi_tui.wire.events import (
+    Notice,
+    StepInterrupted,
+    TextPart,
+    ThinkPart,
+    ToolCall,
+    ToolCallPart,
+    ToolResult,
+)
+
+
+class ModelCall:
+    """The call of one step: published while it streams, and at hand as far as it came if it is stopped.
+
+    Args:
+        conversation: what is sent, and where events are published.
+        provider: the model, from `ModelSlot.call`.
+        n: the step's number.
+        checkpoint_uid: names the tool calls.
+    """
+
+    def __init__(
+        self, conversation: Conversation, provider: ChatProvider, n: int, checkpoint_uid: str
+    ) -> None:
+        self._conversation = conversation
+        self._wire = conversation.wire
+        self._provider = provider
+        self._n = n
+        self._uid = checkpoint_uid
+        self._collector = Collector(provider.info.provider, provider.info.model)
+        self._begin()
+
+    async def ask(self) -> Completion:
+        """The whole answer.
+
+        Raises:
+            LLMError: it failed for good.
+            asyncio.CancelledError: stopped; `so_far` has what came.
+        """
+        conversation = self._conversation
+        return await conversation.model.ask(
+            self._provider,
+            conversation.system,
+            conversation.toolbox.specs(),
+            conversation.sent,
+            on_item=self._on_item,
+            on_retry=self._on_retry,
+            collector=self._collector,
+        )
+
+    def so_far(self) -> Message | None:
+        """What was streamed before it was stopped, marked as interrupted; None if nothing came."""
+        return self._collector.message(interrupted=True)
+
+    def open_calls(self) -> list[tuple[str, str]]:
+        """Keys and provider's ids of the tool calls that were published."""
+        return [
+            (call_key(self._uid, position), call.id) for position, call in self._published.items()
+        ]
+
+    def _begin(self) -> None:
+        self._published: dict[int, ToolCallDelta] = {}
+        self._nameless: dict[int, ToolCallDelta] = {}
+
+    def _on_item(self, item: StreamItem) -> None:
+        match item:
+            case TextDelta(text) if text:
+                self._wire.publish(TextPart(text))
+            case ThinkDelta(text) if text:
+                self._wire.publish(ThinkPart(text))
+            case ToolCallDelta():
+                self._on_call(item)
+            case _:
+                pass
+
+    def _on_call(self, item: ToolCallDelta) -> None:
+        position = item.position
+        key = call_key(self._uid, position)
+        if position in self._published:
+            if item.arguments:
+                self._wire.publish(ToolCallPart(key, item.arguments))
+            return
+        before = self._nameless.pop(position, None)
+        if before is not None:
+            item = ToolCallDelta(
+                position,
+                before.id or item.id,
+                before.name or item.name,
+                before.arguments + item.arguments,
+            )
+        if not item.name:
+            self._nameless[position] = item
+            return
+        self._published[position] = item
+        self._wire.publish(ToolCall(key, item.name, item.arguments, item.id))
+
+    def _on_retry(self, notice: RetryNotice) -> None:
+        self._begin()
+        self._conversation.publish_retry(self._n, notice)
+
 
 StepEnd = Literal["go on", "done", "rejected"]
 
@@ -31,59 +141,66 @@ _ENDINGS = {
 }
 
 
-class Stepper:
-    """Takes steps on the live line.
+@dataclass(frozen=True, slots=True)
+class ModelAnswer:
+    """The first half of a step: its checkpoint, and the tool calls of the answer, which is in the context."""
+
+    point: Checkpoint
+    calls: Sequence[Call]
+
+
+class StepRunner:
+    """Takes the steps of turns.
 
     Args:
-        line: the conversation.
-        world: what tools need.
-        policy: how often a failed call is repeated.
-        retry_now: ends a wait before a retry.
-        keep: takes tasks of stopped tools that are still ending what they started.
+        tools: runs the tools; its conversation is the one that goes on.
+        orphans: takes over the tasks of stopped tools.
     """
 
-    def __init__(
-        self,
-        line: LiveLine,
-        world: ToolWorld,
-        policy: RetryPolicy,
-        retry_now: asyncio.Event,
-        keep: Callable[[set[asyncio.Task[None]]], None],
-    ) -> None:
-        self._line = line
-        self._world = world
-        self._policy = policy
-        self._retry_now = retry_now
-        self._keep = keep
-        self._told_cut = False
+    def __init__(self, tools: ToolRuntime, orphans: OrphanedTasks) -> None:
+        self._tools = tools
+        self._conversation = tools.conversation
+        self._orphans = orphans
+        self._published_cut = False
 
-    async def step(self, n: int, provider: ChatProvider) -> StepEnd:
-        """Take step `n`.
+    async def ask(self, n: int, provider: ChatProvider) -> ModelAnswer:
+        """The first half of step `n`: a checkpoint and the model's answer, which is in the context then.
 
         Raises:
-            BackToTheFuture: D-Mails were sent.
             LLMError: the model could not be asked.
             asyncio.CancelledError: stopped; what is complete is in the context.
         """
-        point = await self._line.checkpoint("step")
+        point = await self._conversation.checkpoint("step")
+        if needs_a_word(self._conversation.messages):
+            # Behind the checkpoint: who goes back to it, goes back to before this word.
+            await self._conversation.append([user_message(prompt("go_on"))])
         completion = await self._ask(n, provider, point)
         message = completion.message
         calls = _calls(message, point)
         try:
-            await self._line.answered(message, completion.usage)
+            await self._conversation.answered(message, completion.usage)
         except asyncio.CancelledError:
-            await self._stop(ToolBatch(self._world, calls))
+            await self._stop(ToolBatch(self._tools, calls))
             raise
-        self._line.tell_status()
-        self._tell_cut(completion.usage)
+        self._conversation.publish_status()
+        self._publish_cut(completion.usage)
         if completion.finish in _ENDINGS:
             text, advice = _ENDINGS[completion.finish]
-            self._line.wire.publish(Notice("warning", text, advice))
-        if not calls:
+            self._conversation.wire.publish(Notice("warning", text, advice))
+        return ModelAnswer(point, calls)
+
+    async def act(self, asked: ModelAnswer) -> StepEnd:
+        """The second half: run what the answer calls.
+
+        Raises:
+            BackToTheFuture: D-Mails were sent.
+            asyncio.CancelledError: stopped; every call has its result in the context.
+        """
+        if not asked.calls:
             return "done"
-        done = await self._run_tools(calls, point)
-        self._line.tell_status()
-        pending = self._line.denwa.fetch_pending()
+        done = await self._run_tools(asked.calls, asked.point)
+        self._conversation.publish_status()
+        pending = self._conversation.denwa.fetch_pending()
         if any(each.rejected and not each.feedback for each in done):
             return "rejected"
         if pending:
@@ -94,10 +211,10 @@ class Stepper:
             )
         return "go on"
 
-    def _tell_cut(self, usage: Usage) -> None:
-        """Say once that the server answers without having read everything, until it reads everything again."""
-        if usage.prompt_cut and not self._told_cut:
-            self._line.wire.publish(
+    def _publish_cut(self, usage: Usage) -> None:
+        """Publish once that the server answers without having read the whole prompt, until it reads all of it again."""
+        if usage.prompt_cut and not self._published_cut:
+            self._conversation.wire.publish(
                 Notice(
                     "warning",
                     f"The server cut the prompt without a word: it read {usage.input:,} tokens of it.",
@@ -105,66 +222,56 @@ class Stepper:
                     "(at Ollama OLLAMA_CONTEXT_LENGTH).",
                 )
             )
-        self._told_cut = usage.prompt_cut
+        self._published_cut = usage.prompt_cut
 
     async def _ask(self, n: int, provider: ChatProvider, point: Checkpoint) -> Completion:
-        line = self._line
-        asking = Asking(
-            provider,
-            line.wire,
-            self._policy,
-            self._retry_now,
-            n=n,
-            checkpoint_uid=point.uid,
-        )
-        system = line.context.system_prompt or ""
-        tools = self._world.toolset.specs() if provider.use_tools else ()
+        call = ModelCall(self._conversation, provider, n, point.uid)
         try:
-            return await asking.ask(system, tools, line.sent)
+            return await call.ask()
         except asyncio.CancelledError:
-            await self._keep_partial(asking, point)
+            await self._keep_partial(call, point)
             raise
 
-    async def _keep_partial(self, asking: Asking, point: Checkpoint) -> None:
-        message = asking.so_far()
+    async def _keep_partial(self, call: ModelCall, point: Checkpoint) -> None:
+        message = call.so_far()
         if message is not None:
             # Whole calls stay, and a call needs a result.
-            calls = _calls(message, point) if message.tool_calls else []
-            results = [tool_message(call.id, failure(NOT_BEGUN)) for call in calls]
-            await self._line.append([message, *results])
-        for key, call_id in asking.open_calls():
-            self._line.wire.publish(
+            calls = _calls(message, point)
+            results = [tool_message(one.id, failure(NOT_BEGUN)) for one in calls]
+            await self._conversation.append([message, *results])
+        for key, call_id in call.open_calls():
+            self._conversation.wire.publish(
                 ToolResult(key, True, "", NOT_BEGUN, interrupted=True, id=call_id)
             )
-        self._line.wire.publish(StepInterrupted())
+        self._conversation.wire.publish(StepInterrupted())
 
-    async def _run_tools(self, calls: Sequence[Call], point: Checkpoint) -> list[Done]:
-        batch = ToolBatch(self._world, calls)
+    async def _run_tools(self, calls: Sequence[Call], point: Checkpoint) -> list[CallResult]:
+        batch = ToolBatch(self._tools, calls)
         try:
-            await self._line.remember()
+            await self._conversation.remember()
             done = await batch.run()
         except asyncio.CancelledError:
             await self._stop(batch)
             raise
         messages = _results(done)
         nudge = self._nudge(done, point)
-        await self._line.append([*messages, nudge] if nudge is not None else messages)
+        await self._conversation.append([*messages, nudge] if nudge is not None else messages)
         return done
 
     async def _stop(self, batch: ToolBatch) -> None:
-        """Give every call a result, so that the history stays valid, and tell that the step was stopped."""
-        self._keep(await batch.stop())
-        self._line.denwa.fetch_pending()
-        await self._line.append(_results(batch.results))
-        self._line.wire.publish(StepInterrupted())
+        """Give every call a result, so that the history stays valid, and publish that the step was stopped."""
+        self._orphans.adopt(await batch.stop())
+        self._conversation.denwa.fetch_pending()
+        await self._conversation.append(_results(batch.results))
+        self._conversation.wire.publish(StepInterrupted())
 
-    def _nudge(self, done: Sequence[Done], point: Checkpoint) -> Message | None:
-        """A reminder that D-Mails exist, after a result that takes much room."""
-        if not self._line.marks or self._world.toolset.get("SendDMail") is None:
+    def _nudge(self, done: Sequence[CallResult], point: Checkpoint) -> Message | None:
+        """A reminder that D-Mails exist, after results that take much room; None where there is no need for one."""
+        if not self._conversation.toolbox.marks:
             return None
-        accounting = self._line.accounting
-        sizes = [accounting.estimated(text_tokens(each.outcome.output)) for each in done]
-        if max(sizes, default=0) < self._line.limits.dmail_nudge_tokens:
+        meter = self._conversation.meter
+        sizes = [meter.estimated(text_tokens(each.outcome.output)) for each in done]
+        if max(sizes, default=0) < self._conversation.limits.dmail_nudge_tokens:
             return None
         return user_message(
             prompt("dmail_nudge", TOKENS=f"{sum(sizes):,}", CHECKPOINT=str(point.id))
@@ -178,7 +285,7 @@ def _calls(message: Message, point: Checkpoint) -> list[Call]:
     ]
 
 
-def _results(done: Sequence[Done]) -> list[Message]:
+def _results(done: Sequence[CallResult]) -> list[Message]:
     return [
         with_versions(tool_message(each.call.id, each.outcome), each.noted or {}) for each in done
     ]

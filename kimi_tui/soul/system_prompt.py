@@ -1,27 +1,36 @@
-"""Fills in the system prompt at the start of a session; from then on it is the session's first record and never changes."""
+"""The system prompt: written once, when a session begins, as its first record; `adapted` when it is sent."""
 
 from __future__ import annotations
 
 import os
 import platform
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
+from typing import NamedTuple
 
-from kimi_tui.prompts.load import prompt
+from kimi_tui.prompts import prompt
 
 AGENTS_FILES = ("AGENTS.md", "agents.md")
 MAX_AGENTS_BYTES = 32 * 1024
 _MAX_ENTRIES = 80
+_OURS = "You are the agent of kimi-tui"
+_HEADING = "\n# "
+# What follows names the folder and holds the project's notes: nothing in it is ours to change.
+_LAST_HEADING = "\n# This session\n"
 
 
-def build_system_prompt(work_dir: Path, environ: Mapping[str, str], today: date) -> str:
+def build_system_prompt(
+    work_dir: Path, environ: Mapping[str, str], today: date, *, dmail: bool = True
+) -> str:
     """The system prompt for a session in this folder. Reads a little of the disk: call it in a thread.
 
     Args:
         work_dir: where the agent works.
         environ: the environment of the program.
         today: the date to name.
+        dmail: whether the agent may send D-Mails.
     """
     return prompt(
         "system",
@@ -31,7 +40,54 @@ def build_system_prompt(work_dir: Path, environ: Mapping[str, str], today: date)
         DATE=today.isoformat(),
         LISTING=_listing(work_dir),
         AGENTS_MD=_agents_md(work_dir),
+        TOOLS=prompt("system_tools"),
+        DMAIL=prompt("system_dmail") + "\n\n" if dmail else "",
     )
+
+
+def adapted(system_prompt: str, *, tools: bool, dmail: bool) -> str:
+    """The system prompt of a session as it is sent now.
+
+    What is stored never changes. Where the user has turned tools or D-Mails off (or on) since the session began, the
+    sections about them are left out or put in; everything else stays byte for byte, and all of it where nothing has to
+    change. A prompt that is not ours, of an imported session, is sent as it is.
+
+    Args:
+        system_prompt: as it is stored.
+        tools: whether the model may call tools.
+        dmail: whether one of them sends D-Mails.
+    """
+    head, place, rest = system_prompt.partition(_LAST_HEADING)
+    if not place or not head.startswith(_OURS):
+        return system_prompt
+    sections = head.split(_HEADING)
+    names = [section.partition("\n")[0] for section in sections]
+    wanted, other = (_TOOLS, _NO_TOOLS) if tools else (_NO_TOOLS, _TOOLS)
+    if other.name in names:
+        sections[names.index(other.name)] = wanted.text()
+    if dmail and _DMAIL.name not in names:
+        sections.append(_DMAIL.text())
+    elif not dmail and _DMAIL.name in names:
+        del sections[names.index(_DMAIL.name)]
+    elif wanted.name in names:
+        return system_prompt
+    return _HEADING.join(sections) + place + rest
+
+
+class _Section(NamedTuple):
+    """A section of the system prompt that is not always sent: its heading, and the file that holds it."""
+
+    name: str
+    file: str
+
+    def text(self) -> str:
+        """The section without the sign of its heading, with the line end before the next one."""
+        return prompt(self.file).removeprefix("# ") + "\n"
+
+
+_TOOLS = _Section("Tools", "system_tools")
+_NO_TOOLS = _Section("No tools", "system_without_tools")
+_DMAIL = _Section("Checkpoints and D-Mail", "system_dmail")
 
 
 def notes_in(system_prompt: str) -> str:
@@ -80,3 +136,18 @@ def _agents_md(work_dir: Path) -> str:
         if text:
             return "\n" + prompt("agents_md", PATH=name, TEXT=text)
     return ""
+
+
+@dataclass(frozen=True, slots=True)
+class FolderFacts:
+    """What the engine knows of the work folder.
+
+    Attributes:
+        n_files: how many files it has; None where it was not scanned.
+        is_more: whether it has more files than are followed.
+        notes: the name of the file of notes for agents that the model was sent; empty where there was none.
+    """
+
+    n_files: int | None = None
+    is_more: bool = False
+    notes: str = ""

@@ -1,6 +1,7 @@
 """What a tool is, what it gets and what it gives back.
 
-Tools know nothing of the wire, the session or the soul: the small protocols here are what the soul fills in.
+Tools know nothing of the wire, the session or the soul: the small protocols here (`Approver`, `Mailbox`,
+`FileVersions`) are what the soul fills in.
 """
 
 from __future__ import annotations
@@ -14,13 +15,28 @@ from typing import ClassVar, Generic, Literal, Protocol, TypeVar
 from pydantic import BaseModel
 
 from kimi_tui.llm.provider import ToolSpec
-from kimi_tui.tools.schema import tool_schema
+from kimi_tui.llm.tool_schema import plain_schema
+from kimi_tui.prompts import prompt
 
 Params = TypeVar("Params", bound=BaseModel)
 
 
+class ToolProblem(Exception):
+    """The tool cannot do what was asked. The text is for the model: what is wrong, and what to do instead.
+
+    The toolset makes an error outcome of it.
+
+    Attributes:
+        brief: the same in a few words, for the card.
+    """
+
+    def __init__(self, message: str, *, brief: str = "") -> None:
+        super().__init__(message)
+        self.brief = brief
+
+
 class ToolRejected(Exception):
-    """The person said no. `feedback` is why, empty for a bare no (which ends the turn)."""
+    """The user said no. `feedback` is why, empty for a bare no (which ends the turn)."""
 
     def __init__(self, feedback: str = "") -> None:
         super().__init__(feedback or "The person said no.")
@@ -67,8 +83,12 @@ Effect = FileEdit | TodoChange | CommandRun
 class ToolOutcome:
     """What a tool gives back.
 
-    `output` is for the model (already capped), `message` one sentence about it for the model, `brief` a fact in a few
-    words for the card (`184 lines`), `effects` what changed.
+    Attributes:
+        output: for the model, already capped.
+        message: one sentence about it, for the model too.
+        is_error: whether the tool failed.
+        brief: a fact in a few words for the card (`184 lines`).
+        effects: what changed.
     """
 
     output: str = ""
@@ -79,17 +99,23 @@ class ToolOutcome:
 
 
 def failure(message: str, *, brief: str = "") -> ToolOutcome:
-    """An outcome that tells the model what went wrong and what to do instead."""
+    """An error outcome; `message` is for the model: what went wrong, and what to do instead."""
     return ToolOutcome(message=message, is_error=True, brief=brief)
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
-    """A question to the person before something is changed.
+class ApprovalQuestion:
+    """What the user is asked before something is run, changed, or read outside the work folder.
 
-    `action` is one of a few fixed words; `detail` is exactly what will run or where will be written, `where` says in what
-    folder and for how long, `edits` are the changes to show as diffs. `session_key` names the group that a
-    yes for the session covers (empty: not offered). `protected` asks even where everything is allowed.
+    Attributes:
+        action: what kind of thing is asked for.
+        question: one sentence.
+        detail: exactly what will run, or the path that will be read or written.
+        where: the folder, time limit and warnings, for the line below the question.
+        edits: the changes to show as diffs.
+        session_key: names the group of questions that a yes for the session covers; empty where none is offered.
+        session_offer: the label of that yes.
+        protected: asked even where everything is allowed.
     """
 
     action: Literal[
@@ -110,11 +136,11 @@ class Ask:
     protected: bool = False
 
 
-class Asker(Protocol):
-    """Who answers an `Ask`."""
+class Approver(Protocol):
+    """Answers an `ApprovalQuestion`."""
 
-    async def ask(self, ask: Ask) -> str:
-        """Return on yes: empty, or what the person wants run in the place of a command.
+    async def ask(self, ask: ApprovalQuestion) -> str:
+        """Return on yes: empty, or the command that the user wants run in the place of the one asked about.
 
         Raises:
             ToolRejected: on no.
@@ -123,7 +149,7 @@ class Asker(Protocol):
 
 
 class Mailbox(Protocol):
-    """Who takes a D-Mail."""
+    """Takes D-Mails."""
 
     def send_dmail(self, message: str, checkpoint_id: int, restore_files: bool = False) -> None:
         """Queue a D-Mail for the end of this step.
@@ -135,7 +161,7 @@ class Mailbox(Protocol):
 
 
 class FileVersions(Protocol):
-    """What the agent knows of the files it read: an edit of a file that changed since is refused until read again."""
+    """The versions of files that the agent has seen: an edit of a file that has another one by now is refused."""
 
     def seen(self, path: Path) -> str | None:
         """The version token under which the agent last saw this file (by reading or writing), or None."""
@@ -150,12 +176,19 @@ class FileVersions(Protocol):
 class ToolEnv:
     """Everything a running tool may use.
 
-    `emit` takes live output (text, already decoded); `key` names the call; `environ` is the environment the parent has
-    (children get an allowlist of it).
+    Attributes:
+        work_dir: the session's folder.
+        approver: asks the user.
+        mailbox: takes D-Mails.
+        versions: which files the agent knows in which version.
+        emit: takes live output (decoded text) for the screen.
+        environ: the environment of this program; children get an allowlist of it.
+        key: the name of the call, unique in the session.
+        todos: the todo list as the live world line has it; None where none was set.
     """
 
     work_dir: Path
-    asker: Asker
+    approver: Approver
     mailbox: Mailbox
     versions: FileVersions
     emit: Callable[[str], None]
@@ -169,23 +202,25 @@ class Tool(ABC, Generic[Params]):
 
     name: ClassVar[str]
     changes: ClassVar[bool]
-    """True where it may change the world: such tools run one after another, the others at once."""
+    """Whether it may change anything: such tools run one after another, the others at once."""
     params: type[Params]
 
     @property
-    @abstractmethod
     def description(self) -> str:
-        """What the model is told, from the `.md` beside the module."""
+        """What the model reads of it: `prompts/tools/NAME.md`."""
+        return prompt(f"tools/{self.name}")
 
     @abstractmethod
     async def run(self, params: Params, env: ToolEnv) -> ToolOutcome:
         """Do it.
 
         Raises:
-            ToolRejected: the person said no.
+            ToolRejected: the user said no.
             asyncio.CancelledError: stopped; whatever it started has been ended.
         """
 
     def spec(self) -> ToolSpec:
-        """The tool as the model is told of it."""
-        return ToolSpec(self.name, self.description, tool_schema(self.params))
+        """Name, description and parameters as they are sent to the model."""
+        schema = self.params.model_json_schema()
+        schema.pop("description", None)  # the docstring of the class
+        return ToolSpec(self.name, self.description, plain_schema(schema))

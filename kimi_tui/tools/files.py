@@ -15,14 +15,14 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
 
-from kimi_tui.tools.nearest import nearest_names
-from kimi_tui.tools.place import Place
-from kimi_tui.tools.problem import ToolProblem
+from kimi_tui.filesystem import open_folder
+from kimi_tui.tools.base import ToolProblem
+from kimi_tui.tools.paths import ResolvedPath
+from kimi_tui.tools.text import nearest_names
 
 HASHED_LIMIT_BYTES = 8 * 1024 * 1024
 """Up to this size a version is the hash of the content; above, what the file system says of the file."""
 
-_FOLDER_FLAGS = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
@@ -36,75 +36,60 @@ class Content:
 
 
 @contextlib.contextmanager
-def parent_of(place: Place, *, create: bool = False) -> Generator[int]:
+def parent_of(target: ResolvedPath, *, create: bool = False) -> Generator[int]:
     """A descriptor of the folder that holds the file, opened part by part without following links.
 
     Raises:
         ToolProblem: a part is missing, is no folder, may not be entered, or has become a link.
     """
-    anchor = place.root if place.inside else Path(place.real.anchor)
-    if place.real == anchor:
-        raise ToolProblem(f"{place.asked} is a folder, not a file.", brief="a folder")
+    anchor = target.root if target.inside else Path(target.real.anchor)
+    if target.real == anchor:
+        raise ToolProblem(f"{target.written} is a folder, not a file.", brief="a folder")
     try:
-        descriptor = os.open(anchor, _FOLDER_FLAGS & ~os.O_NOFOLLOW)
+        descriptor = open_folder(
+            anchor, target.real.parent.relative_to(anchor).parts, create=create
+        )
     except OSError as error:
-        raise refused(error, str(anchor)) from error
-    walked = anchor
+        walked = Path(error.filename)
+        if walked == anchor:
+            raise refused(error, str(anchor)) from error
+        raise _folder_problem(error, target, walked) from error
     try:
-        for part in place.real.parent.relative_to(anchor).parts:
-            walked /= part
-            try:
-                deeper = _enter(part, descriptor, create=create)
-            except OSError as error:
-                raise _folder_problem(error, place, walked) from error
-            os.close(descriptor)
-            descriptor = deeper
         yield descriptor
     finally:
         os.close(descriptor)
 
 
-def _enter(part: str, folder: int, *, create: bool) -> int:
-    try:
-        return os.open(part, _FOLDER_FLAGS, dir_fd=folder)
-    except FileNotFoundError:
-        if not create:
-            raise
-    with contextlib.suppress(FileExistsError):
-        os.mkdir(part, dir_fd=folder)
-    return os.open(part, _FOLDER_FLAGS, dir_fd=folder)
-
-
-def _folder_problem(error: OSError, place: Place, walked: Path) -> ToolProblem:
+def _folder_problem(error: OSError, target: ResolvedPath, walked: Path) -> ToolProblem:
     if error.errno == errno.ENOENT:
-        return missing(place)
+        return missing(target)
     if error.errno in (errno.ENOTDIR, errno.ELOOP):
         if walked.is_symlink():
             return ToolProblem(
-                f"{place.asked}: {walked.name} became a link while the path was looked at. Nothing was done.",
+                f"{target.written}: {walked.name} became a link while the path was looked at. Nothing was done.",
                 brief="path changed",
             )
         return ToolProblem(
-            f"{place.asked}: {walked.name} is a file, not a folder.", brief="no such file"
+            f"{target.written}: {walked.name} is a file, not a folder.", brief="no such file"
         )
-    return refused(error, place.asked)
+    return refused(error, target.written)
 
 
-def missing(place: Place) -> ToolProblem:
+def missing(target: ResolvedPath) -> ToolProblem:
     """The error for a path that does not exist, with the nearest names that do."""
-    folder = place.real.parent
+    folder = target.real.parent
     while not folder.is_dir() and folder != folder.parent:
         folder = folder.parent
-    wanted = place.real.relative_to(folder).parts[0]
+    wanted = target.real.relative_to(folder).parts[0]
     known = nearest_names(wanted, folder)
-    message = f"{place.asked} does not exist."
+    message = f"{target.written} does not exist."
     if known:
         message += " Nearest in that folder: " + ", ".join(known) + "."
     return ToolProblem(message, brief="no such file")
 
 
 def refused(error: OSError, shown: str) -> ToolProblem:
-    """What the system said, in words for the model."""
+    """The problem for an error of the system; `shown` is the path as the text names it."""
     if error.errno in (errno.EACCES, errno.EPERM):
         return ToolProblem(f"{shown}: no permission.", brief="no permission")
     if error.errno == errno.ENAMETOOLONG:
@@ -113,7 +98,7 @@ def refused(error: OSError, shown: str) -> ToolProblem:
     return ToolProblem(f"{shown}: {reason}.", brief=reason.lower())
 
 
-def look(name: str, folder: int, place: Place) -> os.stat_result | None:
+def look(name: str, folder: int, target: ResolvedPath) -> os.stat_result | None:
     """The state of a regular file, or None where nothing of that name exists.
 
     Raises:
@@ -124,16 +109,16 @@ def look(name: str, folder: int, place: Place) -> os.stat_result | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise refused(error, place.asked) from error
+        raise refused(error, target.written) from error
     if stat.S_ISREG(found.st_mode):
         return found
     if stat.S_ISDIR(found.st_mode):
         raise ToolProblem(
-            f"{place.asked} is a folder, not a file. List it with Glob.", brief="a folder"
+            f"{target.written} is a folder, not a file. List it with Glob.", brief="a folder"
         )
     if stat.S_ISLNK(found.st_mode):
         raise ToolProblem(
-            f"{place.asked} is a link that leads nowhere or in a circle.", brief="broken link"
+            f"{target.written} is a link that leads nowhere or in a circle.", brief="broken link"
         )
     kinds = (
         (stat.S_ISFIFO, "a named pipe"),
@@ -143,53 +128,53 @@ def look(name: str, folder: int, place: Place) -> os.stat_result | None:
     )
     kind = next((name for test, name in kinds if test(found.st_mode)), "not a regular file")
     raise ToolProblem(
-        f"{place.asked} is {kind}; only regular files can be used.", brief="not a file"
+        f"{target.written} is {kind}; only regular files can be used.", brief="not a file"
     )
 
 
-def open_for_reading(place: Place) -> tuple[int, os.stat_result]:
+def open_for_reading(target: ResolvedPath) -> tuple[int, os.stat_result]:
     """A descriptor of a regular file; never waits, whatever the file is. The caller closes it.
 
     Raises:
         ToolProblem: missing, not a regular file, or not readable.
     """
-    name = place.real.name
-    with parent_of(place) as folder:
-        if look(name, folder, place) is None:
-            raise missing(place)
+    name = target.real.name
+    with parent_of(target) as folder:
+        if look(name, folder, target) is None:
+            raise missing(target)
         try:
             descriptor = os.open(name, _READ_FLAGS, dir_fd=folder)
         except OSError as error:
-            raise refused(error, place.asked) from error
+            raise refused(error, target.written) from error
     found = os.fstat(descriptor)
     if not stat.S_ISREG(found.st_mode):
         os.close(descriptor)
-        raise ToolProblem(f"{place.asked} is not a regular file.", brief="not a file")
+        raise ToolProblem(f"{target.written} is not a regular file.", brief="not a file")
     return descriptor, found
 
 
-def read_whole(place: Place) -> Content | None:
+def read_whole(target: ResolvedPath) -> Content | None:
     """All of a file that may be changed, or None where it does not exist. Above the limit `data` stays empty.
 
     Raises:
         ToolProblem: not a regular file, or not readable.
     """
     try:
-        with parent_of(place) as folder:
-            if look(place.real.name, folder, place) is None:
+        with parent_of(target) as folder:
+            if look(target.real.name, folder, target) is None:
                 return None
     except ToolProblem as problem:
         if problem.brief == "no such file" and isinstance(problem.__cause__, FileNotFoundError):
             return None
         raise
-    descriptor, found = open_for_reading(place)
+    descriptor, found = open_for_reading(target)
     with open(descriptor, "rb", buffering=0) as file:
         if found.st_size > HASHED_LIMIT_BYTES:
             return Content(b"", found, stat_version(found))
         try:
             data = file.readall()
         except OSError as error:
-            raise refused(error, place.asked) from error
+            raise refused(error, target.written) from error
     return Content(data, found, content_version(data))
 
 

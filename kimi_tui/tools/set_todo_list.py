@@ -1,4 +1,4 @@
-"""SetTodoList: the agent's plan, shown to the person."""
+"""SetTodoList: the agent's plan, shown to the user."""
 
 from __future__ import annotations
 
@@ -6,8 +6,13 @@ from typing import ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from kimi_tui.tools.base import TodoChange, TodoEntry, Tool, ToolEnv, ToolOutcome
-from kimi_tui.tools.description import description_beside
+from kimi_tui.tools.base import (
+    TodoChange,
+    TodoEntry,
+    Tool,
+    ToolEnv,
+    ToolOutcome,
+)
 
 _MARKS = {"pending": "[ ]", "in_progress": "[>]", "done": "[x]"}
 
@@ -34,19 +39,14 @@ class SetTodoListParams(BaseModel):
 
 
 class SetTodoList(Tool[SetTodoListParams]):
-    """Keeps the list; its state is what the live line's calls say, nothing is stored here."""
+    """Sets or reads the list. Stateless: the list is what the calls of the live world line say."""
 
     name: ClassVar[str] = "SetTodoList"
     changes: ClassVar[bool] = False
     params = SetTodoListParams
 
-    @property
-    def description(self) -> str:
-        """What the model is told."""
-        return description_beside(__file__)
-
     async def run(self, params: SetTodoListParams, env: ToolEnv) -> ToolOutcome:
-        """Replace the list, or tell it."""
+        """Replace the list, or return it."""
         if params.todos is None:
             if env.todos is None:
                 return ToolOutcome(message="No list was set yet.", brief="no list")

@@ -9,19 +9,24 @@ from typing import ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from kimi_tui.tools.base import Ask, CommandRun, Tool, ToolEnv, ToolOutcome
-from kimi_tui.tools.changed_command import with_changed_command
-from kimi_tui.tools.child_env import child_environment, find_program
-from kimi_tui.tools.command import Ended, RunningCommand
-from kimi_tui.tools.description import description_beside
-from kimi_tui.tools.place import with_tilde
-from kimi_tui.tools.problem import ToolProblem
-from kimi_tui.tools.text import size_in_words
+from kimi_tui.tools.base import (
+    ApprovalQuestion,
+    CommandRun,
+    Tool,
+    ToolEnv,
+    ToolOutcome,
+    ToolProblem,
+)
+from kimi_tui.tools.paths import with_tilde
+from kimi_tui.tools.process import Ended, RunningCommand, child_environment, find_program
+from kimi_tui.tools.text import format_size
 
 DEFAULT_TIMEOUT_S = 60
 MAX_TIMEOUT_S = 300
 _LONGEST_COMMAND = 100_000
 """The kernel takes 128 KiB for one argument."""
+_CHANGED = "\nThe person changed the command before it ran. What ran is:\n"
+"""Stands in stored sessions, so it never changes."""
 
 
 class ShellParams(BaseModel):
@@ -45,18 +50,13 @@ class Shell(Tool[ShellParams]):
     changes: ClassVar[bool] = True
     params = ShellParams
 
-    @property
-    def description(self) -> str:
-        """What the model is told."""
-        return description_beside(__file__)
-
     async def run(self, params: ShellParams, env: ToolEnv) -> ToolOutcome:
-        """Run it, with the person's yes."""
+        """Run it, with the user's yes."""
         command = params.command
         _check(command)
         where = with_tilde(env.work_dir, env.environ.get("HOME", ""))
-        instead = await env.asker.ask(
-            Ask(
+        instead = await env.approver.ask(
+            ApprovalQuestion(
                 action="run command",
                 question="Run this command?",
                 detail=command,
@@ -86,7 +86,17 @@ class Shell(Tool[ShellParams]):
         outcome = _outcome(command, params.timeout, ended)
         if not instead:
             return outcome
-        return replace(outcome, message=with_changed_command(outcome.message, command))
+        return replace(outcome, message=outcome.message + _CHANGED + command)
+
+
+def command_that_ran(asked_for: str, message: str) -> str:
+    """The command of a call, or the one that the user put in its place.
+
+    Args:
+        asked_for: the command of the call.
+        message: of its result, which says so.
+    """
+    return message.partition(_CHANGED)[2] or asked_for
 
 
 def shell_argv(command: str, env: ToolEnv) -> list[str]:
@@ -118,7 +128,7 @@ def _outcome(command: str, timeout_s: int, ended: Ended) -> ToolOutcome:
         code = 128 - code
     if ended.ending == "timeout":
         verdict, brief = (
-            f"Stopped after {timeout_s} s (its timeout); everything it started was ended.",
+            f"Stopped after {timeout_s} s (its timeout){'' if ended.n_alive else '; everything it started was ended'}.",
             f"stopped after {timeout_s} s",
         )
     elif code is None:
@@ -146,11 +156,13 @@ def _facts(ended: Ended) -> list[str]:
         facts.append("No output.")
     if ended.output.shortened:
         facts.append(
-            f"The output was shortened, in all {size_in_words(ended.n_bytes)}: beginning and end are kept."
+            f"The output was shortened, in all {format_size(ended.n_bytes)}: beginning and end are kept."
             " To see more, write it to a file and read parts of it."
         )
     if ended.output.binary:
         facts.append("The output looks binary.")
+    if ended.n_alive:
+        facts.append(f"Processes that it started and that could not be ended: {ended.n_alive}.")
     if ended.n_left:
         processes = "process" if ended.n_left == 1 else "processes"
         facts.append(

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from kimi_tui.tools import text as texts
-from kimi_tui.tools.base import FileEdit, Tool, ToolEnv, ToolOutcome
-from kimi_tui.tools.change import change_file
-from kimi_tui.tools.description import description_beside
+from kimi_tui.tools.base import (
+    FileEdit,
+    Tool,
+    ToolEnv,
+    ToolOutcome,
+    ToolProblem,
+)
+from kimi_tui.tools.file_edit import change_file
 from kimi_tui.tools.files import HASHED_LIMIT_BYTES, Content, missing
-from kimi_tui.tools.nearest import nearest_passage
-from kimi_tui.tools.place import Place
-from kimi_tui.tools.problem import ToolProblem
+from kimi_tui.tools.paths import ResolvedPath
+from kimi_tui.tools.text import nearest_passage
 
+LIMIT_S = 20.0
+"""How long the edits of one call may take to be made."""
 _PLACES_NAMED = 8
 
 
@@ -54,24 +62,31 @@ class StrReplaceFile(Tool[StrReplaceFileParams]):
     changes: ClassVar[bool] = True
     params = StrReplaceFileParams
 
-    @property
-    def description(self) -> str:
-        """What the model is told."""
-        return description_beside(__file__)
-
     async def run(self, params: StrReplaceFileParams, env: ToolEnv) -> ToolOutcome:
-        """Make all edits, with the person's yes, or none."""
+        """Make all edits, with the user's yes, or none."""
         counts: list[int] = []
+        stopped = threading.Event()
 
-        def compute(place: Place, content: Content | None) -> str:
-            text = _editable(place, content)
+        def compute(target: ResolvedPath, content: Content | None) -> str:
+            text = _editable(target, content)
+            deadline = time.monotonic() + LIMIT_S
             for number, edit in enumerate(params.edit, start=1):
                 which = f"Edit {number} of {len(params.edit)}: " if len(params.edit) > 1 else ""
+                if stopped.is_set() or time.monotonic() > deadline:
+                    raise ToolProblem(
+                        f"{number - 1:,} of {len(params.edit):,} edits took {LIMIT_S:.0f} s. Nothing was written: "
+                        "make fewer at once, or change the file with Shell.",
+                        brief="out of time",
+                    )
                 text, count = replaced(text, edit, which)
                 counts.append(count)
             return text
 
-        edit = await change_file(params.path, compute, env)
+        try:
+            edit = await change_file(params.path, compute, env)
+        finally:
+            # The thread that computes cannot be ended from here; it is not to go on for nobody.
+            stopped.set()
         n_replaced = sum(counts)
         times = "1 replacement" if n_replaced == 1 else f"{n_replaced} replacements"
         return ToolOutcome(
@@ -87,17 +102,17 @@ def _counts(edit: FileEdit) -> str:
     return f"{'+' if difference > 0 else '−'}{abs(difference)} line{'' if abs(difference) == 1 else 's'}"
 
 
-def _editable(place: Place, content: Content | None) -> str:
+def _editable(target: ResolvedPath, content: Content | None) -> str:
     if content is None:
-        raise missing(place)
-    size = texts.size_in_words(content.stat.st_size)
+        raise missing(target)
+    size = texts.format_size(content.stat.st_size)
     if content.stat.st_size > HASHED_LIMIT_BYTES:
         raise ToolProblem(
-            f"{place.asked} has {size}, too large to edit here; use Shell.", brief="too large"
+            f"{target.written} has {size}, too large to edit here; use Shell.", brief="too large"
         )
     if kind := texts.binary_kind(content.data):
         raise ToolProblem(
-            f"{place.asked} is {kind} ({size}) and cannot be edited as text.", brief="binary"
+            f"{target.written} is {kind} ({size}) and cannot be edited as text.", brief="binary"
         )
     return texts.decode(content.data)
 
@@ -127,6 +142,11 @@ def replaced(text: str, edit: Edit, which: str = "") -> tuple[str, int]:
             f"{which}`old` is not unique: it occurs {count} times, at lines {lines}{more}. Add surrounding lines "
             "to make it unique, or set `replace_all`.",
             brief=f"{count} matches",
+        )
+    if len(text) + count * (len(new) - len(old)) > HASHED_LIMIT_BYTES * 4:
+        raise ToolProblem(
+            f"{which}the file would become larger than {texts.format_size(HASHED_LIMIT_BYTES * 4)}; use Shell.",
+            brief="too large",
         )
     return text.replace(old, new), count
 
@@ -160,7 +180,7 @@ def _lines_of(text: str, old: str) -> list[int]:
 
 
 def _not_found(text: str, old: str) -> str:
-    passage = nearest_passage(texts.for_people(text), texts.for_people(old))
+    passage = nearest_passage(texts.for_display(text), texts.for_display(old))
     if not passage:
         return "`old` was not found in the file, nor anything like it. Read the file again."
     return f"`old` was not found. The nearest passage in the file is:\n{passage}\nCopy the text exactly, with its blanks."

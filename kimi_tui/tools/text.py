@@ -1,11 +1,23 @@
-"""Bytes of a file as text and back, so that what an edit does not touch stays byte for byte.
+"""Texts of files and for models: bytes to text and back, windows of numbered lines, sizes, and the nearest match.
 
-Invalid UTF-8 travels as lone surrogates and returns as it was; line endings and a byte order mark are kept.
+Decoding is reversible, so that what an edit does not touch stays byte for byte: invalid UTF-8 travels as lone
+surrogates, line endings and a byte order mark are kept. A `LineWindow` takes memory that does not depend on the size of
+the file. The searches for what the model probably meant are bounded: a huge folder or a hostile text costs a fraction
+of a second.
 """
 
 from __future__ import annotations
 
-from kimi_tui.tools.problem import ToolProblem
+import difflib
+import os
+import time
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from kimi_tui.tools.base import ToolProblem
 
 PROBE_BYTES = 8192
 _BOM = "\ufeff"
@@ -28,7 +40,7 @@ _MAGIC = (
 
 
 def binary_kind(start: bytes) -> str:
-    """What kind of binary file begins like this; empty where it looks like text."""
+    """The kind of binary file that begins like this, for a sentence; empty where it looks like text."""
     for magic, kind in _MAGIC:
         if start.startswith(magic):
             return kind
@@ -54,7 +66,7 @@ def encode(text: str) -> bytes:
         ) from error
 
 
-def for_people(text: str) -> str:
+def for_display(text: str) -> str:
     """The text as diffs show it: line feeds only, undecodable bytes as U+FFFD, no byte order mark."""
     shown = text.removeprefix(_BOM).replace("\r\n", "\n")
     return shown.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
@@ -71,7 +83,7 @@ def to_crlf(text: str) -> str:
     return text.replace("\r\n", "\n").replace("\n", "\r\n")
 
 
-def in_the_manner_of(old: str, new: str) -> str:
+def with_format_of(old: str, new: str) -> str:
     """`new` as a replacement of all of `old`: with its line endings, byte order mark and final newline."""
     if uses_crlf(old):
         new = to_crlf(new)
@@ -82,7 +94,7 @@ def in_the_manner_of(old: str, new: str) -> str:
     return new
 
 
-def size_in_words(n_bytes: int) -> str:
+def format_size(n_bytes: int) -> str:
     """`840 bytes`, `12.3 kB`, `4.1 MB`."""
     if n_bytes < 1000:
         return f"{n_bytes} byte{'' if n_bytes == 1 else 's'}"
@@ -92,3 +104,185 @@ def size_in_words(n_bytes: int) -> str:
             return f"{value:.1f} {unit}"
         value /= 1000
     return f"{n_bytes} bytes"
+
+
+LINE_CHARS = 2000
+WINDOW_BYTES = 100 * 1024
+_LINE_BYTES = LINE_CHARS * 4
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line without its end. `cut` is true where it was longer than what is shown."""
+
+    number: int
+    text: str
+    cut: bool
+
+
+class LineWindow:
+    """Collects `count` lines from line `first` on, and counts all lines that pass.
+
+    Attributes:
+        lines: what was collected.
+        full: true once the window's byte limit ended the collecting before `count` lines.
+        crlf: whether a collected line ended with CR LF.
+        invalid: whether a collected line had bytes that are not UTF-8.
+    """
+
+    def __init__(self, first: int, count: int) -> None:
+        self.lines: list[Line] = []
+        self.full = False
+        self.crlf = False
+        self.invalid = False
+        self._first = first
+        self._last = first + count - 1
+        self._number = 1
+        self._open = False
+        self._kept = bytearray()
+        self._length = 0
+        self._window_bytes = 0
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing more will be collected."""
+        return self.full or self._number > self._last
+
+    @property
+    def total(self) -> int:
+        """How many lines have passed; one without a line end counts."""
+        return self._number - 1 + self._open
+
+    def feed(self, chunk: bytes) -> None:
+        """Take the next bytes of the stream, cut anywhere."""
+        if not chunk:
+            return
+        position = self._skip_to_first(chunk)
+        while position < len(chunk) and not self.done:
+            end = chunk.find(b"\n", position)
+            stop = end if end >= 0 else len(chunk)
+            room = _LINE_BYTES + 1 - len(self._kept)
+            self._kept += chunk[position : min(stop, position + max(room, 0))]
+            self._length += stop - position
+            position = stop
+            if end >= 0:
+                self._close()
+                self._number += 1
+                position = end + 1
+        if position < len(chunk):
+            self._number += chunk.count(b"\n", position)
+        self._open = not chunk.endswith(b"\n")
+
+    def finish(self) -> None:
+        """The stream has ended; a last line without a line end is a line."""
+        if self._open and self._first <= self._number and not self.done:
+            self._close()
+
+    def _skip_to_first(self, chunk: bytes) -> int:
+        if self._number >= self._first:
+            return 0
+        passed = chunk.count(b"\n")
+        if self._number + passed < self._first:
+            self._number += passed
+            return len(chunk)
+        position = 0
+        while self._number < self._first:
+            position = chunk.index(b"\n", position) + 1
+            self._number += 1
+        return position
+
+    def _close(self) -> None:
+        raw = bytes(self._kept)
+        # The CR of a line that was cut is beyond what was kept.
+        if self._length <= _LINE_BYTES and raw.endswith(b"\r"):
+            raw = raw[:-1]
+            self.crlf = True
+        text = raw[:_LINE_BYTES].decode("utf-8", "replace")
+        cut = self._length > _LINE_BYTES or len(text) > LINE_CHARS
+        if "\ufffd" in text and not cut:
+            self.invalid = True
+        text = text[:LINE_CHARS]
+        size = len(text.encode("utf-8")) + 1
+        self._kept.clear()
+        self._length = 0
+        if self._window_bytes + size > WINDOW_BYTES and self.lines:
+            self.full = True
+            return
+        self._window_bytes += size
+        self.lines.append(Line(self._number, text, cut))
+
+
+_NAMES_LIMIT = 5000
+_LINES_LIMIT = 20_000
+_PASSAGE_LINES = 20
+_LINE_CHARS = 200
+_SEARCH_S = 0.25
+
+
+def nearest_words(wanted: str, known: Iterable[str], *, limit: int = 3) -> list[str]:
+    """Those of `known` that look most like `wanted`, without regard to case."""
+    by_fold = {name.casefold(): name for name in known}
+    matches = difflib.get_close_matches(wanted.casefold(), list(by_fold), n=limit, cutoff=0.55)
+    return [by_fold[match] for match in matches]
+
+
+def nearest_names(wanted: str, folder: Path) -> list[str]:
+    """Names in the folder that look like `wanted`; empty where it cannot be listed."""
+    try:
+        with os.scandir(folder) as entries:
+            names = [
+                f"{entry.name}/" if entry.is_dir() else entry.name
+                for entry in islice(entries, _NAMES_LIMIT)
+            ]
+    except OSError:
+        return []
+    return nearest_words(wanted, names)
+
+
+def nearest_passage(text: str, wanted: str) -> str:
+    """The lines of `text` that look most like `wanted`, each with its number; empty where nothing is alike."""
+    lines = text.split("\n")[:_LINES_LIMIT]
+    asked = [line.strip() for line in wanted.strip("\n").split("\n")][:_LINES_LIMIT]
+    start = _start_by_equal_lines(lines, asked)
+    if start is None:
+        start = _start_by_alike_line(lines, asked)
+    if start is None:
+        return ""
+    shown = lines[start : start + min(max(len(asked), 1), _PASSAGE_LINES)]
+    return "\n".join(f"{start + i + 1:>6}\t{line[:_LINE_CHARS]}" for i, line in enumerate(shown))
+
+
+def _start_by_equal_lines(lines: list[str], asked: list[str]) -> int | None:
+    """Where the most lines are equal but for the blanks around them: each equal line votes for a start."""
+    places: dict[str, list[int]] = {}
+    for offset, line in enumerate(asked):
+        if len(line) > 1:
+            places.setdefault(line, []).append(offset)
+    votes: Counter[int] = Counter()
+    for number, line in enumerate(lines):
+        for offset in places.get(line.strip(), ())[:8]:
+            votes[max(number - offset, 0)] += 1
+    if not votes:
+        return None
+    most = max(votes.values())
+    return min(start for start, count in votes.items() if count == most)
+
+
+def _start_by_alike_line(lines: list[str], asked: list[str]) -> int | None:
+    longest = max(range(len(asked)), key=lambda i: len(asked[i]), default=0)
+    if not asked or not asked[longest]:
+        return None
+    matcher = difflib.SequenceMatcher(autojunk=False)
+    matcher.set_seq2(asked[longest][:_LINE_CHARS])
+    best, found = 0.6, None
+    deadline = time.monotonic() + _SEARCH_S
+    for number, line in enumerate(lines):
+        if time.monotonic() > deadline:
+            break
+        matcher.set_seq1(line.strip()[:_LINE_CHARS])
+        if matcher.real_quick_ratio() <= best or matcher.quick_ratio() <= best:
+            continue
+        ratio = matcher.ratio()
+        if ratio > best:
+            best, found = ratio, max(number - longest, 0)
+    return found

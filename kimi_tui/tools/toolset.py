@@ -14,16 +14,15 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from kimi_tui.llm.provider import ToolSpec
-from kimi_tui.tools.base import Tool, ToolEnv, ToolOutcome, ToolRejected, failure
+from kimi_tui.tools.base import Tool, ToolEnv, ToolOutcome, ToolProblem, ToolRejected, failure
 from kimi_tui.tools.glob import Glob
 from kimi_tui.tools.grep import Grep
-from kimi_tui.tools.nearest import nearest_words
-from kimi_tui.tools.problem import ToolProblem
 from kimi_tui.tools.read_file import ReadFile
 from kimi_tui.tools.send_dmail import SendDMail
 from kimi_tui.tools.set_todo_list import SetTodoList
 from kimi_tui.tools.shell import Shell
 from kimi_tui.tools.str_replace_file import StrReplaceFile
+from kimi_tui.tools.text import nearest_words
 from kimi_tui.tools.write_file import WriteFile
 
 AnyTool = Tool[Any]
@@ -41,12 +40,16 @@ class Toolset:
         self._specs = [tool.spec() for tool in self._tools.values()]
 
     def specs(self) -> list[ToolSpec]:
-        """What the model is told."""
+        """The tools as they are sent to the model, in order."""
         return list(self._specs)
 
     def get(self, name: str) -> AnyTool | None:
         """The tool of this name."""
         return self._tools.get(name)
+
+    def without(self, name: str) -> Toolset:
+        """The same tools but the one of that name."""
+        return Toolset(tool for tool in self._tools.values() if tool.name != name)
 
     async def run(self, name: str, arguments: str | None, env: ToolEnv) -> ToolOutcome:
         """Run one call.
@@ -60,7 +63,7 @@ class Toolset:
             What it gave back; an error outcome for anything wrong with the call or in the tool.
 
         Raises:
-            ToolRejected: the person said no.
+            ToolRejected: the user said no.
             asyncio.CancelledError: stopped.
         """
         tool = self._tools.get(name)
@@ -85,6 +88,11 @@ class Toolset:
             return failure(_encodable(f"{name} failed: {reason}"), brief="failed")
 
     def _unknown(self, name: str) -> ToolOutcome:
+        if not self._tools:
+            return failure(
+                f"There is no tool {name[:_VALUE_CHARS]!r}: in this session you have no tools.",
+                brief="no tools",
+            )
         near = nearest_words(name, self._tools)
         hint = f" Did you mean {' or '.join(near)}?" if near else ""
         return failure(
@@ -141,7 +149,7 @@ def _problem(detail: ErrorDetails, known: list[str]) -> str:
 
 
 def _encodable(text: str) -> str:
-    """The text with lone surrogates (from odd file names or the model) written out, so that it can be stored and sent."""
+    """The text with lone surrogates (from odd file names or the model) written out, so that it can be sent."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 

@@ -7,12 +7,10 @@ from typing import ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from kimi_tui.tools import text as texts
-from kimi_tui.tools.base import Tool, ToolEnv, ToolOutcome
-from kimi_tui.tools.change import change_file
-from kimi_tui.tools.description import description_beside
+from kimi_tui.tools.base import Tool, ToolEnv, ToolOutcome, ToolProblem
+from kimi_tui.tools.file_edit import change_file
 from kimi_tui.tools.files import HASHED_LIMIT_BYTES, Content
-from kimi_tui.tools.place import Place
-from kimi_tui.tools.problem import ToolProblem
+from kimi_tui.tools.paths import ResolvedPath
 
 
 class WriteFileParams(BaseModel):
@@ -35,16 +33,11 @@ class WriteFile(Tool[WriteFileParams]):
     changes: ClassVar[bool] = True
     params = WriteFileParams
 
-    @property
-    def description(self) -> str:
-        """What the model is told."""
-        return description_beside(__file__)
-
     async def run(self, params: WriteFileParams, env: ToolEnv) -> ToolOutcome:
-        """Write it, with the person's yes."""
+        """Write it, with the user's yes."""
 
-        def compute(place: Place, content: Content | None) -> str:
-            return _new_text(params, place, content)
+        def compute(target: ResolvedPath, content: Content | None) -> str:
+            return _new_text(params, target, content)
 
         edit = await change_file(params.path, compute, env)
         n_lines = len(edit.after.splitlines())
@@ -59,19 +52,19 @@ class WriteFile(Tool[WriteFileParams]):
         )
 
 
-def _new_text(params: WriteFileParams, place: Place, content: Content | None) -> str:
+def _new_text(params: WriteFileParams, target: ResolvedPath, content: Content | None) -> str:
     if content is None:
         return params.content
     too_large = content.stat.st_size > HASHED_LIMIT_BYTES
     if params.mode == "append":
         if too_large:
-            size = texts.size_in_words(HASHED_LIMIT_BYTES)
+            size = texts.format_size(HASHED_LIMIT_BYTES)
             raise ToolProblem(
-                f"{place.asked} is larger than {size}: append with Shell instead.",
+                f"{target.written} is larger than {size}: append with Shell instead.",
                 brief="too large",
             )
         old = texts.decode(content.data)
         return old + (texts.to_crlf(params.content) if texts.uses_crlf(old) else params.content)
     if too_large or texts.binary_kind(content.data):
         return params.content
-    return texts.in_the_manner_of(texts.decode(content.data), params.content)
+    return texts.with_format_of(texts.decode(content.data), params.content)

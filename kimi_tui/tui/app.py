@@ -4,37 +4,57 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import time
-from pathlib import PurePath
-from typing import Any, ClassVar, cast
+import os
+import sys
+from contextlib import suppress
+from operator import attrgetter
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from textual import events, on
 from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.driver import Driver
+from textual.message import Message
+from textual.message_pump import MessagePump
 from textual.screen import Screen
 from textual.theme import Theme
 
-from kimi_tui.config.choosing import Choice
+from kimi_tui.app_paths import kimi_cli_config_file, log_file, short
+from kimi_tui.config.file import save_theme
+from kimi_tui.config.model_choice import Choice
+from kimi_tui.config.settings import ConfigError
 from kimi_tui.launch import Launch
-from kimi_tui.tui.ending import listen
+from kimi_tui.tui.callbacks import FAULT, Callbacks, fault_advice, reported
+from kimi_tui.tui.desktop import amount, asks_tmux, hindrance, tmux_option
 from kimi_tui.tui.glyphs import ASCII, UNICODE, Glyphs
 from kimi_tui.tui.main.messages import (
-    HelpWanted,
-    LeaveWanted,
-    ModelNeeded,
-    ModelWanted,
-    PaletteWanted,
-    ReplayWanted,
-    SessionWanted,
-    StatisticsWanted,
-    SuspendWanted,
-    ThemeWanted,
-    Unopened,
+    ModelMissing,
+    OpeningFailed,
+    QuitChosen,
+    SessionChosen,
 )
+from kimi_tui.tui.main.panes import ShowsNotices
 from kimi_tui.tui.main.screen import MainScreen
-from kimi_tui.tui.styles import sheets
+from kimi_tui.tui.screens import sheets
+from kimi_tui.tui.shutdown import Ending, QuitKeys, listen
 from kimi_tui.tui.theme import DARK, FEW, TRUE_COLOUR, derived, themes_for
+from kimi_tui.tui.transcript.transcript import Transcript
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kimi_tui.tui.main.notices import Level
+
+
+MOUSE_OFF = "\x1b[?1000l\x1b[?1003l\x1b[?1015l\x1b[?1006l"
+QUIT_KEYS = frozenset({"ctrl+c", "ctrl+d", "ctrl+q"})
+
+_add_mode = cast(
+    "Callable[[App[None]], Callable[[str, Callable[[], Screen[Any]]], None]]",
+    attrgetter("add_mode"),
+)
+"""The method with a type: Textual leaves the screens' open."""
 
 
 class KimiApp(App[None], inherit_bindings=False):
@@ -49,9 +69,11 @@ class KimiApp(App[None], inherit_bindings=False):
         glyphs: the signs in use.
         parting_words: one line to print once the terminal is restored; empty for none.
         kept_words: another one, on what of the demo is kept.
+        way_back: another one, on how to go on with the session.
     """
 
     TITLE = "kimi-tui"
+    DEFAULT_MODE = "session-0"
     ENABLE_COMMAND_PALETTE = False
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+q", "quit", "Quit", id="quit", show=False, priority=True),
@@ -60,6 +82,9 @@ class KimiApp(App[None], inherit_bindings=False):
 
     def __init__(self, launch: Launch, *, colours: int = TRUE_COLOUR) -> None:
         self.launch = launch
+        self._has_said_goodbye = False
+        self._ending = Ending(self._restore_terminal, self._settled_code)
+        self._quit_keys = QuitKeys(lambda: self.return_code is not None, self._ending.end_at_once)
         self._themes = themes_for(colours)
         chosen = self._themes["16" if colours <= FEW else launch.config.theme]
         # Set before Textual makes its style sheet, so that the sheet is parsed once and not again for another theme.
@@ -69,8 +94,13 @@ class KimiApp(App[None], inherit_bindings=False):
         self.glyphs: Glyphs = ASCII if launch.config.glyphs == "ascii" else UNICODE
         self.parting_words = ""
         self.kept_words = ""
+        self.way_back = ""
         self._open_screens: list[MainScreen] = []
+        self._n_sessions = 0
         self._key_at = 0.0
+        self._hindrance: str | None = None
+        """What may keep copies from the clipboard; None before the first one."""
+        self._reported: set[tuple[str, str, int]] = set()
         self.set_class(launch.config.glyphs == "ascii", "-ascii")
         if launch.config.reduced_motion:
             self.animation_level = "none"
@@ -86,7 +116,17 @@ class KimiApp(App[None], inherit_bindings=False):
             from kimi_tui.tui.terminal_input import TerminalInput
         except ImportError:  # it reads with parts of Textual that may move in a newer one
             return found
-        return TerminalInput
+        quit_keys = self._quit_keys
+
+        class Watched(TerminalInput):
+            """Tells of keys that quit in the thread that reads them: the event loop may be blocked."""
+
+            def process_message(self, message: Message) -> None:
+                if isinstance(message, events.Key) and message.key in QUIT_KEYS:
+                    quit_keys.pressed()
+                super().process_message(message)
+
+        return Watched
 
     # --- screens
 
@@ -122,92 +162,176 @@ class KimiApp(App[None], inherit_bindings=False):
         self._open_screens.append(screen)
         return screen
 
-    @on(SessionWanted)
-    async def _session_wanted(self, event: SessionWanted) -> None:
+    def _following_screen(self) -> MainScreen:
+        """The main screen of another session."""
+        screen = self._main_screen()
+        # It is styled when it is mounted; Textual would parse all style sheets anew before that, and once more after.
+        screen.begins_styled(self._css_update_count)
+        return screen
+
+    @on(SessionChosen)
+    async def _session_chosen(self, event: SessionChosen) -> None:
         """Another session takes the place of what is on the screen."""
         if not await self._may_leave():
             return
-        self.launch = event.launch
         before = [screen for screen in self.screen_stack if isinstance(screen, MainScreen)]
+        # What is asked is settled by what holds now, not by what the program was started with.
+        modes = [screen.conversation.state.mode for screen in before]
+        self.launch = event.launch._replace(mode=modes[-1]) if modes else event.launch
         for screen in before:
             await self._end(screen)
             self._open_screens.remove(screen)
-        await self.push_screen(self._main_screen())
-        # The first screen of all cannot be taken away, so what was before stays below, empty. It is emptied when it is
-        # covered: a widget that is drawn while it goes has no styles any more.
-        for screen in before:
-            await screen.remove_children()
+        # A mode of its own for each session: with it goes all that stood on its screen, floating or not.
+        left = self.current_mode
+        if left == self.DEFAULT_MODE:
+            # Textual takes away only modes that were added, and made the first one without.
+            _add_mode(self)(left, Screen)
+        self._n_sessions += 1
+        following = f"session-{self._n_sessions}"
+        _add_mode(self)(following, self._following_screen)
+        await self.switch_mode(following)
+        await self.remove_mode(left)
+        self._drop_watchers()
 
-    @on(ModelNeeded)
-    def _model_needed(self, event: ModelNeeded) -> None:
+    def _drop_watchers(self) -> None:
+        """Textual's text areas watch the app's theme, and it holds those that are gone until the theme changes."""
+        watchers: dict[str, list[tuple[MessagePump, object]]] = getattr(self, "__watchers", {})
+        for listed in watchers.values():
+            listed[:] = [watcher for watcher in listed if watcher[0].is_running]
+
+    # --- links
+
+    def open_url(self, url: str, *, new_tab: bool = True) -> None:
+        """Open an address in a browser with a window; where there is none, copy it and say so.
+
+        Textual's way may start a text browser on top of the program.
+        """
+        del new_tab
+        from kimi_tui.tui.transcript.painting import is_web_address
+
+        if is_web_address(url):
+            self.run_worker(reported(self, self._browse(url)), group="browser")
+
+    async def _browse(self, url: str) -> None:
+        from kimi_tui.tui.desktop import open_in_browser
+
+        opened = await asyncio.to_thread(open_in_browser, url, dict(os.environ), self._work_dirs())
+        from kimi_tui.tui.transcript.markdown import shown_address
+
+        shown = shown_address(url)
+        if opened:
+            self._tell(f"Opened {shown}")
+        else:
+            self.copy_to_clipboard(url, f"No browser can be opened from here: copied {shown}")
+
+    def _work_dirs(self) -> list[Path]:
+        """The folder that the program was started in, and those of the sessions that are on a screen."""
+        shown = [one for screen in self.screen_stack for one in screen.query(Transcript)]
+        return [self.launch.work_dir, *(Path(one.work_dir) for one in shown)]
+
+    @on(ModelMissing)
+    def _model_missing(self, event: ModelMissing) -> None:
         """There is a server but no model: the first run goes on from there."""
         from kimi_tui.tui.first_run.welcome import WelcomeScreen
 
         self.push_screen(WelcomeScreen(self.launch, event.words))
 
-    @on(ModelWanted)
-    def _model_wanted(self, event: ModelWanted) -> None:
-        """A model by name is used at once, else one is chosen from a list."""
-        from kimi_tui.tui.first_run.model_screen import ModelScreen, named
+    def change_model(self, name: str) -> None:
+        """Use the model of that name at once; without one let the user choose from a list."""
+        if name:
+            work = self._use_by_name(name)
+            self.run_worker(reported(self, work), group="model", exclusive=True)
+            return
+        from kimi_tui.tui.first_run.screens import ModelScreen
 
-        if event.name:
-            launch = named(self.launch, event.name)
-            if launch is None and isinstance(self.screen, MainScreen):
-                words = "A key is missing, or it is no name of a model."
-                self.screen.tell(f"{event.name} cannot be used.", level="warning", advice=words)
-            self._use(launch)
+        self.push_screen(ModelScreen(self.launch), self._use)
+
+    async def _use_by_name(self, name: str) -> None:
+        from kimi_tui.tui.first_run.models import model_by_name
+
+        launch = await model_by_name(self.launch, name)
+        if not isinstance(launch, str):
+            await self._use_and_remember(launch)
         else:
-            self.push_screen(ModelScreen(self.launch), self._use)
+            self._tell(launch, level="warning", advice="/model lists what there is.")
 
     def _use(self, launch: Launch | None) -> None:
-        if launch is None:
-            return
-        self.launch = launch
+        if launch is not None:
+            work = self._use_and_remember(launch)
+            self.run_worker(reported(self, work), group="model", exclusive=True)
+
+    async def _use_and_remember(self, launch: Launch) -> None:
+        """Go on with another model, which is the default from now on where the one before was."""
+        from kimi_tui.tui.first_run.models import remember_model
+
+        chosen = await remember_model(self.launch, launch, os.environ)
+        self.launch = chosen.launch
         for screen in self.screen_stack:
             if isinstance(screen, MainScreen):
-                screen.conversation.use(launch)
+                screen.conversation.use(chosen.launch, chosen.holds)
 
-    @on(PaletteWanted)
-    def _palette_wanted(self) -> None:
-        from kimi_tui.tui.main.palette import PaletteScreen
+    # --- the clipboard
 
-        self.push_screen(PaletteScreen(self.launch.config.keys), self._run)
+    @on(Transcript.Copied)
+    def _copied(self, event: Transcript.Copied) -> None:
+        self.copy_to_clipboard(event.text, event.words)
 
-    def _run(self, name: str | None) -> None:
-        if name and isinstance(self.screen, MainScreen):
-            self.screen.action_command(name)
+    def copy_to_clipboard(self, text: str, words: str = "") -> None:
+        """Hand text to the clipboard of the terminal, and say so.
 
-    @on(HelpWanted)
-    def _help_wanted(self) -> None:
-        from kimi_tui.tui.main.help import HelpScreen
+        Args:
+            text: that.
+            words: a sentence on what it is; by itself how much it is.
+        """
+        super().copy_to_clipboard(text)
+        words = words or f"Copied {amount(text)}."
+        if self._hindrance is None and asks_tmux(os.environ):
+            self.run_worker(reported(self, self._ask_tmux(words)), name="ask tmux")
+            return
+        if self._hindrance is None:
+            self._hindrance = hindrance(os.environ)
+        self._tell(words, advice=self._hindrance)
 
-        self.push_screen(HelpScreen(self.launch.config.keys))
-
-    @on(ReplayWanted)
-    def _replay_wanted(self, event: ReplayWanted) -> None:
-        from kimi_tui.tui.replay.screen import ReplayScreen
-
-        self.push_screen(ReplayScreen(self.launch, self.size, event.session), self._go_on)
-
-    def _go_on(self, launch: Launch | None) -> None:
-        if launch is not None:
-            self.post_message(SessionWanted(launch))
-
-    @on(StatisticsWanted)
-    def _statistics_wanted(self, event: StatisticsWanted) -> None:
-        from kimi_tui.tui.main.statistics import StatisticsScreen
-
-        self.push_screen(StatisticsScreen(event.title, event.figures))
+    async def _ask_tmux(self, words: str) -> None:
+        self._hindrance = hindrance(os.environ, await asyncio.to_thread(tmux_option))
+        self._tell(words, advice=self._hindrance)
 
     # --- colours
 
-    @on(ThemeWanted)
-    def _theme_wanted(self, event: ThemeWanted) -> None:
+    def change_theme(self, name: str) -> None:
+        """Use the colours of that name, or the next ones, and begin with them from now on."""
         themes = self._themes
         names = list(themes)
-        current = next((name for name in names if themes[name].name == self.theme), names[0])
-        following = names[(names.index(current) + 1) % len(names)]
-        self.theme = themes.get(event.name, themes[following]).name
+        wanted = name.strip().lower()
+        if wanted and wanted not in names:
+            known = f"{', '.join(names[:-1])} or {names[-1]}"
+            self._tell(f"There is no theme {name[:20]}: {known}.", level="warning")
+            return
+        current = next((one for one in names if themes[one].name == self.theme), names[0])
+        chosen = wanted or names[(names.index(current) + 1) % len(names)]
+        self.theme = themes[chosen].name
+        self.run_worker(reported(self, self._keep_theme(chosen)), group="theme", exclusive=True)
+
+    async def _keep_theme(self, name: str) -> None:
+        """Start with these colours from now on."""
+        path = self.launch.config_path
+        if self.launch.demo or (not path.exists() and kimi_cli_config_file().exists()):
+            # A file of our own would take the place of kimi-cli's, which names the model.
+            self._tell(f"The theme is {name}, in this run.")
+            return
+        try:
+            await asyncio.to_thread(save_theme, path, name)
+        except (ConfigError, OSError) as error:
+            self._tell(f"The theme is {name}, in this run: {error}", level="warning")
+        else:
+            self._tell(f"The theme is {name}.")
+
+    def _tell(self, words: str, *, level: Level = "info", advice: str = "") -> None:
+        """A notice on the topmost screen that shows them; nothing where there is none."""
+        for screen in reversed(self.screen_stack):
+            if isinstance(screen, ShowsNotices):
+                screen.tell(words, level=level, advice=advice)
+                return
 
     def get_theme(self, theme_name: str) -> Theme | None:
         """One of ours, or of Textual's."""
@@ -241,7 +365,8 @@ class KimiApp(App[None], inherit_bindings=False):
         """Once the first screen is drawn, let memory be collected again."""
         self.call_after_refresh(self._settle)
         if not self.is_headless:
-            listen(self._ended_by_the_system)
+            listen(Callbacks(self.report), self._ended_by_the_system)
+        asyncio.get_running_loop().set_exception_handler(self._unheard)
 
     @on(Driver.SignalResume)
     def _woken(self) -> None:
@@ -249,20 +374,47 @@ class KimiApp(App[None], inherit_bindings=False):
         self.refresh(layout=True)
 
     def _ended_by_the_system(self, code: int) -> None:
+        self._ending.begin()
         self.exit(return_code=code)
 
     async def on_unmount(self) -> None:
         """Whatever ended the app, commands that still run are stopped and sessions are saved and released."""
         for screen in self._open_screens:
             await self._end(screen, clean=self._exception is None)
+        if not self.is_headless:
+            self._ending.begin()
+
+    def _settled_code(self) -> int:
+        """The exit code; a failure where none was settled."""
+        return 1 if self.return_code is None else self.return_code
+
+    def _restore_terminal(self) -> None:
+        """Leave the terminal as it was, and say what is to be said. May be called in a thread."""
+        driver = self._driver
+        if driver is not None and not self._has_said_goodbye:
+            with suppress(Exception):
+                # The driver does this too, but only in the main thread.
+                driver.write(MOUSE_OFF)
+                driver.stop_application_mode()
+                driver.close()
+        self.say_goodbye()
+        sys.stderr.flush()
+
+    def say_goodbye(self) -> None:
+        """Print, once, what is worth knowing after the end; the terminal must be as it was."""
+        if self._has_said_goodbye:
+            return
+        self._has_said_goodbye = True
+        for words in (self.parting_words, self.kept_words, self.way_back):
+            if words:
+                print(f"kimi-tui: {words}", file=sys.__stderr__)
 
     async def _end(self, screen: MainScreen, *, clean: bool = True) -> None:
         self.parting_words = await screen.end(clean=clean) or self.parting_words
         self.kept_words = screen.conversation.kept or self.kept_words
+        self.way_back = screen.conversation.way_back or self.way_back
 
     def _settle(self) -> None:
-        # What was imported stays for good: taking it out of the collector's sight spares every later collection.
-        gc.freeze()
         # What a collection looks at in one go is small, so that none takes longer than a few milliseconds.
         gc.set_threshold(5_000, 5, 200)
         gc.enable()
@@ -270,19 +422,20 @@ class KimiApp(App[None], inherit_bindings=False):
     async def on_event(self, event: events.Event) -> None:
         """Note when a key was last pressed: an approval waits for a quiet keyboard."""
         if isinstance(event, events.Key | events.Paste):
-            self._key_at = time.monotonic()
+            self._key_at = event.time
+            session = next((one for one in self.screen_stack if isinstance(one, MainScreen)), None)
+            if session is not None and session.takes_early(event):
+                return
         await super().on_event(event)
+        if isinstance(event, events.Key) and event.key in QUIT_KEYS:
+            self._quit_keys.handled()
 
-    @on(Unopened)
-    def _unopened(self, event: Unopened) -> None:
+    @on(OpeningFailed)
+    def _opening_failed(self, event: OpeningFailed) -> None:
         self.parting_words = event.words
         self.exit(return_code=event.code)
 
-    @on(SuspendWanted)
-    def _suspend_wanted(self) -> None:
-        self.action_suspend_process()
-
-    @on(LeaveWanted)
+    @on(QuitChosen)
     async def action_quit(self) -> None:
         """Quit after the session was saved and released; what cannot be saved is said first."""
         if self.return_code is not None:
@@ -294,11 +447,38 @@ class KimiApp(App[None], inherit_bindings=False):
         self.exit(return_code=1 if self.parting_words else 0)
 
     async def _may_leave(self) -> bool:
-        """Whether nothing would be lost by leaving the session, or the person wants it so."""
+        """Whether nothing would be lost by leaving the session, or the user wants it so."""
         for screen in self.screen_stack:
             if isinstance(screen, MainScreen) and not await screen.may_end():
                 return False
         return True
+
+    def report(self, error: Exception) -> None:
+        """An error that ends nothing: its traceback goes into the log, and the user is told in one line.
+
+        One that comes again, as with every event, is noted in the log without its traceback, and not told again.
+        """
+        from kimi_tui.logging_setup import log_fault, log_fault_again
+
+        if (place := _place(error)) in self._reported:
+            log_fault_again(*place)
+            return
+        self._reported.add(place)
+        log_fault(log_file(), error, self._secrets)
+        self._tell(FAULT, level="warning", advice=fault_advice())
+
+    def _unheard(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """What nobody caught on the event loop, of ours or of a library."""
+        error = context.get("exception")
+        if isinstance(error, Exception):
+            self.report(error)
+        else:
+            loop.default_exception_handler(context)
+
+    @property
+    def _secrets(self) -> tuple[str, ...]:
+        choice = self.launch.choice
+        return (choice.api_key,) if isinstance(choice, Choice) else ()
 
     def _handle_exception(self, error: Exception) -> None:
         """Never a traceback on the screen: it goes into the log, and one line says where that is.
@@ -306,14 +486,22 @@ class KimiApp(App[None], inherit_bindings=False):
         Overrides a private method of Textual, the only place that all errors of handlers, timers and drawing pass.
         """
         from kimi_tui.logging_setup import log_crash
-        from kimi_tui.places import log_file, short
 
         path = log_file()
-        choice = self.launch.choice
-        log_crash(path, error, (choice.api_key,) if isinstance(choice, Choice) else ())
+        log_crash(path, error, self._secrets)
         if self._exception is None:
             self._exception = error
             cast("asyncio.Event", self._exception_event).set()
         self._return_code = 1
         self.parting_words = f"crashed; your session is saved, and the reason is in {short(path)}"
         self._close_messages_no_wait()
+
+
+def _place(error: BaseException) -> tuple[str, str, int]:
+    """What an error is and where it was raised."""
+    last = error.__traceback__
+    while last is not None and last.tb_next is not None:
+        last = last.tb_next
+    if last is None:
+        return type(error).__name__, "", 0
+    return type(error).__name__, last.tb_frame.f_code.co_filename, last.tb_lineno

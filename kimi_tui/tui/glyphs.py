@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from operator import attrgetter
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from textual.message_pump import MessagePump
+
+_app = attrgetter("app")
 
 
 class Glyphs(NamedTuple):
@@ -93,7 +99,15 @@ ASCII = Glyphs(
 )
 
 
-def glyphs_of(app: object) -> Glyphs:
-    """The set that an app uses; the Unicode one where it does not say."""
-    chosen = getattr(app, "glyphs", UNICODE)
+def drawn(text: str, glyphs: Glyphs) -> str:
+    """The name of a key or the usage of a command, with its arrows and its ellipsis in the signs of a set."""
+    if glyphs is UNICODE:
+        return text
+    signs = ("up", "down", "back", "to", "cut")
+    return text.translate({ord(getattr(UNICODE, sign)): getattr(glyphs, sign) for sign in signs})
+
+
+def glyphs_of(node: MessagePump) -> Glyphs:
+    """The set that the app of a widget uses; the Unicode one where it does not say."""
+    chosen = getattr(_app(node), "glyphs", UNICODE)
     return chosen if isinstance(chosen, Glyphs) else UNICODE

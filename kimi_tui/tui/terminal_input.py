@@ -1,6 +1,7 @@
 """What the terminal sends, read so that no byte of it ends the program and no pasted text presses keys.
 
 Textual decodes strictly, and takes the letters behind an escape within a pasted text for typed ones, Enter included.
+It also takes Alt+Enter for Enter where a terminal does not speak the protocol of kitty, as most do not.
 """
 
 from __future__ import annotations
@@ -8,11 +9,15 @@ from __future__ import annotations
 import os
 import selectors
 from codecs import getincrementaldecoder
+from collections.abc import Iterable
 from contextlib import suppress
+from string import ascii_lowercase
 
+from textual import events
 from textual._parser import ParseError
 from textual._xterm_parser import XTermParser
 from textual.drivers.linux_driver import LinuxDriver
+from textual.message import Message
 
 from kimi_tui.foreign_text import clean
 
@@ -20,6 +25,57 @@ PASTE_START = "\x1b[200~"
 PASTE_END = "\x1b[201~"
 _READ_BYTES = 4096
 _LOOK_S = 0.1
+
+_ALT_ENTER = frozenset({"\x1b\r", "\x1b\n"})
+"""Enter with Alt as most terminals send it: with an escape before what the key alone sends."""
+_ALT_ARROWS = {
+    f"\x1b\x1b{start}{letter}": f"\x1b[1;3{letter}" for start in "[O" for letter in "ABCD"
+}
+"""Arrows with Alt as some send them, and as xterm does."""
+_ALT_LETTERS = frozenset(ascii_lowercase)
+"""What is a key with Alt behind an escape, and cannot begin a longer sequence."""
+_OTHER_KEY = "\x1b[27;"
+"""How a sequence of xterm's modifyOtherKeys begins: then its modifiers, `;`, the character's number and `~`."""
+_SHIFT = 1
+_LONGEST_KEY = 16
+
+
+def _as_kitty(sequence: str) -> str:
+    """A sequence of modifyOtherKeys as kitty sends the same key; a shifted letter, which is typed, as it is.
+
+    Textual reads the other form as text, so that Alt+D would write a letter.
+    """
+    is_other = sequence.startswith(_OTHER_KEY) and sequence.endswith("~")
+    if not is_other or len(sequence) > _LONGEST_KEY:
+        return sequence
+    modifiers, _, code = sequence[len(_OTHER_KEY) : -1].partition(";")
+    if not (modifiers.isdecimal() and code.isdecimal() and modifiers.isascii() and code.isascii()):
+        return sequence
+    is_typed = int(modifiers) - 1 in (0, _SHIFT) and int(code) > ord(" ") and int(code) != 0x7F
+    return sequence if is_typed else f"\x1b[{code};{modifiers}u"
+
+
+class KeyParser(XTermParser):
+    """Textual's parser, with the keys that it does not know."""
+
+    def feed(self, data: str) -> Iterable[Message]:
+        """The keys, pastes and other messages in what can be handed on (see `Incoming.text`)."""
+        if "\x1b\x1b" in data:  # never within a paste
+            for sent, meant in _ALT_ARROWS.items():
+                data = data.replace(sent, meant)
+        return super().feed(data)
+
+    def _sequence_to_key_events(self, sequence: str, alt: bool = False) -> Iterable[events.Key]:
+        if sequence in _ALT_ENTER:
+            return (events.Key("alt+enter", None),)
+        try:
+            found = list(super()._sequence_to_key_events(_as_kitty(sequence), alt))
+        except (ValueError, OverflowError):
+            return ()  # the number of a character that there is not
+        if not found and len(sequence) == len("\x1bd") and sequence[1] in _ALT_LETTERS:
+            # Textual waits whether more comes, and writes `^d` if the next key begins with an escape, too.
+            return super()._sequence_to_key_events(sequence[1], alt=True)
+        return found
 
 
 class Incoming:
@@ -59,7 +115,7 @@ class TerminalInput(LinuxDriver):
 
     def run_input_thread(self) -> None:
         """Read until the program ends."""
-        incoming, parser = Incoming(), XTermParser(self._debug)
+        incoming, parser = Incoming(), KeyParser(self._debug)
         with selectors.SelectSelector() as selector:
             selector.register(self.fileno, selectors.EVENT_READ)
             while not self.exit_event.is_set():

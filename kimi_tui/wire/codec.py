@@ -1,11 +1,491 @@
-"""Events to the JSON of `wire.jsonl` and back: the two halves under one name.
+"""Events to the JSON of `wire.jsonl` and back.
 
-The shapes are kimi-cli's where it has them; `encoder` says which, `decoder` reads both.
+Where kimi-cli has a name for an event, its name and keys are used and what is ours stands beside them; the rest are
+types of our own, stored field by field, which it passes over. `encode` writes the `{"type", "payload"}` object of an
+event, `encode_record` a whole line. A `Decoder` reads both programs' events and trusts nothing: what is unknown or does
+not fit gives None, never an error.
 """
 
 from __future__ import annotations
 
-from kimi_tui.wire.decoder import Decoder
-from kimi_tui.wire.encoder import encode, encode_record
+from collections.abc import Mapping
+from dataclasses import fields
+from functools import cache
+from typing import Any, Literal, cast, get_args, get_origin, get_type_hints
 
-__all__ = ["Decoder", "encode", "encode_record"]
+from kimi_tui.wire import events as ev
+from kimi_tui.wire.display import decode_display, encode_display, is_number, is_whole, seconds_of
+from kimi_tui.wire.events import Event, Record
+
+# By field: the first nine have no name at kimi-cli, the last four have an empty payload there.
+_STORED_BY_FIELD: dict[str, type] = {
+    kind.__name__: kind
+    for kind in (
+        ev.ToolStarted,
+        ev.ToolOutput,
+        ev.CheckpointCreated,
+        ev.ContextReverted,
+        ev.SteerQueued,
+        ev.FilesChanged,
+        ev.FilesRestored,
+        ev.LineChanged,
+        ev.Notice,
+        ev.TurnEnd,
+        ev.StepInterrupted,
+        ev.CompactionBegin,
+        ev.CompactionEnd,
+    )
+}
+_KIMI_CLI_DEFAULTS: dict[type, Json] = {
+    ev.TurnEnd: {"reason": "done"},
+    ev.CompactionBegin: {"tokens_before": 0, "automatic": False},
+    ev.CompactionEnd: {"tokens_before": 0, "tokens_after": 0},
+}
+"""What stands in for fields that kimi-cli does not write."""
+_ANSWERS: dict[ev.ApprovalAnswer, str] = {
+    "once": "approve",
+    "session": "approve_for_session",
+    "no": "reject",
+}
+_ANSWER_OF: dict[str, ev.ApprovalAnswer] = {theirs: ours for ours, theirs in _ANSWERS.items()}
+_STATUS_FIELDS = tuple(
+    field.name for field in fields(ev.StatusUpdate) if field.name not in {"used", "limit"}
+)
+
+
+Json = dict[str, Any]
+
+
+def encode(event: Event) -> Json:
+    """The event as it is stored."""
+    match event:
+        case ev.TurnBegin(text, resumed, images):
+            payload: Json = {"user_input": text}
+            if resumed:
+                payload["resumed"] = True
+            if images:
+                payload["images"] = images
+            return _record("TurnBegin", payload)
+        case ev.StepBegin(n):
+            return _record("StepBegin", {"n": n})
+        case ev.StepRetry():
+            return _record(
+                "StepRetry",
+                {
+                    "n": event.n,
+                    "next_attempt": event.attempt,
+                    "max_attempts": event.max_attempts,
+                    "wait_s": event.wait_s,
+                    "error_type": event.reason,
+                    "status_code": event.status,
+                },
+            )
+        case ev.TextPart(text):
+            return _record("ContentPart", {"type": "text", "text": text})
+        case ev.ThinkPart(text):
+            return _record("ContentPart", {"type": "think", "think": text, "encrypted": None})
+        case ev.ToolCall(key, name, arguments, call_id):
+            return _record(
+                "ToolCall",
+                {
+                    "type": "function",
+                    "id": call_id or key,
+                    "function": {"name": name, "arguments": arguments},
+                    "extras": None,
+                    "key": key,
+                },
+            )
+        case ev.ToolCallPart(key, arguments):
+            return _record("ToolCallPart", {"arguments_part": arguments, "key": key})
+        case ev.ToolResult():
+            return _record("ToolResult", _encode_result(event))
+        case ev.StatusUpdate():
+            return _record("StatusUpdate", _encode_status(event))
+        case ev.ApprovalRequest():
+            return _record("ApprovalRequest", _encode_approval(event))
+        case ev.ApprovalResolved(request_id, answer, feedback):
+            return _record(
+                "ApprovalResponse",
+                {"request_id": request_id, "response": _ANSWERS[answer], "feedback": feedback},
+            )
+        case ev.SteerTaken(steer_id, text, withdrawn, number):
+            payload = {"user_input": text, "id": steer_id, "number": number}
+            return _record("SteerWithdrawn" if withdrawn else "SteerInput", payload)
+        case _:
+            return _record(type(event).__name__, _encode_fields(event))
+
+
+def encode_record(record: Record) -> Json:
+    """A whole line of `wire.jsonl`."""
+    return {"timestamp": record.at, "seq": record.seq, "message": encode(record.event)}
+
+
+def _record(name: str, payload: Json) -> Json:
+    return {"type": name, "payload": payload}
+
+
+# -- kimi-cli's own shapes -----------------------------------------------------------------------------------------
+
+
+def _encode_result(event: ev.ToolResult) -> Json:
+    payload: Json = {
+        "tool_call_id": event.id or event.key,
+        "return_value": {
+            "is_error": event.is_error,
+            "output": event.output,
+            "message": event.message,
+            "display": encode_display(event.display),
+            "extras": None,
+        },
+        "key": event.key,
+        "duration_s": round(event.duration_s, 4),
+    }
+    if event.interrupted:
+        payload["interrupted"] = True
+    if event.rejected:
+        payload["rejected"] = True
+    return payload
+
+
+def _encode_status(event: ev.StatusUpdate) -> Json:
+    usage: Json | None = None
+    if event.step_input is not None:
+        usage = {
+            "input_other": event.step_input,
+            "output": event.step_output or 0,
+            "input_cache_read": 0,
+            "input_cache_creation": 0,
+        }
+    return {
+        "context_usage": round(event.used / event.limit, 6) if event.limit else 0.0,
+        "context_tokens": event.used,
+        "max_context_tokens": event.limit,
+        "token_usage": usage,
+        "message_id": None,
+        "plan_mode": False,
+        "mcp_status": None,
+        **{name: getattr(event, name) for name in _STATUS_FIELDS},
+    }
+
+
+def _encode_approval(event: ev.ApprovalRequest) -> Json:
+    payload: Json = {
+        "id": event.id,
+        "tool_call_id": event.key,
+        "sender": event.tool,
+        "action": event.question,
+        "description": event.detail,
+        "source_kind": None,
+        "source_id": None,
+        "agent_id": None,
+        "subagent_type": None,
+        "source_description": None,
+        "display": encode_display(event.display),
+        "where": event.where,
+        "session_offer": event.session_offer,
+    }
+    return payload if event.kind == "tool" else payload | {"kind": event.kind}
+
+
+# -- events that are stored field by field -------------------------------------------------------------------------
+
+
+def _encode_fields(event: Event) -> Json:
+    return {
+        field.name: list(cast("tuple[str, ...]", value)) if isinstance(value, tuple) else value
+        for field in fields(event)
+        if (value := getattr(event, field.name)) is not None
+    }
+
+
+_FLAGS = frozenset({"estimated", "limit_estimated"})
+
+
+class Decoder:
+    """Reads stored events in their order.
+
+    What events leave out because an earlier one said it is kept between calls: the key that a call of kimi-cli's was
+    given (its ids repeat), the arguments of a call, and the figures of a status that did not change.
+    """
+
+    def __init__(self) -> None:
+        self._n_calls = 0
+        self._keys: dict[str, str] = {}
+        self._last_key = ""
+        self._arguments: dict[str, list[str]] = {}
+        self._status = ev.StatusUpdate(0, 0, 0)
+
+    def decode_record(self, line: Mapping[str, Any], seq: int) -> Record | None:
+        """One line of `wire.jsonl`; `seq` is the number it gets where it bears none."""
+        message = line.get("message")
+        if not isinstance(message, dict):
+            return None
+        event = self.decode(cast("Mapping[str, Any]", message))
+        if event is None:
+            return None
+        at, own_seq = line.get("timestamp"), line.get("seq")
+        return Record(
+            own_seq if is_whole(own_seq) else seq,
+            seconds_of(at),
+            event,
+        )
+
+    def decode(self, message: Mapping[str, Any]) -> Event | None:
+        """One event, or None where it is unknown or makes no sense."""
+        name, payload = message.get("type"), message.get("payload")
+        if not isinstance(name, str) or not isinstance(payload, dict):
+            return None
+        data = cast("Json", payload)
+        match name:
+            case "ToolCall":
+                return self._tool_call(data)
+            case "ToolCallPart":
+                return self._tool_call_part(data)
+            case "ToolStarted":
+                return self._tool_started(data)
+            case "ToolResult":
+                return self._tool_result(data)
+            case "StatusUpdate":
+                return self._status_update(data)
+            case _:
+                return _decode_plain(name, data)
+
+    def _tool_call(self, data: Json) -> Event | None:
+        function = data.get("function")
+        if not isinstance(function, dict):
+            return None
+        body = cast("Json", function)
+        name, arguments = body.get("name"), body.get("arguments")
+        if not isinstance(name, str):
+            return None
+        call_id, key = _text(data, "id"), _text(data, "key")
+        if not key:
+            self._n_calls += 1
+            key = f"{call_id}@{self._n_calls}"
+            self._keys[call_id] = key
+        self._last_key = key
+        text = arguments if isinstance(arguments, str) else ""
+        self._arguments[key] = [text]
+        return ev.ToolCall(key, name, text, "" if call_id == key else call_id)
+
+    def _tool_call_part(self, data: Json) -> Event | None:
+        key = _text(data, "key") or self._last_key
+        part = data.get("arguments_part")
+        if not key or not isinstance(part, str):
+            return None
+        self._arguments.setdefault(key, []).append(part)
+        return ev.ToolCallPart(key, part)
+
+    def _tool_started(self, data: Json) -> Event | None:
+        key, name = _text(data, "key"), _text(data, "name")
+        arguments = data.get("arguments")
+        if not key:
+            return None
+        if not isinstance(arguments, str):
+            arguments = "".join(self._arguments.get(key, ()))
+        return ev.ToolStarted(key, name, arguments)
+
+    def _tool_result(self, data: Json) -> Event | None:
+        value = data.get("return_value")
+        call_id = _text(data, "tool_call_id")
+        key = _text(data, "key") or self._keys.get(call_id, call_id)
+        if not isinstance(value, dict) or not key:
+            return None
+        self._arguments.pop(key, None)
+        result = cast("Json", value)
+        duration_s = data.get("duration_s")
+        return ev.ToolResult(
+            key=key,
+            is_error=result.get("is_error") is True,
+            output=_joined_text(result.get("output")),
+            message=_text(result, "message"),
+            display=decode_display(result.get("display")),
+            duration_s=seconds_of(duration_s),
+            interrupted=data.get("interrupted") is True,
+            rejected=data.get("rejected") is True,
+            id="" if call_id == key else call_id,
+        )
+
+    def _status_update(self, data: Json) -> Event:
+        last = self._status
+        values: Json = {
+            "used": data.get("context_tokens"),
+            "limit": data.get("max_context_tokens"),
+            **{name: data.get(name) for name in _STATUS_FIELDS},
+        }
+        usage = data.get("token_usage")
+        if isinstance(usage, dict) and "step_input" not in data:
+            parts = cast("Json", usage)
+            sent = [parts.get("input_other"), parts.get("input_cache_read")]
+            values["step_input"] = sum(n for n in sent if is_whole(n))
+            values["step_output"] = parts.get("output")
+            if "total_input" not in data:
+                # kimi-cli tells what each call took, and no totals.
+                totals = {
+                    "total_input": (last.total_input, values["step_input"]),
+                    "total_cached": (last.total_cached, parts.get("input_cache_read")),
+                    "total_output": (last.total_output, parts.get("output")),
+                }
+                values |= {k: old + new for k, (old, new) in totals.items() if is_whole(new)}
+        kept: Json = {
+            name: value
+            for name, value in values.items()
+            if (isinstance(value, bool) if name in _FLAGS else is_whole(value))
+        }
+        for name in ("step_input", "step_output"):
+            kept.setdefault(name, None)
+        correction = data.get("correction")
+        if isinstance(correction, float) and is_number(correction):
+            kept["correction"] = correction
+        kept["model"] = _text(data, "model")
+        self._status = _replaced(last, kept)
+        return self._status
+
+
+def _decode_plain(name: str, data: Json) -> Event | None:
+    match name:
+        case "TurnBegin":
+            images = data.get("images")
+            return ev.TurnBegin(
+                _joined_text(data.get("user_input")),
+                data.get("resumed") is True,
+                images if is_whole(images) else _count_images(data.get("user_input")),
+            )
+        case "StepBegin":
+            n = data.get("n")
+            return ev.StepBegin(n) if is_whole(n) else None
+        case "StepRetry":
+            return _decode_retry(data)
+        case "ContentPart":
+            return _decode_part(data)
+        case "ApprovalRequest":
+            return _decode_approval(data)
+        case "ApprovalResponse" | "ApprovalRequestResolved":
+            answer = _ANSWER_OF.get(_text(data, "response"))
+            request_id = _text(data, "request_id")
+            if answer is None or not request_id:
+                return None
+            return ev.ApprovalResolved(request_id, answer, _text(data, "feedback"))
+        case "SteerInput" | "SteerWithdrawn":
+            return ev.SteerTaken(
+                _text(data, "id"),
+                _joined_text(data.get("user_input")),
+                name == "SteerWithdrawn",
+                number if is_whole(number := data.get("number")) else 0,
+            )
+        case _:
+            kind = _STORED_BY_FIELD.get(name)
+            return None if kind is None else _decode_fields(kind, data)
+
+
+def _decode_approval(data: Json) -> Event | None:
+    request_id = _text(data, "id")
+    if not request_id:
+        return None
+    return ev.ApprovalRequest(
+        id=request_id,
+        key=_text(data, "tool_call_id"),
+        tool=_text(data, "sender"),
+        question=_text(data, "action"),
+        detail=_text(data, "description"),
+        where=_text(data, "where"),
+        display=decode_display(data.get("display")),
+        session_offer=_text(data, "session_offer"),
+        kind="dmail" if data.get("kind") == "dmail" else "tool",
+    )
+
+
+def _decode_retry(data: Json) -> Event | None:
+    n, next_attempt, most = data.get("n"), data.get("next_attempt"), data.get("max_attempts")
+    wait_s, status = data.get("wait_s"), data.get("status_code")
+    if not (is_whole(n) and is_whole(next_attempt) and is_whole(most)):
+        return None
+    return ev.StepRetry(
+        n=n,
+        attempt=next_attempt,
+        max_attempts=most,
+        wait_s=seconds_of(wait_s),
+        reason=_text(data, "error_type"),
+        status=status if is_whole(status) else None,
+    )
+
+
+def _decode_part(data: Json) -> Event | None:
+    match data.get("type"):
+        case "text" if isinstance(data.get("text"), str):
+            return ev.TextPart(data["text"])
+        case "think" if isinstance(data.get("think"), str):
+            return ev.ThinkPart(data["think"])
+        case _:
+            return None
+
+
+def _decode_fields(kind: type, data: Json) -> Event | None:
+    source = {**_KIMI_CLI_DEFAULTS.get(kind, {}), **data}
+    values: Json = {}
+    for name, hint in _hints_of(kind).items():
+        if name not in source:
+            continue
+        value = source[name]
+        if get_origin(hint) is tuple and isinstance(value, list):
+            values[name] = tuple(x for x in cast("list[object]", value) if isinstance(x, str))
+        elif _fits(hint, value):
+            values[name] = value
+        else:
+            return None
+    try:
+        return kind(**values)
+    except TypeError:  # a field without a default is missing
+        return None
+
+
+_hints_of = cache(get_type_hints)
+"""Every field's name and type."""
+
+
+def _fits(hint: Any, value: object) -> bool:
+    if get_origin(hint) is Literal:
+        return isinstance(value, str) and value in get_args(hint)
+    if hint is int:
+        return is_whole(value)
+    if hint is float:
+        return is_number(value)
+    return hint in (str, bool) and isinstance(value, hint)
+
+
+def _replaced(status: ev.StatusUpdate, values: Json) -> ev.StatusUpdate:
+    whole: Json = {name: getattr(status, name) for name in _hints_of(ev.StatusUpdate)}
+    return ev.StatusUpdate(**(whole | values))
+
+
+# -- small readers -------------------------------------------------------------------------------------------------
+
+
+def _text(data: Mapping[str, Any], key: str) -> str:
+    value = data.get(key)
+    return value if isinstance(value, str) else ""
+
+
+def _joined_text(value: object) -> str:
+    """A text, or the text parts of a list of content parts."""
+    if isinstance(value, str):
+        return value
+    if not isinstance(value, list):
+        return ""
+    texts: list[str] = []
+    for part in cast("list[object]", value):
+        if isinstance(part, dict):
+            text = cast("Json", part).get("text")
+            if isinstance(text, str):
+                texts.append(text)
+    return "".join(texts)
+
+
+def _count_images(value: object) -> int:
+    if not isinstance(value, list):
+        return 0
+    return sum(
+        1
+        for part in cast("list[object]", value)
+        if isinstance(part, dict) and cast("Json", part).get("type") == "image_url"
+    )

@@ -1,8 +1,10 @@
-"""Every event that the soul tells and the screen draws.
+"""Every event that the soul publishes and the screen draws.
 
 Frozen dataclasses of plain values, so that they can be compared, stored and replayed. A checkpoint is named by its
-`uid` (random, unique) and, for people, by its `id` (which repeats across world lines); a tool call by its `key`, unique
-in the session: providers' own ids may be empty or repeat."""
+`uid` (random, unique) and, on the screen, by its `id` (which repeats across world lines); a tool call by its `key`,
+unique in the session: providers' own ids may be empty or repeat. Durations are seconds, sizes tokens where nothing else
+is said.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ FailureKind = Literal["", "model", "tools"]
 
 @dataclass(frozen=True, slots=True)
 class TurnBegin:
-    """The person said something (or went on without a message: then `text` is empty and `resumed` true)."""
+    """The user sent a message, or resumed without one: then `text` is empty and `resumed` true."""
 
     text: str
     resumed: bool = False
@@ -28,9 +30,14 @@ class TurnBegin:
 
 @dataclass(frozen=True, slots=True)
 class TurnEnd:
-    """The agent stopped. `error` is the sentence for the error card, `advice` what to change.
+    """The agent stopped.
 
-    `kind` tells a failed call of the model (`tools`: it takes no tools) from everything else."""
+    Attributes:
+        reason: why.
+        error: the sentence for the error card.
+        advice: what to change.
+        kind: `model` for a failed call of the model, `tools` where it takes no tools, empty for everything else.
+    """
 
     reason: Literal["done", "interrupted", "rejected", "error"]
     error: str = ""
@@ -49,7 +56,8 @@ class StepBegin:
 class StepRetry:
     """The model call failed and is tried again in `wait_s` seconds; what it had streamed is dropped.
 
-    It comes again, with no wait, when the person cuts the wait short; and with none where the context is compacted first."""
+    Published again with no wait when the user cuts the wait short, and with none where the context is compacted first.
+    """
 
     n: int
     attempt: int
@@ -61,7 +69,13 @@ class StepRetry:
 
 @dataclass(frozen=True, slots=True)
 class StepInterrupted:
-    """The running step was stopped; what had been streamed is kept and marked."""
+    """The running step did not finish: the user stopped it, and what had been streamed is kept and marked.
+
+    With `failed` it was not the user: the model could not be asked, or the context could not be made small enough. What
+    had been streamed is dropped then, and the `TurnEnd` that follows says why.
+    """
+
+    failed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,11 +144,22 @@ class ToolResult:
 
 @dataclass(frozen=True, slots=True)
 class StatusUpdate:
-    """The state of the window and the session's totals, all in tokens.
+    """The state of the context window and the session's totals, all in tokens.
 
-    `estimated` is true while `used` is not the server's own figure. `trigger` is where automatic compaction starts.
-    `system`, `talk` and `tools` split `used`. `per_step` is the mean growth of the last steps, for the forecast.
-    `correction` is by what estimates are multiplied in this session (0: nothing was learned yet), `model` the one asked."""
+    Attributes:
+        used: what the context takes now.
+        limit: the model's window.
+        trigger: where automatic compaction starts.
+        estimated: `used` is not the server's own figure.
+        limit_estimated: `limit` is not the server's own figure.
+        system: part of `used`; so are `talk` (messages) and `tools` (results).
+        per_step: the mean growth of the last steps, for the forecast.
+        total_input: of all calls; `total_cached` is the part read from the provider's cache.
+        total_output: of all calls.
+        step_input: of the newest call; so is `step_output`. None where no call has ended.
+        correction: what estimates are multiplied by in this session; 0 where nothing was learned yet.
+        model: the model asked.
+    """
 
     used: int
     limit: int
@@ -156,10 +181,11 @@ class StatusUpdate:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointCreated:
-    """A new point on the live line. `label` is what is known at once: the person's words, or a letter's source.
+    """A new checkpoint on the live world line. `label` is the user's words, or where a D-Mail came from.
 
-    With `was` it is no new point but the one that had that uid, renumbered behind a summary: what it began moves with
-    it. Such points follow the summary's own and stand before `CompactionEnd`."""
+    With `was` it is no new checkpoint but the one that had that uid, renumbered behind a summary: what it began moves
+    with it. Such events follow that of the summary's own checkpoint and come before `CompactionEnd`.
+    """
 
     id: int
     uid: str
@@ -172,14 +198,24 @@ class CheckpointCreated:
 
 @dataclass(frozen=True, slots=True)
 class ContextReverted:
-    """The live line was cut before checkpoint `checkpoint_id`; what followed is now world line `world_line`.
+    """The live world line was cut before checkpoint `checkpoint_id`; what followed is now world line `world_line`.
 
-    `from_checkpoint` is the newest id that was cut away; where it is less than `checkpoint_id` nothing was, and a letter
-    is added at the end. `text` is the D-Mail's letter. `prompt` is the message of that checkpoint to put back into the
-    prompt after a person's rewind. `facts` is what the soul added to a letter, `carried` what the person had said since,
-    which stands before the letter on the new line; with it stands what the person had pinned, at the checkpoints
-    `pinned`. `author` is who wrote the letter. With the reason `compaction` the
-    part that was cut away is replaced by the summary whose checkpoint follows.
+    With the reason `compaction` the part that was cut away is replaced by the summary whose checkpoint follows.
+
+    Attributes:
+        reason: the operation.
+        checkpoint_id: where it was cut; `uid` is the same checkpoint's.
+        from_checkpoint: the newest id that was cut away; less than `checkpoint_id` where nothing was, and a D-Mail is
+            added at the end.
+        world_line: the number of the line left.
+        messages_dropped: how many were cut away; `tool_calls_dropped` likewise.
+        tokens_before: of the context; `tokens_after` likewise.
+        text: the D-Mail.
+        prompt: the user's message of that checkpoint, to be put back into the prompt after a rewind.
+        facts: what the soul added to the D-Mail.
+        carried: what the user had said since, which stands before the D-Mail on the new line.
+        pinned: the checkpoints whose pinned messages were carried over too.
+        author: who wrote the D-Mail; `person` is the user.
     """
 
     reason: Operation
@@ -201,7 +237,7 @@ class ContextReverted:
 
 @dataclass(frozen=True, slots=True)
 class CompactionBegin:
-    """The context is being summarised. `automatic` tells the rule from the key."""
+    """The context is being summarised. `automatic` is false where the user asked for it."""
 
     tokens_before: int
     automatic: bool
@@ -209,7 +245,10 @@ class CompactionBegin:
 
 @dataclass(frozen=True, slots=True)
 class CompactionEnd:
-    """The summary stands in, or (`error` not empty) nothing changed. Without a `CompactionBegin`, the person edited it."""
+    """The summary is in the context, or (`error` not empty) nothing changed.
+
+    Without a `CompactionBegin` before it, the user edited the summary.
+    """
 
     tokens_before: int
     tokens_after: int
@@ -220,10 +259,19 @@ class CompactionEnd:
 
 @dataclass(frozen=True, slots=True)
 class ApprovalRequest:
-    """The agent asks before it changes something. `detail` is exactly what will run or be written.
+    """The agent asks before it changes something.
 
-    `session_offer` is the label of the yes that holds for the session, empty where none is offered. Of the kind `dmail`
-    the `detail` is a letter before it is sent, of the tool Shell a command: yes with a feedback sends or runs that.
+    Attributes:
+        id: of the request; an `ApprovalResolved` names it.
+        key: of the tool call.
+        tool: its name.
+        question: one sentence.
+        detail: exactly what will run or be written: of the tool Shell the command, of the kind `dmail` the D-Mail
+            before it is sent. A yes with a feedback runs or sends that instead.
+        where: the folder, time limit and warnings.
+        display: the changes as diffs.
+        session_offer: the label of the yes that holds for the session; empty where none is offered.
+        kind: a call of a tool, or a D-Mail.
     """
 
     id: str
@@ -256,7 +304,7 @@ class SteerQueued:
 
 @dataclass(frozen=True, slots=True)
 class SteerTaken:
-    """Queued text went in (`withdrawn`: the person took it back instead); `number` is as pins name messages."""
+    """Queued text went in (`withdrawn`: the user took it back instead); `number` counts messages as pins do."""
 
     id: str
     text: str
@@ -266,7 +314,7 @@ class SteerTaken:
 
 @dataclass(frozen=True, slots=True)
 class FilesChanged:
-    """The agent's tools changed working files in the step of checkpoint `uid`; lines are counted where they are texts."""
+    """The agent's tools changed working files in the step of checkpoint `uid`; `added` and `removed` count lines."""
 
     uid: str
     paths: tuple[str, ...]
@@ -287,12 +335,17 @@ class FilesRestored:
 
 @dataclass(frozen=True, slots=True)
 class LineChanged:
-    """An operation ended and the live line is another one; views that cannot follow rebuild themselves.
+    """An operation ended and the live world line is another one; views that cannot follow rebuild themselves.
 
-    `from_line` is the world line that holds the line left (0: none of its own, it is the beginning of another).
-    After an undo, redo or jump `to_line` is the world line that became live, up to before checkpoint `uid` (empty: all
-    of it); after anything else it is 0 and `uid` names the checkpoint it was about. `is_open` says whether the line
-    ends in the middle of something, so that the agent could go on from there."""
+    Attributes:
+        op: the operation.
+        from_line: the world line that holds the line left; 0 where it has none of its own, being the beginning of
+            another.
+        to_line: after an undo, redo or jump the world line that became live; after anything else 0.
+        uid: the checkpoint before which `to_line` was cut (empty: all of it is live); after anything else the
+            checkpoint that the operation was about.
+        is_open: whether the new line ends where the agent could go on without a new message.
+    """
 
     op: Operation
     from_line: int
@@ -301,9 +354,13 @@ class LineChanged:
     is_open: bool = False
 
 
+DISK_TOPIC = "disk"
+"""The topic of the notice that the conversation cannot be saved."""
+
+
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """Something the person should know. With a `topic` it stays until `solved` comes for the same topic."""
+    """Something the user should know. With a `topic` it stays until `solved` comes for the same topic."""
 
     level: Literal["info", "warning", "error"]
     text: str

@@ -1,7 +1,7 @@
-"""The queue between soul and screens: every subscriber gets every event, in order, at its own pace.
+"""The event queue between soul and screens: every subscriber gets every event, in order, at its own pace.
 
-Publishing never waits. Text that piles up for a slow subscriber is merged, so that a screen that draws thirty times
-a second is handed thirty texts and not two thousand.
+Publishing never waits. Text deltas that pile up for a slow subscriber are merged, so that a screen that draws thirty
+times a second gets thirty texts and not two thousand. Everything here belongs to one event loop.
 """
 
 from __future__ import annotations
@@ -12,7 +12,15 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 
-from kimi_tui.wire.events import Event, Record, TextPart, ThinkPart, ToolCallPart, ToolOutput
+from kimi_tui.wire.events import (
+    Event,
+    Notice,
+    Record,
+    TextPart,
+    ThinkPart,
+    ToolCallPart,
+    ToolOutput,
+)
 
 
 def merged(first: Event, second: Event) -> Event | None:
@@ -33,9 +41,14 @@ def merged(first: Event, second: Event) -> Event | None:
 
 
 class Subscription:
-    """One listener's own queue. Iterate over it, or take what is there with `drain`."""
+    """One subscriber's own queue. Iterate over it, or take what is there with `drain`.
+
+    Attributes:
+        listens: whether it shows events to someone; a subscriber that only records them does not.
+    """
 
     def __init__(self, wake: Callable[[], None] | None = None) -> None:
+        self.listens = False
         self._pending: deque[Record] = deque()
         self._ready = asyncio.Event()
         self._closed = False
@@ -92,39 +105,67 @@ def _size(event: Event) -> int:
 
 
 class Wire:
-    """Publishes events to any number of subscribers. Belongs to one event loop."""
+    """Publishes events to any number of subscribers."""
 
     def __init__(self, first_seq: int = 1) -> None:
         self._next_seq = first_seq
         self._subscriptions: list[Subscription] = []
+        self._n_listeners = 0
+        # Notices that are not solved, by topic, and those that were published while nobody listened.
+        self._unsolved: dict[str, Record] = {}
+        self._missed_notices: list[Record] = []
 
     @property
     def next_seq(self) -> int:
-        """The number the next event will bear."""
+        """The number of the next event."""
         return self._next_seq
 
     def publish(self, event: Event) -> Record:
-        """Tell everyone; returns the event with its number and time."""
+        """Queue the event for every subscriber; returns it with its number and time."""
         record = Record(self._next_seq, time.time(), event)
         self._next_seq += 1
+        if isinstance(event, Notice):
+            self._remember(event, record)
         for subscription in self._subscriptions:
             subscription.put(record)
         return record
 
-    def subscribe(self, wake: Callable[[], None] | None = None) -> Subscription:
-        """A new listener for what is published from now on.
+    def subscribe(
+        self, wake: Callable[[], None] | None = None, *, records: bool = False
+    ) -> Subscription:
+        """A new subscription to what is published from now on.
+
+        It also gets the notices that are not solved yet, and those published while nobody listened: trouble that begins
+        before a screen listens must not be lost.
 
         Args:
             wake: called on the loop when the queue goes from empty to not empty, for those who `drain`.
+            records: it only records events and shows them to nobody; such notices do not count as seen.
         """
         subscription = Subscription(wake)
         self._subscriptions.append(subscription)
+        if not records:
+            self._n_listeners += 1
+            subscription.listens = True
+            missed = [*self._unsolved.values(), *self._missed_notices]
+            self._missed_notices.clear()
+            for record in sorted(missed, key=lambda one: one.seq):
+                subscription.put(record)
         return subscription
 
+    def _remember(self, notice: Notice, record: Record) -> None:
+        if notice.topic:
+            self._unsolved.pop(notice.topic, None)
+            if not notice.solved:
+                self._unsolved[notice.topic] = record
+        elif not self._n_listeners:
+            self._missed_notices.append(record)
+
     def unsubscribe(self, subscription: Subscription) -> None:
-        """Stop telling this listener; its iteration ends after what is queued."""
+        """End a subscription; its iteration ends after what is queued."""
         if subscription in self._subscriptions:
             self._subscriptions.remove(subscription)
+            self._n_listeners -= subscription.listens
         subscription.close()
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
-"""What changed between two texts, by lines, in bounded time.
+"""What changed between two texts, by lines and in bounded time, and the same for contents that the store holds.
 
-The ends that two texts share are cut off first, and where what is left is too much to compare in bearable time, all of it
-counts as replaced.
+The ends that two texts share are cut off first; where what is left is too much to compare in bearable time, all of it counts as
+replaced.
 """
 
 from __future__ import annotations
@@ -11,9 +11,16 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Literal, NamedTuple
 
+from kimi_tui.workspace.entries import Entry
+from kimi_tui.workspace.restore import FileChange
+from kimi_tui.workspace.store import BlobDamaged, BlobStore
+
 CONTEXT_LINES = 2
 MAX_COMPARED_LINES = 5_000
 _PROBE_BYTES = 8_192
+
+
+_MOST_COMPARED_BYTES = 2 << 20
 
 
 class Row(NamedTuple):
@@ -118,3 +125,49 @@ def _common_tail(old: Sequence[str], new: Sequence[str], head: int) -> int:
     while count < most and old[-1 - count] == new[-1 - count]:
         count += 1
     return count
+
+
+class Texts:
+    """Blocking; in the one thread that uses the store.
+
+    Args:
+        store: holds the contents.
+    """
+
+    def __init__(self, store: BlobStore) -> None:
+        self._store = store
+
+    def of(self, entry: Entry | None) -> str | None:
+        """The text of a state of a file, empty where there is none; None where it is no text or too large to show."""
+        if entry is None:
+            return ""
+        if not entry.kept or entry.size > _MOST_COMPARED_BYTES:
+            return None
+        try:
+            content = self._store.get(entry.blob)
+        except BlobDamaged:
+            return None
+        return text_of(content)
+
+    def compared(
+        self, before: Entry | None, after: Entry | None, max_rows: int | None
+    ) -> LineDiff | None:
+        """The difference of two states of a file, or None where they are no texts or too large to show.
+
+        Args:
+            before: None where there was no file.
+            after: None where there is none.
+            max_rows: at most so many rows are listed, None for all; the counts are whole anyway.
+        """
+        old, new = self.of(before), self.of(after)
+        return None if old is None or new is None else diff_lines(old, new, max_rows)
+
+    def compared_all(self, changes: Sequence[FileChange], most_rows: int) -> list[LineDiff | None]:
+        """The same for each change of a plan, from what was to what is; `most_rows` are listed of all of them together."""
+        found: list[LineDiff | None] = []
+        room = most_rows
+        for one in changes:
+            diff = self.compared(one.then, one.now, max(0, room))
+            room -= 0 if diff is None else len(diff.rows)
+            found.append(diff)
+        return found

@@ -15,6 +15,10 @@ empty one, noted so that a restore leaves it there."""
 KEPT: frozenset[str] = frozenset({"file", "link"})
 
 
+REST = "."
+"""Under this name in a folder stands that not all files of the folder were looked at."""
+
+
 class Stamp(NamedTuple):
     """What the system says of a file without reading it; equal stamps (not too young) mean equal contents."""
 
@@ -52,7 +56,7 @@ files of a folder were passed over because there are too many, `REST` stands in 
 
 
 class Extent(NamedTuple):
-    """How many files a look met; `is_more` where it passed over some because there are too many or too much in them."""
+    """How many files a scan met; `is_more` where it passed over some because there are too many or too much in them."""
 
     n_files: int
     is_more: bool
@@ -85,10 +89,6 @@ def ancestors(path: str) -> Iterator[str]:
     while "/" in path:
         path = path.rpartition("/")[0]
         yield path
-
-
-REST = "."
-"""Under this name in a folder stands that not all files of the folder were looked at."""
 
 
 def was_looked_for(manifest: Manifest, path: str) -> bool:

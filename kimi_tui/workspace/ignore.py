@@ -1,44 +1,302 @@
 """Which paths git would leave alone, from `.gitignore` files, without asking git.
 
-pathspec compiles the patterns; which of them wins is decided here as git does it, because its own resolver loses files for the
-usual white-list idioms (`*` with `!*/` and `!*.txt`).
+The rules come from whoever wrote the repository, so matching takes bounded time whatever they say: a name or an ending is
+looked up, and only what has other wildcards becomes a regular expression, of atomic groups that never try a second way. Rules
+stand in the `.gitignore` files of the work folder, in those of the repository around it, and in the repository's own exclude
+file. Git itself is never asked: in a hostile repository even that runs programs.
 """
 
 from __future__ import annotations
 
+import os
 import re
-from dataclasses import dataclass
-from typing import cast
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
 
+RULES_NAME = ".gitignore"
 ALWAYS = frozenset({".git", ".hg", ".svn", ".jj"})
 """Folders that belong to a version control system: never scanned, never restored."""
 
-_GROUP = re.compile(r"\(\?P<[a-z_]+>")
+MOST_EXPRESSIONS = 1000
+"""How many rules with wildcards inside count, for one path: each costs time on every path. Beyond that they say nothing, so
+more files are kept, never fewer. The longest `.gitignore` files in use have some fifty."""
+_EXPRESSION_BYTES = 64 * 1024
+"""How long all these rules of one file together may be: compiling them costs time too."""
+_PATTERN_BYTES = 4096
+"""No path is longer, so a pattern beyond that is none that anybody wrote for one."""
+
+_BOM = b"\xef\xbb\xbf"
+_SPECIAL = re.compile(rb"[*?\[\\]")
+_NAME_BYTE = rb"[^/]"
+_ALL_BYTES = range(256)
+_POSIX: dict[bytes, Callable[[int], bool]] = {
+    b"alnum": lambda byte: chr(byte).isalnum(),
+    b"alpha": lambda byte: chr(byte).isalpha(),
+    b"blank": lambda byte: byte in b" \t",
+    b"cntrl": lambda byte: byte < 32 or byte == 127,
+    b"digit": lambda byte: byte in b"0123456789",
+    b"graph": lambda byte: 32 < byte < 127,
+    b"lower": lambda byte: byte in b"abcdefghijklmnopqrstuvwxyz",
+    b"print": lambda byte: 31 < byte < 127,
+    b"punct": lambda byte: 32 < byte < 127 and not chr(byte).isalnum(),
+    b"space": lambda byte: byte in b" \t\n\r\v\f",
+    b"upper": lambda byte: byte in b"ABCDEFGHIJKLMNOPQRSTUVWXYZ",
+    b"xdigit": lambda byte: byte in b"0123456789abcdefABCDEF",
+}
+_LIMIT_BYTES = 1 << 20
+_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+# -- one pattern -------------------------------------------------------------------------------------
+
+
+class GlobPattern:
+    """One pattern as `.gitignore` writes them, without `!` and a final slash, and whether a path matches it.
+
+    A pattern without a slash matches the last name of a path, any other the whole path. Paths are bytes without a slash
+    at either end. The time of a match grows with the length of path times pattern, never faster.
+
+    Attributes:
+        literal: what a path has to be, where the pattern has no wildcard.
+        suffix: what a name has to end with, where the pattern is `*` and this.
+    """
+
+    __slots__ = ("_pattern", "is_name", "literal", "suffix")
+
+    def __init__(self, pattern: bytes) -> None:
+        self.is_name = b"/" not in pattern
+        self._pattern = pattern = pattern.removeprefix(b"/")
+        self.literal: bytes | None = None
+        self.suffix: bytes | None = None
+        if not _SPECIAL.search(pattern):
+            self.literal = pattern
+        elif self.is_name and pattern[:1] == b"*" and not _SPECIAL.search(pattern, 1):
+            self.suffix = pattern[1:]
+
+    def expression(self) -> bytes:
+        """A regular expression that does the same, to be matched from the start.
+
+        Raises:
+            ValueError: nothing can ever match it, or it is longer than any path.
+        """
+        if len(self._pattern) > _PATTERN_BYTES:
+            raise ValueError("too long")
+        return _name(self._pattern) if self.is_name else _whole_path(self._pattern)
+
+    def matcher(self) -> Callable[[bytes], bool]:
+        """A function that says whether a path matches.
+
+        Raises:
+            ValueError: nothing can ever match it, or it is longer than any path.
+        """
+        match = re.compile(self.expression(), re.DOTALL).match
+        if self.is_name:
+            return lambda path: match(path[path.rfind(b"/") + 1 :]) is not None
+        return lambda path: match(path) is not None
+
+
+def _name(pattern: bytes) -> bytes:
+    return _segment(pattern) + rb"\Z"
+
+
+def _whole_path(pattern: bytes) -> bytes:
+    """The expression of a pattern with slashes: runs of names between `**`, each found at its first place for good.
+
+    Each run has a fixed number of names, so whatever can match can match with every run as early as possible.
+    """
+    runs: list[list[bytes]] = [[]]
+    for name in _names(pattern):
+        if len(name) > 1 and not name.strip(b"*"):
+            if runs[-1] or len(runs) == 1:
+                runs.append([])
+        else:
+            runs[-1].append(_segment(name))
+    first, *later = runs
+    parts = [b"".join(rb"(?>" + name + rb"/)" for name in first)]
+    for number, run in enumerate(later, start=1):
+        if number < len(later):
+            inner = b"".join(name + b"/" for name in run)
+            parts.append(rb"(?>(?:[^/]+/)*?" + inner + rb")")
+        elif run:
+            parts.append(rb"(?:[^/]+/)*" + b"/".join(run) + rb"\Z")
+        else:
+            parts.append(rb".")
+    if not later:
+        parts = [b"/".join(first), rb"\Z"]
+    return b"".join(parts)
+
+
+def _names(pattern: bytes) -> Iterator[bytes]:
+    """The names of a path pattern; a slash within `[...]` parts nothing, but then nothing matches it either."""
+    start = place = 0
+    while place < len(pattern):
+        byte = pattern[place : place + 1]
+        if byte == b"[":
+            _, place = _class(pattern, place)
+            continue
+        if byte == b"\\":
+            place += 2 if pattern[place + 1 : place + 2] != b"/" else 1
+            continue
+        if byte == b"/":
+            yield pattern[start:place].removesuffix(b"\\")
+            start = place + 1
+        place += 1
+    yield pattern[start:]
+
+
+def _segment(pattern: bytes) -> bytes:
+    """An expression for one whole name: each stretch between stars at its first place for good, the last one at the end."""
+    stretches: list[bytes] = [b""]
+    place = 0
+    while place < len(pattern):
+        byte = pattern[place : place + 1]
+        place += 1
+        if byte == b"*":
+            if len(stretches) == 1 or stretches[-1]:
+                stretches.append(b"")
+        elif byte == b"?":
+            stretches[-1] += _NAME_BYTE
+        elif byte == b"[":
+            found, place = _class(pattern, place - 1)
+            stretches[-1] += found
+        else:
+            if byte == b"\\":
+                byte = pattern[place : place + 1]
+                place += 1
+                if not byte:
+                    raise ValueError("a backslash with nothing behind it")
+            stretches[-1] += re.escape(byte)
+    first, *later = stretches
+    parts = [first]
+    for stretch in later[:-1]:
+        parts.append(rb"(?>[^/]*?" + stretch + rb")")
+    if later:
+        parts.append(rb"[^/]*" + later[-1])
+    return rb"(?>" + b"".join(parts) + rb"(?=/|\Z))"
+
+
+def _class(pattern: bytes, start: int) -> tuple[bytes, int]:
+    """The bytes that `[...]` at this place stands for, as an expression, and the place behind it."""
+    place = start + 1
+    is_negated = pattern[place : place + 1] in (b"!", b"^")
+    place += is_negated
+    members: set[int] = set()
+    before: int | None = None
+    is_first = True
+    while is_first or pattern[place : place + 1] != b"]":
+        is_first = False
+        byte, behind = _class_byte(pattern, place)
+        if pattern[place : place + 2] == b"[:":
+            closing = pattern.find(b"]", place + 2)
+            if closing < 0:
+                raise ValueError("a class without an end")
+            if closing > place + 2 and pattern[closing - 1 : closing] == b":":
+                is_member = _POSIX.get(pattern[place + 2 : closing - 1])
+                if is_member is None:
+                    raise ValueError("a class that does not exist")
+                members.update(byte for byte in range(128) if is_member(byte))
+                before, place = None, closing + 1
+                continue
+        elif (
+            pattern[place : place + 1] == b"-"
+            and before is not None
+            and pattern[place + 1 : place + 2] not in (b"", b"]")
+        ):
+            last, place = _class_byte(pattern, place + 1)
+            members.update(range(before, last + 1))
+            before = None
+            continue
+        members.add(byte)
+        before, place = byte, behind
+    taken = [byte for byte in _ALL_BYTES if (byte in members) != is_negated and byte != ord("/")]
+    if not taken:
+        raise ValueError("a class of nothing")
+    return b"[" + b"".join(_ranges(taken)) + b"]", place + 1
+
+
+def _ranges(taken: list[int]) -> Iterator[bytes]:
+    start = last = taken[0]
+    for byte in [*taken[1:], 512]:
+        if byte != last + 1:
+            yield b"\\x%02x-\\x%02x" % (start, last)
+            start = byte
+        last = byte
+
+
+def _class_byte(pattern: bytes, place: int) -> tuple[int, int]:
+    if pattern[place : place + 1] == b"\\":
+        place += 1
+    if place >= len(pattern):
+        raise ValueError("a class without an end")
+    return pattern[place], place + 1
+
+
+# -- one file ----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    regex: re.Pattern[str]
+    """The place of a rule in its file, later ones win, and what it says."""
+
+    number: int
     ignores: bool
+
+
+@dataclass(slots=True)
+class _Table:
+    """Rules that are found by looking up a text: the last for a folder, and the last for anything."""
+
+    folders: dict[bytes, _Rule] = field(default_factory=dict[bytes, _Rule])
+    anything: dict[bytes, _Rule] = field(default_factory=dict[bytes, _Rule])
+
+    def add(self, text: bytes, rule: _Rule, *, folders_only: bool) -> None:
+        self.folders[text] = rule
+        if not folders_only:
+            self.anything[text] = rule
+
+    def get(self, text: bytes, *, is_folder: bool) -> _Rule | None:
+        return (self.folders if is_folder else self.anything).get(text)
+
+
+@dataclass(frozen=True, slots=True)
+class _Expression:
+    """A rule with wildcards inside, and its regular expression."""
+
+    rule: _Rule
+    text: bytes
+    match: Callable[[bytes], object]
+    is_name: bool
     folders_only: bool
 
 
 class IgnoreFile:
-    """The rules of one `.gitignore`; paths are relative to the folder it stands in. Equal where the texts are."""
+    """The rules of one `.gitignore`; paths are relative to the folder it stands in. Equal where the texts are.
 
-    __slots__ = ("_any", "_rules", "_text")
+    Args:
+        text: of the file; bytes that are no UTF-8 as `surrogateescape` has them.
+        n_expressions: how many rules with wildcards inside may count.
+    """
 
-    def __init__(self, text: str) -> None:
+    __slots__ = ("_any", "_expressions", "_names", "_paths", "_suffix_sizes", "_suffixes", "_text")
+
+    def __init__(self, text: str, n_expressions: int = MOST_EXPRESSIONS) -> None:
         self._text = text
-        rules: list[_Rule] = []
-        for line in text.split("\n"):
-            rule = _compiled(line.removesuffix("\r"))
-            if rule is not None:
-                rules.append(rule)
-        self._rules = tuple(reversed(rules))
-        # One search over all patterns settles most paths: they match none.
-        joined = "|".join(f"(?:{_GROUP.sub('(?:', rule.regex.pattern)})" for rule in rules)
-        self._any = re.compile(joined) if rules else None
+        self._names, self._paths, self._suffixes = _Table(), _Table(), _Table()
+        others: list[tuple[_Rule, GlobPattern, bool]] = []
+        lines = text.encode("utf-8", "surrogateescape").removeprefix(_BOM).split(b"\n")
+        for number, line in enumerate(lines):
+            self._add(number, line.removesuffix(b"\r"), others)
+        self._suffix_sizes = sorted({len(suffix) for suffix in self._suffixes.folders})
+        # The last rules win, so they are those that count.
+        self._expressions = _compiled(reversed(others), n_expressions)
+        # One look at all of them settles most paths: they match none.
+        self._any = _joined(self._expressions)
+
+    @property
+    def n_expressions(self) -> int:
+        """How many rules with wildcards inside there are."""
+        return len(self._expressions)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, IgnoreFile) and other._text == self._text
@@ -46,38 +304,94 @@ class IgnoreFile:
     def __hash__(self) -> int:
         return hash(self._text)
 
+    def _add(self, number: int, line: bytes, others: list[tuple[_Rule, GlobPattern, bool]]) -> None:
+        if line.startswith(b"#"):
+            return
+        line = _without_final_blanks(line)
+        is_negated = line.startswith(b"!")
+        if is_negated:
+            line = line[1:]
+        folders_only = line.endswith(b"/")
+        if folders_only:
+            line = line[:-1]
+        if not line:
+            return
+        pattern = GlobPattern(line)
+        rule = _Rule(number, not is_negated)
+        if pattern.literal is not None:
+            table = self._names if pattern.is_name else self._paths
+            table.add(pattern.literal, rule, folders_only=folders_only)
+        elif pattern.suffix is not None:
+            self._suffixes.add(pattern.suffix, rule, folders_only=folders_only)
+        else:
+            others.append((rule, pattern, folders_only))
+
     def verdict(self, path: str, *, is_folder: bool) -> bool | None:
         """True: ignored; False: expressly not; None: no rule here says anything."""
-        if self._any is None or self._any.search(path) is None:
-            return None
-        for rule in self._rules:
-            if rule.folders_only and not is_folder:
-                continue
-            found = rule.regex.search(path)
-            if found is not None and found.groupdict().get("ps_d") is None:
-                return rule.ignores
-        return None
+        asked = path.encode("utf-8", "surrogateescape")
+        name = asked[asked.rfind(b"/") + 1 :]
+        best = self._names.get(name, is_folder=is_folder)
+        found = self._paths.get(asked, is_folder=is_folder)
+        if found is not None and (best is None or best.number < found.number):
+            best = found
+        for size in self._suffix_sizes:
+            if size > len(name):
+                break
+            found = self._suffixes.get(name[len(name) - size :], is_folder=is_folder)
+            if found is not None and (best is None or best.number < found.number):
+                best = found
+        if any(match(name if is_name else asked) for is_name, match in self._any):
+            for one in self._expressions:
+                if best is not None and one.rule.number < best.number:
+                    break
+                if one.folders_only and not is_folder:
+                    continue
+                if one.match(name if one.is_name else asked):
+                    best = one.rule
+                    break
+        return None if best is None else best.ignores
 
 
-def _compiled(line: str) -> _Rule | None:
-    # Not at the top of the module: folders without such a file need none of it.
-    from pathspec.patterns.gitignore.base import GitIgnorePatternError
-    from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
+def _compiled(
+    patterns: Iterable[tuple[_Rule, GlobPattern, bool]], n_expressions: int
+) -> list[_Expression]:
+    found: list[_Expression] = []
+    room_bytes = _EXPRESSION_BYTES
+    for rule, pattern, folders_only in patterns:
+        if len(found) >= n_expressions:
+            break
+        try:
+            text = pattern.expression()
+        except ValueError:
+            # Nothing matches it in git either.
+            continue
+        room_bytes -= len(text)
+        if room_bytes < 0:
+            break
+        match = re.compile(text, re.DOTALL).match
+        found.append(_Expression(rule, text, match, pattern.is_name, folders_only))
+    return found
 
-    # A pattern that git could not read is skipped, as git does.
-    text = line.rstrip(" ") if not line.endswith("\\ ") else line
-    folders_only = text.endswith("/") and not text.endswith("\\/")
-    if folders_only:
-        text = text[:-1]
-    try:
-        pattern = GitIgnoreSpecPattern(text)
-    except (GitIgnorePatternError, re.error):
-        return None
-    # The pattern's own type leaves open whether it matches text or bytes; from text it is text.
-    regex = cast("re.Pattern[str] | None", getattr(pattern, "regex", None))
-    if regex is None or pattern.include is None:
-        return None
-    return _Rule(regex, pattern.include, folders_only)
+
+def _joined(expressions: list[_Expression]) -> list[tuple[bool, Callable[[bytes], object]]]:
+    joined: list[tuple[bool, Callable[[bytes], object]]] = []
+    for is_name in (True, False):
+        texts = [b"(?:%b)" % one.text for one in expressions if one.is_name is is_name]
+        if texts:
+            joined.append((is_name, re.compile(b"|".join(texts), re.DOTALL).match))
+    return joined
+
+
+def _without_final_blanks(line: bytes) -> bytes:
+    """The line as git trims it: blanks at the end go, but for one behind a backslash and what stands before it."""
+    kept = line.rstrip(b" ")
+    if len(kept) == len(line):
+        return line
+    n_backslashes = len(kept) - len(kept.rstrip(b"\\"))
+    return kept + b" " if n_backslashes % 2 else kept
+
+
+# -- the files above one another ---------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +402,12 @@ class IgnoreStack:
     """
 
     files: tuple[tuple[int, str, IgnoreFile], ...] = ()
+
+    @property
+    def room(self) -> int:
+        """How many more rules with wildcards inside a further file may have."""
+        used = sum(rules.n_expressions for _, _, rules in self.files)
+        return max(0, MOST_EXPRESSIONS - used)
 
     def entered(self, folder: str, rules: IgnoreFile | None) -> IgnoreStack:
         """The stack inside `folder` (relative, empty for the top), where `rules` stand in its own `.gitignore`."""
@@ -120,3 +440,48 @@ class IgnoreStack:
             if verdict is not None:
                 return verdict
         return False
+
+
+def read_rules(
+    name: str, folder: int | None = None, n_expressions: int = MOST_EXPRESSIONS
+) -> IgnoreFile | None:
+    """The rules in a file (of an open folder), or None where there are none to be read.
+
+    Args:
+        name: of the file.
+        folder: an open folder, or None where the name says where it is.
+        n_expressions: how many rules with wildcards inside may count.
+    """
+    try:
+        handle = os.open(name, _FLAGS, dir_fd=folder)
+    except OSError:
+        return None
+    try:
+        text = os.read(handle, _LIMIT_BYTES).decode("utf-8", "surrogateescape")
+    except OSError:
+        return None
+    finally:
+        os.close(handle)
+    return IgnoreFile(text, n_expressions)
+
+
+def outer_rules(root: str) -> IgnoreStack:
+    """The rules from outside the work folder: those of the repository that it is a part of.
+
+    Where they leave out the work folder itself, it is not meant to be a part, and they do not count.
+    """
+    work = Path(root)
+    top = next((folder for folder in (work, *work.parents) if (folder / ".git").exists()), None)
+    if top is None:
+        return IgnoreStack()
+    inner = work.relative_to(top).parts
+    stack = IgnoreStack().around(
+        "".join(f"{part}/" for part in inner), read_rules(str(top / ".git" / "info" / "exclude"))
+    )
+    for depth in range(len(inner)):
+        below = "".join(f"{part}/" for part in inner[depth:])
+        rules = read_rules(str(top.joinpath(*inner[:depth], RULES_NAME)))
+        stack = stack.around(below, rules)
+        if stack.ignores_above(len(inner) - depth - 1):
+            return IgnoreStack()
+    return stack

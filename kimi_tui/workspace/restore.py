@@ -1,7 +1,7 @@
-"""Carrying out a plan: what is on the disk is looked at once more before it is touched, and again afterwards.
+"""Making files what they were: a plan path by path that can be shown before anything is touched, and carrying it out.
 
-Nothing is overwritten that is not what the plan saw. The intent is on disk before the first write, so a restore that was cut
-off is finished at the next start.
+What is on the disk is looked at once more before it is touched, and again afterwards; nothing is overwritten that is not what
+the plan saw. The intent is on disk before the first write, so a restore that was cut off is finished at the next start.
 """
 
 from __future__ import annotations
@@ -11,20 +11,233 @@ import errno
 import json
 import os
 import stat
-from collections.abc import Collection, Generator, Mapping
+from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 
-from kimi_tui.workspace.entries import Entry, permission_bits
-from kimi_tui.workspace.packs import sync_folder
-from kimi_tui.workspace.plan import Change, FileChange
-from kimi_tui.workspace.snapshots import entry_in, entry_out
+from kimi_tui.filesystem import (
+    Storage,
+    create_file,
+    discard,
+    open_folder,
+    publish,
+    read_regular,
+    sync_folder,
+)
+from kimi_tui.workspace.entries import (
+    REST,
+    Entry,
+    Kind,
+    Limits,
+    Manifest,
+    ancestors,
+    permission_bits,
+    was_looked_for,
+)
+from kimi_tui.workspace.ignore import ALWAYS
+from kimi_tui.workspace.snapshots import FOREIGN, By, entry_in, entry_out
 from kimi_tui.workspace.store import BlobDamaged, BlobStore, hash_of, read_whole
 
-_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK})
+Change = Literal["restore", "create", "delete", "conflict", "skip"]
+
+CHANGED_OUTSIDE = "also changed outside"
+CHANGED_OUTSIDE_BEFORE = "also changed outside before"
+CHANGED_AFTERWARDS = "changed again since"
+
+_WHY_NOT: Mapping[Kind, str] = {
+    "file": "",
+    "link": "",
+    "folder": "",
+    "ignored": "ignored",
+    "large": "too large",
+    "unreadable": "cannot be read",
+    "special": "not a regular file",
+    "over": "over the limits",
+}
+
+
+_MAX_INTENT_BYTES = 64 << 20
+_MAX_FILE_BYTES = Limits().max_file_bytes
 CHANGED_MEANWHILE = "changed meanwhile; left alone"
+
+
+@dataclass(frozen=True, slots=True)
+class FileChange:
+    """What a restore would do to one path. `now` and `then` are None where there is no file.
+
+    `reason` is for the user, in a few words; where it is given the user is asked, also where it is no conflict: someone
+    else had changed the file, and then the agent. `would` is what a `conflict` becomes if the user chooses it. `stays` is
+    the deepest folder above it that was there then: no folder from there upwards goes with a deleted file.
+    """
+
+    path: str
+    change: Change
+    now: Entry | None
+    then: Entry | None
+    reason: str = ""
+    would: Change = "skip"
+    stays: str = ""
+
+    @property
+    def only_rights(self) -> bool:
+        """Whether the contents are the same, and only the permission bits differ."""
+        now, then = self.now, self.then
+        return (
+            now is not None
+            and then is not None
+            and (now.kind, now.blob) == (then.kind, then.blob)
+            and now.mode != then.mode
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RestorePlan:
+    """What a restore would do. `reason` says why nothing can be brought back at all, empty where it can.
+
+    `not_covered` are paths that no snapshot holds, each with the reason; `remarks` are sentences for the user.
+    """
+
+    changes: tuple[FileChange, ...] = ()
+    not_covered: tuple[tuple[str, str], ...] = ()
+    remarks: tuple[str, ...] = ()
+    reason: str = ""
+
+
+def why_not(kind: Kind) -> str:
+    """Why a path of this kind is not covered, in a few words."""
+    return _WHY_NOT[kind]
+
+
+def plan_to(
+    then: Manifest,
+    now: Manifest,
+    changed_by: Mapping[str, Sequence[By]],
+    made_by_others: Collection[str],
+) -> list[FileChange]:
+    """What it takes to make the files of `now` those of `then`, path by path in order.
+
+    Args:
+        then: the manifest to go back to.
+        now: a fresh scan.
+        changed_by: who changed each path since, in that order (paths not in it are the same). A file that someone else
+            changed after the agent is a conflict.
+        made_by_others: what is not deleted unasked: the files that someone else made since.
+    """
+    changes: list[FileChange] = []
+    folders: frozenset[str] | None = None
+    for path in sorted(changed_by):
+        before, after = as_file(now.get(path)), as_file(then.get(path))
+        if before == after:
+            continue
+        reason = _not_covered(path, before, after, then, now)
+        if reason is not None:
+            if reason:
+                changes.append(FileChange(path, "skip", before, after, reason))
+            continue
+        stays = ""
+        if after is None and "/" in path:
+            folders = folders if folders is not None else _folders_of(then)
+            stays = next((folder for folder in ancestors(path) if folder in folders), "")
+        would = _would(before, after)
+        by = changed_by[path]
+        if by[-1] in FOREIGN or (after is None and path in made_by_others):
+            changes.append(
+                FileChange(path, "conflict", before, after, CHANGED_OUTSIDE, would, stays)
+            )
+        else:
+            said = "" if FOREIGN.isdisjoint(by) else CHANGED_OUTSIDE_BEFORE
+            changes.append(FileChange(path, would, before, after, said, stays=stays))
+    return changes
+
+
+def plan_back(
+    before_it: Manifest, after_it: Manifest, now: Manifest, paths: Iterable[str]
+) -> list[FileChange]:
+    """What it takes to reverse a restore: its own paths, and only where they still hold what it wrote.
+
+    Args:
+        before_it: the files before the restore.
+        after_it: the files after it.
+        now: a fresh scan.
+        paths: what the restore touched.
+    """
+    changes: list[FileChange] = []
+    folders = _folders_of(before_it)
+    for path in sorted(set(paths)):
+        then, wrote, found = (
+            as_file(manifest.get(path)) for manifest in (before_it, after_it, now)
+        )
+        if then in (wrote, found):
+            continue
+        reason = _not_covered(path, found, then, before_it, now)
+        if reason is not None:
+            changes.append(FileChange(path, "skip", found, then, reason or "not covered"))
+            continue
+        stays = next((folder for folder in ancestors(path) if folder in folders), "")
+        would = _would(found, then)
+        if found == wrote:
+            changes.append(FileChange(path, would, found, then, stays=stays))
+        else:
+            changes.append(
+                FileChange(path, "conflict", found, then, CHANGED_AFTERWARDS, would, stays)
+            )
+    return changes
+
+
+def left_out(root: Path, now: Manifest) -> tuple[tuple[str, str], ...]:
+    """The paths that were not scanned, as the user reads them, each with the reason.
+
+    Args:
+        root: the work folder.
+        now: a fresh scan of it.
+    """
+    found: list[tuple[str, str]] = []
+    for path, entry in now.items():
+        name = path.rpartition("/")[2]
+        if entry.is_known or name in ALWAYS:
+            continue
+        shown = f"{path[: -len(REST)]}…" if name == REST else path
+        if name != REST and os.path.isdir(root / path):
+            shown += "/"
+        found.append((shown, why_not(entry.kind)))
+    return tuple(sorted(found))
+
+
+def _not_covered(
+    path: str, before: Entry | None, after: Entry | None, then: Manifest, now: Manifest
+) -> str | None:
+    """Why nothing can be done about a path: a reason to name, empty for one that nobody misses; None where it can."""
+    remark = next((one for one in (after, before) if one is not None and not one.kept), None)
+    if remark is not None:
+        is_missed = (before is not None and before.kept) or (after is not None and after.kept)
+        return why_not(remark.kind) if is_missed else ""
+    if after is None and not was_looked_for(then, path):
+        return "was not covered then"
+    if before is None and not was_looked_for(now, path):
+        return "is not covered now"
+    return None
+
+
+def _would(before: Entry | None, after: Entry | None) -> Change:
+    if after is None:
+        return "delete"
+    return "create" if before is None else "restore"
+
+
+def as_file(entry: Entry | None) -> Entry | None:
+    """What a path holds as a file: an empty folder is none."""
+    return None if entry is None or entry.kind == "folder" else entry
+
+
+def _folders_of(manifest: Manifest) -> frozenset[str]:
+    folders = {path for path, entry in manifest.items() if entry.kind == "folder"}
+    for path in manifest:
+        for folder in ancestors(path):
+            if folder in folders:
+                break
+            folders.add(folder)
+    return frozenset(folders)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +307,9 @@ def carry_out(root: Path, store: BlobStore, changes: Collection[FileChange]) -> 
         else:
             (deleted if one.then is None else restored).append(one.path)
     for folder in {os.path.dirname(root / one.path) for one in wanted}:
-        sync_folder(Path(folder))
+        # Some mounts refuse; the files in it are safe all the same.
+        with contextlib.suppress(OSError):
+            sync_folder(folder)
     return Restored(tuple(restored), tuple(deleted), failed)
 
 
@@ -110,8 +325,7 @@ def _bring(root: Path, store: BlobStore, one: FileChange) -> None:
         temporary = f".{one.then.blob[:24]}.restore" if one.then else ""
         if temporary:
             # What a restore that was cut off left behind.
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(temporary, dir_fd=folder)
+            discard(temporary, folder)
         if one.now is None and one.then is not None:
             # An empty folder in its place gives way; any other does not let itself be removed.
             with contextlib.suppress(OSError):
@@ -134,45 +348,11 @@ def _write(name: str, temporary: str, content: bytes, one: FileChange, folder: i
     if one.then is not None and one.then.kind == "link":
         os.symlink(os.fsdecode(content), temporary, dir_fd=folder)
     else:
-        _write_new(temporary, content, one.then.mode if one.then else 0o600, folder)
+        create_file(temporary, folder, content, mode=one.then.mode if one.then else 0o600)
     try:
-        if one.now is None and _linked(temporary, name, folder):
-            os.unlink(temporary, dir_fd=folder)
-        else:
-            os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
-    except OSError:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary, dir_fd=folder)
-        raise
-
-
-def _linked(temporary: str, name: str, folder: int) -> bool:
-    """Give a new file its name without replacing one that appeared this very moment; False where that is not possible."""
-    try:
-        os.link(temporary, name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
+        publish(temporary, name, folder, replace=one.now is not None)
     except FileExistsError as error:
         raise _ChangedSince from error
-    except (OSError, NotImplementedError) as error:
-        if isinstance(error, OSError) and error.errno not in _NO_LINKS:
-            raise
-        return False
-    return True
-
-
-def _write_new(name: str, content: bytes, mode: int, folder: int) -> None:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    handle = os.open(name, flags, 0o600, dir_fd=folder)
-    try:
-        view = memoryview(content)
-        while view:
-            view = view[os.write(handle, view) :]
-        os.fchmod(handle, mode)
-        os.fsync(handle)
-    except OSError:
-        os.unlink(name, dir_fd=folder)
-        raise
-    finally:
-        os.close(handle)
 
 
 def current(name: str, folder: int | None = None) -> Entry | None:
@@ -181,45 +361,48 @@ def current(name: str, folder: int | None = None) -> Entry | None:
     Raises:
         OSError: it cannot be read.
     """
+    return current_content(name, folder)[0]
+
+
+def current_content(name: str, folder: int | None = None) -> tuple[Entry | None, bytes]:
+    """The entry of a name as it is at this moment, and what it holds; nothing of what is too large to be kept.
+
+    Raises:
+        OSError: it cannot be read.
+    """
     try:
         status = os.stat(name, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
-        return None
+        return None, b""
     if stat.S_ISLNK(status.st_mode):
         target = os.fsencode(os.readlink(name, dir_fd=folder))
-        return Entry("link", hash_of(target), 0, len(target))
+        return Entry("link", hash_of(target), 0, len(target)), target
     if not stat.S_ISREG(status.st_mode):
-        return Entry("special")
-    handle = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+        return Entry("special"), b""
+    if status.st_size > _MAX_FILE_BYTES:
+        return Entry("large", size=status.st_size), b""
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    handle = os.open(name, flags, dir_fd=folder)
     try:
         content = read_whole(handle, status.st_size)
     finally:
         os.close(handle)
-    return Entry("file", hash_of(content), permission_bits(status.st_mode), len(content))
+    entry = Entry("file", hash_of(content), permission_bits(status.st_mode), len(content))
+    return entry, content
 
 
 @contextlib.contextmanager
 def _parent(root: Path, path: str, *, create: bool) -> Generator[int | None]:
     """The folder of a path, opened part by part without following links; None if it is not there and not wanted."""
-    folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        for part in path.split("/")[:-1]:
-            try:
-                inner = os.open(part, _FOLDER_FLAGS, dir_fd=folder)
-            except FileNotFoundError:
-                if not create:
-                    yield None
-                    return
-                os.mkdir(part, 0o777, dir_fd=folder)
-                inner = os.open(part, _FOLDER_FLAGS, dir_fd=folder)
-            except NotADirectoryError:
-                if not create:
-                    # A file where its folder was: the path itself is gone.
-                    yield None
-                    return
-                raise
-            os.close(folder)
-            folder = inner
+        folder = open_folder(root, path.split("/")[:-1], create=create)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        if create or error.filename == str(root):
+            raise
+        # A folder on the way is gone, or a file stands in its place: so the path itself is gone.
+        yield None
+        return
+    try:
         yield folder
     finally:
         os.close(folder)
@@ -264,23 +447,13 @@ def write_intent(path: Path, intent: Intent) -> None:
         }
     )
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    temporary = path.with_suffix(".tmp")
-    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    try:
-        view = memoryview(body.encode())
-        while view:
-            view = view[os.write(handle, view) :]
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-    temporary.replace(path)
-    sync_folder(path.parent)
+    Storage().replace_file(path, body.encode())
 
 
 def read_intent(path: Path) -> Intent | None:
     """The intent of a restore that was cut off, if there is one."""
     try:
-        record = cast("dict[str, Any]", json.loads(path.read_bytes()))
+        record = cast("dict[str, Any]", json.loads(read_regular(path, _MAX_INTENT_BYTES)))
         changes = tuple(
             FileChange(
                 str(name),

@@ -1,40 +1,199 @@
-"""One look at the work folder: what is there, what changed since the last look, and what was left out and why.
+"""Scans of the work folder: what is there, what changed since the last one, and what was left out and why.
 
 A folder whose time stamp did not change is not listed again, only its known files are asked for theirs; a file is read
-only where its stamp changed or is too young to be trusted. Nothing follows a link, and no other program is run.
+only where its stamp changed or is too young to be trusted. Contents go into the store as far as the limits of one snapshot
+allow. Nothing follows a link, and no other program is run. Everything blocks.
 """
 
 from __future__ import annotations
 
 import errno
+import heapq
 import os
+import stat
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
 
-from kimi_tui.workspace.entries import REST, Entry, Limits, Manifest, Stamp, ancestors
-from kimi_tui.workspace.findings import Folder, Pass, Scan, stamp_of
-from kimi_tui.workspace.ignore import IgnoreFile, IgnoreStack
-from kimi_tui.workspace.reading import Reader
-from kimi_tui.workspace.rules import RULES_NAME, outer_rules, read_rules
-from kimi_tui.workspace.store import BlobStore
+from kimi_tui.workspace.entries import (
+    REST,
+    Entry,
+    Limits,
+    Manifest,
+    Stamp,
+    ancestors,
+    permission_bits,
+)
+from kimi_tui.workspace.ignore import RULES_NAME, IgnoreStack, outer_rules, read_rules
+from kimi_tui.workspace.store import BlobStore, StoreFull, hash_of, read_whole
 
+_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+# A file written in the same clock tick as the scan can change again without changing its stamp, so a stamp younger
+# than this is not trusted. Two seconds is the coarsest clock in use (FAT).
+_TRUST_AFTER_NS = 2_000_000_000
 # Deeper than any real tree; every level holds a descriptor and a frame of the interpreter.
 _DEEPEST = 200
+_SORTED_NAMES = 10_000
+_CHECKED_FILES = 4096
 _GONE = "the work folder is gone"
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _IGNORED, _OVER, _UNREADABLE = Entry("ignored"), Entry("over"), Entry("unreadable")
 _EMPTY = Entry("folder")
 
 
+@dataclass(slots=True)
+class _Budget:
+    """What one snapshot has stored so far. `full` says why it may store no more, empty while it may."""
+
+    stored_bytes: int = 0
+    full: str = ""
+
+
+class _FileReader:
+    """Turns a name in an open folder into an entry.
+
+    Args:
+        store: where new contents go.
+        limits: how much one snapshot may hold.
+    """
+
+    def __init__(self, store: BlobStore, limits: Limits) -> None:
+        self._store = store
+        self._limits = limits
+
+    def may_keep(self, stamp: Stamp) -> bool:
+        """Whether this is something whose contents can be kept at all; what cannot takes no room among the files."""
+        if stat.S_ISREG(stamp.mode):
+            return stamp.size <= self._limits.max_file_bytes
+        return stat.S_ISLNK(stamp.mode)
+
+    def entry(self, name: str, folder: int, stamp: Stamp, budget: _Budget) -> Entry:
+        """What stands there. What cannot be kept is a remark, never an error.
+
+        Args:
+            name: in the folder.
+            folder: a descriptor.
+            stamp: what the system said of it before it is read.
+            budget: of this snapshot.
+
+        Raises:
+            OSError: the store's disk refused.
+        """
+        try:
+            if stat.S_ISLNK(stamp.mode):
+                content, mode = os.fsencode(os.readlink(name, dir_fd=folder)), 0
+            elif not stat.S_ISREG(stamp.mode):
+                return Entry("special")
+            elif stamp.size > self._limits.max_file_bytes:
+                return Entry("large", size=stamp.size)
+            else:
+                content, mode = _content(name, folder, stamp), permission_bits(stamp.mode)
+        except OSError:
+            return Entry("unreadable", size=stamp.size)
+        return self._keep("link" if stat.S_ISLNK(stamp.mode) else "file", content, mode, budget)
+
+    def _keep(
+        self, kind: Literal["file", "link"], content: bytes, mode: int, budget: _Budget
+    ) -> Entry:
+        entry = Entry(kind, hash_of(content), mode, len(content))
+        if self._store.has(entry.blob):
+            return entry
+        if budget.stored_bytes + len(content) > self._limits.max_snapshot_bytes:
+            megabytes = self._limits.max_snapshot_bytes >> 20
+            budget.full = budget.full or f"More than {megabytes} MiB changed at once."
+        if budget.full:
+            return Entry("over", size=len(content))
+        try:
+            self._store.put(content, entry.blob)
+        except StoreFull as error:
+            budget.full = str(error)
+            return Entry("over", size=len(content))
+        budget.stored_bytes += len(content)
+        return entry
+
+
+def _content(name: str, folder: int, stamp: Stamp) -> bytes:
+    handle = os.open(name, _FLAGS, dir_fd=folder)
+    try:
+        return read_whole(handle, stamp.size)
+    finally:
+        os.close(handle)
+
+
+@dataclass(slots=True)
+class Folder:
+    """What is remembered of a folder, so that it need not be listed again.
+
+    `entries` are its files and what is said of what was left out in it, `stamps` those of them that can be trusted.
+    """
+
+    stamp: tuple[int, int, int]
+    trusted: bool
+    rules_stamp: Stamp | None
+    above: IgnoreStack
+    inside: IgnoreStack
+    files: tuple[str, ...]
+    folders: tuple[str, ...]
+    entries: dict[str, Entry]
+    stamps: dict[str, Stamp] = field(default_factory=dict[str, Stamp])
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """The outcome: every path there is (until the next scan), what of it changed since the scan before, and whether it is all."""
+
+    manifest: Manifest
+    changed: tuple[str, ...]
+    stored_bytes: int
+    complete: bool
+    full: str = ""
+    """Why contents could not be kept (the budget, the number of files), empty if they were."""
+
+
+@dataclass(slots=True)
+class ScanPass:
+    """What one scan finds; it counts only once the scan has come to its end."""
+
+    started_ns: int
+    room: int
+    """How many more files may be kept."""
+    also: frozenset[str] = frozenset()
+    """What is followed even where there is no room for more: paths, and the folders above them."""
+    folders: dict[str, Folder] = field(default_factory=dict[str, Folder])
+    changed: dict[str, Entry | None] = field(default_factory=dict[str, Entry | None])
+    gone: list[str] = field(default_factory=list[str])
+    budget: _Budget = field(default_factory=_Budget)
+    too_many: str = ""
+    """Says so where files were passed over; what is followed already is kept all the same."""
+
+    def trusts(self, *times_ns: int) -> bool:
+        """Whether something with these times was at rest before this scan began."""
+        return max(times_ns) + _TRUST_AFTER_NS <= self.started_ns
+
+
+def stamp_of(name: str, folder: int) -> Stamp | None:
+    """The stamp of a name in an open folder, None where it is not there."""
+    try:
+        status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except OSError:
+        return None
+    return Stamp(
+        status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino, status.st_mode
+    )
+
+
 class Scanner:
-    """Looks at one work folder again and again. Methods block: call them in one thread.
+    """Scans one work folder again and again; in one thread.
 
     Args:
         root: the work folder, absolute.
         store: where new contents go.
         limits: how much one snapshot may hold.
         own: folders of the program itself, never looked into.
-        cancelled: asked between folders; a scan that is no longer wanted ends early and is not complete.
+        cancelled: asked between folders and in large ones; a scan that is no longer wanted ends early and is not complete.
     """
 
     def __init__(
@@ -49,7 +208,7 @@ class Scanner:
         self._root = root
         self._store = store
         self._limits = limits
-        self._reader = Reader(store, limits)
+        self._reader = _FileReader(store, limits)
         self._own = tuple(own)
         self._own_ids: frozenset[tuple[int, int]] = frozenset()
         self._cancelled = cancelled
@@ -61,11 +220,11 @@ class Scanner:
 
     @property
     def manifest(self) -> Manifest:
-        """Every path of the last look; it changes with the next."""
+        """Every path of the last scan; it changes with the next."""
         return self._manifest
 
     def scan(self, also: Collection[str] = ()) -> Scan:
-        """Look now. New contents are in the store, and safe on disk, when it returns.
+        """Scan now. New contents are in the store, and safe on disk, when it returns.
 
         Args:
             also: paths that are followed even where there are too many files: others may have taken their room meanwhile.
@@ -74,7 +233,7 @@ class Scanner:
             OSError: the work folder itself cannot be opened, or the store's disk refused.
         """
         also = frozenset(also).union(*map(ancestors, also))
-        now = Pass(time.time_ns(), self._limits.max_files - self._n_kept, also)
+        now = ScanPass(time.time_ns(), self._limits.max_files - self._n_kept, also)
         outer = outer_rules(self._root)
         if outer != self._outer:
             self._outer = outer
@@ -106,7 +265,7 @@ class Scanner:
         self._adopted = True
         self._n_kept = sum(1 for entry in manifest.values() if entry.kept)
 
-    def _take(self, now: Pass) -> None:
+    def _take(self, now: ScanPass) -> None:
         for path in now.gone:
             self._folders.pop(path, None)
         self._folders |= now.folders
@@ -133,7 +292,7 @@ class Scanner:
 
     # -- folders ---------------------------------------------------------------------------------
 
-    def _folder(self, path: str, handle: int, above: IgnoreStack, now: Pass) -> bool:
+    def _folder(self, path: str, handle: int, above: IgnoreStack, now: ScanPass) -> bool:
         if self._cancelled():
             return False
         status = os.fstat(handle)
@@ -159,7 +318,8 @@ class Scanner:
                 {name: entry for name, entry in known.entries.items() if entry is _IGNORED},
             )
         now.folders[path] = folder
-        self._files(path, folder, known, handle, now)
+        if not self._files(path, folder, known, handle, now):
+            return False
         prefix = f"{path}/" if path else ""
         for name in folder.folders:
             if not self._inner(prefix + name, name, folder, handle, now):
@@ -169,7 +329,7 @@ class Scanner:
         self._compare(prefix, folder, known, now)
         return True
 
-    def _inner(self, path: str, name: str, folder: Folder, handle: int, now: Pass) -> bool:
+    def _inner(self, path: str, name: str, folder: Folder, handle: int, now: ScanPass) -> bool:
         if path.count("/") >= _DEEPEST:
             folder.entries[name] = _OVER
             return True
@@ -194,10 +354,10 @@ class Scanner:
             os.close(inner)
 
     def _listed(
-        self, path: str, handle: int, above: IgnoreStack, stamp: tuple[int, int, int], now: Pass
+        self, path: str, handle: int, above: IgnoreStack, stamp: tuple[int, int, int], now: ScanPass
     ) -> Folder:
         rules_stamp = stamp_of(RULES_NAME, handle)
-        rules: IgnoreFile | None = read_rules(RULES_NAME, handle) if rules_stamp else None
+        rules = read_rules(RULES_NAME, handle, above.room) if rules_stamp else None
         inside = above.entered(path, rules)
         prefix = f"{path}/" if path else ""
         files: list[str] = []
@@ -205,7 +365,11 @@ class Scanner:
         left_out: dict[str, Entry] = {}
         with os.scandir(handle) as listing:
             for item in listing:
-                is_folder = item.is_dir(follow_symlinks=False)
+                try:
+                    is_folder = item.is_dir(follow_symlinks=False)
+                except OSError:
+                    left_out[item.name] = _UNREADABLE
+                    continue
                 if inside.ignores(prefix + item.name, is_folder=is_folder):
                     left_out[item.name] = _IGNORED
                 elif is_folder:
@@ -214,28 +378,28 @@ class Scanner:
                     files.append(item.name)
         return Folder(
             stamp,
-            now.trusts(stamp[0], stamp[1]),
+            now.trusts(stamp[0], stamp[1]) and _UNREADABLE not in left_out.values(),
             rules_stamp,
             above,
             inside,
-            tuple(sorted(files)),
-            tuple(sorted(folders)),
+            _in_order(files),
+            _in_order(folders),
             left_out,
         )
 
-    def _note(self, path: str, entry: Entry, folder: Folder, now: Pass) -> None:
+    def _note(self, path: str, entry: Entry, folder: Folder, now: ScanPass) -> None:
         """Say something of a folder itself; it is kept with the entries of the folder above."""
         above, _, name = path.rpartition("/")
         now.folders[above].entries[name] = entry
 
-    def _leave_out(self, name: str, folder: Folder, now: Pass) -> None:
+    def _leave_out(self, name: str, folder: Folder, now: ScanPass) -> None:
         folder.entries[name] = _OVER
         # Asked again next time: there may be room then.
         folder.trusted = False
         now.too_many = f"There are more than {self._limits.max_files:,} files."
 
-    def _compare(self, prefix: str, folder: Folder, known: Folder | None, now: Pass) -> None:
-        """Find what differs from the look before."""
+    def _compare(self, prefix: str, folder: Folder, known: Folder | None, now: ScanPass) -> None:
+        """Find what differs from the scan before."""
         if known is None:
             manifest = self._manifest
             for name, entry in folder.entries.items():
@@ -253,7 +417,7 @@ class Scanner:
             for name in set(known.folders).difference(folder.folders):
                 self._forget(prefix + name, now)
 
-    def _forget(self, path: str, now: Pass) -> None:
+    def _forget(self, path: str, now: ScanPass) -> None:
         """Everything below a folder that is gone, or not looked into any more."""
         known = self._folders.get(path)
         if known is None:
@@ -267,18 +431,24 @@ class Scanner:
     # -- files -----------------------------------------------------------------------------------
 
     def _files(
-        self, path: str, folder: Folder, known: Folder | None, handle: int, now: Pass
-    ) -> None:
+        self, path: str, folder: Folder, known: Folder | None, handle: int, now: ScanPass
+    ) -> bool:
         # The one loop that runs fifty thousand times a scan: no calls but the system's where nothing changed.
         prefix = f"{path}/" if path else ""
         stamps, entries = folder.stamps, folder.entries
         old_stamps = known.stamps if known else {}
         old_entries = known.entries if known else {}
         ask = os.stat
-        for name in folder.files:
+        for number, name in enumerate(folder.files, start=1):
+            if not number % _CHECKED_FILES and self._cancelled():
+                return False
             try:
                 status = ask(name, dir_fd=handle, follow_symlinks=False)
+            except FileNotFoundError:
+                continue
             except OSError:
+                # Something is there that does not let itself be looked at: not to be taken for absent.
+                entries[name] = _UNREADABLE
                 continue
             stamp = (
                 status.st_mtime_ns,
@@ -293,9 +463,10 @@ class Scanner:
                 entries[name] = old_entries[name]
             else:
                 self._file(prefix + name, name, Stamp(*stamp), folder, handle, now)
+        return True
 
     def _file(
-        self, path: str, name: str, stamp: Stamp, folder: Folder, handle: int, now: Pass
+        self, path: str, name: str, stamp: Stamp, folder: Folder, handle: int, now: ScanPass
     ) -> None:
         before = self._manifest.get(path)
         is_new = before is None or not before.kept
@@ -311,6 +482,15 @@ class Scanner:
         folder.entries[name] = entry
         if (entry.kept or entry.kind == "over") and now.trusts(stamp.mtime_ns, stamp.ctime_ns):
             folder.stamps[name] = stamp
+
+
+def _in_order(names: list[str]) -> tuple[str, ...]:
+    """The names sorted, a part at a time: a million at once would hold up every other thread for a second."""
+    parts = [
+        sorted(names[start : start + _SORTED_NAMES])
+        for start in range(0, len(names), _SORTED_NAMES)
+    ]
+    return tuple(parts[0]) if len(parts) == 1 else tuple(heapq.merge(*parts))
 
 
 def _ids(folders: Iterable[str]) -> Iterable[tuple[int, int]]:

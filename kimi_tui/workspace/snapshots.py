@@ -1,7 +1,7 @@
 """The snapshots of a session: one record each in `snapshots.jsonl`, the first whole, every other as what changed.
 
 A record says who made the change: the agent's tools, or someone else in between. Between them stand marks: which checkpoint was
-made after which snapshot. The store holds the contents.
+made after which snapshot. The store holds the contents. Everything blocks and belongs in one thread.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
 
+from kimi_tui.filesystem import Storage, read_regular
 from kimi_tui.workspace.entries import Entry, Kind, Manifest
 
 By = Literal["first", "agent", "other", "rescue", "restore"]
@@ -23,7 +24,7 @@ By = Literal["first", "agent", "other", "rescue", "restore"]
 FOREIGN: frozenset[By] = frozenset({"other", "rescue"})
 """Neither the agent nor a restore: what a rescue finds, someone else changed."""
 
-_UNKNOWN = -2
+_MAX_LOG_BYTES = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,7 @@ def delta(before: Manifest, after: Manifest, paths: Iterable[str]) -> dict[str, 
 
 
 class SnapshotLog:
-    """The append-only list of a session's snapshots. Methods block: call them in one thread.
+    """The append-only list of a session's snapshots.
 
     Args:
         path: the `snapshots.jsonl` of a session; made when the first snapshot is added.
@@ -59,6 +60,7 @@ class SnapshotLog:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._storage = Storage()
         self._snapshots: list[Snapshot] = []
         self._position: dict[str, int] = {}
         self._marks: dict[str, int] = {}
@@ -66,7 +68,6 @@ class SnapshotLog:
         self._joins_line = False
         self.root = ""
         """The folder that the snapshots are of; nothing is ever brought back into another."""
-        self.skipped = 0
         self._read()
 
     def __len__(self) -> int:
@@ -220,20 +221,9 @@ class SnapshotLog:
         if self._joins_line:
             line = b"\n" + line
         self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        handle = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        try:
-            size = os.fstat(handle).st_size
-            try:
-                view = memoryview(line)
-                while view:
-                    view = view[os.write(handle, view) :]
-                if sync:
-                    os.fsync(handle)
-            except OSError:
-                os.ftruncate(handle, size)
-                raise
-        finally:
-            os.close(handle)
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND
+        with self._storage.opened(self._path, flags) as handle:
+            self._storage.append(handle, line, sync=sync)
         self._joins_line = False
 
     def _take(self, snapshot: Snapshot) -> None:
@@ -243,37 +233,33 @@ class SnapshotLog:
 
     def _read(self) -> None:
         try:
-            content = self._path.read_bytes()
+            content = read_regular(self._path, _MAX_LOG_BYTES)
         except OSError:
             return
         self._joins_line = bool(content) and not content.endswith(b"\n")
         for line in content.split(b"\n"):
-            if line.strip() and not self._understood(line):
-                self.skipped += 1
+            # What cannot be read is passed over: it costs that one snapshot or mark.
+            if line.strip():
+                self._take_line(line)
 
-    def _understood(self, line: bytes) -> bool:
+    def _take_line(self, line: bytes) -> None:
         try:
             value: object = json.loads(line)
         except (ValueError, RecursionError):
-            return False
+            return
         if not isinstance(value, dict):
-            return False
+            return
         record = cast("dict[str, Any]", value)
-        root = record.get("root")
+        root, uid = record.get("root"), record.get("mark")
         if isinstance(root, str):
             self.root = self.root or root
-            return True
-        uid = record.get("mark")
-        if isinstance(uid, str):
+        elif isinstance(uid, str):
             after = str(record.get("after", ""))
-            position = self._position.get(after, _UNKNOWN) if after else -1
-            if position != _UNKNOWN:
+            position = self._position.get(after) if after else -1
+            if position is not None:
                 self._marks[uid] = position
-            return position != _UNKNOWN
-        snapshot = _parsed(record)
-        if snapshot is not None:
+        elif (snapshot := _parsed(record)) is not None:
             self._take(snapshot)
-        return snapshot is not None
 
 
 def _apply(manifest: dict[str, Entry], changed: Mapping[str, Entry | None]) -> None:

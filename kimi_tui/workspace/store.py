@@ -1,31 +1,180 @@
 """A store of file contents by their SHA-256: written once, never changed, shared by all world lines of a session.
 
-What one look at the files finds new goes into one pack, so that a tree of fifty thousand files costs one file and one fsync.
-Contents that a neighbouring session of the same folder has are linked, not stored again.
+What one scan finds new goes into one pack, so that a tree of fifty thousand files costs one file and one fsync. In a pack each
+body stands behind a head with its name and size, and an index of all of them stands at the end; a pack whose index is damaged
+is walked head by head, so damage costs no more than what it hit. Contents that a neighbouring session of the same folder has
+are linked, not stored again.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import os
+import struct
 import threading
+import uuid
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
-from kimi_tui.workspace import packs
-from kimi_tui.workspace.packs import PackWriter, Place
+from kimi_tui.filesystem import fsync, open_regular, sync_folder
+
+SUFFIX = ".pack"
+_MAGIC = b"KTPACK1\n"
+_HEAD = struct.Struct(">32sI")
+_ROW = struct.Struct(">32sQI")
+_FOOT = struct.Struct(">QII8s")
+_BUFFER_BYTES = 1 << 20
+
 
 _RAW = b"r"
 _ZLIB = b"z"
 _PIECE = 1 << 20
+_GROWTH_BYTES = 16 << 20
+"""How much more than its size a file may have grown while it is read."""
 # Setting up the compressor costs more than it can save below this.
 _COMPRESSED_FROM_BYTES = 160
 
 
+class Place(NamedTuple):
+    """Where a body stands in a pack."""
+
+    offset: int
+    size: int
+
+
+class PackWriter:
+    """One pack while it is written. Nothing of it exists before `finish`.
+
+    Args:
+        folder: where the pack will be.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / f"{uuid.uuid4().hex}{SUFFIX}"
+        self._temporary = self.path.with_suffix(".tmp")
+        handle = os.open(self._temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        self._file = os.fdopen(handle, "w+b", buffering=_BUFFER_BYTES)
+        self._file.write(_MAGIC)
+        self.size_bytes = len(_MAGIC)
+        self.places: dict[bytes, Place] = {}
+
+    def add(self, name: bytes, body: bytes) -> None:
+        """Append a body.
+
+        Raises:
+            OSError: the disk refused; the pack must be dropped.
+        """
+        self._file.write(_HEAD.pack(name, len(body)))
+        self._file.write(body)
+        self.places[name] = Place(self.size_bytes + _HEAD.size, len(body))
+        self.size_bytes += _HEAD.size + len(body)
+
+    def read(self, place: Place) -> bytes:
+        """A body that was added.
+
+        Raises:
+            OSError: the disk refused.
+        """
+        self._file.flush()
+        return os.pread(self._file.fileno(), place.size, place.offset)
+
+    def finish(self) -> None:
+        """Write the index, bring everything to the disk and give it its name.
+
+        Raises:
+            OSError: the disk refused; the pack must be dropped.
+        """
+        index = b"".join(_ROW.pack(name, *place) for name, place in self.places.items())
+        foot = _FOOT.pack(self.size_bytes, len(self.places), zlib.crc32(index), _MAGIC)
+        self._file.write(index + foot)
+        self._file.flush()
+        fsync(self._file.fileno())
+        self._file.close()
+        self._temporary.rename(self.path)
+        _sync_names(self.path.parent)
+        self.size_bytes += len(index) + len(foot)
+
+    def drop(self) -> None:
+        """Leave no trace."""
+        # Closing writes what is buffered, which a full disk refuses again.
+        with contextlib.suppress(OSError):
+            self._file.close()
+        with contextlib.suppress(OSError):
+            self._temporary.unlink(missing_ok=True)
+
+
+def read_index(path: Path) -> dict[bytes, Place]:
+    """What a pack holds; as much as can be found where it is damaged.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    with open(open_regular(path), "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        if size >= _FOOT.size:
+            file.seek(size - _FOOT.size)
+            start, count, checksum, magic = _FOOT.unpack(file.read(_FOOT.size))
+            if magic == _MAGIC and start + count * _ROW.size + _FOOT.size == size:
+                file.seek(start)
+                index = file.read(count * _ROW.size)
+                if zlib.crc32(index) == checksum:
+                    return {
+                        name: Place(offset, length)
+                        for name, offset, length in _ROW.iter_unpack(index)
+                    }
+        found: dict[bytes, Place] = {}
+        for name, place in _walked(path, size):
+            # Rows of the damaged index read like heads as well; the first of a name is the true one.
+            found.setdefault(name, place)
+        return found
+
+
+def read_body(path: Path, place: Place) -> bytes:
+    """A body of a pack; shorter where the pack was cut.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    handle = open_regular(path)
+    try:
+        return os.pread(handle, place.size, place.offset)
+    finally:
+        os.close(handle)
+
+
+def packs_in(folder: Path) -> list[Path]:
+    """The packs of a folder; none where there is no folder."""
+    with contextlib.suppress(OSError), os.scandir(folder) as listing:
+        return sorted(Path(item.path) for item in listing if item.name.endswith(SUFFIX))
+    return []
+
+
+def _sync_names(folder: Path) -> None:
+    """Bring a folder's names to the disk; some mounts refuse, and the packs in it are safe all the same."""
+    with contextlib.suppress(OSError):
+        sync_folder(folder)
+
+
+def _walked(path: Path, size: int) -> Iterator[tuple[bytes, Place]]:
+    with open(open_regular(path), "rb") as file:
+        position = len(_MAGIC)
+        while position + _HEAD.size <= size:
+            file.seek(position)
+            name, length = _HEAD.unpack(file.read(_HEAD.size))
+            position += _HEAD.size
+            # No body is empty: zeros are what a power cut or a hole leaves, and there may be gigabytes of them.
+            if not length or position + length > size:
+                return
+            yield name, Place(position, length)
+            position += length
+
+
 class StoreFull(Exception):
-    """The disk budget of the store is used up; the message is for the person."""
+    """The disk budget of the store is used up; the message is for the user."""
 
 
 class BlobDamaged(Exception):
@@ -114,13 +263,7 @@ class BlobStore:
         with self._lock:
             return self._has(bytes.fromhex(name))
 
-    def used_bytes(self) -> int:
-        """The size of the store on disk, in bytes."""
-        with self._lock:
-            self._load()
-            return self._used
-
-    # -- below: how, all with the lock held ------------------------------------------------------
+    # What follows is called with the lock held.
 
     def _put(self, digest: bytes, content: bytes) -> None:
         if self._has(digest):
@@ -157,27 +300,27 @@ class BlobStore:
         if self._writer is not None and digest in self._writer.places:
             return self._writer.read(self._writer.places[digest])
         path, place = self._places[digest]
-        return packs.read_body(path, place)
+        return read_body(path, place)
 
     def _load(self) -> None:
         if self._is_loaded:
             return
         self._is_loaded = True
-        for path in packs.packs_in(self._root):
+        for path in packs_in(self._root):
             self._add(path)
         for stale in self._root.glob("*.tmp"):
             with contextlib.suppress(OSError):
                 stale.unlink()
-        own = {path.name for path in packs.packs_in(self._root)}
+        own = {path.name for path in packs_in(self._root)}
         for folder in self._neighbours:
-            for path in packs.packs_in(folder):
+            for path in packs_in(folder):
                 if path.name not in own:
                     with contextlib.suppress(OSError):
-                        self._near |= dict.fromkeys(packs.read_index(path), path)
+                        self._near |= dict.fromkeys(read_index(path), path)
 
     def _add(self, path: Path) -> None:
         with contextlib.suppress(OSError):
-            self._places |= {name: (path, at) for name, at in packs.read_index(path).items()}
+            self._places |= {name: (path, at) for name, at in read_index(path).items()}
             self._used += path.stat().st_size
 
     def _link(self, pack: Path) -> bool:
@@ -190,7 +333,7 @@ class BlobStore:
             # Gone meanwhile, or a file system without links: then the contents are stored here.
             self._near = {name: path for name, path in self._near.items() if path != pack}
             return False
-        packs.sync_folder(self._root)
+        _sync_names(self._root)
         self._add(target)
         self._near = {name: path for name, path in self._near.items() if path != pack}
         return True
@@ -200,7 +343,7 @@ def disk_usage(stores: Sequence[Path]) -> int:
     """How much several stores take on the disk, a pack that they share counted once."""
     sizes: dict[tuple[int, int], int] = {}
     for folder in stores:
-        for path in packs.packs_in(folder):
+        for path in packs_in(folder):
             with contextlib.suppress(OSError):
                 status = path.stat()
                 sizes[status.st_dev, status.st_ino] = status.st_size
@@ -213,10 +356,18 @@ def hash_of(content: bytes) -> str:
 
 
 def read_whole(handle: int, size_bytes: int) -> bytes:
-    """Everything from an open file of about that size, in few reads."""
+    """Everything from an open file of about that size, in few reads.
+
+    Raises:
+        OSError: it cannot be read, or grows faster than it is.
+    """
     pieces: list[bytes] = []
+    room = 2 * size_bytes + _GROWTH_BYTES
     while piece := os.read(handle, max(_PIECE, size_bytes + 1)):
         pieces.append(piece)
+        room -= len(piece)
+        if room < 0:
+            raise OSError(errno.EFBIG, "It grows while it is read")
     return b"".join(pieces)
 
 

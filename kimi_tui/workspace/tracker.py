@@ -1,35 +1,116 @@
-"""The working files of one session: looked at, remembered, compared and brought back. Blocking; one thread at a time.
+"""The working files of one session: scanned, remembered as snapshots, compared and brought back.
 
-This is where the scanner, the store, the log and the restore come together; who calls it when is the engine's business.
+This is where the scanner, the store, the log and the restore come together; the engine decides what happens when. Everything
+blocks and belongs in one thread, except where it says so. Errors are `OSError`.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import pwd
+import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
 from kimi_tui.workspace import restore
-from kimi_tui.workspace.coverage import Surroundings, refusal
-from kimi_tui.workspace.early import Early
-from kimi_tui.workspace.entries import Extent, Limits, Manifest, extent, was_looked_for
-from kimi_tui.workspace.parting import Parting, parted
-from kimi_tui.workspace.plan import FileChange, RestorePlan, as_file, left_out, plan_back, plan_to
-from kimi_tui.workspace.restore import CHANGED_MEANWHILE, Intent, Prepared, Restored
+from kimi_tui.workspace.diff import Texts
+from kimi_tui.workspace.divergence import Divergence, find_divergence
+from kimi_tui.workspace.entries import Entry, Extent, Limits, Manifest, extent, was_looked_for
+from kimi_tui.workspace.restore import (
+    CHANGED_MEANWHILE,
+    FileChange,
+    Intent,
+    Prepared,
+    Restored,
+    RestorePlan,
+    as_file,
+    left_out,
+    plan_back,
+    plan_to,
+)
 from kimi_tui.workspace.scan import Scanner
 from kimi_tui.workspace.snapshots import FOREIGN, By, Snapshot, SnapshotLog, delta, new_id
 from kimi_tui.workspace.store import BlobStore, disk_usage
-from kimi_tui.workspace.texts import Texts
+
+# Whose children are the users' home folders, on the systems we know.
+_HOMES = (Path("/home"), Path("/Users"))
+
 
 STORE_NAME = "store"
 _LOG_NAME = "snapshots.jsonl"
 _INTENT_NAME = "restore.json"
 _COUNTED_FILES = 100
 _RAN_EARLY = "A command ran before the first look at the files had ended."
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotScope:
+    """What bears on the snapshots of a session.
+
+    `neighbours` are the stores of sessions in the same folder, `others` all stores that share the disk budget, `own` the
+    program's own folders, `homes` further home folders.
+    """
+
+    neighbours: Sequence[Path] = ()
+    others: Sequence[Path] = ()
+    own: Sequence[str] = ()
+    homes: Sequence[str] = ()
+
+
+def refusal_reason(root: Path, homes: Iterable[str] = ()) -> str:
+    """Why snapshots of this folder are not taken, in a sentence for the user; empty where they are.
+
+    Args:
+        root: the work folder.
+        homes: further home folders (`HOME` of the environment).
+    """
+    real = Path(os.path.realpath(root))
+    if len(real.parts) == 1:
+        return "The work folder is the root of the disk, so its files are not followed."
+    known = [Path(os.path.realpath(home)) for home in (*homes, *_own_homes()) if home]
+    if real in known or real.parent in _HOMES or real == Path("/root"):
+        return "The work folder is a home folder, so its files are not followed."
+    if real in _HOMES or any(real in home.parents for home in known):
+        return "The work folder contains a home folder, so its files are not followed."
+    return ""
+
+
+def _own_homes() -> list[str]:
+    try:
+        return [pwd.getpwuid(os.getuid()).pw_dir]
+    except KeyError:
+        return []
+
+
+@dataclass(slots=True)
+class PreScanBackups:
+    """What files were before a tool changed them, while the first scan of the work folder was still under way.
+
+    Kept from the thread of the tool; taken by the first scan when it ends. `entries` are by path, None where there was no
+    file. Hold `lock` while reading them.
+    """
+
+    entries: dict[str, Entry | None] = field(default_factory=dict[str, Entry | None])
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def keep(self, root: Path, store: BlobStore, paths: Iterable[str]) -> None:
+        """Keep what these files hold now; the first time for each counts.
+
+        Raises:
+            OSError: a file cannot be read, or the disk refused.
+        """
+        with self.lock:
+            for path in paths:
+                if path in self.entries:
+                    continue
+                entry, content = restore.current_content(str(root / path))
+                if entry is not None and entry.kept:
+                    store.put(content)
+                self.entries[path] = entry
 
 
 class Tracker:
@@ -39,8 +120,13 @@ class Tracker:
         root: the work folder.
         folder: where the session keeps its snapshots.
         limits: how much they may hold.
-        around: other sessions and places that matter.
-        cancelled: asked during a look; a look that is no longer wanted ends early.
+        scope: other sessions and places that matter.
+        cancelled: asked during a scan; one that is no longer wanted ends early.
+
+    Attributes:
+        refusal: why no snapshots are taken, in a sentence for the user; empty where they are.
+        full: why not everything could be kept at the last scan, empty where it could.
+        extent: how much the first scan met; None before it.
     """
 
     def __init__(
@@ -48,43 +134,41 @@ class Tracker:
         root: Path,
         folder: Path,
         limits: Limits,
-        around: Surroundings,
+        scope: SnapshotScope,
         cancelled: Callable[[], bool] = lambda: False,
     ) -> None:
         self._root = root
         self._folder = folder
         self._limits = limits
-        self._around = around
+        self._scope = scope
         self._cancelled = cancelled
-        self._early = Early()
+        self._backups = PreScanBackups()
         self._owed: set[str] = set()
         self._note = ""
         self._scanner: Scanner | None = None
-        self._store = BlobStore(folder / STORE_NAME, limits.max_store_bytes, around.neighbours)
+        self._store = BlobStore(folder / STORE_NAME, limits.max_store_bytes, scope.neighbours)
         self.texts = Texts(self._store)
-        self.refusal = refusal(root, around.homes)
+        self.refusal = refusal_reason(root, scope.homes)
         self.full = ""
-        """Why not everything could be kept at the last look."""
         self.extent: Extent | None = None
-        """How much the first look met."""
 
-    # -- looking ---------------------------------------------------------------------------------
+    # -- scanning --------------------------------------------------------------------------------
 
-    def first_look(self) -> bool:
-        """Look at everything; False if it was cancelled. What changed since the last session someone else did.
+    def first_scan(self) -> bool:
+        """Scan everything; False if it was cancelled. What changed since the last session someone else did.
 
         Raises:
             OSError: the work folder cannot be read, or the disk refused.
         """
-        around = self._around
+        scope = self._scope
         root = os.path.realpath(self._root)
         if self._log.root not in ("", root):
             self.refusal = f"The files of this session are those of {self._log.root}."
             return False
         self._log.begin(root)
-        self._store.limit(max(0, self._limits.max_store_bytes - disk_usage(around.others)))
+        self._store.limit(max(0, self._limits.max_store_bytes - disk_usage(scope.others)))
         self._scanner = Scanner(
-            str(self._root), self._store, self._limits, own=around.own, cancelled=self._cancelled
+            str(self._root), self._store, self._limits, own=scope.own, cancelled=self._cancelled
         )
         is_first = self._log.last is None
         if not is_first:
@@ -93,36 +177,36 @@ class Tracker:
         if self._cancelled():
             return False
         self.extent = extent(self._scanner_manifest())
-        with self._early.lock:
-            early = self._early.entries
+        with self._backups.lock:
+            backups = self._backups.entries
             after = dict(self._scanner_manifest())
-            for path, entry in early.items():
+            for path, entry in backups.items():
                 after.pop(path, None)
                 if entry is not None:
                     after[path] = entry
             brought = self._brought_back(after)
-            changed = delta(self._log.latest, after, (self._owed | early.keys()) - brought)
+            changed = delta(self._log.latest, after, (self._owed | backups.keys()) - brought)
             self._store.flush()
             if changed or is_first:
                 by: By = "first" if is_first else "other"
                 self._log.add(changed, by=by, at=time.time(), note=self._taken_note())
-            self._owed = set(early) | brought
+            self._owed = set(backups) | brought
         return True
 
-    def keep_early(self, paths: Iterable[str]) -> None:
-        """Keep what these files hold now, while the first look is under way. May be called from any thread.
+    def back_up(self, paths: Iterable[str]) -> None:
+        """Keep what these files hold now, while the first scan is under way. May be called from any thread.
 
         Raises:
             OSError: a file cannot be read, or the disk refused.
         """
-        self._early.keep(self._root, self._store, paths)
+        self._backups.keep(self._root, self._store, paths)
 
-    def spoil(self) -> None:
-        """A command ran before the first look had ended: what that look finds may not be what was there before."""
+    def command_ran(self) -> None:
+        """A command ran before the first scan had ended: what that finds may not be what was there before."""
         self._note = _RAN_EARLY
 
-    def look(self, by: By, paths: Collection[str] | None = None) -> Snapshot | None:
-        """Look now; the snapshot of what changed since the last look, None where nothing did.
+    def take_snapshot(self, by: By, paths: Collection[str] | None = None) -> Snapshot | None:
+        """Scan now; the snapshot of what changed since the last scan, None where nothing did.
 
         Args:
             by: who is to have done it.
@@ -134,7 +218,7 @@ class Tracker:
         self._scan()
         if by in FOREIGN:
             return self._add(by, self._owed)
-        # Who made what no look could see until now, nobody knows; it counts as found after what is known.
+        # Who made what no scan could see until now, nobody knows; it counts as found after what is known.
         latest, now = self._log.latest, self._scanner_manifest()
         known = {one for one in self._owed if was_looked_for(latest, one)}
         gone = {one for one in self._owed if one not in now}
@@ -174,18 +258,18 @@ class Tracker:
     def plan(
         self, uid: str, was: str = "", by: By = "other", paths: Collection[str] | None = None
     ) -> RestorePlan:
-        """What it takes to have the files as they were at a checkpoint, after a fresh look.
+        """What it takes to have the files as they were at a checkpoint, after a fresh scan.
 
         Args:
             uid: the checkpoint.
             was: what it was called before a compaction, if it was.
-            by: who is to have done what changed since the last look.
+            by: who is to have done what changed since the last scan.
             paths: what alone they can have changed, None where that is not known.
 
         Raises:
             OSError: the work folder cannot be read, or the disk refused.
         """
-        self.look(by, paths)
+        self.take_snapshot(by, paths)
         now = self._scanner_manifest()
         target = (was and self._log.at_checkpoint(was)) or self._log.at_checkpoint(uid)
         if target is None:
@@ -211,26 +295,26 @@ class Tracker:
         Raises:
             OSError: the work folder cannot be read, or the disk refused.
         """
-        self.look("other")
-        was, became = self._log.get(before), self._log.get(after)
-        if was is None or became is None:
+        self.take_snapshot("other")
+        then, wrote = self._log.get(before), self._log.get(after)
+        if then is None or wrote is None:
             return RestorePlan(reason="The snapshots of that time are gone.")
         changes = plan_back(
-            self._log.manifest_at(was),
-            self._log.manifest_at(became),
+            self._log.manifest_at(then),
+            self._log.manifest_at(wrote),
             self._scanner_manifest(),
             paths,
         )
         return RestorePlan(tuple(changes))
 
-    def parting(self, begins: Sequence[str], newest: Sequence[str]) -> Parting:
-        """What two courses made of the files since they parted, after a fresh look; see `parting.parted`.
+    def divergence(self, begins: Sequence[str], newest: Sequence[str]) -> Divergence:
+        """What two lines made of the files since they diverged, after a fresh scan; see `find_divergence`.
 
         Raises:
             OSError: the work folder cannot be read, or the disk refused.
         """
-        self.look("other")
-        return parted(self._log, self.texts, self._scanner_manifest(), begins, newest)
+        self.take_snapshot("other")
+        return find_divergence(self._log, self.texts, self._scanner_manifest(), begins, newest)
 
     # -- restoring -------------------------------------------------------------------------------
 
@@ -244,7 +328,7 @@ class Tracker:
         Raises:
             OSError: the disk refused; nothing was touched.
         """
-        self.look("rescue")
+        self.take_snapshot("rescue")
         now = self._scanner_manifest()
         wanted: list[FileChange] = []
         left: list[str] = []
@@ -268,7 +352,7 @@ class Tracker:
         return Prepared(intent, tuple(left), tuple(stale))
 
     def carry_out(self, prepared: Prepared) -> Restored:
-        """Do it, look at what became of it, and close the intent.
+        """Do it, see what came of it, and close the intent.
 
         Raises:
             OSError: the outcome could not be recorded; the files are as the intent says, or still what they were.
@@ -299,7 +383,7 @@ class Tracker:
         with contextlib.suppress(OSError):
             (self._folder / _INTENT_NAME).unlink(missing_ok=True)
 
-    def cut_off(self) -> Prepared | None:
+    def unfinished_restore(self) -> Prepared | None:
         """A restore of an earlier process that was cut off, if there is one."""
         intent = restore.read_intent(self._folder / _INTENT_NAME)
         if intent is None or self._log.get(intent.after) is not None:
@@ -307,23 +391,21 @@ class Tracker:
             return None
         return Prepared(intent)
 
-    # -- below: how ------------------------------------------------------------------------------
-
     @cached_property
     def _log(self) -> SnapshotLog:
-        # Read when first needed, in the thread that looks: a large one would hold up the opening of the session.
+        # Read when first needed, in the thread that scans: a large one would hold up the opening of the session.
         return SnapshotLog(self._folder / _LOG_NAME)
 
     def _scan(self, also: Collection[str] = ()) -> None:
         scanner = self._scanner
         if scanner is None:
-            raise OSError("the files were not looked at yet")
+            raise OSError("the files were not scanned yet")
         scan = scanner.scan(also)
         self._owed.update(scan.changed)
         self.full = scan.full
 
     def _brought_back(self, now: Manifest) -> set[str]:
-        """What a restore that was cut off had already brought back: its doing, and told of when it is finished."""
+        """What a restore that was cut off had already brought back: they are its doing, and part of its snapshot."""
         intent = restore.read_intent(self._folder / _INTENT_NAME)
         if intent is None or self._log.get(intent.after) is not None:
             return set()

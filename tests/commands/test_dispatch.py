@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from support.commands import Place
+from support.program import PROGRAM
 
 from kimi_tui.commands import dispatch
 
@@ -107,3 +108,21 @@ def test_no_traceback(
     assert words in ran.complaint
     log = place.folder / "data" / "logs" / "kimi-tui.log"
     assert log.exists() == isinstance(error, ValueError)
+
+
+@pytest.mark.parametrize("command", ["sessions", "sessions --help", "checkpoints"])
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-", "| true"])
+def test_closed_streams_end_nothing(tmp_path: Path, command: str, closed: str) -> None:
+    shell = f"set -o pipefail; {PROGRAM} {command} {closed}"
+    ran = subprocess.run(
+        ["bash", "-c", shell],
+        cwd=tmp_path,
+        env={"KIMI_TUI_HOME": str(tmp_path / "kt"), "HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+    assert "went wrong" not in ran.stderr
+    assert "Traceback" not in ran.stderr
+    # A pipe may be closed before or after what is said.
+    expected = {2} if command == "checkpoints" else {0, 1} if "|" in closed else {0}
+    assert ran.returncode in expected

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from support.chat_server import call, say
 from support.commands import Place
+from support.odd_files import put
 
 from kimi_tui.session.store import SessionStore
 
@@ -53,6 +54,7 @@ def test_list(place: Place) -> None:
         "world_lines",
         "world_lines_bytes",
         "archived",
+        "forked_from",
     ]
     assert (mine[0]["title"], mine[0]["world_lines"], mine[0]["tokens"]) == ("first", 1, 440)
     assert mine[0]["work_dir"] == str(place.work)
@@ -206,3 +208,43 @@ def test_an_id_must_be_clear(place: Place) -> None:
         f"2 sessions begin with {first.id[:4]!r}; give more of the id.",
     )
     assert place.run("sessions", "show", first.id).code == 0
+
+
+def test_a_fork_says_what_it_is_a_copy_of(place: Place) -> None:
+    origin = place.three_turns()
+    copy = place.run("sessions", "fork", origin.id).out.strip()
+    rows = {row["id"]: row for row in place.run("sessions", "--json").json}
+    assert rows[copy]["forked_from"] == origin.id
+    assert rows[origin.id]["forked_from"] is None
+    assert rows[copy]["messages"] == rows[origin.id]["messages"]
+    (line,) = [line for line in place.run("sessions").out.splitlines() if copy[:8] in line]
+    assert f"first (fork of {origin.id[:8]})" in line
+
+
+def test_messages_are_counted_however_long_the_session_is(place: Place) -> None:
+    session = place.three_turns()
+    path = session.dir / "context.jsonl"
+    record = json.dumps({"role": "user", "content": "x" * 1000}).encode() + b"\n"
+    with path.open("ab") as file:
+        file.write(record * 100)
+    before = place.run("sessions", "--json").json[0]["messages"]
+    with path.open("ab") as file:
+        file.write(b'{"content":"<system>CHECKPOINT 9</system>","role":"user"}\n')
+        file.write(b'{"content":"prompt","role":"_system_prompt"}\nno json\n' + record)
+    after = place.run("sessions", "--json").json[0]["messages"]
+    assert before > 100
+    assert after == before + 1
+
+
+@pytest.mark.parametrize("name", ["state.json", "context.jsonl", "wire.jsonl", "lock", "files"])
+@pytest.mark.parametrize("kind", ["fifo", "zero", "hole"])
+def test_no_command_waits_for_what_stands_in_a_session(place: Place, name: str, kind: str) -> None:
+    session = place.three_turns()
+    put(session.dir / name, kind)
+    for command in (["sessions"], ["sessions", "show"], ["checkpoints"], ["worldlines"], ["undo"]):
+        chosen = {"sessions": [], "sessions show": [session.id]}.get(" ".join(command))
+        more = ["--session", session.id] if chosen is None else chosen
+        ran = place.run(*command, *more)
+        assert ran.err.count("\n") <= 1
+        assert "went wrong in the program" not in ran.err
+    assert place.run("rewind", "0", "--session", session.id).code in (0, 1)

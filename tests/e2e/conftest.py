@@ -26,6 +26,7 @@ def program(tmp_path: Path) -> Iterator[Program]:
     made = Program(home, work, {})
     with made.stack:
         yield made
+    made.assert_never_held_up()
 
 
 @pytest.fixture

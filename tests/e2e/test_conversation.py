@@ -58,6 +58,8 @@ def test_type_approve_click_a_row_rewind_and_ask_again(
     terminal.click(*rows[0])
     terminal.wait_for("Rewind the conversation")
     terminal.wait_for("Rewind to #2")
+    # As with approvals: what was typed ahead does not answer.
+    terminal.wait_quiet(0.7)
     terminal.key("enter")
     terminal.wait_gone("Rewind the conversation")
     terminal.wait_for("› Write that down")

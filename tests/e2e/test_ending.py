@@ -14,6 +14,8 @@ from support.chat_server import ChatServerThread, call, say
 from support.program import Program
 from support.terminal import Terminal
 
+from kimi_tui.tui.shutdown import SIGNALS
+
 COMMAND = "sleep 300 & echo $! > child; echo begun; wait"
 
 
@@ -48,6 +50,37 @@ def _is_kept(program: Program) -> None:
     assert program.context()[-1]["role"] in ("tool", "_usage")
 
 
+def _restored(written: bytes) -> None:
+    """The last word on each mode of the terminal is that it is off (of the cursor: on)."""
+    for mode, last in {b"1049": b"l", b"25": b"h", b"1000": b"l", b"1003": b"l", b"1006": b"l", b"2004": b"l", b"1004": b"l"}.items():  # fmt: skip
+        switches = re.findall(rb"\x1b\[\?" + mode + rb"([hl])", written)
+        assert switches[-1] == last, mode
+
+
+@pytest.mark.parametrize(
+    "number",
+    [
+        *(signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGINT, signal.SIGALRM),
+        *(signal.SIGVTALRM, signal.SIGPROF, signal.SIGXCPU),
+    ],
+)
+def test_every_signal_that_ends_it_leaves_the_terminal_as_it_was(
+    configured: Program, number: signal.Signals
+) -> None:
+    terminal = configured.start()
+    terminal.wait_for("Ctrl+T timeline")
+    os.kill(terminal.pid, number)
+    assert terminal.wait_exit() == 128 + number
+    _restored(terminal.raw)
+
+
+def test_no_signal_that_ends_a_program_is_forgotten() -> None:
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2):
+        assert number in SIGNALS
+    for number in (signal.SIGSEGV, signal.SIGWINCH, signal.SIGTSTP, signal.SIGCHLD, signal.SIGPIPE):
+        assert number not in SIGNALS
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_it_in_order(
     configured: Program, server: ChatServerThread, number: signal.Signals
@@ -72,7 +105,8 @@ def test_it_sleeps_and_wakes(configured: Program, server: ChatServerThread) -> N
     before = terminal.n_bytes
     terminal.key("ctrl+z")
     _until(lambda: _state(terminal.pid) == "T")
-    terminal.wait_raw(b"\x1b[?1049l", start=before)
+    terminal.wait_raw(b"\x1b[?1004l", start=before)
+    _restored(terminal.raw)
     asleep = terminal.n_bytes
     os.kill(terminal.pid, signal.SIGCONT)
     awake = terminal.wait_raw(b"\x1b[?1049h", start=asleep)
@@ -82,6 +116,17 @@ def test_it_sleeps_and_wakes(configured: Program, server: ChatServerThread) -> N
     terminal.wait_for("› Drafted")
     terminal.key("enter")
     terminal.wait_for("Awake.")
+    for _ in range(2):
+        before = terminal.n_bytes
+        terminal.key("ctrl+z")
+        _until(lambda: _state(terminal.pid) == "T")
+        terminal.wait_raw(b"\x1b[?1004l", start=before)
+        _restored(terminal.raw)
+        os.kill(terminal.pid, signal.SIGCONT)
+        terminal.wait_raw(b"timeline", start=terminal.wait_raw(b"\x1b[?1049h", start=before))
+    terminal.key("ctrl+q")
+    assert terminal.wait_exit() == 0
+    _restored(terminal.raw)
 
 
 def test_closing_the_window_ends_it_in_order(configured: Program, server: ChatServerThread) -> None:
@@ -90,3 +135,146 @@ def test_closing_the_window_ends_it_in_order(configured: Program, server: ChatSe
     assert terminal.wait_exit() == 128 + signal.SIGHUP
     _until(lambda: _state(child) == "Z")
     _is_kept(configured)
+
+
+def _leave(terminal: Terminal) -> str:
+    """Quit; what stands on the terminal then."""
+    before = terminal.n_bytes
+    terminal.key("ctrl+q")
+    assert terminal.wait_exit() == 0
+    return terminal.raw[before:].rpartition(b"\x1b[?1049l")[2].decode()
+
+
+def test_quitting_says_how_to_go_on(configured: Program, server: ChatServerThread) -> None:
+    server.script(say("Answered."))
+    terminal = configured.start()
+    terminal.wait_for("Ctrl+T timeline")
+    terminal.type("Fix the parser")
+    terminal.key("enter")
+    terminal.wait_for("Answered.")
+    terminal.wait_for("Enter send")
+    first = configured.session_dir().name
+    said = _leave(terminal)
+    assert f'go on with "Fix the parser": kimi-tui --session {first}' in said
+    # What it says is so.
+    terminal = configured.start("--session", first)
+    terminal.wait_for("Answered.")
+    terminal.wait_for("Enter send")
+    terminal.type("/new")
+    terminal.key("enter")
+    terminal.wait_gone("Answered.")
+    terminal.wait_for("What shall we work on?")
+    # Nothing was said in the new one: the one before is the newest.
+    assert f"kimi-tui --session {first}" in _leave(terminal)
+
+
+def test_quitting_an_empty_session_says_nothing(configured: Program) -> None:
+    terminal = configured.start()
+    terminal.wait_for("Ctrl+T timeline")
+    assert "kimi-tui" not in _leave(terminal)
+
+
+BROKEN = """
+import asyncio, sys, time
+from kimi_tui import cli
+from kimi_tui.tui import app
+on_event = app.KimiApp.on_event
+
+async def broken(self, event):
+    match getattr(event, "key", ""):
+        case "f2":
+            raise RuntimeError("broken sk-abcdefgh12345678")
+        case "f3":
+            await asyncio.sleep(10_000)
+        case "f4":
+            time.sleep(10_000)
+    await on_event(self, event)
+
+app.KimiApp.on_event = broken
+sys.exit(cli.main([]))
+"""
+
+
+def test_a_program_that_is_killed_takes_its_command_with_it(
+    configured: Program, server: ChatServerThread
+) -> None:
+    terminal, child = _working(configured, server)
+    os.kill(terminal.pid, signal.SIGKILL)
+    assert terminal.wait_exit() == -signal.SIGKILL
+    _until(lambda: _state(child) == "Z")
+
+
+def _broken(program: Program, code: str = BROKEN) -> Terminal:
+    """The program with something that breaks."""
+    return program.start_python(code)
+
+
+def test_a_crash_is_one_line_and_the_way_back(
+    configured: Program, server: ChatServerThread
+) -> None:
+    server.script(say("Answered."))
+    terminal = _broken(configured)
+    terminal.wait_for("Ctrl+T timeline")
+    terminal.type("Hello")
+    terminal.key("enter")
+    terminal.wait_for("Answered.")
+    terminal.wait_for("Enter send")
+    before = terminal.n_bytes
+    terminal.key("f2")
+    assert terminal.wait_exit() == 1
+    said = terminal.raw[before:].rpartition(b"\x1b[?1049l")[2].decode()
+    assert "kimi-tui.log" in said
+    assert f"kimi-tui --session {configured.session_dir().name}" in said
+    assert "Traceback" not in said
+    log = (configured.home / "logs" / "kimi-tui.log").read_text()
+    assert "RuntimeError: broken" in log
+    assert "12345678" not in log
+
+
+@pytest.mark.parametrize("key", ["f3", "f4"], ids=["waits", "computes"])
+def test_ctrl_c_twice_quits_while_something_blocks(configured: Program, key: str) -> None:
+    terminal = _broken(configured)
+    terminal.wait_for("Ctrl+T timeline")
+    before = terminal.n_bytes
+    terminal.key(key)
+    terminal.key("ctrl+c")
+    terminal.key("ctrl+c")
+    assert terminal.wait_exit() != 0
+    left = terminal.raw[before:]
+    for restored in (b"\x1b[?1049l", b"\x1b[?25h", b"\x1b[?1003l", b"\x1b[?2004l"):
+        assert restored in left
+
+
+def test_a_thread_that_hangs_does_not_hold_up_the_end(configured: Program) -> None:
+    hangs = """
+import sys, threading
+from kimi_tui import cli
+from kimi_tui.tui.main import header
+header.branch_of = lambda folder: threading.Event().wait() or ""
+sys.exit(cli.main([]))
+"""
+    terminal = _broken(configured, hangs)
+    terminal.wait_for("Ctrl+P commands")
+    terminal.key("ctrl+q")
+    assert terminal.wait_exit() == 0
+
+
+def test_what_breaks_before_the_screen_stands_is_one_line(configured: Program) -> None:
+    terminal = _broken(
+        configured,
+        """
+import sys
+from kimi_tui import cli
+from kimi_tui.tui import app
+
+def broken(self, *args, **keywords):
+    raise RuntimeError("broken at the start")
+
+app.KimiApp.__init__ = broken
+sys.exit(cli.main([]))
+""",
+    )
+    assert terminal.wait_exit() == 1
+    assert "Traceback" not in terminal.screen_text()
+    assert "kimi-tui.log" in terminal.screen_text().replace("\n", "")
+    assert "broken at the start" in (configured.home / "logs" / "kimi-tui.log").read_text()

@@ -7,6 +7,7 @@ import subprocess
 import pytest
 from support.chat_server import ChatServerThread, say
 from support.program import PROGRAM, Program
+from support.terminal import Terminal
 
 
 def _run(program: Program, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -80,7 +81,7 @@ def test_first_run_with_a_server_of_ones_own(program: Program, server: ChatServe
     terminal.wait_for("•" * 13)
     terminal.key("enter")
     terminal.wait_for("stand-in")
-    assert server.other_requests[-1].path == "/v1/models"
+    assert "/v1/models" in [request.path for request in server.other_requests]
     terminal.key("enter")
     terminal.wait_for("Ctrl+T timeline")
     terminal.type("Hello")
@@ -98,3 +99,24 @@ def test_first_run_with_a_server_of_ones_own(program: Program, server: ChatServe
     assert terminal.wait_exit() == 0
     # The choice is made: no first-run screen any more.
     program.start().wait_for("What shall we work on?")
+
+
+@pytest.mark.parametrize("rows", ["99999999", "-5", "0", "x", "9" * 5000])
+def test_an_odd_size_in_the_environment_is_not_believed(configured: Program, rows: str) -> None:
+    terminal = configured.start(env={"COLUMNS": "-5", "LINES": rows})
+    terminal.wait_for("Ctrl+T timeline")
+    terminal.key("ctrl+q")
+    assert terminal.wait_exit() == 0
+
+
+@pytest.mark.parametrize("where", ["2>&-", "2>errors"])
+def test_it_is_drawn_also_where_errors_go_elsewhere(program: Program, where: str) -> None:
+    with Terminal(
+        ["/bin/sh", "-c", f"{PROGRAM} --demo {where}"],
+        cwd=program.work,
+        env={"KIMI_TUI_HOME": str(program.home), "HOME": str(program.home)},
+    ) as terminal:
+        terminal.wait_for("› Rows with")
+        terminal.key("ctrl+q")
+        assert terminal.wait_exit() == 0
+        assert b"\x1b[?1049l" in terminal.raw

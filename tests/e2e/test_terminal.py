@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.program import Program
 from support.terminal import ScreenTimeout, Terminal
 
 APP = """
@@ -99,3 +100,32 @@ def test_exit_and_kill(terminal: Terminal) -> None:
         other.wait_for("hello")
         other.kill()
         assert not other.running
+
+
+def test_a_program_that_holds_its_loop_up_is_told_of(configured: Program) -> None:
+    terminal = configured.start_python(
+        """
+import sys, time
+from kimi_tui import cli
+from kimi_tui.tui import app
+on_event = app.KimiApp.on_event
+
+async def slow(self, event):
+    if getattr(event, "key", "") == "f2":
+        end = time.thread_time() + 1.2
+        while time.thread_time() < end:
+            pass
+    await on_event(self, event)
+
+app.KimiApp.on_event = slow
+sys.exit(cli.main([]))
+"""
+    )
+    terminal.wait_for("Ctrl+T timeline")
+    configured.assert_never_held_up()
+    terminal.key("f2")
+    terminal.type("x")
+    terminal.wait_for("› x")
+    with pytest.raises(AssertionError, match="ms of CPU"):
+        configured.assert_never_held_up()
+    configured.lag_file.unlink()

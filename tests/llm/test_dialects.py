@@ -3,18 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from support.chat_server import ChatServer, Request, say, sequence_fault, status
-from support.strict_dialects import STRICT, Check, devstral, gpt_oss, refuse
+from support.strict_dialects import (
+    STRICT,
+    Check,
+    blind,
+    devstral,
+    gpt_oss,
+    llama3,
+    mistral_local,
+    moonshot_schemas,
+    refuse,
+)
 
-from kimi_tui.llm.complete import complete
-from kimi_tui.llm.dialects import DIALECTS, choose, dialect_named, dialect_of_host
+from kimi_tui.llm.completion import complete
+from kimi_tui.llm.dialects import (
+    DIALECTS,
+    MAX_LEARNED_PER_REQUEST,
+    LearnedQuirks,
+    choose,
+    dialect_named,
+    dialect_of_host,
+    quirks_of,
+)
 from kimi_tui.llm.errors import APIStatusError, LLMError
-from kimi_tui.llm.lessons import MAX_LESSONS_PER_REQUEST, all_lessons
-from kimi_tui.llm.message import FunctionCall, Message, TextPart, ThinkPart, ToolCall, user_message
-from kimi_tui.llm.openai_compat import OpenAICompatible
+from kimi_tui.llm.message import (
+    FunctionCall,
+    ImagePart,
+    ImageURL,
+    Message,
+    TextPart,
+    ThinkPart,
+    ToolCall,
+    user_message,
+)
+from kimi_tui.llm.openai_compatible import OpenAICompatible
 from kimi_tui.llm.provider import RetryPolicy, ToolSpec
 
 TOOLS = [
@@ -119,9 +146,9 @@ async def talk(
     return provider
 
 
-@pytest.mark.parametrize("thinking", [False, True])
+@pytest.mark.parametrize("thinking", ["", "off", "on"])
 @pytest.mark.parametrize("name", STRICT)
-async def test_a_known_server_refuses_nothing(name: str, thinking: bool) -> None:
+async def test_a_known_server_refuses_nothing(name: str, thinking: str) -> None:
     model, check = STRICT[name]
     for field in ("reasoning_content", "reasoning"):
         async with ChatServer(check=check) as server:
@@ -129,7 +156,13 @@ async def test_a_known_server_refuses_nothing(name: str, thinking: bool) -> None
                 server, name, model, history(model, field), thinking=thinking, max_output=20_000
             )
             assert server.refused == []
-            assert not all_lessons()
+            assert not has_learned(server, model, name)
+
+
+def has_learned(server: ChatServer, model: str, dialect: str) -> bool:
+    """Whether any refusal or odd answer of this server changes the next request."""
+    quirks = quirks_of(server.base_url, model, dialect)
+    return replace(quirks, accepted=0, counted_share=0.0) != LearnedQuirks()
 
 
 def learned(*names: str) -> list[Any]:
@@ -142,14 +175,19 @@ def learned(*names: str) -> list[Any]:
         *learned("openai", "azure", "groq", "glm", "deepseek", "openrouter", "gemini"),
         pytest.param("gpt-oss-20b", gpt_oss, id="gpt-oss"),
         pytest.param("my-finetune", devstral, id="alternating template"),
+        pytest.param("llama-3.3-70b", llama3, id="single calls"),
+        pytest.param("my-nemo", mistral_local, id="ids of nine"),
+        pytest.param("kimi-by-another-name", moonshot_schemas, id="schemas"),
         pytest.param("kimi-k2.6", lambda request: _resold(request), id="resold kimi"),
     ],
 )
-async def test_an_unknown_server_teaches_each_lesson_once(model: str, check: Check) -> None:
+async def test_an_unknown_server_is_asked_in_vain_once_for_each_quirk(
+    model: str, check: Check
+) -> None:
     async with ChatServer(check=check) as server:
         await talk(server, "generic", model, history(model, "reasoning_content"))
-        assert 1 <= len(server.refused) <= MAX_LESSONS_PER_REQUEST
-        assert all_lessons()[server.base_url, model]
+        assert 1 <= len(server.refused) <= MAX_LEARNED_PER_REQUEST
+        assert has_learned(server, model, "generic")
         refused = len(server.refused)
         await talk(server, "generic", model, history(model, "reasoning_content"))
         assert len(server.refused) == refused
@@ -177,7 +215,7 @@ async def test_the_output_limit_is_named_the_other_way() -> None:
         assert server.requests[-1].body["max_completion_tokens"] == 5
 
 
-async def test_lessons_end_after_three() -> None:
+async def test_no_more_than_three_quirks_are_learned_of_a_request() -> None:
     fields = iter(("stream_options", "reasoning_content", "thinking", "max_tokens", "model"))
 
     def check(request: Request) -> Any:
@@ -186,8 +224,15 @@ async def test_lessons_end_after_three() -> None:
     model = "deepseek-v4"
     async with ChatServer(check=check) as server:
         with pytest.raises(APIStatusError, match="max_tokens"):
-            await talk(server, "deepseek", model, history(model, "reasoning_content"), max_output=9)
-        assert len(server.requests) == MAX_LESSONS_PER_REQUEST + 1
+            await talk(
+                server,
+                "deepseek",
+                model,
+                history(model, "reasoning_content"),
+                thinking="on",
+                max_output=9,
+            )
+        assert len(server.requests) == MAX_LEARNED_PER_REQUEST + 1
 
 
 async def test_what_is_no_field_of_ours_teaches_nothing() -> None:
@@ -195,7 +240,7 @@ async def test_what_is_no_field_of_ours_teaches_nothing() -> None:
         with pytest.raises(APIStatusError, match="colour"):
             await talk(server, "generic", "m", [user_message("x")])
         assert len(server.requests) == 1
-        assert not all_lessons()
+        assert not has_learned(server, "m", "generic")
 
 
 async def test_an_unknown_server_gets_the_smallest_request() -> None:
@@ -219,15 +264,18 @@ async def test_an_unknown_server_gets_the_smallest_request() -> None:
 @pytest.mark.parametrize(
     ("model", "thinking", "expected"),
     [
-        ("kimi-k2.6", True, {"thinking": {"type": "enabled"}}),
-        ("kimi-k2.6", False, {"thinking": {"type": "disabled"}}),
-        ("kimi-k2.7-code", False, {}),
-        ("kimi-for-coding", False, {}),
-        ("kimi-k3", True, {}),
+        ("kimi-k2.6", "on", {"thinking": {"type": "enabled"}}),
+        ("kimi-k2.6", "off", {"thinking": {"type": "disabled"}}),
+        ("kimi-k2.6", "", {}),
+        ("kimi-k2.7-code", "off", {}),
+        ("kimi-for-coding", "off", {}),
+        ("kimi-k3", "on", {}),
+        ("kimi-k3", "off", {}),
+        ("kimi-k3", "low", {"reasoning_effort": "low"}),
     ],
 )
 async def test_thinking_is_asked_for_as_each_kimi_model_wants(
-    model: str, thinking: bool, expected: dict[str, Any]
+    model: str, thinking: str, expected: dict[str, Any]
 ) -> None:
     async with ChatServer() as server:
         provider = await talk(server, "moonshot", model, [user_message("x")], thinking=thinking)
@@ -235,7 +283,7 @@ async def test_thinking_is_asked_for_as_each_kimi_model_wants(
         known = {"model", "messages", "stream", "stream_options", "tools", "prompt_cache_key"}
         assert {key: value for key, value in body.items() if key not in known} == expected
         assert body["prompt_cache_key"] == "s-1"
-        assert provider.info.thinking == (thinking or model not in {"kimi-k2.6"})
+        assert provider.info.thinking == (thinking == "on" or model not in {"kimi-k2.6"})
 
 
 @pytest.mark.parametrize(
@@ -283,3 +331,39 @@ def test_strict_servers_are_strict() -> None:
         assert check(careless) is not None
     assert sequence_fault([{"role": "tool", "tool_call_id": "a", "content": "x"}]) is not None
     assert set(STRICT) == set(DIALECTS) - {"generic"}
+
+
+async def test_a_step_of_several_calls_goes_as_one_call_and_its_result_after_the_other() -> None:
+    async with ChatServer(check=llama3) as server:
+        past = [user_message("go"), *step("first", None, "a", "b", "c"), user_message("and?")]
+        await talk(server, "generic", "llama-3.3-70b", past)
+        assert len(server.refused) == 1
+        shown = [
+            (one["role"], one.get("content"), [call["id"] for call in one.get("tool_calls", ())])
+            for one in server.requests[-1].messages[2:]
+        ]
+        assert shown == [
+            ("assistant", "first", ["a"]),
+            ("tool", "done", []),
+            ("assistant", None, ["b"]),
+            ("tool", "done", []),
+            ("assistant", None, ["c"]),
+            ("tool", "done", []),
+            ("user", "and?", []),
+        ]
+        await talk(server, "generic", "llama-3.3-70b", past)
+        assert len(server.refused) == 1  # from then on
+
+
+async def test_a_server_that_takes_no_images_after_all_gets_none() -> None:
+    shown = Message(
+        role="user",
+        content=[
+            TextPart(text="see"),
+            ImagePart(image_url=ImageURL(url="data:image/png;base64,AA")),
+        ],
+    )
+    async with ChatServer(check=blind) as server:
+        await talk(server, "generic", "m", [shown], capabilities=["image_in"])
+        assert len(server.refused) == 1
+        assert "cannot see" in server.requests[-1].messages[1]["content"]

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from kimi_tui.llm.complete import complete
+from kimi_tui.llm.completion import complete
 from kimi_tui.llm.errors import APIStatusError, ContextOverflowError, LLMError
 from kimi_tui.llm.message import Message, user_message
 from kimi_tui.llm.provider import Completion, RetryPolicy, StreamItem, TextDelta

@@ -15,7 +15,7 @@ import pytest
 from kimi_tui.llm.message import FunctionCall, Message, TextPart, ThinkPart, ToolCall, user_message
 from kimi_tui.session.context import Context
 from kimi_tui.session.errors import UnknownCheckpoint
-from kimi_tui.session.records import NewCheckpoint, TokenCount
+from kimi_tui.session.schema import NewCheckpoint, TokenCount
 from kimi_tui.session.session import Session
 from kimi_tui.session.store import SessionStore
 
@@ -127,17 +127,18 @@ async def test_revert_cuts_before_the_checkpoint_and_keeps_the_old_file_whole(
     done = await context.revert_to(3, reason="rewind")
     assert (context.folder / "context_1.jsonl").read_bytes() == before
     assert (context.folder / "context.jsonl").read_bytes() == before[: target.offset]
-    assert (done.checkpoint_id, done.uid, done.from_checkpoint) == (3, target.uid, 5)
-    assert done.world_line == 1
+    entry = done.entry
+    assert (entry.checkpoint_id, entry.uid, entry.from_checkpoint) == (3, target.uid, 5)
+    assert entry.n == 1
     # The answer of turn 2 and all of turn 3; markers do not count.
-    assert done.messages_dropped == 3
+    assert entry.messages_dropped == 3
     assert [message.text for message in done.dropped if "CHECKPOINT" not in message.text] == [
         "a1",
         "q2",
         "a2",
     ]
-    assert done.tokens_before == 310
-    assert done.tokens_after == context.token_count
+    assert entry.tokens_before == 310
+    assert entry.tokens_after == context.token_count
     assert texts(context)[-1] == "q1"
     made = await context.checkpoint(False)
     assert made.id == 3
@@ -169,18 +170,18 @@ async def test_tokens_of_a_checkpoint_are_what_its_step_sent(context: Context) -
 async def test_a_dmail_is_one_step(context: Context) -> None:
     await turn(context, "read it", "reading", 1_000)
     await turn(context, "more", "much more", 9_000)
-    letter = Message(role="user", content="<system>the letter</system>")
+    dmail = Message(role="user", content="<system>the dmail</system>")
     done = await context.revert_to(
-        1, reason="dmail", text="the letter", then=[NewCheckpoint(marker=True), letter]
+        1, reason="dmail", text="the dmail", then=[NewCheckpoint(marker=True), dmail]
     )
     assert [point.id for point in context.checkpoints] == [0, 1]
     assert texts(context) == [
         "<system>CHECKPOINT 0</system>",
         "read it",
         "<system>CHECKPOINT 1</system>",
-        "<system>the letter</system>",
+        "<system>the dmail</system>",
     ]
-    assert done.entry.text == "the letter"
+    assert done.entry.text == "the dmail"
     assert [m.text for m in done.dropped if "CHECKPOINT" not in m.text] == [
         "reading",
         "more",
@@ -209,8 +210,26 @@ async def test_a_compaction_is_one_step(context: Context) -> None:
     assert [point.id for point in context.checkpoints] == [0, 1]
     assert context.find_uid(old[1].uid) == context.checkpoints[1]
     assert context.token_count == 40
-    assert (done.tokens_before, done.tokens_after) == (1_010, 40)
-    assert done.messages_dropped == 2
+    assert (done.entry.tokens_before, done.entry.tokens_after) == (1_010, 40)
+    assert done.entry.messages_dropped == 2
+
+
+async def test_a_context_of_nothing_can_be_cleared(context: Context) -> None:
+    done = await context.clear(reason="clear")
+    assert (done.entry.op, done.entry.n, context.size_bytes) == ("clear", 1, 0)
+
+
+async def test_what_was_estimated_of_a_line_that_was_cut_is_counted_anew(session: Session) -> None:
+    context = session.context
+    for words in ("one", "two"):
+        await context.checkpoint(False)
+        await context.append_message(user_message(words * 500))
+    assert context.token_count > 200
+    await context.revert_to(1, reason="rewind")
+    for words in ("a", "b", "c"):
+        await context.append_message(user_message(words))
+    counted = context.token_count
+    assert (await reopened(session)).context.token_count == counted
 
 
 async def test_unknown_checkpoints_are_refused_and_nothing_changes(context: Context) -> None:
@@ -236,7 +255,6 @@ async def test_what_is_not_known_survives_byte_for_byte(session: Session) -> Non
     (session.dir / "context.jsonl").write_bytes(odd)
     again = Session(session.dir, session.work_dir)
     report = await again.open()
-    assert report.n_unknown == 1
     assert [(line.line, line.byte) for line in report.skipped] == [(5, odd.index(b"broken"))]
     assert "line 5" in report.sentences()[0]
     await again.context.checkpoint(False)

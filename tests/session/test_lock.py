@@ -116,10 +116,10 @@ async def test_a_folder_that_takes_nothing_is_named_with_the_reason(
     await session.aclose()
     open_file = os.open
 
-    def refused(path: str | Path, flags: int, *rest: int) -> int:
+    def refused(path: str | Path, flags: int, *rest: int, dir_fd: int | None = None) -> int:
         if Path(path).name == "lock" and flags & os.O_RDWR:
             raise OSError(number, os.strerror(number))
-        return open_file(path, flags, *rest)
+        return open_file(path, flags, *rest, dir_fd=dir_fd)
 
     monkeypatch.setattr(os, "open", refused)
     again = Session(tmp_path, Path("/w"))
@@ -166,3 +166,39 @@ def test_somebody_who_only_looks_does_not_get_in_the_way(tmp_path: Path) -> None
     lock.acquire()
     assert lock.held
     lock.release()
+
+
+async def test_a_lock_that_was_deleted_is_made_again(tmp_path: Path) -> None:
+    session = Session(tmp_path / "s", tmp_path)
+    await session.open()
+    said: list[str] = []
+    session.context.listen(lambda _trouble: None, said.append)
+    await session.sync()
+    (tmp_path / "s" / "lock").unlink()
+    await session.sync()
+    await session.sync()
+    assert said == ["The session's lock file was deleted; it was made again."]
+    with pytest.raises(SessionHeld):
+        await Session(tmp_path / "s", tmp_path).open()
+    await session.aclose()
+    await Session(tmp_path / "s", tmp_path).open()
+
+
+async def test_who_took_a_deleted_lock_is_named_and_nothing_is_lost(tmp_path: Path) -> None:
+    session = Session(tmp_path / "s", tmp_path)
+    await session.open()
+    said: list[str] = []
+    session.context.listen(lambda _trouble: None, said.append)
+    (tmp_path / "s" / "lock").unlink()
+    other = Session(tmp_path / "s", tmp_path)
+    await other.open()
+    await session.context.append_message(user_message("kept"))
+    for _ in range(2):
+        await session.sync()
+    (words,) = said
+    assert words.startswith("The session's lock file was deleted; another program may write to it.")
+    assert f"process {os.getpid()}" in words
+    assert session.lock.held
+    await session.aclose()
+    assert "kept" in (tmp_path / "s" / "context.jsonl").read_text()
+    await other.aclose()

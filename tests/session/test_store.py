@@ -14,12 +14,12 @@ from support.effort import n_calls
 from kimi_tui.llm.message import user_message
 from kimi_tui.session.errors import SessionHeld, SessionNotFound, StorageTrouble, UnknownCheckpoint
 from kimi_tui.session.journal import Entry
-from kimi_tui.session.line_files import line_path, stored_lines
 from kimi_tui.session.listing import SessionInfo
-from kimi_tui.session.operations import undo
+from kimi_tui.session.rotation import stored_world_lines, world_line_path
 from kimi_tui.session.session import Session
 from kimi_tui.session.side_files import read_marks, read_state
 from kimi_tui.session.store import SessionStore
+from kimi_tui.session.undo import undo
 
 HERE = Path("/work/here")
 THERE = Path("/work/there")
@@ -318,8 +318,10 @@ async def test_a_fork_at_a_checkpoint_and_of_a_world_line(store: SessionStore) -
     there = await session.fork(2, world_line=1)
     await there.open()
     assert there.context.messages[-1].text == "b"
-    assert sorted(stored_lines(there.dir)) == [1]
-    assert line_path(there.dir, 1).read_bytes() == line_path(session.dir, 1).read_bytes()
+    assert sorted(stored_world_lines(there.dir)) == [1]
+    assert (
+        world_line_path(there.dir, 1).read_bytes() == world_line_path(session.dir, 1).read_bytes()
+    )
     await there.aclose()
     with pytest.raises(UnknownCheckpoint):
         await session.fork(1)

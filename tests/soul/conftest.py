@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from kimi_tui.llm.lessons import forget_lessons
+from kimi_tui.llm.dialects import forget_quirks
 
 
 @pytest.fixture(autouse=True)
@@ -16,6 +16,6 @@ def _plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _no_lessons() -> None:
+def _no_quirks() -> None:
     """What a server at the same port taught an earlier test."""
-    forget_lessons()
+    forget_quirks()

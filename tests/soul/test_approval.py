@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 
 import pytest
 from support.soul import next_event
 
-from kimi_tui.soul.approval import Approval, Mode
-from kimi_tui.tools.base import Ask, FileEdit, ToolRejected
-from kimi_tui.wire.events import ApprovalRequest, ApprovalResolved
+from kimi_tui.soul import approval as approvals
+from kimi_tui.soul.approval import Approval, Mode, QuestionNotShown
+from kimi_tui.tools.base import ApprovalQuestion, FileEdit, ToolRejected
+from kimi_tui.wire.display import DisplayBlock
+from kimi_tui.wire.events import ApprovalAnswer, ApprovalRequest, ApprovalResolved
 from kimi_tui.wire.queue import Subscription, Wire
 
-RUN = Ask("run command", "Run this command?", "make test")
-EDIT = Ask(
+RUN = ApprovalQuestion("run command", "Run this command?", "make test")
+EDIT = ApprovalQuestion(
     "edit file",
     "Make this edit?",
     "a.py",
@@ -22,7 +24,9 @@ EDIT = Ask(
     session_key="edits",
     session_offer="Yes, all",
 )
-GUARDED = Ask("edit protected", "Make this edit?", ".git/config", session_key="k", protected=True)
+GUARDED = ApprovalQuestion(
+    "edit protected", "Make this edit?", ".git/config", session_key="k", protected=True
+)
 
 
 @pytest.fixture
@@ -41,7 +45,7 @@ async def asked(heard: Subscription) -> ApprovalRequest:
     return await next_event(heard, ApprovalRequest)
 
 
-def ask(approval: Approval, question: Ask) -> asyncio.Task[None]:
+def ask(approval: Approval, question: ApprovalQuestion) -> asyncio.Task[None]:
     return asyncio.create_task(approval.ask(question, key="k:0", tool="Shell"))
 
 
@@ -90,7 +94,9 @@ async def test_a_yes_for_the_session_covers_what_waits_behind_it(
 @pytest.mark.parametrize(
     ("mode", "covered"), [("ask", ()), ("edits", (EDIT,)), ("all", (EDIT, RUN))]
 )
-async def test_modes(wire: Wire, approval: Approval, mode: Mode, covered: tuple[Ask, ...]) -> None:
+async def test_modes(
+    wire: Wire, approval: Approval, mode: Mode, covered: tuple[ApprovalQuestion, ...]
+) -> None:
     approval.set_mode(mode)
     heard = wire.subscribe()
     for question in (EDIT, RUN, GUARDED):
@@ -104,16 +110,21 @@ async def test_modes(wire: Wire, approval: Approval, mode: Mode, covered: tuple[
             await next_event(heard, ApprovalResolved)
 
 
-async def test_a_change_of_mode_answers_what_is_on_the_screen(
+async def test_a_change_of_mode_answers_nothing_that_is_on_the_screen(
     wire: Wire, approval: Approval
 ) -> None:
     heard = wire.subscribe()
-    waiting, guarded = ask(approval, RUN), ask(approval, GUARDED)
+    waiting, behind, guarded = (ask(approval, one) for one in (RUN, RUN, GUARDED))
     request = await asked(heard)
     approval.set_mode("all")
-    await waiting
-    resolved = await next_event(heard, ApprovalResolved)
-    assert (resolved.id, resolved.answer) == (request.id, "once")
+    approval.set_mode("all")
+    assert heard.drain() == []
+    assert not waiting.done()
+    assert approval.answer(request.id, "no")
+    with pytest.raises(ToolRejected):
+        await waiting
+    # What comes next is covered, but for what is always asked.
+    await behind
     approval.answer((await asked(heard)).id, "once")
     await guarded
 
@@ -130,3 +141,69 @@ async def test_a_cancelled_question_makes_room_for_the_next(wire: Wire, approval
     await approval.aclose()
     with pytest.raises(asyncio.CancelledError):
         await third
+
+
+@pytest.mark.parametrize("answer", ["once", "no"])
+async def test_a_change_of_mode_right_after_an_answer(
+    wire: Wire, approval: Approval, answer: ApprovalAnswer
+) -> None:
+    heard = wire.subscribe()
+    waiting = ask(approval, EDIT)
+    request = await asked(heard)
+    approval.answer(request.id, answer)
+    approval.set_mode("all")
+    approval.set_mode("edits")
+    if answer == "no":
+        with pytest.raises(ToolRejected):
+            await waiting
+    else:
+        await waiting
+    told = [r.event for r in heard.drain() if isinstance(r.event, ApprovalResolved)]
+    assert [(one.id, one.answer) for one in told] == [(request.id, answer)]
+
+
+async def test_a_change_of_mode_right_after_a_stop(wire: Wire, approval: Approval) -> None:
+    heard = wire.subscribe()
+    waiting = ask(approval, EDIT)
+    request = await asked(heard)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    approval.set_mode("all")
+    resolved = await next_event(heard, ApprovalResolved)
+    assert (resolved.id, resolved.answer) == (request.id, "no")
+
+
+async def test_a_mode_that_covers_a_question_while_its_diff_is_made(
+    wire: Wire, approval: Approval, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def change_the_mode(edits: Iterable[FileEdit]) -> tuple[DisplayBlock, ...]:
+        approval.set_mode("edits")
+        return await made(edits)
+
+    made = approvals.diffs_of
+    monkeypatch.setattr(approvals, "diffs_of", change_the_mode)
+    heard = wire.subscribe()
+    await ask(approval, EDIT)
+    assert heard.drain() == []
+
+
+async def test_a_question_that_cannot_be_shown_is_a_no_and_the_next_is_put(
+    wire: Wire, approval: Approval, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail_once(edits: Iterable[FileEdit]) -> tuple[DisplayBlock, ...]:
+        if not failed:
+            failed.append(True)
+            raise RuntimeError("a fault of ours")
+        return await made(edits)
+
+    made, failed = approvals.diffs_of, list[bool]()
+    monkeypatch.setattr(approvals, "diffs_of", fail_once)
+    heard = wire.subscribe()
+    first, second = ask(approval, EDIT), ask(approval, RUN)
+    with pytest.raises(QuestionNotShown):
+        await first
+    request = await asked(heard)
+    assert request.detail == RUN.detail
+    approval.answer(request.id, "once")
+    await second

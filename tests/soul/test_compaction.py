@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,20 @@ from support.chat_server import call, calls, gate, say, stall, status
 from support.soul import Stage, next_event, stage
 
 from kimi_tui.llm.message import ImagePart, ImageURL, Message, TextPart, ThinkPart, user_message
+from kimi_tui.llm.provider import ChatProvider
 from kimi_tui.llm.tokens import estimate
-from kimi_tui.soul.compaction import SimpleCompaction
-from kimi_tui.soul.errors import NothingToCompact
-from kimi_tui.soul.internal_messages import internal_kind, said, summary_message
-from kimi_tui.soul.transcript import transcript
+from kimi_tui.prompts import prompt
+from kimi_tui.soul.compaction import (
+    AskModel,
+    Compacted,
+    Plan,
+    SimpleCompaction,
+    compaction_named,
+    transcript,
+)
+from kimi_tui.soul.errors import NothingToCompact, UnknownCompaction
+from kimi_tui.soul.internal_messages import internal_kind, summary_message, user_words
+from kimi_tui.soul.rewind import Target
 from kimi_tui.wire import events as ev
 
 TOO_LONG = {
@@ -46,10 +56,10 @@ PLAN = SimpleCompaction().plan
 
 
 def test_markers_and_reminders_are_neither_counted_nor_kept() -> None:
-    words = said("now")
+    words = user_words("now")
     messages = [
         marker(0),
-        said("old"),
+        user_words("old"),
         marker(1),
         answer("old answer"),
         marker(2),
@@ -66,7 +76,7 @@ def test_markers_and_reminders_are_neither_counted_nor_kept() -> None:
 
 def test_calls_are_never_parted_from_their_results() -> None:
     messages = [
-        said("go"),
+        user_words("go"),
         answer("", "a"),
         result("ra"),
         marker(2),
@@ -82,7 +92,7 @@ def test_calls_are_never_parted_from_their_results() -> None:
 
 
 def test_the_same_words_of_an_earlier_turn_are_not_kept() -> None:
-    first, second = said("continue"), said("continue")
+    first, second = user_words("continue"), user_words("continue")
     messages = [
         first,
         answer("1"),
@@ -101,7 +111,7 @@ def test_letters_in_the_kept_part_stay() -> None:
     letter = user_message(
         "<system>You just got a D-Mail from your future self. D-Mail content:\n\nx</system>"
     )
-    messages = [said("a"), answer("b"), said("c"), letter, answer("d")]
+    messages = [user_words("a"), answer("b"), user_words("c"), letter, answer("d")]
     assert list(PLAN(messages, []).kept) == messages[2:]
 
 
@@ -109,10 +119,10 @@ def test_letters_in_the_kept_part_stay() -> None:
     "messages",
     [
         [],
-        [said("a")],
-        [marker(0), said("a"), marker(1), answer("b")],
-        [summary_message("S"), said("a"), answer("b")],
-        [marker(0), summary_message("S"), marker(1), said("a"), marker(2), answer("b")],
+        [user_words("a")],
+        [marker(0), user_words("a"), marker(1), answer("b")],
+        [summary_message("S"), user_words("a"), answer("b")],
+        [marker(0), summary_message("S"), marker(1), user_words("a"), marker(2), answer("b")],
     ],
 )
 def test_nothing_to_do(messages: list[Message]) -> None:
@@ -121,7 +131,7 @@ def test_nothing_to_do(messages: list[Message]) -> None:
 
 
 def test_a_summary_is_summarised_again_with_what_followed() -> None:
-    messages = [summary_message("S"), said("a"), answer("b"), said("c"), answer("d")]
+    messages = [summary_message("S"), user_words("a"), answer("b"), user_words("c"), answer("d")]
     plan = PLAN(messages, [])
     assert list(plan.old) == messages[:3]
     text = transcript(plan.old, 1_000)
@@ -149,7 +159,7 @@ def test_the_transcript_shows_calls_reasoning_and_images() -> None:
 def test_the_transcript_keeps_to_its_budget(budget: int) -> None:
     messages: list[Message] = []
     for number in range(120):
-        messages.append(said(f"request {number} " + "word " * 200))
+        messages.append(user_words(f"request {number} " + "word " * 200))
         body = json.dumps({"path": f"file{number}.py", "content": "code " * 2_000})
         calls_ = [{"id": "c", "function": {"name": "WriteFile", "arguments": body}}]
         messages.append(Message.model_validate({"role": "assistant", "tool_calls": calls_}))
@@ -323,8 +333,106 @@ async def test_still_too_long_is_an_error_and_no_loop(tmp_path: Path) -> None:
         assert end.reason == "error"
         assert "compacted" in end.error
         assert "20,000" in end.error
-        assert end.advice
         assert len(on.server.requests) == 2
+        # What would have freed next to nothing is not kept: the checkpoint that the advice names is there.
+        assert "Rewind to an earlier checkpoint" in end.advice
+        assert not (on.session.dir / "context_1.jsonl").exists()
+        assert on.ear.of(ev.CompactionEnd)[-1].error
+        outcome = await on.soul.rewind(Target(2))
+        assert outcome.prompt.startswith("again")
+
+
+async def test_still_too_long_with_nothing_to_go_back_to(tmp_path: Path) -> None:
+    async with stage(tmp_path, window=20_000) as on:
+        on.server.script(say("short"), say("SUMMARY"))
+        await on.soul.run("first " * 5_000)
+        await on.soul.run("again " * 14_000)
+        end = on.ear.of(ev.TurnEnd)[-1]
+        assert end.reason == "error"
+        assert "still takes" in end.error
+        # All that is left of the line is the summary; before it leads only an undo.
+        assert [point.id for point in on.session.context.checkpoints] == [0]
+        assert "/undo" in end.advice
+        await on.soul.undo()
+        assert (await on.soul.rewind(Target(2))).prompt.startswith("again")
+
+
+def test_how_many_messages_stay() -> None:
+    messages = [
+        user_words("a"),
+        answer("1"),
+        user_words("b"),
+        answer("2"),
+        user_words("c"),
+        answer("3"),
+    ]
+    for number, kept in ((2, messages[4:]), (3, messages[3:]), (1, messages[5:])):
+        assert list(SimpleCompaction(max_preserved_messages=number).plan(messages, []).kept) == kept
+    assert list(SimpleCompaction(max_preserved_messages=0).plan(messages, [messages[4]]).kept) == [
+        messages[4]
+    ]
+
+
+def test_the_prompt_asks_for_what_must_not_get_lost() -> None:
+    task = prompt("compaction")
+    assert "## Completed tasks" in task
+    assert "one summary of both" in task
+    assert "signatures" in task
+    assert "whole" in task
+
+
+class Halving:
+    """A strategy of somebody else's Python: the newest half stays, and nothing is asked of the model."""
+
+    def plan(
+        self, messages: Sequence[Message], turn: Sequence[Message], pinned: Collection[int] = ()
+    ) -> Plan:
+        middle = len(messages) // 2
+        return Plan(tuple(messages[:middle]), tuple(messages[middle:]))
+
+    async def compact(
+        self, plan: Plan, provider: ChatProvider, ask: AskModel, *, instructions: str, budget: int
+    ) -> Compacted:
+        if instructions == "fail":
+            raise ZeroDivisionError
+        return Compacted("HALF", (summary_message("HALF"), *plan.kept), 0, 0, 0)
+
+
+async def test_a_strategy_that_the_configuration_names(tmp_path: Path) -> None:
+    assert isinstance(compaction_named("simple"), SimpleCompaction)
+    made = compaction_named(f"{__name__}:Halving")
+    async with stage(tmp_path, compaction=made) as on:
+        on.server.script(say("one"), say("two"))
+        await on.soul.run("first")
+        await on.soul.run("second")
+        await on.soul.compact("fail")
+        assert "ZeroDivisionError" in on.ear.of(ev.CompactionEnd)[-1].error
+        assert not (on.session.dir / "context_1.jsonl").exists()
+        await on.soul.compact()
+        assert on.ear.of(ev.CompactionEnd)[-1].summary == "HALF"
+        assert len(on.server.requests) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("clever", "there is simple"),
+        ("", "there is simple"),
+        (":Halving", "there is simple"),
+        ("no_such_module_here:Halving", "ModuleNotFoundError"),
+        (f"{__name__}:Absent", "AttributeError"),
+        (f"{__name__}:Stage", "TypeError"),
+        ("pathlib:Path", "no plan and compact"),
+        ("x" * 10_000, "there is simple"),
+    ],
+)
+def test_a_strategy_that_there_is_not(name: str, why: str) -> None:
+    with pytest.raises(UnknownCompaction) as caught:
+        compaction_named(name)
+    assert why in caught.value.message
+    assert "loop_control.compaction" in caught.value.message
+    assert "\n" not in caught.value.message
+    assert len(caught.value.message) < 400
 
 
 async def test_a_prompt_that_fills_the_window_is_answered_if_it_fits(tmp_path: Path) -> None:

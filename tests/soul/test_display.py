@@ -27,11 +27,11 @@ def test_a_diff_turns_the_old_text_into_the_new(before: str | None, after: str) 
         new = []
     removed = {line.number for line in block.lines if line.sign == "-"}
     added = {line.number: line.text for line in block.lines if line.sign == "+"}
-    rebuilt: list[str] = []
+    rebuild_history: list[str] = []
     kept = iter([text for number, text in enumerate(old, 1) if number not in removed])
     for number in range(1, len(old) - len(removed) + len(added) + 1):
-        rebuilt.append(added[number] if number in added else next(kept))
-    assert rebuilt == new
+        rebuild_history.append(added[number] if number in added else next(kept))
+    assert rebuild_history == new
     assert (block.added, block.removed) == (len(added), len(removed))
     assert all(new[line.number - 1] == line.text for line in block.lines if line.sign != "-")
     assert all(old[line.number - 1] == line.text for line in block.lines if line.sign == "-")

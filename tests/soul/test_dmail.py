@@ -10,9 +10,9 @@ import pytest
 from support.chat_server import call, calls, gate, say
 from support.soul import next_event, stage
 
-from kimi_tui.session.internal import DMAIL_START
-from kimi_tui.soul.internal_messages import dmail_text, is_said
-from kimi_tui.soul.limits import LoopLimits
+from kimi_tui.session.schema import DMAIL_START
+from kimi_tui.soul.internal_messages import dmail_text, is_user_words
+from kimi_tui.soul.model_slot import LoopLimits
 from kimi_tui.wire import events as ev
 
 
@@ -91,7 +91,7 @@ async def test_the_persons_words_survive(tmp_path: Path, target: int) -> None:
         (reverted,) = on.ear.of(ev.ContextReverted)
         words = ("first words", "second words")
         assert reverted.carried == (words if target == 0 else words[1:])
-        assert [m.text for m in on.session.context.messages if is_said(m)] == list(words)
+        assert [m.text for m in on.session.context.messages if is_user_words(m)] == list(words)
 
 
 async def test_to_the_current_checkpoint(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ KIMI_CLI_DMAIL = (
 def test_kinds(text: str, kind: str | None) -> None:
     message = user_message(text)
     assert im.internal_kind(message) == kind
-    assert im.is_said(message) is (kind is None)
+    assert im.is_user_words(message) is (kind is None)
 
 
 def test_what_is_inside() -> None:
@@ -88,8 +88,8 @@ def test_whether_a_line_ends_in_the_middle(messages: list[Message], is_open: boo
     st.text(max_size=5),
 )
 def test_a_person_may_say_anything(start: str, end: str) -> None:
-    message = im.said(start + end)
-    assert im.is_said(message)
+    message = im.user_words(start + end)
+    assert im.is_user_words(message)
     again = Message.model_validate(message.stored())
-    assert im.is_said(again)
+    assert im.is_user_words(again)
     assert again.text == start + end

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
-from support.chat_server import call, calls, say
+from support.chat_server import call, calls, gate, say
 from support.soul import Stage, stage
 
 from kimi_tui.llm.message import Message
+from kimi_tui.session.context_index import text_tokens
 from kimi_tui.session.errors import NothingToUndo
-from kimi_tui.session.tokens import text_tokens
-from kimi_tui.soul.history import fits, history_records
-from kimi_tui.soul.protocol import Target
+from kimi_tui.soul.errors import NothingToClear, SoulBusy
+from kimi_tui.soul.history import fits, session_history
+from kimi_tui.soul.rewind import Target
 from kimi_tui.wire import events as ev
 
 
@@ -151,6 +153,82 @@ async def test_undo_of_a_compaction(tmp_path: Path) -> None:
         assert on.sent()[0] == ("user", "first")
 
 
+async def test_clear(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        await three_turns(on)
+        whole = on.file()
+        on.ear.forget()
+        said = await on.soul.clear()
+        assert said.startswith("Cleared")
+        # Only what every request begins with is left, and the line left stays as it was.
+        assert on.file() == whole[:1]
+        assert whole[0]["role"] == "_system_prompt"
+        assert on.file("context_1.jsonl") == whole
+        entry = next(r for r in on.file("worldlines.jsonl") if r["op"] == "clear")
+        assert (entry["n"], entry["reason"]) == (1, "clear")
+        assert on.ear.names() == ["ContextReverted", "LineChanged", "StatusUpdate"]
+        (reverted,) = on.ear.of(ev.ContextReverted)
+        assert (reverted.reason, reverted.checkpoint_id, reverted.world_line) == ("clear", 0, 1)
+        assert (reverted.tokens_before, reverted.tokens_after) == (550, on.soul.used)
+        assert on.soul.used < 550 * 20
+        (line,) = await on.soul.world_lines()
+        assert line.reason == "clear"
+        with pytest.raises(NothingToClear):
+            await on.soul.clear()
+        on.server.script(say("hello"))
+        await on.soul.run("anew")
+        assert on.sent() == [("user", "anew")]
+        assert on.session.context.checkpoints[0].id == 0
+        # Undone and done again, in a new process too.
+        await on.reopen()
+        assert fits(session_history(on.session), on.session)
+        assert "the clearing" in await on.soul.undo()
+        assert on.file() == whole
+        on.server.script(say("on"))
+        await on.soul.run("go on")
+        assert on.sent()[0] == ("user", "first")
+
+
+async def test_clear_undone_and_done_again(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        await three_turns(on)
+        whole = on.file()
+        await on.soul.clear()
+        await on.reopen()
+        assert fits(session_history(on.session), on.session)
+        await on.soul.undo()
+        assert on.file() == whole
+        assert on.soul.used == 550
+        await on.soul.redo()
+        assert on.file() == whole[:1]
+        assert not on.session.context.messages
+        await on.reopen()
+        assert fits(session_history(on.session), on.session)
+        await on.soul.undo()
+        assert on.file() == whole
+
+
+async def test_a_letter_to_a_cleared_checkpoint_is_refused(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        await three_turns(on)
+        await on.soul.clear()
+        on.server.script(call("SendDMail", {"message": "x", "checkpoint_id": 5}), say("done"))
+        await on.soul.run("go back")
+        assert "no checkpoint 5" in on.sent()[-1][1]
+
+
+async def test_clear_while_a_turn_runs(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        on.server.script(gate(2, say("I am at work.")))
+        turn = asyncio.create_task(on.soul.run("hi"))
+        await on.server.at_gate.wait()
+        with pytest.raises(SoulBusy):
+            await on.soul.clear()
+        on.server.release()
+        await turn
+        assert on.sent() == [("user", "hi")]
+
+
 async def test_jump_to_another_line(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         await three_turns(on)
@@ -212,7 +290,7 @@ async def test_the_history_is_the_same_conversation(tmp_path: Path, spoil: str) 
                     case ev.ToolCall():
                         found.append((event.key, event.name, event.arguments))
                     case ev.ToolResult():
-                        # Told as they ended, rebuilt in the order of the calls.
+                        # Told as they ended, rebuild_history in the order of the calls.
                         results.append((event.key, event.is_error, event.output, event.message))
                     case _:
                         pass
@@ -241,15 +319,17 @@ async def test_the_history_after_operations(tmp_path: Path) -> None:
         await on.reopen()
         records = await on.soul.history()
         assert [r.seq for r in records] == sorted({r.seq for r in records})
-        # It was told as it happened: a rebuilt one holds no operations.
+        # It was told as it happened: a rebuild_history one holds no operations.
         assert any(isinstance(r.event, ev.LineChanged) and r.event.op == "undo" for r in records)
         on.session.record.path.unlink()
-        rebuilt = history_records(on.session)
+        rebuild_history = session_history(on.session)
         # Every line that was left is told too, and it ends at the live line.
-        assert fits(rebuilt, on.session)
-        reasons = [r.event.reason for r in rebuilt if isinstance(r.event, ev.ContextReverted)]
+        assert fits(rebuild_history, on.session)
+        reasons = [
+            r.event.reason for r in rebuild_history if isinstance(r.event, ev.ContextReverted)
+        ]
         assert "dmail" in reasons
-        assert [r.seq for r in rebuilt] == list(range(1, len(rebuilt) + 1))
+        assert [r.seq for r in rebuild_history] == list(range(1, len(rebuild_history) + 1))
 
 
 async def test_without_a_record_a_turn_that_was_cut_short_stays_open(tmp_path: Path) -> None:
@@ -258,23 +338,23 @@ async def test_without_a_record_a_turn_that_was_cut_short_stays_open(tmp_path: P
         on.server.script(say("one"))
         await on.soul.run("first")
         on.session.record.path.unlink()
-        whole = [r.event for r in history_records(on.session)]
+        whole = [r.event for r in session_history(on.session)]
         assert isinstance(whole[-1], ev.TurnEnd)
         await on.session.context.checkpoint(add_user_message=False)
         await on.session.context.append_message(Message(role="user", content="second"))
-        cut_short = [r.event for r in history_records(on.session)]
+        cut_short = [r.event for r in session_history(on.session)]
         assert [e.text for e in cut_short if isinstance(e, ev.TurnBegin)] == ["first", "second"]
         assert sum(isinstance(e, ev.TurnEnd) for e in cut_short) == 1
 
 
 async def test_screens_show_the_same_live_and_afterwards(tmp_path: Path) -> None:
     """The reducers of chat and timeline come to the same end by live events, by the record and by the files."""
-    from kimi_tui.tui.chat.blocks import UserBlock
-    from kimi_tui.tui.chat.model import ChatModel
-    from kimi_tui.tui.timeline.model import TimelineModel
+    from kimi_tui.projection.blocks import UserBlock
+    from kimi_tui.projection.timeline import TimelineModel
+    from kimi_tui.projection.transcript import TranscriptModel
 
     def shown(records: list[ev.Record]) -> tuple[list[str], list[str]]:
-        chat, timeline = ChatModel(), TimelineModel()
+        chat, timeline = TranscriptModel(), TimelineModel()
         for record in records:
             chat.apply(record)
             timeline.apply(record)
@@ -405,3 +485,32 @@ async def test_a_line_without_a_figure_holds_the_same_for_the_journal_as_for_the
         # With what the tools' descriptions take, which no message holds.
         texts = text_tokens(on.session.context.system_prompt or "")
         assert figures.pop() > texts * 2
+
+
+async def test_only_a_rewind_of_the_person_gives_a_message_back(tmp_path: Path) -> None:
+    """What undo and redo bring back is on the line again, or gone with what it answers: the prompt is not theirs."""
+    async with stage(tmp_path) as on:
+        on.server.script(
+            say("one"),
+            say("two"),
+            call("SendDMail", {"message": "skip it", "checkpoint_id": 3}),
+            say("four"),
+        )
+        await on.soul.run("first")
+        await on.soul.run("second")
+        outcome = await on.soul.rewind(Target(2))
+        assert outcome.prompt == "second"
+        assert [e.prompt for e in on.ear.of(ev.ContextReverted)] == ["second"]
+        on.ear.forget()
+        await on.soul.undo()
+        await on.soul.run("third")
+        assert [e.reason for e in on.ear.of(ev.ContextReverted)] == ["dmail"]
+        await on.soul.undo()
+        await on.soul.redo()
+        await on.reopen()
+        await on.soul.undo()
+        await on.soul.redo()
+        told = on.ear.events
+        assert [e.op for e in on.ear.of(ev.LineChanged)] == ["undo", "redo"]
+        assert not [e for e in told if isinstance(e, ev.ContextReverted) and e.prompt]
+        assert not [e for e in told if isinstance(e, ev.ContextReverted) and e.reason == "rewind"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import date
 from pathlib import Path
 
-from kimi_tui.prompts.load import prompt
-from kimi_tui.soul.system_prompt import MAX_AGENTS_BYTES, build_system_prompt
+from kimi_tui.prompts import prompt
+from kimi_tui.soul.system_prompt import MAX_AGENTS_BYTES, adapted, build_system_prompt
 
 TODAY = date(2026, 3, 2)
 
@@ -48,6 +48,8 @@ def test_every_prompt_can_be_filled_in() -> None:
     places = dict.fromkeys(
         [
             "WORK_DIR",
+            "TOOLS",
+            "DMAIL",
             "OS",
             "SHELL",
             "DATE",
@@ -69,3 +71,30 @@ def test_every_prompt_can_be_filled_in() -> None:
     assert len(names) >= 7
     for name in names:
         assert prompt(name, **places)
+
+
+def test_a_prompt_as_it_is_sent(tmp_path: Path) -> None:
+    (tmp_path / "AGENTS.md").write_text("# Tools\nUse make.\n\n# Checkpoints and D-Mail\nNone.\n")
+    both = build_system_prompt(tmp_path, {}, TODAY)
+    plain = build_system_prompt(tmp_path, {}, TODAY, dmail=False)
+    assert "D-Mail" not in plain.partition("# This session")[0]
+    assert "checkpoint" not in plain.partition("# This session")[0].lower()
+    # Byte for byte where nothing has to change, and the same way back.
+    assert adapted(both, tools=True, dmail=True) is both
+    assert adapted(plain, tools=True, dmail=False) is plain
+    assert adapted(both, tools=True, dmail=False) == plain
+    assert adapted(plain, tools=True, dmail=True) == both
+    none = adapted(both, tools=False, dmail=False)
+    assert adapted(plain, tools=False, dmail=False) == none
+    assert adapted(none, tools=True, dmail=True) == both
+    head, _, rest = none.partition("# This session")
+    assert "\n# No tools\n" in head
+    assert "\n# Tools\n" not in head
+    assert "through tools" not in head
+    # The project's notes are the project's, whatever their headings are.
+    assert rest == both.partition("# This session")[2]
+
+
+def test_a_prompt_of_another_program_is_sent_as_it_is() -> None:
+    theirs = "You are Kimi CLI.\n\n# Tools\n\nx\n\n# This session\n\ny"
+    assert adapted(theirs, tools=False, dmail=False) == theirs

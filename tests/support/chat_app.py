@@ -8,11 +8,11 @@ from textual.app import App, ComposeResult
 from textual.containers import Container
 from textual.message import Message
 
-from kimi_tui.tui.chat.transcript import Transcript
 from kimi_tui.tui.glyphs import UNICODE, Glyphs
-from kimi_tui.tui.main.hints import first_hints
-from kimi_tui.tui.styles import sheets
+from kimi_tui.tui.main.footer import first_hints
+from kimi_tui.tui.screens import sheets
 from kimi_tui.tui.theme import KIMI_DARK, KIMI_LIGHT, KIMI_SIXTEEN
+from kimi_tui.tui.transcript.transcript import Transcript
 
 
 class ChatApp(App[None]):
@@ -31,6 +31,7 @@ class ChatApp(App[None]):
         self.glyphs = glyphs
         self.transcript = Transcript(id="chat", hints=first_hints({}))
         self.posted: list[Message] = []
+        self.copied: list[tuple[str, str]] = []
 
     def compose(self) -> ComposeResult:
         with Container(id="pane"):
@@ -39,10 +40,13 @@ class ChatApp(App[None]):
     def on_transcript_checkpoint_clicked(self, message: Transcript.CheckpointClicked) -> None:
         self.posted.append(message)
 
+    def on_transcript_copied(self, message: Transcript.Copied) -> None:
+        self.copied.append((message.text, message.words))
+
     def on_transcript_link_clicked(self, message: Transcript.LinkClicked) -> None:
         self.posted.append(message)
 
-    def on_transcript_pin_wanted(self, message: Transcript.PinWanted) -> None:
+    def on_transcript_pin_toggled(self, message: Transcript.PinToggled) -> None:
         self.posted.append(message)
 
     def on_transcript_fold_toggled(self, message: Transcript.FoldToggled) -> None:

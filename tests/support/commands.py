@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from kimi_tui.commands.dispatch import run
+from kimi_tui.cli import main
 from kimi_tui.session.session import Session
 from kimi_tui.session.store import SessionStore
 from support.chat_server import Answer, call, calls, say
@@ -58,8 +58,7 @@ class Place:
     def run(self, *arguments: object) -> Ran:
         """One command, as the program runs it."""
         self._capsys.readouterr()
-        name, *rest = map(str, arguments)
-        code = run(name, rest)
+        code = main([*map(str, arguments)])
         said = self._capsys.readouterr()
         return Ran(code, said.out, said.err)
 

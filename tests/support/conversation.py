@@ -108,7 +108,15 @@ class Conversation:
         """The turn ends."""
         self.tell(TurnEnd(reason, **more))
 
-    def letter(self, to: int, text: str, *, world_line: int = 3, after: int | None = None) -> None:
+    def letter(
+        self,
+        to: int,
+        text: str,
+        *,
+        world_line: int = 3,
+        after: int | None = None,
+        carried: tuple[str, ...] = (),
+    ) -> None:
         """A D-Mail arrives: the line is cut and goes on."""
         before = self.tokens
         self.tokens = before - 18_400 if after is None else after
@@ -124,6 +132,7 @@ class Conversation:
                 before,
                 self.tokens,
                 text=text,
+                carried=carried,
             )
         )
         self.checkpoint = to

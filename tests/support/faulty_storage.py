@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from kimi_tui.session.storage import Storage
+from kimi_tui.filesystem import Storage
 
 CHANGING = (
     "open",

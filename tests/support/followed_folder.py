@@ -10,11 +10,10 @@ from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
-from kimi_tui.workspace import findings, scan
-from kimi_tui.workspace.coverage import Surroundings
+from kimi_tui.workspace import scan
 from kimi_tui.workspace.entries import Limits
 from kimi_tui.workspace.restore import Prepared, Restored
-from kimi_tui.workspace.tracker import Tracker
+from kimi_tui.workspace.tracker import SnapshotScope, Tracker
 
 
 class Place:
@@ -33,10 +32,10 @@ class Place:
         self.tracker = self.started()
 
     def started(self) -> Tracker:
-        return Tracker(self.root, self.top / "files", self.limits, Surroundings())
+        return Tracker(self.root, self.top / "files", self.limits, SnapshotScope())
 
     def begin(self) -> str:
-        assert self.tracker.first_look()
+        assert self.tracker.first_scan()
         return self.mark()
 
     def mark(self) -> str:
@@ -57,10 +56,10 @@ class Place:
                 self.clock.stamp(path, is_listed_anew=was_there != (content is not None))
 
     def agent(self, *edits: tuple[str, str | None]) -> None:
-        self.tracker.look("other")
+        self.tracker.take_snapshot("other")
         for name, content in edits:
             self.write(name, content)
-        self.tracker.look("agent")
+        self.tracker.take_snapshot("agent")
 
     def other(self, *edits: tuple[str, str | None]) -> None:
         for name, content in edits:
@@ -106,7 +105,7 @@ class CoarseClock:
     @contextlib.contextmanager
     def ticking(self) -> Iterator[None]:
         with contextlib.ExitStack() as stack:
-            for module in (scan, findings):
+            for module in (scan, scan):
                 stack.enter_context(mock.patch.object(module, "os", self))
             stack.enter_context(mock.patch.object(scan, "time", self))
             yield

@@ -18,12 +18,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 from kimi_tui.llm.message import user_message
-from kimi_tui.session import ahead, line_keeper
+from kimi_tui.session import context_store, rotation
 from kimi_tui.session.context import Context
-from kimi_tui.session.line_files import stored_lines
-from kimi_tui.session.operations import jump, redo, undo
-from kimi_tui.session.records import NewCheckpoint
+from kimi_tui.session.rotation import stored_world_lines
+from kimi_tui.session.schema import NewCheckpoint
 from kimi_tui.session.session import Session
+from kimi_tui.session.undo import jump, redo, undo
 from support.faulty_storage import WatchedStorage, failing, killing
 
 NEVER = 1_000_000
@@ -54,7 +54,7 @@ SCENARIO: list[Step] = [
     say("four"),
     on(
         lambda c: c.revert_to(
-            1, reason="dmail", text="x", then=[NewCheckpoint(), user_message("letter")]
+            1, reason="dmail", text="x", then=[NewCheckpoint(), user_message("dmail")]
         )
     ),
     on(undo),
@@ -80,7 +80,7 @@ def prepare(checkpoint_id: int, *, wait: bool = True) -> Step:
     async def step(session: Session) -> None:
         await session.context.sync()
         session.context.prepare_revert(checkpoint_id)
-        task = session.context._keeper._ahead._task  # pyright: ignore[reportPrivateUsage]
+        task = session.context._store._prefix._task  # pyright: ignore[reportPrivateUsage]
         assert task is not None
         if wait:
             assert await task is not None
@@ -98,7 +98,7 @@ PREPARED: list[Step] = [
     prepare(1),
     on(
         lambda c: c.revert_to(
-            1, reason="dmail", text="x", then=[NewCheckpoint(), user_message("letter")]
+            1, reason="dmail", text="x", then=[NewCheckpoint(), user_message("dmail")]
         )
     ),
     prepare(1),
@@ -116,9 +116,9 @@ PREPARED: list[Step] = [
 
 
 def state(context: Context) -> list[object]:
-    """What the person would see: the live line's messages and checkpoints, and how long the other lines are."""
+    """What the user would see: the live line's messages and checkpoints, and how long the other lines are."""
     points = [[point.id, point.offset] for point in context.checkpoints]
-    lines = [[n, size] for n, size in stored_lines(context.folder).items()]
+    lines = [[n, size] for n, size in stored_world_lines(context.folder).items()]
     return [[message.text for message in context.messages], points, lines]
 
 
@@ -169,19 +169,19 @@ def run(
 
 def copy_short_lines_too() -> None:
     """Let what is worth copying ahead in a long session be copied in a short one."""
-    line_keeper.WORTH_COPYING_BYTES = 1
-    ahead.SPARE_BYTES = 0
+    context_store.WORTH_COPYING_BYTES = 1
+    rotation.SPARE_BYTES = 0
 
 
 def main() -> None:
-    """`kill_runner.py ROOT each|prepared|each-without-links|random COUNT`. The last run is not killed."""
-    root, how, count = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+    """`kill_runner.py ROOT each|prepared|each-without-links|random COUNT EVERY`. The last run is not killed."""
+    root, how, count, every = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
     at_random = how == "random"
     scenario = PREPARED if how == "prepared" else SCENARIO
     copy_short_lines_too()
     draw = random.Random(4)
     gc.freeze()
-    for number in [*range(count), NEVER]:
+    for number in [*range(0, count, every), NEVER]:
         folder = root / f"{number}" / "session"
         folder.parent.mkdir(parents=True)
 

@@ -21,15 +21,15 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from kimi_tui.config.choosing import Choice
-from kimi_tui.config.model import Config
+from kimi_tui.config.model_choice import Choice
+from kimi_tui.config.settings import Config
 from kimi_tui.launch import Launch
-from kimi_tui.soul.limits import LoopLimits
-from kimi_tui.soul.protocol import Target
+from kimi_tui.soul.model_slot import LoopLimits
+from kimi_tui.soul.rewind import Target
 from kimi_tui.tui.app import KimiApp
 from kimi_tui.tui.main.screen import MainScreen
 from support.chat_server import Answer, ChatServer, calls, say
-from support.screens import Desk
+from support.screens import Desk, keys_count
 from support.soul import Stage
 
 N_CHECKPOINTS = 200
@@ -294,11 +294,12 @@ async def opened(
             resume=session.session_id,
         )
     )
-    async with app.run_test(size=(120, 40)) as pilot:
-        desk = Desk(app, pilot)
-        await desk.ready()
-        await pilot.pause()
-        yield desk
-        for screen in app.screen_stack:
-            if isinstance(screen, MainScreen):
-                await screen.end()
+    with keys_count():
+        async with app.run_test(size=(120, 40)) as pilot:
+            desk = Desk(app, pilot)
+            await desk.ready()
+            await pilot.pause()
+            yield desk
+            for screen in app.screen_stack:
+                if isinstance(screen, MainScreen):
+                    await screen.end()

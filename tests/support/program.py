@@ -12,6 +12,7 @@ from typing import Any
 
 from support.terminal import Terminal
 
+SITE = Path(__file__).parent / "site"
 PROGRAM = str(Path(sys.executable).parent / "kimi-tui")
 
 
@@ -31,19 +32,40 @@ class Program:
         env: Mapping[str, str] | None = None,
     ) -> Terminal:
         """Start it; it is killed at the end of the test if it still runs."""
+        return self._start([PROGRAM, *arguments], size, env)
+
+    def start_python(self, code: str, *, size: tuple[int, int] = (120, 40)) -> Terminal:
+        """Start Python code that runs it in another way."""
+        return self._start([sys.executable, "-c", code], size, None)
+
+    def _start(
+        self, command: list[str], size: tuple[int, int], env: Mapping[str, str] | None
+    ) -> Terminal:
         return self.stack.enter_context(
             Terminal(
-                [PROGRAM, *arguments],
+                command,
                 size=size,
                 cwd=self.work,
                 env={
                     "KIMI_TUI_HOME": str(self.home),
                     "HOME": str(self.home),
+                    "PYTHONPATH": str(SITE),
+                    "KIMI_TUI_TEST_LAG_FILE": str(self.lag_file),
                     **self.environment,
                     **(env or {}),
                 },
             )
         )
+
+    @property
+    def lag_file(self) -> Path:
+        """Where it tells what held up its event loop."""
+        return self.home.parent / "lag.txt"
+
+    def assert_never_held_up(self) -> None:
+        """See that no callback of its event loop took too long."""
+        held_up = self.lag_file.read_text("utf-8") if self.lag_file.exists() else ""
+        assert not held_up, f"the event loop was held up:\n{held_up}"
 
     def session_dir(self) -> Path:
         """The folder of the only session."""

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
+
+ROOM_BYTES = 4 << 30
+"""More than all that the tests write."""
 
 
 def memory_folder() -> str | None:
@@ -10,4 +14,7 @@ def memory_folder() -> str | None:
 
     A killed process loses nothing by it: only a power cut would tell the difference.
     """
-    return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    folder = "/dev/shm"
+    if not os.access(folder, os.W_OK) or os.statvfs(folder).f_flag & os.ST_NOEXEC:
+        return None
+    return folder if shutil.disk_usage(folder).free > ROOM_BYTES else None

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from unittest.mock import patch
 
 from textual.pilot import Pilot
 
-from kimi_tui.config.choosing import Choice
-from kimi_tui.config.model import Config
+from kimi_tui.config.model_choice import Choice
+from kimi_tui.config.settings import Config
 from kimi_tui.launch import Launch
 from kimi_tui.tui.app import KimiApp
+from kimi_tui.tui.main.reader import Reader
 from kimi_tui.tui.main.screen import MainScreen
+from kimi_tui.tui.main.state import Mode
+from kimi_tui.tui.preview.screen import RewindScreen
 
 TIMEOUT_S = 60.0
 """Long: it only ends what hangs, and other programs may have the machine for a while."""
+LOOK_S = 0.02
 
 
 @dataclass
@@ -41,11 +47,17 @@ class Desk:
     async def until(self, condition: Callable[[], bool]) -> None:
         """Let the app work until something holds."""
         async with asyncio.timeout(TIMEOUT_S):
-            while not condition():
+            while True:
+                start = time.thread_time()
+                if condition():
+                    return
+                cost_s = time.thread_time() - start
                 broken = self.app._exception  # pyright: ignore[reportPrivateUsage]
                 if broken is not None:
                     raise AssertionError("the app has crashed") from broken
-                await self.pilot.pause(0.01)
+                # Not the pilot's pause: that has every widget do something, over and over while the app works.
+                # What is dear to find out, as what the screen shows, is looked at less often: the app is to work meanwhile.
+                await asyncio.sleep(max(LOOK_S, 8 * cost_s))
 
     async def sees(self, words: str) -> str:
         """Wait until the words are on the screen; returns all of it."""
@@ -60,14 +72,33 @@ class Desk:
         await self.until(lambda: self.screen.conversation.state.ready)
 
     async def idle(self) -> None:
-        """Wait for the agent to stop."""
+        """Wait for the agent to stop, also where what was said has only just been sent."""
+        conversation = self.screen.conversation
+        turn = conversation._turn  # pyright: ignore[reportPrivateUsage]
+        await self.until(lambda: turn is None or turn.done() or conversation.engine.running)
         await self.until(lambda: not self.screen.conversation.engine.running)
         await self.until(lambda: not self.screen.conversation.state.running)
 
     async def say(self, text: str) -> None:
         """Put a message into the prompt and send it."""
+        conversation = self.screen.conversation
+        turn = conversation._turn  # pyright: ignore[reportPrivateUsage]
+        begins = conversation.state.ready and not text.startswith("/") and bool(text.strip())
+        begins = begins and not conversation.engine.running
         self.screen.prompt.area.put(text)
         await self.pilot.press("enter")
+        if begins:
+            # Enter goes from the prompt to the screen, and from there to the engine: on a loaded machine, later.
+            await self.until(
+                lambda: conversation._turn is not turn or conversation.engine.running  # pyright: ignore[reportPrivateUsage]
+            )
+
+
+@contextmanager
+def keys_count(after_s: float = 0.0) -> Iterator[None]:
+    """Let a preview and a world line take letters once the keyboard was quiet for so long; 0: at once."""
+    with patch.object(RewindScreen, "QUIET_S", after_s), patch.object(Reader, "QUIET_S", after_s):
+        yield
 
 
 @asynccontextmanager
@@ -80,9 +111,16 @@ async def desk(
     config: Config | None = None,
     window: int | None = 32_000,
     dialect: str | None = None,
+    quiet_s: float = 0.0,
+    mode: Mode = "ask",
+    work: Path | None = None,
+    notices: tuple[str, ...] = (),
 ) -> AsyncIterator[Desk]:
-    """The app in a folder of its own, with a model that the server plays."""
-    work = home / "app"
+    """The app in a folder of its own, with a model that the server plays.
+
+    `quiet_s` is how long the keyboard must be quiet before a preview or a world line takes letters: tests press keys at once.
+    """
+    work = work or home / "app"
     work.mkdir(exist_ok=True)
     launch = Launch(
         work_dir=work,
@@ -90,10 +128,13 @@ async def desk(
         config=config or Config(),
         choice=Choice("test", base_url, "kimi-test", window=window, dialect=dialect),
         resume=resume,
+        mode=mode,
+        notices=notices,
     )
     app = KimiApp(launch)
-    async with app.run_test(size=size) as pilot:
-        yield Desk(app, pilot)
-        for screen in app.screen_stack:
-            if isinstance(screen, MainScreen):
-                await screen.end()
+    with keys_count(quiet_s):
+        async with app.run_test(size=size) as pilot:
+            yield Desk(app, pilot)
+            for screen in app.screen_stack:
+                if isinstance(screen, MainScreen):
+                    await screen.end()

@@ -12,10 +12,11 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
-from kimi_tui.llm.openai_compat import OpenAICompatible
+from kimi_tui.llm.openai_compatible import OpenAICompatible
 from kimi_tui.llm.provider import RetryPolicy
 from kimi_tui.session.store import SessionStore
-from kimi_tui.soul.kimi_soul import KimiSoul
+from kimi_tui.soul.checkpoint_table import CheckpointRow, list_checkpoints
+from kimi_tui.soul.kimisoul import KimiSoul
 from kimi_tui.soul.runtime import open_soul
 from kimi_tui.tools.base import Tool as BaseTool
 from kimi_tui.tools.base import ToolEnv, ToolOutcome
@@ -143,6 +144,16 @@ class Stage:
         self.soul = await open_soul(session=self.session, provider=provider, **options)
         self.ear = Ear(self.soul.wire)
         return self.soul
+
+    async def checkpoints(self) -> list[CheckpointRow]:
+        """The checkpoints of the live world line, as `kimi-tui checkpoints` lists them."""
+        await self.soul.flush()
+        return await asyncio.to_thread(list_checkpoints, self.session)
+
+    async def summary(self) -> str:
+        """The text of the newest summary on the live world line; empty where there is none."""
+        texts = [one.text for one in await self.soul.messages() if one.kind == "summary"]
+        return texts[-1] if texts else ""
 
     async def reopen(self) -> KimiSoul:
         """Close everything and open the same session as a new process would."""

@@ -11,6 +11,7 @@ from typing import Any
 
 from support.chat_server import Answer, Request, sequence_fault, status
 
+EFFORTS = ("low", "medium", "high")
 BASE = {"model", "messages", "stream", "stream_options", "tools"}
 MESSAGE = {"role", "content", "tool_calls", "tool_call_id"}
 
@@ -204,7 +205,10 @@ def gemini(request: Request) -> Answer | None:
 
     if (refused := common(request)) is not None:
         return refused
-    for field in request.body.keys() - (BASE | {"max_tokens", "max_completion_tokens"}):
+    if request.body.get("reasoning_effort") not in {None, "none", "minimal", *EFFORTS}:
+        return array("Invalid value at 'reasoning_effort'")
+    taken = BASE | {"max_tokens", "max_completion_tokens", "reasoning_effort"}
+    for field in request.body.keys() - taken:
         return array(f'Invalid JSON payload received. Unknown name "{field}": Cannot find field.')
     for _, message in _assistants(request):
         for field in message.keys() - MESSAGE:
@@ -319,6 +323,46 @@ def devstral(request: Request) -> Answer | None:
             500,
         )
     return None
+
+
+def llama3(request: Request) -> Answer | None:
+    """The template of Llama 3: one call a message."""
+    if (refused := llamacpp(request)) is not None:
+        return refused
+    if any(len(message.get("tool_calls", ())) > 1 for _, message in _assistants(request)):
+        return refuse("Jinja Exception: This model only supports single tool-calls at once!", 500)
+    return None
+
+
+def mistral_local(request: Request) -> Answer | None:
+    """Templates of Mistral's models on a local server: ids of nine, and roles that alternate."""
+    for entry in _calls(request):
+        if not re.fullmatch(r"[a-zA-Z0-9]{9}", entry["id"]):
+            return refuse(
+                "Jinja Exception: Tool call IDs should be alphanumeric strings with length 9!", 500
+            )
+    return devstral(request)
+
+
+def blind(request: Request) -> Answer | None:
+    """A model without eyes behind a server that does not say so."""
+    if any(isinstance(message.get("content"), list) for message in request.messages):
+        return refuse(
+            "image input is not supported - hint: you may need to provide the mmproj", 500
+        )
+    return common(request)
+
+
+def moonshot_schemas(request: Request) -> Answer | None:
+    """A reseller of Kimi models that is strict about schemas and nothing else."""
+    for tool in request.body.get("tools", ()):
+        for path, schema in _schemas(tool["function"]["parameters"]):
+            if "anyOf" in schema and "type" in schema:
+                return refuse(
+                    "tools.function.parameters is not a valid moonshot flavored json schema: when "
+                    f"using anyOf, type should be defined in anyOf items instead ({path})"
+                )
+    return common(request)
 
 
 Check = Callable[[Request], "Answer | None"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 from typing import ClassVar
 
@@ -12,14 +13,17 @@ from textual.message import Message
 from textual.pilot import Pilot
 from textual.widgets import Static
 
-from kimi_tui.tui.gauge.model import GaugeModel
-from kimi_tui.tui.gauge.widget import Gauge
+from kimi_tui.projection.gauge import GaugeModel
+from kimi_tui.projection.timeline import TimelineModel
+from kimi_tui.tui.gauge import Gauge
 from kimi_tui.tui.glyphs import UNICODE, Glyphs
-from kimi_tui.tui.styles import sheets
+from kimi_tui.tui.screens import sheets
 from kimi_tui.tui.theme import KIMI_DARK, KIMI_LIGHT, KIMI_SIXTEEN
-from kimi_tui.tui.timeline.model import TimelineModel
-from kimi_tui.tui.timeline.widget import Timeline
+from kimi_tui.tui.timeline.timeline import Timeline
 from kimi_tui.wire.events import Record
+
+RECORDS_AT_ONCE = 200
+"""How many of a history are applied in one callback of the loop, as the program does it in slices, too."""
 
 
 class TimeTravelApp(App[None]):
@@ -70,27 +74,35 @@ class TimeTravelApp(App[None]):
         yield self.gauge
         yield Static(id="foot")
 
-    def on_mount(self) -> None:
+    async def on_mount(self) -> None:
         self.timeline.overlay = self.size.width < 100
         self.gauge.timeline_width = 0 if self.size.width < 100 else self._width
         self.timeline.model, self.gauge.model = TimelineModel(), GaugeModel()
-        self.feed(self._records, motion=False)
+        for start in range(0, len(self._records), RECORDS_AT_ONCE):
+            self._apply(self._records[start : start + RECORDS_AT_ONCE])
+            await asyncio.sleep(0)
+        self._changed(motion=False)
 
     def feed(self, records: Iterable[Record], *, motion: bool = True) -> None:
         """Apply records to both models, and show them."""
+        self._apply(records)
+        self._changed(motion=motion)
+
+    def _apply(self, records: Iterable[Record]) -> None:
         timeline, gauge = self.timeline.model, self.gauge.model
         assert timeline is not None
         assert gauge is not None
         for record in records:
             timeline.apply(record)
             gauge.apply(record)
+
+    def _changed(self, *, motion: bool) -> None:
         self.timeline.changed(motion=motion)
         self.gauge.changed(motion=motion)
 
     @on(Timeline.CheckpointChosen)
-    @on(Timeline.Highlighted)
-    @on(Timeline.UndoRequested)
-    @on(Timeline.RedoRequested)
+    @on(Timeline.UndoPressed)
+    @on(Timeline.RedoPressed)
     @on(Timeline.Left)
     def _remember(self, message: Message) -> None:
         self.posted.append(message)

@@ -1,4 +1,4 @@
-"""A tool's surroundings for tests: an asker that remembers, a mailbox, file versions, and one call to run a tool."""
+"""A tool's surroundings for tests: an approver that remembers, a mailbox, file versions, and one call to run a tool."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kimi_tui.tools.base import Ask, TodoEntry, ToolEnv, ToolOutcome, ToolRejected
+from kimi_tui.tools.base import ApprovalQuestion, TodoEntry, ToolEnv, ToolOutcome, ToolRejected
 from kimi_tui.tools.toolset import Toolset, default_toolset
 
 
 @dataclass
-class Asker:
+class Approver:
     """Says yes unless told otherwise; `before_yes` is called while the question stands."""
 
-    asks: list[Ask] = field(default_factory=list[Ask])
+    asks: list[ApprovalQuestion] = field(default_factory=list[ApprovalQuestion])
     refuse: str | None = None
     instead: str = ""
     """What a yes puts in the place of a command."""
@@ -28,7 +28,7 @@ class Asker:
     def __post_init__(self) -> None:
         self.answered.set()
 
-    async def ask(self, ask: Ask) -> str:
+    async def ask(self, ask: ApprovalQuestion) -> str:
         self.asks.append(ask)
         await self.answered.wait()
         if self.refuse is not None:
@@ -64,7 +64,7 @@ class Bench:
 
     def __init__(self, work_dir: Path) -> None:
         self.work_dir = work_dir
-        self.asker = Asker()
+        self.approver = Approver()
         self.mailbox = Mailbox()
         self.versions = Versions()
         self.live: list[str] = []
@@ -76,7 +76,7 @@ class Bench:
     def env(self) -> ToolEnv:
         return ToolEnv(
             work_dir=self.work_dir,
-            asker=self.asker,
+            approver=self.approver,
             mailbox=self.mailbox,
             versions=self.versions,
             emit=self.live.append,

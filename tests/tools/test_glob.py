@@ -4,6 +4,7 @@ import asyncio
 import os
 import re
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,8 @@ from hypothesis import strategies as st
 from support.tool_env import Bench
 
 from kimi_tui.tools import glob
-from kimi_tui.tools.base import ToolRejected
-from kimi_tui.tools.patterns import patterns_of
+from kimi_tui.tools.base import ApprovalQuestion, ToolRejected
+from kimi_tui.tools.glob import patterns_of
 
 
 def plant(bench: Bench, *paths: str) -> None:
@@ -51,7 +52,7 @@ async def test_patterns(bench: Bench) -> None:
     assert await found(bench, ".*/*.py") == [".hidden/f.py"]
     assert await found(bench, "*.py", directory="src") == ["src/c.py"]
     assert await found(bench, str(bench.work_dir / "src" / "*.py")) == ["src/c.py"]
-    assert bench.asker.asks == []
+    assert bench.approver.asks == []
 
 
 async def test_nothing_found_is_no_error(bench: Bench) -> None:
@@ -88,11 +89,11 @@ async def test_outside_asks(bench: Bench, tmp_path: Path) -> None:
         ("../other/*.py", "."),
         (f"{tmp_path}/other/*", "."),
     ):
-        bench.asker.asks.clear()
+        bench.approver.asks.clear()
         assert await found(bench, pattern, directory=directory) == [
             str(tmp_path / "other" / "a.py")
         ]
-        (ask,) = bench.asker.asks
+        (ask,) = bench.approver.asks
         assert (ask.action, ask.detail) == ("read outside", str(tmp_path / "other"))
 
 
@@ -102,12 +103,12 @@ async def test_what_is_outside_is_not_even_named_unasked(
 ) -> None:
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "a.py").write_text("")
-    bench.asker.refuse = ""
+    bench.approver.refuse = ""
     with pytest.raises(ToolRejected):
         await bench.run("Glob", pattern="*", directory=directory)
-    bench.asker.refuse = None
+    bench.approver.refuse = None
     assert (await bench.run("Glob", pattern="*", directory=directory)).is_error
-    assert [ask.action for ask in bench.asker.asks] == ["read outside"] * 2
+    assert [ask.action for ask in bench.approver.asks] == ["read outside"] * 2
 
 
 async def test_a_folder_that_is_none(bench: Bench) -> None:
@@ -198,3 +199,50 @@ def _reference(pattern: list[str], path: list[str]) -> bool:
         return False
     one = re.escape(pattern[0]).replace(r"\*", ".*").replace(r"\?", ".").replace(r"\[ab\]", "[ab]")
     return re.fullmatch(one, path[0]) is not None and _reference(pattern[1:], path[1:])
+
+
+async def test_the_time_for_an_answer_is_not_the_searchs(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "a.py").write_text("")
+    passed_s = 0.0
+    real_ask = bench.approver.ask
+
+    async def ask_for_long(ask: ApprovalQuestion) -> str:
+        nonlocal passed_s
+        passed_s = glob.LIMIT_S * 2
+        return await real_ask(ask)
+
+    monkeypatch.setattr(bench.approver, "ask", ask_for_long)
+    monkeypatch.setattr(glob.time, "monotonic", lambda now=time.monotonic: now() + passed_s)
+    outcome = await bench.run("Glob", pattern="*", directory="../other")
+    assert outcome.output == str(tmp_path / "other" / "a.py")
+    assert outcome.message == "1 match."
+
+
+async def test_a_large_folder_is_left_when_the_time_is_over(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for n in range(300):
+        (bench.work_dir / f"f{n:03}.txt").touch()
+    monkeypatch.setattr(glob, "_CHECKED_NAMES", 10)
+    monkeypatch.setattr(glob, "_SORTED_NAMES", 7)
+    assert await found(bench, "*") == [f"f{n:03}.txt" for n in range(300)]
+    ticks = iter(range(1000))
+    monkeypatch.setattr(glob.time, "monotonic", lambda: float(next(ticks)))
+    outcome = await bench.run("Glob", pattern="*")
+    assert "Stopped after 20 s" in outcome.message
+    assert not outcome.output
+
+
+async def test_hostile_rules_and_patterns_do_not_hold_it_up(bench: Bench) -> None:
+    bench.write(".gitignore", "*a*a*a*a*a*a*a*b\n" * 20_000)
+    plant(bench, "a" * 200, "b.py")
+    assert await found(bench, "*") == ["a" * 200, "b.py"]
+    assert await found(bench, "*a" * 90 + "b") == []
+    outcome = await bench.run("Glob", pattern="{" + "," * 5000)
+    assert "longer than any path" in outcome.message
+    (bench.work_dir / ".gitignore").unlink()
+    os.mkfifo(bench.work_dir / ".gitignore")
+    assert await found(bench, "b*") == ["b.py"]

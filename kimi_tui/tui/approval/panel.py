@@ -1,15 +1,15 @@
 """The approval in the place of the prompt: the question, all of what will happen, and the answers.
 
-No answer is selected beforehand. A letter answers at once, Enter only after the arrows have chosen a row, and yes only
-after the end of what will run was on the screen.
+No answer is selected beforehand. A key answers at once, Enter only after the arrows have chosen a row, and yes only
+after the end of what will run was on the screen. What is longer than a few rows beside the detail stands whole in it.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Mapping
 
+from rich.cells import cell_len
 from textual import events, on
 from textual.app import ComposeResult
 from textual.content import Content
@@ -19,40 +19,212 @@ from textual.reactive import reactive
 from textual.widget import Widget
 
 from kimi_tui.foreign_text import clean
-from kimi_tui.tui.app_of import app_of
-from kimi_tui.tui.approval.answered import ApprovalAnswered, ApprovalKeysChanged
-from kimi_tui.tui.approval.beside import Beside
-from kimi_tui.tui.approval.detail import Detail
-from kimi_tui.tui.approval.drawing import (
-    SIDES,
-    answer_rows,
-    detail_row,
-    key_hints,
-    way_row,
-)
 from kimi_tui.tui.approval.model import (
+    CHANGE_KEY,
     Choice,
-    QuietKeyboard,
+    Detail,
+    DetailRow,
     Writing,
     choices,
+    counts,
     field_of,
     may_be_changed,
     said_instead,
+    visible,
+    wrapped,
 )
-from kimi_tui.tui.glyphs import glyphs_of
-from kimi_tui.tui.letter.area import LetterArea
-from kimi_tui.tui.main.commands import key_of, keys_of
+from kimi_tui.tui.glyphs import Glyphs, glyphs_of
+from kimi_tui.tui.keyboard import QuietKeyboard, key_of, keys_of
+from kimi_tui.tui.prompt.area import PromptArea
+from kimi_tui.tui.screens import app_of
+from kimi_tui.tui.text_dialog import AnswerArea
+from kimi_tui.wire.events import ApprovalAnswer, ApprovalRequest
 
-if TYPE_CHECKING:
-    from kimi_tui.wire.events import ApprovalRequest
+EDGE = 1
+"""The accent down the side stands before every row."""
+SIDES = 6
+"""Cells of a row that no text of a question or a place takes."""
+
+
+def question_rows(
+    request: ApprovalRequest, waiting: int, width: int, glyphs: Glyphs
+) -> list[Content]:
+    """What is asked, with what it changes in figures and how many more wait at the right."""
+    side = _beside(request, waiting, glyphs)
+    sign = f"{glyphs.dmail} " if request.kind == "dmail" else ""
+    room = max(10, width - SIDES - side.cell_length - 2 - cell_len(sign))
+    pieces = wrapped(visible(request.question).replace("\n", " "), room)
+    # A diff does not say where it goes; the rest of the question does, and is never cut.
+    target = visible(request.detail).replace("\n", " ") if counts(request) is not None else ""
+    fits = len(pieces) == 1 and cell_len(pieces[0]) + 2 + cell_len(target) <= room
+    named = ("  ", (target, "$ink")) if target and fits else ()
+    first = Content.assemble("   ", (sign, "$kind-dmail"), (pieces[0], "bold $ink-strong"), *named)
+    gap = " " * max(1, width - EDGE - 2 - first.cell_length - side.cell_length)
+    rows = [Content.assemble(first, gap, side)]
+    rows += [
+        Content.assemble("   ", " " * cell_len(sign), (piece, "bold $ink-strong"))
+        for piece in pieces[1:]
+    ]
+    if target and not fits:
+        rows += [
+            Content.assemble("   ", (piece, "$ink")) for piece in wrapped(target, width - SIDES)
+        ]
+    return rows
+
+
+def _beside(request: ApprovalRequest, waiting: int, glyphs: Glyphs) -> Content:
+    parts: list[tuple[str, str] | str] = []
+    changed = counts(request)
+    if changed is not None:
+        added, removed = changed
+        parts += [(f"+{added}", "$ok"), " ", (f"{glyphs.minus}{removed}", "$kind-error")]
+    if waiting > 1:
+        parts += ["   " if parts else "", (f"1 of {waiting}", "$ink-quiet")]
+    return Content.assemble(*parts)
+
+
+def detail_row(row: DetailRow, width: int) -> Content:
+    """A row of what will happen, on its own ground."""
+    room = width - EDGE - 3 - 2
+    # The numbers of a diff stand where they stand in the chat, one cell before what else is shown here.
+    text = f" {row.margin}{row.text}" if row.margin else f"  {row.text}"
+    padded = text + " " * max(0, room - cell_len(text))
+    if row.kind == "add":
+        style = "$diff-add-fg on $diff-add-bg"
+    elif row.kind == "delete":
+        style = "$diff-del-fg on $diff-del-bg"
+    elif row.kind == "path":
+        style = "bold $ink-strong"
+    else:
+        style = "$ink on $page"
+    return Content.assemble("   ", (padded, style))
+
+
+def place_rows(request: ApprovalRequest, width: int) -> list[Content]:
+    """Where it runs, and what that means."""
+    if not request.where:
+        return []
+    pieces = wrapped(visible(request.where).replace("\n", " "), max(10, width - SIDES))
+    return [Content.styled(f"   {piece}", "$ink-quiet") for piece in pieces]
+
+
+def answer_rows(choice: Choice, width: int, *, chosen: bool, armed: bool) -> list[Content]:
+    """An answer with its key, in as many rows as its words need.
+
+    Args:
+        choice: the answer.
+        width: of the panel.
+        chosen: the arrows stand on it.
+        armed: a key would count now.
+    """
+    back = " on $select" if chosen else ""
+    key = f"bold $accent{back}" if armed else f"$ink-quiet{back}"
+    words = f"bold $ink-strong{back}" if chosen else f"$ink{back}"
+    rows: list[Content] = []
+    for number, piece in enumerate(wrapped(choice.words, max(10, width - 9))):
+        sign = choice.key if not number else " "
+        row = Content.assemble((f"  {sign}  ", key), (piece, words))
+        fill = " " * max(0, width - EDGE - 1 - 2 - row.cell_length)
+        rows.append(Content.assemble(" ", row, (fill, f"$ink{back}")))
+    return rows
+
+
+def key_hints(
+    answers: tuple[Choice, ...],
+    glyphs: Glyphs,
+    *,
+    can_change: bool,
+    mode_key: str,
+    reads_on: bool,
+    tab_words: str,
+) -> tuple[tuple[str, str], ...]:
+    """What the footer says while answers are shown.
+
+    Args:
+        answers: those.
+        glyphs: the signs to draw with.
+        can_change: it is a command that can be rewritten.
+        mode_key: changes what is asked at all; empty for none.
+        reads_on: there are more rows than are shown.
+        tab_words: what Tab does; empty for nothing.
+    """
+    return (
+        ("/".join(choice.key for choice in answers), "answer"),
+        (f"{glyphs.up}{glyphs.down} Enter", "choose"),
+        *(((f"PageDown{glyphs.down}", "read on"),) if reads_on else ()),
+        *((("Tab", tab_words),) if tab_words else ()),
+        *((("Ctrl+G", "edit the command"),) if can_change else ()),
+        *(((mode_key, "mode"),) if mode_key else ()),
+        ("Esc", "stop the turn"),
+    )
+
+
+def way_row(key: str, words: str) -> Content:
+    """What a key does while something is written; a click does it too."""
+    return Content.assemble("   ", (f"{key:<7}", "bold $accent"), (words, "$ink"))
+
+
+MOST_ROWS = 3
+MOST_ROWS_LOW = 2
+"""Of each part on a low screen."""
+BLANK_ROWS = 2
+"""Under the question, and over the answers."""
+
+
+class Beside:
+    """What stands there.
+
+    Args:
+        request: what is asked.
+        answers: each with its rows.
+        width: of the panel.
+        glyphs: the signs to draw with.
+        waiting: how many requests wait, this one among them.
+        tall: the screen has rows to spare.
+
+    Attributes:
+        moved: the texts that were too long, as people may see them.
+    """
+
+    def __init__(
+        self,
+        request: ApprovalRequest,
+        answers: Iterable[tuple[Choice, list[Content]]],
+        width: int,
+        glyphs: Glyphs,
+        *,
+        waiting: int,
+        tall: bool,
+    ) -> None:
+        self._most = MOST_ROWS if tall else MOST_ROWS_LOW
+        self.moved: list[str] = []
+        target = [request.detail] if counts(request) is not None else []
+        question = question_rows(request, waiting, width, glyphs)
+        self.question = self._fitted(question, request.question, *target)
+        self.place = self._fitted(place_rows(request, width), request.where)
+        self.answers = [(choice, self._fitted(rows, choice.words)) for choice, rows in answers]
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows all of it has."""
+        answers = sum(len(rows) for _, rows in self.answers)
+        return len(self.question) + len(self.place) + answers + BLANK_ROWS
+
+    def _fitted(self, rows: list[Content], *texts: str) -> list[Content]:
+        if len(rows) <= self._most:
+            return rows
+        self.moved += [visible(text).replace("\n", " ") for text in texts]
+        note = Content.styled("   all of it is among the rows to read", "$ink-quiet")
+        return [*rows[: self._most - 1], note]
+
 
 REASON_ROWS = 3
 UNDER_FIELD = 3
 """Rows between the field and the panel's end: what can be done, and air above it."""
 TALL = 30
-CHANGE_KEY = "ctrl+g"
-PASSED = ("mode", "help", "quit")
-"""Commands whose keys are left to the screen."""
+PASSED = ("mode", "help", "quit", "timeline", "search", "commands")
+"""Commands whose keys are left to the screen. What is pressed right behind one is meant for where it leads."""
+_PAGES = {"pageup": -1, "pagedown": 1}
 
 
 class ApprovalPanel(Widget, can_focus=True):
@@ -63,6 +235,18 @@ class ApprovalPanel(Widget, can_focus=True):
         last_key_at: monotonic time of the last key pressed anywhere.
         keys: those of the configuration, by command.
     """
+
+    class Answered(Message):
+        """The user decided; `feedback` is why not, or what is to be done instead."""
+
+        def __init__(self, request_id: str, answer: ApprovalAnswer, feedback: str = "") -> None:
+            super().__init__()
+            self.request_id = request_id
+            self.answer: ApprovalAnswer = answer
+            self.feedback = feedback
+
+    class KeysChanged(Message):
+        """The keys of the question do other things now."""
 
     waiting: reactive[int] = reactive(1)
     """How many requests wait, this one among them."""
@@ -79,10 +263,11 @@ class ApprovalPanel(Widget, can_focus=True):
         self._chosen: int | None = None
         self._detail = Detail(request)
         self._asked_early = False
+        self._has_been_left = False
         self._clicks: dict[int, Callable[[], None]] = {}
         self._writing: Writing | None = None
         self._written: dict[Writing, str] = {"instead": request.detail}
-        self._field = LetterArea()
+        self._field = AnswerArea()
         self._field.display = False
 
     def compose(self) -> ComposeResult:
@@ -93,11 +278,27 @@ class ApprovalPanel(Widget, can_focus=True):
         """Take the keys; show when they begin to count."""
         self.focus()
         self._await_quiet()
+        self.call_after_refresh(self._painted)
+
+    def _painted(self) -> None:
+        """The half second counts from when the question could be seen."""
+        self._quiet.begin_anew(time.monotonic())
+        self._await_quiet()
+
+    def on_focus(self) -> None:
+        """Keys that were pressed elsewhere do not answer when the focus comes back."""
+        if self._has_been_left:
+            self._quiet.begin_anew(time.monotonic())
+            self._await_quiet()
+
+    def on_blur(self) -> None:
+        """The keys are elsewhere for a while, if not in the field."""
+        self._has_been_left = self._writing is None
 
     def on_resize(self) -> None:
         """The field wraps its text in another width, and more or fewer rows may be shown."""
         self.call_after_refresh(self._place_field)
-        self.post_message(ApprovalKeysChanged())
+        self.post_message(self.KeysChanged())
 
     @property
     def armed(self) -> bool:
@@ -107,7 +308,7 @@ class ApprovalPanel(Widget, can_focus=True):
     @property
     def hints(self) -> tuple[tuple[str, str], ...]:
         """What the footer says meanwhile."""
-        glyphs = glyphs_of(app_of(self))
+        glyphs = glyphs_of(self)
         if self._writing is not None:
             does = field_of(self.request, self._writing).short
             return (("Enter", does), ("Shift+Enter", "new line"), ("Esc", "back"))
@@ -129,16 +330,24 @@ class ApprovalPanel(Widget, can_focus=True):
                 event.stop()
                 self._leave_field()
             return
-        if event.key in ("escape", "ctrl+c", *self._passed):
+        if event.key in ("escape", "ctrl+c"):
+            return
+        if event.key in self._passed:
+            self._quiet.begin_anew(event.time)
+            self._await_quiet()
             return
         event.stop()
         event.prevent_default()
-        if not self._quiet.accepts(time.monotonic()):
+        if event.key in _PAGES and self._detail.shows_all:
+            # Nothing of the question is out of sight: the chat is what is to be read on.
+            self.screen.post_message(PromptArea.Paged(_PAGES[event.key]))
+            return
+        if not self._quiet.accepts(event.time):
             self._await_quiet()
             return
-        letters = {choice.key: choice for choice in self._choices}
-        if event.character in letters:
-            self._decide(letters[event.character])
+        by_key = {choice.key: choice for choice in self._choices}
+        if event.character in by_key:
+            self._decide(by_key[event.character])
         elif event.key == "enter" and self._chosen is not None:
             self._decide(self._choices[self._chosen])
         elif event.key == CHANGE_KEY and may_be_changed(self.request):
@@ -147,7 +356,7 @@ class ApprovalPanel(Widget, can_focus=True):
         elif event.key == "tab":
             self._detail.toggle_whole()
             self.refresh(layout=True)
-            self.post_message(ApprovalKeysChanged())
+            self.post_message(self.KeysChanged())
         elif event.key in ("up", "down"):
             self._choose(-1 if event.key == "up" else 1)
         elif event.key in ("pageup", "pagedown", "home", "end", "ctrl+up", "ctrl+down"):
@@ -182,10 +391,10 @@ class ApprovalPanel(Widget, can_focus=True):
             case "why" | "instead":
                 self._write(choice.then)
             case "no":
-                self.post_message(ApprovalAnswered(self.request.id, "no"))
+                self.post_message(self.Answered(self.request.id, "no"))
             case answer:
                 if self._has_read():
-                    self.post_message(ApprovalAnswered(self.request.id, answer))
+                    self.post_message(self.Answered(self.request.id, answer))
 
     def _has_read(self) -> bool:
         """Whether all that will run was on the screen; says so where it was not."""
@@ -227,8 +436,8 @@ class ApprovalPanel(Widget, can_focus=True):
         self.focus()
         self.refresh(layout=True)
 
-    @on(LetterArea.Sent)
-    def _sent(self, event: LetterArea.Sent) -> None:
+    @on(AnswerArea.Sent)
+    def _sent(self, event: AnswerArea.Sent) -> None:
         event.stop()
         self._hand_over()
 
@@ -237,20 +446,20 @@ class ApprovalPanel(Widget, can_focus=True):
         if not text:
             return
         if self._writing == "why":
-            self.post_message(ApprovalAnswered(self.request.id, "no", text))
+            self.post_message(self.Answered(self.request.id, "no", text))
         elif self._writing == "instead":
             instead = said_instead(self.request, text)
-            self.post_message(ApprovalAnswered(self.request.id, "once", instead))
+            self.post_message(self.Answered(self.request.id, "once", instead))
 
-    @on(LetterArea.Changed)
-    def _grown(self, event: LetterArea.Changed) -> None:
+    @on(AnswerArea.Changed)
+    def _grown(self, event: AnswerArea.Changed) -> None:
         """More or fewer rows; and no menu of commands, which a slash opens in the prompt."""
         event.stop()
         self._place_field()
 
-    @on(LetterArea.CompletionRequested)
-    @on(LetterArea.EditQueued)
-    @on(LetterArea.Paged)
+    @on(AnswerArea.TabPressed)
+    @on(AnswerArea.RecallPressed)
+    @on(AnswerArea.Paged)
     def _not_the_prompt(self, event: Message) -> None:
         event.stop()
 
@@ -269,13 +478,13 @@ class ApprovalPanel(Widget, can_focus=True):
         lines = self._lines(self.size.width)
         if self._writing is None and self._detail.at_end and len(lines) < app_of(self).size.height:
             self._detail.seen_end = True
-        edge = Content.styled(glyphs_of(app_of(self)).edge, "$accent")
+        edge = Content.styled(glyphs_of(self).edge, "$accent")
         lines += [Content("")] * (self.size.height - len(lines))
         return Content("\n").join(edge + line for line in lines)
 
     def _lines(self, width: int) -> list[Content]:
         """The rows without their edge; notes what a click on each of them does."""
-        glyphs = glyphs_of(app_of(self))
+        glyphs = glyphs_of(self)
         tall = self._is_tall
         answers = [
             answer_rows(choice, width, chosen=index == self._chosen, armed=self.armed)

@@ -1,1 +1,1 @@
-"""Two courses of a conversation side by side."""
+"""A world line beside the live line."""

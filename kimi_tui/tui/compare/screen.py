@@ -1,9 +1,9 @@
-"""A world line beside the live line: their messages from where they part, and the files. Answers with what is wanted of it."""
+"""A world line beside the live line: their messages from where they part, and the files. Answers with what to do with it."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
 from rich.cells import cell_len
 from textual.app import ComposeResult
@@ -12,24 +12,22 @@ from textual.containers import Container
 from textual.content import Content
 from textual.widgets import Static
 
-from kimi_tui.tui import numbers
-from kimi_tui.tui.answering import AnswersOnce
-from kimi_tui.tui.app_of import app_of
-from kimi_tui.tui.compare.columns import SIDES, CompareFiles, CompareSides
-from kimi_tui.tui.compare.grid import Rows
-from kimi_tui.tui.compare.model import Comparison
-from kimi_tui.tui.gauge.widget import Gauge
+from kimi_tui.projection.comparison import Comparison
+from kimi_tui.tui import formatting
+from kimi_tui.tui.compare.panes import SIDES, CompareFiles, CompareSides, RowsPane
+from kimi_tui.tui.gauge import Gauge
 from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.main.footer import Footer, Hint, roomiest
 from kimi_tui.tui.main.header import Header, Heading
-from kimi_tui.tui.main.panes import timeline_width
-from kimi_tui.tui.styles import sheets
-from kimi_tui.tui.worldline.model import left_when
+from kimi_tui.tui.main.panes import NoticingPane, timeline_width
+from kimi_tui.tui.main.screen import SHORT_BELOW
+from kimi_tui.tui.screens import AnswersOnce, app_of, sheets
+from kimi_tui.tui.worldline.banner import left_when
 
 if TYPE_CHECKING:
-    from kimi_tui.soul.travel_protocol import LineComparison, LineMessage, WorldLineInfo
+    from kimi_tui.soul.world_line_reader import WorldLineComparison, WorldLineInfo, WorldLineMessage
+    from kimi_tui.tui.main.notices import Level
 
-SHORT_BELOW = 30
 MARGIN = 2
 LONG_HINTS = (
     ("Tab", "other side"),
@@ -43,11 +41,16 @@ _SHORT = {"n": "next", "s": "send"}
 HINTS = tuple((key, _SHORT.get(key, meaning)) for key, meaning in LONG_HINTS)
 
 
-class Wanted(NamedTuple):
-    """What the person wants of the other line: `jump` (to `message`, or all of it) or `send` (`message`)."""
+class CompareAnswer(NamedTuple):
+    """What to do with the other line.
 
-    wish: str
-    message: LineMessage | None
+    Attributes:
+        action: make it live again, or send one of its messages to the live line.
+        message: before which to stop, or which to send; None for the whole line, or its newest words.
+    """
+
+    action: Literal["jump", "send"]
+    message: WorldLineMessage | None
 
 
 class CompareHead(Static):
@@ -58,7 +61,7 @@ class CompareFilesHead(Static):
     """The title of the files."""
 
 
-class CompareScreen(AnswersOnce[Wanted | None]):
+class CompareScreen(AnswersOnce[CompareAnswer | None]):
     """Two lines side by side.
 
     Args:
@@ -79,15 +82,15 @@ class CompareScreen(AnswersOnce[Wanted | None]):
         Binding("tab", "side", "Other side", id="compare.side", show=False),
         Binding("n", "next", "Next difference", id="compare.next", show=False),
         Binding("enter,space", "unfold", "Unfold", id="compare.unfold", show=False),
-        Binding("j", "want('jump')", "Jump back", id="compare.jump", show=False),
+        Binding("j", "answer('jump')", "Jump back", id="compare.jump", show=False),
         Binding("J", "whole", "Jump to its end", id="compare.whole", show=False),
-        Binding("s", "want('send')", "Send to now", id="compare.send", show=False),
+        Binding("s", "answer('send')", "Send to now", id="compare.send", show=False),
         Binding("escape,q", "leave", "Back", id="compare.leave", show=False),
     ]
 
     def __init__(
         self,
-        found: LineComparison,
+        found: WorldLineComparison,
         info: WorldLineInfo,
         *,
         used: int,
@@ -103,6 +106,7 @@ class CompareScreen(AnswersOnce[Wanted | None]):
         self._gauge = gauge
         self._head = CompareHead()
         self._sides = CompareSides(comparison or Comparison(found.other, found.live))
+        self._pane = NoticingPane(self._sides)
         self._files = CompareFiles(found)
         self._files_head = CompareFilesHead()
         self._footer = Footer()
@@ -111,7 +115,7 @@ class CompareScreen(AnswersOnce[Wanted | None]):
         """The parts, from the top."""
         yield Header(self._heading)
         yield self._head
-        yield self._sides
+        yield self._pane
         yield self._files_head
         yield self._files
         if self._gauge is not None:
@@ -130,14 +134,14 @@ class CompareScreen(AnswersOnce[Wanted | None]):
         self._files_head.update(Content.styled("".join(text for text, _ in head), "$ink-quiet"))
 
     def _title(self, width: int) -> Content:
-        glyphs = glyphs_of(app_of(self))
+        glyphs = glyphs_of(self)
         info, fork = self._info, self._found.fork
         if fork < 0:
             shared = "they share nothing"
         else:
             shared = "both share #0" + (f" to #{fork}" if fork else "")
             if self._found.shared_tokens:
-                shared += f", {numbers.tokens(self._found.shared_tokens)}"
+                shared += f", {formatting.tokens(self._found.shared_tokens)}"
         left = Content.assemble(
             ("  Compare", "bold $ink-strong"),
             (f"  from the fork at #{fork} on" if fork >= 0 else "", "$ink-quiet"),
@@ -153,7 +157,7 @@ class CompareScreen(AnswersOnce[Wanted | None]):
                 "$kind-lost",
                 f"World line {info.n}",
                 when,
-                numbers.tokens(info.tokens_before) if info.tokens_before else "",
+                formatting.tokens(info.tokens_before) if info.tokens_before else "",
                 column,
             ),
             (glyphs.step, "$line"),
@@ -162,7 +166,7 @@ class CompareScreen(AnswersOnce[Wanted | None]):
                 "$accent",
                 "Now",
                 "",
-                numbers.tokens(self._used),
+                formatting.tokens(self._used),
                 width - column - 1,
             ),
         )
@@ -170,6 +174,10 @@ class CompareScreen(AnswersOnce[Wanted | None]):
         if self.has_class("-short"):
             return Content("\n").join([left, names, blank])
         return Content("\n").join([Content(""), left, Content(""), names, blank])
+
+    def tell(self, text: str, *, level: Level = "info", advice: str = "") -> None:
+        """Show a notice for a few seconds."""
+        self._pane.tell(text, level, advice)
 
     # --- keys
 
@@ -225,7 +233,7 @@ class CompareScreen(AnswersOnce[Wanted | None]):
         """Show a message or a file's diff whole, or short again."""
         (self._files if self._files.focused_here else self._sides).toggle()
 
-    def on_rows_clicked(self, event: Rows.Clicked) -> None:
+    def on_rows_pane_clicked(self, event: RowsPane.Clicked) -> None:
         """The side or file that was clicked gets the keys."""
         self._files.focused_here = event.rows is self._files
         if event.rows is self._files:
@@ -234,16 +242,16 @@ class CompareScreen(AnswersOnce[Wanted | None]):
             self._sides.choose_at(event.x, event.row)
         self._show()
 
-    def action_want(self, wish: str) -> None:
-        """Answer with what is wanted, and of which message of the other line."""
+    def action_answer(self, action: Literal["jump", "send"]) -> None:
+        """Close with what to do, and with which message of the other line."""
         entries = self._sides.comparison.sides["other"]
         index = self._sides.selected if self._sides.side == "other" else -1
         message = entries[index].message if 0 <= index < len(entries) else None
-        self.dismiss(Wanted(wish, message))
+        self.dismiss(CompareAnswer(action, message))
 
     def action_whole(self) -> None:
-        """The other line is wanted whole, whatever is selected."""
-        self.dismiss(Wanted("jump", None))
+        """Close with a jump to the end of the other line, whatever is selected."""
+        self.dismiss(CompareAnswer("jump", None))
 
     def action_leave(self) -> None:
         """Return to where we were."""

@@ -1,1 +1,1 @@
-"""The first run: which model shall be asked."""
+"""The choice of a model: in the first run, and by /model."""

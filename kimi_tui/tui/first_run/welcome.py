@@ -16,18 +16,19 @@ from textual.screen import Screen
 from textual.widget import Widget
 from textual.widgets import Static
 
-from kimi_tui.config.choosing import Choice, NeedsChoice
+from kimi_tui.app_paths import short
+from kimi_tui.config.model_choice import Choice, NeedsChoice
 from kimi_tui.foreign_text import clean
 from kimi_tui.launch import Launch
-from kimi_tui.places import short
-from kimi_tui.tui.app_of import app_of
+from kimi_tui.tui.callbacks import reported
+from kimi_tui.tui.first_run.models import local_servers, where
 from kimi_tui.tui.glyphs import Glyphs, glyphs_of
 from kimi_tui.tui.main.footer import Footer
-from kimi_tui.tui.main.messages import LeaveWanted, SessionWanted
-from kimi_tui.tui.styles import sheets
+from kimi_tui.tui.main.messages import QuitChosen, SessionChosen
+from kimi_tui.tui.screens import app_of, sheets
 
 if TYPE_CHECKING:
-    from kimi_tui.llm.discovery import LocalServer
+    from kimi_tui.llm.models import LocalServer
 
 LOOK_DELAY_S = 0.15
 
@@ -46,6 +47,10 @@ def ways(servers: tuple[LocalServer, ...] | None) -> tuple[Way, ...]:
         local = "looking on the usual ports of Ollama, llama.cpp, LM Studio and vLLM"
     elif not servers:
         local = "none found; Ollama, llama.cpp, LM Studio and vLLM are looked for"
+    elif loading := [server for server in servers if server.loading]:
+        others = tuple(server for server in servers if not server.loading)
+        found = f"found: {_found(others)}; " if others else ""
+        local = f"{found}{where(loading[0])} is loading its model"
     else:
         local = f"found: {_found(servers)}"
     return (
@@ -58,12 +63,9 @@ def ways(servers: tuple[LocalServer, ...] | None) -> tuple[Way, ...]:
 def _found(servers: tuple[LocalServer, ...]) -> str:
     """One server with its port; of several the names alone, so that all of them fit into the line."""
     first, *others = servers
-    if others:
-        where = ", ".join(server.name for server in servers)
-    else:
-        where = f"{first.name} on port {first.base_url.rsplit(':', 1)[-1].split('/')[0]}"
+    names = ", ".join(server.name for server in servers) if others else where(first)
     count = sum(len(server.models) for server in servers)
-    return f"{where}; {count} model{'' if count == 1 else 's'}"
+    return f"{names}; {count} model{'' if count == 1 else 's'}"
 
 
 class Ways(Widget, can_focus=True):
@@ -91,7 +93,7 @@ class Ways(Widget, can_focus=True):
 
     def render(self) -> Content:
         """The rows; the chosen way has the accent."""
-        glyphs = glyphs_of(app_of(self))
+        glyphs = glyphs_of(self)
         width = self.content_size.width
         lines: list[Content] = []
         for index, way in enumerate(self._ways):
@@ -152,7 +154,7 @@ class Greeting(Widget):
     def render(self) -> Content:
         """The rows."""
         lines = [Content.styled(text, style) for text, style in self._words]
-        lines = lines or drawing(glyphs_of(app_of(self)))
+        lines = lines or drawing(glyphs_of(self))
         return Content("\n").join(lines)
 
 
@@ -215,7 +217,7 @@ class WelcomeScreen(Screen[None]):
 
     def on_mount(self) -> None:
         """Look for servers on this machine, once the first picture stands."""
-        glyphs = glyphs_of(app_of(self))
+        glyphs = glyphs_of(self)
         arrows = f"{glyphs.up}{glyphs.down}"
         footer = self.query_one(Footer)
         footer.hints = (("Enter", "choose"), (arrows, "move"), ("Esc", "quit"))
@@ -240,17 +242,19 @@ class WelcomeScreen(Screen[None]):
         self.set_class(size.height < (28 if self._words else 22), "-low")
 
     def _look(self) -> None:
-        self.run_worker(self._find_servers(), name="look for local servers")
+        work = reported(self, self._find_servers(), self._unfound)
+        self.run_worker(work, name="look for local servers")
 
     async def _find_servers(self) -> None:
-        import asyncio
-        from importlib import import_module
+        async for servers in local_servers():
+            self._servers = servers
+            self._ways.show(servers)
 
-        await asyncio.to_thread(import_module, "kimi_tui.llm.discovery")
-        from kimi_tui.llm.discovery import local_servers
-
-        self._servers = tuple(await local_servers())
-        self._ways.show(self._servers)
+    def _unfound(self, words: str) -> None:
+        """Looking for them failed: the screen of local servers can look again."""
+        del words
+        self._servers = ()
+        self._ways.show(())
 
     async def on_ways_chosen(self, event: Ways.Chosen) -> None:
         """Go the chosen way."""
@@ -259,22 +263,22 @@ class WelcomeScreen(Screen[None]):
         elif event.index == 1:
             self._use_local()
         else:
-            self.post_message(SessionWanted(self._launch._replace(demo=True)))
+            self.post_message(SessionChosen(self._launch._replace(demo=True)))
 
     def _paste_a_key(self, base_url: str) -> None:
-        from kimi_tui.tui.first_run.key_screen import KeyScreen
+        from kimi_tui.tui.first_run.screens import KeyScreen
 
         app_of(self).push_screen(KeyScreen(self._launch, base_url), self._begin)
 
     def _use_local(self) -> None:
-        from kimi_tui.tui.first_run.local_screen import LocalScreen
+        from kimi_tui.tui.first_run.screens import LocalScreen
 
         app_of(self).push_screen(LocalScreen(self._launch, self._servers or ()), self._begin)
 
     def _begin(self, launch: Launch | None) -> None:
         if launch is not None and isinstance(launch.choice, Choice):
-            self.post_message(SessionWanted(launch))
+            self.post_message(SessionChosen(launch))
 
     def action_leave(self) -> None:
         """Quit."""
-        self.post_message(LeaveWanted())
+        self.post_message(QuitChosen())

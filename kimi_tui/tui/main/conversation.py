@@ -1,26 +1,36 @@
-"""One session as the main screen uses it: what the person says goes to the engine, what the engine tells comes back.
+"""One session as the main screen uses it: what the user says goes to the engine, what the engine tells comes back.
 
-It holds the frame's state and knows no widget; the screen draws what it is told and asks for what the person wants.
+It holds the frame's state and no widget: the screen draws what it is told, and calls it for what the user does.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Sequence
+from importlib import import_module
 from typing import TYPE_CHECKING
 
+from kimi_tui.config.model_choice import Choice
 from kimi_tui.launch import Launch
-from kimi_tui.tui.main.engine import Engine, Opened
+from kimi_tui.tui.commands.command import Values
+from kimi_tui.tui.main.engine import CannotOpen, Engine, Found, Opened
 from kimi_tui.tui.main.feed import Feed
-from kimi_tui.tui.main.state import MainState, Mode
+from kimi_tui.tui.main.header import model_name
+from kimi_tui.tui.main.state import MainState, Mode, Queued
 
 if TYPE_CHECKING:
     from kimi_tui.llm.provider import ChatProvider
-    from kimi_tui.soul.kimi_soul import KimiSoul
-    from kimi_tui.tui.main.audience import Audience
+    from kimi_tui.soul.kimisoul import KimiSoul
+    from kimi_tui.tui.main.screen import MainScreen
     from kimi_tui.tui.prompt.history import History
-    from kimi_tui.wire.events import Notice, Record
+    from kimi_tui.wire.events import ApprovalAnswer, Notice, Record
+
+
+PROBE_S = 3.0
+"""For how long `/thinking` waits for what the server tells of the model."""
+WAY_BACK_TITLE_CELLS = 40
 
 
 class Conversation:
@@ -28,75 +38,186 @@ class Conversation:
 
     Attributes:
         state: what the frame shows.
+        allows_all: to allow all was chosen in words, and is among the modes that follow one another.
         history: what was sent before; None until it is loaded.
         kept: after the end, a sentence on what of the demo is kept; empty for nothing.
+        way_back: after the end, how to go on with the session; empty where nothing was said in it.
     """
 
-    def __init__(self, launch: Launch, audience: Audience) -> None:
+    def __init__(self, launch: Launch, screen: MainScreen) -> None:
         self._launch = launch
-        self._audience = audience
-        self._feed = Feed(self._show, self._caught_up, audience.settle_history)
-        self._unsent = ""
+        self._screen = screen
+        self._feed = Feed(self._show, self._caught_up, screen.settle_history, screen.report)
+        self._unsent: list[Queued] = []
+        """Said before the session was open."""
+        self._n_unsent = 0
+        self._is_open = asyncio.Event()
         self._live = False
         self._turn: asyncio.Task[None] | None = None
         self.state = MainState(mode=launch.mode)
-        # What the audience was told last: of a history only the end is worth telling.
+        self.allows_all = launch.mode == "all"
+        # What the screen was told last: of a history only the end is worth telling.
         self._told = self.state
-        self.engine = Engine(lambda words: audience.tell(words, level="warning"))
+        self.engine = Engine(
+            lambda words: screen.tell(words, level="warning"), report=screen.report
+        )
+        self._since: list[Record] | None = None
+        """What was told while the history is read again; None while it is not."""
         self.history: History | None = None
         self.kept = ""
+        self.way_back = ""
+        self._began_early = False
+        """Enter was pressed before there was anything to send: the demo says that it begins so."""
+        self._session_id = ""
+        """Of a session in which something was said."""
         self._opened: Opened | None = None
+        self._provider: ChatProvider | None = None
+        self._thinking = ""
+        """What `/thinking` set in this run."""
+        self._listed: tuple[str, ...] = ()
+        """The models that the server lists."""
+        self._asked_for_models: Choice | None = None
+        """Whose server was asked for them."""
 
     async def open(self) -> Opened:
         """Open the session and begin to show it.
 
         Raises:
-            CannotOpen: with one line for the person.
+            CannotOpen: with one line for the user.
         """
-        opened = await self.engine.open(self._launch, self._audience.glance)
+        try:
+            opened = await self.engine.open(self._launch, self._found)
+        except CannotOpen:
+            # What cannot be opened cannot be gone on with.
+            self._session_id = ""
+            raise
         # Long histories take much room; what is shown holds what is needed of them.
         self._opened = opened._replace(history=())
+        self._provider = opened.provider
         self.history = opened.past
         self._change(self.state._replace(title=opened.title, model=model_words(opened.provider)))
         self.engine.start(self._prepare(opened.soul, opened.provider))
         self.engine.start(self._learn_folder(opened.soul))
         self._feed.follow(opened.soul.wire, opened.history)
+        self._is_open.set()
         return opened
+
+    def _found(self, found: Found) -> None:
+        self._session_id = found.session_id
+        self._change(self.state._replace(title=found.title))
+        self._screen.found(found)
+        self._screen.show_waiting(self._unsent)
+
+    async def opened(self) -> KimiSoul:
+        """The engine; before the session is open, the user is told that what they want waits for it."""
+        if not self._is_open.is_set():
+            self._screen.tell("The session is still being opened; that is done then.")
+            await self._is_open.wait()
+        soul = self.engine.soul
+        # Where it was closed meanwhile, this task is ended with it.
+        return soul if soul is not None else await asyncio.Future[KimiSoul]()
 
     async def _prepare(self, soul: KimiSoul, provider: ChatProvider) -> None:
         """Let the provider find out what its server says of the model; the window may be another one then."""
-        from kimi_tui.llm.openai_compat import OpenAICompatible
+        from kimi_tui.llm.openai_compatible import OpenAICompatible
         from kimi_tui.llm.transport import preload
 
         if isinstance(provider, OpenAICompatible):
             # Half a second of importing that the first message would wait for.
             await asyncio.to_thread(preload)
             for words in await provider.prepare():
-                self._audience.tell(words, level="warning")
-            soul.tell_status()
+                self._screen.tell(words, level="warning")
+            soul.publish_status()
+            self._show_model()
+
+    def _show_model(self) -> None:
+        """Name the model as it is asked now: what a server refuses or tells changes that."""
+        if self._provider is not None:
+            self._change(self.state._replace(model=model_words(self._provider)))
 
     async def _learn_folder(self, soul: KimiSoul) -> None:
         facts = await soul.files_ready()
         if not self.state.has_messages:
-            self._audience.folder_known(facts)
+            self._screen.folder_known(facts)
 
-    def use(self, launch: Launch) -> None:
-        """Go on with another model."""
-        soul = self.engine.soul
-        if soul is not None:
-            self._launch = launch
-            self.engine.start(self._use(soul, launch))
+    def use(self, launch: Launch, holds: str = "") -> None:
+        """Go on with another model; `holds` says for how long, in a sentence."""
+        self.engine.start(self._use(launch, holds))
 
-    async def _use(self, soul: KimiSoul, launch: Launch) -> None:
+    async def _use(self, launch: Launch, holds: str) -> None:
+        soul = await self.opened()
         from kimi_tui.tui.main.opening import provider_of
 
+        launch = self._launch = self._thinking_likewise(launch)
         provider = await provider_of(launch, soul.session.id)
-        before = soul.set_provider(provider)
+        soul.set_provider(provider)
+        self._provider = provider
         self._change(self.state._replace(model=model_words(provider), tools=True))
-        self._audience.tell(f"The agent now uses {provider.info.model}.")
-        if before is not None:
-            await before.aclose()
+        name = provider.info.model
+        later = f"The agent uses {name} from its next call on."
+        self._screen.tell(later if soul.running else f"The agent now uses {name}.", advice=holds)
         await self._prepare(soul, provider)
+        self._tell_other_thinking(provider)
+
+    def _thinking_likewise(self, launch: Launch) -> Launch:
+        """That launch, with what holds of thinking now."""
+        before, choice = self._launch.choice, launch.choice
+        if not isinstance(before, Choice) or not isinstance(choice, Choice):
+            return launch
+        return launch._replace(choice=choice._replace(thinking=before.thinking))
+
+    def _tell_other_thinking(self, provider: ChatProvider) -> None:
+        """Say so where a model does not take what `/thinking` set for the one before; of efforts it says so itself."""
+        from kimi_tui.llm.errors import LLMError
+        from kimi_tui.llm.thinking import OFF, ON
+
+        if self._thinking in (ON, OFF) and self._provider is provider:
+            try:
+                provider.set_thinking(self._thinking)
+            except LLMError as error:
+                self._screen.tell(f"Thinking: {error.message}", level="warning")
+
+    # --- what may follow a command
+
+    @property
+    def values(self) -> Values:
+        """The models and settings of thinking that are known now."""
+        models = self._launch.config.models
+        known = {model.model for model in models.values()}
+        listed = (name for name in self._listed if name not in known and name not in models)
+        thinking = self._provider.thinking_choices if self._provider is not None else ()
+        return Values((*models, *listed), thinking)
+
+    def learn_models(self) -> None:
+        """Ask the server in the background which models it has; once, as long as it can be asked at all."""
+        choice = self._launch.choice
+        if self._launch.demo or not isinstance(choice, Choice):
+            return
+        if not _is_same_server(choice, self._asked_for_models):
+            self._asked_for_models = choice
+            self.engine.start(self._learn_models(choice))
+
+    async def _learn_models(self, choice: Choice) -> None:
+        # Half a second of importing that no key should wait for.
+        await asyncio.to_thread(import_module, "kimi_tui.llm.models")
+        from kimi_tui.foreign_text import one_line
+        from kimi_tui.llm.errors import LLMError
+        from kimi_tui.llm.models import chat_models
+
+        try:
+            found = (await chat_models(choice.base_url, choice.api_key)).models
+        except LLMError:
+            # The list of `/model` says why; asked again with the next argument.
+            self._asked_for_models = None
+            return
+        if _is_same_server(choice, self._asked_for_models):
+            # What cannot be typed cannot be completed.
+            self._listed = tuple(model.id for model in found if model.id == one_line(model.id))
+            self._screen.values_changed()
+
+    def stop_feed(self) -> None:
+        """Show nothing more: the screen is gone."""
+        self._feed.stop()
 
     async def close(self, *, clean: bool = True) -> str:
         """Save and release the session; returns a sentence on what could not be saved.
@@ -104,14 +225,16 @@ class Conversation:
         Args:
             clean: the program ends as it should.
         """
-        self._feed.stop()
+        self.stop_feed()
+        if self._session_id and not self._launch.demo:
+            self.way_back = way_back(self.state.title, self._session_id)
         lost = await self.engine.close()
         opened, self._opened = self._opened, None
         if opened is not None and opened.leave is not None:
             self.kept = await asyncio.to_thread(opened.leave, clean)
         return lost
 
-    # --- what the person wants
+    # --- what the user does
 
     def say(self, text: str) -> None:
         """Tell the agent: as a turn, or into the one that runs; before the session is open it waits."""
@@ -119,7 +242,9 @@ class Conversation:
         if self._opened is not None and self._opened.suggestions is not None:
             self._opened.suggestions.said(text)
         if soul is None or not self._live:
-            self._unsent = f"{self._unsent}\n\n{text}".strip()
+            self._n_unsent += 1
+            self._unsent.append(Queued(f"unsent-{self._n_unsent}", text))
+            self._screen.show_waiting(self._unsent)
         elif soul.running:
             soul.steer(text)
         else:
@@ -128,7 +253,8 @@ class Conversation:
     def go_on(self) -> None:
         """Try now instead of waiting, or go on from here without a message."""
         soul = self.engine.soul
-        if soul is None:
+        if soul is None or not self._live:
+            self._began_early = True
             return
         if self.state.retry_until > time.time():
             soul.retry_now()
@@ -141,16 +267,50 @@ class Conversation:
         if soul is not None and not soul.running:
             self._turn = self.engine.start(soul.resume())
 
-    def use_tools(self, on: bool) -> None:
+    async def use_tools(self, on: bool) -> None:
         """Let the model call tools, or go on without: for a server that refuses them."""
-        soul = self.engine.soul
-        if soul is None:
-            self._audience.tell("The session is still being opened.")
-            return
+        soul = await self.opened()
         soul.use_tools(on)
         self._change(self.state._replace(tools=on))
         if not on and self.state.can_resume and not soul.running:
             self.go_on()
+
+    async def set_thinking(self, word: str) -> None:
+        """Have the model think, not think, or think so much, from the next call on; without a word say what holds."""
+        soul = await self.opened()
+        provider = self._provider
+        if provider is None:
+            return
+        from kimi_tui.llm.errors import LLMError
+        from kimi_tui.llm.openai_compatible import OpenAICompatible
+        from kimi_tui.llm.thinking import described
+
+        if isinstance(provider, OpenAICompatible):
+            # What the model takes may depend on what its server says of itself, which it has mostly said by now.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(PROBE_S):
+                    await provider.prepare()
+        try:
+            if word:
+                soul.set_thinking(word)
+        except LLMError as error:
+            self._screen.tell(error.message, level="warning")
+            return
+        if word:
+            self._thinking = word.strip().lower()
+            self._keep_thinking(self._thinking)
+            self._show_model()
+        info = provider.info
+        self._screen.tell(
+            described(model_name(info.model), info.thinking, info.effort, provider.thinking_choices)
+        )
+
+    def _keep_thinking(self, word: str) -> None:
+        """A session that is begun from this one thinks likewise."""
+        choice = self._launch.choice
+        if isinstance(choice, Choice):
+            changed = choice._replace(thinking=word)
+            self._launch = self._launch._replace(choice=changed)
 
     def stop(self) -> bool:
         """Stop what runs; False where nothing does."""
@@ -160,17 +320,11 @@ class Conversation:
         self.engine.start(soul.interrupt())
         return True
 
-    def compact(self, instructions: str) -> None:
+    async def compact(self, instructions: str) -> None:
         """Compact now, or when the running turn has ended."""
-        soul = self.engine.soul
-        if soul is None:
-            self._audience.tell("The session is still being opened.")
-            return
+        soul = await self.opened()
         if soul.running:
-            self._audience.tell("The conversation is compacted when this turn ends.")
-        self.engine.start(self._compact(soul, instructions))
-
-    async def _compact(self, soul: KimiSoul, instructions: str) -> None:
+            self._screen.tell("The conversation is compacted when this turn ends.")
         await self._turn_ended()
         await soul.compact(instructions)
 
@@ -182,6 +336,10 @@ class Conversation:
     def take_back(self) -> str | None:
         """The last queued message, no longer queued; None where there is none."""
         soul = self.engine.soul
+        if self._unsent:
+            last = self._unsent.pop()
+            self._screen.show_waiting(self._unsent, (last,))
+            return last.text
         if soul is None:
             return None
         for queued in reversed(self.state.queued):
@@ -192,11 +350,10 @@ class Conversation:
                 return text
         return None
 
-    def answer(self, request_id: str, answer: str, feedback: str) -> None:
+    def answer(self, request_id: str, answer: ApprovalAnswer, feedback: str) -> None:
         """Answer an approval request."""
-        soul = self.engine.soul
-        if soul is not None and answer in ("once", "session", "no"):
-            soul.answer(request_id, answer, feedback)
+        if self.engine.soul is not None:
+            self.engine.soul.answer(request_id, answer, feedback)
 
     def remember(self, text: str) -> None:
         """Keep a message for the arrows, here and in the file; what the demo says is no one's own."""
@@ -209,6 +366,13 @@ class Conversation:
         """Show another title."""
         self._change(self.state._replace(title=title))
 
+    @property
+    def next_mode(self) -> Mode:
+        """The mode behind this one, in the round of those that can be reached without words."""
+        modes: tuple[Mode, ...] = ("ask", "edits", "all") if self.allows_all else ("ask", "edits")
+        mode = self.state.mode
+        return modes[(modes.index(mode) + 1) % len(modes)] if mode in modes else "ask"
+
     def set_mode(self, mode: Mode) -> None:
         """Show another mode."""
         self._change(self.state._replace(mode=mode))
@@ -217,14 +381,16 @@ class Conversation:
         """How to start a new session in the same folder."""
         return self._launch._replace(resume=None, fork=False, notices=())
 
-    def elsewhere(self, session_id: str) -> Launch | None:
-        """How to open another session; None where there is no other place to open it from (the demo)."""
+    def forked(self, session_id: str) -> Launch | None:
+        """How to open a fork of this session; None where there is no other place to open it from (the demo)."""
         if self._launch.demo:
             return None
-        return self._launch._replace(resume=session_id, fork=False, notices=())
+        # It looks the same as what it was made from, so it is said.
+        words = "This is a fork; the session it was made from is as it was."
+        return self._launch._replace(resume=session_id, fork=False, notices=(words,))
 
     def _keep(self, text: str) -> None:
-        from kimi_tui.places import data_dir
+        from kimi_tui.app_paths import data_dir
         from kimi_tui.tui.prompt.history import append_history, history_file
 
         append_history(history_file(data_dir(), self._launch.work_dir), text)
@@ -232,19 +398,28 @@ class Conversation:
     # --- what the engine tells
 
     def _show(self, records: Sequence[Record]) -> None:
-        from kimi_tui.tui.main.model import reduce
-        from kimi_tui.wire.events import Notice, TurnEnd
+        from kimi_tui.tui.main.state import reduce
+        from kimi_tui.wire.events import Notice, StatusUpdate, TurnBegin, TurnEnd
 
-        self._audience.draw(records, live=self._live)
+        self._screen.draw(records, live=self._live)
+        if self._since is not None:
+            self._since += records
         state, ended = self.state, None
         for record in records:
-            state = reduce(state, record)
+            try:
+                state = reduce(state, record)
+            except Exception as error:
+                self._screen.report(error)
+            if isinstance(record.event, TurnBegin) and self.engine.soul is not None:
+                self._session_id = self.engine.soul.session.id
             if not self._live:
                 continue
             if isinstance(record.event, TurnEnd):
                 ended = record.event
             elif isinstance(record.event, Notice):
                 self._notify(record.event)
+            elif isinstance(record.event, StatusUpdate) and self._provider is not None:
+                state = state._replace(model=model_words(self._provider))
         if not self._live:
             self.state = state
             return
@@ -260,16 +435,16 @@ class Conversation:
 
     def _notify(self, notice: Notice) -> None:
         if notice.topic and notice.solved:
-            self._audience.solved(notice.topic)
+            self._screen.solved(notice.topic)
         stands_in_chat = notice.level != "info" and not notice.topic and not notice.solved
-        if stands_in_chat and self._audience.sees_end:
+        if stands_in_chat and self._screen.sees_end:
             return
         # What will be solved stays until then; that it is solved is worth a few seconds.
         topic = "" if notice.solved else notice.topic
-        self._audience.tell(notice.text, level=notice.level, advice=notice.advice, topic=topic)
+        self._screen.tell(notice.text, level=notice.level, advice=notice.advice, topic=topic)
 
     async def _deliver(self, *, said_all: bool) -> None:
-        """What was queued too late for the turn is said now; after a stop or an error it is left to the person."""
+        """What was queued too late for the turn is said now; after a stop or an error it is left to the user."""
         await self._turn_ended()
         texts: list[str] = []
         while (text := self.take_back()) is not None:
@@ -277,30 +452,45 @@ class Conversation:
         if texts and said_all:
             self.say("\n\n".join(texts))
         elif texts:
-            self._audience.give_back("\n\n".join(texts))
+            self._screen.give_back("\n\n".join(texts))
 
     def _caught_up(self) -> None:
         """The history is shown; what comes now happens now."""
-        from kimi_tui.freed_memory import give_back
-        from kimi_tui.tui.main.model import settled
+        from kimi_tui.process import give_back
+        from kimi_tui.tui.main.state import settled
 
         self._live = True
-        self._audience.history_told()
+        self._screen.history_told()
         self.engine.start(asyncio.to_thread(give_back))
         self._change(settled(self.state, running=self.engine.running))
         if self._unsent:
-            text, self._unsent = self._unsent, ""
-            self.say(text)
+            # Behind the commands that wait, as they were given.
+            self.engine.start(self._say_unsent())
+        elif self._began_early and (suggestion := self._suggestion):
+            self.say(suggestion)
         else:
             self._suggest()
 
+    async def _say_unsent(self) -> None:
+        unsent, self._unsent = self._unsent, []
+        self._screen.show_waiting((), unsent)
+        self.say("\n\n".join(queued.text for queued in unsent))
+
+    @property
+    def _suggestion(self) -> str:
+        """What the demo offers to say now; empty at its end, and elsewhere."""
+        opened = self._opened
+        if opened is None or opened.suggestions is None:
+            return ""
+        return opened.suggestions.next
+
     def _suggest(self) -> None:
         if self._opened is not None and self._opened.suggestions is not None:
-            self._audience.suggest(self._opened.suggestions.next)
+            self._screen.suggest(self._suggestion)
 
     def cost_words(self) -> str:
         """What the session has cost so far; empty where no prices are set."""
-        from kimi_tui.tui.statistics_words import cost_words
+        from kimi_tui.tui.formatting import cost_words
 
         cost = self.engine.soul.cost if self.engine.soul is not None else None
         return cost_words(cost) if cost is not None else ""
@@ -308,21 +498,39 @@ class Conversation:
     def rebuild(self) -> None:
         """Show the session anew from what is stored: the events did not tell what it looks like now."""
         soul = self.engine.soul
-        if soul is not None:
+        if soul is not None and self._since is None:
+            self._since = []
             self.engine.start(self._rebuild(soul))
 
     async def _rebuild(self, soul: KimiSoul) -> None:
-        self._audience.redraw(await soul.history())
+        try:
+            history = await soul.history()
+            last = history[-1].seq if history else 0
+
+            def since() -> list[Record]:
+                told, self._since = self._since or [], []
+                return [record for record in told if record.seq > last]
+
+            await self._screen.redraw(history, since)
+        finally:
+            self._since = None
 
     def _change(self, state: MainState) -> None:
         old, self.state, self._told = self._told, state, state
         if old != state:
-            self._audience.state_changed(old, state)
+            self._screen.state_changed(old, state)
+
+
+def _is_same_server(choice: Choice, other: Choice | None) -> bool:
+    return other is not None and (choice.base_url, choice.api_key) == (
+        other.base_url,
+        other.api_key,
+    )
 
 
 async def _run_or_steer(soul: KimiSoul, text: str) -> None:
     """One turn; where another began a moment before, the text goes into that one."""
-    from kimi_tui.soul.protocol import SoulBusy
+    from kimi_tui.soul.errors import SoulBusy
 
     try:
         await soul.run(text)
@@ -330,7 +538,18 @@ async def _run_or_steer(soul: KimiSoul, text: str) -> None:
         soul.steer(text)
 
 
+def way_back(title: str, session_id: str) -> str:
+    """How to go on with a session, in one line."""
+    from kimi_tui.foreign_text import one_line
+    from kimi_tui.tui.formatting import cut
+
+    name = cut(one_line(title), WAY_BACK_TITLE_CELLS)
+    command = f"kimi-tui --session {session_id}"
+    return f'go on with "{name}": {command}' if name else f"go on: {command}"
+
+
 def model_words(provider: ChatProvider) -> str:
     """The model as the header names it."""
     info = provider.info
-    return f"{info.model} thinking" if info.thinking else info.model
+    name = model_name(info.model)
+    return f"{name} thinking {info.effort}".rstrip() if info.thinking else name

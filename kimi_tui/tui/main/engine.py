@@ -12,11 +12,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kimi_tui.tui.callbacks import Callbacks, Report
+
 if TYPE_CHECKING:
-    from kimi_tui.demo.suggestions import Suggestions
+    from kimi_tui.demo.demo import Suggestions
     from kimi_tui.launch import Launch
     from kimi_tui.llm.provider import ChatProvider
-    from kimi_tui.soul.kimi_soul import KimiSoul
+    from kimi_tui.soul.kimisoul import KimiSoul
     from kimi_tui.tui.prompt.history import History
     from kimi_tui.wire.events import Record
 
@@ -40,7 +42,7 @@ class NoModelNamed(CannotOpen):
 
 
 class Opened(NamedTuple):
-    """An open session: its engine, what its wire told so far, and what the person should know.
+    """An open session: its engine, what its wire told so far, and what the user should know.
 
     `suggestions` are the demo's, and so is `leave`: what is done about its folder in the end (told whether the program
     ended as it should), with a sentence on where it is if it stays.
@@ -58,20 +60,35 @@ class Opened(NamedTuple):
     notices: tuple[str, ...] = ()
 
 
-_OpenSession = Callable[["Launch", Callable[[Sequence["Record"]], None]], Awaitable[Opened]]
+class Found(NamedTuple):
+    """A session that was there before, as far as it is known while it is still read.
+
+    `n_messages` is None where only reading it through would tell. `end` is how it ended, once that was read.
+    """
+
+    session_id: str
+    title: str
+    n_messages: int | None
+    folder: Path
+    branch: str
+    end: Sequence[Record] = ()
+
+
+_OpenSession = Callable[["Launch", Callable[[Found], None]], Awaitable[Opened]]
 
 
 class Engine:
     """Owns the soul and every task that awaits it.
 
     Args:
-        failed: told of an error that no event has told of; with the sentence for the person.
+        failed: told of an error that no event has told of; with the sentence for the user.
+        report: told of an error of the program.
     """
 
-    def __init__(self, failed: Callable[[str], None]) -> None:
+    def __init__(self, failed: Callable[[str], None], report: Report) -> None:
         self._failed = failed
         self._soul: KimiSoul | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._callbacks = Callbacks(report)
 
     @property
     def soul(self) -> KimiSoul | None:
@@ -83,29 +100,26 @@ class Engine:
         """Whether a turn or an operation is under way."""
         return self._soul is not None and self._soul.running
 
-    async def open(self, launch: Launch, glance: Callable[[Sequence[Record]], None]) -> Opened:
+    async def open(self, launch: Launch, found: Callable[[Found], None]) -> Opened:
         """Open what the command line asked for.
 
         Args:
             launch: that.
-            glance: given the end of a session that is long, before it is open.
+            found: told what is known of a session that was there before, while it is read.
 
         Raises:
-            CannotOpen: with one line for the person.
+            CannotOpen: with one line for the user.
         """
         # Importing takes half a second and would block the loop.
         opening = await asyncio.to_thread(import_module, "kimi_tui.tui.main.opening")
         open_session: _OpenSession = opening.open_session
-        opened = await open_session(launch, glance)
+        opened = await open_session(launch, found)
         self._soul = opened.soul
         return opened
 
     def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Run something that the person asked for; it is awaited at the end, and its failure is told."""
-        task = asyncio.get_running_loop().create_task(self._guarded(work))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
+        """Run something that the user set off; it is awaited at the end, and its failure is told."""
+        return self._callbacks.start(self._guarded(work))
 
     async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
         try:
@@ -141,7 +155,5 @@ class Engine:
             finally:
                 await soul.aclose()
             lost = await soul.save()
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._callbacks.close()
         return lost

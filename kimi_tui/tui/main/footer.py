@@ -1,13 +1,19 @@
-"""The last row: the keys of the focused area, most used first, whole pairs only."""
+"""The last row of a screen: keys and what they do, whole pairs only; and which those are, by focus and by what the agent does."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Literal
 
 from rich.cells import cell_len
+from textual.binding import Binding
 from textual.content import Content
 from textual.reactive import reactive
 from textual.widget import Widget
+
+from kimi_tui.tui.glyphs import Glyphs
+from kimi_tui.tui.keyboard import key_of, line_break_key
+from kimi_tui.tui.main.state import MainState
 
 Hint = tuple[str, str]
 GAP = 3
@@ -54,3 +60,154 @@ class Footer(Widget):
         for key, meaning in fit(self.hints, self.content_size.width):
             parts += [(" " * GAP, "") if parts else "", (key, "$ink"), " ", (meaning, "$ink-quiet")]
         return Content.assemble(*parts)
+
+
+Place = Literal["prompt", "chat", "timeline", "filter", "found", "line", "search", "matches"]
+
+
+def hints(
+    place: Place, state: MainState, keys: Mapping[str, str], glyphs: Glyphs, now: float
+) -> tuple[Hint, ...]:
+    """The keys of the focused area, most used first."""
+    if place == "chat":
+        return _in_chat(keys)
+
+    def key(name: str) -> str:
+        return key_of(name, keys)
+
+    arrows = f"{glyphs.up}{glyphs.down}"
+    if place == "timeline":
+        return _known(
+            (arrows, "move"),
+            (key("timeline.choose"), "preview"),
+            (key("timeline.filter"), "filter"),
+            (key("timeline.fold"), "unfold"),
+            (_both("timeline.older_turn", "timeline.newer_turn", keys), "turn"),
+            (key("timeline.leave"), "close"),
+            (key("timeline.read"), "read"),
+            (key("timeline.bookmark"), "bookmark"),
+            (key("timeline.undo"), "undo"),
+            (key("timeline.keys"), "keys"),
+        )
+    if place == "filter":
+        return (("Enter", "go there"), ("Esc", "all steps"), ("Ctrl+U", "clear"))
+    if place == "found":
+        return _known(
+            (arrows, "move"),
+            (key("timeline.choose"), "preview"),
+            (key("timeline.filter"), "change the filter"),
+            (key("timeline.leave"), "all steps"),
+            (key("timeline.bookmark"), "bookmark"),
+            (key("timeline.keys"), "keys"),
+        )
+    if place == "line":
+        return _known(
+            (key("line.jump"), "jump back"),
+            (key("line.compare"), "compare"),
+            (key("line.send"), "send to now"),
+            (key("search"), "search"),
+            (key("line.leave"), "back"),
+            (key("help"), "help"),
+            (key("line.next"), "next message"),
+            (_both("chat.turn_before", "chat.turn_after", keys), "turn"),
+        )
+    if place == "search":
+        return _known(
+            ("Enter", "next"),
+            (key("search.up"), "before"),
+            (key("search.end"), "end"),
+            (
+                key("search.text"),
+                f"to the text, {key('search.next')} and {key('search.before')} go on there",
+            ),
+        )
+    if place == "matches":
+        return _known(
+            (key("search.next"), "next"),
+            (key("search.before"), "before"),
+            (key("search"), "search"),
+            ("Esc", "end"),
+        )
+    timeline = (key_of("timeline", keys), "timeline")
+    compact = (key_of("compact", keys), "compact")
+    more: tuple[Hint, ...] = (
+        (key_of("commands", keys), "commands"),
+        (key_of("help", keys), "help"),
+    )
+    send, stop = key("send"), (key("escape"), "stop")
+    if state.running:
+        first: tuple[Hint, ...] = ((send, "steer"), stop)
+        if state.retry_until > now:
+            first = ((send, "steer, or try now"), stop)
+        return _known(*first, timeline, compact, *more)
+    if state.compacting:
+        return _known(stop, timeline, *more)
+    line_break = (line_break_key(keys), "new line")
+    first = ((send, "send, or go on" if state.can_resume else "send"), line_break)
+    if not state.has_messages:
+        return _known(*first, timeline, *more)
+    return _known(*first, timeline, compact, *more)
+
+
+_PAIRS = (
+    ("chat.above", "chat.below", "block"),
+    ("chat.turn_before", "chat.turn_after", "turn"),
+)
+_SHORT = {"chat.preview": "go back", "chat.fold": "unfold", "chat.copy": "copy", "chat.pin": "pin"}
+
+
+def _in_chat(keys: Mapping[str, str]) -> tuple[Hint, ...]:
+    """The keys of the chat, from its bindings: those of a pair as one, the way out before what is rare."""
+    from kimi_tui.tui.transcript.transcript import Transcript
+
+    paired = {name for first, second, _ in _PAIRS for name in (first, second)}
+    bound = [one for one in Transcript.BINDINGS if isinstance(one, Binding) and one.id]
+    words = {
+        one.id: _SHORT.get(one.id, one.description.lower())
+        for one in bound
+        if one.id and one.id not in paired
+    }
+    often = [name for name in _SHORT if name in words]
+    rest = [name for name in words if name not in often]
+    return _known(
+        *((_both(first, second, keys), meaning) for first, second, meaning in _PAIRS),
+        *((key_of(name, keys), words[name]) for name in often),
+        ("Esc", "prompt"),
+        *((key_of(name, keys), words[name]) for name in rest),
+    )
+
+
+def _both(first: str, second: str, keys: Mapping[str, str]) -> str:
+    return " ".join(filter(None, (key_of(first, keys), key_of(second, keys))))
+
+
+def first_hints(keys: Mapping[str, str]) -> tuple[Hint, ...]:
+    """What stands in the chat before anything was said."""
+    return _known(
+        ("/", "lists the commands"),
+        (key_of("escape", keys), "stops the agent; what is complete is kept"),
+        (key_of("timeline", keys), "goes back to any step; nothing is ever lost"),
+    )
+
+
+DEMO_QUESTION = "This is a demo. Enter begins it."
+PLAYED_QUESTION = "This is a demo."
+
+
+def demo_hints(keys: Mapping[str, str], *, plays: bool) -> tuple[Hint, ...]:
+    """What stands in the chat of the demo before it begins."""
+    if plays:
+        return _known(
+            ("Any key", "takes over; until then it plays by itself"),
+            (key_of("quit", keys), "leaves"),
+        )
+    return _known(
+        ("Enter", "sends the message that stands below"),
+        (key_of("timeline", keys), "goes back to any step, as in earnest"),
+        (key_of("quit", keys), "leaves"),
+    )
+
+
+def _known(*pairs: Hint) -> tuple[Hint, ...]:
+    """Without those that have no key."""
+    return tuple(pair for pair in pairs if pair[0])

@@ -1,7 +1,12 @@
-"""The first row: the session's title, the folder and its branch; at the right the model and what needs asking."""
+"""The first row: the session's title, the folder and its branch; at the right the model and what needs asking.
+
+The branch is read from `.git/HEAD` alone. No git runs on our own account: in a hostile repository even `git status`
+starts a program that its config names.
+"""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import NamedTuple
 
 from rich.cells import cell_len
@@ -9,17 +14,18 @@ from textual.content import Content
 from textual.reactive import reactive
 from textual.widget import Widget
 
-from kimi_tui.config.choosing import Choice
+from kimi_tui.app_paths import short
+from kimi_tui.config.model_choice import Choice
+from kimi_tui.filesystem import open_regular
 from kimi_tui.launch import Launch
-from kimi_tui.places import short
-from kimi_tui.tui.app_of import app_of
+from kimi_tui.tui.formatting import cut, path
 from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.main.state import MODE_WORDS, Mode
-from kimi_tui.tui.numbers import cut, path
 
 GAP = 3
 NEW_SESSION = "New session"
 LEAST_TITLE = 12
+NOT_SAVED = "not saved"
 READ_ONLY = "read only"
 """In place of the mode where another line is looked at."""
 
@@ -34,6 +40,8 @@ class Heading(NamedTuple):
     mode: Mode = "ask"
     words: str = ""
     """Stand in place of the mode where nothing is asked at all."""
+    unsaved: bool = False
+    """The disk does not take what is said."""
 
 
 class Fitted(NamedTuple):
@@ -44,14 +52,19 @@ class Fitted(NamedTuple):
     branch: str
     model: str
     mode: str
+    trouble: str = ""
 
 
-def fit(heading: Heading, width: int, ellipsis: str = "…") -> Fitted:
+def fit(heading: Heading, width: int, ellipsis: str = "…", caution: str = "!") -> Fitted:
     """The heading in `width` cells.
+
+    What is said of a disk that takes nothing always has its place.
 
     It loses the branch, then the model, then the title's end down to a few cells, then the folder, then more of the title;
     before it loses anything but the branch, the folder loses its upper parts.
     """
+    trouble = f"{caution} {NOT_SAVED}" if heading.unsaved else ""
+    width -= cell_len(trouble) + GAP if trouble else 0
     title = _plain(heading.title) or NEW_SESSION
     mode = heading.words or MODE_WORDS[heading.mode]
     folder, branch, model = (_plain(p) for p in (heading.folder, heading.branch, heading.model))
@@ -67,7 +80,7 @@ def fit(heading: Heading, width: int, ellipsis: str = "…") -> Fitted:
         if width - others - 1 < min(LEAST_TITLE, cell_len(title)):
             folder = ""
     room = width - _width("", folder, branch, model, mode)
-    return Fitted(cut(title, max(1, room), ellipsis), folder, branch, model, mode)
+    return Fitted(cut(title, max(1, room), ellipsis), folder, branch, model, mode, trouble)
 
 
 def _shortened(folder: str, room: int, ellipsis: str) -> str:
@@ -97,10 +110,17 @@ def _width(title: str, folder: str, branch: str, model: str, mode: str) -> int:
     )
 
 
+def model_name(model: str) -> str:
+    """A model's id as the header shows it: of one that is a path of files or folders only the last part."""
+    parts = [part for part in model.split("/") if part]
+    is_path = model.startswith(("/", "./", "../", "~")) or len(parts) > 2 or "\\" in model
+    return parts[-1].rsplit("\\", 1)[-1] if is_path and parts else model
+
+
 def heading_of(launch: Launch) -> Heading:
     """What is known before the session is open."""
     choice = launch.choice
-    model = choice.model if isinstance(choice, Choice) else ""
+    model = model_name(choice.model) if isinstance(choice, Choice) else ""
     return Heading(folder=short(launch.work_dir), model=model, mode=launch.mode)
 
 
@@ -116,7 +136,8 @@ class Header(Widget):
     def render(self) -> Content:
         """The row, fitted to its width."""
         width = self.content_size.width
-        shown = fit(self.heading, width, glyphs_of(app_of(self)).cut)
+        glyphs = glyphs_of(self)
+        shown = fit(self.heading, width, glyphs.cut, glyphs.caution)
         left = Content.assemble(
             (shown.title, "bold $ink-strong"),
             (f"   {shown.folder}" if shown.folder else "", "$ink-quiet"),
@@ -124,9 +145,49 @@ class Header(Widget):
         )
         style = {"ask": "$ink-quiet", "edits": "$ink", "all": "bold $kind-error"}
         right = Content.assemble(
+            (shown.trouble, "bold $kind-error"),
+            "   " if shown.trouble else "",
             (shown.model, "$ink-quiet"),
             "   " if shown.model else "",
             (shown.mode, "$ink" if self.heading.words else style[self.heading.mode]),
         )
         room = width - left.cell_length - right.cell_length
         return Content.assemble(left, " " * max(0, room), right)
+
+
+LIMIT_BYTES = 4096
+
+
+def branch_of(folder: Path) -> str:
+    """The branch's name, the first 7 digits of a detached commit, or nothing."""
+    for place in (folder, *folder.parents):
+        git = place / ".git"
+        try:
+            if git.is_dir():
+                return _head(git)
+            if git.is_file():
+                # A worktree or submodule: the file names the folder that holds HEAD.
+                line = _read(git)
+                if line.startswith("gitdir:"):
+                    return _head(place / line.removeprefix("gitdir:").strip())
+                return ""
+        except OSError:
+            return ""
+    return ""
+
+
+def _head(git: Path) -> str:
+    line = _read(git / "HEAD")
+    if line.startswith("ref:"):
+        return line.removeprefix("ref:").strip().removeprefix("refs/heads/")
+    is_commit = len(line) in (40, 64) and all(c in "0123456789abcdef" for c in line)
+    return line[:7] if is_commit else ""
+
+
+def _read(path: Path) -> str:
+    try:
+        descriptor = open_regular(path, links=True)
+    except OSError:
+        return ""
+    with open(descriptor, "rb", buffering=0) as file:
+        return file.read(LIMIT_BYTES).decode("utf-8", "replace").strip()

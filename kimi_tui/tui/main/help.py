@@ -2,117 +2,300 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar
 
 from rich.cells import cell_len
-from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import VerticalScroll
 from textual.content import Content
-from textual.geometry import Size
-from textual.screen import ModalScreen
-from textual.widget import Widget
 
-from kimi_tui.tui.answering import AnswersOnce
-from kimi_tui.tui.app_of import app_of
-from kimi_tui.tui.glyphs import Glyphs, glyphs_of
-from kimi_tui.tui.main.commands import COMMANDS, key_of
-from kimi_tui.tui.numbers import wrap_words
-from kimi_tui.tui.scrollbar import use_thin_scrollbar
-from kimi_tui.tui.styles import sheets
+from kimi_tui.config.keymap import DEFAULT_KEYS
+from kimi_tui.tui.approval.model import CHANGE_KEY
+from kimi_tui.tui.commands.command import CommandTable
+from kimi_tui.tui.formatting import cut, wrap_words
+from kimi_tui.tui.glyphs import Glyphs, drawn, glyphs_of
+from kimi_tui.tui.keyboard import key_name, key_of, line_break_key
+from kimi_tui.tui.main.text_screen import TextRows, TextScreen
+from kimi_tui.tui.screens import sheets
 
 Pair = tuple[str, str]
 COLUMN = 26
 
+Row = tuple[tuple[str, ...], str]
+"""Actions by their names in `[keys]`, and what they do in words; their keys are looked up."""
 
-def sections(keys: Mapping[str, str], glyphs: Glyphs) -> tuple[tuple[str, tuple[Pair, ...]], ...]:
+PLACES: tuple[tuple[str, str, tuple[Row, ...]], ...] = (
+    (
+        "Chat",
+        "chat",
+        (
+            (("chat.above", "chat.below"), "the block above, below: the others act on it"),
+            (("chat.turn_before", "chat.turn_after"), "your message before, after"),
+            (("chat.fold",), "fold or unfold it"),
+            (("chat.preview",), "go back to it: see what a rewind takes; unfold a D-Mail"),
+            (("chat.pin",), "pin it, or no longer"),
+            (("chat.copy", "chat.copy_code"), "copy it or what is selected; its code"),
+            (("chat.link",), "open its link"),
+            (
+                ("chat.select_up", "chat.select", "chat.select_all"),
+                "select upwards, downwards, all",
+            ),
+        ),
+    ),
+    (
+        "Search",
+        "search",
+        (
+            (("search.up", "search.down"), "the match before, the next one"),
+            (("search.text",), "to the text, where the next two go on"),
+            (("search.next", "search.before"), "the next match, the one before"),
+            (("search.page_up", "search.page_down"), "read"),
+            (("search.again",), "begin another search"),
+            (("search.end",), "end it"),
+        ),
+    ),
+    (
+        "Timeline",
+        "timeline",
+        (
+            (("timeline.up", "timeline.down"), "a step newer, older"),
+            (("timeline.older_turn", "timeline.newer_turn"), "a turn older, newer"),
+            (("timeline.page_up", "timeline.page_down"), "a page newer, older"),
+            (("timeline.newest", "timeline.oldest"), "now; the beginning"),
+            (("timeline.choose",), "see what a rewind there takes, then decide; so does a click"),
+            (("timeline.fold",), "fold or unfold a turn or a world line"),
+            (("timeline.read",), "read a world line"),
+            (("timeline.bookmark",), "bookmark a step"),
+            (("timeline.pin",), "pin what stands there, or no longer"),
+            (("timeline.undo", "timeline.redo"), "undo, redo"),
+            (("timeline.filter",), "filter"),
+            (("timeline.replay",), "play the session back"),
+            (("timeline.keys",), "list these keys"),
+            (("timeline.leave",), "end the filter; back to the prompt"),
+        ),
+    ),
+    (
+        "Preview of a rewind",
+        "preview",
+        (
+            (("preview.up", "preview.down"), "choose what to do"),
+            (("preview.choose",), "do it"),
+            (("preview.details",), "to the files, to what goes, and back"),
+            (("preview.bring_back",), "bring the chosen file back, or leave it alone"),
+            (("preview.page_up", "preview.page_down"), "read what goes"),
+            (("preview.cancel",), "stay where you are"),
+        ),
+    ),
+    (
+        "World line",
+        "line",
+        (
+            (("line.next", "line.before"), "choose the next message, the one before"),
+            (("line.jump",), "go on with this line, up to before the chosen message"),
+            (("line.compare",), "show it beside now"),
+            (("line.send",), "send the chosen message to now"),
+            (("line.leave",), "back to where it was opened"),
+        ),
+    ),
+    (
+        "Comparison",
+        "compare",
+        (
+            (("compare.up", "compare.down"), "the message or file above, below"),
+            (("compare.page_up", "compare.page_down"), "read"),
+            (("compare.side",), "the other side; the files"),
+            (("compare.next",), "the next difference"),
+            (("compare.unfold",), "unfold"),
+            (("compare.jump", "compare.whole"), "go on with the line before it; with all of it"),
+            (("compare.send",), "send it to now"),
+            (("compare.leave",), "back"),
+        ),
+    ),
+    (
+        "Replay",
+        "replay",
+        (
+            (("replay.play",), "play, pause"),
+            (("replay.back", "replay.on"), "a step back, on"),
+            (("replay.turn_before", "replay.turn_after"), "a turn back, on"),
+            (("replay.beginning", "replay.end"), "the beginning; the end"),
+            (("replay.slower", "replay.faster"), "slower, faster"),
+            (("replay.continue",), "go on from here in a session of its own"),
+            (("replay.timeline",), "the timeline"),
+            (("replay.leave",), "leave"),
+        ),
+    ),
+    (
+        "D-Mails and summaries",
+        "letter",
+        (
+            (("letter.draft",), "let the model write a first version"),
+            (("letter.cancel",), "do not send it"),
+            (("summary.leave",), "close the summary"),
+        ),
+    ),
+)
+"""The places with keys of their own: a title, what the names of their actions begin with, and what those do.
+
+An action of the place that is missing here is listed with the words of its binding.
+"""
+
+
+def sections(
+    commands: CommandTable, keys: Mapping[str, str], glyphs: Glyphs
+) -> tuple[tuple[str, tuple[Pair, ...]], ...]:
     """What the help says: a title and pairs of key and meaning for each area."""
-    arrows = f"{glyphs.up}{glyphs.down}"
+    return tuple(
+        (title, tuple((drawn(key, glyphs), drawn(meaning, glyphs)) for key, meaning in pairs))
+        for title, pairs in _sections(commands, keys, glyphs)
+    )
+
+
+def _sections(
+    commands: CommandTable, keys: Mapping[str, str], glyphs: Glyphs
+) -> tuple[tuple[str, tuple[Pair, ...]], ...]:
     return (
-        (
-            "Prompt",
-            (
-                ("Enter", "send; while the agent works: steer it before its next step"),
-                ("Enter, prompt empty", "go on after a stop, an error or a rewind; try again now"),
-                ("Shift+Enter, Ctrl+J", "new line (Alt+Enter does the same)"),
-                (glyphs.up, "take back what is queued; else what was sent before"),
-                ("Esc", "stop the agent; twice in an empty prompt: go back to a step"),
-                ("Ctrl+C", "copy what is selected; stop; twice: quit"),
-                ("Ctrl+D", "delete; twice in an empty prompt: quit"),
-                ("Ctrl+_, Ctrl+Y", "undo and redo typing"),
-                ("PageUp, PageDown", "read the chat"),
-            ),
-        ),
-        (
-            "Timeline",
-            (
-                (arrows, "choose a step"),
-                ("[ ]", "go by turns"),
-                ("Enter, click", "see what a rewind there takes, then decide"),
-                ("Space", "fold or unfold a turn or a world line"),
-                ("w, b, P", "read a world line; bookmark; pin"),
-                ("u, U", "undo, redo"),
-                ("/", "filter"),
-                ("Esc", "back to the prompt"),
-            ),
-        ),
-        (
-            "Approvals",
-            (
-                ("y, a, n, e", "yes; yes for the session; no; no, and why"),
-                (f"{arrows}, Enter", "choose an answer"),
-                ("PageUp, PageDown", "read all of what will run"),
-                ("Tab", "as many of its rows as the screen has room for, or fewer"),
-                ("Ctrl+G", "edit a command before it runs; the agent is told"),
-            ),
-        ),
+        ("Prompt", _prompt(keys)),
+        *((title, _place(area, rows, keys)) for title, area, rows in PLACES),
+        ("Approvals", _approvals(keys, glyphs)),
         (
             "Commands",
             tuple(
-                (
-                    f"/{command.name} {command.argument}".strip(),
-                    _with_key(command.help, key_of(command.name, keys)),
-                )
-                for command in COMMANDS
+                (command.usage, _with_key(command.help, key_of(command.name, keys)))
+                for command in commands
             ),
         ),
     )
+
+
+def _prompt(keys: Mapping[str, str]) -> tuple[Pair, ...]:
+    send = key_of("send", keys)
+    newline, shown_newline = line_break_key(keys), _keys(("newline",), keys)
+    escape, complete = key_of("escape", keys), key_of("complete", keys)
+    rows = (
+        (send, "send; while the agent works: steer it before its next step"),
+        (f"{send}, prompt empty", "go on after a stop, an error or a rewind; try again now"),
+        (
+            shown_newline if newline != "Enter" else f"Enter, {shown_newline}",
+            "new line; Ctrl+J where the terminal sends the same for others and Enter",
+        ),
+        (complete, "complete a command; in an empty prompt: to the chat, and back"),
+        (
+            key_of("history-back", keys),
+            "take back what is queued; else what was sent before",
+        ),
+        (key_of("history-forward", keys), "what was sent after that"),
+        (
+            escape,
+            "close the menu; stop the agent; twice in an empty prompt: go back to a step",
+        ),
+        (key_of("interrupt", keys), "copy what is selected; stop; twice: quit"),
+        (key_of("delete-or-quit", keys), "delete; twice in an empty prompt: quit"),
+        (key_of("undo-typing", keys), "undo typing"),
+        *_editing(),
+        (_keys(("page-up", "page-down"), keys), "read the chat"),
+        ("/ and a blank before it", "a command, and a message that begins like one"),
+    )
+    return tuple(row for row in rows if row[0])
+
+
+def _editing() -> Iterator[Pair]:
+    """The keys that edit the text and cannot be changed, as readline has them."""
+    from kimi_tui.tui.prompt.area import PromptArea
+
+    for binding in PromptArea.BINDINGS:
+        if isinstance(binding, Binding) and not binding.id:
+            yield _fitting(binding.key), _small(binding.description)
+
+
+def _place(area: str, rows: Sequence[Row], keys: Mapping[str, str]) -> tuple[Pair, ...]:
+    named = {name for names, _ in rows for name in names}
+    rest = [
+        ((name,), _small(_described(name)))
+        for name in DEFAULT_KEYS
+        if name.startswith(f"{area}.") and name not in named
+    ]
+    pairs = ((_keys(names, keys), words) for names, words in (*rows, *rest))
+    return tuple(pair for pair in pairs if pair[0])
+
+
+def _described(name: str) -> str:
+    """The words of the binding that an action has in the chat; those of others stand in the table."""
+    from kimi_tui.tui.transcript.transcript import Transcript
+
+    bound = (one for one in Transcript.BINDINGS if isinstance(one, Binding))
+    return next((one.description for one in bound if one.id == name), name.partition(".")[2])
+
+
+def _small(words: str) -> str:
+    return words[:1].lower() + words[1:]
+
+
+def _keys(names: Sequence[str], keys: Mapping[str, str]) -> str:
+    """The keys of one action, as many as fit; of several the first of each."""
+    if len(names) == 1:
+        return _fitting(keys.get(names[0], DEFAULT_KEYS[names[0]]))
+    return ", ".join(filter(None, (key_of(name, keys) for name in names)))
+
+
+def _fitting(keys: str) -> str:
+    shown = ""
+    for key in filter(None, map(key_name, keys.split(",") if keys else ())):
+        longer = f"{shown}, {key}" if shown else key
+        if shown and cell_len(longer) > COLUMN - 2:
+            break
+        shown = longer
+    return shown
+
+
+def _approvals(keys: Mapping[str, str], glyphs: Glyphs) -> tuple[Pair, ...]:
+    mode, timeline = key_of("mode", keys), key_of("timeline", keys)
+    rows = (
+        ("y, a, n, e", "yes; yes for the session; no; no, and why"),
+        ("y, c, n, e", "of a D-Mail: yes; yes, but change it; no; no, and why"),
+        (f"{glyphs.up}{glyphs.down}, Enter", "choose an answer, and give it"),
+        ("PageUp, PageDown", "read all of what will run; where it is all to be seen, the chat"),
+        ("Tab", "as many of its rows as the screen has room for, or fewer"),
+        (key_name(CHANGE_KEY), "edit a command before it runs; the agent is told"),
+        (timeline, "look back; Esc there returns to the question"),
+        (mode, "change what is asked from the next question on"),
+        ("Esc", "stop the turn"),
+    )
+    return tuple(row for row in rows if row[0])
 
 
 def _with_key(text: str, key: str) -> str:
     return f"{text}  {key}" if key else text
 
 
-class HelpText(Widget):
+class HelpText(TextRows):
     """The words of the help, wrapped for their width."""
 
-    def __init__(self, keys: Mapping[str, str]) -> None:
+    def __init__(self, commands: CommandTable, keys: Mapping[str, str]) -> None:
         super().__init__()
+        self._commands = commands
         self._keys = keys
 
-    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        """As many rows as the words need."""
-        return len(self._lines(width))
-
-    def render(self) -> Content:
-        """All rows."""
-        return Content("\n").join(self._lines(self.content_size.width))
-
-    def _lines(self, width: int) -> list[Content]:
+    def wrapped(self, width: int) -> list[Content]:
+        """The sections, each under its title."""
         lines: list[Content] = []
-        for title, pairs in sections(self._keys, glyphs_of(app_of(self))):
+        for title, pairs in sections(self._commands, self._keys, glyphs_of(self)):
             lines.append(Content.styled(title, "bold $ink-strong"))
             for key, meaning in pairs:
-                gap = " " * max(2, COLUMN - cell_len(key))
+                gap = " " * (COLUMN - cell_len(key))
                 first, *rest = wrap_words(meaning, max(16, width - COLUMN - 2))
-                lines.append(Content.assemble("  ", (key, "$accent"), gap, (first, "$ink")))
+                if len(gap) < 2:
+                    # What is wider than its column has a row of its own.
+                    lines.append(Content.assemble("  ", (cut(key, width - 2), "$accent")))
+                    rest.insert(0, first)
+                else:
+                    lines.append(Content.assemble("  ", (key, "$accent"), gap, (first, "$ink")))
                 lines += [Content.styled(" " * (COLUMN + 2) + row, "$ink") for row in rest]
             lines.append(Content(""))
         return lines[:-1]
 
 
-class HelpScreen(ModalScreen[None], AnswersOnce[None]):
+class HelpScreen(TextScreen, inherit_bindings=False):
     """All keys and commands."""
 
     CSS_PATH = sheets("help")
@@ -120,14 +303,5 @@ class HelpScreen(ModalScreen[None], AnswersOnce[None]):
         Binding("escape,q,f1", "dismiss", "Close", show=False),
     ]
 
-    def __init__(self, keys: Mapping[str, str]) -> None:
-        super().__init__()
-        self._keys = keys
-
-    def compose(self) -> ComposeResult:
-        """One text that scrolls."""
-        frame = VerticalScroll(HelpText(self._keys))
-        use_thin_scrollbar(frame, glyphs_of(app_of(self)))
-        frame.border_title = "Help"
-        frame.border_subtitle = "Esc close"
-        yield frame
+    def __init__(self, commands: CommandTable, keys: Mapping[str, str]) -> None:
+        super().__init__("Help", HelpText(commands, keys))

@@ -1,35 +1,46 @@
-"""Notices over the last rows of the chat: what happened, then what to do, in at most three rows.
+"""Notices under the last rows of the chat: what happened, then what to do, in a few rows.
 
-One with a topic stays until it is solved; the others go after a few seconds or when the next one comes.
+One with a topic stays until it is solved; the others go after a few seconds or when the next one comes. What was told
+can be read again in a list.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from textual.content import Content
 from textual.geometry import Size
+from textual.message import Message
 from textual.widget import Widget
 
 from kimi_tui.foreign_text import clean, one_line
-from kimi_tui.tui.app_of import app_of
+from kimi_tui.tui.formatting import cut, wrap_words
 from kimi_tui.tui.glyphs import glyphs_of
-from kimi_tui.tui.numbers import cut, wrap_words
+from kimi_tui.tui.main.state import Told
+from kimi_tui.tui.main.text_screen import TextRows, TextScreen
+from kimi_tui.tui.screens import sheets
 
 Level = Literal["info", "warning", "error"]
 STAYS_S = 6.0
 MAX_ROWS = 3
+LIST_ROWS = 6
+"""Rows for several notices that came at once."""
 
 
 class Shown(NamedTuple):
-    """A notice on the screen; `until` is a monotonic time, or None where it stays until solved."""
+    """A notice on the screen; `until` is a monotonic time, or None where it stays until solved.
+
+    `more` are others that came at once, and are shown with it.
+    """
 
     level: Level
     text: str
     advice: str = ""
     topic: str = ""
     until: float | None = None
+    more: tuple[str, ...] = ()
 
 
 def with_notice(board: tuple[Shown, ...], new: Shown, now: float) -> tuple[Shown, ...]:
@@ -54,6 +65,13 @@ def without(board: tuple[Shown, ...], topic: str, now: float) -> tuple[Shown, ..
 class Notices(Widget):
     """The notices; not there while there are none."""
 
+    class Grown(Message):
+        """They take another number of rows."""
+
+        def __init__(self, rows: int) -> None:
+            super().__init__()
+            self.rows = rows
+
     def __init__(self) -> None:
         super().__init__()
         self._board: tuple[Shown, ...] = ()
@@ -72,6 +90,21 @@ class Notices(Widget):
         if until is not None:
             self.set_timer(STAYS_S + 0.05, self._expire)
 
+    def tell_all(self, texts: Sequence[str], *, level: Level) -> None:
+        """Show several notices that came at once as one list, for as long as each of them would stay."""
+        first, *more = map(one_line, texts)
+        stays_s = STAYS_S * len(texts)
+        new = Shown(level, first, until=time.monotonic() + stays_s, more=tuple(more))
+        self._show(with_notice(self._board, new, time.monotonic()))
+        self.set_timer(stays_s + 0.05, self._expire)
+
+    def on_resize(self) -> None:
+        """What stands above them may have to give way."""
+        self._tell_rows()
+
+    def _tell_rows(self) -> None:
+        self.post_message(self.Grown(self.size.height if self.display else 0))
+
     def solve(self, topic: str) -> None:
         """Take the notice of a topic away."""
         self._show(without(self._board, topic, time.monotonic()))
@@ -88,6 +121,8 @@ class Notices(Widget):
             return
         self._board = board
         self.display = bool(board)
+        # Where they take as many rows as before they were gone no resize tells of it.
+        self.call_after_refresh(self._tell_rows)
         self.set_class(any(shown.level == "error" for shown in board), "-grave")
         self.refresh(layout=True)
 
@@ -100,10 +135,13 @@ class Notices(Widget):
         return Content("\n").join(self._rows(self.size.width))
 
     def _rows(self, width: int) -> list[Content]:
-        glyphs = glyphs_of(app_of(self))
+        glyphs = glyphs_of(self)
         width = max(8, width - 6)
         rows: list[Content] = []
         for shown in reversed(self._board):
+            if shown.more:
+                rows += self._listed(shown, width)
+                break
             style = {"info": "$accent", "warning": "$warn", "error": "$kind-error"}[shown.level]
             advice = _wrapped(shown.advice, width, MAX_ROWS - 1, glyphs.cut)
             text = _wrapped(shown.text, width, MAX_ROWS - len(advice), glyphs.cut)
@@ -117,6 +155,68 @@ class Notices(Widget):
                     Content.assemble((glyphs.edge, style), " ", (sign, f"bold {style}"), row)
                 )
         return rows
+
+    def _listed(self, shown: Shown, width: int) -> list[Content]:
+        """Several notices, each with a sign of its own; where there are too many, where the rest is to be read."""
+        glyphs = glyphs_of(self)
+        texts = (shown.text, *shown.more)
+        each = max(1, LIST_ROWS // len(texts))
+        n_shown = len(texts) if len(texts) <= LIST_ROWS else LIST_ROWS - 1
+        rows: list[Content] = []
+        for text in texts[:n_shown]:
+            for index, line in enumerate(_wrapped(text, width, each, glyphs.cut)):
+                sign = f"{glyphs.caution} " if not index and shown.level != "info" else "  "
+                rows.append(
+                    Content.assemble(
+                        (glyphs.edge, "$warn"), " ", (sign, "bold $warn"), (line, "$ink-strong")
+                    )
+                )
+        if n_shown < len(texts):
+            left = f"    {len(texts) - n_shown} more; /notices lists all of them"
+            rows.append(Content.assemble((glyphs.edge, "$warn"), (left[1:], "$ink")))
+        return rows
+
+
+class NoticesText(TextRows):
+    """All that was told, the newest first, each with its time."""
+
+    TIME_CELLS = 10
+
+    def __init__(self, told: Sequence[Told]) -> None:
+        super().__init__()
+        self._told = tuple(reversed(told))
+
+    def wrapped(self, width: int) -> list[Content]:
+        """Every notice, and its advice below it."""
+        if not self._told:
+            return [Content.styled("Nothing was told in this session.", "$ink-quiet")]
+        lines: list[Content] = []
+        room = max(16, width - self.TIME_CELLS)
+        indent = " " * self.TIME_CELLS
+        for one in self._told:
+            style = {"warning": "$warn", "error": "$kind-error"}.get(one.level, "$ink-strong")
+            at = f"{time.strftime('%H:%M:%S', time.localtime(one.at)):<{self.TIME_CELLS}}"
+            first, *rest = wrap_words(one_line(one.text), room) or [""]
+            lines.append(Content.assemble((at, "$ink-quiet"), (first, style)))
+            lines += [Content.styled(indent + row, style) for row in rest]
+            advice = " ".join(clean(one.advice).split())
+            lines += [
+                Content.styled(indent + row, "$ink") for row in wrap_words(advice, room) if row
+            ]
+        return lines
+
+
+class NoticesScreen(TextScreen):
+    """The notices of this run, to be read again.
+
+    Args:
+        told: the oldest first.
+    """
+
+    CSS_PATH = sheets("help")
+
+    def __init__(self, told: Sequence[Told]) -> None:
+        super().__init__("Notices", NoticesText(told))
 
 
 def _wrapped(text: str, width: int, rows: int, ellipsis: str) -> list[str]:

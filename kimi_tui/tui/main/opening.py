@@ -3,32 +3,39 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from kimi_tui.config.choosing import Choice
-from kimi_tui.config.model import Config
-from kimi_tui.demo.suggestions import Suggestions
+from kimi_tui.app_paths import data_dir, log_file, short
+from kimi_tui.config.model_choice import Choice
+from kimi_tui.config.settings import Config
+from kimi_tui.demo.demo import Suggestions
 from kimi_tui.launch import NEWEST, Launch
 from kimi_tui.llm.dialects import dialect_named
 from kimi_tui.llm.errors import APIStatusError, LLMError
-from kimi_tui.llm.openai_compat import OpenAICompatible
+from kimi_tui.llm.openai_compatible import OpenAICompatible
 from kimi_tui.llm.provider import ChatProvider
-from kimi_tui.logging_setup import start_logging
-from kimi_tui.places import data_dir, log_file, short
+from kimi_tui.logging_setup import begin_logging, start_logging
 from kimi_tui.prices import prices_of
 from kimi_tui.session.errors import SessionError, SessionHeld, SessionNotFound
+from kimi_tui.session.listing import describe
 from kimi_tui.session.session import Session
 from kimi_tui.session.store import SessionStore
-from kimi_tui.soul.history import end_of_record
-from kimi_tui.soul.limits import LoopLimits
+from kimi_tui.soul.compaction import Compaction, SimpleCompaction, compaction_named
+from kimi_tui.soul.errors import UnknownCompaction
+from kimi_tui.soul.history import end_of_context
+from kimi_tui.soul.model_slot import LoopLimits
+from kimi_tui.soul.record import end_of_record
 from kimi_tui.soul.runtime import open_soul
-from kimi_tui.tui.main.branch import branch_of
-from kimi_tui.tui.main.engine import CannotOpen, NoModelNamed, Opened
-from kimi_tui.tui.main.model import title_from
+from kimi_tui.tui.main.engine import CannotOpen, Found, NoModelNamed, Opened
+from kimi_tui.tui.main.header import branch_of
+from kimi_tui.tui.main.state import title_from
 from kimi_tui.tui.prompt.history import History, history_file, read_history
 from kimi_tui.wire.events import Record, TurnBegin
+
+log = logging.getLogger(__name__)
 
 USAGE = 2
 FAILED = 1
@@ -48,25 +55,33 @@ class _Stage:
 
 
 async def open_session(
-    launch: Launch, glance: Callable[[Sequence[Record]], None] = lambda _end: None
+    launch: Launch, found: Callable[[Found], None] = lambda _found: None
 ) -> Opened:
     """Open the session that the command line asked for.
 
     Args:
         launch: that.
-        glance: given how a long session ended, before all of it is read.
+        found: told what is known of a session that was there before: what it is called, then how it ended.
 
     Raises:
         CannotOpen: there is none, someone else has it open, or the disk refuses.
     """
+    if not launch.demo:
+        # Before the first thing that may have to be noted; `provider_of` does it again with the key.
+        await asyncio.to_thread(begin_logging, log_file())
     try:
         stage = await _stage(launch)
-        session, notices = await _session(launch, stage)
-        if launch.resume is not None and (end := await asyncio.to_thread(end_of_record, session)):
-            glance(end)
+        session, notices, is_old = await _session(launch, stage)
+        if is_old:
+            known = await asyncio.to_thread(_found, session)
+            found(known)
+            if end := await asyncio.to_thread(_end, session):
+                found(known._replace(end=end))
         provider = stage.provider or await provider_of(launch, session.id)
+        compaction, remark = await asyncio.to_thread(_compaction, launch.config.loop.compaction)
         soul = await open_soul(
             session=session,
+            compaction=compaction,
             provider=provider,
             limits=stage.limits,
             mode=launch.mode,
@@ -90,17 +105,38 @@ async def open_session(
         history=soul.hand_over_history(),
         past=History(past),
         provider=provider,
-        folder=stage.work_dir,
-        branch=await asyncio.to_thread(branch_of, stage.work_dir),
+        folder=session.work_dir,
+        branch=await asyncio.to_thread(branch_of, session.work_dir),
         suggestions=stage.suggestions,
         leave=stage.leave,
-        notices=(*notices, *session.remarks),
+        notices=(*notices, *remark, *session.remarks),
     )
+
+
+def _found(session: Session) -> Found:
+    """What the list of sessions knows of this one. Reads files: call it in a thread."""
+    known = describe(session.dir)
+    return Found(
+        session_id=session.id,
+        title=known.title if known is not None else "",
+        n_messages=known.messages if known is not None else None,
+        folder=session.work_dir,
+        branch=branch_of(session.work_dir),
+    )
+
+
+def _end(session: Session) -> Sequence[Record]:
+    """How the session ended. Nothing where that cannot be told: it is read through in any case."""
+    try:
+        return end_of_record(session) or end_of_context(session)
+    except Exception as error:
+        log.warning("the end of the session cannot be shown before all of it", exc_info=error)
+        return ()
 
 
 async def _stage(launch: Launch) -> _Stage:
     if launch.demo:
-        from kimi_tui.demo.play import prepare
+        from kimi_tui.demo.demo import prepare
 
         demo = await asyncio.to_thread(prepare, launch.speed)
         return _Stage(
@@ -145,11 +181,19 @@ def _check_dialect(name: str) -> None:
 
 
 def _title(session: Session, history: Sequence[Record]) -> str:
-    """What the person called it, else what they said first; after a compaction only the record knows that."""
+    """What the user called it, else what they said first; after a compaction only the record knows that."""
     if session.state.title:
         return session.state.title
     first = next((r.event.text for r in history if isinstance(r.event, TurnBegin)), "")
     return title_from(first) or session.title
+
+
+def _compaction(name: str) -> tuple[Compaction, tuple[str, ...]]:
+    """The way to compact that the configuration names, else the simple one and why it is not that."""
+    try:
+        return compaction_named(name), ()
+    except UnknownCompaction as error:
+        return SimpleCompaction(), (error.message,)
 
 
 def _limits(config: Config) -> LoopLimits:
@@ -159,45 +203,49 @@ def _limits(config: Config) -> LoopLimits:
         max_retries_per_step=loop.max_retries_per_step,
         reserved_context_size=loop.reserved_context_size,
         compaction_trigger_ratio=loop.compaction_trigger_ratio,
+        dmail_enabled=config.dmail.enabled,
         dmail_nudge_tokens=config.dmail.nudge_tokens,
         dmail_review=config.dmail.review,
     )
 
 
 async def _only_model(choice: Choice) -> str:
-    """The model of a server that was named without one, where there is only one to name."""
-    from kimi_tui.llm.discovery import LISTLESS, list_models
+    """The model of a server that was named without one, where only one of its models can be talked to."""
+    from kimi_tui.llm.models import NO_LIST_STATUSES, chat_models
 
     try:
-        found = await list_models(choice.base_url, choice.api_key)
+        found = await chat_models(choice.base_url, choice.api_key)
     except LLMError as error:
-        listless = isinstance(error, APIStatusError) and error.status in LISTLESS
+        listless = isinstance(error, APIStatusError) and error.status in NO_LIST_STATUSES
         words = f"{error.message.rstrip('.')}. {error.advice}".strip()
         raise NoModelNamed(words, FAILED, listed=listless) from error
-    if len(found) == 1:
-        return found[0].id
-    if not found:
-        words = f"{choice.base_url} lists no models; name one with --model"
+    if len(found.models) == 1:
+        return found.models[0].id
+    if not found.models:
+        kind = "models that chat" if found.others else "models"
+        words = f"{choice.base_url} lists no {kind}; name one with --model"
         raise NoModelNamed(words, USAGE, listed=True)
-    some = ", ".join(model.id for model in found[:5])
-    more = ", …" if len(found) > 5 else ""
+    some = ", ".join(model.id for model in found.models[:5])
+    more = ", …" if len(found.models) > 5 else ""
     words = f"which model? {choice.base_url} has {some}{more}; use --model"
     raise NoModelNamed(words, USAGE, listed=True)
 
 
-async def _session(launch: Launch, stage: _Stage) -> tuple[Session, list[str]]:
-    """The session, not yet open, and what the person should know about the choice."""
+async def _session(launch: Launch, stage: _Stage) -> tuple[Session, list[str], bool]:
+    """The session, not yet open, what the user should know about the choice, and whether it was there before."""
     store = SessionStore(stage.data_dir)
     if launch.resume is None:
-        return store.create(stage.work_dir), []
+        return store.create(stage.work_dir), [], False
     if launch.resume == NEWEST:
         found = await asyncio.to_thread(store.newest, stage.work_dir)
         if found is None:
-            return store.create(stage.work_dir), [
-                "This folder has no session yet; this is a new one."
-            ]
+            return (
+                store.create(stage.work_dir),
+                ["This folder has no session yet; this is a new one."],
+                False,
+            )
     else:
         found = await asyncio.to_thread(store.find, launch.resume, stage.work_dir)
     if launch.fork:
-        return await found.fork(), []
-    return found, []
+        return await found.fork(), [], True
+    return found, [], True

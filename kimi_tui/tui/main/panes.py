@@ -5,22 +5,25 @@ Only the chat stands on the first picture; the other widgets are imported when t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from textual.containers import Container
 from textual.content import Content
 
-from kimi_tui.tui.chat.transcript import Transcript
+from kimi_tui.tui.transcript.transcript import Transcript
 
 if TYPE_CHECKING:
-    from kimi_tui.tui.main.commands import Command
-    from kimi_tui.tui.main.hints import Place
-    from kimi_tui.tui.main.menu import CommandMenu
+    from kimi_tui.tui.commands.menu import CommandMenu
+    from kimi_tui.tui.commands.table import Command
+    from kimi_tui.tui.main.footer import Place
     from kimi_tui.tui.main.notices import Level, Notices
-    from kimi_tui.tui.timeline.widget import Timeline
-    from kimi_tui.tui.worldline.view import Reading
+    from kimi_tui.tui.timeline.timeline import Timeline
+    from kimi_tui.tui.worldline.view import WorldLineView
 
+NARROW_BELOW = 80
+SHORT_BELOW = 30
+"""Rows, below which there is less air."""
 OVERLAY_BELOW = 100
 SLIM_BELOW = 112
 SLIM_TIMELINE = 30
@@ -41,6 +44,15 @@ _FRAME_KEYS: Mapping[str, str] = {
 }
 
 
+@runtime_checkable
+class ShowsNotices(Protocol):
+    """A screen on which a notice can be seen."""
+
+    def tell(self, text: str, *, level: Level = "info", advice: str = "") -> None:
+        """Show a notice for a few seconds."""
+        ...
+
+
 class NoticingPane(Container):
     """A pane over whose last rows notices are shown."""
 
@@ -54,6 +66,15 @@ class NoticingPane(Container):
             self._notices = Notices()
             self.mount(self._notices)
         self._notices.tell(text, level=level, advice=advice, topic=topic)
+
+    def tell_all(self, texts: Sequence[str], level: Level) -> None:
+        """Show several notices that came at once as one list."""
+        if self._notices is None:
+            from kimi_tui.tui.main.notices import Notices
+
+            self._notices = Notices()
+            self.mount(self._notices)
+        self._notices.tell_all(texts, level=level)
 
     def solved(self, topic: str) -> None:
         """Take the notice of a topic away."""
@@ -71,39 +92,61 @@ class ChatPane(NoticingPane):
 
     Args:
         transcript: all of it.
-        keys: those of the configuration, by command, as the menu of commands names them.
+        new_menu: makes the menu of commands when a slash is typed first; None for none.
     """
 
-    def __init__(self, transcript: Transcript, keys: Mapping[str, str]) -> None:
+    def __init__(
+        self, transcript: Transcript, new_menu: Callable[[], CommandMenu] | None = None
+    ) -> None:
         super().__init__(transcript, id="chat-pane")
-        self._keys = keys
+        self._new_menu = new_menu
         self._menu: CommandMenu | None = None
+        self._notice_rows = 0
 
-    async def read(self, reading: Reading) -> None:
+    async def read(self, reading: WorldLineView) -> None:
         """Put a world line in front of the chat."""
         self.add_class("-reading")
         await self.mount(reading)
 
-    def end_reading(self, reading: Reading) -> None:
+    def end_reading(self, reading: WorldLineView) -> None:
         """Show the chat again."""
         self.remove_class("-reading")
         reading.remove()
 
     @property
     def command(self) -> Command | None:
-        """The command that is chosen in the menu; None while there is no menu."""
+        """The command that is chosen in the menu; None while there is none."""
         return self._menu.chosen if self._menu is not None else None
+
+    @property
+    def menu(self) -> CommandMenu | None:
+        """The menu while it has something to choose from."""
+        return self._menu if self._menu is not None and self._menu.active else None
 
     def follow(self, text: str) -> CommandMenu | None:
         """Show which commands the text in the prompt may become; returns the menu once there is one."""
-        if self._menu is None and text.startswith("/"):
-            from kimi_tui.tui.main.menu import CommandMenu
-
-            self._menu = CommandMenu(self._keys)
+        if self._menu is None and self._new_menu is not None and text.startswith("/"):
+            self._menu = self._new_menu()
+            self._place_menu()
             self.mount(self._menu)
         if self._menu is not None:
             self._menu.follow(text)
         return self._menu
+
+    def on_notices_grown(self, event: Notices.Grown) -> None:
+        """The menu stands above the notices."""
+        if event.rows != self._notice_rows:
+            self._notice_rows = event.rows
+            self._place_menu()
+
+    def _place_menu(self) -> None:
+        if self._menu is not None:
+            self._menu.styles.margin = (0, 0, self._notice_rows, 0)
+
+    def close_menu(self, text: str) -> None:
+        """Offer no command until the prompt holds another text than this."""
+        if self._menu is not None:
+            self._menu.close(text)
 
 
 class TimelinePane(NoticingPane):
@@ -119,6 +162,10 @@ class TimelinePane(NoticingPane):
         self.border_title = "Timeline"
         self.name_keys()
         self.mount(timeline)
+
+    def on_unmount(self) -> None:
+        """Let go of it."""
+        self._timeline = None
 
     @property
     def has_keys(self) -> bool:

@@ -1,50 +1,87 @@
-"""The main screen: puts the parts in their places and turns what the person does into wishes of the conversation."""
+"""The main screen: its parts and their places, and what the keys, the prompt, the chat and the timeline set off."""
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, ClassVar
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container
 from textual.geometry import Size
+from textual.screen import Screen
 
+from kimi_tui.app_paths import short
 from kimi_tui.launch import Launch
-from kimi_tui.places import short
-from kimi_tui.tui.app_of import app_of
-from kimi_tui.tui.approval.answered import ApprovalAnswered, ApprovalKeysChanged
-from kimi_tui.tui.chat.transcript import Transcript
+from kimi_tui.tui.approval.slot import ApprovalSlot
+from kimi_tui.tui.callbacks import report_of
+from kimi_tui.tui.commands import marks, rewind, world_lines
+from kimi_tui.tui.commands.command import Command, ParsedLine
+from kimi_tui.tui.commands.table import COMMANDS
 from kimi_tui.tui.glyphs import glyphs_of
-from kimi_tui.tui.main.approvals import Approvals
-from kimi_tui.tui.main.commands import COMMANDS
+from kimi_tui.tui.keyboard import TypeAhead, key_of
 from kimi_tui.tui.main.conversation import Conversation
+from kimi_tui.tui.main.demo import DemoPlayer
+from kimi_tui.tui.main.drafts import ReturnedMessages
 from kimi_tui.tui.main.engine import CannotOpen, NoModelNamed
-from kimi_tui.tui.main.footer import Footer
-from kimi_tui.tui.main.header import Header, heading_of
-from kimi_tui.tui.main.hints import Place, first_hints, hints
-from kimi_tui.tui.main.messages import ModelNeeded, Unopened
-from kimi_tui.tui.main.panes import OVERLAY_BELOW, SLIM_BELOW, TimelinePane, timeline_width
-from kimi_tui.tui.main.prompting import PromptingScreen
-from kimi_tui.tui.main.state import MainState
-from kimi_tui.tui.styles import add_sheets, sheets
+from kimi_tui.tui.main.feed import Views
+from kimi_tui.tui.main.footer import (
+    DEMO_QUESTION,
+    PLAYED_QUESTION,
+    Footer,
+    Place,
+    demo_hints,
+    first_hints,
+    hints,
+)
+from kimi_tui.tui.main.header import Header, branch_of, heading_of
+from kimi_tui.tui.main.messages import ModelMissing, OpeningFailed, QuitChosen
+from kimi_tui.tui.main.panes import (
+    NARROW_BELOW,
+    OVERLAY_BELOW,
+    SHORT_BELOW,
+    SLIM_BELOW,
+    ChatPane,
+    TimelinePane,
+    timeline_width,
+)
+from kimi_tui.tui.main.state import MainState, Queued, Told
+from kimi_tui.tui.prompt.area import CHORDS, PromptArea
+from kimi_tui.tui.prompt.bar import PromptBar
+from kimi_tui.tui.screens import add_sheets, app_of, sheets
+from kimi_tui.tui.transcript.transcript import Transcript, copy_selection
 
 if TYPE_CHECKING:
-    from kimi_tui.soul.work_folder import FolderFacts
+    from kimi_tui.soul.rewind import Target
+    from kimi_tui.soul.system_prompt import FolderFacts
+    from kimi_tui.tui.app import KimiApp
+    from kimi_tui.tui.approval.panel import ApprovalPanel
+    from kimi_tui.tui.commands.menu import CommandMenu
+    from kimi_tui.tui.main.engine import Found
     from kimi_tui.tui.main.notices import Level
-    from kimi_tui.tui.main.views import Views
+    from kimi_tui.tui.main.reader import Reader
+    from kimi_tui.tui.timeline.timeline import Timeline
+    from kimi_tui.tui.worldline.view import WorldLineTranscript
     from kimi_tui.wire.events import Record
 
+T = TypeVar("T")
+
 OPEN_DELAY_S = 0.15
+OPENING = "Opening the session"
+READING = "Reading the session"
 WARNED_S = 10.0
-NARROW_BELOW = 80
-SHORT_BELOW = 30
+TWICE_S = 1.0
+TOLD_LIMIT = 200
+"""Notices that are kept to be read again."""
+AS_MESSAGE = "A blank before the slash sends it as a message."
 
 
-class MainScreen(PromptingScreen):
+class MainScreen(Screen[None]):
     """Chat, timeline, gauge and prompt of one session.
 
     Args:
@@ -53,36 +90,74 @@ class MainScreen(PromptingScreen):
         last_key_at: tells when a key was last pressed, in monotonic time.
 
     Attributes:
+        commands: all that can be run here.
+        keys: those of the configuration, by action.
         conversation: the session that is shown.
+        told: the newest notices, oldest first.
     """
 
     SHEETS = sheets("main", "prompt", "chat")
     CSS_PATH = SHEETS
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "escape", "Stop, or back", id="escape", show=False),
+        # Where nothing else takes it; Textual would go round all that can have the keys, the timeline among them.
+        Binding("tab", "to_prompt", "Back to the prompt", show=False),
+        Binding("ctrl+c", "leave_or_copy('Ctrl+C')", "Copy, stop or quit", show=False),
+        Binding("ctrl+d", "leave_or_copy('Ctrl+D')", "Quit", show=False),
         *(
             Binding(command.key, f"command('{command.name}')", command.title, id=command.name)
             for command in COMMANDS
             if command.key and command.name != "quit"
         ),
     ]
+    commands = COMMANDS
 
     def __init__(self, launch: Launch, size: Size, last_key_at: Callable[[], float]) -> None:
-        keys = launch.config.keys
-        hints = first_hints(keys)
-        super().__init__(Transcript(work_dir=str(launch.work_dir), hints=hints), keys)
+        super().__init__()
+        self.keys = launch.config.keys
+        hints, question = first_hints(self.keys), ""
+        if launch.demo:
+            hints = demo_hints(self.keys, plays=launch.plays)
+            question = PLAYED_QUESTION if launch.plays else DEMO_QUESTION
         self._launch = launch
+        self._last_key_at = last_key_at
+        self._opening = OPENING if launch.resume is not None else ""
+        self.transcript = Transcript(work_dir=str(launch.work_dir), hints=hints, question=question)
+        self.transcript.reading = READING if launch.resume is not None else ""
+        self.told: deque[Told] = deque(maxlen=TOLD_LIMIT)
         self.conversation = Conversation(launch, self)
-        self._warned_at = -WARNED_S
-        self.header = Header(heading_of(launch))
-        self.footer = Footer()
-        self._approvals = Approvals(self.prompt, last_key_at, keys, self.focus_prompt)
+        self.header = Header(heading_of(launch)._replace(title=self._opening))
+        self.chat_pane = ChatPane(self.transcript, self._new_menu)
         self.timeline_pane = TimelinePane()
         self._gauge_row = Container(id="gauge-row")
+        self.prompt = PromptBar(key_of("send", self.keys))
+        self.footer = Footer()
+        self.type_ahead = TypeAhead(self, self._hand_on, self._opens)
+        self._approvals = ApprovalSlot(self.prompt, last_key_at, self.keys, self.focus_prompt)
+        self._demo = DemoPlayer(self, launch, last_key_at)
         self._views: Views | None = None
+        self._reader: Reader | None = None
+        self._returned = ReturnedMessages()
+        self._begun: Command | None = None
+        """The command whose argument is being typed."""
+        self._is_whole = True
+        """Whether all that happened could be shown when it was last drawn anew."""
+        self._is_looking = False
+        """Whether the branch is being looked at."""
+        self._warned_at = -WARNED_S
+        self._escaped_at = 0.0
+        self._left_at = 0.0
         self.set_class(launch.config.glyphs == "ascii", "-ascii")
         # Before anything is styled or laid out, so that it need not be done twice.
         self._fit(size)
+
+    def begins_styled(self, css_update_count: int) -> None:
+        """Let the style sheets stand as they were parsed.
+
+        Args:
+            css_update_count: Textual's count of changes of the style sheets, as the app has it now.
+        """
+        self._css_update_count = css_update_count
 
     def compose(self) -> ComposeResult:
         """The parts, from the top."""
@@ -98,14 +173,18 @@ class MainScreen(PromptingScreen):
         # A moment after the first picture: importing straight after it would hold up the first key.
         self.call_after_refresh(self.set_timer, OPEN_DELAY_S, self._open)
 
+    def on_unmount(self) -> None:
+        """Let go of what the session is drawn from: Textual holds the very first screen as long as the program runs."""
+        self.conversation.stop_feed()
+        self._views = self._reader = None
+
     @property
     def views(self) -> Views:
         """Chat, timeline and gauge. The latter two are imported and put in their places when they are first needed."""
         if self._views is None:
-            from kimi_tui.tui.main.views import Views
-
-            add_sheets(app_of(self), "timeline", "gauge", "approval")
-            self._views = Views(self.transcript)
+            add_sheets(self, "timeline", "gauge", "approval")
+            self._views = Views(self.transcript, self._view_broken)
+            self._views.timeline.reading = READING if self.transcript.reading else ""
             self.timeline_pane.furnish(self._views.timeline)
             self._views.gauge.cost_words = self.conversation.cost_words
             self._gauge_row.mount(self._views.gauge)
@@ -119,13 +198,20 @@ class MainScreen(PromptingScreen):
     def _fit(self, size: Size) -> None:
         floats = size.width < OVERLAY_BELOW
         slim = size.width < SLIM_BELOW
-        self.set_class(floats, "-overlay")
-        self.set_class(size.width < NARROW_BELOW, "-narrow")
-        self.set_class(slim and not floats, "-slim")
-        self.set_class(size.height < SHORT_BELOW, "-short")
+        # All at once: each change styles the whole screen anew.
+        self.update_classes(
+            {
+                "-overlay": floats,
+                "-narrow": size.width < NARROW_BELOW,
+                "-slim": slim and not floats,
+                "-short": size.height < SHORT_BELOW,
+            }
+        )
         if self._views is not None:
             self._views.fit(timeline_width(size.width))
             self.timeline_pane.settle()
+
+    # --- beginning and end
 
     def _open(self) -> None:
         self.run_worker(self._open_session(), name="open the session")
@@ -135,30 +221,21 @@ class MainScreen(PromptingScreen):
         try:
             opened = await self.conversation.open()
         except NoModelNamed as error:
-            self.post_message(ModelNeeded("" if error.listed else str(error)))
+            self.post_message(ModelMissing("" if error.listed else str(error)))
             return
         except CannotOpen as error:
-            self.post_message(Unopened(str(error), error.code))
+            self.post_message(OpeningFailed(str(error), error.code))
             return
         self.header.heading = self.header.heading._replace(
             folder=short(opened.folder), branch=opened.branch
         )
         self.transcript.work_dir = str(opened.folder)
         self.prompt.area.past = opened.past
-        self._tell_in_turn((*self._launch.notices, *opened.notices))
-
-    def _tell_in_turn(self, notices: Sequence[str]) -> None:
-        """Show one after the other, where each would else take the place of the one before it unread."""
-        from kimi_tui.tui.main.notices import STAYS_S
-
-        for place, words in enumerate(notices):
-            if place:
-                self.set_timer(place * STAYS_S, partial(self.tell, words, level="warning"))
-            else:
-                self.tell(words, level="warning")
+        self.transcript.reading = ""
+        self._tell_all((*self._launch.notices, *opened.notices))
 
     async def may_end(self) -> bool:
-        """Whether all is saved; else the person is told once what would be lost, and the second time it is their will."""
+        """Whether all is saved; else the user is told once what would be lost, and may do it again."""
         words = await self.conversation.engine.unsaved()
         now = time.monotonic()
         if not words or now - self._warned_at < WARNED_S:
@@ -175,7 +252,81 @@ class MainScreen(PromptingScreen):
         """
         return await self.conversation.close(clean=clean)
 
-    # --- what the conversation tells (see `conversation.Audience`)
+    # --- commands
+
+    def action_command(self, name: str, argument: str = "") -> None:
+        """Run a command of the table; one that needs an argument and has none is begun in the prompt."""
+        command = COMMANDS[name]
+        if command.needs_argument and not argument:
+            self.focus_prompt()
+            self._keep(f"/{name} ")
+            self.tell(f"{command.usage}: {command.help}")
+        elif (work := command.handler(self, argument)) is not None:
+            self.start(work, opens=command.opens)
+
+    def start(self, work: Coroutine[Any, Any, None], *, opens: bool = False) -> None:
+        """Carry out what a key, a click or a command has set off, as a task of the session; its failure is told.
+
+        Args:
+            work: that.
+            opens: it opens a screen or a field, which what is typed until then is meant for.
+        """
+        self.conversation.engine.start(self._opened_by(work) if opens else work)
+
+    async def _opened_by(self, work: Coroutine[Any, Any, None]) -> None:
+        with self.type_ahead.opening():
+            await work
+
+    async def ask(self, question: Screen[T | None]) -> T | None:
+        """Show a screen over this one; its answer, None where the user stays where they are."""
+        answered: asyncio.Future[T | None] = asyncio.get_running_loop().create_future()
+
+        def take(answer: T | None) -> None:
+            if not answered.done():
+                answered.set_result(answer)
+
+        app_of(self).push_screen(question, take)
+        return await answered
+
+    @property
+    def kimi(self) -> KimiApp:
+        """The app, for what only it can do: other sessions, models and themes."""
+        return cast("KimiApp", app_of(self))
+
+    # --- notices and faults
+
+    def tell(self, text: str, *, level: Level = "info", advice: str = "", topic: str = "") -> None:
+        """Show a notice for a few seconds; with a topic, until that is solved."""
+        self.told.append(Told(time.time(), text, advice, level))
+        # Where the timeline floats it would cover what is said in the chat; what stays until solved is there afterwards.
+        covered = self.timeline_pane.floats and not topic
+        panes = (self.chat_pane, self.timeline_pane)
+        panes[not covered].clear_notices()
+        panes[covered].tell(text, level, advice, topic)
+
+    def solved(self, topic: str) -> None:
+        """Take the notice of a topic away."""
+        self.chat_pane.solved(topic)
+
+    def _tell_all(self, notices: Sequence[str]) -> None:
+        """Show what a start has to tell; several of it as one list, where each would else cover the one before."""
+        if len(notices) == 1:
+            self.tell(notices[0], level="warning")
+        elif notices:
+            self.told += [Told(time.time(), words, "", "warning") for words in notices]
+            self.chat_pane.tell_all(notices, "warning")
+
+    def report(self, error: Exception) -> None:
+        """The program has a fault that ends nothing."""
+        report_of(self)(error)
+
+    def _view_broken(self, error: Exception) -> None:
+        """Chat, timeline or gauge could not take an event: all of them are built anew, as long as that helps."""
+        self.report(error)
+        if self._is_whole:
+            self.conversation.rebuild()
+
+    # --- what the conversation tells
 
     def draw(self, records: Sequence[Record], *, live: bool) -> None:
         """Show what happened in chat, timeline and gauge."""
@@ -183,12 +334,36 @@ class MainScreen(PromptingScreen):
         if live:
             self.move_marks(records)
             self.settle_returned(records)
+            self._follow_branch(records)
             if self.reading:
-                self.travel.reader.hear(records)
+                self.reader.hear(records)
 
-    def glance(self, records: Sequence[Record]) -> None:
-        """Show how the session ended, until all of it is there."""
-        self.views.glance(records)
+    def found(self, found: Found) -> None:
+        """Show what is known of the session, until all of it is there."""
+        self.header.heading = self.header.heading._replace(
+            folder=short(found.folder), branch=found.branch
+        )
+        self.transcript.work_dir = str(found.folder)
+        if found.end:
+            self.views.glance(found.end)
+        else:
+            count = f", {found.n_messages:,} messages" if found.n_messages else ""
+            self.transcript.reading = f"Reading {found.title}{count}"
+
+    def show_waiting(self, waiting: Sequence[Queued], gone: Sequence[Queued] = ()) -> None:
+        """Show at the end of the chat what waits for the session to be open."""
+        if not waiting and not gone:
+            return
+        from kimi_tui.projection.blocks import UserBlock
+        from kimi_tui.wire.events import Record, SteerQueued, SteerTaken
+
+        now = time.time()
+        shown = {block.steer for block in self.transcript.blocks if isinstance(block, UserBlock)}
+        events = [
+            *(SteerTaken(one.id, one.text, withdrawn=True) for one in gone),
+            *(SteerQueued(one.id, one.text) for one in waiting if one.id not in shown),
+        ]
+        self.transcript.apply([Record(0, now, event) for event in events])
 
     @property
     def sees_end(self) -> bool:
@@ -205,18 +380,24 @@ class MainScreen(PromptingScreen):
 
     def history_told(self) -> None:
         """All that was drawn as history is to be seen."""
+        self.views.timeline.reading = ""
         self.views.history_told()
 
-    def redraw(self, records: Sequence[Record]) -> None:
-        """Show these events in place of what is shown."""
-        self.views.rebuild(records)
+    async def redraw(
+        self, records: Sequence[Record], since: Callable[[], Sequence[Record]]
+    ) -> None:
+        """Show these events, and what has happened since, in place of what is shown."""
+        self._is_whole = await self.views.rebuild(records, since)
 
     def state_changed(self, old: MainState, new: MainState) -> None:
         """Pass the state on to the parts that draw it."""
         self.prompt.state = new
         model = new.model if new.tools or not new.model else f"{new.model} without tools"
         self.header.heading = self.header.heading._replace(
-            title=new.title, mode=new.mode, model=model or self.header.heading.model
+            title=new.title or ("" if new.ready else self._opening),
+            mode=new.mode,
+            model=model or self.header.heading.model,
+            unsaved=new.unsaved,
         )
         if old.approvals != new.approvals:
             self._approvals.show(new.approvals)
@@ -226,22 +407,400 @@ class MainScreen(PromptingScreen):
         if new.ready and not old.ready:
             self.show_marks()
         if self.reading:
-            self.travel.reader.tell_news()
+            self.reader.tell_news()
         self._update_footer()
 
-    def tell(self, text: str, *, level: Level = "info", advice: str = "", topic: str = "") -> None:
-        """Show a notice for a few seconds; with a topic, until that is solved."""
-        # Where the timeline floats it would cover what is said in the chat; what stays until solved is there afterwards.
-        covered = self.timeline_pane.floats and not topic
-        panes = (self.chat_pane, self.timeline_pane)
-        panes[not covered].clear_notices()
-        panes[covered].tell(text, level, advice, topic)
+    def _follow_branch(self, records: Sequence[Record]) -> None:
+        """What the agent does may change the branch, and others may while it rests."""
+        from kimi_tui.wire.events import ToolResult, TurnBegin, TurnEnd
 
-    def solved(self, topic: str) -> None:
-        """Take the notice of a topic away."""
-        self.chat_pane.solved(topic)
+        if self._is_looking or not any(
+            isinstance(record.event, ToolResult | TurnBegin | TurnEnd) for record in records
+        ):
+            return
+        self._is_looking = True
+        self.conversation.engine.start(self._look_for_branch())
 
-    # --- the timeline
+    async def _look_for_branch(self) -> None:
+        self._is_looking = False
+        branch = await asyncio.to_thread(branch_of, Path(self.transcript.work_dir))
+        self.header.heading = self.header.heading._replace(branch=branch)
+
+    def show_marks(self) -> None:
+        """Show the names and pins that were kept."""
+        soul = self.conversation.engine.soul
+        if soul is not None and (soul.bookmarks or soul.pins):
+            self.views.mark(soul.bookmarks, soul.pins)
+
+    def move_marks(self, records: Sequence[Record]) -> None:
+        """Names and pins go along where an operation gave their messages another place."""
+        from kimi_tui.wire.events import LineChanged
+
+        if any(isinstance(record.event, LineChanged) for record in records):
+            self.show_marks()
+
+    # --- what is written in the prompt
+
+    @on(PromptArea.Sent)
+    def _sent(self, event: PromptArea.Sent) -> None:
+        """Run the command that the menu offered or that was written out, or say the text."""
+        self.chat_pane.clear_notices()
+        text = event.text.strip()
+        chosen = self._entry(event.text) if event.chosen is None else event.chosen
+        if chosen:
+            self._run_entry(chosen)
+            return
+        if not text:
+            self.conversation.go_on()
+            return
+        # A blank before the slash makes a message of it.
+        parsed = COMMANDS.parse(event.text.rstrip())
+        if parsed.command is not None:
+            self._run_written(parsed.command, parsed.argument, text)
+        elif parsed.unknown:
+            self._say_unknown(parsed)
+            self._keep(text)
+        else:
+            self.conversation.remember(text)
+            # Whoever speaks wants to see the answer, wherever they were reading.
+            self.transcript.scroll_to_end()
+            self.conversation.say(text)
+
+    def _entry(self, text: str) -> str:
+        """What the menu offers for a text, by name: also where it was typed and sent before the menu could open."""
+        if (menu := self.prompt.area.menu) is not None:
+            return menu.pick(text)
+        return next((command.name for command in COMMANDS.offered(text)), "")
+
+    def _opens(self, text: str) -> bool:
+        """Whether Enter behind this text runs a command that opens something, or goes to it."""
+        if not text.startswith("/"):
+            return False
+        entry = self._entry(text)
+        command = COMMANDS.parse(f"/{entry}" if entry else text).command
+        return command is not None and command.opens
+
+    def _run_entry(self, chosen: str) -> None:
+        """Run an entry of the menu: a command's name, with a value behind a blank where it offered one."""
+        name, _, argument = chosen.partition(" ")
+        self._run_written(COMMANDS[name], argument, f"/{chosen}")
+
+    def _run_written(self, command: Command, argument: str, text: str) -> None:
+        """Run a command that was written; one with words behind it that it does not take stays in the prompt."""
+        if argument and not command.argument:
+            self.tell(f"/{command.name} takes nothing behind it.", advice=AS_MESSAGE)
+            self._keep(text)
+            return
+        if argument or not command.needs_argument:
+            self.conversation.remember(text)
+        self.action_command(command.name, argument)
+
+    def _say_unknown(self, parsed: ParsedLine) -> None:
+        said = f"There is no command /{parsed.unknown}."
+        if parsed.meant is not None:
+            self.tell(f"{said} Did you mean /{parsed.meant.name}?", advice=AS_MESSAGE)
+            return
+        key = key_of("help", self.keys)
+        lists = f"{key} lists all of them." if key else "/help lists all of them."
+        self.tell(said, advice=f"{lists} {AS_MESSAGE}")
+
+    @on(PromptArea.Changed)
+    def _typed(self, event: PromptArea.Changed) -> None:
+        """A slash opens the menu of commands; whoever writes will want an answer drawn."""
+        self.transcript.warm_up()
+        area = self.prompt.area
+        if area.is_recalled:
+            # The arrows go on through what was sent.
+            self.chat_pane.close_menu(area.text)
+        area.menu = self.chat_pane.follow(area.text)
+        command = COMMANDS.argument_of(area.text)
+        if command is not self._begun and command is COMMANDS["model"]:
+            self.conversation.learn_models()
+        self._begun = command
+
+    def _new_menu(self) -> CommandMenu:
+        from kimi_tui.tui.commands.menu import CommandMenu
+
+        return CommandMenu(COMMANDS, self.keys, values=lambda: self.conversation.values)
+
+    def values_changed(self) -> None:
+        """More is known of what may follow a command: the menu offers that too."""
+        self.prompt.area.menu = self.chat_pane.follow(self.prompt.area.text)
+
+    @on(PromptArea.TabPressed)
+    def _complete(self) -> None:
+        """Complete a command; in the empty prompt, go to the chat."""
+        area = self.prompt.area
+        if not area.text:
+            self.focus_chat()
+            return
+        menu = self.chat_pane.follow(area.text)
+        if menu is not None and (chosen := menu.completion) is not None:
+            area.put(f"/{chosen.name}" if " " in chosen.name else f"/{chosen.name} ")
+
+    def on_command_menu_clicked(self) -> None:
+        """A command of the menu was clicked."""
+        if (chosen := self.chat_pane.command) is not None:
+            self.prompt.area.take()
+            self._run_entry(chosen.name)
+
+    @on(PromptArea.RecallPressed)
+    def _recall_pressed(self) -> None:
+        """The last queued message comes back into the prompt; with none, the history does."""
+        text = self.conversation.take_back()
+        if text is None:
+            self.prompt.area.recall()
+        else:
+            self.prompt.area.put(text)
+
+    @on(PromptArea.Paged)
+    def _paged(self, event: PromptArea.Paged) -> None:
+        # Not the actions of the same name, which raise where there is nothing to scroll.
+        if event.direction < 0:
+            self.transcript.scroll_page_up()
+        else:
+            self.transcript.scroll_page_down()
+
+    @on(PromptArea.ExitPressed)
+    def _exit_pressed(self, event: PromptArea.ExitPressed) -> None:
+        """Ctrl+C stops what runs, else empties the prompt; twice in a row it quits, and so does Ctrl+D."""
+        now = time.monotonic()
+        if now - self._left_at < TWICE_S:
+            self.post_message(QuitChosen())
+            return
+        self._left_at = now
+        if event.stops and not self.conversation.stop() and self.prompt.area.text:
+            self.conversation.remember(self.prompt.area.take())
+        self.tell(f"{event.key} again quits.")
+
+    # --- what is put into the prompt
+
+    def suggest(self, text: str) -> None:
+        """Put a message into the prompt, if it is empty; while the demo plays by itself it is typed and sent."""
+        if not self._demo.takes(text) and text and not self.prompt.area.text:
+            self.prompt.area.put(text)
+
+    def give_back(self, text: str) -> None:
+        """Put a message that was not sent into the prompt, before what stands there."""
+        self.prompt.area.put(f"{text}\n\n{self.prompt.area.text}".strip())
+
+    def put_into_prompt(self, text: str) -> None:
+        """Replace what stands in the prompt; a draft that stood there can be had back with Up."""
+        self.conversation.remember(self.prompt.area.text)
+        self.prompt.area.put(text)
+
+    def _keep(self, text: str) -> None:
+        """Put what was not done back into the prompt; where something was typed meanwhile, Up brings it back."""
+        if self.prompt.area.text:
+            self.conversation.remember(text)
+        else:
+            self.prompt.area.put(text)
+
+    def type_in_prompt(self, text: str) -> None:
+        """Take what was typed for the prompt when something had just come over it."""
+        self.prompt.area.insert(text)
+
+    def uid_of(self, target: Target) -> str:
+        """The lasting name of a checkpoint of the live line; empty where there is none."""
+        point = None if target.world_line else self.views.live_point(target.id)
+        return point.uid if point is not None else ""
+
+    def return_message(self, target: Target, uid: str, text: str) -> None:
+        """Put a message into the prompt that a rewind or a jump left out of the chat.
+
+        Args:
+            target: where that led to.
+            uid: the lasting name of that checkpoint; may be empty for one of another line.
+            text: the message.
+        """
+        self.put_into_prompt(text)
+        line = target.world_line
+        if line or uid:
+            key = ("jump", str(line)) if line else ("rewind", uid)
+            self._returned.gave(key, self.prompt.area.text)
+
+    def settle_returned(self, records: Sequence[Record]) -> None:
+        """Have a message that came back to the chat no longer in the prompt, and the other way round."""
+        from kimi_tui.wire.events import LineChanged, TurnBegin
+
+        for record in records:
+            if isinstance(record.event, TurnBegin):
+                self._returned.said()
+            elif isinstance(record.event, LineChanged):
+                text = self._returned.changed(record.event, self.prompt.area.text)
+                if text is not None:
+                    self.prompt.area.put(text)
+
+    # --- the chat, and a world line in its place
+
+    @property
+    def reader(self) -> Reader:
+        """The world line that is read in the place of the chat. Imported when one is read."""
+        if self._reader is None:
+            from kimi_tui.tui.main.reader import Reader
+
+            add_sheets(self, "worldline")
+            self._reader = Reader(self)
+        return self._reader
+
+    @property
+    def reading(self) -> int:
+        """The number of the world line on view; 0 where now is shown."""
+        return self._reader.world_line if self._reader is not None else 0
+
+    @property
+    def on_view(self) -> Transcript:
+        """The chat, or the world line in its place."""
+        transcript = self._reader.transcript if self._reader is not None else None
+        return transcript or self.transcript
+
+    def on_transcript_checkpoint_clicked(self, event: Transcript.CheckpointClicked) -> None:
+        """A checkpoint was chosen in the chat or in a world line on view: preview a rewind, or read its summary."""
+        from kimi_tui.soul.rewind import Target
+
+        is_now = event.transcript is self.transcript
+        point = self.views.live_point(event.id) if is_now else None
+        if point is not None and point.is_summary:
+            self.start(marks.read_summary(self, point.uid), opens=True)
+        else:
+            target = Target(event.id, 0 if is_now else self.reading)
+            self.start(rewind.preview(self, target), opens=True)
+
+    def on_transcript_pin_toggled(self, event: Transcript.PinToggled) -> None:
+        """Pin a message of the chat, or no longer."""
+        self.start(marks.pin_message(self, event.uid, event.number))
+
+    @on(Transcript.LinkClicked)
+    def _link_clicked(self, event: Transcript.LinkClicked) -> None:
+        app_of(self).open_url(event.url)
+
+    @on(Transcript.Copied)
+    def _copied(self, event: Transcript.Copied) -> None:
+        # Here, not in the app: posted while a handler of the screen runs (`/copy`), it goes no further than the screen.
+        event.stop()
+        self.kimi.copy_to_clipboard(event.text, event.words)
+
+    @on(Transcript.NothingCopied)
+    def _nothing_copied(self, event: Transcript.NothingCopied) -> None:
+        event.stop()
+        self.tell(event.words)
+
+    @on(Transcript.RebuildNeeded)
+    def _rebuild_needed(self) -> None:
+        self.conversation.rebuild()
+
+    def end_search(self) -> bool:
+        """End the search of what is on view; False where there is none."""
+        is_searched = self.on_view.is_searched
+        self.on_view.end_search()
+        return is_searched
+
+    def on_transcript_search_ended(self) -> None:
+        """The search is over: the keys go back to where they were, and the footer lists them."""
+        self.return_to_prompt()
+        self.on_descendant_focus()
+
+    def on_world_line_transcript_action_chosen(
+        self, event: WorldLineTranscript.ActionChosen
+    ) -> None:
+        """A key of the world line on view."""
+        match event.action:
+            case "jump":
+                self.start(world_lines.jump_to_chosen(self))
+            case "send":
+                self.start(world_lines.send_chosen(self), opens=True)
+            case "compare":
+                self.start(world_lines.compare_with_live(self, self.reading), opens=True)
+            case _:
+                self.reader.leave(back=True)
+
+    # --- the timeline, whose class is imported after the first paint: its messages are named by their handlers
+
+    def on_timeline_checkpoint_chosen(self, event: Timeline.CheckpointChosen) -> None:
+        """Preview a rewind to a row."""
+        self.start(rewind.preview(self, event.target), opens=True)
+
+    def on_timeline_row_acted(self, event: Timeline.RowActed) -> None:
+        """A key acts on a row; an `id` of -1 is a whole line."""
+        target, uid = event.target, event.uid
+        if event.action == "read":
+            self.start(world_lines.open_line(self, target.world_line, target.id), opens=True)
+        elif target.id < 0 or uid.startswith("~"):
+            self.tell("That needs a step.", advice="Space unfolds the line.")
+        elif event.action == "bookmark":
+            self.start(marks.name_checkpoint(self, target, uid), opens=True)
+        elif event.action == "pin":
+            self.start(marks.pin_message(self, uid))
+        elif event.action == "summary":
+            self.start(marks.read_summary(self, uid), opens=True)
+
+    def on_timeline_undo_pressed(self) -> None:
+        """Reverse the newest operation."""
+        self.action_command("undo")
+
+    def on_timeline_redo_pressed(self) -> None:
+        """Do again what was undone."""
+        self.action_command("redo")
+
+    def on_timeline_replay_pressed(self) -> None:
+        """Play the session back."""
+        self.action_command("replay")
+
+    def on_timeline_left(self) -> None:
+        """The user is done with the timeline."""
+        self.return_to_prompt()
+
+    def on_timeline_filter_changed(self) -> None:
+        """The keys of the timeline mean other things while it is filtered."""
+        self.timeline_pane.name_keys()
+        self._update_footer()
+
+    # --- where the keys go
+
+    def takes_early(self, event: events.Key | events.Paste) -> bool:
+        """See to it that what is typed lands in the prompt, in its order, and acts on nothing that was not opened for it.
+
+        Called by the app before it hands a key on. Gives the prompt the keys where they would be lost.
+
+        Returns:
+            Whether the key has been taken, and is not to be handed on.
+        """
+        if event.is_forwarded:
+            return False  # on its way back from what it was handed on to
+        if self.type_ahead.takes(event):
+            return True
+        if not self.is_current:
+            return False
+        focused = self.focused
+        if (
+            isinstance(event, events.Key)
+            and event.character
+            and event.is_printable
+            and self.reading
+            and self.reader.comes_early(event)
+        ):
+            self.type_in_prompt(event.character)
+            return True
+        if focused is None:
+            if self.prompt.area.display:
+                self.focus_prompt()
+        elif focused is self.transcript and self.prompt.display and self._is_written(event):
+            self.focus_prompt()
+        return False
+
+    def _is_written(self, event: events.Key | events.Paste) -> bool:
+        """Whether this is text to whatever has the keys, and no key of it."""
+        if isinstance(event, events.Paste):
+            return True
+        is_chord = event.key.startswith(CHORDS)
+        return event.is_printable and not is_chord and event.key not in self.active_bindings
+
+    async def _hand_on(self, event: events.Key | events.Paste) -> None:
+        await app_of(self).on_event(event)
+
+    def on_screen_suspend(self) -> None:
+        """Another screen is over this one."""
+        self.type_ahead.screen_opened()
 
     def focus_timeline(self) -> None:
         """Open the timeline and give it the keys; or close it where it has them."""
@@ -250,53 +809,86 @@ class MainScreen(PromptingScreen):
         elif self.views:
             self.timeline_pane.open()
 
+    def focus_chat(self) -> None:
+        """Give the chat the keys, or the world line in its place: its keys act on the chosen block then."""
+        self.timeline_pane.close()
+        self.on_view.enter()
+
+    def focus_prompt(self) -> None:
+        """Give the keys to the prompt, or to what stands in its place: a question, or a world line on view."""
+        panel = self._approvals.panel
+        if panel is None and self.reading:
+            self.reader.focus()
+        else:
+            # At once: on its way the focus must not come by a neighbour.
+            self.set_focus(panel or self.prompt.area)
+
     def return_to_prompt(self) -> None:
         """Close the timeline where it floats, and give the prompt the keys."""
         self.timeline_pane.close()
         self.focus_prompt()
 
-    # The timeline's class is imported after the first paint, so its messages are named here by their handlers.
+    def return_to_now(self) -> None:
+        """Give the prompt the keys, and show the live line where another one was on view."""
+        if not self.reading or not self.reader.leave():
+            self.return_to_prompt()
 
-    def on_timeline_left(self) -> None:
-        """The person is done with the timeline."""
+    def on_click(self, event: events.Click) -> None:
+        """A click in the chat leaves the timeline, where keys act on its rows."""
+        if self.timeline_pane.has_keys and self.transcript.region.contains(
+            event.screen_x, event.screen_y
+        ):
+            # Where the timeline floats over the chat, the pointer is on that.
+            widget, _ = self.get_widget_at(event.screen_x, event.screen_y)
+            if widget is self.transcript:
+                self.return_to_prompt()
+
+    def action_to_prompt(self) -> None:
+        """Give the prompt the keys, or what stands in its place."""
         self.return_to_prompt()
 
-    def on_selecting_canvas_filter_changed(self) -> None:
-        """The keys of the timeline mean other things while it is filtered."""
-        self.timeline_pane.name_keys()
-        self._update_footer()
+    def action_escape(self) -> None:
+        """Close the menu; from the chat go back to the prompt; there stop what runs.
 
-    @on(Transcript.LinkClicked)
-    def _link_clicked(self, event: Transcript.LinkClicked) -> None:
-        app_of(self).open_url(event.url)
+        Twice in an idle, empty prompt: the timeline, to go back to a step.
+        """
+        if self.prompt.area.has_focus and self.chat_pane.menu is not None:
+            self.chat_pane.close_menu(self.prompt.area.text)
+            return
+        if self.transcript.has_focus:
+            if not self.end_search():
+                self.return_to_prompt()
+            return
+        if self.conversation.stop() or (self.reading and self.reader.leave(back=True)):
+            return
+        if self.end_search():
+            return
+        area = self.prompt.area
+        now = time.monotonic()
+        if not area.has_focus:
+            self.focus_prompt()
+        elif not area.text:
+            if now - self._escaped_at < TWICE_S:
+                self.focus_timeline()
+            self._escaped_at = now
 
-    @on(Transcript.RebuildNeeded)
-    def _rebuild_needed(self) -> None:
-        self.conversation.rebuild()
-
-    # --- focus
+    def action_leave_or_copy(self, key: str) -> None:
+        """What the prompt does with such a key, where something else has the focus."""
+        if key != "Ctrl+C" or not copy_selection(self):
+            self.post_message(PromptArea.ExitPressed(key, stops=key == "Ctrl+C"))
 
     def on_descendant_focus(self) -> None:
         """The footer lists the keys of what has the focus; notices leave the row of a search free."""
         self.chat_pane.set_class(self.on_view.is_searched, "-searched")
         self._update_footer()
 
-    @on(ApprovalAnswered)
-    def _approval_answered(self, event: ApprovalAnswered) -> None:
+    def on_approval_panel_answered(self, event: ApprovalPanel.Answered) -> None:
+        """Pass an answer on."""
         self.conversation.answer(event.request_id, event.answer, event.feedback)
 
-    @on(ApprovalKeysChanged)
-    def _approval_keys_changed(self) -> None:
+    def on_approval_panel_keys_changed(self) -> None:
+        """The footer lists the keys of the question."""
         self._update_footer()
-
-    def focus_prompt(self) -> None:
-        """Give the keys to the prompt, or to what stands in its place: a question, or a world line on view."""
-        panel = self._approvals.panel
-        if panel is None and self.reading:
-            self.travel.reader.focus()
-        else:
-            # At once: on its way the focus must not come by a neighbour.
-            self.set_focus(panel or self.prompt.area)
 
     def _update_footer(self) -> None:
         panel = self._approvals.panel
@@ -310,7 +902,9 @@ class MainScreen(PromptingScreen):
             place = "matches" if self.on_view.has_focus else "search"
         elif self.reading and place == "prompt":
             place = "line"
+        elif place == "prompt" and self.transcript.has_focus:
+            place = "chat"
         app = app_of(self)
         self.footer.hints = hints(
-            place, self.conversation.state, self._launch.config.keys, glyphs_of(app), time.time()
+            place, self.conversation.state, self.keys, glyphs_of(app), time.time()
         )

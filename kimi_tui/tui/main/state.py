@@ -1,17 +1,30 @@
-"""What the frame around chat and timeline shows, as one plain value that knows nothing of events.
+"""What the frame around chat and timeline shows, as one plain value, and its next state after each event.
 
-It can be imported before the first paint; `reduce`, which makes the next state from an event, lives in `model`.
+Nothing here knows a widget. It is imported before the first paint, so the events are imported with the first of them.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from kimi_tui.foreign_text import one_line
+from kimi_tui.tui.formatting import cut
+
 if TYPE_CHECKING:
-    from kimi_tui.wire.events import ApprovalRequest, StatusUpdate
+    from kimi_tui.wire.events import ApprovalRequest, Record, StatusUpdate
+
 
 Mode = Literal["ask", "edits", "all"]
 MODE_WORDS: dict[Mode, str] = {"ask": "asks first", "edits": "accepts edits", "all": "allows all"}
+
+
+class Told(NamedTuple):
+    """A notice as it was told: `at` in seconds since 1970."""
+
+    at: float
+    text: str
+    advice: str = ""
+    level: str = "info"
 
 
 class Queued(NamedTuple):
@@ -26,7 +39,7 @@ class MainState(NamedTuple):
 
     Times are seconds since 1970. `turn_at` is when the running turn began, `retry_until` when the next try is due
     (0: none). `can_resume` is true where Enter in an empty prompt lets the agent go on. `tools` is false where the model
-    is told of none.
+    is told of none. `unsaved` is true while the disk does not take the conversation.
     """
 
     title: str = ""
@@ -44,3 +57,81 @@ class MainState(NamedTuple):
     queued: tuple[Queued, ...] = ()
     approvals: tuple[ApprovalRequest, ...] = ()
     usage: StatusUpdate | None = None
+    unsaved: bool = False
+
+
+TITLE_CELLS = 60
+
+
+def title_from(text: str) -> str:
+    """A session's title from the first thing said in it."""
+    return cut(one_line(text), TITLE_CELLS)
+
+
+def reduce(state: MainState, record: Record) -> MainState:
+    """The state after one event."""
+    from kimi_tui.wire import events as wire
+
+    match record.event:
+        case wire.TurnBegin(text=text):
+            return state._replace(
+                title=state.title or title_from(text),
+                running=True,
+                turn_at=record.at,
+                step=0,
+                can_resume=False,
+                has_messages=True,
+            )
+        case wire.TurnEnd(reason=reason):
+            return state._replace(
+                running=False,
+                compacting=False,
+                retry_until=0.0,
+                approvals=(),
+                can_resume=reason in ("error", "interrupted"),
+            )
+        case wire.StepBegin(n=n):
+            return state._replace(step=n, retry_until=0.0)
+        case wire.StepRetry(wait_s=wait_s):
+            return state._replace(retry_until=record.at + wait_s)
+        case wire.TextPart() | wire.ThinkPart() | wire.ToolCall():
+            return state._replace(retry_until=0.0) if state.retry_until else state
+        case wire.CompactionBegin():
+            return state._replace(compacting=True)
+        case wire.CompactionEnd():
+            return state._replace(compacting=False, retry_until=0.0)
+        case wire.ContextReverted(reason="rewind", prompt=prompt):
+            return state._replace(can_resume=not prompt)
+        case wire.LineChanged(op="undo" | "redo" | "jump" | "clear", is_open=is_open):
+            return state._replace(can_resume=is_open)
+        case wire.StatusUpdate() as usage:
+            return state._replace(usage=usage)
+        case wire.ApprovalRequest() as request:
+            return state._replace(approvals=(*state.approvals, request))
+        case wire.ApprovalResolved(id=request_id):
+            left = tuple(asked for asked in state.approvals if asked.id != request_id)
+            return state._replace(approvals=left)
+        case wire.SteerQueued(id=steer_id, text=text):
+            return state._replace(queued=(*state.queued, Queued(steer_id, text)))
+        case wire.Notice(topic=topic, solved=solved) if topic == wire.DISK_TOPIC:
+            return state._replace(unsaved=not solved)
+        case wire.SteerTaken(id=steer_id):
+            return state._replace(queued=tuple(q for q in state.queued if q.id != steer_id))
+        case _:
+            return state
+
+
+def settled(state: MainState, *, running: bool) -> MainState:
+    """The state once the history has been read: what it left open (a killed program) is over."""
+    if running:
+        return state._replace(ready=True, unsaved=False)
+    return state._replace(
+        ready=True,
+        unsaved=False,
+        running=False,
+        compacting=False,
+        retry_until=0.0,
+        can_resume=state.can_resume or state.running,
+        queued=(),
+        approvals=(),
+    )

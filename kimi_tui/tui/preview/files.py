@@ -1,27 +1,28 @@
-"""The files in a preview, as rows: what changed since, what would come back, whose change it is, and the diff of one.
+"""The files in a preview: what is chosen of them, and as rows what changed since, what would come back, and whose change it is.
 
-Pure, like the rest of the layout.
+Nothing here draws.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from rich.cells import cell_len, set_cell_size
+from rich.cells import cell_len
 
 from kimi_tui.foreign_text import one_line
-from kimi_tui.tui import numbers
+from kimi_tui.tui import formatting
+from kimi_tui.tui.diff import change_counts, diff_rows
+from kimi_tui.tui.formatting import Span, spans_width
 from kimi_tui.tui.glyphs import Glyphs
-from kimi_tui.tui.preview import words
-from kimi_tui.tui.preview.words import Span
+from kimi_tui.tui.main.footer import Hint, roomiest
 
 if TYPE_CHECKING:
-    from kimi_tui.soul.protocol import FilePreview, FilesPreview
+    from kimi_tui.soul.rewind import FilePreview, FilesPreview
+
 
 _HEADING = "Files changed since"
-_TAB_CELLS = 4
 _SHORTEST_NAME = 12
 _ROOMY = 8
 _ORDER = {"conflict": 2, "skip": 3}
@@ -37,7 +38,7 @@ class FilesState:
         rows: the files in the order in which they are shown.
         selected: index of the one whose diff is shown.
         focused: the arrows move among the files, and behind them to what no snapshot holds.
-        decided: the paths of which the person has said whether they come back.
+        decided: the paths of which the user has said whether they come back.
         whole: the diff alone is shown, all of it.
         scroll: how many rows of that diff are scrolled away.
     """
@@ -78,7 +79,7 @@ class FilesState:
 
     @property
     def unasked(self) -> list[str]:
-        """What would come back although someone else had changed it, and the person has not said so."""
+        """What would come back although someone else had changed it, and the user has not said so."""
         return [
             one.path
             for one in self.files.restorable
@@ -126,15 +127,15 @@ class FilesState:
         return ", ".join(parts) or "none of them chosen"
 
 
-def summary(state: FilesState, width: int, room: int, glyphs: Glyphs) -> list[list[Span]]:
+def summary_rows(state: FilesState, width: int, room: int, glyphs: Glyphs) -> list[list[Span]]:
     """`2 files changed since   +17 −1`, what someone else changed and what is not covered, where there is no room for more."""
     foreign = [one for one in state.rows if _is_foreign(one)]
     named = [_file_row(state, one, width, glyphs) for one in foreign]
     counted = [one for one in state.rows if not _is_foreign(one)]
-    said = f"  {numbers.counted(len(counted), 'file')} changed since"
+    said = f"  {formatting.counted(len(counted), 'file')} changed since"
     if len(named) >= room:
         # Not each can be named here; that there are some must be said all the same.
-        said = f"  {numbers.counted(len(state.rows), 'file')} changed since"
+        said = f"  {formatting.counted(len(state.rows), 'file')} changed since"
         said += f", {len(named)} also outside" if named else ""
         counted, named = state.rows, []
     rows = named
@@ -144,11 +145,11 @@ def summary(state: FilesState, width: int, room: int, glyphs: Glyphs) -> list[li
         added, removed = sum(one.added for one in counted), sum(one.removed for one in counted)
         if state.files.not_covered and not fits:
             said += f", {len(state.files.not_covered)} not covered"
-        rows = [_sides([(said, "quiet")], _counts(added, removed, glyphs), width), *rows]
+        rows = [_sides([(said, "quiet")], change_counts(added, removed, glyphs), width), *rows]
     return [*rows, *notes] if fits else rows
 
 
-def listed(
+def listed_rows(
     state: FilesState,
     width: int,
     room: int,
@@ -163,7 +164,8 @@ def listed(
     """
     files = state.files
     if files.reason:
-        return _wrapped(files.reason, width, "quiet")[:room]
+        lines = formatting.wrap_words(one_line(files.reason), width - 2)[:room]
+        return [[(f"  {line}", "quiet")] for line in lines]
     if state.whole:
         return _whole(state, width, room, glyphs)
     notes = _notes(files, width, glyphs)
@@ -179,7 +181,7 @@ def listed(
     notes = notes[: max(0, left - 1)]
     left -= len(notes) + 1 if notes else 0
     first = max(0, min(state.selected - n_shown // 2, len(state.rows) - n_shown))
-    more = _more(first, len(state.rows) - first - n_shown, glyphs)
+    more = hidden_words(first, len(state.rows) - first - n_shown, glyphs)
     rows: list[list[Span]] = [_sides([heading], [(more, "quiet")], width) if more else [heading]]
     for place in range(first, first + n_shown):
         one = state.rows[place]
@@ -208,7 +210,7 @@ def _file_row(state: FilesState, one: FilePreview, width: int, glyphs: Glyphs) -
         if one.only_rights:
             right = [("permissions", "quiet")]
         elif one.is_text:
-            right = _counts(one.added, one.removed, glyphs)
+            right = change_counts(one.added, one.removed, glyphs)
         else:
             right = [("no text", "quiet")]
         mark = "new" if one.is_new else "gone" if one.is_gone else ""
@@ -217,8 +219,8 @@ def _file_row(state: FilesState, one: FilePreview, width: int, glyphs: Glyphs) -
         if one.reason:
             gap = "  " if right else ""
             said: list[Span] = [(f"{one_line(one.reason)}{gap}", "quiet"), *right]
-            right = said if width - words.spans_width(said) - 4 >= _SHORTEST_NAME else right
-    room = width - 2 - words.spans_width(right) - 2
+            right = said if width - spans_width(said) - 4 >= _SHORTEST_NAME else right
+    room = width - 2 - spans_width(right) - 2
     if room < _SHORTEST_NAME:
         right, room = [], width - 2
     name = _path(one.path, room, glyphs)
@@ -244,46 +246,18 @@ def _path(path: str, room: int, glyphs: Glyphs) -> str:
     return glyphs.cut + text
 
 
-def _counts(added: int, removed: int, glyphs: Glyphs) -> list[Span]:
-    spans: list[Span] = []
-    if added:
-        spans.append((f"+{numbers.grouped(added)}", "ok"))
-    if removed:
-        spans += [(" ", "quiet")] if spans else []
-        spans.append((f"{glyphs.minus}{numbers.grouped(removed)}", "error"))
-    return spans
-
-
 def _diff(one: FilePreview, width: int, glyphs: Glyphs) -> list[list[Span]]:
     if one.only_rights:
         return [[("    only its permissions changed", "quiet")]]
     if not one.is_text:
         return [[("    no text to show", "quiet")]]
-    digits = max((len(str(row.number)) for row in one.rows), default=1)
-    looks = {" ": (" ", "ink"), "-": (glyphs.minus, "removed"), "+": ("+", "added")}
-    rows: list[list[Span]] = []
-    for row in one.rows:
-        sign, style = looks[row.sign]
-        wide = row.text.replace("\t", " " * _TAB_CELLS)
-        text = _kept_indent(wide) + one_line(wide).lstrip()
-        number = f"  {row.number:>{digits}} "
-        room = width - 2 - len(number) - 2
-        filled = set_cell_size(f"{sign} {numbers.cut(text, room, glyphs.cut)}", room + 2)
-        rows.append(
-            [("  ", "quiet"), (number, "quiet" if row.sign == " " else style), (filled, style)]
-        )
-    return rows
-
-
-def _kept_indent(text: str) -> str:
-    """What a row begins with, which cleaning may take away."""
-    return " " * min(40, len(text) - len(text.lstrip(" ")))
+    return diff_rows(one.rows, width, glyphs, indent=2, banded=True)
 
 
 def _cut(rows: list[list[Span]], room: int, glyphs: Glyphs) -> list[list[Span]]:
     if len(rows) <= room:
         return rows
-    more = f"    {numbers.grouped(len(rows) - room + 1)} more rows {glyphs.down}"
+    more = f"    {formatting.grouped(len(rows) - room + 1)} more rows {glyphs.down}"
     return [*rows[: room - 1], [(more, "quiet")]]
 
 
@@ -305,14 +279,14 @@ def _whole(state: FilesState, width: int, room: int, glyphs: Glyphs) -> list[lis
     state.scroll = max(0, min(state.scroll, len(rows) - page))
     shown = rows[state.scroll : state.scroll + page]
     below = len(rows) - state.scroll - len(shown)
-    more = f"  {_more(state.scroll, below, glyphs)}"
+    more = f"  {hidden_words(state.scroll, below, glyphs)}"
     return [heading, *shown, [(more, "quiet")]][:room]
 
 
-def _more(above: int, below: int, glyphs: Glyphs) -> str:
+def hidden_words(above: int, below: int, glyphs: Glyphs) -> str:
     """`12 more ↓   3 ↑`: how much there is that is not seen."""
-    parts = [f"{numbers.grouped(below)} more {glyphs.down}"] if below else []
-    parts += [f"{numbers.grouped(above)} {glyphs.up}"] if above else []
+    parts = [f"{formatting.grouped(below)} more {glyphs.down}"] if below else []
+    parts += [f"{formatting.grouped(above)} {glyphs.up}"] if above else []
     return "   ".join(parts)
 
 
@@ -322,27 +296,45 @@ def _notes(files: FilesPreview, width: int, glyphs: Glyphs) -> list[list[Span]]:
     if files.not_covered:
         named = [f"{one_line(path)} ({one_line(why)})" for path, why in files.not_covered[:3]]
         count = len(files.not_covered)
-        more = f" ({numbers.grouped(count)})" if count > len(named) else ""
+        more = f" ({formatting.grouped(count)})" if count > len(named) else ""
         sentences.append(f"Not covered{more}: {', '.join(named)}")
     sentences += [one_line(remark) for remark in files.remarks]
     if files.ran_commands:
         sentences.append("What commands did elsewhere stays done.")
-    rows: list[list[Span]] = []
-    for sentence in sentences:
-        rows.append([(f"  {numbers.cut(sentence, width - 2, glyphs.cut)}", "quiet")])
-    return rows
+    cut = [formatting.cut(sentence, width - 2, glyphs.cut) for sentence in sentences]
+    return [[(f"  {sentence}", "quiet")] for sentence in cut]
 
 
 def _sides(left: list[Span], right: Iterable[Span], width: int) -> list[Span]:
     right = list(right)
-    gap = width - words.spans_width(left) - words.spans_width(right)
+    gap = width - spans_width(left) - spans_width(right)
     return [*left, (" " * max(0, gap), "quiet"), *right]
 
 
-def _wrapped(text: str, width: int, style: str) -> list[list[Span]]:
-    rows: list[str] = [""]
-    for word in one_line(text).split():
-        if rows[-1] and cell_len(rows[-1]) + 3 + cell_len(word) > width:
-            rows.append("")
-        rows[-1] = f"{rows[-1]} {word}".lstrip()
-    return [[(f"  {row}", style)] for row in rows]
+def file_keys(files: FilesState, arrows: str, width: int) -> Sequence[Hint]:
+    """What the keys do among the files, in words that leave room for all of them.
+
+    Args:
+        files: what is chosen, and which one is looked at.
+        arrows: the signs of the arrow keys.
+        width: cells for all of them.
+    """
+    if files.whole:
+        return [(arrows, "scroll"), ("Enter", "back"), ("Esc", "cancel")]
+    one = files.current
+    is_chosen = one is not None and one.path in files.chosen
+    space = [("Space", "leave alone" if is_chosen else "bring back")]
+    if one is None or one.fate == "skip":
+        space = []
+    what = "list" if files.at_rest else "diff"
+    first, last = (arrows, "choose"), (("Tab", "on"), ("Esc", "cancel"))
+    # Where there is little room, what Space and Enter do says more than that arrows move.
+    short = [("Space", "leave")] if is_chosen and space else space
+    return roomiest(
+        (
+            (first, *space, ("Enter", f"whole {what}"), *last),
+            (first, *space, ("Enter", what), *last),
+            (*short, ("Enter", what), *last),
+        ),
+        width,
+    )

@@ -1,40 +1,117 @@
-"""The preview as rows, for every size: two columns where there is room, else the details behind a key.
+"""The preview of a rewind as rows, for every size: two columns where there is room, else the details behind a key.
 
-Pure: the screen draws these rows and asks `action_at` what a click means.
+Nothing here draws. `PreviewState` holds the choices and what is chosen, `preview_rows` lays it out and says what a click
+on a row means; the sentences are at the end.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 
-from kimi_tui.tui import numbers
+from kimi_tui.foreign_text import one_line
+from kimi_tui.tool_names import short_name
+from kimi_tui.tui import formatting
+from kimi_tui.tui.formatting import Span, cost_words, fitted, spans_width
 from kimi_tui.tui.glyphs import Glyphs
-from kimi_tui.tui.preview import files as file_rows
-from kimi_tui.tui.preview import words
-from kimi_tui.tui.preview.actions import Action, with_files
-from kimi_tui.tui.preview.files import FilesState
-from kimi_tui.tui.preview.keys import file_keys
-from kimi_tui.tui.spans import Span
+from kimi_tui.tui.main.footer import GAP, fit
+from kimi_tui.tui.preview.files import (
+    FilesState,
+    file_keys,
+    hidden_words,
+    listed_rows,
+    summary_rows,
+)
 
 if TYPE_CHECKING:
-    from kimi_tui.soul.protocol import RewindPreview
+    from kimi_tui.soul.rewind import DroppedMessage, RewindPreview
 
 WIDE_FROM = 92
 """Cells inside the frame from which the list of what goes stands beside the choices."""
 AIR = 3
 LEFT_WIDTH = 38
 RIGHT_AT = 43
-_LEAST_FOR_FILES = 3
 WIDEST = 104
+"""Cells of the frame with its border."""
+_LEAST_FOR_FILES = 3
+_NAME_WIDTH = 5
+_NOTHING_LOST = "Nothing is lost: what goes becomes a world line, and u brings it back."
+_NOTHING_LOST_BY_JUMP = (
+    "Nothing is lost: what you leave becomes a world line, and u brings it back."
+)
+_NOTHING_LEFT = "Nothing is lost: that line goes on from here, and u leads back."
+
+
+@dataclass(frozen=True, slots=True)
+class PreviewAction:
+    """One choice.
+
+    Attributes:
+        key: the letter that chooses it.
+        name: what the screen answers.
+        title: what stands in its row.
+        hint: what it costs or leaves alone, in a few words.
+        verb: what Enter does, in a word.
+        group: a blank row stands between two groups.
+    """
+
+    key: str
+    name: str
+    title: str
+    hint: str = ""
+    verb: str = "choose"
+    group: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PreviewAnswer:
+    """What the user chose."""
+
+    action: str
+    chosen: frozenset[str] | None = None
+    """The files to bring back; None for what is brought back without asking."""
+
+
+REWIND = PreviewAction("r", "rewind", "Rewind the conversation", "files stay", verb="rewind")
+JUMP = replace(REWIND, title="Jump there", verb="jump")
+"""The same on a line that was left."""
+BOTH = PreviewAction("f", "both", "Conversation and files", verb="rewind")
+FILES = PreviewAction("o", "files", "Files only", "conversation stays", verb="bring back")
+FORK = PreviewAction("n", "fork", "Fork into a new session", "this one stays", verb="fork")
+DMAIL = PreviewAction("d", "dmail", "Send a D-Mail here", verb="write", group=1)
+COMPACT_FROM = PreviewAction("c", "compact-from", "Compact from here on", verb="compact", group=1)
+COMPACT_TO = PreviewAction("p", "compact-to", "Compact up to here", verb="compact", group=1)
+COPY = PreviewAction("y", "copy", "Copy as Markdown", verb="copy", group=1)
+
+CONVERSATION_ACTIONS: Sequence[PreviewAction] = (REWIND, FORK, COPY)
+"""What works without snapshots of files."""
+
+
+def actions_at(
+    checkpoint_id: int, world_line: int, *, has_dmail: bool = True
+) -> Sequence[PreviewAction]:
+    """What can be done at a checkpoint; only of the live line a part can be compacted, and nothing is before its first."""
+    dmail = (DMAIL,) if has_dmail else ()
+    compact = (
+        () if world_line else (COMPACT_FROM,) if checkpoint_id == 0 else (COMPACT_FROM, COMPACT_TO)
+    )
+    return (JUMP if world_line else REWIND, FORK, *dmail, *compact, COPY)
+
+
+def with_files(actions: Sequence[PreviewAction], hint: str) -> Sequence[PreviewAction]:
+    """The actions where there are files to bring back; `hint` says what that does to them."""
+    place = next((i for i, one in enumerate(actions) if one.name == REWIND.name), -1) + 1
+    verb = actions[place - 1].verb if place else BOTH.verb
+    files = (replace(BOTH, hint=hint, verb=verb), FILES)
+    return (*actions[:place], *files, *actions[place:])
 
 
 @dataclass(slots=True)
-class State:
+class PreviewState:
     """What the preview shows.
 
     Attributes:
@@ -44,20 +121,22 @@ class State:
         selected: index of the chosen action.
         details: below the width for two columns: the list of what goes is shown in place of the choices.
         scroll: how many rows of what goes are scrolled away.
+        plain_actions: the choices without those on files.
+        asked: the action that was chosen and now waits for a second word, because it would undo what someone else did.
+        files: what is chosen of the files; None where none are followed.
+        heights: how many rows the fullest view takes, by width and room: measured once, because it reads whole diffs.
     """
 
     preview: RewindPreview
-    actions: Sequence[Action]
+    actions: Sequence[PreviewAction]
     running: bool = False
     selected: int = 0
     details: bool = False
     scroll: int = 0
-    plain_actions: Sequence[Action] = ()
+    plain_actions: Sequence[PreviewAction] = ()
     asked: str = ""
-    """The action that was chosen and now waits for a second word, because it would undo what someone else did."""
     files: FilesState | None = field(init=False)
     heights: dict[tuple[int, int], int] = field(default_factory=dict[tuple[int, int], int])
-    """How many rows the fullest view takes, by width and room: measured once, because it reads whole diffs."""
 
     def __post_init__(self) -> None:
         self.files = FilesState(self.preview.files) if self.preview.files else None
@@ -71,21 +150,28 @@ class State:
 
 
 @dataclass(slots=True)
-class Sheet:
-    """The rows inside the frame. `actions` tells by row which choice stands there, `files` which file; `selected` rows
-    have a ground."""
+class PreviewRows:
+    """The rows inside the frame.
+
+    Attributes:
+        rows: from the top.
+        actions: which choice stands in a row.
+        files: which file stands in a row.
+        files_at: the cell in which the rows of the files begin, with their signs.
+        selected: the rows that have a ground.
+        band: first and last (exclusive) cell of that ground.
+        can_scroll: not all of what goes is seen.
+        page: how many rows of what goes are seen.
+    """
 
     rows: list[list[Span]] = field(default_factory=list[list[Span]])
     actions: dict[int, int] = field(default_factory=dict[int, int])
     files: dict[int, int] = field(default_factory=dict[int, int])
     files_at: int = 0
-    """The cell in which the rows of the files begin, with their signs."""
     selected: set[int] = field(default_factory=set[int])
     band: tuple[int, int] = (0, 0)
-    """First and last (exclusive) cell of the selected row's ground."""
     can_scroll: bool = False
     page: int = 1
-    """How many rows of what goes are seen."""
 
 
 def frame_width(screen_width: int) -> int:
@@ -99,28 +185,28 @@ def rows_for(screen_height: int) -> int:
     return screen_height - 4 if screen_height < 30 else screen_height * 3 // 4 - 2
 
 
-def sheet(state: State, width: int, max_height: int, glyphs: Glyphs) -> Sheet:
+def preview_rows(state: PreviewState, width: int, max_height: int, glyphs: Glyphs) -> PreviewRows:
     """The rows for a frame of `width` cells inside and at most `max_height` rows."""
     inner = width - 2 * AIR
     top: list[list[Span]] = [
         [],
-        words.question(state.preview, inner, glyphs.cut),
-        *words.consequence(state.preview, inner, glyphs),
+        question_row(state.preview, inner, glyphs.cut),
+        *consequence_rows(state.preview, inner, glyphs),
     ]
     if state.running:
-        top.append(words.stopped_first(glyphs))
+        top.append(stopped_first_row(glyphs))
     room = max_height - len(top) - 3
     height = _height(state, width, room, glyphs) if state.files is not None else 0
     if state.asked and state.files is not None:
         key = next((one.key for one in state.actions if one.name == state.asked), "")
-        top.append(words.asked(state.files.unasked, key, inner, glyphs))
+        top.append(confirmation_row(state.files.unasked, key, inner, glyphs))
         height -= 1
         room = room - 1 if width >= WIDE_FROM else height
     top.append([])
     made = _view(state, width, room, height, glyphs)
     made.rows += [[] for _ in range(height - len(made.rows))]
     start = len(top)
-    result = Sheet(
+    result = PreviewRows(
         [[(" " * AIR, "quiet"), *row] if row else [] for row in top],
         {row + start: action for row, action in made.actions.items()},
         {row + start: place for row, place in made.files.items()},
@@ -133,13 +219,13 @@ def sheet(state: State, width: int, max_height: int, glyphs: Glyphs) -> Sheet:
     result.rows += made.rows
     if len(result.rows) + 2 <= max_height:
         result.rows.append([])
-    keys = words.keys(_keys(state, width, result.can_scroll, glyphs), inner + 1)
+    keys = key_row(_keys(state, width, result.can_scroll, glyphs), inner + 1)
     result.rows.append([(" " * AIR, "quiet"), *keys])
-    result.rows = [words.fitted(row, width) for row in result.rows[:max_height]]
+    result.rows = [fitted(row, width) for row in result.rows[:max_height]]
     return result
 
 
-def _view(state: State, width: int, room: int, height: int, glyphs: Glyphs) -> Sheet:
+def _view(state: PreviewState, width: int, room: int, height: int, glyphs: Glyphs) -> PreviewRows:
     """What stands between the question and the keys: in `height` rows, or where that is 0 as high as it is."""
     if width >= WIDE_FROM:
         return _two_columns(state, width, room, height, glyphs)
@@ -148,7 +234,7 @@ def _view(state: State, width: int, room: int, height: int, glyphs: Glyphs) -> S
     return _choices(state, width, room, glyphs)
 
 
-def _height(state: State, width: int, room: int, glyphs: Glyphs) -> int:
+def _height(state: PreviewState, width: int, room: int, glyphs: Glyphs) -> int:
     """As many rows as the fullest view takes, so that the frame keeps still while files are chosen."""
     known = state.heights.get((width, room))
     if known is not None or state.files is None:
@@ -156,7 +242,7 @@ def _height(state: State, width: int, room: int, glyphs: Glyphs) -> int:
     sizes = [len(one.rows) for one in state.files.rows]
     places = [sizes.index(max(sizes))] if sizes else []
     places += [len(sizes)] if state.files.files.not_covered else []
-    views: list[State] = []
+    views: list[PreviewState] = []
     for place in places or [0]:
         for focused, details in ((True, False), (False, False), (False, True)):
             other = copy(state)
@@ -169,7 +255,9 @@ def _height(state: State, width: int, room: int, glyphs: Glyphs) -> int:
     return height
 
 
-def _keys(state: State, width: int, can_scroll: bool, glyphs: Glyphs) -> Sequence[tuple[str, str]]:
+def _keys(
+    state: PreviewState, width: int, can_scroll: bool, glyphs: Glyphs
+) -> Sequence[tuple[str, str]]:
     verb = state.actions[state.selected].verb
     arrows = f"{glyphs.up}{glyphs.down}"
     if state.files is not None and state.files.focused:
@@ -189,41 +277,43 @@ def _keys(state: State, width: int, can_scroll: bool, glyphs: Glyphs) -> Sequenc
     return [("Enter", verb), (arrows, "choose"), *tab, ("Esc", "cancel")]
 
 
-def _choices(state: State, width: int, room: int, glyphs: Glyphs) -> Sheet:
+def _choices(state: PreviewState, width: int, room: int, glyphs: Glyphs) -> PreviewRows:
     """The choices alone, a row each, and under them that nothing is lost."""
-    made = Sheet(band=(1, width - 1))
+    made = PreviewRows(band=(1, width - 1))
     _add_actions(made, state, width - 1, room, glyphs, hint_below=False)
     if state.files is not None:
         _add_files_below(made, state.files, width - 2 * AIR + 2, room, glyphs)
-    lost = words.nothing_lost(state.preview, width - 2 * AIR)
+    lost = nothing_lost_rows(state.preview, width - 2 * AIR)
     if len(made.rows) + 1 + len(lost) <= room:
         made.rows += [[], *([(" " * AIR, "quiet"), *row] for row in lost)]
     return made
 
 
-def _add_files_below(made: Sheet, files: FilesState, width: int, room: int, glyphs: Glyphs) -> None:
+def _add_files_below(
+    made: PreviewRows, files: FilesState, width: int, room: int, glyphs: Glyphs
+) -> None:
     """The files under the choices: as a list where there is room, else counted."""
     apart: list[list[Span]] = [[]] if room - len(made.rows) > 1 else []
     space = room - len(made.rows) - len(apart)
     if space < 1:
         return
     places: dict[int, int] = {}
-    rows = file_rows.listed(files, width, space, glyphs, with_diff=False, places=places)
+    rows = listed_rows(files, width, space, glyphs, with_diff=False, places=places)
     notes = len(files.files.not_covered) > 0
     if len(files.rows) + 1 + 2 * notes > space and not files.files.reason:
-        rows, places = file_rows.summary(files, width, space, glyphs), {}
+        rows, places = summary_rows(files, width, space, glyphs), {}
     _place_files(made, places, len(made.rows) + len(apart), AIR - 2)
     made.rows += [*apart, *([(" " * (AIR - 2), "quiet"), *row] for row in rows)]
 
 
-def _details(state: State, width: int, room: int, glyphs: Glyphs) -> Sheet:
+def _details(state: PreviewState, width: int, room: int, glyphs: Glyphs) -> PreviewRows:
     """What goes, or the files, alone."""
-    made = Sheet()
+    made = PreviewRows()
     air = AIR
     if state.files is not None and state.files.focused:
         air -= 2
         places: dict[int, int] = {}
-        rows = file_rows.listed(state.files, width - 2 * AIR + 2, room, glyphs, places=places)
+        rows = listed_rows(state.files, width - 2 * AIR + 2, room, glyphs, places=places)
         _place_files(made, places, 0, air)
     else:
         rows = _goes(made, state, width - 2 * AIR, room, glyphs)
@@ -231,10 +321,12 @@ def _details(state: State, width: int, room: int, glyphs: Glyphs) -> Sheet:
     return made
 
 
-def _two_columns(state: State, width: int, room: int, height: int, glyphs: Glyphs) -> Sheet:
+def _two_columns(
+    state: PreviewState, width: int, room: int, height: int, glyphs: Glyphs
+) -> PreviewRows:
     """Choices at the left, what goes at the right."""
-    made = Sheet(band=(1, 1 + LEFT_WIDTH))
-    lost = words.nothing_lost(state.preview, LEFT_WIDTH - 1)
+    made = PreviewRows(band=(1, 1 + LEFT_WIDTH))
+    lost = nothing_lost_rows(state.preview, LEFT_WIDTH - 1)
     wanted = sum(2 if action.hint else 1 for action in state.actions) + len(lost) + 3
     _add_actions(made, state, 1 + LEFT_WIDTH, room, glyphs, hint_below=wanted <= room)
     right = _right(made, state, width - RIGHT_AT - AIR, room, height or room, glyphs)
@@ -245,37 +337,37 @@ def _two_columns(state: State, width: int, room: int, height: int, glyphs: Glyph
         left[height - len(lost) :] = [[(" " * AIR, "quiet"), *row] for row in lost]
     made.rows = []
     for position in range(height):
-        row = words.fitted(left[position], RIGHT_AT - 2)
+        row = fitted(left[position], RIGHT_AT - 2)
         made.rows.append(row + (right[position] if position < len(right) else []))
     return made
 
 
 def _right(
-    made: Sheet, state: State, width: int, room: int, height: int, glyphs: Glyphs
+    made: PreviewRows, state: PreviewState, width: int, room: int, height: int, glyphs: Glyphs
 ) -> list[list[Span]]:
     """What goes, and under it the files that changed since; two cells at the left are for signs."""
     files = state.files
     if files is not None and files.whole:
-        return file_rows.listed(files, width + 2, height, glyphs)
+        return listed_rows(files, width + 2, height, glyphs)
     least = 0 if files is None else 1 + min(room // 2, 12 if files.rows else 3)
     top = _goes(made, state, width, max(2, room - least), glyphs)
     rows = [[("  ", "quiet"), *row] for row in top]
     if files is None:
         return rows
     places: dict[int, int] = {}
-    listed = file_rows.listed(files, width + 2, height - len(rows) - 1, glyphs, places=places)
+    listed = listed_rows(files, width + 2, height - len(rows) - 1, glyphs, places=places)
     _place_files(made, places, len(rows) + 1, RIGHT_AT - 2)
     return [*rows, [], *listed]
 
 
-def _place_files(made: Sheet, places: dict[int, int], first: int, at: int) -> None:
+def _place_files(made: PreviewRows, places: dict[int, int], first: int, at: int) -> None:
     """Note where files stand, so that a click finds them."""
     made.files = {row + first: place for row, place in places.items()}
     made.files_at = at
 
 
 def _add_actions(
-    made: Sheet, state: State, end: int, room: int, glyphs: Glyphs, *, hint_below: bool
+    made: PreviewRows, state: PreviewState, end: int, room: int, glyphs: Glyphs, *, hint_below: bool
 ) -> None:
     """The rows of the choices; `end` is where their ground ends."""
     group = state.actions[0].group if state.actions else 0
@@ -300,7 +392,7 @@ def _add_actions(
             (action.title, "strong" if is_selected else "ink"),
         ]
         if action.hint and not hint_below:
-            gap = end - 2 - words.spans_width(row) - cell_len(action.hint)
+            gap = end - 2 - spans_width(row) - cell_len(action.hint)
             if gap >= 2:
                 row += [(" " * gap, "quiet"), (action.hint, "quiet")]
         made.rows.append(row)
@@ -309,24 +401,179 @@ def _add_actions(
             made.rows.append([(" " * 6, "quiet"), (action.hint, "quiet")])
 
 
-def _goes(made: Sheet, state: State, width: int, room: int, glyphs: Glyphs) -> list[list[Span]]:
+def _goes(
+    made: PreviewRows, state: PreviewState, width: int, room: int, glyphs: Glyphs
+) -> list[list[Span]]:
     """The list of what goes with a heading, as much as has room."""
     goes = state.preview.goes
     if not goes:
-        return [words.nothing_goes(state.preview)]
-    rows = [words.heading(state.preview, width)]
+        return [nothing_goes_row(state.preview)]
+    rows = [going_heading(state.preview, width)]
     space = max(1, room - 1)
     if len(goes) <= space:
         state.scroll = 0
-        return rows + [words.going(message, width, glyphs) for message in goes]
+        return rows + [going_row(message, width, glyphs) for message in goes]
     made.can_scroll = True
     made.page = space - 1
     state.scroll = max(0, min(state.scroll, len(goes) - made.page))
     shown = goes[state.scroll : state.scroll + made.page]
-    rows += [words.going(message, width, glyphs) for message in shown]
+    rows += [going_row(message, width, glyphs) for message in shown]
     above, below = state.scroll, len(goes) - state.scroll - len(shown)
-    parts = [f"{numbers.grouped(below)} more {glyphs.down}"] if below else []
-    if above:
-        parts.append(f"{numbers.grouped(above)} {glyphs.up}")
-    rows.append([("  " + "   ".join(parts), "quiet")])
+    rows.append([(f"  {hidden_words(above, below, glyphs)}", "quiet")])
     return rows
+
+
+def frame_title(preview: RewindPreview) -> str:
+    """The title in the border."""
+    target = preview.target
+    if target.world_line:
+        return f"Jump to world line {target.world_line}, #{target.id}"
+    return f"Rewind to #{target.id}"
+
+
+def question_row(preview: RewindPreview, width: int, mark: str) -> list[Span]:
+    """What stands at the checkpoint, in one row."""
+    words = one_line(preview.label) or f"Checkpoint #{preview.target.id}"
+    return [(formatting.cut(words, width, mark), "strong")]
+
+
+def consequence_rows(preview: RewindPreview, width: int, glyphs: Glyphs) -> list[list[Span]]:
+    """`Takes back 5 steps, 11 messages; frees 4.6k tokens`, and from how much to how much where there is room.
+
+    A jump leaves them, and what is there may be more: `Leaves 1 step; adds 400 tokens`.
+    Where prices are set, what it had cost follows, in a row of its own where it would not be seen whole.
+    """
+    counts = [(preview.steps, "step"), (preview.messages, "message")]
+    if preview.turns > 1:
+        counts.insert(0, (preview.turns, "turn"))
+    parts = [formatting.counted(count, noun) for count, noun in counts if count]
+    jumps = bool(preview.target.world_line)
+    change = preview.tokens_after - preview.tokens_before
+    does = ("Leaves " if jumps else "Takes back ", "; adds " if change > 0 else "; frees ")
+    freed = formatting.tokens(abs(change), estimated=preview.estimated)
+    # Numbers are never cut: where there is no room for all of them, the less telling ones are left out.
+    shorter = ((parts, " tokens"), (parts, ""), ([*parts[:1], *parts[-1:]], " tokens"))
+    wordings = [_sizes(does, counted, f"{freed}{unit}") for counted, unit in shorter]
+    fitting = (wording for wording in wordings if spans_width(wording) <= width)
+    left = next(fitting, _sizes(does, parts[-1:], freed))
+    after = formatting.tokens(preview.tokens_after, estimated=preview.estimated)
+    right: list[Span] = [
+        (f"{formatting.tokens(preview.tokens_before)} {glyphs.to} ", "quiet"),
+        (after, "strong"),
+    ]
+    money = cost_words(preview.cost) if preview.cost is not None else ""
+    spent: list[Span] = [("; its calls cost ", "quiet"), (money, "ink")]
+    below: list[list[Span]] = []
+    if money and spans_width(left) + spans_width(spent) <= width:
+        left += spent
+    elif money:
+        below = [[("Its calls cost ", "quiet"), (money, "ink")]]
+    gap = width - spans_width(left) - spans_width(right)
+    return [[*left, (" " * gap, "quiet"), *right] if gap >= 3 else left, *below]
+
+
+def _sizes(does: tuple[str, str], parts: Sequence[str], change: str) -> list[Span]:
+    return [
+        (does[0], "quiet"),
+        (", ".join(parts) or "nothing", "ink"),
+        (does[1], "quiet"),
+        (change, "ink"),
+    ]
+
+
+def stopped_first_row(glyphs: Glyphs) -> list[Span]:
+    """Where a turn is running."""
+    return [
+        (f"{glyphs.caution} ", "warn"),
+        ("The agent is working.", "ink"),
+        (" It is stopped first.", "quiet"),
+    ]
+
+
+def confirmation_row(paths: Sequence[str], key: str, width: int, glyphs: Glyphs) -> list[Span]:
+    """`! Also changed outside: notes.md   f again brings it back too`, where a first word is not enough."""
+    lead, end = "Also changed outside: ", f"   {key} again"
+    names = ", ".join(map(one_line, paths))
+    room = width - 2 - cell_len(lead) - cell_len(end)
+    more = f" brings {'it' if len(paths) == 1 else 'them'} back too"
+    if cell_len(names) + cell_len(more) <= room:
+        end += more
+    names = formatting.cut(names, max(0, room), glyphs.cut)
+    return [
+        (f"{glyphs.caution} ", "warn"),
+        (lead, "quiet"),
+        (names, "strong"),
+        (end, "ink"),
+    ]
+
+
+def nothing_lost_rows(preview: RewindPreview, width: int) -> list[list[Span]]:
+    """The way back, in as many rows as it takes."""
+    said = _NOTHING_LOST
+    if preview.target.world_line:
+        said = _NOTHING_LOST_BY_JUMP if preview.goes else _NOTHING_LEFT
+    rows: list[list[Span]] = []
+    place = 0
+    for line in formatting.wrap_words(said, width):
+        row: list[Span] = []
+        for word in line.split():
+            row += [(" ", "quiet")] if row else []
+            row.append((word, "ink" if place < 3 or word == "u" else "quiet"))
+            place += 1
+        rows.append(row)
+    return rows
+
+
+def going_heading(preview: RewindPreview, width: int) -> list[Span]:
+    """What stands over the list of what goes."""
+    name = "Becomes a world line" if preview.target.world_line else "Goes"
+    return [
+        (name, "quiet"),
+        (" " * (width - len(name) - len("tokens")), "quiet"),
+        ("tokens", "quiet"),
+    ]
+
+
+def nothing_goes_row(preview: RewindPreview) -> list[Span]:
+    """In the place of a list that is empty."""
+    if preview.target.world_line:
+        return [("Nothing goes: that line goes on from here.", "quiet")]
+    return [("Nothing goes but the checkpoint itself.", "quiet")]
+
+
+def going_row(message: DroppedMessage, width: int, glyphs: Glyphs) -> list[Span]:
+    """One thing that goes: its sign, what it is, and its tokens at the right."""
+    cost = formatting.tokens(message.tokens) if message.tokens is not None else ""
+    room = width - 2 - (cell_len(cost) + 2 if cost else 0)
+    text = one_line(message.text)
+    match message.kind:
+        case "user":
+            left = [(f"{glyphs.turn} ", "accent"), (formatting.cut(text, room, glyphs.cut), "ink")]
+        case "tool":
+            sign = (glyphs.failed, "error") if message.failed else (glyphs.done, "ok")
+            name = short_name(message.name).ljust(_NAME_WIDTH)
+            room -= cell_len(name) + 1
+            left = [
+                (f"{sign[0]} ", sign[1]),
+                (f"{name} ", "tool"),
+                (formatting.cut(text, room, glyphs.cut), "ink"),
+            ]
+        case "dmail":
+            words = formatting.cut(f"D-Mail  {text}".rstrip(), room, glyphs.cut)
+            left = [(f"{glyphs.dmail} ", "dmail"), (words, "dmail")]
+        case "summary":
+            words = formatting.cut(f"Summary  {text}".rstrip(), room, glyphs.cut)
+            left = [(f"{glyphs.compaction} ", "compaction"), (words, "compaction")]
+        case _:
+            left = [("  ", "quiet"), (formatting.cut(text, room, glyphs.cut), "quiet")]
+    gap = width - spans_width(left) - cell_len(cost)
+    return [*left, (" " * max(0, gap), "quiet"), (cost, "ink")]
+
+
+def key_row(pairs: Sequence[tuple[str, str]], width: int) -> list[Span]:
+    """`Enter rewind   ↑↓ choose   Esc cancel`: whole pairs only."""
+    spans: list[Span] = []
+    for key, meaning in fit(pairs, width):
+        spans += [(" " * GAP, "quiet")] if spans else []
+        spans += [(key, "ink"), (f" {meaning}", "quiet")]
+    return spans

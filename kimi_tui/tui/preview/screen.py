@@ -1,30 +1,38 @@
-"""The preview of a rewind: says what goes before anything happens, and answers with what the person chose."""
+"""The preview of a rewind: says what goes before anything happens, and answers with what the user chose."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
-from rich.segment import Segment
 from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.content import Content
-from textual.geometry import Size
+from textual.geometry import Region, Size
 from textual.message import Message
 from textual.screen import ModalScreen
 from textual.strip import Strip
 from textual.widget import Widget
 
-from kimi_tui.tui.answering import AnswersOnce
-from kimi_tui.tui.app_of import app_of
+from kimi_tui.tui.faults import blank_strips, log_fault
 from kimi_tui.tui.glyphs import ASCII, glyphs_of
-from kimi_tui.tui.preview import layout, words
-from kimi_tui.tui.preview.actions import BOTH, CONVERSATION_ACTIONS, FILES, Action, PreviewAnswer
-from kimi_tui.tui.styles import sheets
+from kimi_tui.tui.keyboard import QUIET_S, QuietKeyboard
+from kimi_tui.tui.preview import layout
+from kimi_tui.tui.preview.layout import (
+    BOTH,
+    CONVERSATION_ACTIONS,
+    FILES,
+    PreviewAction,
+    PreviewAnswer,
+)
+from kimi_tui.tui.screens import AnswersOnce, app_of, sheets
+from kimi_tui.tui.span_painter import SpanPainter
+from kimi_tui.tui.transcript.rows import plain_rows
 
 if TYPE_CHECKING:
-    from kimi_tui.soul.protocol import RewindPreview
+    from kimi_tui.soul.rewind import RewindPreview
 
 _STYLES = (
     "ink",
@@ -68,13 +76,14 @@ class PreviewSheet(Widget):
             self.index = index
             self.on_sign = on_sign
 
-    def __init__(self, state: layout.State) -> None:
+    def __init__(self, state: layout.PreviewState) -> None:
         super().__init__()
         self.state = state
-        self._sheet = layout.Sheet()
+        self._sheet = layout.PreviewRows()
+        self._painter = SpanPainter(self, "preview")
 
     @property
-    def sheet(self) -> layout.Sheet:
+    def sheet(self) -> layout.PreviewRows:
         """The rows as they were laid out last."""
         return self._sheet
 
@@ -82,9 +91,24 @@ class PreviewSheet(Widget):
         """Make the rows anew for the present size and state."""
         app = app_of(self)
         width = layout.frame_width(app.size.width) - 2
-        self._sheet = layout.sheet(
-            self.state, width, layout.rows_for(app.size.height), glyphs_of(app)
-        )
+        rows, glyphs = layout.rows_for(app.size.height), glyphs_of(app)
+        try:
+            self._sheet = layout.preview_rows(self.state, width, rows, glyphs)
+        except Exception:
+            # What can be done stays on view, and its keys work, whatever is wrong with what they would change.
+            log_fault("laying out a preview")
+            marks = plain_rows("", width, glyphs)[:1]
+            self._sheet = layout.PreviewRows(
+                [
+                    *([(span.text, span.style) for span in mark.spans] for mark in marks),
+                    *([(f"    {one.key}  {one.verb}", "ink")] for one in self.state.actions),
+                ]
+            )
+
+    def notify_style_update(self) -> None:
+        """Colours may have changed."""
+        super().notify_style_update()
+        self._painter.clear()
 
     def get_content_width(self, container: Size, viewport: Size) -> int:
         """As wide as the frame allows."""
@@ -111,28 +135,20 @@ class PreviewSheet(Widget):
 
     def render_line(self, y: int) -> Strip:
         """One row."""
-        sheet = self._sheet
-        base = self.rich_style
+        try:
+            return self._painted(y)
+        except Exception:
+            return blank_strips("a preview", Region(0, y, self.size.width, 1))[0]
+
+    def _painted(self, y: int) -> Strip:
+        sheet, width = self._sheet, self.size.width
         spans = sheet.rows[y] if y < len(sheet.rows) else []
-        strip = Strip(
-            [
-                Segment(
-                    text, base + self.get_component_rich_style(f"preview--{name}", partial=True)
-                )
-                for text, name in spans
-            ]
-        )
-        strip = strip.adjust_cell_length(self.size.width, base)
+        strip = self._painter.strip(spans, width)
         if y not in sheet.selected:
             return strip
         first, last = sheet.band
-        ground = self.get_component_rich_style("preview--select", partial=True)
-        before, within, after = strip.divide([first, last, self.size.width])
-        marked = Strip(
-            [Segment(text, (style or base) + ground) for text, style, _ in within],
-            within.cell_length,
-        )
-        return Strip.join([before, marked, after])
+        selected = self._painter.strip(spans, width, ground="select")
+        return Strip.join([strip.crop(0, first), selected.crop(first, last), strip.crop(last)])
 
 
 class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer | None]):
@@ -142,8 +158,11 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
         preview: what the engine says would go.
         running: a turn is under way; the preview says that it is stopped first.
         actions: the choices; the first one, which loses least, is selected.
+        typed_ahead: given what was typed before the keys count here: it was meant for what is below.
     """
 
+    QUIET_S: ClassVar[float] = QUIET_S
+    """Seconds without a key before one that answers counts; 0 for none."""
     CSS_PATH = [*sheets("preview")]  # noqa: RUF012 - Textual declares it so
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "move(-1)", "Choose", id="preview.up", show=False),
@@ -161,17 +180,46 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
         preview: RewindPreview,
         *,
         running: bool = False,
-        actions: Sequence[Action] = CONVERSATION_ACTIONS,
+        actions: Sequence[PreviewAction] = CONVERSATION_ACTIONS,
+        typed_ahead: Callable[[str], None] | None = None,
     ) -> None:
         super().__init__()
-        self._state = layout.State(preview, actions, running)
+        self._typed_ahead = typed_ahead
+        self._quiet: QuietKeyboard | None = None
+        self._state = layout.PreviewState(preview, actions, running)
         self._sheet = PreviewSheet(self._state)
 
     def compose(self) -> ComposeResult:
         """The frame."""
-        self._sheet.set_class(glyphs_of(app_of(self)) is ASCII, "-ascii")
-        self._sheet.border_title = Content(words.title(self._state.preview))
+        self._sheet.set_class(glyphs_of(self) is ASCII, "-ascii")
+        self._sheet.border_title = Content(layout.frame_title(self._state.preview))
         yield self._sheet
+
+    def on_mount(self) -> None:
+        """What was typed before it stood on the screen does not answer it."""
+        self.call_after_refresh(self._painted)
+
+    def _painted(self) -> None:
+        self._quiet = QuietKeyboard(time.monotonic(), 0.0, self.QUIET_S)
+
+    @property
+    def armed(self) -> bool:
+        """Whether a key that answers would count now."""
+        return self._quiet is not None and self._quiet.remaining_s(time.monotonic()) == 0.0
+
+    def _comes_early(self, event: events.Key) -> bool:
+        """Whether a letter or Enter is too early to be an answer; a letter goes to where it was meant for."""
+        is_letter = event.is_printable and event.character is not None
+        files = self._state.files
+        # Nobody comes to the files or to the details without having looked at this.
+        is_looked_at = self._state.details or (files is not None and files.focused)
+        if not self.QUIET_S or is_looked_at or not (is_letter or event.key == "enter"):
+            return False
+        if self._quiet is not None and self._quiet.accepts(event.time):
+            return False
+        if is_letter and self._typed_ahead is not None:
+            self._typed_ahead(event.character or "")
+        return True
 
     def _show(self) -> None:
         self._sheet.lay_out()
@@ -242,7 +290,11 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
         self.dismiss(PreviewAnswer(name, chosen))
 
     def on_key(self, event: events.Key) -> None:
-        """The letter of an action answers at once."""
+        """The letter of an action answers at once, if it was not on its way before there was a question."""
+        if self._comes_early(event):
+            event.stop()
+            event.prevent_default()
+            return
         for index, action in enumerate(self._state.actions):
             if event.character == action.key:
                 event.stop()

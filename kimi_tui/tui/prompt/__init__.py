@@ -1,1 +1,1 @@
-"""The prompt: where the person writes, with history, drafts and commands."""
+"""The prompt: where the user writes, with history, drafts and commands."""

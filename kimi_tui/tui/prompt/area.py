@@ -1,6 +1,6 @@
 """The text field of the prompt: Enter sends, other keys make new lines, the arrows at the edges walk the history.
 
-It knows nothing of the agent: what the person did is told in messages, and the screen decides.
+It knows nothing of the agent: what the user did is told in messages, and the screen decides.
 """
 
 from __future__ import annotations
@@ -13,17 +13,25 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.widgets import TextArea
 
-from kimi_tui.tui.app_of import app_of
+from kimi_tui.tui.transcript.transcript import copy_selection
 
 if TYPE_CHECKING:
-    from kimi_tui.tui.prompt.choosing import Menu
+    from textual.document._document import Location
+
+    from kimi_tui.tui.commands.menu import CommandMenu
     from kimi_tui.tui.prompt.history import History
 
 HELD_S = 0.7
+NEWLINE_KEYS = (
+    "shift+enter,alt+enter,ctrl+j,ctrl+enter,alt+shift+enter,ctrl+shift+enter,alt+ctrl+enter,"
+    "alt+ctrl+shift+enter"
+)
+CHORDS = ("alt+", "ctrl+", "super+", "hyper+", "meta+")
+"""How keys begin that write nothing, whatever character Textual gives them."""
 
 
 class PromptArea(TextArea):
-    """Where the person writes.
+    """Where the user writes.
 
     Attributes:
         menu: takes the arrows and Tab while it is active.
@@ -32,7 +40,7 @@ class PromptArea(TextArea):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "send", "Send", id="send", show=False),
-        Binding("shift+enter,alt+enter,ctrl+j", "newline", "New line", id="newline", show=False),
+        Binding(NEWLINE_KEYS, "newline", "New line", id="newline", show=False),
         Binding("up", "earlier", "Earlier", id="history-back", show=False),
         Binding("down", "later", "Later", id="history-forward", show=False),
         Binding("ctrl+c", "copy_or_leave", "Copy, stop or quit", id="interrupt", show=False),
@@ -45,26 +53,44 @@ class PromptArea(TextArea):
         Binding("ctrl+underscore,ctrl+minus,super+z", "undo", "Undo", id="undo-typing", show=False),
         # A text area would delete a word with it.
         Binding("ctrl+f", "screen.command('search')", "Search", id="search", show=False),
+        # As readline has them: what they delete can be put elsewhere with Ctrl+Y, which a text area redoes with.
+        Binding("ctrl+k", "kill_line_right", "Cut to the end of the line", show=False),
+        Binding("ctrl+u,super+backspace", "kill_line_left", "Cut to its beginning", show=False),
+        Binding(
+            "ctrl+w,alt+backspace,ctrl+backspace",
+            "kill_word_left",
+            "Cut the word before",
+            show=False,
+        ),
+        Binding("alt+d,alt+delete,ctrl+delete", "kill_word_right", "Cut the word", show=False),
+        Binding("ctrl+y", "yank", "Put back what was cut", show=False),
+        Binding("alt+e,ctrl+shift+z,super+y", "redo", "Redo", show=False),
+        Binding("alt+b,alt+left", "cursor_word_left", "Word before", show=False),
+        Binding("alt+f,alt+right", "cursor_word_right", "Next word", show=False),
     ]
 
     class Sent(Message):
-        """Enter was pressed; `text` is what stood in the field, which is empty now, and may be empty itself."""
+        """Enter was pressed; `text` is what stood in the field, which is empty now, and may be empty itself.
 
-        def __init__(self, text: str) -> None:
+        `chosen` is what the menu offered for it, by name: empty for nothing, None where there is no menu yet.
+        """
+
+        def __init__(self, text: str, chosen: str | None = None) -> None:
             super().__init__()
             self.text = text
+            self.chosen = chosen
 
     class Paged(Message):
-        """The person wants to read on in the chat: -1 up, 1 down."""
+        """A page of the chat was asked for: -1 up, 1 down."""
 
         def __init__(self, direction: int) -> None:
             super().__init__()
             self.direction = direction
 
-    class EditQueued(Message):
-        """Up in the empty field: the last queued message is wanted back, or the history."""
+    class RecallPressed(Message):
+        """Up in the empty field: the last queued message comes back, or the history."""
 
-    class LeaveRequested(Message):
+    class ExitPressed(Message):
         """Ctrl+C with nothing to copy, which also stops what runs; or Ctrl+D with nothing to delete."""
 
         def __init__(self, key: str, *, stops: bool) -> None:
@@ -72,7 +98,7 @@ class PromptArea(TextArea):
             self.key = key
             self.stops = stops
 
-    class CompletionRequested(Message):
+    class TabPressed(Message):
         """Tab in the field."""
 
     def __init__(self, *, placeholder: str = "") -> None:
@@ -87,8 +113,10 @@ class PromptArea(TextArea):
         # A blinking cursor is the one thing that would wake an idle program twenty times a second.
         self.cursor_blink = False
         self.past: History | None = None
-        self.menu: Menu | None = None
+        self.menu: CommandMenu | None = None
         self._deleted_at = -HELD_S
+        self._killed = ""
+        self._killed_where: tuple[str, Location] | None = None
 
     def put(self, text: str) -> None:
         """Replace what stands in the field and set the cursor at its end."""
@@ -106,7 +134,10 @@ class PromptArea(TextArea):
         return text
 
     async def _on_key(self, event: events.Key) -> None:
-        bound = None if event.is_printable else self.screen.active_bindings.get(event.key)
+        # Textual gives the letter of Alt+D as its character; it is not typed.
+        is_chord = event.key.startswith(CHORDS)
+        writes = event.is_printable and not is_chord
+        bound = None if writes else self.screen.active_bindings.get(event.key)
         if bound is not None and bound.node is self:
             # By itself a binding runs only after the key has bubbled up, so that letters typed right behind Enter
             # or Ctrl+U would overtake it: into the message before, or away with what is deleted.
@@ -114,6 +145,10 @@ class PromptArea(TextArea):
             event.prevent_default()
             if bound.enabled:
                 await self.run_action(bound.binding.action)
+            return
+        if is_chord and bound is None:
+            event.stop()
+            event.prevent_default()
             return
         from kimi_tui.foreign_text import JOINERS, joins_letters
 
@@ -140,13 +175,68 @@ class PromptArea(TextArea):
 
     def action_send(self) -> None:
         """Hand over what stands here."""
-        # Emptied here and not by who takes it: what is typed until then must not go with it, or be lost.
-        self.post_message(self.Sent(self.take()))
+        # Emptied here and not by who takes it: what is typed until then must not go with it, or be lost. Emptying it
+        # closes the menu, so what that offered is asked before.
+        chosen = self.menu.pick(self.text) if self.menu is not None else None
+        self.post_message(self.Sent(self.take(), chosen))
 
     def action_newline(self) -> None:
         """Begin a new line."""
         start, end = self.selection
         self._replace_via_keyboard("\n", start, end)
+
+    def action_kill_word_left(self) -> None:
+        """Cut the word before the cursor, with the blanks behind it."""
+        self._kill(self.get_cursor_word_left_location())
+
+    def action_kill_word_right(self) -> None:
+        """Cut to the end of the word, with the blanks before it."""
+        row, column = self.selection.end
+        line = self.document.get_line(row)
+        if column == len(line):
+            self._kill(self.get_cursor_right_location())
+            return
+        end = column
+        while end < len(line) and not line[end].isalnum():
+            end += 1
+        while end < len(line) and line[end].isalnum():
+            end += 1
+        self._kill((row, end))
+
+    def action_kill_line_left(self) -> None:
+        """Cut to the beginning of the line; there, what parts it from the line before."""
+        if self.cursor_at_start_of_line:
+            self._kill(self.get_cursor_left_location())
+        else:
+            self._kill((self.selection.end[0], 0))
+
+    def action_kill_line_right(self) -> None:
+        """Cut to the end of the line; there, what parts it from the next line."""
+        if self.cursor_at_end_of_line:
+            self._kill(self.get_cursor_right_location())
+        else:
+            row = self.selection.end[0]
+            self._kill((row, len(self.document.get_line(row))))
+
+    def action_yank(self) -> None:
+        """Put what was cut last where the cursor is."""
+        self._replace_via_keyboard(self._killed, *self.selection)
+
+    def _kill(self, to: Location) -> None:
+        """Cut from the cursor to a place, or what is selected; what is cut at once behind one another is kept as one."""
+        start, end = self.selection
+        if start == end:
+            start = to
+        first, last = sorted((start, end))
+        text = self.get_text_range(first, last)
+        if not text:
+            return
+        if self._killed_where == (self.text, end):
+            self._killed = self._killed + text if last != end else text + self._killed
+        else:
+            self._killed = text
+        self._delete_via_keyboard(first, last)
+        self._killed_where = (self.text, self.selection.end)
 
     def action_earlier(self) -> None:
         """The line above, or from the first one what was sent before."""
@@ -155,7 +245,7 @@ class PromptArea(TextArea):
         elif self.cursor_location[0] > 0 or self._is_wrapped_above():
             self.action_cursor_up()
         elif not self.text and not self._walking:
-            self.post_message(self.EditQueued())
+            self.post_message(self.RecallPressed())
         else:
             self.recall()
 
@@ -182,11 +272,8 @@ class PromptArea(TextArea):
         """Copy what is selected, here or in the chat; with nothing selected it is about leaving."""
         if self.selected_text:
             self.action_copy()
-        elif selected := self.screen.get_selected_text():
-            app_of(self).copy_to_clipboard(selected)
-            self.screen.clear_selection()
-        else:
-            self.post_message(self.LeaveRequested("Ctrl+C", stops=True))
+        elif not copy_selection(self.screen):
+            self.post_message(self.ExitPressed("Ctrl+C", stops=True))
 
     def action_delete_or_leave(self) -> None:
         """Delete to the right; in an empty field it is about leaving."""
@@ -195,9 +282,9 @@ class PromptArea(TextArea):
             self._deleted_at = now
             self.action_delete_right()
         elif now - self._deleted_at > HELD_S:
-            self.post_message(self.LeaveRequested("Ctrl+D", stops=False))
+            self.post_message(self.ExitPressed("Ctrl+D", stops=False))
         else:
-            # The key is still held down: what it deletes has run out, and that is no wish to leave.
+            # The key is still held down: what it deletes has run out, and that is not about leaving.
             self._deleted_at = now
 
     def action_page(self, direction: int) -> None:
@@ -206,7 +293,12 @@ class PromptArea(TextArea):
 
     def action_complete(self) -> None:
         """Complete what is being typed."""
-        self.post_message(self.CompletionRequested())
+        self.post_message(self.TabPressed())
+
+    @property
+    def is_recalled(self) -> bool:
+        """Whether what stands here was sent before, unchanged: the arrows go on through what was sent."""
+        return self.past is not None and self.past.shows(self.text)
 
     @property
     def _walking(self) -> bool:

@@ -10,11 +10,11 @@ from textual.reactive import reactive
 from textual.timer import Timer
 from textual.widget import Widget
 
-from kimi_tui.tui.app_of import app_of
+from kimi_tui.tui.formatting import clock
 from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.main.state import MainState
-from kimi_tui.tui.numbers import clock
 from kimi_tui.tui.prompt.area import PromptArea
+from kimi_tui.tui.screens import app_of
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
@@ -23,18 +23,23 @@ BEAT_S = 0.25
 WIDE_FROM = 76
 IDLE_WORDS = "Ask for a change, or / for commands"
 STEER_WORDS = "Type to steer; it goes in before the next step"
-RESUME_WORDS = "Enter goes on from here; or write what to do instead"
+RESUME_WORDS = "{send} goes on from here; or write what to do instead"
 
 
 class PromptBar(Widget):
-    """The prompt with its sign at the left and the running clock at the right."""
+    """The prompt with its sign at the left and the running clock at the right.
+
+    Args:
+        send: the key that sends, as the user knows it.
+    """
 
     state: reactive[MainState] = reactive(MainState(), always_update=False)
     reading: reactive[int] = reactive(0)
     """The number of a world line on view: nothing can be written meanwhile. 0 for none."""
 
-    def __init__(self) -> None:
+    def __init__(self, send: str = "Enter") -> None:
         super().__init__()
+        self._resume_words = RESUME_WORDS.format(send=send or "/continue")
         self._area = PromptArea(placeholder=IDLE_WORDS)
         self._timer: Timer | None = None
         self._beat = 0
@@ -50,7 +55,8 @@ class PromptBar(Widget):
 
     def watch_state(self, old: MainState, new: MainState) -> None:
         """Follow the session: the words in the empty field, the clock."""
-        words = STEER_WORDS if new.running else RESUME_WORDS if new.can_resume else IDLE_WORDS
+        resume = self._resume_words
+        words = STEER_WORDS if new.running else resume if new.can_resume else IDLE_WORDS
         if self._area.placeholder != words:
             self._area.placeholder = words
         self.set_class(new.running or new.compacting, "-busy")
@@ -90,7 +96,7 @@ class PromptBar(Widget):
 
     def render(self) -> Content:
         """The sign, and the clock at the right end of the first row."""
-        glyphs = glyphs_of(app_of(self))
+        glyphs = glyphs_of(self)
         sign = Content.styled(glyphs.prompt, "$accent" if self._area.has_focus else "$ink-quiet")
         right = self._activity()
         words = Content("")
@@ -104,7 +110,7 @@ class PromptBar(Widget):
         state = self.state
         if not (state.running or state.compacting):
             return Content("")
-        glyphs = glyphs_of(app_of(self))
+        glyphs = glyphs_of(self)
         now = time.time()
         parts: list[tuple[str, str] | str] = [(self._dot(), "$accent"), " "]
         waits = state.retry_until > now
@@ -121,7 +127,7 @@ class PromptBar(Widget):
         return Content.assemble(*parts)
 
     def _dot(self) -> str:
-        glyphs = glyphs_of(app_of(self))
+        glyphs = glyphs_of(self)
         if app_of(self).animation_level == "none":
             return glyphs.running
         frames = (glyphs.pending, glyphs.running, glyphs.turn, glyphs.running)

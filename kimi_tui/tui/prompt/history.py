@@ -1,4 +1,4 @@
-"""What the person sent before, kept in a file for each work folder.
+"""What the user sent before, kept in a file for each work folder.
 
 One JSON text a line, appended; the newest thousand are read. Reading and writing block and belong in a thread.
 """
@@ -10,7 +10,11 @@ import json
 import os
 from pathlib import Path
 
+from kimi_tui.app_paths import make_private
+from kimi_tui.filesystem import open_regular, read_regular
+
 LIMIT = 1000
+_MAX_BYTES = 256 << 20
 
 
 def history_file(data_dir: Path, work_dir: Path) -> Path:
@@ -22,7 +26,7 @@ def history_file(data_dir: Path, work_dir: Path) -> Path:
 def read_history(path: Path) -> list[str]:
     """The stored messages, oldest first; what cannot be read is passed over."""
     try:
-        lines = path.read_bytes().split(b"\n")
+        lines = read_regular(path, _MAX_BYTES).split(b"\n")
     except OSError:
         return []
     found: list[str] = []
@@ -39,8 +43,8 @@ def read_history(path: Path) -> list[str]:
 def append_history(path: Path, text: str) -> None:
     """Add one message; a disk that refuses costs only the memory of it."""
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        make_private(path.parent)
+        handle = open_regular(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
         try:
             # ASCII JSON: any text, also with half a surrogate pair, becomes a line.
             os.write(handle, json.dumps(text).encode("ascii") + b"\n")
@@ -62,6 +66,10 @@ class History:
     def walking(self) -> bool:
         """Whether an earlier message stands in the field."""
         return self._position < len(self._entries)
+
+    def shows(self, text: str) -> bool:
+        """Whether this is the earlier message that stands in the field."""
+        return self.walking and self._entries[self._position] == text
 
     def add(self, text: str) -> None:
         """Remember a sent message; the walk begins anew behind it."""

@@ -1,1 +1,1 @@
-"""Watching a stored session again: the course of its events, the moment that is shown, and the screen around it."""
+"""A stored session played back: the screen, the scrubber, and what brings the views to a moment."""

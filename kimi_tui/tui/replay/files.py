@@ -1,127 +1,57 @@
-"""Which working files the agent had changed by a moment, and in which step each got the form that it had then.
-
-A file that was brought back has the form of an earlier step again, or none of the agent's and is not listed.
-"""
+"""The files that the agent had changed by the moment that is shown, as a list at the foot of the timeline."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from rich.cells import cell_len
+from textual.content import Content
+from textual.reactive import reactive
+from textual.widget import Widget
 
-from kimi_tui.foreign_text import one_line
-from kimi_tui.wire.events import (
-    CheckpointCreated,
-    CompactionEnd,
-    ContextReverted,
-    FilesChanged,
-    FilesRestored,
-    LineChanged,
-    Record,
-)
+from kimi_tui.projection.replay import ChangedFile
+from kimi_tui.tui import formatting
+from kimi_tui.tui.glyphs import Glyphs, glyphs_of
+from kimi_tui.tui.main.screen import SHORT_BELOW
+from kimi_tui.tui.screens import app_of
 
-
-class FileThen(NamedTuple):
-    """A file as it was: since checkpoint `id` of the line that was live then, of one that was left, or of one that was
-    compacted since."""
-
-    path: str
-    id: int
-    is_left: bool = False
-    is_compacted: bool = False
+MOST = 5
+MOST_IF_SHORT = 2
+"""In a low screen the checkpoints need the room."""
 
 
-class _Line(NamedTuple):
-    """The checkpoints of a line by their uids: those that a compaction replaced, and those since."""
+class ReplayFiles(Widget):
+    """The files at this moment, at most five of them, in a low screen two; hidden where there are none."""
 
-    before: list[str]
-    live: list[str]
+    files: reactive[tuple[ChangedFile, ...]] = reactive((), layout=True)
 
+    def watch_files(self, files: tuple[ChangedFile, ...]) -> None:
+        """An empty list takes no room."""
+        self.display = bool(files)
 
-class FilesModel:
-    """The files that were changed, the newest change first."""
-
-    def __init__(self) -> None:
-        self._ids: dict[str, int] = {}
-        self._live: list[str] = []
-        self._before: list[str] = []
-        """What stood before the newest compaction of the live line."""
-        self._lines: dict[int, _Line] = {}
-        self._replaced: _Line | None = None
-        self._history: dict[str, list[str]] = {}
-        """The steps that changed a file, whatever became of them."""
-        self._changed: dict[str, str] = {}
-        self._brought_back: tuple[str, ...] = ()
-
-    def apply(self, record: Record) -> bool:
-        """Take in one event; tells whether the list may be another one."""
-        match record.event:
-            case CheckpointCreated(id=number, uid=uid, kind=kind):
-                if kind == "compaction" and number == 0:
-                    self._replaced = self._line()
-                    self._before, self._live = self._before + self._live, []
-                self._ids[uid] = number
-                self._live.append(uid)
-                return False
-            case FilesChanged(uid=uid, paths=paths):
-                for path in paths:
-                    self._history.setdefault(path, []).append(uid)
-                    self._note(path, uid)
-            case FilesRestored(uid=uid, restored=restored, deleted=deleted):
-                self._brought_back = (*restored, *deleted)
-                stop = self._live.index(uid) if uid in self._live else len(self._live)
-                self._bring_back(self._brought_back, (*self._before, *self._live[:stop]))
-            case CompactionEnd(error="", world_line=n) if n and self._replaced is not None:
-                self._lines[n], self._replaced = self._replaced, None
-            case ContextReverted(uid=uid, world_line=n, reason=reason):
-                if n:
-                    self._lines[n] = self._line()
-                if reason == "clear":
-                    self._before, self._live = [], []
-                elif uid in self._live:
-                    del self._live[self._live.index(uid) :]
-            case LineChanged(op="jump" | "undo" | "redo") as event:
-                self._switch(event)
-            case _:
-                return False
-        return True
-
-    @property
-    def files(self) -> tuple[FileThen, ...]:
-        """What there is to show."""
-        live, before = set(self._live), set(self._before)
-        return tuple(
-            FileThen(
-                one_line(path),
-                self._ids.get(uid, -1),
-                uid not in live and uid not in before,
-                uid in before and uid not in live,
+    def render(self) -> Content:
+        """A title, and a row a file."""
+        width = self.content_size.width
+        glyphs = glyphs_of(self)
+        rows: list[tuple[str, str] | str] = [("Files at this moment", "$ink-quiet")]
+        is_short = app_of(self).size.height < SHORT_BELOW
+        most = MOST_IF_SHORT if is_short else MOST
+        shown = self.files[: most if len(self.files) <= most else most - 1]
+        since = [_since(file, glyphs) for file in shown]
+        room = max(1, width - max((cell_len(words) for words in since), default=0) - 2)
+        names = [formatting.path(file.path, room, glyphs.cut) for file in shown]
+        widest = max((cell_len(name) for name in names), default=0)
+        for name, words in zip(names, since, strict=True):
+            gap = " " * (widest - cell_len(name) + 2)
+            rows += ["\n", (name, "$ink"), (gap + words, "$ink-quiet")]
+        if len(self.files) > len(shown):
+            rows.append(
+                (f"\n+{formatting.counted(len(self.files) - len(shown), 'file')}", "$ink-quiet")
             )
-            for path, uid in reversed(self._changed.items())
-        )
+        return Content.assemble(*rows)
 
-    def _line(self) -> _Line:
-        return _Line(self._before, list(self._live))
 
-    def _switch(self, event: LineChanged) -> None:
-        """Another line is live. The files that came with it were told of before, when it was not yet."""
-        if event.to_line:
-            if event.from_line:
-                self._lines[event.from_line] = self._line()
-            self._before, line = self._lines.get(event.to_line, self._line())
-            self._live = line[: line.index(event.uid)] if event.uid in line else list(line)
-        if event.to_line or event.op == "undo":
-            self._bring_back(self._brought_back, (*self._before, *self._live))
-        self._brought_back = ()
-
-    def _bring_back(self, paths: Iterable[str], line: Sequence[str]) -> None:
-        """These files are as this line left them."""
-        on_line = set(line)
-        for path in paths:
-            self._changed.pop(path, None)
-            uid = next((u for u in reversed(self._history.get(path, ())) if u in on_line), None)
-            if uid is not None:
-                self._note(path, uid)
-
-    def _note(self, path: str, uid: str) -> None:
-        self._changed.pop(path, None)
-        self._changed[path] = uid
+def _since(file: ChangedFile, glyphs: Glyphs) -> str:
+    if file.id < 0:
+        return "as before"
+    # Numbers begin anew after a compaction, and those of a line that was left are given again.
+    sign = glyphs.compaction if file.is_compacted else glyphs.lost if file.is_left else ""
+    return f"as at #{file.id} {sign}".rstrip()

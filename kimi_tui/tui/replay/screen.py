@@ -1,4 +1,4 @@
-"""A stored session played back: the main screen's look, with the line of its time in the place of the prompt.
+"""A stored session played back: the main screen's look, with the scrubber in the place of the prompt.
 
 Read-only: nothing is locked, written or asked. The one way on is a fork.
 """
@@ -15,36 +15,35 @@ from textual.containers import Container
 from textual.content import Content
 from textual.geometry import Size
 
+from kimi_tui.app_paths import short
+from kimi_tui.config.model_choice import Choice
 from kimi_tui.launch import Launch
-from kimi_tui.places import short
-from kimi_tui.tui.answering import AnswersOnce
-from kimi_tui.tui.app_of import app_of
-from kimi_tui.tui.chat.transcript import Transcript
-from kimi_tui.tui.glyphs import glyphs_of
-from kimi_tui.tui.main.footer import Footer
+from kimi_tui.tui.callbacks import report_of, reported
+from kimi_tui.tui.glyphs import Glyphs, glyphs_of
+from kimi_tui.tui.main.footer import Footer, Hint
 from kimi_tui.tui.main.header import Header, heading_of
-from kimi_tui.tui.main.messages import LeaveWanted, SessionWanted, Unopened
+from kimi_tui.tui.main.messages import OpeningFailed, QuitChosen, SessionChosen
 from kimi_tui.tui.main.panes import (
+    NARROW_BELOW,
     OVERLAY_BELOW,
+    SHORT_BELOW,
     SLIM_BELOW,
     ChatPane,
     TimelinePane,
     timeline_width,
 )
-from kimi_tui.tui.main.screen import NARROW_BELOW, SHORT_BELOW
-from kimi_tui.tui.replay.continuing import forked, hindrance
-from kimi_tui.tui.replay.hints import hints
-from kimi_tui.tui.replay.telling import is_ours, told_by
-from kimi_tui.tui.styles import add_sheets, sheets
+from kimi_tui.tui.screens import AnswersOnce, add_sheets, app_of, sheets
+from kimi_tui.tui.transcript.transcript import Transcript
 
 if TYPE_CHECKING:
     from kimi_tui.session.session import Session
-    from kimi_tui.tui.main.views import Views
-    from kimi_tui.tui.replay.projector import Projector
+    from kimi_tui.tui.main.feed import Views
+    from kimi_tui.tui.main.notices import Level
+    from kimi_tui.tui.replay.player import Player
     from kimi_tui.tui.replay.scrubber import Scrubber
-    from kimi_tui.tui.replay.source import Told
-    from kimi_tui.tui.replay.stage import Stage
-    from kimi_tui.tui.timeline.widget import Timeline
+    from kimi_tui.tui.replay.source import RecordedSession
+    from kimi_tui.tui.timeline.timeline import Timeline
+
 
 OPEN_DELAY_S = 0.05
 READ_ONLY = "replay, read only"
@@ -53,7 +52,7 @@ AT_ONCE = frozenset({"escape", "q", "ctrl+c"})
 
 
 class ReplayScreen(AnswersOnce[Launch | None]):
-    """Plays a session. Ends with how to open the fork that the person goes on in, or None.
+    """Plays a session. Ends with how to open the fork in which the user goes on, or None.
 
     Args:
         launch: how the app was started; for the fork.
@@ -74,8 +73,8 @@ class ReplayScreen(AnswersOnce[Launch | None]):
         super().__init__()
         self._launch = launch
         self._session = session
-        self._told: Told | None = None
-        self._projector: Projector | None = None
+        self._recorded: RecordedSession | None = None
+        self._player: Player | None = None
         self._views: Views | None = None
         self._scrubber: Scrubber | None = None
         self._forking = self._is_over = False
@@ -85,7 +84,7 @@ class ReplayScreen(AnswersOnce[Launch | None]):
         self.header = Header(heading)
         self.transcript = Transcript(work_dir=str(launch.work_dir))
         self.footer = Footer()
-        self._chat_pane = ChatPane(self.transcript, launch.config.keys)
+        self._chat_pane = ChatPane(self.transcript)
         self._timeline_pane = TimelinePane()
         self._gauge_row = Container(id="gauge-row")
         self.set_class(launch.config.glyphs == "ascii", "-ascii")
@@ -103,56 +102,56 @@ class ReplayScreen(AnswersOnce[Launch | None]):
         self.call_after_refresh(self.set_timer, OPEN_DELAY_S, self._open)
 
     def _open(self) -> None:
-        self.run_worker(self._read(), name="read the session")
+        self.run_worker(reported(self, self._read()), name="read the session")
 
     async def _read(self) -> None:
         try:
-            told = await asyncio.to_thread(told_by, self._launch, self._session)
+            recorded = await asyncio.to_thread(load_session, self._launch, self._session)
         except Exception as error:
-            if not is_ours(error) and not isinstance(error, OSError):
+            if not is_user_facing(error) and not isinstance(error, OSError):
                 raise
             if self._session is None:
                 code = 2 if type(error).__name__ == "SessionNotFound" else 1
-                self.post_message(Unopened(str(error), code))
+                self.post_message(OpeningFailed(str(error), code))
             else:
                 self._tell(str(error))
             return
-        self._furnish(told)
+        self._furnish(recorded)
 
-    def _furnish(self, told: Told) -> None:
-        from kimi_tui.tui.main.views import Views
-        from kimi_tui.tui.replay.playing import Player
-        from kimi_tui.tui.replay.projector import Projector
+    def _furnish(self, recorded: RecordedSession) -> None:
+        from kimi_tui.projection.recording import PlaybackClock
+        from kimi_tui.tui.main.feed import Views
+        from kimi_tui.tui.replay.files import ReplayFiles
+        from kimi_tui.tui.replay.player import Player
         from kimi_tui.tui.replay.scrubber import Scrubber
-        from kimi_tui.tui.replay.shelf import Shelf
-        from kimi_tui.tui.replay.stage import Stage
 
-        add_sheets(app_of(self), "timeline", "gauge")
-        self._told = told
-        course = told.replay.course
-        player = Player(course, waits=app_of(self).animation_level != "none")
+        add_sheets(self, "timeline", "gauge")
+        self._recorded = recorded
+        replay, recording = recorded.replay, recorded.replay.recording
+        clock = PlaybackClock(recording, waits=app_of(self).animation_level != "none")
         views = self._views = Views(self.transcript)
         scrubber = self._scrubber = Scrubber()
-        scrubber.follow(course, player)
-        shelf = Shelf()
-        stage = Stage(told.replay, player, views, scrubber, shelf)
-        projector = Projector(self, course, player, stage, scrubber, self._update_footer)
-        self._projector = projector
+        scrubber.follow(recording, clock)
+        files = ReplayFiles()
+        player = Player(self, replay, clock, views, scrubber, files, self._update_footer)
+        self._player = player
         self._timeline_pane.furnish(views.timeline)
         self._timeline_pane.border_subtitle = Content("Enter go there")
-        self._timeline_pane.mount(shelf)
+        self._timeline_pane.mount(files)
         self._gauge_row.mount(views.gauge)
         self.mount(scrubber, before=self.footer)
         self._fit(app_of(self).size)
         self.header.heading = self.header.heading._replace(
-            title=told.title or self.header.heading.title,
-            folder=short(told.session.work_dir),
-            branch=told.branch,
+            title=recorded.title or self.header.heading.title,
+            folder=short(recorded.session.work_dir),
+            branch=recorded.branch,
         )
-        self.transcript.work_dir = str(told.session.work_dir)
+        self.transcript.work_dir = str(recorded.session.work_dir)
         scrubber.focus()
-        projector.seek(course.opening)
-        if not course.end:
+        player.seek(recording.opening)
+        for fault in replay.faults:
+            report_of(self)(fault)
+        if not recording.end:
             self._tell("Nothing of this session was recorded.")
         self._update_footer()
 
@@ -174,52 +173,56 @@ class ReplayScreen(AnswersOnce[Launch | None]):
     # --- the moment
 
     def _seek(self, position: int | None) -> None:
-        if self._projector is not None:
-            self._projector.seek(position)
+        if self._player is not None:
+            self._player.seek(position)
 
     @on(Transcript.RebuildNeeded)
     def _rebuild_needed(self) -> None:
         """A line from before the record began: what is shown stays, and goes on with what follows."""
 
-    # --- what the scrubber asks for; its class is imported later, so its messages are named by their handlers
+    # --- the scrubber; its class is imported later, so its messages are named by their handlers
 
-    def on_scrubber_sought(self, event: Scrubber.Sought) -> None:
-        """Another moment is wanted."""
+    def on_scrubber_playhead_moved(self, event: Scrubber.PlayheadMoved) -> None:
+        """Show that moment."""
         self._seek(event.position)
 
     def on_scrubber_play_toggled(self) -> None:
         """Play or pause."""
-        if self._projector is not None:
-            self._projector.toggle()
+        if self._player is not None:
+            self._player.toggle()
 
     def on_scrubber_speed_changed(self, event: Scrubber.SpeedChanged) -> None:
         """Faster or slower."""
-        if self._projector is not None:
-            self._projector.change_speed(event.steps)
+        if self._player is not None:
+            self._player.change_speed(event.steps)
 
     # --- the timeline and the chat
 
     def on_timeline_checkpoint_chosen(self, event: Timeline.CheckpointChosen) -> None:
         """Go to the moment when that step was complete."""
-        if self._projector is not None:
-            stage = self._projector.stage
-            self._seek(stage.position_of(event.target.id, event.target.world_line))
+        if self._player is not None:
+            target = event.target
+            self._seek(self._player.position_of(target.id, target.world_line))
         if self.has_class("-overlay"):
             self.on_timeline_left()
 
     def on_timeline_future_chosen(self, event: Timeline.FutureChosen) -> None:
         """Go to what was still to come."""
-        if self._projector is not None:
-            self._seek(self._projector.course.stop_of(event.uid))
+        if self._player is not None:
+            self._seek(self._player.recording.stop_of(event.uid))
 
     @on(Transcript.CheckpointClicked)
     def _checkpoint_clicked(self, event: Transcript.CheckpointClicked) -> None:
-        if self._projector is not None:
-            self._seek(self._projector.stage.position_of(event.id))
+        if self._player is not None:
+            self._seek(self._player.position_of(event.id))
 
     @on(Transcript.LinkClicked)
     def _link_clicked(self, event: Transcript.LinkClicked) -> None:
         app_of(self).open_url(event.url)
+
+    @on(Transcript.NothingCopied)
+    def _nothing_copied(self, event: Transcript.NothingCopied) -> None:
+        self.tell(event.words)
 
     def on_timeline_left(self) -> None:
         """The keys go back to the scrubber."""
@@ -254,30 +257,31 @@ class ReplayScreen(AnswersOnce[Launch | None]):
     # --- leaving
 
     def action_leave(self) -> None:
-        """Back to where the person came from."""
-        if self._scrubber is not None and not self._scrubber.has_focus:
+        """Back to where the user came from."""
+        scrubber = self._scrubber
+        if scrubber is not None and scrubber.is_attached and not scrubber.has_focus:
             self.on_timeline_left()
         elif self._session is None:
-            self.post_message(LeaveWanted())
+            self.post_message(QuitChosen())
         else:
             self.dismiss(None)
 
     def action_continue(self) -> None:
         """Fork the session at this moment and go on there."""
-        projector, told = self._projector, self._told
-        if self._forking or self._is_over or projector is None or told is None:
+        player, recorded = self._player, self._recorded
+        if self._forking or self._is_over or player is None or recorded is None:
             return
-        projector.pause()
+        player.pause()
         self._forking = True
-        self.run_worker(self._continue(told, projector), name="fork")
+        self.run_worker(reported(self, self._continue(recorded, player)), name="fork")
 
-    async def _continue(self, told: Told, projector: Projector) -> None:
+    async def _continue(self, recorded: RecordedSession, player: Player) -> None:
         try:
             # The moment that is meant may have been asked for a moment ago.
-            await projector.settled()
-            launch = await self._fork(told, projector.stage)
+            await player.settled()
+            launch = await self._fork(recorded, player)
         except Exception as error:
-            if not is_ours(error):
+            if not is_user_facing(error):
                 raise
             self._tell(str(error))
             return
@@ -291,29 +295,65 @@ class ReplayScreen(AnswersOnce[Launch | None]):
             self.dismiss(launch)
         else:
             self._is_over = True
-            self.post_message(SessionWanted(launch))
+            self.post_message(SessionChosen(launch))
 
-    async def _fork(self, told: Told, stage: Stage) -> Launch | None:
-        head = stage.head
-        why_not = hindrance(self._launch, has_checkpoint=head is not None)
-        if head is None or why_not:
-            self._tell(why_not)
+    async def _fork(self, recorded: RecordedSession, player: Player) -> Launch | None:
+        head = player.head
+        if head is None:
+            self._tell("Nothing has happened yet at this moment.")
             return None
-        return await forked(self._launch, told, head.uid, whole=stage.is_whole)
+        if not isinstance(self._launch.choice, Choice) and not self._launch.demo:
+            self._tell("No model is set up yet: start kimi-tui once to choose one.")
+            return None
+        from kimi_tui.tui.replay.source import forked
 
-    async def on_screen_suspend(self) -> None:
-        """The fork covers the first screen of all, which cannot be taken away: it stays below, empty."""
-        if self._is_over:
-            await self.remove_children()
+        return await forked(self._launch, recorded, head.uid, whole=player.is_whole)
+
+    def tell(self, text: str, *, level: Level = "info", advice: str = "") -> None:
+        """Show a notice for a few seconds."""
+        self._chat_pane.tell(text, level, advice)
 
     def _tell(self, words: str) -> None:
-        self._chat_pane.tell(words, "warning", "")
+        self.tell(words, level="warning")
 
     def _update_footer(self) -> None:
-        playing = self._projector is not None and self._projector.is_playing
-        self.footer.hints = hints(
-            glyphs_of(app_of(self)),
+        playing = self._player is not None and self._player.is_playing
+        self.footer.hints = replay_hints(
+            glyphs_of(self),
             playing=playing,
             on_timeline=self._timeline_pane.has_keys,
             is_narrow=self.has_class("-overlay"),
         )
+
+
+def load_session(launch: Launch, session: Session | None) -> RecordedSession:
+    """Read a session (None: the one that the command line names). Imports the engine, which the first paint must not wait
+    for: call it in a thread.
+
+    Raises:
+        SessionNotFound: there is none.
+    """
+    from kimi_tui.tui.replay.source import find, read
+
+    return read(session if session is not None else find(launch))
+
+
+def is_user_facing(error: Exception) -> bool:
+    """Whether an error's text is meant for the user."""
+    return type(error).__module__.startswith("kimi_tui.")
+
+
+def replay_hints(
+    glyphs: Glyphs, *, playing: bool, on_timeline: bool, is_narrow: bool
+) -> tuple[Hint, ...]:
+    """The keys, most used first; in a narrow screen the last ones find no room."""
+    turn = ("[ ]", "turn")
+    if on_timeline:
+        return (f"{glyphs.up}{glyphs.down}", "move"), ("Enter", "go there"), turn, ("Esc", "close")
+    play = ("Space", "pause" if playing else "play")
+    step = (f"{glyphs.back}{glyphs.to}", "step")
+    speed = (f"+ {glyphs.minus}", "speed")
+    go_on, leave = ("c", "continue from here"), ("Esc", "leave")
+    if is_narrow:
+        return play, step, go_on, leave, ("t", "timeline"), turn, speed
+    return play, step, turn, speed, go_on, leave

@@ -1,26 +1,31 @@
-"""The line of a session's time in the place of the prompt: shows the moment, and is dragged to another one."""
+"""The scrubber: the time of a recorded session as a line in the place of the prompt, with a playhead that can be dragged.
+
+The further from its left end, the later in seconds of playing. What stands in its three rows is made by functions that
+draw nothing.
+"""
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import ClassVar
 
-from rich.segment import Segment
-from rich.style import Style
+from rich.cells import cell_len
 from textual import events
 from textual.binding import Binding, BindingType
-from textual.color import Color
 from textual.geometry import Region
 from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
-from kimi_tui.tui.app_of import app_of
-from kimi_tui.tui.glyphs import glyphs_of
-from kimi_tui.tui.replay.course import Course
-from kimi_tui.tui.replay.line import label_spans, line_spans, state_spans, time_at
-from kimi_tui.tui.replay.playing import Player
-from kimi_tui.tui.spans import Span
+from kimi_tui.projection.recording import Marker, PlaybackClock, Recording
+from kimi_tui.tui import formatting
+from kimi_tui.tui.faults import blank_strips
+from kimi_tui.tui.formatting import Span, joined, spans_width
+from kimi_tui.tui.glyphs import Glyphs, glyphs_of
+from kimi_tui.tui.span_painter import SpanPainter
 
+_RANK = {"turn": 0, "rewind": 1, "compaction": 2, "dmail": 3}
+_MARKER_STYLES = {"turn": "user", "rewind": "lost", "compaction": "compaction", "dmail": "dmail"}
 _STYLES = (
     "ink",
     "strong",
@@ -35,6 +40,131 @@ _STYLES = (
     "dmail",
     "compaction",
 )
+
+
+def column_of(recording: Recording, time_s: float, width: int) -> int:
+    """Where a time stands on the line."""
+    if recording.length_s <= 0 or width <= 1:
+        return 0
+    return max(0, min(width - 1, round(time_s / recording.length_s * (width - 1))))
+
+
+def time_at(recording: Recording, column: int, width: int) -> float:
+    """The time of a column; the ends are the beginning and the end."""
+    if width <= 1:
+        return 0.0
+    return max(0.0, min(1.0, column / (width - 1))) * recording.length_s
+
+
+def track_spans(
+    recording: Recording, clock: PlaybackClock, width: int, glyphs: Glyphs
+) -> list[Span]:
+    """The line: what was played, the playhead, what lies ahead."""
+    if width <= 0:
+        # While it goes away, or in a screen that is being resized.
+        return []
+    head = column_of(recording, clock.time_s, width)
+    cells: list[Span] = [
+        (glyphs.used, "played") if column < head else (glyphs.rule, "ahead")
+        for column in range(width)
+    ]
+    cut = recording.next_cut(clock.position)
+    for column, marker in _markers_by_column(recording, width).items():
+        was = marker.position <= clock.position
+        coloured = was or marker is cut
+        style = _MARKER_STYLES[marker.kind] if coloured else "later"
+        cells[column] = (_glyph(marker, glyphs), style)
+    if cut is not None:
+        # Among later events in the same cell the next cut is the one that is waited for.
+        column = column_of(recording, cut.time_s, width)
+        cells[column] = (_glyph(cut, glyphs), _MARKER_STYLES[cut.kind])
+    cells[head] = (glyphs.levels[-1], "head")
+    return joined(cells)
+
+
+def label_spans(
+    recording: Recording, clock: PlaybackClock, width: int, checkpoint: int | None
+) -> list[Span]:
+    """Over the playhead: the checkpoint, and what the clock said."""
+    at = recording.clock_at(clock.position)
+    number = f"#{checkpoint}" if checkpoint is not None else ""
+    time_of_day = _time_of_day(at) if at else ""
+    gap = "  " if number and time_of_day else ""
+    head = column_of(recording, clock.time_s, width)
+    # The number stands to the left of the playhead, the time of day to its right, where there is room.
+    size = cell_len(number + gap + time_of_day)
+    start = max(0, min(head - cell_len(number), width - size))
+    return [(" " * start, "quiet"), (number, "strong"), (gap, "quiet"), (time_of_day, "quiet")]
+
+
+def state_spans(
+    recording: Recording, clock: PlaybackClock, width: int, glyphs: Glyphs
+) -> list[Span]:
+    """Under the line: playing or not, the speed, the time, and at the right what comes next."""
+    at_end = clock.position == recording.end
+    word = "playing" if clock.is_playing else "at the end" if at_end else "paused"
+    left: list[Span] = [
+        (word, "ink"),
+        ("  ", "quiet"),
+        (f"{clock.speed}x", "accent"),
+        ("    ", "quiet"),
+        (_time(clock.time_s), "ink"),
+        (f" of {_time(recording.length_s)}", "quiet"),
+    ]
+    used = spans_width(left)
+    cut = recording.next_cut(clock.position)
+    if cut is None:
+        return left
+    style = _MARKER_STYLES[cut.kind]
+    for words in _next_words(cut, clock.seconds_to(cut.time_s), glyphs):
+        gap = width - used - cell_len(words)
+        if gap >= 3:
+            return [*left, (" " * gap, "quiet"), (words, style)]
+    return left
+
+
+def _next_words(marker: Marker, seconds: float, glyphs: Glyphs) -> tuple[str, ...]:
+    when = formatting.duration(seconds) if seconds >= 59.5 else f"{max(0, round(seconds))} s"
+    source = (
+        f" from #{marker.from_id}" if marker.from_id >= 0 and marker.kind != "compaction" else ""
+    )
+    return (
+        f"next: {marker.name}{source} in {when}",
+        f"next: {marker.name} in {when}",
+        f"{_glyph(marker, glyphs)} in {when}",
+    )
+
+
+def _markers_by_column(recording: Recording, width: int) -> dict[int, Marker]:
+    """One marker a column: of several the weightiest, and of equals the last."""
+    shown: dict[int, Marker] = {}
+    for marker in recording.markers:
+        column = column_of(recording, marker.time_s, width)
+        other = shown.get(column)
+        if other is None or _RANK[marker.kind] >= _RANK[other.kind]:
+            shown[column] = marker
+    return shown
+
+
+def _glyph(marker: Marker, glyphs: Glyphs) -> str:
+    return {
+        "turn": glyphs.turn,
+        "dmail": glyphs.dmail,
+        "compaction": glyphs.compaction,
+        "rewind": glyphs.lost,
+    }[marker.kind]
+
+
+def _time(seconds: float) -> str:
+    text = formatting.clock(seconds)
+    return text.zfill(5)
+
+
+def _time_of_day(seconds: float) -> str:
+    try:
+        return datetime.fromtimestamp(seconds, UTC).astimezone().strftime("%H:%M:%S")
+    except (OverflowError, OSError, ValueError):
+        return ""
 
 
 class Scrubber(Widget, can_focus=True):
@@ -56,15 +186,15 @@ class Scrubber(Widget, can_focus=True):
         Binding("minus", "speed(-1)", "Slower", id="replay.slower", show=False),
     ]
 
-    class Sought(Message):
-        """The person wants to see another moment."""
+    class PlayheadMoved(Message):
+        """The user moved the playhead to a position; the scrubber itself stays where it is."""
 
         def __init__(self, position: int) -> None:
             super().__init__()
             self.position = position
 
     class PlayToggled(Message):
-        """The person wants it to play, or to pause."""
+        """The key that plays and pauses was pressed."""
 
     class SpeedChanged(Message):
         """Another speed was chosen: one step faster or slower."""
@@ -75,21 +205,21 @@ class Scrubber(Widget, can_focus=True):
 
     def __init__(self) -> None:
         super().__init__()
-        self._course: Course | None = None
-        self._player: Player | None = None
+        self._recording: Recording | None = None
+        self._clock: PlaybackClock | None = None
         self._checkpoint: int | None = None
         self._aim: int | None = None
         """What was sought and is not shown yet: the next key goes on from there."""
         self._dragging = False
-        self._styles: dict[str, Style] = {}
+        self._painter = SpanPainter(self, "scrubber")
 
-    def follow(self, course: Course, player: Player) -> None:
-        """Show this course and where its player stands."""
-        self._course, self._player = course, player
+    def follow(self, recording: Recording, clock: PlaybackClock) -> None:
+        """Show this recording and where its clock stands."""
+        self._recording, self._clock = recording, clock
         self.refresh()
 
     def moved(self, checkpoint: int | None) -> None:
-        """The player stands elsewhere, at this checkpoint (None: before the first)."""
+        """The clock stands elsewhere, at this checkpoint (None: before the first)."""
         self._checkpoint, self._aim = checkpoint, None
         self.refresh()
 
@@ -101,35 +231,35 @@ class Scrubber(Widget, can_focus=True):
 
     def action_step(self, steps: int) -> None:
         """One step back or on."""
-        if self._course is not None and self._player is not None:
-            self._seek(self._course.step(self._from(self._player), steps))
+        if self._recording is not None and self._clock is not None:
+            self._seek(self._recording.step(self._from(self._clock), steps))
 
     def action_turn(self, steps: int) -> None:
         """To the turn before or after."""
-        if self._course is not None and self._player is not None:
-            self._seek(self._course.turn(self._from(self._player), steps))
+        if self._recording is not None and self._clock is not None:
+            self._seek(self._recording.turn(self._from(self._clock), steps))
 
     def action_edge(self, side: int) -> None:
         """To the beginning or the end."""
-        if self._course is not None:
-            self._seek(self._course.end if side > 0 else 0)
+        if self._recording is not None:
+            self._seek(self._recording.end if side > 0 else 0)
 
     def action_speed(self, steps: int) -> None:
         """Faster or slower."""
         self.post_message(self.SpeedChanged(steps))
 
-    def _from(self, player: Player) -> int:
-        return player.position if self._aim is None else self._aim
+    def _from(self, clock: PlaybackClock) -> int:
+        return clock.position if self._aim is None else self._aim
 
     def _seek(self, position: int) -> None:
         self._aim = position
-        self.post_message(self.Sought(position))
+        self.post_message(self.PlayheadMoved(position))
 
     # Mouse
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
         """Take hold of the playhead."""
-        if event.button == 1 and self._course is not None:
+        if event.button == 1 and self._recording is not None:
             self._dragging = True
             self.capture_mouse()
             self._drag(event)
@@ -146,14 +276,14 @@ class Scrubber(Widget, can_focus=True):
             self.release_mouse()
 
     def _drag(self, event: events.MouseEvent) -> None:
-        course = self._course
-        if course is None:
+        recording = self._recording
+        if recording is None:
             return
         column = event.x - self.styles.padding.left
         width = self.content_size.width
-        time_s = time_at(course, column, width)
+        time_s = time_at(recording, column, width)
         # At the edges whole: half a step of what is there would be shown else.
-        position = course.end if column >= width - 1 else course.position_at(time_s)
+        position = recording.end if column >= width - 1 else recording.position_at(time_s)
         self._seek(0 if column <= 0 else position)
 
     # Drawing
@@ -161,10 +291,16 @@ class Scrubber(Widget, can_focus=True):
     def notify_style_update(self) -> None:
         """Colours may have changed."""
         super().notify_style_update()
-        self._styles.clear()
+        self._painter.clear()
 
     def render_lines(self, crop: Region) -> list[Strip]:
         """The rows within their padding."""
+        try:
+            return self._painted(crop)
+        except Exception:
+            return blank_strips("the scrubber", crop)
+
+    def _painted(self, crop: Region) -> list[Strip]:
         padding = self.styles.padding
         width = self.content_size.width
         rows = self._rows(width, self.content_size.height)
@@ -173,34 +309,19 @@ class Scrubber(Widget, can_focus=True):
         for y in range(crop.y, crop.bottom):
             index = y - padding.top
             spans = rows[index] if 0 <= index < len(rows) else []
-            strip = self._strip([edge, *spans], self.outer_size.width)
-            strips.append(strip.crop(crop.x, crop.right))
-        return strips
+            shown = [span for span in (edge, *spans) if span[0]]
+            strips.append(self._painter.strip(shown, self.outer_size.width))
+        return [strip.crop(crop.x, crop.right) for strip in self._painter.filtered(strips)]
 
     def _rows(self, width: int, height: int) -> list[list[Span]]:
-        course, player = self._course, self._player
-        if course is None or player is None:
+        recording, clock = self._recording, self._clock
+        if recording is None or clock is None:
             return []
-        glyphs = glyphs_of(app_of(self))
+        glyphs = glyphs_of(self)
         rows = [
-            line_spans(course, player, width, glyphs),
-            state_spans(course, player, width, glyphs),
+            track_spans(recording, clock, width, glyphs),
+            state_spans(recording, clock, width, glyphs),
         ]
         if height > 2:
-            rows.insert(0, label_spans(course, player, width, self._checkpoint))
+            rows.insert(0, label_spans(recording, clock, width, self._checkpoint))
         return rows
-
-    def _strip(self, spans: list[Span], width: int) -> Strip:
-        strip = Strip([Segment(text, self._style(name)) for text, name in spans if text])
-        strip = strip.adjust_cell_length(width, self._style("quiet"))
-        background = Color.from_rich_color(self._style("quiet").bgcolor)
-        for line_filter in self.get_line_filters():
-            strip = strip.apply_filter(line_filter, background)
-        return strip
-
-    def _style(self, name: str) -> Style:
-        style = self._styles.get(name)
-        if style is None:
-            over = self.get_component_rich_style(f"scrubber--{name}", partial=True)
-            style = self._styles[name] = self.rich_style + over
-        return style

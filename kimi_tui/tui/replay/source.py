@@ -1,4 +1,4 @@
-"""Where a replay comes from, and where it leads: reads a session without opening it, and forks it at a moment.
+"""Where the session of a replay comes from, and where it leads: reads it without opening it, and forks it at a moment.
 
 Imports the session and the engine's history, so it is imported in a thread.
 """
@@ -11,21 +11,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
+from kimi_tui.app_paths import data_dir
 from kimi_tui.launch import NEWEST, Launch
-from kimi_tui.places import data_dir
+from kimi_tui.projection.replay import Replay
+from kimi_tui.session.context_store import scan_world_line
 from kimi_tui.session.errors import SessionNotFound, UnknownWorldLine
-from kimi_tui.session.line_files import stored_lines
 from kimi_tui.session.lock import holder_of
-from kimi_tui.session.opening import scan_line
-from kimi_tui.session.peeking import peeked
+from kimi_tui.session.rotation import stored_world_lines
 from kimi_tui.session.session import Session
 from kimi_tui.session.side_files import read_state
-from kimi_tui.session.store import SessionStore
-from kimi_tui.soul.history import history_records, line_told, read_records
-from kimi_tui.soul.unended import endings
-from kimi_tui.tui.main.branch import branch_of
-from kimi_tui.tui.main.model import title_from
-from kimi_tui.tui.replay.model import Replay
+from kimi_tui.session.store import SessionStore, read_only_copy
+from kimi_tui.soul.history import session_history
+from kimi_tui.soul.record import close_dangling_calls, final_checkpoints, read_records
+from kimi_tui.tui.main.header import branch_of
+from kimi_tui.tui.main.state import title_from
 from kimi_tui.wire.events import (
     CheckpointCreated,
     Record,
@@ -38,7 +37,7 @@ from kimi_tui.wire.events import (
 )
 
 
-class Told(NamedTuple):
+class RecordedSession(NamedTuple):
     """A session that can be played."""
 
     session: Session
@@ -62,15 +61,15 @@ def find(launch: Launch) -> Session:
     return newest
 
 
-def read(session: Session) -> Told:
+def read(session: Session) -> RecordedSession:
     """Read a session, whether anyone has it open or not. Takes its time: call it in a thread."""
     records: Sequence[Record] = read_records(session)
     if not (_is_whole(records) and _is_true(records, session)):
-        records = _with_sizes(asyncio.run(_told_by_files(session)))
+        records = _with_sizes(asyncio.run(_records_of_context(session)))
     if holder_of(session.dir) is None:
-        records = [*records, *endings(records)]
+        records = [*records, *close_dangling_calls(records)]
     work_dir = str(session.work_dir)
-    return Told(
+    return RecordedSession(
         session,
         Replay(records, work_dir),
         _title(session, records),
@@ -96,32 +95,32 @@ def _is_true(records: Sequence[Record], session: Session) -> bool:
 
     While another process works on it, one of the two may be a step ahead of the other.
     """
-    told = line_told(records)
-    line = [point.uid for point in scan_line(session.storage, session.dir, 0).checkpoints]
+    told = final_checkpoints(records)
+    line = [point.uid for point in scan_world_line(session.storage, session.dir, 0).checkpoints]
     if told is None or abs(len(told) - len(line)) > 1:
         return False
     return all(one == other for one, other in zip(told, line, strict=False))
 
 
-async def _told_by_files(session: Session) -> Sequence[Record]:
+async def _records_of_context(session: Session) -> Sequence[Record]:
     """The history from the conversation itself. Reading it may repair it, so a copy is read: the session is not ours."""
-    async with peeked(session) as copied:
-        return history_records(copied)
+    async with read_only_copy(session) as copied:
+        return session_history(copied)
 
 
 def _with_sizes(records: Sequence[Record]) -> Sequence[Record]:
     """Where nobody noted how full the window was, the checkpoints still know how much there was at each of them."""
     if any(isinstance(record.event, StatusUpdate) for record in records):
         return records
-    told: list[Record] = []
+    sized: list[Record] = []
     for record in records:
-        told.append(record)
+        sized.append(record)
         match record.event:
             case CheckpointCreated(tokens=used) if used > 0:
-                told.append(replace(record, event=StatusUpdate(used=used, limit=0, trigger=0)))
+                sized.append(replace(record, event=StatusUpdate(used=used, limit=0, trigger=0)))
             case _:
                 pass
-    return [replace(record, seq=number) for number, record in enumerate(told, 1)]
+    return [replace(record, seq=number) for number, record in enumerate(sized, 1)]
 
 
 def _title(session: Session, records: Sequence[Record]) -> str:
@@ -148,9 +147,9 @@ async def fork_at(session: Session, uid: str, *, whole: bool) -> Session:
 
 def _place_of(session: Session, uid: str, whole: bool) -> tuple[int | None, int]:
     """The first checkpoint that does not come along (None: all does), and the line to copy."""
-    for n in (0, *stored_lines(session.dir)):
+    for n in (0, *stored_world_lines(session.dir)):
         try:
-            points = scan_line(session.storage, session.dir, n).checkpoints
+            points = scan_world_line(session.storage, session.dir, n).checkpoints
         except OSError:
             continue
         for index, point in enumerate(points):
@@ -160,3 +159,26 @@ def _place_of(session: Session, uid: str, whole: bool) -> tuple[int | None, int]
                 return point.id, n
             return (points[index + 1].id if index + 1 < len(points) else None), n
     raise UnknownWorldLine("This moment is not in the session's files any more.")
+
+
+async def forked(launch: Launch, recorded: RecordedSession, uid: str, *, whole: bool) -> Launch:
+    """Fork the session at a checkpoint; returns how to open the fork.
+
+    Args:
+        launch: how the app was started.
+        recorded: the session that is played.
+        uid: the checkpoint.
+        whole: with what happened there; else up to before it.
+
+    Raises:
+        UnknownWorldLine: no line of the session has that checkpoint any more.
+        StorageTrouble: the disk refused.
+    """
+    fork = await fork_at(recorded.session, uid, whole=whole)
+    return launch._replace(
+        work_dir=recorded.session.work_dir,
+        resume=fork.id,
+        fork=False,
+        replay=False,
+        notices=("This is a fork; the session that was played back is as it was.",),
+    )

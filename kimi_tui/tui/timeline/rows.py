@@ -1,239 +1,377 @@
-"""The tree as rows: what is folded, unfolded, filtered, and in which lane each row stands.
+"""One row of the timeline as pieces of text with the names of their styles, at any width: lanes, number, label, figure, level.
 
-Rows are held oldest first, so that a new checkpoint is an append and a rewind a truncation; the widget counts from
-the other end. Every row bears the `order` of the place on the live line that it belongs to, so that any place is
-found by bisection and only its own rows are built anew when something there folds. What a change of the whole line
-reaches is built when somebody looks, once for as many changes as there were.
+Pure: the painter turns names into colours, tests read the text.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
-from operator import attrgetter
+from dataclasses import dataclass
+from math import ceil
 
-from kimi_tui.tui.timeline.building import Builder, Row
-from kimi_tui.tui.timeline.points import Key, Point
-from kimi_tui.tui.timeline.tree import Tree
+from rich.cells import cell_len, set_cell_size
 
-_order = attrgetter("order")
-_NEAR = 100
-"""Rows around a known one that are looked at before all."""
+from kimi_tui.projection.timeline_rows import Row
+from kimi_tui.projection.timeline_tree import Call, Checkpoint, WorldLine
+from kimi_tui.tui import formatting as numbers
+from kimi_tui.tui.formatting import Span
+from kimi_tui.tui.gauge import rounded
+from kimi_tui.tui.glyphs import Glyphs
+
+MAX_LANES = 3
+_FIGURE_WIDTH = 6
 
 
-class Rows:
-    """The rows of a tree, kept up to date by whoever changes the tree."""
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Where things stand in a row of `width` cells; ends are exclusive. `level` is -1 where there is no room."""
 
-    def __init__(self, tree: Tree) -> None:
-        self._tree = tree
-        self._rows: list[Row] = []
-        self._headings: list[int] = []
-        self._builder = Builder(tree)
-        self._changes = 0
-        # The live checkpoint from which on the rows are still to be built; None where all are there.
-        self._missing: int | None = None
-        self.typed = ""
+    width: int
+    lanes: int
+    number: int
+    number_width: int
+    figure_end: int
+    level: int
 
-    def __len__(self) -> int:
-        return len(self._whole())
+    @classmethod
+    def of(cls, width: int, *, digits: int = 2, margin: int = 2) -> Columns:
+        """The columns for a width.
 
-    def __getitem__(self, index: int) -> Row:
-        return self._whole()[index]
-
-    @property
-    def needle(self) -> str:
-        """What the rows that are shown must hold, in lower case."""
-        return self._builder.needle
-
-    @property
-    def n_points(self) -> int:
-        """How many checkpoints are among the rows."""
-        return sum(1 for row in self._whole() if row.kind == "point")
-
-    @property
-    def n_missing(self) -> int:
-        """For how many checkpoints of the live line the rows are still to be built."""
-        return 0 if self._missing is None else len(self._tree.live) - self._missing
-
-    @property
-    def headings(self) -> list[int]:
-        """The live indexes of the turns, oldest first."""
-        return self._headings
-
-    # Changes of the tree
-
-    def reset(self, start: int = 0) -> None:
-        """The live line is another one from the checkpoint at index `start` on, and what parts there."""
-        self._changes += 1
-        del self._headings[bisect_left(self._headings, start) :]
-        live = self._tree.live
-        self._headings += [n for n in range(start, len(live)) if live[n].is_heading]
-        self._missing = start if self._missing is None else min(start, self._missing)
-
-    def settle(self) -> Iterator[None]:
-        """Build what is missing, a checkpoint at a time; if something changes in between, the rest waits until it is needed."""
-        before = self._changes
-        rows: list[Row] = []
-        for row in self._rest():
-            if row is not None:
-                rows.append(row)
-            yield
-            if before != self._changes or self._missing is None:
-                return
-        self._rows += rows
-        self._missing = None
-
-    def _whole(self) -> list[Row]:
-        if self._missing is not None:
-            self._rows += _built(self._rest())
-            self._missing = None
-        return self._rows
-
-    def _rest(self) -> Iterator[Row | None]:
-        """The rows that are missing, behind those that stay."""
-        start = self._missing
-        if start is None:
-            return
-        live = self._tree.live
-        heading = self.heading_of(start - 1) if start else None
-        if heading is not None and heading.folded:
-            start = heading.index
-        self._truncate(2 * start - 1)
-        if start:
-            yield from self._builder.parted_at(start)
-        yield from self._builder.live(start, len(live))
-
-    def appended(self, point: Point) -> None:
-        """A checkpoint was appended to the live line."""
-        self._changes += 1
-        if point.is_heading:
-            self._headings.append(point.index)
-        if self._missing is not None:
-            return
-        heading = self.heading_of(point.index)
-        if heading is not None and heading is not point and heading.folded and not self.needle:
-            last = self._rows[-1]
-            self._rows[-1] = replace(last, hidden=point.index - heading.index)
-            return
-        if point.index == 0:
-            self._rows.clear()
-        self._rows.extend(_built(self._builder.live(point.index, point.index + 1)))
-
-    def cut(self, index: int) -> None:
-        """The live line was cut before `index`, and what was cut hangs there."""
-        self._changes += 1
-        while self._headings and self._headings[-1] >= index:
-            self._headings.pop()
-        heading = self.heading_of(index - 1)
-        if heading is not None and heading.folded and not self.needle:
-            # A fold must not hide that the line was just cut here.
-            heading.folded = False
-            heading.touch()
-            if self._missing is not None:
-                self._missing = min(heading.index, self._missing)
-                return
-            self._truncate(2 * heading.index)
-            self._rows.extend(_built(self._builder.live(heading.index, index)))
-            return
-        if self._missing is not None:
-            self._missing = min(index, self._missing)
-            return
-        self._truncate(2 * index - 1)
-        self._rows.extend(_built(self._builder.forks_at(index)))
-
-    def _truncate(self, order: int) -> None:
-        # What parted before everything belongs to the first checkpoint's rows.
-        del self._rows[bisect_left(self._rows, order if order > 0 else -1, key=_order) :]
-
-    def relabelled(self, point: Point) -> None:
-        """What a checkpoint of the live line says is another thing now: a filter may find it, or no longer."""
-        if self.needle and self._missing is None:
-            order = 2 * point.index
-            found = [Row("point", order, point=point)] if point.matches(self.needle) else []
-            self._splice(order, order, found)
-        self._changes += 1
-
-    # Folding
-
-    def refold(self, heading: Point) -> None:
-        """Build the rows of one turn anew."""
-        position = bisect_right(self._headings, heading.index)
-        end = self._headings[position] if position < len(self._headings) else len(self._tree.live)
-        first = 2 * heading.index
-        self._splice(first or -1, 2 * end - 1, self._builder.live(heading.index, end))
-
-    def reopen(self, row: Row) -> None:
-        """Build the rows of the place that `row` belongs to anew."""
-        order = row.order
-        if order % 2:
-            self._splice(order, order, self._builder.forks_at((order + 1) // 2))
-
-    def _splice(self, first: int, last: int, rows: Iterable[Row | None]) -> None:
-        self._changes += 1
-        whole = self._whole()
-        start = bisect_left(whole, first, key=_order)
-        end = bisect_right(whole, last, key=_order)
-        whole[start:end] = _built(rows)
-
-    def filter(self, typed: str) -> None:
-        """Show only what holds the text; empty shows everything."""
-        self.typed = typed
-        self._builder = Builder(self._tree, typed.strip().lower())
-        self.reset()
-
-    def search(self, typed: str) -> Iterator[None]:
-        """The same a checkpoint at a time: who looks at ten thousand has to let others run in between.
-
-        Until it has ended, what was shown before is shown, and kept up to date.
+        Args:
+            width: all cells of the row.
+            digits: of the largest checkpoint id.
+            margin: empty cells at the right end of a wide row.
         """
-        self.typed = typed
-        before, builder = self._changes, Builder(self._tree, typed.strip().lower())
-        rows: list[Row] = []
-        for row in builder.live(0, len(self._tree.live)):
-            if row is not None:
-                rows.append(row)
-            yield
-            if before != self._changes:
-                # What was found may be gone. Most of it is known by now, so at once is soon enough.
-                self.filter(typed)
-                return
-        self._builder, self._rows, self._missing = builder, rows, None
-        self._changes += 1
-
-    # Finding
-
-    def heading_of(self, index: int) -> Point | None:
-        """The turn that the live checkpoint at `index` belongs to."""
-        position = bisect_right(self._headings, index) - 1
-        return self._tree.live[self._headings[position]] if position >= 0 else None
-
-    def index_of_order(self, order: int) -> int:
-        """The first row at or after a place; the number of rows if there is none."""
-        return bisect_left(self._whole(), order, key=_order)
-
-    def index_of_point(self, point: Point) -> int | None:
-        """The row of a checkpoint of the live line."""
-        order, rows = 2 * point.index, self._whole()
-        at = bisect_left(rows, order, key=_order)
-        while at < len(rows) and rows[at].order == order:
-            if rows[at].point is point and rows[at].kind == "point":
-                return at
-            at += 1
-        return None
-
-    def index_of(self, key: Key, hint: int = -1) -> int | None:
-        """The row with this key; `hint` is where it was."""
-        rows = self._whole()
-        if 0 <= hint < len(rows) and rows[hint].key == key:
-            return hint
-        # Where a key or a page went is near where one was before.
-        around = range(max(0, hint - _NEAR), min(len(rows), hint + _NEAR + 1)) if hint >= 0 else ()
-        near = next((i for i in around if rows[i].key == key), None)
-        if near is not None:
-            return near
-        return next((i for i, row in enumerate(rows) if row.key == key), None)
+        number_width = max(3, digits + 1)
+        if width >= 35:
+            level = width - margin - 1
+            return cls(width, 3, 5, number_width, level - 1, level)
+        if width >= 27:
+            return cls(width, 3, 5, number_width, width, -1)
+        return cls(width, 1, 3, number_width, width, -1)
 
 
-def _built(rows: Iterable[Row | None]) -> list[Row]:
-    return [row for row in rows if row is not None]
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What a row needs to know of its surroundings."""
+
+    limit: int = 0
+    is_head: bool = False
+    """The newest checkpoint, while the agent works on it."""
+    has_arc: bool = False
+    """The world line right below (of a D-Mail's row) or right above (of a line's row) is joined by the arc."""
+    is_grey: bool = False
+    """A rewind to the selected row would take it."""
+    used: int = 0
+    estimated: bool = False
+    age: str = ""
+    """How long ago the world line was left."""
+
+
+def level(tokens: int, limit: int, glyphs: Glyphs) -> str:
+    """The one-cell bar: how full the window was."""
+    if limit <= 0 or tokens <= 0:
+        return " "
+    eighths = min(8, max(1, ceil(8 * tokens / limit)))
+    return glyphs.levels[eighths - 1]
+
+
+def row_spans(row: Row, columns: Columns, glyphs: Glyphs, look: Look) -> list[Span]:
+    """The whole row, from column 1 on (column 0 is the selection's)."""
+    lanes = _lanes(row, columns, glyphs, look)
+    if row.kind == "gap":
+        spans = lanes
+    elif row.kind == "checkpoint" and row.checkpoint is not None:
+        spans = _checkpoint_spans(row, row.checkpoint, columns, glyphs, look, lanes)
+    elif row.line is not None:
+        spans = _line(row, row.line, columns, look, lanes)
+    else:
+        spans = lanes
+    return _fit(spans, columns.width - 1)
+
+
+def now_spans(columns: Columns, glyphs: Glyphs, look: Look) -> list[Span]:
+    """The row above all checkpoints while nothing runs."""
+    label_at = columns.number + columns.number_width + 1
+    is_told = look.limit > 0 or look.used > 0
+    label_at = label_at if is_told else columns.number - 1
+    figure = numbers.tokens(look.used, estimated=look.estimated) if is_told else ""
+    spans: list[Span] = [(glyphs.turn, "accent"), (" " * (label_at - 2), "quiet")]
+    spans += _ending(
+        [("now", "quiet" if look.is_grey else "strong")],
+        label_at,
+        columns,
+        (figure, "quiet" if look.is_grey else "strong"),
+    )
+    spans += _level_spans(look.used, columns, glyphs, look, is_now=True)
+    return _fit(spans, columns.width - 1)
+
+
+def _lanes(row: Row, columns: Columns, glyphs: Glyphs, look: Look) -> list[Span]:
+    """The lanes, from column 1 to before the text."""
+    own = _own_lane(row, glyphs, look)
+    if columns.lanes == 1:
+        spans = own[:1] if row.kind in ("checkpoint", "gap", "more") else [(glyphs.lost, "lost")]
+        return [*spans, (" ", "line")]
+    outer: list[Span] = []
+    for lane in row.lanes[1 - MAX_LANES :] if row.lanes else "":
+        is_base = lane == "b"
+        outer.append(
+            (glyphs.before if is_base else glyphs.step, "compaction" if is_base else "line")
+        )
+        outer.append((" ", "line"))
+    return outer + own
+
+
+def _own_lane(row: Row, glyphs: Glyphs, look: Look) -> list[Span]:
+    line = row.line
+    match row.kind:
+        case "gap":
+            return [(glyphs.step, "line")]
+        case "more":
+            return [(glyphs.lost, "lost") if row.is_tip else (glyphs.step, "lost")]
+        case "line" | "foot":
+            corner = glyphs.corner_bottom if line is not None and line.at_root else glyphs.fork
+            if row.kind == "foot":
+                return [(corner, "line"), (glyphs.rule + glyphs.foot, "lost")]
+            rule = "dmail" if look.has_arc else "line"
+            return [(corner, "line"), (glyphs.rule, rule), (glyphs.lost, "lost")]
+        case "base":
+            return [(glyphs.before, "compaction"), (" ", "line"), (glyphs.lost, "lost")]
+        case _:
+            return _checkpoint_lane(row, glyphs, look)
+
+
+def _checkpoint_lane(row: Row, glyphs: Glyphs, look: Look) -> list[Span]:
+    checkpoint = row.checkpoint
+    assert checkpoint is not None
+    in_line = row.line is not None
+    if look.is_head and not in_line:
+        return [(glyphs.turn, "accent")]
+    if checkpoint.kind == "dmail":
+        mark = [(glyphs.dmail, "lost" if in_line else "dmail")]
+        if look.has_arc and not in_line:
+            mark.append((glyphs.rule + glyphs.arc, "dmail"))
+        return mark
+    if checkpoint.is_summary:
+        return [(glyphs.compaction, "lost" if in_line else "compaction")]
+    if row.is_tip:
+        return [(glyphs.lost, "lost")]
+    if checkpoint.is_heading:
+        return [(glyphs.turn, "lost" if in_line else "user")]
+    if checkpoint.state == "failed":
+        return [(glyphs.failed, "lost" if in_line else "error")]
+    if checkpoint.state == "stopped":
+        return [(glyphs.stopped, "lost" if in_line else "ink")]
+    return [(glyphs.step, "lost" if in_line else "line")]
+
+
+def _checkpoint_spans(
+    row: Row,
+    checkpoint: Checkpoint,
+    columns: Columns,
+    glyphs: Glyphs,
+    look: Look,
+    lanes: list[Span],
+) -> list[Span]:
+    quiet = look.is_grey or row.line is not None
+    is_now = look.is_head and not checkpoint.calls and not checkpoint.is_heading
+    number_at = _text_column(lanes, columns)
+    number_width = columns.number_width - (number_at - columns.number)
+    number = f"#{checkpoint.id}".rjust(max(number_width, len(str(checkpoint.id)) + 1))
+    spans: list[Span] = [
+        *lanes,
+        (" " * max(0, number_at - _width(lanes) - 1), "line"),
+        (number + " ", "quiet"),
+    ]
+    label_at = number_at + len(number) + 1
+    text, style = figure_of(checkpoint, glyphs)
+    if is_now:
+        text, style = numbers.tokens(look.used, estimated=look.estimated), "strong"
+    shown = (text, "quiet" if quiet else style)
+    suffix = f"+{row.hidden}" if row.hidden else ""
+    if not suffix and checkpoint.files and columns.level >= 0:
+        suffix = f"{glyphs.files}{checkpoint.files}"
+    width = max(0, _label_end(columns, text) - label_at)
+    room = width - (len(suffix) + 1 if suffix else 0)
+    words = [("now", "strong")] if is_now else label_of(checkpoint, room, glyphs)
+    if quiet:
+        words = [(word, "quiet") for word, _ in words]
+    if suffix:
+        words += [(" " * (width - _width(words) - len(suffix)), "quiet"), (suffix, "quiet")]
+    spans += _ending(words, label_at, columns, shown)
+    if row.line is None:
+        tokens = look.used if is_now else max(checkpoint.tokens, checkpoint.tokens_end)
+        if checkpoint.is_heading:
+            tokens = checkpoint.tokens
+        spans += _level_spans(tokens, columns, glyphs, look, is_now=look.is_head)
+    return spans
+
+
+_REASONS = {
+    "rewind": "rewind",
+    "clear": "clear",
+    "jump": "jump",
+    "undo": "undo",
+    "redo": "redo",
+    "compaction": "compacted",
+}
+
+
+def _line(row: Row, line: WorldLine, columns: Columns, look: Look, lanes: list[Span]) -> list[Span]:
+    at = _text_column(lanes, columns)
+    spans: list[Span] = [*lanes, (" " * max(0, at - _width(lanes) - 1), "line")]
+    if row.kind == "more":
+        words = f"+{numbers.counted(row.hidden, 'step')}"
+        indent = max(0, columns.number + columns.number_width + 1 - at)
+        return [*spans, (" " * indent, "line"), (words, "lost")]
+    is_open = row.kind == "foot" or (row.kind == "base" and line.is_open)
+    figure = numbers.counted(len(line.checkpoints), "step")
+    # An arc or the mark of a compaction already says why these were left.
+    reason = "" if line.is_base else _REASONS.get(line.reason, "")
+    whole, short = f"world line {line.n}", f"line {line.n}"
+    forms = [
+        (whole, reason, look.age),
+        (short, reason, look.age) if look.age else (whole, reason),
+        (whole, reason),
+        (short, reason),
+        (short,),
+    ]
+    if columns.lanes == 1:
+        forms = [(short, reason, look.age), (short, reason), (short,)]
+    room = columns.figure_end - at - len(figure) - 1
+    words = next((found for form in forms if len(found := _said(form)) <= room), None)
+    if words is None:
+        words, figure = short, str(len(line.checkpoints))
+    name, _, rest = words.partition(str(line.n))
+    label: list[Span] = [
+        (f"{name}{line.n}", "quiet" if look.is_grey else "ink" if is_open else "lost")
+    ]
+    if rest:
+        label.append((rest, "lost"))
+    return spans + _ending(label, at, columns, (figure, "lost"))
+
+
+def _said(words: tuple[str, ...]) -> str:
+    return " ".join(word for word in words if word)
+
+
+def _text_column(lanes: list[Span], columns: Columns) -> int:
+    """Where the text begins: at the number's column, or two cells after each lane beyond the second."""
+    return max(columns.number, _width(lanes) + 2) if columns.lanes > 1 else columns.number
+
+
+def _label_end(columns: Columns, figure: str) -> int:
+    return columns.figure_end - max(_FIGURE_WIDTH, cell_len(figure)) - 1
+
+
+def _ending(label: list[Span], label_at: int, columns: Columns, figure: Span) -> list[Span]:
+    """The label and the figure at its right edge."""
+    gap = columns.figure_end - label_at - _width(label) - cell_len(figure[0])
+    return [*label, (" " * max(0, gap), "quiet"), figure]
+
+
+def _level_spans(
+    tokens: int, columns: Columns, glyphs: Glyphs, look: Look, *, is_now: bool
+) -> list[Span]:
+    if columns.level < 0:
+        return []
+    return [(" ", "quiet"), (level(tokens, look.limit, glyphs), "curve" if is_now else "past")]
+
+
+def _width(spans: list[Span]) -> int:
+    return sum(cell_len(text) for text, _ in spans)
+
+
+def _fit(spans: list[Span], width: int) -> list[Span]:
+    """Exactly `width` cells."""
+    total = 0
+    fitted: list[Span] = []
+    for text, style in spans:
+        size = cell_len(text)
+        if total + size > width:
+            fitted.append((set_cell_size(text, width - total), style))
+            total = width
+            break
+        if text:
+            fitted.append((text, style))
+        total += size
+    if total < width:
+        fitted.append((" " * (width - total), "quiet"))
+    return fitted
+
+
+def label_of(checkpoint: Checkpoint, room: int, glyphs: Glyphs) -> list[Span]:
+    """What happened, in at most `room` cells."""
+    mark: list[Span] = []
+    if checkpoint.pinned:
+        mark = [(f"{glyphs.pinned} ", "accent")]
+        room -= 2
+    if checkpoint.bookmark:
+        mark = [*mark, (f"{glyphs.bookmark} ", "accent")]
+        room -= 2
+        return [*mark, (numbers.cut(checkpoint.bookmark, room, glyphs.cut), "ink")]
+    if checkpoint.kind == "dmail":
+        words = (
+            f"D-Mail from #{checkpoint.from_id}"
+            if checkpoint.from_id >= 0
+            else checkpoint.words or "D-Mail"
+        )
+        return [*mark, (numbers.cut(words, room, glyphs.cut), "dmail")]
+    if checkpoint.is_summary:
+        return [*mark, (numbers.cut("Compacted", room, glyphs.cut), "compaction")]
+    if checkpoint.is_heading:
+        return [*mark, (numbers.cut(checkpoint.words or "Go on", room, glyphs.cut), "strong")]
+    if not checkpoint.calls:
+        words = checkpoint.words or _STATE_WORDS[checkpoint.state]
+        return [*mark, (numbers.cut(words, room, glyphs.cut), "ink")]
+    return mark + _call_label(checkpoint, room, glyphs)
+
+
+_STATE_WORDS = {
+    "open": "now",
+    "done": "Answer",
+    "failed": "Model call failed",
+    "stopped": "Stopped",
+}
+
+
+def _main_call(calls: list[Call]) -> Call:
+    """Of several calls the one that tells most: a D-Mail, what failed, then the first that did some work."""
+    return (
+        next((call for call in calls if call.name == "D-Mail"), None)
+        or next((call for call in calls if call.failed), None)
+        or next((call for call in calls if call.name != "Todo"), calls[0])
+    )
+
+
+def _call_label(checkpoint: Checkpoint, room: int, glyphs: Glyphs) -> list[Span]:
+    assert checkpoint.calls
+    call = _main_call(checkpoint.calls)
+    more = f" +{len(checkpoint.calls) - 1}" if len(checkpoint.calls) > 1 else ""
+    name = numbers.cut(call.name, room - len(more), glyphs.cut)
+    style = "dmail" if call.name == "D-Mail" else "tool"
+    left = room - len(more) - cell_len(name) - 1
+    if call.is_path:
+        target = numbers.path(call.target.rsplit("/", 1)[-1], left, glyphs.cut)
+    else:
+        target = numbers.cut(call.target, left, glyphs.cut)
+    spans: list[Span] = [(name, style)]
+    if target and left > 0:
+        spans.append((f" {target}", "dmail" if style == "dmail" else "ink"))
+    if more:
+        spans.append((more, "quiet"))
+    return spans
+
+
+def figure_of(checkpoint: Checkpoint, glyphs: Glyphs) -> Span:
+    """The tokens at a heading, the change of a step, the ratio of a compaction."""
+    if checkpoint.is_summary and checkpoint.before:
+        after = rounded(checkpoint.before + (checkpoint.saved or 0))
+        return f"{rounded(checkpoint.before)}{glyphs.to}{after}", "compaction"
+    if checkpoint.is_heading:
+        return numbers.tokens(checkpoint.tokens, estimated=not checkpoint.measured), "ink"
+    if checkpoint.change == 0 and not checkpoint.change_measured:
+        return "", "quiet"
+    style = "dmail" if checkpoint.kind == "dmail" else "quiet"
+    change = numbers.change(checkpoint.change, estimated=not checkpoint.change_measured)
+    return change.replace(numbers.MINUS, glyphs.minus), style

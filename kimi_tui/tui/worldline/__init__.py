@@ -1,1 +1,1 @@
-"""Reading a world line in the place of the chat."""
+"""A world line, read in the place of the chat."""

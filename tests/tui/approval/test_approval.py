@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
 
 import pytest
 from hypothesis import given
@@ -12,12 +13,8 @@ from rich.cells import cell_len
 from textual.app import App, ComposeResult
 from textual.pilot import Pilot
 
-from kimi_tui.tui.approval.answered import ApprovalAnswered
-from kimi_tui.tui.approval.detail import FEW_ROWS
-from kimi_tui.tui.approval.drawing import detail_row
 from kimi_tui.tui.approval.model import (
-    QUIET_S,
-    QuietKeyboard,
+    FEW_ROWS,
     choices,
     counts,
     detail_rows,
@@ -25,10 +22,11 @@ from kimi_tui.tui.approval.model import (
     visible_code,
     wrapped,
 )
-from kimi_tui.tui.approval.panel import ApprovalPanel
+from kimi_tui.tui.approval.panel import ApprovalPanel, detail_row
 from kimi_tui.tui.glyphs import ASCII
-from kimi_tui.tui.letter.area import LetterArea
-from kimi_tui.tui.styles import sheets
+from kimi_tui.tui.keyboard import QUIET_S, QuietKeyboard
+from kimi_tui.tui.screens import sheets
+from kimi_tui.tui.text_dialog import AnswerArea
 from kimi_tui.tui.theme import KIMI_DARK
 from kimi_tui.wire.display import DiffBlock, DiffLine
 from kimi_tui.wire.events import ApprovalRequest
@@ -135,6 +133,13 @@ def test_what_was_typed_before_it_appeared_counts_too() -> None:
 # --- the panel
 
 
+class QuietAlready(QuietKeyboard):
+    """A keyboard that was quiet for long."""
+
+    def begin_anew(self, now: float) -> None:
+        """It stays so."""
+
+
 class Desk(App[None]):
     """A panel, and what it answered."""
 
@@ -151,13 +156,13 @@ class Desk(App[None]):
         """The panel alone."""
         yield self.panel
 
-    def on_approval_answered(self, event: ApprovalAnswered) -> None:
+    def on_approval_panel_answered(self, event: ApprovalPanel.Answered) -> None:
         """Note it."""
         self.answers.append((event.answer, event.feedback))
 
     def wait_out(self) -> None:
         """Let the quiet half second be over, without waiting for it."""
-        self.panel._quiet._last -= QUIET_S  # pyright: ignore[reportPrivateUsage]
+        self.panel._quiet = QuietAlready(0.0, 0.0)  # pyright: ignore[reportPrivateUsage]
 
     def text(self) -> str:
         """What the panel shows."""
@@ -173,6 +178,8 @@ async def press(pilot: Pilot[None], *keys: str) -> None:
 async def test_a_key_that_comes_too_early_answers_nothing() -> None:
     desk = Desk(request())
     async with desk.run_test(size=(80, 24)) as pilot:
+        # Half a second may pass between two keys of a test.
+        desk.panel._quiet = QuietKeyboard(time.monotonic(), 0.0, 600.0)  # pyright: ignore[reportPrivateUsage]
         await press(pilot, "y", "enter", "n")
         assert desk.answers == []
         assert not desk.panel.armed
@@ -434,9 +441,9 @@ def row_of(desk: Desk, words: str) -> int:
     return next(y for y, row in enumerate(desk.text().split("\n")) if words in row)
 
 
-def field(desk: Desk) -> LetterArea:
+def field(desk: Desk) -> AnswerArea:
     """Where the person writes."""
-    return desk.panel.query_one(LetterArea)
+    return desk.panel.query_one(AnswerArea)
 
 
 def test_a_letter_is_broken_between_words_and_loses_none() -> None:
@@ -510,7 +517,7 @@ async def test_a_letter_is_changed_and_sent_by_mouse() -> None:
         desk.wait_out()
         await pilot.click(ApprovalPanel, offset=(8, row_of(desk, "change it first")))
         assert field(desk).has_focus
-        await pilot.click(LetterArea)
+        await pilot.click(AnswerArea)
         assert desk.answers == []
         await pilot.click(ApprovalPanel, offset=(8, row_of(desk, "Back to the answers")))
         assert desk.panel.has_focus

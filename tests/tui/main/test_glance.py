@@ -13,22 +13,22 @@ import pytest
 import pytest_asyncio
 from support.chat_server import ChatServer, call, say
 from support.long_session import STILL, WINDOW, LongSession
-from support.screens import Desk
+from support.screens import Desk, keys_count
 
-from kimi_tui.config.choosing import Choice
+from kimi_tui.config.model_choice import Choice
 from kimi_tui.launch import Launch
-from kimi_tui.llm.openai_compat import OpenAICompatible
+from kimi_tui.llm.openai_compatible import OpenAICompatible
+from kimi_tui.projection.blocks import Block, ToolBlock
+from kimi_tui.projection.timeline import TimelineModel
+from kimi_tui.projection.transcript import TranscriptModel
 from kimi_tui.session.store import SessionStore
-from kimi_tui.soul import history
-from kimi_tui.soul.protocol import Target
+from kimi_tui.soul.record import end_of_record, read_records
+from kimi_tui.soul.rewind import Target
 from kimi_tui.soul.runtime import open_soul
 from kimi_tui.tui.app import KimiApp
-from kimi_tui.tui.chat.blocks import Block, ToolBlock
-from kimi_tui.tui.chat.model import ChatModel
 from kimi_tui.tui.main import opening
 from kimi_tui.tui.main.screen import MainScreen
 from kimi_tui.tui.preview.screen import RewindScreen
-from kimi_tui.tui.timeline.model import TimelineModel
 from kimi_tui.wire.events import Record
 
 LAST = "One index runs past the end"
@@ -85,12 +85,13 @@ async def glance(
     monkeypatch.setenv("HOME", str(session.work.parent))
     monkeypatch.setenv("KIMI_TUI_HOME", str(tmp_path))
     # A session of some kilobytes is long here.
-    monkeypatch.setattr(history, "_LONG_BYTES", 1)
-    monkeypatch.setattr(history, "_END_BYTES", 24_000)
-    async with _held(session, tmp_path, server.base_url, monkeypatch) as shown:
-        await shown.desk.sees(LAST)
-        yield shown
-        shown.open.set()
+    monkeypatch.setattr("kimi_tui.soul.record.END_BYTES", 24_000)
+    monkeypatch.setattr("kimi_tui.soul.history.END_BYTES", 24_000)
+    with keys_count():
+        async with _held(session, tmp_path, server.base_url, monkeypatch) as shown:
+            await shown.desk.sees(LAST)
+            yield shown
+            shown.open.set()
 
 
 @asynccontextmanager
@@ -205,15 +206,15 @@ def _chosen(glance: Glance) -> Block | None:
 async def test_the_row_that_is_selected_in_the_timeline_stays(glance: Glance) -> None:
     pilot = glance.desk.pilot
     await pilot.press("ctrl+t", "down", "down", "down")
-    row = glance.timeline._selected_row()
-    assert row.point.uid
+    row = glance.timeline._view.selected_row()
+    assert row.checkpoint.uid
     await glance.whole()
-    now = glance.timeline._selected_row()
+    now = glance.timeline._view.selected_row()
     assert now is not row
-    assert now.point.uid == row.point.uid
+    assert now.checkpoint.uid == row.checkpoint.uid
     assert glance.timeline.has_focus
     await pilot.press("down")
-    assert glance.timeline._selected_row().point.uid != row.point.uid
+    assert glance.timeline._view.selected_row().checkpoint.uid != row.checkpoint.uid
 
 
 async def test_what_is_folded_and_looked_for_in_the_timeline_stays(glance: Glance) -> None:
@@ -243,11 +244,10 @@ async def test_words_that_were_typed_stay_and_those_sent_are_said(
     assert "Which files?" in str(server.requests[0].messages[-1]["content"])
 
 
-async def test_a_rewind_before_the_engine_is_open_says_so(glance: Glance) -> None:
+async def test_a_rewind_before_the_engine_is_open_waits_for_it(glance: Glance) -> None:
     await glance.desk.pilot.press("ctrl+t", "enter")
     await glance.desk.sees("still being opened")
-    await glance.whole()
-    await glance.desk.pilot.press("enter")
+    glance.open.set()
     await glance.desk.until(lambda: isinstance(glance.desk.app.screen, RewindScreen))
 
 
@@ -280,7 +280,7 @@ async def test_a_turn_and_a_question_that_begin_before_all_is_told(
     soul = conversation.engine.soul
     assert soul is not None
     turn = asyncio.create_task(soul.run("Greet"))
-    await glance.desk.until(lambda: bool(soul._parts.approval._waiting))  # pyright: ignore[reportPrivateUsage]
+    await glance.desk.until(lambda: bool(soul._approval._waiting))  # pyright: ignore[reportPrivateUsage]
     assert not conversation.state.approvals
     await glance.whole()
     await glance.desk.sees("echo hello")
@@ -301,7 +301,7 @@ async def test_marks_made_before_and_after(glance: Glance) -> None:
     pilot = glance.desk.pilot
     await pilot.press("ctrl+t", "P")
     await glance.desk.until(lambda: bool(soul.pins))
-    uid = glance.timeline._selected_row().point.uid
+    uid = glance.timeline._view.selected_row().checkpoint.uid
     await glance.whole()
     point = next(one for one in glance.timeline.model.tree.live if one.uid == uid)
     assert point.pinned
@@ -313,7 +313,7 @@ async def test_marks_made_before_and_after(glance: Glance) -> None:
 
 def told_by(records: Sequence[Record]) -> tuple[list[tuple[object, ...]], list[str]]:
     """The chat after these events, and the checkpoints of the live line."""
-    chat, timeline = ChatModel(), TimelineModel()
+    chat, timeline = TranscriptModel(), TimelineModel()
     for record in records:
         chat.apply(record)
         timeline.apply(record)
@@ -350,12 +350,11 @@ async def test_wherever_it_begins_it_tells_how_the_whole_ends(
         await soul.run("Go on")
     await soul.aclose()
     again = SessionStore(tmp_path).find(session.session_id)
-    whole, line = told_by(history.read_records(again))
-    monkeypatch.setattr(history, "_LONG_BYTES", 1)
+    whole, line = told_by(read_records(again))
     lengths: set[int] = set()
     for size in range(1_000, again.record.size + 9_000, max(2_000, again.record.size // 80)):
-        monkeypatch.setattr(history, "_END_BYTES", size)
-        end, end_line = told_by(history.end_of_record(again))
+        monkeypatch.setattr("kimi_tui.soul.record.END_BYTES", size)
+        end, end_line = told_by(end_of_record(again))
         assert end_line == line[len(line) - len(end_line) :], size
         # The first may bear a checkpoint that was told further up.
         assert len(end) <= len(whole), size

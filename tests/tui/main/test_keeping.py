@@ -11,14 +11,14 @@ import pytest
 from support.chat_server import ChatServer, call, say
 from support.screens import Desk, desk
 
+from kimi_tui.filesystem import Storage
 from kimi_tui.session.lock import SessionLock
 from kimi_tui.session.session import Session
-from kimi_tui.session.storage import Storage
 from kimi_tui.session.store import SessionStore
-from kimi_tui.soul.history import read_records
+from kimi_tui.soul.record import read_records
 from kimi_tui.soul.statistics import statistics, with_journal
+from kimi_tui.tui.formatting import statistics_pairs
 from kimi_tui.tui.main.statistics import StatisticsScreen
-from kimi_tui.tui.statistics_words import statistics_pairs
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ async def turn(one: Desk, text: str, answer: str) -> None:
 async def said(folder: Path) -> list[str]:
     """What the person said, as the files have it."""
     session = Session(folder, Path("/w"))
-    assert (await session.open()).clean
+    assert not (await session.open()).sentences()
     texts = [m.text for m in session.context.messages if m.role == "user"]
     await session.aclose()
     return [text for text in texts if not text.startswith("<")]

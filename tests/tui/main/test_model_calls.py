@@ -24,8 +24,8 @@ from support.chat_server import (
 from support.chat_server import Stall as Stalled
 from support.screens import Desk, desk
 
-from kimi_tui.config.model import Config
-from kimi_tui.places import log_file
+from kimi_tui.app_paths import log_file
+from kimi_tui.config.settings import Config, ModelConfig, ProviderConfig
 from kimi_tui.wire.events import Notice
 
 
@@ -179,6 +179,86 @@ async def test_a_model_without_tools(home: Path) -> None:
         assert "tools" not in server.requests[-1].body
         assert one.screen.header.heading.model == "kimi-test without tools"
         await one.say("/tools on")
+        await one.until(lambda: one.screen.header.heading.model == "kimi-test")
+
+
+async def test_thinking_is_set_sent_and_shown(home: Path) -> None:
+    models = [{"id": "kimi-test", "owned_by": "vllm", "max_model_len": 60_000}]
+    async with ChatServer(models=models) as server, desk(home, server.base_url) as one:
+        server.script(gate(1, say("First.")), say("Second."), say("Third."), say("Fourth."))
+        await one.ready()
+        await one.say("Hello")
+        await server.at_gate.wait()
+        # Twice, and while the model answers: it holds from the next call on.
+        for _ in range(2):
+            await one.say("/thinking ON")
+            await one.sees("kimi-test thinks. /thinking takes on or off.")
+        server.release()
+        await one.sees("First.")
+        await one.idle()
+        assert "chat_template_kwargs" not in server.requests[0].body
+        assert one.screen.header.heading.model == "kimi-test thinking"
+        await one.say("again")
+        await one.sees("Second.")
+        await one.idle()
+        assert server.requests[1].body["chat_template_kwargs"] == {"enable_thinking": True}
+        await one.say("/thinking max")
+        await one.sees("kimi-test does not take 'max'; it takes on or off.")
+        assert one.screen.header.heading.model == "kimi-test thinking"
+        await one.say("/thinking off")
+        await one.until(lambda: one.screen.header.heading.model == "kimi-test")
+        await one.say("and again")
+        await one.sees("Third.")
+        await one.idle()
+        assert server.requests[2].body["chat_template_kwargs"] == {"enable_thinking": False}
+        await one.say("/thinking")
+        await one.sees("kimi-test is not asked to think. /thinking takes on or off.")
+
+
+async def test_what_was_set_of_thinking_holds_for_the_next_model_too(home: Path) -> None:
+    models = [{"id": name, "owned_by": "vllm"} for name in ("kimi-test", "other")]
+    async with ChatServer(models=models) as server, desk(home, server.base_url) as one:
+        server.script(say("First."))
+        await one.ready()
+        await one.say("/thinking off")
+        await one.sees("kimi-test is not asked to think.")
+        await one.say("/model other")
+        await one.sees("The agent now uses other.")
+        await one.say("Hello")
+        await one.sees("First.")
+        assert server.requests[0].body["chat_template_kwargs"] == {"enable_thinking": False}
+
+
+async def test_a_model_that_does_not_take_what_was_set_of_thinking_is_told_of(home: Path) -> None:
+    config = Config(
+        models={"fixed": ModelConfig("fixed", "other", "fixed", 32_000)},
+        providers={
+            "other": ProviderConfig("other", "http://127.0.0.1:9/v1", "k", dialect="generic")
+        },
+    )
+    models = [{"id": "kimi-test", "owned_by": "vllm"}]
+    async with (
+        ChatServer(models=models) as server,
+        desk(home, server.base_url, config=config) as one,
+    ):
+        await one.ready()
+        await one.say("/thinking off")
+        await one.sees("kimi-test is not asked to think.")
+        await one.say("/model fixed")
+        await one.sees("Thinking: fixed is not known to take a setting")
+        assert one.screen.header.heading.model == "fixed"
+
+
+async def test_a_setting_that_the_server_refuses_is_not_shown_as_sent(home: Path) -> None:
+    models = [{"id": "kimi-test", "owned_by": "vllm"}]
+    refusal = status(400, {"error": {"message": '"kimi-test" does not support thinking'}})
+    async with ChatServer(models=models) as server, desk(home, server.base_url) as one:
+        server.script(refusal, say("Without."))
+        await one.ready()
+        await one.say("/thinking on")
+        await one.until(lambda: one.screen.header.heading.model == "kimi-test thinking")
+        await one.say("Hello")
+        await one.sees("Without.")
         await one.until(lambda: one.screen.header.heading.model == "kimi-test")
 
 

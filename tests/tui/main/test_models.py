@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
+from textual.binding import Binding
 
+from kimi_tui.config.keymap import DEFAULT_KEYS
+from kimi_tui.tui.approval.model import choices
+from kimi_tui.tui.commands.table import COMMANDS
 from kimi_tui.tui.compare.screen import HINTS as COMPARE_HINTS
 from kimi_tui.tui.glyphs import ASCII, UNICODE
-from kimi_tui.tui.main.actions import Actions
-from kimi_tui.tui.main.branch import branch_of
-from kimi_tui.tui.main.commands import COMMANDS, key_name, key_of, matching, parse
+from kimi_tui.tui.keyboard import key_name, key_of
 from kimi_tui.tui.main.footer import fit as fit_footer
-from kimi_tui.tui.main.header import Heading
+from kimi_tui.tui.main.footer import hints
+from kimi_tui.tui.main.header import Heading, branch_of, model_name
 from kimi_tui.tui.main.header import fit as fit_header
-from kimi_tui.tui.main.help import sections
-from kimi_tui.tui.main.hints import hints
-from kimi_tui.tui.main.model import reduce, settled
+from kimi_tui.tui.main.help import PLACES, sections
 from kimi_tui.tui.main.notices import Shown, with_notice, without
-from kimi_tui.tui.main.palette import found
-from kimi_tui.tui.main.state import MainState
+from kimi_tui.tui.main.state import MainState, reduce, settled
+from kimi_tui.tui.prompt.area import PromptArea
+from kimi_tui.tui.transcript.transcript import Transcript
 from kimi_tui.wire.events import (
     ApprovalRequest,
     ApprovalResolved,
@@ -150,7 +153,7 @@ def test_a_long_folder_loses_its_middle_before_the_title_loses_anything() -> Non
     assert (shorter.title, shorter.folder) == (heading.title, "~/…/importer")
     shortest = fit_header(heading, 46)
     assert (shortest.title, shortest.folder) == ("Fix the quoted fiel…", "…/importer")
-    assert fit_header(heading, 36) == ("Fix the quoted fields", "", "", "", "asks first")
+    assert fit_header(heading, 36) == ("Fix the quoted fields", "", "", "", "asks first", "")
 
 
 @given(st.text(max_size=80), st.text(max_size=40), st.integers(30, 150))
@@ -220,63 +223,76 @@ def test_changed_keys_are_the_ones_that_are_shown() -> None:
     assert "compact" not in [meaning for _, meaning in pairs]
 
 
-# --- commands
-
-
-@pytest.mark.parametrize(
-    ("text", "command"),
-    [
-        ("/compact", ("compact", "")),
-        ("/Compact the tests ", ("compact", "the tests")),
-        ("/rewind 12", ("rewind", "12")),
-        ("/usr/bin/python fails", None),
-        ("/", None),
-        ("compact", None),
-        (" /compact", None),
-        ("/compact\nmore", None),
-        ("/2", None),
-    ],
-)
-def test_what_is_a_command(text: str, command: tuple[str, str] | None) -> None:
-    assert parse(text) == command
-
-
-def test_every_command_can_be_carried_out() -> None:
-    assert len({command.name for command in COMMANDS}) == len(COMMANDS)
-    for command in COMMANDS:
-        assert callable(getattr(Actions, f"do_{command.action}"))
-
-
-def test_menu_and_palette_find_commands() -> None:
-    assert [command.name for command in matching("red")] == ["redo"]
-    assert found("go back")[0].name == "timeline"
-    assert found("no such thing") == ()
-
-
-@pytest.mark.parametrize(
-    ("key", "name"),
-    [
-        ("ctrl+t", "Ctrl+T"),
-        ("f1", "F1"),
-        ("shift+tab", "Shift+Tab"),
-        ("escape,q", "Esc"),
-        ("ctrl+home", "Ctrl+Home"),
-        ("ctrl+underscore", "Ctrl+_"),
-        ("ctrl+full_stop", "Ctrl+."),
-        ("question_mark", "?"),
-        ("alt+delete", "Alt+Delete"),
-        ("insert", "Insert"),
-        ("K", "K"),
-    ],
-)
-def test_keys_as_people_read_them(key: str, name: str) -> None:
-    assert key_name(key) == name
+# --- the help
 
 
 @pytest.mark.parametrize("glyphs", [UNICODE, ASCII])
 def test_the_help_names_every_command(glyphs: object) -> None:
-    words = str(sections({}, glyphs))  # type: ignore[arg-type]
+    words = str(sections(COMMANDS, {}, glyphs))  # type: ignore[arg-type]
     assert all(f"/{command.name}" in words for command in COMMANDS)
+
+
+def helped(keys: Mapping[str, str]) -> dict[str, dict[str, str]]:
+    """What the help says of each key, by area."""
+    return {title: dict(pairs) for title, pairs in sections(COMMANDS, keys, UNICODE)}
+
+
+def test_the_help_lists_every_key_of_every_place() -> None:
+    areas = {area: title for title, area, _ in PLACES} | {"summary": "D-Mails and summaries"}
+    said = helped({})
+    listed = " ".join(said["Prompt"]) + " ".join(said["Approvals"])
+    for name, keys in DEFAULT_KEYS.items():
+        area, dot, _ = name.partition(".")
+        first = key_name(keys)
+        if dot:
+            rows = said[areas[area]]
+            assert any(first in row.split(", ") for row in rows), name
+            assert all(rows.values()), name
+        elif name in COMMANDS:
+            assert said["Commands"][COMMANDS[name].usage].endswith(f"  {first}"), name
+        else:
+            assert first in listed, name
+    for bindings in (PromptArea.BINDINGS, Transcript.BINDINGS):
+        assert all(isinstance(one, Binding) and one.description for one in bindings)
+    assert "Alt+D" in listed
+    assert "Ctrl+Y" in listed
+    questions = [choices(request()) for request in (asks, asks_a_dmail)]
+    keys_of_answers = {choice.key for answers in questions for choice in answers}
+    assert keys_of_answers <= set(", ".join(said["Approvals"]).split(", "))
+
+
+def asks() -> ApprovalRequest:
+    """A question with every answer."""
+    return ApprovalRequest("1", "k", "WriteFile", "?", "x", session_offer="Yes, always")
+
+
+def asks_a_dmail() -> ApprovalRequest:
+    """The one of a letter."""
+    return ApprovalRequest("1", "k", "SendDMail", "?", "x", kind="dmail")
+
+
+def test_names_of_the_help_are_those_of_actions() -> None:
+    names = {name for _, _, rows in PLACES for names, _ in rows for name in names}
+    assert names <= DEFAULT_KEYS.keys()
+
+
+def test_help_and_footer_follow_the_configuration() -> None:
+    keys = {"send": "ctrl+s", "escape": "f9", "chat.fold": "x", "timeline.undo": "z"}
+    idle = dict(hints("prompt", MainState(), keys, UNICODE, 0.0))
+    assert (idle["Ctrl+S"], idle["Enter"]) == ("send", "new line")
+    running = dict(hints("prompt", MainState(running=True), keys, UNICODE, 0.0))
+    assert (running["Ctrl+S"], running["F9"]) == ("steer", "stop")
+    assert dict(hints("chat", MainState(), keys, UNICODE, 0.0))["x"] == "unfold"
+    assert dict(hints("timeline", MainState(), keys, UNICODE, 0.0))["z"] == "undo"
+    said = helped(keys)
+    assert said["Prompt"]["Ctrl+S"].startswith("send")
+    assert not said["Prompt"].get("Enter", "").startswith("send")
+    assert "x" in said["Chat"]
+    assert "z, U" in said["Timeline"]
+    # Where it does something else, it breaks no line.
+    taken = dict(hints("prompt", MainState(), {"send": "f4", "help": "enter"}, UNICODE, 0.0))
+    assert taken["Shift+Enter"] == "new line"
+    assert dict(hints("prompt", MainState(), {}, UNICODE, 0.0))["Enter"] == "send"
 
 
 # --- notices
@@ -322,3 +338,20 @@ def test_worktrees_and_odd_places_have_a_branch_or_none(tmp_path: Path) -> None:
     (tree / ".git").write_text("gitdir: /dev/zero\n")
     assert branch_of(tree) == ""
     assert branch_of(Path("/")) == ""
+
+
+@pytest.mark.parametrize(
+    ("model", "name"),
+    [
+        ("kimi-k3", "kimi-k3"),
+        ("moonshotai/kimi-k3", "moonshotai/kimi-k3"),
+        ("/srv/models/qwen/qwen3-8b-q4.gguf", "qwen3-8b-q4.gguf"),
+        ("./qwen3.gguf", "qwen3.gguf"),
+        ("C:\\models\\qwen3.gguf", "qwen3.gguf"),
+        ("accounts/fireworks/models/kimi-k3", "kimi-k3"),
+        ("/", "/"),
+        ("", ""),
+    ],
+)
+def test_a_model_that_is_a_path_is_named_by_its_last_part(model: str, name: str) -> None:
+    assert model_name(model) == name

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
+from support.chat_server import ChatServer, call, say
+from support.screens import Desk, desk
 
-from kimi_tui.config.choosing import Choice
-from kimi_tui.launch import Launch
+from kimi_tui.config.model_choice import Choice
+from kimi_tui.launch import NEWEST, Launch
+from kimi_tui.session.session import Session
+from kimi_tui.tui.main import opening
 from kimi_tui.tui.main.engine import CannotOpen
 from kimi_tui.tui.main.opening import open_session
+from kimi_tui.tui.main.state import Mode
+from kimi_tui.wire.events import Record
 
 
 @pytest.fixture
@@ -39,3 +49,250 @@ async def test_an_unknown_dialect_is_told_with_those_there_are(home: Path) -> No
     with pytest.raises(CannotOpen, match=r"no dialect 'mine'.*generic") as failed:
         await open_session(launch_at(home, dialect="mine"), lambda records: None)
     assert failed.value.code == 2
+
+
+def session_dir(home: Path) -> Path:
+    """The folder of the only session."""
+    (session,) = home.glob("sessions/*/*/")
+    return session
+
+
+class Held:
+    """A session that was there before, in an app whose engine waits to be let on."""
+
+    def __init__(self, one: Desk, let_on: asyncio.Event) -> None:
+        self.desk = one
+        self.let_on = let_on
+
+    async def whole(self) -> None:
+        """Let the engine open."""
+        self.let_on.set()
+        await self.desk.ready()
+
+
+@asynccontextmanager
+async def held(
+    home: Path, server: ChatServer, monkeypatch: pytest.MonkeyPatch, *, record: bool = True
+) -> AsyncGenerator[Held]:
+    """Say two things in a session, leave it, and begin to open it again."""
+    server.script(say("The first answer."), say("The second answer."))
+    async with desk(home, server.base_url) as one:
+        await one.ready()
+        for question in ("A first question", "A second question"):
+            await one.say(question)
+            await one.idle()
+            await one.until(lambda: "answer" in one.text())
+    session = session_dir(home)
+    if not record:
+        (session / "wire.jsonl").unlink()
+    let_on = asyncio.Event()
+    open_soul = opening.open_soul
+
+    async def opened(**parts: Any) -> Any:
+        await let_on.wait()
+        return await open_soul(**parts)
+
+    monkeypatch.setattr(opening, "open_soul", opened)
+    async with desk(home, server.base_url, resume=session.name) as one:
+        yield Held(one, let_on)
+        let_on.set()
+
+
+async def test_a_session_that_is_read_is_not_called_a_new_one(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with ChatServer() as server, held(home, server, monkeypatch) as one:
+        assert "Reading the session" in one.desk.text()
+        assert "Opening the session" in one.desk.text()
+        hint = "Each step of the agent"
+        for _ in range(40):
+            shown = one.desk.text()
+            assert "What shall we work on?" not in shown
+            assert "New session" not in shown
+            assert hint not in shown
+            if "The second answer." in shown:
+                break
+            await one.desk.pilot.pause(0.02)
+        shown = await one.desk.sees("The second answer.")
+        assert "A first question" in shown.split("\n")[0]
+        await one.whole()
+        await one.desk.sees("The first answer.")
+
+
+async def test_the_last_page_comes_first_without_a_record_too(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with ChatServer() as server, held(home, server, monkeypatch, record=False) as one:
+        shown = await one.desk.sees("The second answer.")
+        assert "A second question" in shown
+        assert one.desk.screen.conversation.engine.soul is None
+        await one.whole()
+        await one.desk.sees("The second answer.")
+
+
+async def test_what_cannot_be_glanced_at_is_named_while_it_is_read(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def nothing(_session: Session) -> list[Record]:
+        return []
+
+    def broken(_session: Session) -> list[Record]:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(opening, "end_of_record", nothing)
+    monkeypatch.setattr(opening, "end_of_context", broken)
+    async with ChatServer() as server, held(home, server, monkeypatch) as one:
+        shown = await one.desk.sees("Reading A first question, 4 messages")
+        assert "What shall we work on?" not in shown
+        assert "ZeroDivisionError" in (home / "logs" / "kimi-tui.log").read_text()
+        # The timeline does not speak to who has never had a session either.
+        shown = await one.desk.sees("Reading the session")
+        assert "Each step of the agent" not in shown
+        await one.whole()
+        shown = await one.desk.sees("The second answer.")
+        assert "Reading" not in shown
+
+
+async def test_a_folder_without_a_session_has_a_new_one_after_all(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url, resume=NEWEST) as one:
+        await one.ready()
+        shown = await one.sees("What shall we work on?")
+        assert "New session" in shown
+        assert "Reading" not in shown
+        await one.sees("Each step of the agent will")
+
+
+async def test_a_message_that_is_sent_early_is_seen_to_wait_and_sent(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with ChatServer() as server, held(home, server, monkeypatch) as one:
+        server.script(say("The third answer."))
+        await one.desk.say("Early words")
+        await one.desk.sees("The second answer.")
+        await one.desk.sees("Early words")
+        await one.desk.say("Words to take back")
+        await one.desk.sees("Words to take back")
+        await one.desk.pilot.press("up")
+        await one.desk.until(lambda: one.desk.screen.prompt.area.text == "Words to take back")
+        one.desk.screen.prompt.area.put("")
+        await one.whole()
+        shown = await one.desk.sees("The third answer.")
+        assert shown.count("Early words") == 2  # in the chat and on the timeline
+        told = str(server.requests[-1].body["messages"])
+        assert "Early words" in told
+        assert "take back" not in told
+
+
+async def test_commands_and_keys_that_come_early_are_kept(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with ChatServer() as server, held(home, server, monkeypatch) as one:
+        server.script(say("## Current task\n\nA summary."), say("The third answer."))
+        await one.desk.say("/mode edits")
+        await one.desk.sees("still being opened")
+        await one.desk.say("/rename Another name")
+        await one.desk.pilot.press("ctrl+o")
+        await one.desk.pilot.press("ctrl+t")
+        await one.desk.until(lambda: one.desk.screen.timeline_pane.has_keys)
+        await one.desk.pilot.press("escape")
+        await one.desk.until(lambda: one.desk.screen.prompt.area.has_focus)
+        await one.whole()
+        await one.desk.until(lambda: one.desk.screen.conversation.state.mode == "edits")
+        await one.desk.sees("Compacted")
+        await one.desk.until(lambda: "Another name" in one.desk.text().split("\n")[0])
+
+
+async def test_a_question_that_comes_early_is_answered_when_the_session_is_open(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with ChatServer() as server, held(home, server, monkeypatch) as one:
+        await one.desk.say("/tools")
+        await one.desk.say("/thinking")
+        await one.desk.sees("still being opened")
+        await one.whole()
+
+        def has_told(words: str) -> bool:
+            return any(words in notice.text for notice in one.desk.screen.told)
+
+        await one.desk.until(lambda: has_told("Tools are on"))
+        await one.desk.until(lambda: has_told("for thinking") or has_told("thinks"))
+
+
+async def test_the_mode_is_turned_as_often_as_its_key_was_pressed_early(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with ChatServer() as server, held(home, server, monkeypatch) as one:
+        modes: list[str] = []
+        conversation = one.desk.screen.conversation
+        show = conversation.set_mode
+
+        def noted(mode: Mode) -> None:
+            modes.append(mode)
+            show(mode)
+
+        monkeypatch.setattr(conversation, "set_mode", noted)
+        await one.desk.pilot.press("shift+tab", "shift+tab")
+        await one.desk.sees("still being opened")
+        await one.whole()
+        await one.desk.until(lambda: len(modes) == 2)
+        assert modes == ["edits", "ask"]
+
+
+async def test_what_is_copied_in_the_chat_is_told_once(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        server.script(say("The only answer."))
+        await one.ready()
+        await one.say("A question")
+        await one.idle()
+        await one.sees("The only answer.")
+        one.screen.transcript.copy_answer()
+        await one.sees("Copied the last answer")
+        assert one.app.clipboard == "The only answer."
+        assert [notice.text.split(",")[0] for notice in one.screen.told] == [
+            "Copied the last answer"
+        ]
+
+
+async def test_a_model_that_is_wanted_early_is_used(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with ChatServer() as server, held(home, server, monkeypatch) as one:
+        launch = one.desk.app.launch
+        assert isinstance(launch.choice, Choice)
+        other = launch.choice._replace(model="another-model")
+        one.desk.screen.conversation.use(launch._replace(choice=other))
+        await one.whole()
+        await one.desk.sees("The agent now uses another-model")
+        server.script(say("The third answer."))
+        await one.desk.say("A third question")
+        await one.desk.sees("The third answer.")
+        assert server.requests[-1].body["model"] == "another-model"
+
+
+async def test_the_header_names_the_folder_and_branch_of_the_session(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(home))
+    work, other = home / "app", home / "elsewhere"
+    for folder, branch in ((work, "the-branch"), (other, "another")):
+        (folder / ".git").mkdir(parents=True)
+        (folder / ".git" / "HEAD").write_text(f"ref: refs/heads/{branch}\n")
+    async with ChatServer() as server:
+        server.script(say("The answer."))
+        async with desk(home, server.base_url) as one:
+            await one.ready()
+            await one.say("A question")
+            await one.sees("The answer.")
+            await one.idle()
+        session = session_dir(home)
+        async with desk(home, server.base_url, resume=session.name, work=other) as one:
+            await one.ready()
+            head = one.text().split("\n")[0]
+            assert "~/app" in head
+            assert "the-branch" in head
+            # A tool of the agent changes it, and so may anybody else meanwhile.
+            (work / ".git" / "HEAD").write_text("ref: refs/heads/a-third\n")
+            server.script(call("ReadFile", {"path": "nothing"}), say("Another answer."))
+            await one.say("Another question")
+            await one.sees("Another answer.")
+            await one.until(lambda: "a-third" in one.text().split("\n")[0])

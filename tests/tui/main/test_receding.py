@@ -8,7 +8,7 @@ import pytest
 from support.chat_server import ChatServer, say
 from support.screens import desk
 
-from kimi_tui.tui.chat.transcript import Transcript
+from kimi_tui.tui.transcript.transcript import Transcript
 
 
 async def test_the_chat_recedes_only_behind_a_floating_timeline(

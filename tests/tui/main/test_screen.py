@@ -7,16 +7,18 @@ from pathlib import Path
 
 import pytest
 from support.chat_server import ChatServer, call, say, stall, status
-from support.screens import desk
+from support.screens import Desk, desk
 from textual.await_remove import AwaitRemove
 
-from kimi_tui.config.model import Config
+from kimi_tui.config.settings import Config
 from kimi_tui.tui.app import KimiApp
-from kimi_tui.tui.app_of import app_of
+from kimi_tui.tui.approval.panel import ApprovalPanel
+from kimi_tui.tui.commands.palette import PaletteScreen
 from kimi_tui.tui.main.help import HelpScreen
-from kimi_tui.tui.main.palette import PaletteScreen
 from kimi_tui.tui.main.screen import MainScreen
+from kimi_tui.tui.main.state import MODE_WORDS
 from kimi_tui.tui.preview.screen import RewindScreen
+from kimi_tui.tui.screens import app_of
 
 
 @pytest.fixture
@@ -131,6 +133,69 @@ async def test_an_approval_takes_the_place_of_the_prompt_and_gives_it_back(home:
         assert one.screen.views.timeline.selected is None
 
 
+async def an_approval(one: Desk, server: ChatServer) -> ApprovalPanel:
+    """A question whether a file may be written, that takes keys."""
+    server.script(call("WriteFile", {"path": "z.txt", "content": "z"}), say("Done."))
+    await one.ready()
+    await one.say("Write it")
+    await one.until(lambda: one.screen._approvals.panel is not None)  # pyright: ignore[reportPrivateUsage]
+    panel = one.screen._approvals.panel  # pyright: ignore[reportPrivateUsage]
+    assert panel is not None
+    await one.until(lambda: panel.armed)
+    return panel
+
+
+async def test_the_timeline_during_an_approval(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        panel = await an_approval(one, server)
+        await one.pilot.press("ctrl+t")
+        await one.until(lambda: one.screen.timeline_pane.has_keys)
+        await one.sees("Enter preview")
+        await one.pilot.press("down", "up", "escape")
+        await one.until(lambda: panel.has_focus)
+        # Keys of before do not count: only what comes when it was quiet again.
+        assert not panel.armed
+        await one.until(lambda: panel.armed)
+        assert not (home / "app" / "z.txt").exists()
+        await one.pilot.press("y")
+        await one.sees("Done.")
+
+
+async def test_keys_meant_for_the_timeline_never_approve(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        panel = await an_approval(one, server)
+        # The timeline is slow to come: all keys reach the panel.
+        monkeypatch.setattr(type(one.screen), "focus_timeline", lambda _: None)
+        await one.pilot.press("ctrl+t", "down", "enter", "y")
+        assert panel.has_focus
+        assert not panel.armed
+        assert not (home / "app" / "z.txt").exists()
+        assert one.screen.conversation.state.approvals
+
+
+async def test_search_and_paging_during_an_approval(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        server.script(say("\n\n".join(f"Paragraph {n}." for n in range(80))))
+        await one.ready()
+        await one.say("Much")
+        await one.sees("Paragraph 79.")
+        await one.idle()
+        panel = await an_approval(one, server)
+        await one.pilot.press("pageup")
+        await one.until(lambda: not one.screen.transcript.follows)
+        await one.pilot.press("pagedown")
+        await one.pilot.press("ctrl+f")
+        await one.until(lambda: one.screen.on_view.is_searched)
+        await one.pilot.press(*"Paragraph 3.", "enter")
+        await one.sees("Paragraph 3.")
+        await one.pilot.press("escape")
+        await one.until(lambda: panel.has_focus)
+        assert not one.screen.on_view.is_searched
+        assert one.screen.conversation.state.approvals
+
+
 async def test_the_draft_survives_an_approval(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url) as one:
         server.script(call("Shell", {"command": "true"}), say("Done."))
@@ -160,7 +225,7 @@ async def test_a_rewind_by_keys_puts_the_message_back(home: Path) -> None:
         await one.pilot.press("enter")
         await one.until(lambda: one.screen.prompt.area.text == "Second")
         assert one.screen.prompt.area.has_focus
-        assert "Two." not in one.text()
+        await one.until(lambda: "Two." not in one.text())
         await one.say("Another second")
         await one.sees("Three.")
         assert "Two." not in messages(server)
@@ -201,10 +266,9 @@ async def test_the_menu_of_commands(home: Path) -> None:
         await one.ready()
         await one.pilot.press(*"/re")
         shown = await one.sees("/redo")
-        assert "/rewind N" in shown
+        assert "/rewind [N]" in shown
         await one.pilot.press("down", "tab")
         assert one.screen.prompt.area.text == "/redo "
-        await one.pilot.press("escape")
         one.screen.prompt.area.put("")
         await one.pilot.press(*"/nothing", "enter")
         await one.sees("There is no command /nothing.")
@@ -219,7 +283,9 @@ async def test_palette_and_help(home: Path) -> None:
         await one.until(lambda: isinstance(one.app.screen, PaletteScreen))
         await one.pilot.press(*"help", "enter")
         await one.until(lambda: isinstance(one.app.screen, HelpScreen))
-        await one.sees("Approvals")
+        await one.sees("Prompt")
+        await one.pilot.press("end")
+        await one.sees("/quit")
         await one.pilot.press("escape")
         await one.until(lambda: one.app.screen is one.screen)
         assert one.screen.prompt.area.has_focus
@@ -259,8 +325,14 @@ async def test_the_mode_by_the_key_that_the_question_names(home: Path) -> None:
         await one.pilot.press("shift+tab")
         assert one.screen.conversation.state.mode == "ask"
         await one.pilot.press("f4")
-        await one.sees("Written.")
+        await one.sees("The question on the screen still waits for your answer.")
         assert one.screen.conversation.state.mode == "edits"
+        assert not (home / "app" / "a.txt").exists(), "it was not answered by that"
+        panel = one.screen._approvals.panel  # pyright: ignore[reportPrivateUsage]
+        assert panel is not None
+        await one.until(lambda: panel.armed)
+        await one.pilot.press("y")
+        await one.sees("Written.")
 
 
 async def test_mode_by_key_and_by_word(home: Path) -> None:
@@ -275,6 +347,21 @@ async def test_mode_by_key_and_by_word(home: Path) -> None:
         soul = one.screen.conversation.engine.soul
         assert soul is not None
         assert soul.mode == "all"
+        # Now that it was said the key comes by it, too.
+        for words in ("asks first", "accepts edits", "allows all", "asks first"):
+            await one.pilot.press("shift+tab")
+            await one.sees(f"The agent now {words}.")
+            assert MODE_WORDS[soul.mode] == words
+
+
+async def test_what_the_program_was_started_with_is_in_the_round(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url, mode="all") as one:
+        await one.ready()
+        soul = one.screen.conversation.engine.soul
+        assert soul is not None
+        for mode in ("ask", "edits", "all", "ask"):
+            await one.pilot.press("shift+tab")
+            await one.until(lambda mode=mode: soul.mode == mode)
 
 
 async def test_keys_of_the_configuration(home: Path) -> None:
@@ -304,7 +391,7 @@ async def test_continue_shows_what_was_and_goes_on(home: Path) -> None:
         async with desk(home, server.base_url, resume="newest") as again:
             await again.ready()
             await again.sees("One.")
-            assert again.text().replace("~", " ") == before.replace("~", " ")
+            await again.until(lambda: again.text().replace("~", " ") == before.replace("~", " "))
             await again.pilot.press("up")
             await again.until(lambda: again.screen.prompt.area.text == "First")
             await again.say("Second")
@@ -351,24 +438,24 @@ async def test_a_new_session_takes_the_place_of_the_old_one(home: Path) -> None:
         assert "First" not in messages(server)
 
 
-async def test_what_was_before_is_emptied_only_when_it_is_covered(
+async def test_what_was_before_goes_only_when_it_is_covered(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Drawn while they go, widgets have no styles any more, and that ends the app.
     covered: list[bool] = []
-    remove_children = MainScreen.remove_children
+    remove = MainScreen.remove
 
     def watched(self: MainScreen) -> AwaitRemove:
         covered.append(app_of(self).screen is not self)
-        return remove_children(self)
+        return remove(self)
 
-    monkeypatch.setattr(MainScreen, "remove_children", watched)
+    monkeypatch.setattr(MainScreen, "remove", watched)
     async with ChatServer() as server, desk(home, server.base_url) as one:
         await one.ready()
         old = one.screen
         await one.say("/new")
         await one.until(lambda: one.screen is not old and one.screen.conversation.state.ready)
-        await one.until(lambda: not old.children)
+        await one.until(lambda: not old.is_running)
     assert covered == [True]
 
 
@@ -444,7 +531,8 @@ async def test_everything_stands_where_it_should(home: Path, size: tuple[int, in
         assert screen.header.region.y == 0
         assert screen.footer.region.y == height - 1
         assert screen.prompt.region.height == (3 if height >= 30 else 1)
-        assert screen.views.gauge.region.bottom == screen.prompt.region.y
+        # What is imported after the first paint is laid out with the next one.
+        await one.until(lambda: screen.views.gauge.region.bottom == screen.prompt.region.y)
         pane = one.screen.query_one("#timeline-pane")
         if width >= 100:
             timeline = 38 if width >= 112 else 30

@@ -1,4 +1,4 @@
-"""How letters, a world line on view, the comparison of two lines and a summary look, wide and narrow."""
+"""How all actions of a preview, the comparison of two lines, and bookmarks and pins look."""
 
 from __future__ import annotations
 
@@ -8,35 +8,30 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.conversation import quoted_fields
 from support.pictures import PictureExtension
 from support.story import whole_story
 from syrupy.assertion import SnapshotAssertion
 from textual.pilot import Pilot
 from textual.screen import Screen
 
-from kimi_tui.config.choosing import Choice
-from kimi_tui.config.model import Config
+from kimi_tui.config.model_choice import Choice
+from kimi_tui.config.settings import Config
 from kimi_tui.launch import Launch
-from kimi_tui.soul.protocol import FilePreview, FilesPreview, GoingMessage, RewindPreview, Target
-from kimi_tui.soul.travel_protocol import (
+from kimi_tui.soul.rewind import DroppedMessage, FilePreview, FilesPreview, RewindPreview, Target
+from kimi_tui.soul.world_line_reader import (
+    DivergedFile,
+    DivergedFiles,
     FileSide,
-    LineComparison,
-    LineMessage,
-    PartedFiles,
-    PartedPath,
+    WorldLineComparison,
     WorldLineInfo,
+    WorldLineMessage,
 )
 from kimi_tui.tui.app import KimiApp
 from kimi_tui.tui.compare.screen import CompareScreen
-from kimi_tui.tui.letter.model import Letter
-from kimi_tui.tui.letter.screen import Drafting, LetterScreen
-from kimi_tui.tui.letter.summary import Summary, SummaryScreen
 from kimi_tui.tui.main.header import Heading
 from kimi_tui.tui.main.screen import MainScreen
-from kimi_tui.tui.preview.actions import actions_at
+from kimi_tui.tui.preview.layout import actions_at
 from kimi_tui.tui.preview.screen import RewindScreen
-from kimi_tui.tui.worldline.view import Reading
 from kimi_tui.wire.display import BriefBlock, DiffBlock, DiffLine, ShellBlock
 
 SIZES = [(120, 40), (80, 24)]
@@ -111,10 +106,7 @@ async def shown(running: KimiApp, pilot: Pilot[None]) -> MainScreen:
     return screen
 
 
-@pytest.mark.parametrize("size", SIZES)
-async def test_all_actions(
-    tmp_path: Path, size: tuple[int, int], picture: SnapshotAssertion
-) -> None:
+async def test_all_actions(tmp_path: Path, picture: SnapshotAssertion) -> None:
     preview = RewindPreview(
         target=Target(11),
         label='Fields with "" inside break the importer. Fix it, with a test.',
@@ -124,53 +116,22 @@ async def test_all_actions(
         tokens_before=58_300,
         tokens_after=53_700,
         estimated=False,
-        goes=(GoingMessage("tool", "pytest -q tests/csv", "Shell", failed=True, tokens=1_200),),
+        goes=(DroppedMessage("tool", "pytest -q tests/csv", "Shell", failed=True, tokens=1_200),),
         prompt="",
         files=FilesPreview(
             (FilePreview("src/csv/tokenizer.py", "restore", added=3, removed=1),), ran_commands=True
         ),
     )
     page = RewindScreen(preview, actions=actions_at(11, 0))
-    await over_the_page(tmp_path, size, page, picture)
-
-
-async def _draft() -> str:
-    return "The log has 4,200 lines: search it."
-
-
-async def _stop() -> None:
-    return None
-
-
-@pytest.mark.parametrize("size", SIZES)
-async def test_a_letter(tmp_path: Path, size: tuple[int, int], picture: SnapshotAssertion) -> None:
-    letter = Letter(
-        title="D-Mail to #8",
-        question="What should the agent have known there?",
-        consequence="It goes back to before that step, reads this, and goes on from there.",
-        text="The log has 4,200 lines: search it for the first row that is not ok.",
-        kind="dmail",
-        quote="A message of another line that goes along with it.",
-    )
-    page = LetterScreen(letter, Drafting(_draft, _stop))
-    await over_the_page(tmp_path, size, page, picture)
-
-
-@pytest.mark.parametrize("size", SIZES)
-async def test_a_summary(tmp_path: Path, size: tuple[int, int], picture: SnapshotAssertion) -> None:
-    text = "## Current task\n\nRead rows with doubled quotes.\n\n" + "\n".join(
-        f"- fact {i}" for i in range(30)
-    )
-    page = SummaryScreen(Summary(0, text, 211_000, 21_000))
-    await over_the_page(tmp_path, size, page, picture)
+    await over_the_page(tmp_path, SIZES[0], page, picture)
 
 
 @pytest.mark.parametrize("size", SIZES)
 async def test_a_comparison(
     tmp_path: Path, size: tuple[int, int], picture: SnapshotAssertion
 ) -> None:
-    def message(n: int, kind: str, text: str, **more: object) -> LineMessage:
-        return LineMessage(n, f"u{n}", 0, kind, text, **more)  # type: ignore[arg-type]
+    def message(n: int, kind: str, text: str, **more: object) -> WorldLineMessage:
+        return WorldLineMessage(n, f"u{n}", 0, kind, text, **more)  # type: ignore[arg-type]
 
     other = (
         message(4, "user", "Use a regular expression for the whole line."),
@@ -203,19 +164,19 @@ async def test_a_comparison(
     )
     rows = (DiffLine(" ", 41, "if ch == QUOTE:"), DiffLine("-", 42, "    return"))
     same = FileSide("same")
-    files = PartedFiles(
+    files = DivergedFiles(
         (
-            PartedPath(
+            DivergedFile(
                 "src/csv/tokenizer.py",
                 FileSide("changed", "agent", 15, 61, rows),
                 FileSide("changed", "agent", 3, 1, rows),
             ),
-            PartedPath("tests/csv/test_quotes.py", same, FileSide("new", "agent", 14)),
-            PartedPath("README.md", same, FileSide("changed", "others", 1, 1)),
+            DivergedFile("tests/csv/test_quotes.py", same, FileSide("new", "agent", 14)),
+            DivergedFile("README.md", same, FileSide("changed", "others", 1, 1)),
         )
     )
     page = CompareScreen(
-        LineComparison(2, 3, live, other, files, 28_100),
+        WorldLineComparison(2, 3, live, other, files, 28_100),
         line(),
         used=58_300,
         heading=Heading("Fix quoted fields", "~/work/importer", "main", "kimi-k2"),
@@ -223,38 +184,9 @@ async def test_a_comparison(
     await over_the_page(tmp_path, size, page, picture)
 
 
-@pytest.mark.parametrize("size", SIZES)
-async def test_a_world_line_on_view(
-    tmp_path: Path, size: tuple[int, int], picture: SnapshotAssertion
-) -> None:
+async def test_bookmarks_and_pins(tmp_path: Path, picture: SnapshotAssertion) -> None:
     running = app(tmp_path)
-    async with running.run_test(size=size) as pilot:
-        main = await shown(running, pilot)
-        assert not main.reading
-        travel = main.travel
-        reading = Reading(line(), "")
-        travel.reader._reading = reading  # pyright: ignore[reportPrivateUsage]
-        await main.chat_pane.read(reading)
-        main.prompt.reading = 2
-        main.views.gauge.view(47_200)
-        travel.reader.focus()
-        await reading.show(quoted_fields().records, -1)
-        await pilot.pause()
-        # Every row is seen once: the scrollbar then no longer stands where heights were estimated.
-        page = reading.transcript
-        for row in range(0, page.virtual_size.height, max(1, page.size.height // 2)):
-            page.show_row(row)
-        page.scroll_to_end()
-        await pilot.pause()
-        assert running.export_screenshot() == picture
-
-
-@pytest.mark.parametrize("size", SIZES)
-async def test_bookmarks_and_pins(
-    tmp_path: Path, size: tuple[int, int], picture: SnapshotAssertion
-) -> None:
-    running = app(tmp_path)
-    async with running.run_test(size=size) as pilot:
+    async with running.run_test(size=SIZES[0]) as pilot:
         main = await shown(running, pilot)
         model = main.views.timeline.model
         assert model is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import ClassVar
 
@@ -11,30 +12,30 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 from support.pictures import PictureExtension
+from support.screens import keys_count
 from syrupy.assertion import SnapshotAssertion
 from textual.app import App
 
-from kimi_tui.soul.money import Cost
-from kimi_tui.soul.protocol import (
-    FilePreview,
-    FilesPreview,
-    GoingMessage,
-    RewindPreview,
-    Target,
-)
+from kimi_tui.soul.rewind import DroppedMessage, FilePreview, FilesPreview, RewindPreview, Target
+from kimi_tui.soul.usage import Cost
 from kimi_tui.tui.glyphs import ASCII, UNICODE, Glyphs
 from kimi_tui.tui.preview import layout
-from kimi_tui.tui.preview.actions import CONVERSATION_ACTIONS, Action, PreviewAnswer, actions_at
-from kimi_tui.tui.preview.screen import RewindScreen
-from kimi_tui.tui.styles import sheets
-from kimi_tui.tui.theme import KIMI_DARK, KIMI_LIGHT
+from kimi_tui.tui.preview.layout import (
+    CONVERSATION_ACTIONS,
+    PreviewAction,
+    PreviewAnswer,
+    actions_at,
+)
+from kimi_tui.tui.preview.screen import PreviewSheet, RewindScreen
+from kimi_tui.tui.screens import sheets
+from kimi_tui.tui.theme import KIMI_DARK
 from kimi_tui.wire.display import DiffLine
 
 GOES = (
-    GoingMessage("tool", "pytest -q tests/csv", "Shell", failed=True, tokens=1_200),
-    GoingMessage("tool", "src/csv/tokenizer.py", "Edit", tokens=900),
-    GoingMessage("tool", "src/csv/tokenizer.py", "Read", tokens=2_100),
-    GoingMessage("tool", "1 of 3 done", "Todo", tokens=400),
+    DroppedMessage("tool", "pytest -q tests/csv", "Shell", failed=True, tokens=1_200),
+    DroppedMessage("tool", "src/csv/tokenizer.py", "Edit", tokens=900),
+    DroppedMessage("tool", "src/csv/tokenizer.py", "Read", tokens=2_100),
+    DroppedMessage("tool", "1 of 3 done", "Todo", tokens=400),
 )
 STORY = RewindPreview(
     target=Target(11),
@@ -58,10 +59,10 @@ LONG = RewindPreview(
     tokens_after=22_800,
     estimated=True,
     goes=(
-        GoingMessage("user", "Why is the import slow?"),
-        GoingMessage("agent", "I look at what the importer does with each line."),
-        GoingMessage("dmail", "Do not read import.log whole.", tokens=300),
-        GoingMessage("summary", "The importer so far."),
+        DroppedMessage("user", "Why is the import slow?"),
+        DroppedMessage("agent", "I look at what the importer does with each line."),
+        DroppedMessage("dmail", "Do not read import.log whole.", tokens=300),
+        DroppedMessage("summary", "The importer so far."),
         *GOES * 12,
     ),
     prompt="Add",
@@ -78,13 +79,11 @@ class PreviewApp(App[None]):
         preview: RewindPreview = STORY,
         *,
         running: bool = False,
-        theme: str = "kimi-dark",
         glyphs: Glyphs = UNICODE,
     ) -> None:
         super().__init__()
         self.register_theme(KIMI_DARK)
-        self.register_theme(KIMI_LIGHT)
-        self.theme = theme
+        self.theme = KIMI_DARK.name
         self.glyphs = glyphs
         actions = actions_at(6, 3) if preview.target.world_line else CONVERSATION_ACTIONS
         self.shown = RewindScreen(preview, running=running, actions=actions)
@@ -191,15 +190,15 @@ async def test_resizing_lays_out_anew() -> None:
 def test_more_actions_are_data() -> None:
     actions = (
         *CONVERSATION_ACTIONS[:1],
-        Action("f", "both", "Conversation and files", "restores 1, deletes 1"),
+        PreviewAction("f", "both", "Conversation and files", "restores 1, deletes 1"),
         *CONVERSATION_ACTIONS[1:],
-        Action("d", "dmail", "Send a D-Mail here", group=1),
-        Action("c", "compact_from", "Compact from here on", group=1),
-        Action("p", "compact_to", "Compact up to here", group=1),
+        PreviewAction("d", "dmail", "Send a D-Mail here", group=1),
+        PreviewAction("c", "compact_from", "Compact from here on", group=1),
+        PreviewAction("p", "compact_to", "Compact up to here", group=1),
     )
-    state = layout.State(STORY, actions)
+    state = layout.PreviewState(STORY, actions)
     for width, height in ((102, 28), (72, 20), (56, 16)):
-        sheet = layout.sheet(state, width, height, UNICODE)
+        sheet = layout.preview_rows(state, width, height, UNICODE)
         assert len(sheet.rows) <= height
         assert set(sheet.actions.values()) == set(range(len(actions)))
 
@@ -214,9 +213,10 @@ def test_more_actions_are_data() -> None:
     ],
 )
 def test_what_goes_had_cost_so_much(width: int, n_rows: int, cost: Cost, words: str) -> None:
-    state = layout.State(replace(LONG, cost=cost), CONVERSATION_ACTIONS)
+    state = layout.PreviewState(replace(LONG, cost=cost), CONVERSATION_ACTIONS)
     rows = [
-        "".join(part for part, _ in row) for row in layout.sheet(state, width, 20, UNICODE).rows
+        "".join(part for part, _ in row)
+        for row in layout.preview_rows(state, width, 20, UNICODE).rows
     ]
     found = [number for number, row in enumerate(rows) if words in row]
     assert found == [1 + n_rows]
@@ -224,7 +224,9 @@ def test_what_goes_had_cost_so_much(width: int, n_rows: int, cost: Cost, words: 
 
 
 def test_without_prices_no_money_is_spoken_of() -> None:
-    rows = layout.sheet(layout.State(LONG, CONVERSATION_ACTIONS), 102, 30, UNICODE).rows
+    rows = layout.preview_rows(
+        layout.PreviewState(LONG, CONVERSATION_ACTIONS), 102, 30, UNICODE
+    ).rows
     assert not any("cost" in part for row in rows for part, _ in row)
 
 
@@ -239,11 +241,11 @@ def test_without_prices_no_money_is_spoken_of() -> None:
 def test_every_row_fits_whatever_the_words(
     words: str, count: int, width: int, height: int, details: bool, scroll: int
 ) -> None:
-    goes = tuple(GoingMessage("tool", words, words[:9], tokens=count) for _ in range(count))
+    goes = tuple(DroppedMessage("tool", words, words[:9], tokens=count) for _ in range(count))
     preview = RewindPreview(Target(3), words, 1, 1, 1, 9, 3, True, goes, "")
-    state = layout.State(preview, CONVERSATION_ACTIONS, True, 1, details, scroll)
+    state = layout.PreviewState(preview, CONVERSATION_ACTIONS, True, 1, details, scroll)
     for glyphs in (UNICODE, ASCII):
-        sheet = layout.sheet(state, width, height, glyphs)
+        sheet = layout.preview_rows(state, width, height, glyphs)
         assert len(sheet.rows) <= height
         for row in sheet.rows:
             text = "".join(part for part, _ in row)
@@ -251,16 +253,21 @@ def test_every_row_fits_whatever_the_words(
             assert "\x1b" not in text
 
 
+@pytest.fixture(autouse=True)
+def keys_at_once() -> Iterator[None]:
+    """Keys count at once; when they do not is a test of the main screen."""
+    with keys_count():
+        yield
+
+
 @pytest.fixture
 def picture(snapshot: SnapshotAssertion) -> SnapshotAssertion:
     return snapshot.use_extension(PictureExtension)
 
 
-@pytest.mark.parametrize("theme", ["kimi-dark", "kimi-light"])
-@pytest.mark.parametrize("size", [(120, 40), (80, 24), (60, 20)])
-async def test_looks(picture: SnapshotAssertion, size: tuple[int, int], theme: str) -> None:
-    app = PreviewApp(theme=theme)
-    async with app.run_test(size=size):
+async def test_looks(picture: SnapshotAssertion) -> None:
+    app = PreviewApp()
+    async with app.run_test(size=(80, 24)):
         assert app.export_screenshot() == picture
 
 
@@ -351,7 +358,7 @@ async def test_what_someone_else_changed_is_asked_for_once(size: tuple[int, int]
         assert app.answers == [PreviewAnswer("both")]
 
 
-async def test_what_the_person_has_said_is_not_asked_again() -> None:
+async def test_what_the_user_has_said_is_not_asked_again() -> None:
     app = PreviewApp(replace(STORY, files=FOREIGN))
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.press("f", "tab", "down", "down", "space", "tab", "tab", "f")
@@ -487,13 +494,13 @@ def test_every_row_of_files_fits_whatever_they_are_called(
         for n in range(count)
     )
     files = FilesPreview(some, ((name, name),) * 5, (name,), ran_commands=True)
-    state = layout.State(replace(LONG, files=files), CONVERSATION_ACTIONS)
+    state = layout.PreviewState(replace(LONG, files=files), CONVERSATION_ACTIONS)
     assert state.files is not None
     state.files.focused, state.files.whole = focused, whole and focused
     state.files.move(step)
     state.files.toggle()
     for glyphs in (UNICODE, ASCII):
-        sheet = layout.sheet(state, width, height, glyphs)
+        sheet = layout.preview_rows(state, width, height, glyphs)
         assert len(sheet.rows) <= height
         for row in sheet.rows:
             text = "".join(part for part, _ in row)
@@ -501,12 +508,9 @@ def test_every_row_of_files_fits_whatever_they_are_called(
             assert "\x1b" not in text
 
 
-@pytest.mark.parametrize("theme", ["kimi-dark", "kimi-light"])
 @pytest.mark.parametrize("size", [(120, 40), (80, 24), (60, 20)])
-async def test_looks_with_files(
-    picture: SnapshotAssertion, size: tuple[int, int], theme: str
-) -> None:
-    app = PreviewApp(WITH_FILES, theme=theme)
+async def test_looks_with_files(picture: SnapshotAssertion, size: tuple[int, int]) -> None:
+    app = PreviewApp(WITH_FILES)
     async with app.run_test(size=size):
         assert app.export_screenshot() == picture
 
@@ -537,9 +541,9 @@ async def test_a_jump_says_what_it_leaves_and_that_there_is_more() -> None:
 
 def test_a_jump_forward_leaves_nothing() -> None:
     preview = replace(THERE, goes=(), steps=0, messages=0)
-    state = layout.State(preview, actions_at(6, 3))
+    state = layout.PreviewState(preview, actions_at(6, 3))
     for width, height in ((104, 28), (74, 20), (58, 16)):
-        rows = layout.sheet(state, width, height, UNICODE).rows
+        rows = layout.preview_rows(state, width, height, UNICODE).rows
         shown = "\n".join("".join(text for text, _ in row) for row in rows)
         assert "Leaves nothing; adds 500 tokens" in shown
         assert "r  Jump there" in shown
@@ -548,7 +552,7 @@ def test_a_jump_forward_leaves_nothing() -> None:
 
 
 def test_the_files_go_along_with_a_jump() -> None:
-    state = layout.State(replace(THERE, files=FILES), actions_at(6, 3))
+    state = layout.PreviewState(replace(THERE, files=FILES), actions_at(6, 3))
     assert [(one.name, one.verb) for one in state.actions[:2]] == [
         ("rewind", "jump"),
         ("both", "jump"),
@@ -577,8 +581,26 @@ async def test_the_frame_keeps_still_while_files_are_chosen(
 
 
 def test_at_sixty_cells_the_files_can_be_left_with_esc() -> None:
-    state = layout.State(replace(STORY, files=FILES), CONVERSATION_ACTIONS)
+    state = layout.PreviewState(replace(STORY, files=FILES), CONVERSATION_ACTIONS)
     assert state.files is not None
     state.files.focused = True
-    keys = layout.sheet(state, 58, 16, UNICODE).rows[-1]
+    keys = layout.preview_rows(state, 58, 16, UNICODE).rows[-1]
     assert "Esc cancel" in "".join(text for text, _ in keys)
+
+
+async def test_rows_that_cannot_be_painted_leave_the_choices(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    app = PreviewApp()
+    async with app.run_test(size=(120, 40)) as pilot:
+        with monkeypatch.context() as patch:
+            patch.setattr(PreviewSheet, "get_component_rich_style", lambda *_, **__: 1 / 0)
+            await pilot.press("down")
+            await pilot.pause()
+            assert any("Could not be shown" in row for row in app.rows)
+        await pilot.press("up")
+        await pilot.pause()
+        assert any("Rewind the conversation" in row for row in app.rows)
+        await pilot.press("n")
+        await pilot.pause()
+        assert app.answers == [PreviewAnswer("fork")]

@@ -11,11 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from textual.app import App, ComposeResult
 
+from kimi_tui.config.keymap import DEFAULT_KEYS
 from kimi_tui.tui.main.state import MainState
 from kimi_tui.tui.prompt.area import HELD_S, PromptArea
 from kimi_tui.tui.prompt.bar import IDLE_WORDS, RESUME_WORDS, STEER_WORDS, PromptBar
 from kimi_tui.tui.prompt.history import History, append_history, history_file, read_history
-from kimi_tui.tui.styles import sheets
+from kimi_tui.tui.screens import sheets
 from kimi_tui.tui.theme import KIMI_DARK
 
 
@@ -51,12 +52,12 @@ class Desk(App[None]):
         self.sent.append(event.text)
         self.area.take()
 
-    def on_prompt_area_edit_queued(self) -> None:
+    def on_prompt_area_recall_pressed(self) -> None:
         """Nothing is queued here."""
         self.told.append("queued")
         self.area.recall()
 
-    def on_prompt_area_leave_requested(self, event: PromptArea.LeaveRequested) -> None:
+    def on_prompt_area_exit_pressed(self, event: PromptArea.ExitPressed) -> None:
         """Note it."""
         self.told.append(f"leave by {event.key}")
 
@@ -72,6 +73,62 @@ async def test_enter_sends_and_other_keys_make_lines() -> None:
         await pilot.pause()
         assert desk.sent == ["a\nb\nc\nd"]
         assert desk.area.text == ""
+
+
+@pytest.mark.parametrize("key", DEFAULT_KEYS["newline"].split(","))
+async def test_every_enter_with_a_modifier_breaks_the_line(key: str) -> None:
+    desk = Desk()
+    async with desk.run_test() as pilot:
+        await pilot.press("a", key, "b")
+        await pilot.pause()
+        assert (desk.area.text, desk.sent) == ("a\nb", [])
+
+
+async def edited(text: str, *keys: str) -> str:
+    """A text after these keys, `|` where the cursor stands."""
+    desk = Desk()
+    async with desk.run_test() as pilot:
+        desk.area.put(text)
+        await pilot.press(*keys)
+        await pilot.pause()
+        desk.area.insert("|")
+        return desk.area.text
+
+
+@pytest.mark.parametrize(
+    ("keys", "left"),
+    [
+        (["alt+b"], "one two |three"),
+        (["alt+left", "alt+left"], "one |two three"),
+        (["ctrl+left", "alt+f"], "one two three|"),
+        (["home", "alt+right"], "one| two three"),
+        (["home", "ctrl+right"], "one| two three"),
+        (["home", "alt+d"], "| two three"),
+        (["home", "alt+d", "alt+d"], "| three"),
+        (["ctrl+w"], "one two |"),
+        (["alt+backspace", "ctrl+backspace"], "one |"),
+        # What is cut can be put elsewhere, and what is cut at once behind one another is one.
+        (["ctrl+w", "ctrl+w", "ctrl+a", "ctrl+y"], "two three|one "),
+        (["ctrl+a", "alt+d", "alt+d", "ctrl+e", "ctrl+y"], " threeone two|"),
+        (["ctrl+w", "home", "alt+d", "end", "ctrl+y"], " two one|"),
+        (["ctrl+u", "ctrl+y", "ctrl+y"], "one two threeone two three|"),
+        (["alt+b", "ctrl+k", "home", "ctrl+y"], "three|one two "),
+        (["ctrl+w", "ctrl+underscore"], "one two three|"),
+        (["ctrl+w", "ctrl+underscore", "alt+e"], "one two |"),
+        (["ctrl+y"], "one two three|"),
+        # With Alt or Ctrl a letter is never typed.
+        (["alt+x", "alt+q", "ctrl+g"], "one two three|"),
+    ],
+)
+async def test_words_are_gone_by_and_cut_as_readline_does(keys: list[str], left: str) -> None:
+    assert await edited("one two three", *keys) == left
+
+
+async def test_a_cut_reaches_over_the_end_of_a_line() -> None:
+    assert await edited("one\ntwo", "up", "ctrl+e", "ctrl+k") == "one|two"
+    assert await edited("one\ntwo", "ctrl+a", "ctrl+u") == "one|two"
+    assert await edited("one\ntwo", "up", "ctrl+e", "alt+d") == "one|two"
+    assert await edited("one\ntwo", "ctrl+u", "ctrl+u", "ctrl+y") == "one\ntwo|"
 
 
 async def test_it_grows_to_eight_rows_and_then_scrolls() -> None:
@@ -190,7 +247,7 @@ async def test_typing_is_undone_and_done_again() -> None:
         assert desk.area.text == ""
         await pilot.press("ctrl+underscore")
         assert desk.area.text == "a b"
-        await pilot.press("ctrl+y")
+        await pilot.press("alt+e")
         assert desk.area.text == ""
 
 
@@ -231,7 +288,7 @@ async def test_the_row_tells_what_the_agent_does() -> None:
         assert "compacting" in str(desk.bar.render())
         desk.bar.state = MainState(can_resume=True)
         await pilot.pause()
-        assert desk.area.placeholder == RESUME_WORDS
+        assert desk.area.placeholder == RESUME_WORDS.format(send="Enter")
         assert desk.bar._timer is None  # pyright: ignore[reportPrivateUsage]
 
 

@@ -17,24 +17,25 @@ from support.story import Teller, whole_story
 from syrupy.assertion import SnapshotAssertion
 from textual.pilot import Pilot
 
-from kimi_tui.config.choosing import Choice, NeedsChoice
-from kimi_tui.config.model import Config
+from kimi_tui.config.model_choice import Choice, NeedsChoice
+from kimi_tui.config.settings import Config
 from kimi_tui.launch import Launch
+from kimi_tui.projection.recording import PlaybackClock
+from kimi_tui.projection.replay import ChangedFiles, Replay
+from kimi_tui.session.context_store import scan_world_line
 from kimi_tui.session.errors import UnknownWorldLine
 from kimi_tui.session.lock import SessionLock
-from kimi_tui.session.opening import scan_line
 from kimi_tui.session.session import Session
 from kimi_tui.session.store import SessionStore
-from kimi_tui.soul.history import line_told
+from kimi_tui.soul.record import final_checkpoints
 from kimi_tui.tui.app import KimiApp
+from kimi_tui.tui.main.feed import Views
 from kimi_tui.tui.main.screen import MainScreen
-from kimi_tui.tui.replay.playing import Player
-from kimi_tui.tui.replay.screen import ReplayScreen
+from kimi_tui.tui.replay.player import Player
+from kimi_tui.tui.replay.screen import ReplayScreen, load_session
 from kimi_tui.tui.replay.scrubber import Scrubber
-from kimi_tui.tui.replay.source import Told, fork_at
-from kimi_tui.tui.replay.stage import Stage
-from kimi_tui.tui.replay.telling import told_by
-from kimi_tui.tui.timeline.widget import Timeline
+from kimi_tui.tui.replay.source import RecordedSession, fork_at
+from kimi_tui.tui.timeline.timeline import Timeline
 from kimi_tui.wire.codec import encode_record
 from kimi_tui.wire.events import FilesChanged, Record, TextPart
 
@@ -86,7 +87,7 @@ def stored(home: Path, records: Sequence[Record], context: str = CONTEXT) -> str
 def conversation(records: Sequence[Record]) -> str:
     """The line at which a record ends, with the least that a conversation can hold."""
     lines: list[dict[str, object]] = []
-    for number, uid in enumerate(line_told(records) or ()):
+    for number, uid in enumerate(final_checkpoints(records) or ()):
         lines.append({"role": "_checkpoint", "id": number, "uid": uid})
         lines.append({"role": "user", "content": f"This was said at {number}."})
     return "".join(json.dumps(line) + "\n" for line in lines)
@@ -117,47 +118,43 @@ async def until_read(app: KimiApp, pilot: Pilot[None]) -> ReplayScreen:
     return app.screen
 
 
-def player_of(screen: ReplayScreen) -> Player:
+def clock_of(screen: ReplayScreen) -> PlaybackClock:
     """The clock of a replay."""
-    projector = screen._projector  # pyright: ignore[reportPrivateUsage]
-    assert projector is not None
-    return projector.player
+    player = screen._player  # pyright: ignore[reportPrivateUsage]
+    assert player is not None
+    return player.clock
 
 
 async def settled(pilot: Pilot[None], screen: ReplayScreen) -> None:
     """Wait until the moment that was wanted is on the screen."""
     await pilot.pause()
-    projector = screen._projector  # pyright: ignore[reportPrivateUsage]
-    assert projector is not None
-    await projector.settled()
+    player = screen._player  # pyright: ignore[reportPrivateUsage]
+    assert player is not None
+    await player.settled()
     await pilot.pause()
 
 
 def seen(app: KimiApp, pilot: Pilot[None]) -> str:
-    """What a person sees."""
+    """What the user sees."""
     return Desk(app, pilot).text()
 
 
-@pytest.mark.parametrize("theme", ["dark", "light"])
 @pytest.mark.parametrize("size", SIZES)
-async def test_looks(
-    home: Path, snapshot: SnapshotAssertion, size: tuple[int, int], theme: str
-) -> None:
+async def test_looks(home: Path, snapshot: SnapshotAssertion, size: tuple[int, int]) -> None:
     app = replaying(home, stored(home, story()))
     async with app.run_test(size=size) as pilot:
         screen = await until_read(app, pilot)
-        app.theme = f"kimi-{theme}"
-        app.screen.query_one(Scrubber).post_message(Scrubber.Sought(_before_letter(screen)))
+        app.screen.query_one(Scrubber).post_message(Scrubber.PlayheadMoved(_before_dmail(screen)))
         await Desk(app, pilot).sees("next: D-Mail")
         await settled(pilot, screen)
         assert app.export_screenshot() == snapshot.use_extension(PictureExtension)
 
 
-def _before_letter(screen: ReplayScreen) -> int:
-    told = screen._told  # pyright: ignore[reportPrivateUsage]
-    assert told is not None
-    letter = next(mark for mark in told.replay.course.marks if mark.kind == "dmail")
-    return told.replay.course.step(letter.position, -2)
+def _before_dmail(screen: ReplayScreen) -> int:
+    recorded = screen._recorded  # pyright: ignore[reportPrivateUsage]
+    assert recorded is not None
+    dmail = next(mark for mark in recorded.replay.recording.markers if mark.kind == "dmail")
+    return recorded.replay.recording.step(dmail.position, -2)
 
 
 async def test_keys_go_by_steps_and_turns_and_to_the_edges(home: Path) -> None:
@@ -185,11 +182,11 @@ def may_read(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     """No session is read before this is set."""
     may = threading.Event()
 
-    def told_late(launch: Launch, session: Session | None) -> Told:
+    def told_late(launch: Launch, session: Session | None) -> RecordedSession:
         may.wait()
-        return told_by(launch, session)
+        return load_session(launch, session)
 
-    monkeypatch.setattr("kimi_tui.tui.replay.screen.told_by", told_late)
+    monkeypatch.setattr("kimi_tui.tui.replay.screen.load_session", told_late)
     return may
 
 
@@ -205,7 +202,7 @@ async def test_keys_that_were_pressed_too_early_are_not_lost(
         await one.until(lambda: app.screen.query_one(Timeline).has_focus)
         screen = app.screen
         assert isinstance(screen, ReplayScreen)
-        assert player_of(screen).speed == 2
+        assert clock_of(screen).speed == 2
         await pilot.press("escape", "right")
         await one.sees("at #2, of 64 steps")
 
@@ -221,7 +218,7 @@ async def test_a_replay_can_be_left_before_it_was_read(
         may_read.set()
 
 
-async def test_it_plays_faster_on_wish_and_stops_at_the_end(home: Path) -> None:
+async def test_it_plays_faster_and_slower_and_stops_at_the_end(home: Path) -> None:
     app = replaying(home, stored(home, story()))
     async with app.run_test(size=(120, 40)) as pilot:
         screen = await until_read(app, pilot)
@@ -231,11 +228,11 @@ async def test_it_plays_faster_on_wish_and_stops_at_the_end(home: Path) -> None:
         assert "playing  16x" in seen(app, pilot)
         await pilot.press("minus")
         assert "playing  8x" in seen(app, pilot)
-        player = player_of(screen)
-        before = player.position
-        await Desk(app, pilot).until(lambda: player.position > before)
-        player.time_s = 10_000.0
-        await Desk(app, pilot).until(lambda: not player.is_playing)
+        clock = clock_of(screen)
+        before = clock.position
+        await Desk(app, pilot).until(lambda: clock.position > before)
+        clock.time_s = 10_000.0
+        await Desk(app, pilot).until(lambda: not clock.is_playing)
         await Desk(app, pilot).sees("One index runs past the end")
         assert "at the end  8x" in seen(app, pilot)
 
@@ -286,18 +283,18 @@ async def test_a_session_that_is_not_there_ends_with_one_line(home: Path) -> Non
     assert "nosuch" in app.parting_words
 
 
-async def test_a_letter_folds_as_it_did_when_it_was_sent(home: Path) -> None:
+async def test_a_dmail_folds_as_it_did_when_it_was_sent(home: Path) -> None:
     app = replaying(home, stored(home, story()), motion=True)
     async with app.run_test(size=(120, 40)) as pilot:
         screen = await until_read(app, pilot)
-        told, player = screen._told, player_of(screen)  # pyright: ignore[reportPrivateUsage]
-        assert told is not None
-        letter = next(mark for mark in told.replay.course.marks if mark.kind == "dmail")
-        app.screen.query_one(Scrubber).post_message(Scrubber.Sought(letter.position - 1))
+        recorded, clock = screen._recorded, clock_of(screen)  # pyright: ignore[reportPrivateUsage]
+        assert recorded is not None
+        dmail = next(mark for mark in recorded.replay.recording.markers if mark.kind == "dmail")
+        app.screen.query_one(Scrubber).post_message(Scrubber.PlayheadMoved(dmail.position - 1))
         await Desk(app, pilot).sees("next: D-Mail from #12")
         await pilot.press("space")
         await Desk(app, pilot).until(lambda: screen.transcript.is_moving)
-        assert player.position == letter.position
+        assert clock.position == dmail.position
         await Desk(app, pilot).sees("D-Mail  from #12 to #8")
         await pilot.press("space", "left", "left")
         await settled(pilot, screen)
@@ -312,7 +309,7 @@ async def test_a_fork_holds_what_is_complete(
     home: Path, number: int, whole: bool, n_lines: int
 ) -> None:
     session = SessionStore(home).find(stored(home, ()))
-    uid = scan_line(session.storage, session.dir, 0).checkpoints[number].uid
+    uid = scan_world_line(session.storage, session.dir, 0).checkpoints[number].uid
     forked = await fork_at(session, uid, whole=whole)
     kept = (forked.dir / "context.jsonl").read_text()
     assert kept == "".join(CONTEXT.splitlines(keepends=True)[:n_lines])
@@ -396,21 +393,21 @@ async def test_a_text_appears_as_it_was_streamed(home: Path) -> None:
     async with app.run_test(size=(120, 40)) as pilot:
         screen = await until_read(app, pilot)
         assert "These words" not in seen(app, pilot)
-        player = player_of(screen)
+        clock = clock_of(screen)
         await pilot.press("plus", "plus", "space")
         await Desk(app, pilot).sees("These words came")
         await pilot.press("space")
         await pilot.pause()
-        position = player.position
+        position = clock.position
         assert isinstance(teller.records[position].event, TextPart)
         assert seen(app, pilot).count("These words came") < 20
         # The rest of it comes when its time has come, and nothing twice.
         await pilot.press("space")
-        player.time_s = 10_000.0
+        clock.time_s = 10_000.0
         shown = await Desk(app, pilot).sees("The end.")
         chat = " ".join(" ".join(line[:80] for line in shown.splitlines()).split())
         assert chat.count("These words came one after another, for a minute.") == 20
-        screen.on_scrubber_sought(Scrubber.Sought(position))
+        screen.on_scrubber_playhead_moved(Scrubber.PlayheadMoved(position))
         await Desk(app, pilot).until(lambda: "These words" not in seen(app, pilot))
 
 
@@ -421,14 +418,15 @@ async def test_from_the_command_line_into_a_fork(home: Path) -> None:
         await until_read(app, pilot)
         await pilot.press("end")
         await Desk(app, pilot).sees("It is built.")
+        left = app.screen
         await pilot.press("c")
         await Desk(app, pilot).until(lambda: isinstance(app.screen, MainScreen))
         one = Desk(app, pilot)
         await one.ready()
         await one.sees("This is a fork")
         await one.sees("It is built.")
-        below = next(s for s in app.screen_stack if isinstance(s, ReplayScreen))
-        await one.until(lambda: not below.children)
+        await one.until(lambda: not left.is_running)
+        assert app.screen_stack == [app.screen]
         session = one.screen.conversation.engine.soul
         assert session is not None
         assert session.session.id != name
@@ -443,13 +441,13 @@ async def test_continuing_waits_for_the_moment_that_was_asked_for(
         screen = await until_read(app, pilot)
         assert "It is built." not in seen(app, pilot)
         may_arrive = asyncio.Event()
-        seek = Stage.seek
+        seek = Player._show
 
-        async def seek_late(stage: Stage, position: int) -> None:
+        async def seek_late(player: Player, position: int) -> None:
             await may_arrive.wait()
-            await seek(stage, position)
+            await seek(player, position)
 
-        monkeypatch.setattr(Stage, "seek", seek_late)
+        monkeypatch.setattr(Player, "_show", seek_late)
         await pilot.press("end", "c")
         await pilot.pause()
         assert app.screen is screen
@@ -496,3 +494,140 @@ async def test_from_the_timeline_into_a_fork(home: Path) -> None:
         assert "First answer." in told
         assert "Second question" not in told
         assert "contents of a" in told
+
+
+# -- faults: told in a notice, and the replay can be used on
+
+
+FAULT = "Something went wrong in the program"
+
+
+async def broken(*_: object, **__: object) -> None:
+    raise RuntimeError("a fault")
+
+
+def test_an_event_that_a_reducer_cannot_take_does_not_keep_the_others_from_being_shown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    apply = ChangedFiles.apply
+
+    def fails(model: ChangedFiles, record: Record) -> bool:
+        if isinstance(record.event, FilesChanged):
+            raise RuntimeError("a fault")
+        return apply(model, record)
+
+    monkeypatch.setattr(ChangedFiles, "apply", fails)
+    replay = Replay(story())
+    assert [str(fault) for fault in replay.faults] == ["a fault"]
+    assert replay.at(replay.recording.end).chat.blocks
+
+
+async def test_a_session_in_which_something_cannot_be_shown_is_played_and_that_is_told(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    apply = ChangedFiles.apply
+
+    def fails(model: ChangedFiles, record: Record) -> bool:
+        if isinstance(record.event, FilesChanged):
+            raise RuntimeError("a fault")
+        return apply(model, record)
+
+    monkeypatch.setattr(ChangedFiles, "apply", fails)
+    app = replaying(home, stored(home, story()))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until_read(app, pilot)
+        await Desk(app, pilot).sees(FAULT)
+        await pilot.press("end")
+        await Desk(app, pilot).sees("One index runs past the end")
+
+
+async def test_a_fault_while_it_is_read_leaves_the_way_out(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(launch: Launch, session: Session | None) -> RecordedSession:
+        raise RuntimeError("a fault")
+
+    monkeypatch.setattr("kimi_tui.tui.replay.screen.load_session", fails)
+    app = replaying(home, stored(home, story()))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await Desk(app, pilot).sees(FAULT)
+        await pilot.press("right", "c", "t", "escape")
+        await Desk(app, pilot).until(lambda: app.return_code == 0)
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+async def test_a_fault_while_a_moment_is_brought_on_view(
+    home: Path, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    app = replaying(home, stored(home, story()))
+    seek = Player._show
+
+    async def fails(player: Player, position: int) -> None:
+        if when == "after":
+            await seek(player, position)
+        raise RuntimeError("a fault")
+
+    async with app.run_test(size=(120, 40)) as pilot:
+        screen = await until_read(app, pilot)
+        with monkeypatch.context() as patch:
+            patch.setattr(Player, "_show", fails)
+            await pilot.press("right")
+            await settled(pilot, screen)
+        await Desk(app, pilot).sees(FAULT)
+        await pilot.press("right")
+        await settled(pilot, screen)
+        assert "at #2, of 64 steps" in seen(app, pilot)
+
+
+async def test_a_fault_while_it_plays_stops_it_at_the_same_moment(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = replaying(home, stored(home, story()))
+    async with app.run_test(size=(120, 40)) as pilot:
+        one = Desk(app, pilot)
+        screen = await until_read(app, pilot)
+        clock = clock_of(screen)
+        with monkeypatch.context() as patch:
+            patch.setattr(Views, "play", lambda *_, **__: 1 / 0)
+            await pilot.press("plus", "plus", "plus", "plus", "space")
+            await one.sees(FAULT)
+            await one.until(lambda: not clock.is_playing)
+            await settled(pilot, screen)
+        reached = clock.position
+        assert "paused" in seen(app, pilot)
+        await pilot.press("space")
+        await one.until(lambda: clock.position > reached)
+        clock.time_s = 10_000.0
+        shown = await one.sees("One index runs past the end")
+        assert shown.count("One index runs past the end") == 1
+
+
+async def test_a_fault_while_it_is_forked(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    app = replaying(home, stored(home, ()))
+    async with app.run_test(size=(120, 40)) as pilot:
+        screen = await until_read(app, pilot)
+        with monkeypatch.context() as patch:
+            patch.setattr("kimi_tui.tui.replay.source.forked", broken)
+            await pilot.press("end", "c")
+            await Desk(app, pilot).sees(FAULT)
+        await pilot.press("left")
+        await settled(pilot, screen)
+        assert app.screen is screen
+        await pilot.press("c")
+        await Desk(app, pilot).until(lambda: isinstance(app.screen, MainScreen))
+        one = Desk(app, pilot)
+        await one.ready()
+        await one.screen.end()
+
+
+async def test_what_is_copied_in_a_replay_is_said(home: Path) -> None:
+    app = replaying(home, stored(home, story()))
+    async with app.run_test(size=(120, 40)) as pilot:
+        screen = await until_read(app, pilot)
+        await pilot.press("end")
+        await Desk(app, pilot).sees("One index runs past the end")
+        screen.transcript.copy_answer()
+        await Desk(app, pilot).sees("Copied the last answer")
+        assert app.clipboard
+        screen.transcript.copy_code()
+        await Desk(app, pilot).sees("There is no code to copy here.")

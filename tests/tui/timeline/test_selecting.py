@@ -8,9 +8,9 @@ from support.story import Teller, many_turns, whole_story
 from support.time_travel_app import TimeTravelApp, press, selected_row
 from textual import events
 
-from kimi_tui.tui.timeline import selecting
-from kimi_tui.tui.timeline.model import TimelineModel
-from kimi_tui.tui.timeline.widget import Timeline
+from kimi_tui.projection.timeline import TimelineModel
+from kimi_tui.tui.timeline import timeline
+from kimi_tui.tui.timeline.timeline import Timeline
 
 
 async def test_the_filter_shows_what_matches_on_every_line() -> None:
@@ -70,7 +70,7 @@ async def test_letters_typed_into_the_filter_are_no_keys() -> None:
         await press(pilot, "slash", "u", "j", "k", "space", "U")
         assert app.timeline.model is not None
         assert app.rows[0].startswith(" / ujk U▌")
-        assert not any(isinstance(m, Timeline.UndoRequested) for m in app.posted)
+        assert not any(isinstance(m, Timeline.UndoPressed) for m in app.posted)
 
 
 async def test_a_filter_typed_in_one_go_misses_no_letter() -> None:
@@ -102,8 +102,8 @@ async def test_what_is_pasted_belongs_to_the_filter_while_one_is_typed() -> None
 async def test_a_long_line_that_is_live_again_is_built_in_slices(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(selecting, "_SLICE_S", 0.0)
-    monkeypatch.setattr(selecting, "_AT_ONCE", 100)
+    monkeypatch.setattr(timeline, "_SLICE_S", 0.0)
+    monkeypatch.setattr(timeline, "_AT_ONCE", 100)
     story = many_turns(200)
     app = TimeTravelApp(story.records)
     async with app.run_test(size=(120, 40)) as pilot:
@@ -118,7 +118,7 @@ async def test_a_long_line_that_is_live_again_is_built_in_slices(
         story.jump(left, op="undo")
         app.feed(story.records[n_told:])
         # Nothing is built in the callback that tells of it, and every later one does a part.
-        assert model.rows.n_missing > 2 * selecting._BETWEEN  # pyright: ignore[reportPrivateUsage]
+        assert model.rows.n_missing > 2 * timeline._BETWEEN  # pyright: ignore[reportPrivateUsage]
         while model.rows.n_missing:
             await pilot.pause()
         assert len(model.rows) == n_rows
@@ -147,9 +147,11 @@ def test_a_row_is_looked_for_where_one_was_before() -> None:
         model.apply(record)
     rows = model.rows
     for at in (0, 3, 500, len(rows) - 1):
-        for hint in (-1, 0, at - 40, at + 40, len(rows) + 5):
-            assert rows.index_of(rows[at].key, hint) == at
-    assert rows.index_of(("point", -7), 500) is None
-    one_step = n_calls(lambda: rows.index_of(rows[900].key, 880))
+        for before in (0, at - 40, min(at + 40, len(rows) - 1)):
+            assert rows.index_of(rows[before].key) == before % len(rows)
+            assert rows.index_of(rows[at].key) == at
+    assert rows.index_of(("checkpoint", -7)) is None
+    rows.index_of(rows[0].key)
     whole = n_calls(lambda: rows.index_of(rows[900].key))
+    one_step = n_calls(lambda: rows.index_of(rows[880].key))
     assert one_step < whole / 3

@@ -1,0 +1,149 @@
+"""The files of the app: one folder for the configuration, one for sessions and logs.
+
+`KIMI_TUI_HOME` moves all of them under one folder. Nothing in the work folder has a say in this.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+APP = "kimi-tui"
+
+
+def config_file(environ: Mapping[str, str] = os.environ) -> Path:
+    """Our `config.toml`, whether it exists or not."""
+    return config_dir(environ) / "config.toml"
+
+
+def config_dir(environ: Mapping[str, str] = os.environ) -> Path:
+    """The folder of the configuration."""
+    if home := environ.get("KIMI_TUI_HOME"):
+        return expanded(home).absolute()
+    if sys.platform == "linux":
+        # platformdirs says the same, but importing it costs 18 ms before the first paint.
+        base = environ.get("XDG_CONFIG_HOME", "").strip()
+        if base:
+            return Path(base) / APP
+        own = home_dir()
+        return own / ".config" / APP if own is not None else _makeshift()
+    if home_dir() is None:
+        return _makeshift()
+    import platformdirs
+
+    return platformdirs.user_config_path(APP, appauthor=False)
+
+
+def data_dir(environ: Mapping[str, str] = os.environ) -> Path:
+    """The folder of sessions and logs."""
+    if home := environ.get("KIMI_TUI_HOME"):
+        return expanded(home).absolute()
+    if home_dir() is None and not environ.get("XDG_DATA_HOME", "").strip():
+        return _makeshift()
+    import platformdirs
+
+    return platformdirs.user_data_path(APP, appauthor=False)
+
+
+def home_dir() -> Path | None:
+    """The user's home folder; None where there is none, as for a user without an entry in a container.
+
+    A home that neither exists nor could be made counts as none, and so does a root folder that takes no files.
+    """
+    home = _home()
+    if home is None:
+        return None
+    if home == Path(home.anchor):
+        return home if os.access(home, os.W_OK) else None
+    there = next(folder for folder in (home, *home.parents) if folder.exists())
+    return home if there == home or os.access(there, os.W_OK) else None
+
+
+def no_home_notice(environ: Mapping[str, str] = os.environ) -> str:
+    """A sentence on where our files are where there is no home folder; empty where they are in their usual place."""
+    if environ.get("KIMI_TUI_HOME") or data_dir(environ) != _makeshift():
+        return ""
+    return (
+        f"There is no home folder: sessions are kept in {_makeshift()}, which the system may clear. "
+        "Set HOME or KIMI_TUI_HOME to keep them."
+    )
+
+
+def make_private(folder: Path) -> None:
+    """A folder with its parents, all that are made for their owner only.
+
+    Raises:
+        OSError: It cannot be made, or in a place that all may write to it belongs to somebody else.
+    """
+    missing = [one for one in (folder, *folder.parents) if not one.exists()]
+    for one in reversed(missing):
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(one, 0o700)
+    makeshift = _makeshift_name()
+    if makeshift in (folder, *folder.parents) and not _is_ours(makeshift):
+        raise PermissionError(errno.EPERM, "it belongs to somebody else", str(makeshift))
+
+
+def log_file(environ: Mapping[str, str] = os.environ) -> Path:
+    """Where what went wrong is written down."""
+    return data_dir(environ) / "logs" / "kimi-tui.log"
+
+
+def kimi_cli_config_file(environ: Mapping[str, str] = os.environ) -> Path:
+    """kimi-cli's own configuration, read where ours is absent."""
+    return kimi_cli_share_dir(environ) / "config.toml"
+
+
+def kimi_cli_share_dir(environ: Mapping[str, str] = os.environ) -> Path:
+    """Where kimi-cli keeps its files."""
+    share = environ.get("KIMI_SHARE_DIR")
+    return expanded(share) if share else (home_dir() or _makeshift()) / ".kimi"
+
+
+def short(path: Path) -> str:
+    """The path as users write it, with `~` for their home folder."""
+    home = _home()
+    if home is None:
+        return str(path)
+    if path == home:
+        return "~"
+    return f"~/{path.relative_to(home)}" if path.is_relative_to(home) else str(path)
+
+
+def expanded(text: str) -> Path:
+    """The path that a user wrote, with `~` for a home folder; as it is where there is no such home."""
+    return Path(os.path.expanduser(text))
+
+
+def _home() -> Path | None:
+    try:
+        return Path.home()
+    except RuntimeError:
+        # Neither HOME nor the list of users says where it is.
+        return None
+
+
+def _makeshift() -> Path:
+    """Where our files are without a home folder; a place that takes and gives nothing if somebody else has made it."""
+    name = _makeshift_name()
+    return name if _is_ours(name) else Path(os.devnull) / APP
+
+
+def _is_ours(folder: Path) -> bool:
+    """Whether a folder in a place that all may write to is ours alone, or not there yet."""
+    try:
+        status = os.lstat(folder)
+    except OSError:
+        return True
+    mode = status.st_mode
+    return stat.S_ISDIR(mode) and status.st_uid == os.getuid() and not mode & 0o077
+
+
+def _makeshift_name() -> Path:
+    """In the system's temporary folder, under the user's number."""
+    return Path(os.environ.get("TMPDIR") or "/tmp").absolute() / f"{APP}-{os.getuid()}"

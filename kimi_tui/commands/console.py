@@ -1,0 +1,121 @@
+"""The command line as commands share it: parsing arguments, exit codes, tables and JSON, and asking for a yes."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from argparse import ArgumentParser, ArgumentTypeError
+from collections.abc import Sequence
+from typing import NoReturn
+
+from rich.cells import cell_len, set_cell_size
+
+from kimi_tui.foreign_text import one_line
+
+DONE = 0
+FAILED = 1
+USAGE = 2
+CONFLICTS = 3
+HELD = 4
+"""Exit codes: done, failed, wrong use, done but conflicts were left alone, someone has the session open."""
+
+_MAX_DIGITS = 9
+
+
+class Parser(ArgumentParser):
+    """Says what is wrong in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        """Leave with the usage code."""
+        self.exit(USAGE, f"kimi-tui: {one_line(message)}; see {self.prog} --help\n")
+
+
+def command(name: str, description: str) -> Parser:
+    """The parser of `kimi-tui NAME`, which is about one session and can answer in JSON."""
+    parser = Parser(prog=f"kimi-tui {name}", description=description, allow_abbrev=False)
+    parser.add_argument(
+        "--session", metavar="ID", help="which session (default: the newest of this folder)"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    return parser
+
+
+def checkpoint_number(text: str) -> int:
+    """`7` or `#7`."""
+    number = _number(text.removeprefix("#"))
+    if number is None:
+        raise ArgumentTypeError(f"the number of a checkpoint is needed, not {text!r}")
+    return number
+
+
+def line_number(text: str) -> int:
+    """The number of a world line, from 1."""
+    number = _number(text)
+    if not number:
+        raise ArgumentTypeError(f"the number of a world line is needed (1, 2, …), not {text!r}")
+    return number
+
+
+def place_on_a_line(text: str) -> tuple[int, int | None]:
+    """`K` for all of world line K, `K:N` for what precedes its checkpoint N."""
+    line, colon, point = text.partition(":")
+    return line_number(line), checkpoint_number(point) if colon else None
+
+
+def _number(text: str) -> int | None:
+    return int(text) if re.fullmatch(rf"[0-9]{{1,{_MAX_DIGITS}}}", text) else None
+
+
+def say(message: str) -> None:
+    """A line for the user on standard output."""
+    print(one_line(message))
+
+
+def complain(message: str) -> None:
+    """One line on standard error."""
+    print(f"kimi-tui: {one_line(message)}", file=sys.stderr)
+
+
+def print_json(value: object) -> None:
+    """The value as one JSON document."""
+    print(json.dumps(value, ensure_ascii=True, indent=2))
+
+
+def print_table(
+    head: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()
+) -> None:
+    """Rows under a head, columns two cells apart; foreign text is cleaned.
+
+    Args:
+        right: the columns to align at their right end.
+    """
+    cells = [[one_line(cell) for cell in row] for row in (head, *rows)]
+    widths = [max(cell_len(row[column]) for row in cells) for column in range(len(head))]
+    for row in cells:
+        parts = [
+            " " * (widths[column] - cell_len(text)) + text
+            if column in right
+            else set_cell_size(text, widths[column])
+            for column, text in enumerate(row)
+        ]
+        print("  ".join(parts).rstrip())
+
+
+def print_pairs(pairs: Sequence[tuple[str, str]]) -> None:
+    """Names and what is to be said of them, below each other."""
+    width = max((cell_len(name) for name, _ in pairs), default=0)
+    for name, text in pairs:
+        print(f"{name}{' ' * (width - cell_len(name))}  {one_line(text)}".rstrip())
+
+
+def confirmed(question: str) -> bool:
+    """Whether the user says yes; anything but a clear yes, or no terminal to ask on, is a no."""
+    if not sys.stdin.isatty():
+        complain(f"{question} Not asked, since there is no terminal: give --yes.")
+        return False
+    try:
+        return input(f"{one_line(question)} [y/N] ").strip().lower() in ("y", "yes")
+    except (EOFError, KeyboardInterrupt):
+        print()
+        return False

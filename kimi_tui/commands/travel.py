@@ -1,0 +1,296 @@
+"""`kimi-tui rewind`, `jump`, `undo`, `redo` and `dmail`: the operations of the app, done by the same engine.
+
+What an operation did, or would do, is a `Result`: printed for users or as JSON, and an exit code.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from argparse import Namespace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from kimi_tui.commands.console import (
+    CONFLICTS,
+    DONE,
+    FAILED,
+    USAGE,
+    Parser,
+    checkpoint_number,
+    command,
+    complain,
+    place_on_a_line,
+    print_json,
+    print_table,
+    say,
+)
+from kimi_tui.commands.sessions import chosen_session, engine
+from kimi_tui.soul.kimisoul import KimiSoul
+from kimi_tui.soul.rewind import (
+    FileOutcome,
+    FilesChoice,
+    FilesPreview,
+    RewindOutcome,
+    RewindPreview,
+    Target,
+)
+from kimi_tui.tui.formatting import counted, tokens
+from kimi_tui.wire.events import Event, FilesRestored
+
+_LEFT_ALONE = "left alone: changed since, or no longer kept"
+
+
+def run(name: str, arguments: Sequence[str]) -> int:
+    """Carry out `kimi-tui NAME ARGUMENTS`; returns the exit code."""
+    options = _PARSERS[name]().parse_args(arguments)
+    options.name = name
+    return asyncio.run(_travel(options))
+
+
+def _rewind_parser() -> Parser:
+    parser = command(
+        "rewind", "Go back to before checkpoint N. What is left behind becomes a world line."
+    )
+    parser.add_argument("n", metavar="N", type=checkpoint_number, help="the checkpoint")
+    parser.add_argument(
+        "--files",
+        choices=("keep", "restore", "only"),
+        default="keep",
+        help="leave the working files alone (default), bring them back too, or bring back only them",
+    )
+    parser.add_argument("--dry-run", action="store_true", help="only say what it would do")
+    return parser
+
+
+def _jump_parser() -> Parser:
+    parser = command("jump", "Make a line that was left the live one. It stays.")
+    parser.add_argument(
+        "place",
+        metavar="K[:N]",
+        type=place_on_a_line,
+        help="world line K, or what of it precedes its checkpoint N",
+    )
+    return parser
+
+
+def _dmail_parser() -> Parser:
+    parser = command(
+        "dmail",
+        "Go back to checkpoint N with a D-Mail, which the agent reads in its next turn. No model is asked now.",
+    )
+    parser.add_argument("n", metavar="N", type=checkpoint_number, help="the checkpoint")
+    parser.add_argument("text", metavar="TEXT", help="the D-Mail")
+    return parser
+
+
+_PARSERS = {
+    "rewind": _rewind_parser,
+    "jump": _jump_parser,
+    "undo": partial(command, "undo", "Reverse the newest operation that is not undone."),
+    "redo": partial(command, "redo", "Do again what was undone last."),
+    "dmail": _dmail_parser,
+}
+
+
+async def _travel(options: Namespace) -> int:
+    if options.name == "dmail" and not options.text.strip():
+        complain("The D-Mail is empty.")
+        return USAGE
+    async with engine(chosen_session(options.session)) as soul:
+        match options.name:
+            case "rewind":
+                return await _rewind(soul, options)
+            case "jump":
+                return await _jump(soul, options)
+            case "dmail":
+                return await _dmail(soul, options)
+            case _:
+                return await _undo_or_redo(soul, options)
+
+
+async def _rewind(soul: KimiSoul, options: Namespace) -> int:
+    target = Target(options.n)
+    if options.files != "keep":
+        await soul.files_ready()
+    looked = options.dry_run or options.files != "keep"
+    preview = await soul.preview(target) if looked else None
+    files = preview.files if preview is not None and options.files != "keep" else None
+    if files is not None and files.reason:
+        complain(files.reason)
+        return FAILED
+    if options.dry_run and preview is not None:
+        result = result_of_preview(preview, options.files)
+    else:
+        result = result_of(await soul.rewind(target, options.files), files_left_alone(files))
+    what = f"the files of #{options.n}" if options.files == "only" else f"to before #{options.n}"
+    if options.files == "only" and not result.changed:
+        # No figures either: nothing at all happened.
+        would = "would be" if options.dry_run else "was"
+        return print_result(options, result, f"No file of #{options.n} {would} brought back.")
+    if options.dry_run:
+        what = f"Would {'bring back' if options.files == 'only' else 'go back'} {what}"
+    else:
+        what = f"{'Brought back' if options.files == 'only' else 'Went back'} {what}"
+    return print_result(options, result, what)
+
+
+async def _jump(soul: KimiSoul, options: Namespace) -> int:
+    line, point = options.place
+    result = result_of(await soul.jump(line, point))
+    where = f"world line {line}" if point is None else f"#{point} of world line {line}"
+    return print_result(options, result, f"Went to {where}", {"world_line": line})
+
+
+async def _dmail(soul: KimiSoul, options: Namespace) -> int:
+    result = result_of(await soul.dmail(Target(options.n), options.text))
+    said = f"The D-Mail is at #{options.n}, where the agent reads it in its next turn"
+    return print_result(options, result, said)
+
+
+async def _undo_or_redo(soul: KimiSoul, options: Namespace) -> int:
+    await soul.files_ready()
+    heard = soul.wire.subscribe()
+    before = soul.used
+    said = await (soul.undo() if options.name == "undo" else soul.redo())
+    entry = soul.session.context.journal.entries[-1]
+    result = Result(
+        checkpoint_id=entry.checkpoint_id,
+        messages_dropped=entry.messages_dropped,
+        tokens_before=before,
+        tokens_after=soul.used,
+        files=files_restored([record.event for record in heard.drain()]),
+    )
+    return print_result(options, result, said, {"operation": entry.reason})
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """An operation in figures. `applied` is false where it was only looked at."""
+
+    checkpoint_id: int
+    messages_dropped: int
+    tokens_before: int
+    tokens_after: int
+    files: tuple[FileOutcome, ...] = ()
+    applied: bool = True
+
+    @property
+    def conflicts(self) -> tuple[str, ...]:
+        """The files that were left alone although they should have been brought back."""
+        return tuple(one.path for one in self.files if one.fate == "conflict")
+
+    @property
+    def changed(self) -> tuple[str, ...]:
+        """The files that were (or would be) made, changed or deleted."""
+        return tuple(one.path for one in self.files if one.fate not in ("conflict", "skip"))
+
+    def facts(self) -> dict[str, object]:
+        """What scripts read."""
+        return {
+            "checkpoint_id": self.checkpoint_id if self.checkpoint_id >= 0 else None,
+            "messages_dropped": self.messages_dropped,
+            "tokens_before": self.tokens_before,
+            "tokens_after": self.tokens_after,
+            "files": [
+                {"path": one.path, "change": one.fate, "reason": one.reason or None}
+                for one in self.files
+            ],
+            "applied": self.applied,
+        }
+
+
+def result_of(outcome: RewindOutcome, more: Iterable[FileOutcome] = ()) -> Result:
+    """The result of an operation that happened.
+
+    Args:
+        outcome: what the engine returned.
+        more: files that it had nothing to do with.
+    """
+    known = {one.path for one in outcome.files}
+    return Result(
+        checkpoint_id=outcome.checkpoint_id,
+        messages_dropped=outcome.messages_dropped,
+        tokens_before=outcome.tokens_before,
+        tokens_after=outcome.tokens_after,
+        files=(*outcome.files, *(one for one in more if one.path not in known)),
+    )
+
+
+def result_of_preview(preview: RewindPreview, choice: FilesChoice) -> Result:
+    """The result of a rewind that has not happened."""
+    goes = choice != "only"
+    return Result(
+        checkpoint_id=preview.target.id,
+        messages_dropped=preview.messages if goes else 0,
+        tokens_before=preview.tokens_before,
+        tokens_after=preview.tokens_after if goes else preview.tokens_before,
+        files=() if choice == "keep" else planned_files(preview.files),
+        applied=False,
+    )
+
+
+def planned_files(files: FilesPreview | None) -> tuple[FileOutcome, ...]:
+    """What would become of each file."""
+    if files is None:
+        return ()
+    return (
+        *(FileOutcome(one.path, one.fate, one.reason) for one in files.files),
+        *(FileOutcome(path, "skip", reason) for path, reason in files.not_covered),
+    )
+
+
+def files_left_alone(files: FilesPreview | None) -> tuple[FileOutcome, ...]:
+    """The files that no restore has to do with."""
+    return tuple(one for one in planned_files(files) if one.fate == "skip")
+
+
+def files_restored(events: Iterable[Event]) -> tuple[FileOutcome, ...]:
+    """What became of files, by the events of the engine."""
+    found: list[FileOutcome] = []
+    for event in events:
+        if isinstance(event, FilesRestored):
+            made = frozenset(event.created)
+            found += [
+                FileOutcome(path, "create" if path in made else "restore")
+                for path in event.restored
+            ]
+            found += [FileOutcome(path, "delete") for path in event.deleted]
+            found += [FileOutcome(path, "conflict", _LEFT_ALONE) for path in event.conflicts]
+    return tuple(found)
+
+
+def print_result(
+    options: Namespace, result: Result, said: str, more: Mapping[str, object] | None = None
+) -> int:
+    """Print a result as the options want it; returns the exit code.
+
+    Args:
+        options: with `json`.
+        result: what was done.
+        said: the same in words: a sentence, or its beginning, to which the figures are added.
+        more: further keys for scripts.
+    """
+    if options.json:
+        print_json({**(more or {}), **result.facts()})
+    elif said.endswith("."):
+        say(said)
+    else:
+        say(f"{said}{_figures(result)}.")
+        if result.files:
+            print_table(
+                ["file", "change", "why"],
+                [[one.path, one.fate, one.reason] for one in result.files],
+            )
+    if not (result.applied and result.conflicts):
+        return DONE
+    complain(f"Left alone, not brought back: {', '.join(result.conflicts)}.")
+    return CONFLICTS
+
+
+def _figures(result: Result) -> str:
+    """`: 9 messages left behind, 550 to 110 tokens`; nothing where the conversation stays what it is."""
+    if not result.messages_dropped and result.tokens_before == result.tokens_after:
+        return ""
+    left = counted(result.messages_dropped, "message")
+    return f": {left} left behind, {tokens(result.tokens_before)} to {tokens(result.tokens_after)} tokens"

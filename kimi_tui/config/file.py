@@ -1,0 +1,535 @@
+"""Reads and writes `config.toml`.
+
+Reading takes the standard library and the tables below, which is fast enough for before the first paint. A file that is
+not TOML is an error; a key that is unknown or has a wrong value costs only itself and is named in a notice.
+
+Writing keeps what else stands in the file, comments too. The file is for its owner alone (0600), is replaced in one
+rename, and is read again before that: what does not come back as it was meant is not written.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from kimi_tui.app_paths import make_private
+from kimi_tui.config.model_choice import Choice, clean_url, is_url, provider_type
+from kimi_tui.config.settings import (
+    LEAST_WINDOW,
+    Config,
+    ConfigError,
+    DMailConfig,
+    LoopControl,
+    ModelConfig,
+    ModelPrices,
+    ProviderConfig,
+)
+from kimi_tui.filesystem import Storage, read_regular
+
+if TYPE_CHECKING:
+    from tomlkit import TOMLDocument
+    from tomlkit.items import Table
+
+MAX_CONFIG_BYTES = 4 << 20
+TomlTable = Mapping[str, Any]
+Check = Callable[[Any], Any]
+"""Takes the value of a key and returns what is meant by it; a ValueError says what it must be."""
+
+THEMES = ("dark", "light", "16")
+GLYPHS = ("unicode", "ascii")
+
+# kimi-cli's own keys mean something to it and nothing here, so they are no reason for a notice.
+_KIMI_CLI = frozenset(
+    (
+        *("default_yolo", "default_plan_mode", "default_editor", "skip_afk_prompt_injection"),
+        *("show_thinking_stream", "merge_all_available_skills", "extra_skill_dirs", "telemetry"),
+        *("background", "services", "mcp", "hooks", "notifications", "oauth", "custom_headers"),
+        *("env", "reasoning_key", "display_name", "max_ralph_iterations", "max_steps_per_run"),
+    )
+)
+_LONGEST_EFFORT = 16
+_PLACE = re.compile(r"\(at line (\d+), column \d+\)$")
+
+
+# --- what a value must be
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError("must be a text in quotes")
+    return value
+
+
+def _stripped(value: Any) -> str:
+    return _text(value).strip()
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    items = cast("list[Any]", value) if isinstance(value, list) else None
+    if items is None or not all(isinstance(item, str) for item in items):
+        raise ValueError("must be a list of texts")
+    return tuple(items)
+
+
+def _flag(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError("must be true or false")
+    return value
+
+
+def _thinking(value: Any) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if not isinstance(value, str) or not value.strip().isalpha() or len(value) > _LONGEST_EFFORT:
+        raise ValueError('must be true, false or an effort such as "high"')
+    return value.strip().lower()
+
+
+def _currency(value: Any) -> str:
+    text = _stripped(value)
+    if not 1 <= len(text) <= 4 or not text.isprintable():
+        raise ValueError("must be a sign or a code of one to four letters")
+    return text
+
+
+def _url(value: Any) -> str:
+    text = clean_url(_text(value))
+    if not is_url(text) or not text.isprintable() or " " in text:
+        raise ValueError("must begin with https:// or http://")
+    return text
+
+
+def _whole(least: int, most: int) -> Callable[[Any], int]:
+    def check(value: Any) -> int:
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+            raise ValueError(f"must be a whole number from {least} to {most}")
+        return value
+
+    return check
+
+
+def _number(least: float, most: float) -> Callable[[Any], float]:
+    def check(value: Any) -> float:
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not is_number or not least <= value <= most:
+            raise ValueError(f"must be a number from {least} to {most}")
+        return float(value)
+
+    return check
+
+
+def _one_of(names: tuple[str, ...]) -> Callable[[Any], str]:
+    def check(value: Any) -> str:
+        if value not in names:
+            raise ValueError(f"must be one of {', '.join(names)}")
+        return str(value)
+
+    return check
+
+
+# --- the keys of each table; the defaults are those of `settings`
+
+_SECTIONS = frozenset({"models", "providers", "loop_control", "dmail", "keys"})
+_TOP: Mapping[str, Check] = {
+    "default_model": _text,
+    "default_thinking": _thinking,
+    "theme": _one_of(THEMES),
+    "glyphs": _one_of(GLYPHS),
+    "reduced_motion": _flag,
+    "stream_timeout_s": _number(1, 3600),
+}
+_PROVIDER: Mapping[str, Check] = {
+    "type": _text,
+    "base_url": _url,
+    "api_key": _stripped,
+    "dialect": _text,
+}
+_MODEL: Mapping[str, Check] = {
+    "provider": _text,
+    "model": _text,
+    "max_context_size": _whole(LEAST_WINDOW, 100_000_000),
+    "capabilities": _texts,
+}
+_FIGURES = ("input", "output", "cached_input")
+_PRICES: Mapping[str, Check] = {
+    **dict.fromkeys(_FIGURES, _number(0, 1_000_000)),
+    "currency": _currency,
+}
+_OLD_STEPS = "max_steps_per_run"
+_LOOP: Mapping[str, Check] = {
+    _OLD_STEPS: _whole(1, 1_000_000),
+    "max_steps_per_turn": _whole(1, 1_000_000),
+    "max_retries_per_step": _whole(1, 100),
+    "reserved_context_size": _whole(0, 100_000_000),
+    "compaction_trigger_ratio": _number(0.1, 1.0),
+    "compaction": _stripped,
+}
+_DMAIL: Mapping[str, Check] = {
+    "enabled": _flag,
+    "nudge_tokens": _whole(0, 100_000_000),
+    "review": _flag,
+}
+
+
+# --- reading
+
+
+def read_config(path: Path) -> Config:
+    """The configuration in a file; an absent file is the default one. Fast enough for before the first paint.
+
+    Raises:
+        ConfigError: it cannot be read, or is not TOML.
+    """
+    try:
+        # Dotfiles are often links into a folder that is kept elsewhere.
+        data = read_regular(path, MAX_CONFIG_BYTES, links=True)
+    except (FileNotFoundError, NotADirectoryError):
+        return Config()
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror or error}") from error
+    return parse_config(data, path)
+
+
+def parse_config(data: bytes, path: Path) -> Config:
+    """The configuration in a file's bytes.
+
+    Raises:
+        ConfigError: they are not TOML.
+    """
+    import tomllib  # 6 ms, and most first runs have no file
+
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise ConfigError(f"{path}, line {line}: not UTF-8 text") from error
+    try:
+        table = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        message = str(error)
+        found = _PLACE.search(message)
+        line = found.group(1) if found else str(text.count("\n") + 1)
+        said = _PLACE.sub("", message).strip().removesuffix("(at end of document)").strip()
+        raise ConfigError(f"{path}, line {line}: not TOML: {said}") from error
+    except RecursionError as error:
+        raise ConfigError(f"{path}, line 1: nested too deeply") from error
+    return _Reader(path).config(table)
+
+
+class _Reader:
+    """Takes values out of tables and remembers what it could not use."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._notices: list[str] = []
+
+    def config(self, table: TomlTable) -> Config:
+        values = self._values(table, "", _TOP, also=_SECTIONS)
+        providers = {
+            name: provider
+            for name, entry in self._tables(table, "providers").items()
+            if (provider := self._provider(name, entry)) is not None
+        }
+        models = {
+            name: model
+            for name, entry in self._tables(table, "models").items()
+            if (model := self._model(name, entry, providers)) is not None
+        }
+        default = values.pop("default_model", "")
+        if default and default not in models:
+            self._say("default_model", f"names [models.{default}], which cannot be used")
+            default = ""
+        thinking = values.pop("default_thinking", "")
+        loop = self._values(self._table(table, "loop_control"), "loop_control", _LOOP)
+        if (steps := loop.pop(_OLD_STEPS, None)) is not None:
+            loop.setdefault("max_steps_per_turn", steps)
+        return Config(
+            default_model=default or (next(iter(models)) if len(models) == 1 else ""),
+            models=models,
+            providers=providers,
+            loop=LoopControl(**loop),
+            dmail=DMailConfig(**self._values(self._table(table, "dmail"), "dmail", _DMAIL)),
+            keys=self._keys(self._table(table, "keys")),
+            thinking=thinking,
+            source=self._path,
+            notices=tuple(self._notices),
+            **values,
+        )
+
+    def _provider(self, name: str, table: TomlTable) -> ProviderConfig | None:
+        place = f"providers.{name}"
+        values = self._values(table, place, _PROVIDER)
+        if "base_url" not in values:
+            if "base_url" not in table:
+                self._say(f"{place}.base_url", "is missing")
+            return None
+        base_url = values["base_url"]
+        if (written := table["base_url"].strip().rstrip("/")) != base_url:
+            extra = written.strip("\"'`<> ").removeprefix(base_url)[:40]
+            self._say(
+                f"{place}.base_url", f"needs no {extra} at its end" if extra else "has quotes in it"
+            )
+        values["dialect"] = values.get("dialect") or None
+        return ProviderConfig(name=name, **values)
+
+    def _model(
+        self, name: str, table: TomlTable, providers: Mapping[str, ProviderConfig]
+    ) -> ModelConfig | None:
+        place = f"models.{name}"
+        values = self._values(table, place, _MODEL, also=("prices",))
+        if not values.get("model"):
+            self._say(f"{place}.model", "is missing")
+            return None
+        provider = values.get("provider", "")
+        if provider not in providers:
+            self._say(f"{place}.provider", f"names [providers.{provider}], which cannot be used")
+            return None
+        return ModelConfig(name=name, prices=self._prices(table, place), **values)
+
+    def _prices(self, table: TomlTable, model: str) -> ModelPrices | None:
+        """All that is needed or none: half a price would make every sum of money wrong."""
+        if "prices" not in table:
+            return None
+        place = f"{model}.prices"
+        entry = table["prices"]
+        if not isinstance(entry, Mapping):
+            self._say(place, "must be a table")
+            return None
+        prices = cast(TomlTable, entry)
+        values = self._values(prices, place, _PRICES)
+        missing = [key for key in ("input", "output") if key not in prices]
+        for key in missing:
+            self._say(f"{place}.{key}", "is missing")
+        if missing or any(key in prices and key not in values for key in _FIGURES):
+            return None
+        values.setdefault("cached_input", values["input"])
+        return ModelPrices(**values)
+
+    def _keys(self, table: TomlTable) -> dict[str, str]:
+        if not table:
+            return {}
+        from kimi_tui.config.keymap import usable_keys  # most files change no key
+
+        wanted = self._values(table, "keys", dict.fromkeys(table, _stripped))
+        return usable_keys(wanted, lambda name, what: self._say(f"keys.{name}", what))
+
+    def _tables(self, table: TomlTable, key: str) -> dict[str, TomlTable]:
+        found: dict[str, TomlTable] = {}
+        for name, entry in self._table(table, key).items():
+            if isinstance(entry, Mapping):
+                found[name] = cast(TomlTable, entry)
+            else:
+                self._say(f"{key}.{name}", "must be a table")
+        return found
+
+    def _table(self, table: TomlTable, key: str) -> TomlTable:
+        entry = table.get(key, {})
+        if isinstance(entry, Mapping):
+            return cast(TomlTable, entry)
+        self._say(key, "must be a table")
+        return {}
+
+    def _values(
+        self,
+        table: TomlTable,
+        place: str,
+        checks: Mapping[str, Check],
+        *,
+        also: Collection[str] = (),
+    ) -> dict[str, Any]:
+        """What the keys of a table mean. Those that are unknown or wrong are left out and named.
+
+        Args:
+            table: of the file.
+            place: its dotted name there; empty for the whole file.
+            checks: of each key.
+            also: other keys that are known.
+        """
+        before = f"{place}." if place else ""
+        for key in table:
+            if key not in checks and key not in also and key not in _KIMI_CLI:
+                self._say(f"{before}{key}", "is not known here")
+        found: dict[str, Any] = {}
+        for key, check in checks.items():
+            if key in table:
+                try:
+                    found[key] = check(table[key])
+                except ValueError as error:
+                    self._say(f"{before}{key}", str(error))
+        return found
+
+    def _say(self, key: str, what: str) -> None:
+        self._notices.append(f"{self._path.name}: {key} {what}; the rest is used.")
+
+
+# --- writing
+
+
+def save_choice(path: Path, choice: Choice) -> Config:
+    """Make `choice` the default model in the file at `path`; blocks on the disk, so call it in a thread.
+
+    Returns:
+        The configuration as it is now.
+
+    Raises:
+        ConfigError: the file there is not TOML, or the result would not say what was meant.
+        OSError: the disk refused; the old file is as it was.
+    """
+    before = read_config(path)
+    provider_name = _provider_name(before, choice)
+    model_name = _model_name(before, provider_name, choice)
+    text = _edited(path, provider_name, model_name, choice)
+    after = parse_config(text.encode(), path)
+    _check(after, provider_name, model_name, choice)
+    _replace(path, text)
+    return after
+
+
+def save_theme(path: Path, name: str) -> None:
+    """Make a theme the one to start with; blocks on the disk, so call it in a thread.
+
+    Raises:
+        ConfigError: the file there is not TOML.
+        OSError: the disk refused; the old file is as it was.
+    """
+    import tomlkit
+
+    document = _document(path)
+    document["theme"] = name
+    text = tomlkit.dumps(document)
+    if parse_config(text.encode(), path).theme != name:
+        raise ConfigError(f"{path.name} was not changed: it would not name the theme {name}")
+    _replace(path, text)
+
+
+def save_default(path: Path, name: str) -> Config:
+    """Make a model of the file at `path` the default one; blocks on the disk, so call it in a thread.
+
+    Args:
+        path: the configuration.
+        name: under which the model stands there.
+
+    Returns:
+        The configuration as it is now.
+
+    Raises:
+        ConfigError: the file there is not TOML, or holds no such model.
+        OSError: the disk refused; the old file is as it was.
+    """
+    import tomlkit
+
+    if name not in read_config(path).models:
+        raise ConfigError(f"{path.name} holds no model {name[:80]}")
+    document = _document(path)
+    document["default_model"] = name
+    text = tomlkit.dumps(document)
+    after = parse_config(text.encode(), path)
+    if after.default_model != name:
+        raise ConfigError("config.toml was not changed: it would not say what was chosen; edit it")
+    _replace(path, text)
+    return after
+
+
+def _document(path: Path) -> TOMLDocument:
+    """What stands in the file, with its comments; empty where there is none.
+
+    Raises:
+        ConfigError: it is not TOML.
+        OSError: it cannot be read.
+    """
+    import tomlkit
+    from tomlkit.exceptions import TOMLKitError
+
+    try:
+        return tomlkit.parse(path.read_text("utf-8-sig") if path.exists() else "")
+    except (TOMLKitError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path.name} was not changed, edit it: {error}") from error
+
+
+def _edited(path: Path, provider_name: str, model_name: str, choice: Choice) -> str:
+    import tomlkit
+
+    document = _document(path)
+    document["default_model"] = model_name
+    provider = _table(document, "providers", provider_name)
+    provider["type"] = provider_type(choice.base_url)
+    provider["base_url"] = choice.base_url
+    provider["api_key"] = choice.api_key
+    if choice.dialect:
+        provider["dialect"] = choice.dialect
+    model = _table(document, "models", model_name)
+    model["provider"] = provider_name
+    model["model"] = choice.model
+    if choice.window:
+        model["max_context_size"] = choice.window
+    if choice.capabilities:
+        model["capabilities"] = list(choice.capabilities)
+    return tomlkit.dumps(document)
+
+
+def _table(document: TOMLDocument, section: str, name: str) -> Table:
+    """`[section.name]`, made where it is missing."""
+    import tomlkit
+    from tomlkit.items import Table
+
+    if section not in document:
+        document[section] = tomlkit.table(is_super_table=True)
+    parent = document[section]
+    if not isinstance(parent, Table):
+        raise ConfigError(f"config.toml: {section} is written in a way that cannot be added to")
+    if name not in parent:
+        parent[name] = tomlkit.table()
+    entry = parent[name]
+    if not isinstance(entry, Table):
+        raise ConfigError(f"config.toml: {section}.{name} cannot be changed; edit the file")
+    return entry
+
+
+def _provider_name(config: Config, choice: Choice) -> str:
+    """A name for the provider: its own, unless that one belongs to another server."""
+    taken = config.providers.get(choice.provider)
+    if taken is None or taken.base_url == choice.base_url:
+        return choice.provider
+    number = 2
+    while (other := config.providers.get(f"{choice.provider}-{number}")) is not None:
+        if other.base_url == choice.base_url:
+            break
+        number += 1
+    return f"{choice.provider}-{number}"
+
+
+def _model_name(config: Config, provider_name: str, choice: Choice) -> str:
+    taken = config.models.get(choice.model)
+    if taken is None or taken.provider == provider_name:
+        return choice.model
+    return f"{provider_name}/{choice.model}"
+
+
+def _check(after: Config, provider_name: str, model_name: str, choice: Choice) -> None:
+    provider = after.providers.get(provider_name)
+    model = after.models.get(model_name)
+    meant_provider = ProviderConfig(
+        name=provider_name,
+        base_url=choice.base_url,
+        api_key=choice.api_key,
+        type=provider_type(choice.base_url),
+        dialect=choice.dialect or (provider.dialect if provider else None),
+    )
+    meant_model = ModelConfig(
+        name=model_name,
+        provider=provider_name,
+        model=choice.model,
+        max_context_size=choice.window or (model.max_context_size if model else None),
+        capabilities=choice.capabilities or (model.capabilities if model else ()),
+        prices=model.prices if model else None,
+    )
+    if (after.default_model, provider, model) != (model_name, meant_provider, meant_model):
+        raise ConfigError("config.toml was not changed: it would not say what was chosen; edit it")
+
+
+def _replace(path: Path, text: str) -> None:
+    make_private(path.parent)
+    # A config that is a link into someone's dotfiles stays one. Another process may be saving its choice as well.
+    Storage().replace_file(path.resolve(), text.encode(), shared=True)

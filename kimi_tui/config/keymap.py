@@ -1,0 +1,230 @@
+"""What may stand in `[keys]`: the actions that have keys, and how keys are written.
+
+Stands apart from the screens that bind them, so that a file is checked before anything is drawn.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Callable, Mapping
+
+DEFAULT_KEYS: Mapping[str, str] = {
+    "chat.above": "k",
+    "chat.below": "j",
+    "chat.copy": "y",
+    "chat.copy_code": "Y",
+    "chat.fold": "space",
+    "chat.link": "o",
+    "chat.pin": "P",
+    "chat.preview": "enter",
+    "chat.select": "shift+down",
+    "chat.select_all": "ctrl+a",
+    "chat.select_up": "shift+up",
+    "chat.turn_after": "right_square_bracket",
+    "chat.turn_before": "left_square_bracket",
+    "commands": "ctrl+p",
+    "compact": "ctrl+o",
+    "compare.down": "down",
+    "compare.jump": "j",
+    "compare.leave": "escape,q",
+    "compare.next": "n",
+    "compare.page_down": "pagedown",
+    "compare.page_up": "pageup",
+    "compare.send": "s",
+    "compare.side": "tab",
+    "compare.unfold": "enter,space",
+    "compare.up": "k,up",
+    "compare.whole": "J",
+    "complete": "tab",
+    "delete-or-quit": "ctrl+d",
+    "escape": "escape",
+    "help": "f1",
+    "history-back": "up",
+    "history-forward": "down",
+    "interrupt": "ctrl+c",
+    "letter.cancel": "escape",
+    "letter.draft": "ctrl+l",
+    "line.before": "shift+tab",
+    "line.compare": "c",
+    "line.jump": "j",
+    "line.leave": "escape",
+    "line.next": "tab",
+    "line.send": "s",
+    "mode": "shift+tab",
+    # The first is the one that is shown.
+    "newline": (
+        "shift+enter,alt+enter,ctrl+j,ctrl+enter,alt+shift+enter,ctrl+shift+enter,alt+ctrl+enter,"
+        "alt+ctrl+shift+enter"
+    ),
+    "page-down": "pagedown",
+    "page-up": "pageup",
+    "preview.bring_back": "space",
+    "preview.cancel": "escape",
+    "preview.choose": "enter",
+    "preview.details": "tab",
+    "preview.down": "down,j",
+    "preview.page_down": "pagedown",
+    "preview.page_up": "pageup",
+    "preview.up": "k,up",
+    "quit": "ctrl+q",
+    "replay.back": "left",
+    "replay.beginning": "home",
+    "replay.continue": "c",
+    "replay.end": "end",
+    "replay.faster": "equals_sign,plus",
+    "replay.leave": "escape,q",
+    "replay.on": "right",
+    "replay.play": "space",
+    "replay.slower": "minus",
+    "replay.timeline": "ctrl+t,t",
+    "replay.turn_after": "right_square_bracket",
+    "replay.turn_before": "left_square_bracket",
+    "search": "ctrl+f",
+    "search.again": "ctrl+f",
+    "search.before": "N",
+    "search.down": "down",
+    "search.end": "escape",
+    "search.next": "n",
+    "search.page_down": "pagedown",
+    "search.page_up": "pageup",
+    "search.text": "tab",
+    "search.up": "shift+enter,up",
+    "send": "enter",
+    "summary.leave": "enter,escape,q",
+    "suspend": "ctrl+z",
+    "timeline": "ctrl+t",
+    "timeline.bookmark": "b",
+    "timeline.choose": "enter",
+    "timeline.down": "down,j",
+    "timeline.filter": "slash",
+    "timeline.fold": "space",
+    "timeline.keys": "question_mark",
+    "timeline.leave": "escape",
+    "timeline.newer_turn": "right_square_bracket",
+    "timeline.newest": "home",
+    "timeline.older_turn": "left_square_bracket",
+    "timeline.oldest": "end",
+    "timeline.page_down": "pagedown",
+    "timeline.page_up": "pageup",
+    "timeline.pin": "P",
+    "timeline.read": "w",
+    "timeline.redo": "U",
+    "timeline.replay": "p",
+    "timeline.undo": "u",
+    "timeline.up": "k,up",
+    "undo-typing": "ctrl+minus,ctrl+underscore,super+z",
+}
+"""The keys of every action. A name with a dot belongs to one area of the screen, the others hold everywhere."""
+
+_OUTSIDE_PROMPT = frozenset({"commands", "compact", "escape", "help", "mode", "timeline"})
+"""Actions that hold everywhere and get only the keys that the prompt leaves."""
+_EDITING = frozenset(
+    (
+        *("left", "right", "home", "end", "backspace", "delete", "f6", "f7"),
+        *("ctrl+a", "ctrl+e", "ctrl+k", "ctrl+u", "ctrl+v", "ctrl+w", "ctrl+x", "ctrl+y"),
+        *("ctrl+left", "ctrl+right", "ctrl+pageup", "ctrl+pagedown", "ctrl+backspace"),
+        *("ctrl+delete", "ctrl+shift+z"),
+        *("ctrl+shift+k", "ctrl+shift+left", "ctrl+shift+right"),
+        *(f"shift+{key}" for key in ("up", "down", "left", "right", "home", "end")),
+        *("alt+backspace", "alt+delete", "alt+left", "alt+right"),
+        *("alt+b", "alt+d", "alt+e", "alt+f"),
+        *(f"super+{key}" for key in ("backspace", "c", "x", "y")),
+    )
+)
+"""Keys with which the text in the prompt is edited; no action has them."""
+
+_MODIFIERS = frozenset({"ctrl", "shift", "alt", "super", "hyper", "meta"})
+_NAMED = frozenset(
+    (
+        *("escape", "enter", "tab", "space", "backspace", "delete", "insert", "home", "end"),
+        *("pageup", "pagedown", "up", "down", "left", "right"),
+        *(f"f{n}" for n in range(1, 25)),
+    )
+)
+_SHORT_NAMES = {
+    "commercial_at": "at",
+    "hyphen_minus": "minus",
+    "low_line": "underscore",
+    "plus_sign": "plus",
+    "reverse_solidus": "backslash",
+    "solidus": "slash",
+}
+_SIGNS = {sign: "" for sign in map(chr, range(33, 127)) if not sign.isalnum()}
+for _sign in _SIGNS:
+    _long = unicodedata.name(_sign).lower().replace("-", "_").replace(" ", "_")
+    _SIGNS[_sign] = _SHORT_NAMES.get(_long, _long)
+
+
+def usable_keys(wanted: Mapping[str, str], report: Callable[[str, str], None]) -> dict[str, str]:
+    """The keys that actions really get, as the terminal's events name them.
+
+    Args:
+        wanted: What the file says, by action; nothing in a text leaves an action its own keys.
+        report: called with the name of an action that does not get what is wanted, and why.
+    """
+    found: dict[str, str] = {}
+    for name, text in wanted.items():
+        key = _normal_keys(text)
+        if name not in DEFAULT_KEYS:
+            report(name, "names no action that has a key")
+        elif text and key is None:
+            report(name, f"is no key: {text[:40]!r}")
+        elif key and not _area(name) and any(map(_writes, key.split(","))):
+            report(name, f"is {text}, which writes into the prompt")
+        elif key and name in _OUTSIDE_PROMPT and not _EDITING.isdisjoint(key.split(",")):
+            report(name, f"is {text}, which edits the text in the prompt")
+        elif key:
+            found[name] = key
+    while (clash := _clash(found)) is not None:
+        name, key, owner = clash
+        del found[name]
+        report(name, f"is {key}, which is the key of {owner}")
+    return found
+
+
+def _normal_keys(text: str) -> str | None:
+    keys = [_normal(part.strip()) for part in text.split(",")]
+    known = [key for key in keys if key is not None]
+    return ",".join(known) if len(known) == len(keys) else None
+
+
+def _normal(text: str) -> str | None:
+    if len(text) == 1:
+        return _SIGNS.get(text, text) if text.isprintable() and text != " " else None
+    *held, key = text.lower().split("+")
+    modifiers = sorted(set(held))  # as events name them
+    if not _MODIFIERS.issuperset(modifiers):
+        return None
+    is_sign = key in _SIGNS or key in _SIGNS.values()
+    if modifiers == ["shift"] and (is_sign or len(key) == 1):
+        # A terminal sends a capital letter for it, or a sign that depends on the keyboard.
+        capital = key.upper()
+        return capital if len(capital) == 1 and capital != key else None
+    if len(key) == 1 or is_sign or key in _NAMED:
+        return "+".join((*modifiers, _SIGNS.get(key, key)))
+    return None
+
+
+def _writes(key: str) -> bool:
+    return len(key) == 1 or key == "space" or key in _SIGNS.values()
+
+
+def _clash(wanted: Mapping[str, str]) -> tuple[str, str, str] | None:
+    """An action, a key that is wanted for it, and the action of the same area that has that key already."""
+    taken = {
+        (_area(name), key): name
+        for name, keys in DEFAULT_KEYS.items()
+        if name not in wanted
+        for key in keys.split(",")
+    }
+    for name, keys in wanted.items():
+        for key in keys.split(","):
+            owner = taken.setdefault((_area(name), key), name)
+            if owner != name:
+                return name, key, owner
+    return None
+
+
+def _area(name: str) -> str:
+    area, dot, _ = name.partition(".")
+    return area if dot else ""

@@ -1,0 +1,278 @@
+"""Which model is asked, at which server, with which key: file, environment and command line taken together.
+
+A key goes only where it belongs: a stored one to its provider's origin, `KIMI_API_KEY` and `OPENAI_API_KEY` each to
+its own family's servers. A server that has no key of its own is asked for, unless it runs on this machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from kimi_tui.config.settings import LEAST_WINDOW, Config, ConfigError, ModelConfig, ProviderConfig
+
+MOONSHOT_URL = "https://api.moonshot.ai/v1"
+MOONSHOT_CHINA_URL = "https://api.moonshot.cn/v1"
+KIMI_CODE_URL = "https://api.kimi.com/coding/v1"
+OPENAI_URL = "https://api.openai.com/v1"
+
+MOONSHOT_MODEL = "kimi-k3"
+KIMI_CODE_MODEL = "kimi-for-coding"
+
+_LONGEST_NUMBER = 12
+_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
+class Family(NamedTuple):
+    """The environment variables that belong together, and where their key may go unless they say otherwise."""
+
+    name: str
+    key_variable: str
+    url_variable: str
+    default_url: str
+    origins: frozenset[str]
+
+
+def origin(url: str) -> str:
+    """Scheme, host and port of a URL, the port always written: what a key belongs to."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        return ""
+    standing = 443 if parts.scheme == "https" else 80
+    return f"{parts.scheme}://{(parts.hostname or '').lower()}:{port or standing}"
+
+
+def is_loopback(url: str) -> bool:
+    """Whether the URL names a server on this machine."""
+    try:
+        host = urlsplit(url).hostname or ""
+    except ValueError:
+        return False
+    return host.lower() in _LOOPBACK or host.startswith("127.")
+
+
+def is_url(url: str) -> bool:
+    """Whether this can be a server's base URL."""
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
+
+
+_ENDPOINTS = ("/chat/completions", "/completions", "/responses", "/embeddings", "/models")
+
+
+def clean_url(text: str) -> str:
+    """A base URL without what users copy along: blanks and quotes around it, a slash or an endpoint at its end."""
+    url = text.strip().strip("\"'`<>").strip().rstrip("/")
+    for ending in _ENDPOINTS:
+        if url.lower().endswith(ending):
+            return url[: -len(ending)].rstrip("/")
+    return url
+
+
+KIMI = Family(
+    "moonshot",
+    "KIMI_API_KEY",
+    "KIMI_BASE_URL",
+    MOONSHOT_URL,
+    frozenset(map(origin, (MOONSHOT_URL, MOONSHOT_CHINA_URL, KIMI_CODE_URL))),
+)
+OPENAI = Family(
+    "openai", "OPENAI_API_KEY", "OPENAI_BASE_URL", OPENAI_URL, frozenset({origin(OPENAI_URL)})
+)
+
+
+class Overrides(NamedTuple):
+    """What the command line says about the model; None where it says nothing."""
+
+    model: str | None = None
+    base_url: str | None = None
+    thinking: bool | None = None
+
+
+class Choice(NamedTuple):
+    """The model to ask. `model` is empty where the server has to be asked what it has; `remarks` are for the user."""
+
+    provider: str
+    base_url: str
+    model: str
+    api_key: str = ""
+    window: int | None = None
+    dialect: str | None = None
+    capabilities: tuple[str, ...] | None = None
+    thinking: str = ""
+    remarks: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"Choice({self.provider!r}, {self.base_url!r}, {self.model!r})"
+
+
+class NeedsChoice(NamedTuple):
+    """Nothing can be asked yet. With a `base_url` only its key is missing; without one, everything."""
+
+    base_url: str = ""
+    model: str = ""
+
+
+def choose(
+    config: Config, overrides: Overrides, environ: Mapping[str, str]
+) -> Choice | NeedsChoice:
+    """The model that file, environment and command line agree on.
+
+    Raises:
+        ConfigError: a value of the environment or the command line cannot be used.
+    """
+    wanted = overrides.model or environ.get("KIMI_MODEL_NAME") or ""
+    named = _named(config, overrides.model) or (
+        _named(config, environ.get("KIMI_MODEL_NAME")) or config.models.get(config.default_model)
+    )
+    stored = config.providers.get(named.provider) if named else None
+    family = _family(stored, environ, configured=named is not None)
+    provider = _provider(stored, family, environ)
+    if overrides.base_url:
+        provider = _elsewhere(overrides.base_url, config, provider, family, environ)
+    if provider is None:
+        return NeedsChoice(model=wanted)
+    if not provider.api_key and not is_loopback(provider.base_url):
+        return NeedsChoice(provider.base_url, wanted)
+
+    same_server = stored is not None and origin(stored.base_url) == origin(provider.base_url)
+    model = named if named and (same_server or named.name == overrides.model) else None
+    if wanted and not (model and wanted in (model.name, model.model)):
+        model = None
+    name = model.model if model else wanted or _default_model(provider)
+    thinking = config.thinking
+    if overrides.thinking is not None:
+        thinking = "on" if overrides.thinking else "off"
+    return Choice(
+        provider=provider.name,
+        base_url=provider.base_url,
+        api_key=provider.api_key,
+        model=name,
+        window=_window(environ) or (model.max_context_size if model else None),
+        dialect=environ.get("KIMI_DIALECT") or provider.dialect,
+        capabilities=(model.capabilities or None) if model else None,
+        thinking=thinking,
+        remarks=_remarks(provider.base_url, overrides, family, environ),
+    )
+
+
+def _remarks(
+    used: str, overrides: Overrides, family: Family | None, environ: Mapping[str, str]
+) -> tuple[str, ...]:
+    """A line where the base URL in use is not the one that was given."""
+    source, given = "--base-url", overrides.base_url or ""
+    if not given and family is not None:
+        source, given = family.url_variable, environ.get(family.url_variable, "")
+    written = given.strip().rstrip("/")
+    is_changed = bool(written) and written != used and clean_url(written) == used
+    return (f"{source}: the base URL is {used}; what stood around it is left out.",) * is_changed
+
+
+def provider_type(base_url: str) -> str:
+    """The `type` that kimi-cli would write for this server."""
+    return "kimi" if origin(base_url) in KIMI.origins else "openai_legacy"
+
+
+def _named(config: Config, name: str | None) -> ModelConfig | None:
+    if not name:
+        return None
+    if name in config.models:
+        return config.models[name]
+    same = [model for model in config.models.values() if model.model == name]
+    default = config.models.get(config.default_model)
+    return next((m for m in same if default and m.provider == default.provider), None) or next(
+        iter(same), None
+    )
+
+
+def _family(
+    stored: ProviderConfig | None, environ: Mapping[str, str], *, configured: bool
+) -> Family | None:
+    """Whose variables count. Ours always do; OpenAI's, which many shells have set for other programs, only where they
+    fit what is configured or where nothing is."""
+    if environ.get(KIMI.key_variable) or environ.get(KIMI.url_variable):
+        return KIMI
+    url = environ.get(OPENAI.url_variable)
+    if not (environ.get(OPENAI.key_variable) or url):
+        return None
+    if not configured or stored is None:
+        return OPENAI
+    fits = origin(stored.base_url) in OPENAI.origins or (url and stored.type.startswith("openai"))
+    return OPENAI if fits else None
+
+
+def _provider(
+    stored: ProviderConfig | None, family: Family | None, environ: Mapping[str, str]
+) -> ProviderConfig | None:
+    """The provider after the environment has had its say."""
+    if family is None:
+        return stored
+    key = environ.get(family.key_variable, "").strip()
+    url = _checked_url(environ.get(family.url_variable, ""), family.url_variable)
+    if stored is not None:
+        there = origin(stored.base_url)
+        if url and origin(url) == there:
+            return stored._replace(base_url=url, api_key=key or stored.api_key)
+        if not url and (there in family.origins or (family is KIMI and stored.type == "kimi")):
+            return stored._replace(api_key=key or stored.api_key)
+    return ProviderConfig(
+        name=family.name,
+        base_url=url or family.default_url,
+        api_key=key,
+        type="kimi" if family is KIMI else "openai_legacy",
+    )
+
+
+def _elsewhere(
+    base_url: str,
+    config: Config,
+    provider: ProviderConfig | None,
+    family: Family | None,
+    environ: Mapping[str, str],
+) -> ProviderConfig:
+    """The provider that `--base-url` names, with the key that belongs there and no other."""
+    url = _checked_url(base_url, "--base-url")
+    there = origin(url)
+    if provider is not None and origin(provider.base_url) == there:
+        return provider._replace(base_url=url)
+    for stored in config.providers.values():
+        if origin(stored.base_url) == there:
+            return stored._replace(base_url=url)
+    key = ""
+    if family is not None and (there in family.origins or is_loopback(url)):
+        key = environ.get(family.key_variable, "").strip()
+    name = urlsplit(url).hostname or "server"
+    return ProviderConfig(name=name, base_url=url, api_key=key, type=provider_type(url))
+
+
+def _default_model(provider: ProviderConfig) -> str:
+    if origin(provider.base_url) not in KIMI.origins:
+        return ""
+    same_plan = origin(provider.base_url) == origin(KIMI_CODE_URL)
+    return KIMI_CODE_MODEL if same_plan else MOONSHOT_MODEL
+
+
+def _window(environ: Mapping[str, str]) -> int | None:
+    text = environ.get("KIMI_MODEL_MAX_CONTEXT_SIZE", "").strip()
+    if not text:
+        return None
+    if not text.isascii() or not text.isdigit() or len(text) > _LONGEST_NUMBER:
+        raise ConfigError(f"KIMI_MODEL_MAX_CONTEXT_SIZE: not a number of tokens: {text[:40]!r}")
+    if int(text) < LEAST_WINDOW:
+        raise ConfigError(
+            f"KIMI_MODEL_MAX_CONTEXT_SIZE: {text} tokens are too few; at least {LEAST_WINDOW:,} are needed"
+        )
+    return int(text)
+
+
+def _checked_url(url: str, source: str) -> str:
+    url = clean_url(url)
+    if url and (not is_url(url) or not url.isprintable() or " " in url):
+        raise ConfigError(f"{source}: not a URL that begins with https:// or http://: {url[:80]!r}")
+    return url

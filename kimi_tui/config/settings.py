@@ -1,0 +1,88 @@
+"""The configuration as plain values, with the defaults of every setting.
+
+They are named tuples because they are made before the first paint: a frozen dataclass takes seven times as long to define.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import NamedTuple
+
+LEAST_WINDOW = 4_000
+"""Tokens. What is sent with the first message would not fit into a smaller window."""
+
+
+class ConfigError(Exception):
+    """The configuration cannot be used at all; the message is one line for the user, with file and line."""
+
+
+class ProviderConfig(NamedTuple):
+    """A server and the key that belongs to it. `api_key` is never shown and never logged."""
+
+    name: str
+    base_url: str
+    api_key: str = ""
+    type: str = "openai_legacy"
+    dialect: str | None = None
+
+    def __repr__(self) -> str:
+        return f"ProviderConfig({self.name!r}, {self.base_url!r})"
+
+
+class ModelPrices(NamedTuple):
+    """What a million tokens cost. `cached_input` is for input that the server still had from an earlier call."""
+
+    input: float
+    cached_input: float
+    output: float
+    currency: str = "$"
+
+
+class ModelConfig(NamedTuple):
+    """A model under a name of the user's own. `max_context_size` and `prices` are None where nobody said them."""
+
+    name: str
+    provider: str
+    model: str
+    max_context_size: int | None = None
+    capabilities: tuple[str, ...] = ()
+    prices: ModelPrices | None = None
+
+
+class LoopControl(NamedTuple):
+    """The limits of the agent's loop, under kimi-cli's names."""
+
+    max_steps_per_turn: int = 1000
+    max_retries_per_step: int = 3
+    reserved_context_size: int = 50_000
+    compaction_trigger_ratio: float = 0.85
+    compaction: str = "simple"
+
+
+class DMailConfig(NamedTuple):
+    """Whether the agent may write to its past self, and from what size of tool result on it is reminded."""
+
+    enabled: bool = True
+    nudge_tokens: int = 10_000
+    review: bool = False
+
+
+class Config(NamedTuple):
+    """Everything the file says. `notices` name what in it was not understood; `source` is the file, if there was one."""
+
+    default_model: str = ""
+    models: Mapping[str, ModelConfig] = MappingProxyType({})
+    providers: Mapping[str, ProviderConfig] = MappingProxyType({})
+    loop: LoopControl = LoopControl()
+    dmail: DMailConfig = DMailConfig()
+    keys: Mapping[str, str] = MappingProxyType({})
+    theme: str = "dark"
+    glyphs: str = "unicode"
+    reduced_motion: bool = False
+    thinking: str = ""
+    """`on`, `off` or an effort; empty where the file does not say."""
+    stream_timeout_s: float = 120.0
+    source: Path | None = None
+    notices: tuple[str, ...] = ()

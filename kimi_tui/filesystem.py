@@ -1,0 +1,574 @@
+"""Files, opened so that no name makes the program wait, and written so that a crash leaves the old state or the new one.
+
+`open_regular` and `read_regular` take names under which others may have put a FIFO, a device or a link. `Storage` has every
+call with which the files of sessions are written, a method each, so that a test can make each of them fail or kill the
+process at it; what one call does not promise (whole writes, replacing at once, links where there may be none) is built on
+these. `open_folder`, `create_file` and `publish` are for files in folders that are not ours: by descriptor, following no link.
+
+Everything blocks, and raises nothing but `OSError`. Imported before the first paint, so it imports little itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+import time
+from collections.abc import Callable, Generator, Iterable, Sequence
+from pathlib import Path
+
+from kimi_tui.app_paths import make_private
+
+COPY_CHUNK_BYTES = 4 << 20
+MAX_FILE_BYTES = 4 << 30
+"""A larger file is not read or copied whole: no conversation is so long, but a hole in a file may be."""
+
+NO_HARD_LINKS = frozenset(
+    {
+        errno.EPERM,
+        errno.EACCES,
+        errno.EXDEV,
+        errno.EMLINK,
+        errno.ENOTSUP,
+        errno.EOPNOTSUPP,
+        errno.EINVAL,
+        errno.ENOSYS,
+    }
+)
+"""What a file system says that has no hard links: FAT, BeeGFS, Android, protected_hardlinks, WSL shares, SMB, 9p."""
+READ_ONLY = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
+"""What the system says of a file that may only be read."""
+# What a file system says that cannot sync a folder; nothing is known to be lost by it.
+_NO_FOLDER_SYNC = frozenset(
+    {errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EACCES, errno.EBADF}
+)
+_BUSY = frozenset({errno.EACCES, errno.EBUSY, errno.EPERM})
+_REPLACE_PATIENCE_S = 2.5
+
+_KINDS = (
+    (stat.S_ISDIR, "a folder"),
+    (stat.S_ISFIFO, "a FIFO"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
+_NO_LINK = "it is a symbolic link, not a file of its own"
+
+Identity = tuple[int, int]
+"""Which file it is, as long as it has a name or is open: its device and its inode."""
+
+
+def identity_of(status: os.stat_result) -> Identity:
+    """The identity of the file that `status` is of."""
+    return status.st_dev, status.st_ino
+
+
+# -- regular files under any name ----------------------------------------------------------------------
+
+
+class NotARegularFile(OSError):
+    """Something that is no regular file stands under the name, or a link where none may be."""
+
+
+def open_regular(
+    path: Path, flags: int = os.O_RDONLY, mode: int = 0o600, *, links: bool = False
+) -> int:
+    """A descriptor of a regular file that children do not inherit. Never waits for somebody at the other end.
+
+    Args:
+        path: Which.
+        flags: As for `os.open`.
+        mode: The permissions of a new file.
+        links: Whether the name itself may be a symbolic link.
+
+    Raises:
+        NotARegularFile: Something else stands there.
+        OSError: It cannot be opened.
+    """
+    safe = flags | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+    try:
+        fd = os.open(path, safe if links else safe | os.O_NOFOLLOW, mode)
+    except OSError as error:
+        raise _refusal(path, error, links=links) from error
+    try:
+        status = os.fstat(fd)
+        if not stat.S_ISREG(status.st_mode):
+            raise _odd(path, status.st_mode)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+def read_regular(path: Path, limit_bytes: int, *, links: bool = False) -> bytes:
+    """All of a regular file.
+
+    Args:
+        path: Which.
+        limit_bytes: How much of it at most; what is longer is refused, not cut.
+        links: Whether the name itself may be a symbolic link.
+
+    Raises:
+        NotARegularFile: Something else stands there.
+        OSError: It cannot be read, or is too long (EFBIG).
+    """
+    fd = open_regular(path, links=links)
+    with open(fd, "rb", buffering=0) as file:
+        pieces: list[bytes] = []
+        left = limit_bytes + 1
+        while left and (piece := file.read(min(left, 1 << 20))):
+            pieces.append(piece)
+            left -= len(piece)
+    if not left:
+        raise OSError(errno.EFBIG, f"it is longer than {limit_bytes:,} bytes", str(path))
+    return b"".join(pieces)
+
+
+def _refusal(path: Path, error: OSError, *, links: bool) -> OSError:
+    """The error in words for the user, where the system's own would puzzle them."""
+    if error.errno == errno.ELOOP and not links:
+        return NotARegularFile(errno.ELOOP, _NO_LINK, str(path))
+    if error.errno in (errno.ENXIO, errno.EISDIR, errno.ENODEV):
+        # A FIFO that nobody reads, a socket, a folder opened for writing.
+        try:
+            return _odd(path, os.stat(path).st_mode)
+        except OSError:
+            return error
+    return error
+
+
+def _odd(path: Path, mode: int) -> OSError:
+    kind = next((words for is_one, words in _KINDS if is_one(mode)), "")
+    if not kind:
+        # It was exchanged in between.
+        return NotARegularFile(errno.EINVAL, "it is not a regular file", str(path))
+    return NotARegularFile(errno.EINVAL, f"it is {kind}, not a regular file", str(path))
+
+
+# -- single calls --------------------------------------------------------------------------------------
+
+
+def write_all(
+    fd: int, data: bytes | memoryview, write: Callable[[int, memoryview], int] = os.write
+) -> None:
+    """Write everything, however short single writes are.
+
+    Raises:
+        OSError: The disk refused; part of the data may be written.
+    """
+    left = memoryview(data)
+    while left:
+        done = write(fd, left)
+        if done <= 0:
+            raise OSError(errno.EIO, "nothing was written")
+        left = left[done:]
+
+
+def fsync(fd: int) -> None:
+    """Bring a file to the disk itself: on macOS past the cache of the drive, which `os.fsync` stops at."""
+    # Not on native Windows, where the program only says that it does not run there.
+    import fcntl
+
+    full = getattr(fcntl, "F_FULLFSYNC", None)
+    if full is not None:
+        with contextlib.suppress(OSError):
+            fcntl.fcntl(fd, full)
+            return
+    os.fsync(fd)
+
+
+def sync_folder(path: Path | str, *, dir_fd: int | None = None) -> None:
+    """Bring a folder's names to the disk, where its file system knows how.
+
+    Raises:
+        OSError: The disk reports an error.
+    """
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=dir_fd)
+    except PermissionError:
+        return
+    try:
+        os.fsync(fd)
+    except OSError as error:
+        if error.errno not in _NO_FOLDER_SYNC:
+            raise
+    finally:
+        os.close(fd)
+
+
+# -- the files of sessions -----------------------------------------------------------------------------
+
+
+class Storage:
+    """The disk, as sessions use it: first single calls of the system, then what is made of them.
+
+    Args:
+        patient: Try a refused rename again for a while: a Windows virus scanner holds files for milliseconds, and WSL
+            passes that on. None looks at the system.
+    """
+
+    def __init__(self, *, patient: bool | None = None) -> None:
+        self._patient = "microsoft" in os.uname().release.lower() if patient is None else patient
+
+    def open(self, path: Path, flags: int) -> int:
+        """A descriptor of a regular file that children do not inherit; new files are for their owner only.
+
+        Raises:
+            NotARegularFile: A link, a FIFO, a device or the like stands there.
+            OSError: It cannot be opened.
+        """
+        return open_regular(path, flags)
+
+    def close(self, fd: int) -> None:
+        """Close; a failure is a failed sync, and the descriptor is gone all the same."""
+        os.close(fd)
+
+    def write(self, fd: int, data: bytes | memoryview) -> int:
+        """Write; may write less than was asked."""
+        return os.write(fd, data)
+
+    def pread(self, fd: int, size: int, offset: int) -> bytes:
+        """Read at an offset; may read less than was asked."""
+        return os.pread(fd, size, offset)
+
+    def copy_range(self, source: int, target: int, size: int, offset: int) -> int:
+        """Append up to `size` bytes of `source` from `offset` to `target`, in the kernel where it can."""
+        size = min(size, COPY_CHUNK_BYTES)
+        if hasattr(os, "copy_file_range"):
+            with contextlib.suppress(OSError):
+                # The kernel refuses O_APPEND targets and some file systems; the plain way then meets a real error too.
+                done = os.copy_file_range(source, target, size, offset)
+                if done:
+                    return done
+        return self.write(target, self.pread(source, size, offset))
+
+    def fsync(self, fd: int) -> None:
+        """Bring a file to the disk itself."""
+        fsync(fd)
+
+    def ftruncate(self, fd: int, size: int) -> None:
+        """Cut a file."""
+        os.ftruncate(fd, size)
+
+    def fstat(self, fd: int) -> os.stat_result:
+        """What the descriptor refers to."""
+        return os.fstat(fd)
+
+    def stat(self, path: Path) -> os.stat_result:
+        """What the name refers to."""
+        return os.stat(path)
+
+    def link(self, source: Path, target: Path) -> None:
+        """A second name; fails where the name is taken."""
+        os.link(source, target)
+
+    def replace(self, source: Path, target: Path) -> None:
+        """Rename over, at once."""
+        waited_s = 0.0
+        while True:
+            try:
+                os.replace(source, target)
+            except OSError as error:
+                if not self._patient or error.errno not in _BUSY or waited_s >= _REPLACE_PATIENCE_S:
+                    raise
+                pause_s = 0.01 if waited_s < 0.1 else 0.1
+                time.sleep(pause_s)
+                waited_s += pause_s
+            else:
+                return
+
+    def unlink(self, path: Path) -> None:
+        """Remove a name."""
+        os.unlink(path)
+
+    def make_folder(self, path: Path) -> None:
+        """A folder for its owner only, with its parents."""
+        make_private(path)
+
+    def free_bytes(self, path: Path) -> int:
+        """How much more this user may write to the disk that holds a folder."""
+        status = os.statvfs(path)
+        return status.f_bavail * status.f_frsize
+
+    def sync_folder(self, path: Path) -> None:
+        """Bring a folder's names to the disk, where its file system knows how."""
+        sync_folder(path)
+
+    # What follows is made of the calls above. All of it raises OSError where the disk refuses.
+
+    @contextlib.contextmanager
+    def opened(self, path: Path, flags: int = os.O_RDONLY) -> Generator[int]:
+        """A descriptor of a regular file, closed at the end."""
+        fd = self.open(path, flags)
+        try:
+            yield fd
+        finally:
+            self.close(fd)
+
+    def write_all(self, fd: int, data: bytes | memoryview) -> None:
+        """Write everything, however short single writes are; after an error part of it may be written."""
+        write_all(fd, data, self.write)
+
+    def append(self, fd: int, data: bytes, *, sync: bool = False) -> None:
+        """Add to the end of a file, and sync it if asked; after an error the file ends where it did before."""
+        size = self.fstat(fd).st_size
+        try:
+            self.write_all(fd, data)
+            if sync:
+                self.fsync(fd)
+        except OSError:
+            with contextlib.suppress(OSError):
+                self.ftruncate(fd, size)
+            raise
+
+    def read_exactly(self, fd: int, size: int, offset: int) -> bytes:
+        """Read a whole range; a file that is shorter is an error."""
+        pieces: list[bytes] = []
+        while size:
+            piece = self.pread(fd, size, offset)
+            if not piece:
+                raise OSError(errno.EIO, "the file is shorter than it was")
+            pieces.append(piece)
+            offset += len(piece)
+            size -= len(piece)
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def readable_size(self, fd: int) -> int:
+        """The size of a file that is about to be read or copied through; one too large for that is an error (EFBIG)."""
+        size = self.fstat(fd).st_size
+        if size > MAX_FILE_BYTES:
+            raise OSError(errno.EFBIG, f"it is larger than {MAX_FILE_BYTES >> 30} GB")
+        return size
+
+    def same_bytes(self, one: Path, other: Path, size: int) -> bool:
+        """Whether both files begin with the same `size` bytes; the end is compared first, where they are likeliest to differ."""
+        if size == 0:
+            return True
+        with self.opened(one) as one_fd, self.opened(other) as other_fd:
+            last = max(0, size - 4096)
+            starts: Iterable[int] = (last, *range(0, last, COPY_CHUNK_BYTES))
+            for start in starts:
+                count = min(COPY_CHUNK_BYTES, size - start)
+                if self.read_exactly(one_fd, count, start) != self.read_exactly(
+                    other_fd, count, start
+                ):
+                    return False
+        return True
+
+    def copy_bytes(self, source: int, target: int, size: int, start: int = 0) -> None:
+        """Append `size` bytes of one file, from `start` on, to another; a source that is shorter is an error."""
+        offset, end = start, start + size
+        while offset < end:
+            done = self.copy_range(source, target, end - offset, offset)
+            if done <= 0:
+                raise OSError(errno.EIO, "the file is shorter than it was")
+            offset += done
+
+    def write_file(
+        self,
+        path: Path,
+        data: bytes,
+        *,
+        source: int | None = None,
+        size: int = 0,
+        new: bool = False,
+        sync: bool = True,
+    ) -> Identity:
+        """Write a file whole; after an error part of it may be there.
+
+        Args:
+            path: Where; what stands there is overwritten.
+            data: What it holds, behind what comes from `source`.
+            source: A descriptor with whose first `size` bytes it begins.
+            size: How many.
+            new: A file that stands there is an error instead.
+            sync: Bring it to the disk.
+        """
+        with self.opened(path, os.O_RDWR | os.O_CREAT | (os.O_EXCL if new else os.O_TRUNC)) as fd:
+            if source is not None:
+                self.copy_bytes(source, fd, size)
+            self.write_all(fd, data)
+            if sync:
+                self.fsync(fd)
+            return identity_of(self.fstat(fd))
+
+    def copy_file(self, source: Path, target: Path, *, sync: bool = True) -> os.stat_result:
+        """Copy a file whole under a name that is not taken; returns what the system says of the source."""
+        with self.opened(source) as fd:
+            status = self.fstat(fd)
+            size = self.readable_size(fd)
+            self.write_file(target, b"", source=fd, size=size, new=True, sync=sync)
+            return status
+
+    def link_or_copy(self, source: Path, target: Path) -> None:
+        """A second name for a file that will not be written to, or a synced copy of it where there are no hard links.
+
+        The name appears at once, with all of the file behind it, and never in the place of another.
+        """
+        try:
+            self.link(source, target)
+            return
+        except OSError as error:
+            if error.errno not in NO_HARD_LINKS:
+                raise
+        temporary = target.with_name(f".{target.name}.tmp")
+        try:
+            with self.opened(source) as fd:
+                self.write_file(temporary, b"", source=fd, size=self.readable_size(fd))
+            if os.path.lexists(target):
+                raise FileExistsError(errno.EEXIST, "the name is taken", str(target))
+            self.replace(temporary, target)
+        except OSError:
+            with contextlib.suppress(OSError):
+                self.unlink(temporary)
+            raise
+
+    def replace_file(self, path: Path, data: bytes, *, shared: bool = False) -> None:
+        """Replace a small file whole, or leave it as it was.
+
+        Args:
+            path: Which.
+            data: What it is to hold.
+            shared: Other processes may replace it at the same moment, so each needs a temporary name of its own. Else what
+                a crash leaves is overwritten by the next one.
+        """
+        ending = f"{os.urandom(6).hex()}.tmp" if shared else "tmp"
+        temporary = path.with_name(f".{path.name}.{ending}")
+        try:
+            self.write_file(temporary, data, new=shared)
+            self.replace(temporary, path)
+        except OSError:
+            with contextlib.suppress(OSError):
+                self.unlink(temporary)
+            raise
+        self.sync_folder(path.parent)
+
+
+# -- files in folders that others write to as well -----------------------------------------------------
+
+_WALKED = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
+_CREATED = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_WRITE_CHUNK_BYTES = 1 << 20
+
+
+def open_folder(root: Path, parts: Sequence[str], *, create: bool = False) -> int:
+    """A descriptor of a folder below `root`, opened part by part without following links. The caller closes it.
+
+    It is for names in it (`dir_fd`), not for reading or syncing the folder itself.
+
+    Args:
+        root: Where to begin; this name may be a link.
+        parts: The names on the way.
+        create: Make what is missing.
+
+    Raises:
+        OSError: A part is missing, is no folder (a link is none), or may not be entered; `filename` is its path.
+    """
+    walked = root
+    try:
+        folder = os.open(root, _WALKED)
+        for part in parts:
+            walked /= part
+            try:
+                deeper = _entered(part, folder, create=create)
+            finally:
+                os.close(folder)
+            folder = deeper
+    except OSError as error:
+        error.filename = str(walked)
+        raise
+    return folder
+
+
+def _entered(part: str, folder: int, *, create: bool) -> int:
+    try:
+        return os.open(part, _WALKED | os.O_NOFOLLOW, dir_fd=folder)
+    except FileNotFoundError:
+        if not create:
+            raise
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(part, dir_fd=folder)
+    return os.open(part, _WALKED | os.O_NOFOLLOW, dir_fd=folder)
+
+
+def create_file(
+    name: str,
+    folder: int,
+    data: bytes,
+    *,
+    mode: int | None = None,
+    owner: tuple[int, int] | None = None,
+) -> None:
+    """Write a new file in an open folder and sync it.
+
+    Args:
+        name: Its name; must not be taken.
+        folder: The descriptor of the folder.
+        data: What it holds.
+        mode: Its permissions, which it has once it is whole; until then it is closed to others. None leaves them to the
+            umask.
+        owner: User and group that it is given, where that is allowed.
+
+    Raises:
+        OSError: The disk refused; nothing of it is left.
+    """
+    fd = os.open(name, _CREATED, 0o666 if mode is None else 0o600, dir_fd=folder)
+    try:
+        try:
+            for start in range(0, len(data), _WRITE_CHUNK_BYTES):
+                write_all(fd, memoryview(data)[start : start + _WRITE_CHUNK_BYTES])
+            if owner is not None and owner != (os.geteuid(), os.getegid()):
+                with contextlib.suppress(OSError):
+                    os.fchown(fd, *owner)
+            if mode is not None:
+                os.fchmod(fd, mode)
+            fsync(fd)
+        finally:
+            os.close(fd)
+    except BaseException:
+        discard(name, folder)
+        raise
+
+
+def publish(temporary: str, name: str, folder: int, *, replace: bool) -> None:
+    """Give a file that was written under a temporary name its own, at once.
+
+    Args:
+        temporary: The name that it has; gone afterwards, also after an error.
+        name: The name that it gets.
+        folder: The descriptor of the folder of both.
+        replace: Put it in the place of what stands there. Else a file that has appeared there is left alone, except on a
+            file system without hard links, where the last moment before the rename cannot be watched.
+
+    Raises:
+        FileExistsError: The name is taken.
+        OSError: The disk refused; what stood under the name still does.
+    """
+    try:
+        if replace or not _linked(temporary, name, folder):
+            os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+        else:
+            os.unlink(temporary, dir_fd=folder)
+    except BaseException:
+        discard(temporary, folder)
+        raise
+
+
+def _linked(temporary: str, name: str, folder: int) -> bool:
+    """Give a second name, which a rename cannot do without replacing; False where there are no hard links."""
+    try:
+        os.link(temporary, name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
+    except NotImplementedError:
+        return False
+    except OSError as error:
+        if error.errno in NO_HARD_LINKS:
+            return False
+        raise
+    return True
+
+
+def discard(name: str, folder: int) -> None:
+    """Remove a name of an open folder, if it is there and lets itself be removed."""
+    with contextlib.suppress(OSError):
+        os.unlink(name, dir_fd=folder)

@@ -1,0 +1,428 @@
+"""One whole answer of a model: collected into a message, counted, and asked for again after failures that pass.
+
+`complete` is the one way to ask a model. It fills a `Collector`, which a caller that may be interrupted brings along,
+so that what was streamed until then can be stored.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
+
+from kimi_tui.llm import lenient_json, tokens
+from kimi_tui.llm.errors import (
+    APIConnectionError,
+    APIEmptyResponseError,
+    APIStatusError,
+    APIStreamError,
+    APITimeoutError,
+    ContextOverflowError,
+    LLMError,
+)
+from kimi_tui.llm.message import ContentPart, FunctionCall, Message, TextPart, ThinkPart, ToolCall
+from kimi_tui.llm.provider import (
+    ChatProvider,
+    Completion,
+    Finished,
+    RetryNotice,
+    RetryPolicy,
+    StreamItem,
+    TextDelta,
+    ThinkDelta,
+    ToolCallDelta,
+    ToolSpec,
+    Usage,
+)
+
+if TYPE_CHECKING:
+    from tenacity import RetryCallState
+
+_log = logging.getLogger(__name__)
+
+
+class _DetailDraft:
+    """An entry of `reasoning_details` that is still growing."""
+
+    def __init__(self) -> None:
+        self._fields: dict[str, Any] = {}
+        # Kept in pieces: joined at each of them, a long thought would be copied once for every word of it.
+        self._texts: dict[str, list[str]] = {}
+
+    def continues(self, entry: Mapping[str, Any]) -> bool:
+        """Whether the entry is more of this one: same type and index, and no other id."""
+        known = self._fields
+        return (
+            known.get("type") == entry.get("type")
+            and known.get("index") == entry.get("index")
+            and (entry.get("id") in {None, known.get("id")} or known.get("id") is None)
+        )
+
+    def add(self, entry: Mapping[str, Any]) -> None:
+        """Append the entry's texts and set its other fields."""
+        for key, value in entry.items():
+            if key in {"text", "summary", "data"} and isinstance(value, str):
+                if not isinstance(self._fields.get(key), str):
+                    self._texts[key] = []
+                self._fields[key] = ""
+                self._texts[key].append(value)
+            elif value is not None or key not in self._fields:
+                self._fields[key] = value
+
+    def whole(self) -> dict[str, Any]:
+        """The entry as it goes back."""
+        joined = {key: "".join(self._texts[key]) for key in self._texts}
+        return {
+            key: joined[key] if value == "" and key in joined else value
+            for key, value in self._fields.items()
+        }
+
+
+class _PartDraft:
+    """A part of the content that is still growing. `field` is None for text, else the key the reasoning came under."""
+
+    def __init__(self, field: str | None) -> None:
+        self.field = field
+        self.pieces: list[str] = []
+        self.details: list[_DetailDraft] = []
+
+    def add_detail(self, entry: Mapping[str, Any]) -> None:
+        """Join the entry to the last one where it continues that, else begin another."""
+        if not self.details or not self.details[-1].continues(entry):
+            self.details.append(_DetailDraft())
+        self.details[-1].add(entry)
+
+
+class _CallDraft:
+    """A tool call that is still growing."""
+
+    def __init__(self) -> None:
+        self.id = ""
+        self.name = ""
+        self.pieces: list[str] = []
+        self.extras: dict[str, Any] = {}
+
+
+class Collector:
+    """Joins the items of one answer into the message that is stored: reasoning, text and tool calls in order.
+
+    Args:
+        provider: name written on the reasoning, which only goes back to the one who wrote it.
+        model: likewise.
+
+    Attributes:
+        usage: the server's figures, once they came.
+        finish: the end of the stream, once it came.
+    """
+
+    def __init__(self, provider: str = "", model: str = "") -> None:
+        self._provider = provider or None
+        self._model = model or None
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget everything: another attempt begins."""
+        self._parts: list[_PartDraft] = []
+        self._calls: dict[int, _CallDraft] = {}
+        self.usage: Usage | None = None
+        self.finish: Finished | None = None
+
+    def add(self, item: StreamItem) -> None:
+        """Take one more item."""
+        match item:
+            case TextDelta(text):
+                self._part(None).pieces.append(text)
+            case ThinkDelta(text, field, details):
+                part = self._part(field)
+                part.pieces.append(text)
+                for entry in details:
+                    part.add_detail(entry)
+            case ToolCallDelta(position, call_id, name, arguments, extras):
+                call = self._calls.setdefault(position, _CallDraft())
+                call.id = call.id or call_id
+                call.name = call.name or name
+                call.pieces.append(arguments)
+                call.extras.update(extras or {})
+            case Usage():
+                self.usage = item
+            case Finished():
+                self.finish = item
+
+    def _part(self, field: str | None) -> _PartDraft:
+        last = self._parts[-1] if self._parts else None
+        if last is None or (last.field is None) != (field is None):
+            last = _PartDraft(field)
+            self._parts.append(last)
+        elif field == "reasoning_details":
+            last.field = field  # the details decide, whichever chunk brought them
+        return last
+
+    @property
+    def has_text(self) -> bool:
+        """Whether there is any text that is not blank."""
+        return any(part.field is None and "".join(part.pieces).strip() for part in self._parts)
+
+    @property
+    def has_calls(self) -> bool:
+        """Whether there is any tool call."""
+        return bool(self._calls)
+
+    def message(self, interrupted: bool = False) -> Message | None:
+        """The message so far, or None if there is nothing to store.
+
+        Args:
+            interrupted: the stream was stopped: the message is marked, and calls whose arguments are not whole are
+                dropped.
+        """
+        parts: list[ContentPart] = []
+        for part in self._parts:
+            words = lenient_json.without_surrogates("".join(part.pieces))
+            if part.field is None:
+                if words:
+                    parts.append(TextPart(text=words))
+            elif not interrupted or words:
+                parts.append(
+                    ThinkPart(
+                        think=words,
+                        field=part.field,
+                        provider=self._provider,
+                        model=self._model,
+                        details=[detail.whole() for detail in part.details] or None,
+                    )
+                )
+        parts = _empty_thought_first(parts)
+        calls: list[ToolCall] = []
+        for _, call in sorted(self._calls.items()):
+            arguments = lenient_json.without_surrogates("".join(call.pieces))
+            if interrupted and not (call.name and lenient_json.is_object(arguments)):
+                continue
+            function = FunctionCall(name=call.name, arguments=arguments)
+            calls.append(ToolCall(id=call.id, function=function, extras=call.extras or None))
+        if not parts and not calls:
+            return None
+        return Message(
+            role="assistant",
+            content=parts,
+            tool_calls=calls or None,
+            interrupted=True if interrupted else None,
+        )
+
+
+def _empty_thought_first(parts: list[ContentPart]) -> list[ContentPart]:
+    """Empty reasoning is only known at the end of a stream, but belongs at the beginning."""
+    empty = [part for part in parts if isinstance(part, ThinkPart) and not part.think]
+    empty = [part for part in empty if not part.details]
+    return [*empty, *(part for part in parts if part not in empty)] if empty else parts
+
+
+async def complete(
+    provider: ChatProvider,
+    system: str,
+    tools: Sequence[ToolSpec],
+    history: Sequence[Message],
+    *,
+    on_item: Callable[[StreamItem], None],
+    on_retry: Callable[[RetryNotice], None] = lambda notice: None,
+    policy: RetryPolicy = RetryPolicy(),  # noqa: B008 - frozen
+    retry_now: asyncio.Event | None = None,
+    collector: Collector | None = None,
+) -> Completion:
+    """Ask, and ask again after failures that may pass.
+
+    Args:
+        provider: the model.
+        system: the system prompt.
+        tools: what it may call.
+        history: the stored messages.
+        on_item: called with every item as it comes; after an `on_retry` what came before counts for nothing.
+        on_retry: called before each wait, and again (no wait is left) when one is cut short.
+        policy: number of attempts, and the waits between them.
+        retry_now: setting it ends a wait at once.
+        collector: holds what the running attempt has streamed; a cancelled caller finds there what came until then.
+            Empty while a retry is waited for.
+
+    Raises:
+        LLMError: it failed for good.
+        asyncio.CancelledError: cancelled; the connection is closed.
+    """
+    from tenacity import AsyncRetrying, RetryError, retry_if_exception, stop_after_attempt
+
+    answer = collector or Collector(provider.info.provider, provider.info.model)
+
+    def wait_s(state: RetryCallState) -> float:
+        error = _failure(state)
+        grown = min(policy.max_s, policy.initial_s * 2.0 ** (state.attempt_number - 1))
+        asked_for = error.retry_after_s if isinstance(error, APIStatusError) else None
+        return max(grown, asked_for or 0.0) + random.uniform(0.0, policy.jitter_s)
+
+    notices: list[RetryNotice] = []
+
+    def before_sleep(state: RetryCallState) -> None:
+        error = _failure(state)
+        notice = RetryNotice(
+            attempt=state.attempt_number + 1,
+            max_attempts=policy.max_attempts,
+            wait_s=state.upcoming_sleep,
+            reason=error.message,
+            status=error.status if isinstance(error, APIStatusError) else None,
+        )
+        notices.append(notice)
+        _log.warning(
+            "asking %s failed (%s): %s; attempt %d of %d in %.1f s",
+            provider.info.model,
+            notice.status or type(error).__name__,
+            error.message,
+            notice.attempt,
+            notice.max_attempts,
+            notice.wait_s,
+        )
+        answer.clear()
+        on_retry(notice)
+
+    async def sleep(seconds: float) -> None:
+        if retry_now is None:
+            await asyncio.sleep(seconds)
+            return
+        retry_now.clear()
+        try:
+            async with asyncio.timeout(seconds):
+                await retry_now.wait()
+        except TimeoutError:
+            return
+        on_retry(replace(notices[-1], wait_s=0.0))
+
+    def is_worth_retrying(error: BaseException) -> bool:
+        return is_retryable(error) and not _waits_too_long(error, policy)
+
+    try:
+        async for attempt in AsyncRetrying(
+            stop=stop_after_attempt(max(1, policy.max_attempts)),
+            wait=wait_s,
+            retry=retry_if_exception(is_worth_retrying),
+            before_sleep=before_sleep,
+            sleep=sleep,
+            reraise=True,
+        ):
+            with attempt:
+                return await _ask_once(provider, system, tools, history, answer, on_item)
+    except APIStatusError as error:
+        if _waits_too_long(error, policy):
+            raise _not_retried(error) from None
+        raise
+    except RetryError as error:  # cannot happen with reraise, but says so to the type checker
+        raise LLMError("The model could not be asked.") from error
+    raise LLMError("The model could not be asked.")
+
+
+def is_retryable(error: BaseException) -> bool:
+    """Whether asking again may help."""
+    if isinstance(error, APIStatusError):
+        return error.retryable and not isinstance(error, ContextOverflowError)
+    return isinstance(
+        error, APIConnectionError | APITimeoutError | APIEmptyResponseError | APIStreamError
+    )
+
+
+def _failure(state: RetryCallState) -> LLMError:
+    outcome = state.outcome
+    error = outcome.exception() if outcome is not None else None
+    return error if isinstance(error, LLMError) else LLMError("The call failed.")
+
+
+def _waits_too_long(error: BaseException, policy: RetryPolicy) -> bool:
+    """Whether the server asks for a longer wait than the policy has patience for."""
+    return (
+        isinstance(error, APIStatusError)
+        and error.retryable
+        and (error.retry_after_s or 0.0) > policy.longest_wait_s
+    )
+
+
+def _not_retried(error: APIStatusError) -> APIStatusError:
+    """The error as it is raised where the wait is too long: final, and with the wait as its advice."""
+    return APIStatusError(
+        error.message,
+        status=error.status,
+        code=error.code,
+        request_id=error.request_id,
+        retry_after_s=error.retry_after_s,
+        retryable=False,
+        advice=f"It asks to wait {_duration(error.retry_after_s or 0.0)}; go on after that, "
+        "or choose another model.",
+    )
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 120:
+        return f"{round(seconds)} s"
+    if seconds < 7_200:
+        return f"{round(seconds / 60)} min"
+    return f"{round(seconds / 3_600)} h"
+
+
+async def _ask_once(
+    provider: ChatProvider,
+    system: str,
+    tools: Sequence[ToolSpec],
+    history: Sequence[Message],
+    answer: Collector,
+    on_item: Callable[[StreamItem], None],
+) -> Completion:
+    stream = provider.generate(system, tools, history)
+    try:
+        async for item in stream:
+            answer.add(item)
+            # Reasoning that stayed empty is stored, but there is nothing to show.
+            if not (isinstance(item, ThinkDelta) and not item.text):
+                on_item(item)
+    finally:
+        # A generator that is merely dropped would keep its connection until it is collected.
+        if hasattr(stream, "aclose"):
+            await cast("AsyncGenerator[StreamItem, None]", stream).aclose()
+    finish = answer.finish
+    if finish is None:
+        raise APIStreamError("The answer broke off before its end.")
+    if not answer.has_text and not answer.has_calls:
+        if finish.reason == "content_filter":
+            raise APIStatusError(
+                "The provider's filter held the answer back.",
+                status=200,
+                code="content_filter",
+                advice="Say it in other words, or rewind to before the message.",
+            )
+        if finish.reason == "length":
+            raise APIStatusError(
+                "The output limit was reached before anything was said.",
+                status=200,
+                code="length",
+                advice="Turn thinking off, or raise the model's output limit at the provider.",
+            )
+        raise APIEmptyResponseError("The model answered with nothing.")
+    message = answer.message()
+    assert message is not None
+    usage = await _usage(answer.usage, system, tools, history, message)
+    return Completion(message, usage, finish.reason)
+
+
+async def _usage(
+    reported: Usage | None,
+    system: str,
+    tools: Sequence[ToolSpec],
+    history: Sequence[Message],
+    message: Message,
+) -> Usage:
+    """The server's figures, with estimates where it sent none (or zero, which cannot be)."""
+    if reported is not None and reported.input and reported.output:
+        return reported
+
+    def count() -> Usage:
+        output = tokens.estimate_message(message)
+        if reported is not None and reported.input:
+            return Usage(reported.input, output, reported.cached, estimated=True)
+        return Usage(tokens.estimate_request(system, tools, history), output, estimated=True)
+
+    # Megabytes of history take tens of milliseconds to count.
+    return await asyncio.to_thread(count)

@@ -1,0 +1,70 @@
+"""Reading JSON of unknown shape: accessors that return an empty value of their type where the value does not fit."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, cast
+
+
+def parse(data: bytes | str) -> Any:
+    """The JSON value, with raw control characters, lone surrogates and broken UTF-8 forgiven.
+
+    Raises:
+        ValueError: this is not JSON, or it is nested absurdly.
+    """
+    from pydantic_core import from_json
+
+    try:
+        return from_json(data)
+    except ValueError:
+        text = data.decode("utf-8", "replace") if isinstance(data, bytes) else data
+        try:
+            return json.loads(text, strict=False)
+        except RecursionError:
+            raise ValueError("nested too deeply") from None
+
+
+def mapping(value: Any) -> dict[str, Any]:
+    """The value if it is an object, else an empty one."""
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def is_object(text: str) -> bool:
+    """Whether the text is one whole JSON object."""
+    if not text.rstrip().endswith("}"):
+        return False
+    try:
+        return isinstance(parse(text), dict)
+    except ValueError:
+        return False
+
+
+def listing(value: Any) -> list[Any]:
+    """The value if it is an array, else an empty one."""
+    return cast("list[Any]", value) if isinstance(value, list) else []
+
+
+def text(value: Any) -> str:
+    """The value if it is text, else empty."""
+    return value if isinstance(value, str) else ""
+
+
+def count(value: Any) -> int | None:
+    """The value as a number that is not negative, or None."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        number = int(value)
+    except (ValueError, OverflowError):
+        return None
+    return number if number >= 0 else None
+
+
+def without_surrogates(value: str) -> str:
+    """The text with lone surrogates, which no encoding can carry, replaced by U+FFFD."""
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError:
+        # Two halves that stand side by side are one character; only those left over are replaced.
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return value

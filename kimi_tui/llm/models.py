@@ -1,0 +1,680 @@
+"""What servers say of their models: which there are, their windows and capabilities, and which program serves them.
+
+`chat_models` lists what a user can choose from: it corrects the base URL and leaves out models that cannot chat.
+`local_servers` looks on this machine's usual ports. `probe` finds out about the one model in use and never fails: what
+cannot be found out stays unknown. All of it by small requests beside the conversation, each with one JSON answer,
+quickly or not at all. Windows are in tokens, timeouts in seconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import quote, urlsplit
+
+from kimi_tui.llm import errors, lenient_json
+from kimi_tui.llm.base_url import check_origin, host_of, is_loopback, origin_of
+from kimi_tui.llm.dialects import DIALECTS, Dialect, dialect_of_host
+from kimi_tui.llm.errors import (
+    APIConnectionError,
+    APIStatusError,
+    APITimeoutError,
+    LLMError,
+    ResponseContext,
+)
+from kimi_tui.llm.known_models import known_window
+from kimi_tui.llm.provider import Capability
+
+if TYPE_CHECKING:
+    import httpx2
+
+
+_MAX_BYTES = 8 * 1024 * 1024
+"""The longest list of models that is known has 1 MiB."""
+
+
+class _JsonClient:
+    """Small requests to one server. Made by `_json_client`."""
+
+    def __init__(
+        self, client: httpx2.AsyncClient, host: str, api_key: str, timeout_s: float
+    ) -> None:
+        self._client = client
+        self._timeout_s = timeout_s
+        self._host = host
+        self._api_key = api_key
+
+    async def request(
+        self,
+        url: str,
+        body: Mapping[str, Any] | None = None,
+        *,
+        model: str = "",
+        timeout_s: float | None = None,
+    ) -> Any:
+        """The JSON at `url`, by GET or (with a body) POST.
+
+        Raises:
+            LLMError: unreachable, refused, or not JSON.
+        """
+        import httpx2
+
+        headers = {"Authorization": f"Bearer {self._api_key}"} if self._api_key else {}
+        try:
+            async with asyncio.timeout(self._timeout_s if timeout_s is None else timeout_s):
+                request = self._client.build_request(
+                    "GET" if body is None else "POST",
+                    url,
+                    json=body,
+                    # Packed, a small answer could become any size before its bytes are counted.
+                    headers={**headers, "Accept-Encoding": "identity"},
+                    timeout=self._timeout_s if timeout_s is None else timeout_s,
+                )
+                response = await self._client.send(request, stream=True)
+                try:
+                    raw, is_whole = await _read(response)
+                finally:
+                    await response.aclose()
+        except (httpx2.TimeoutException, TimeoutError) as error:
+            raise APITimeoutError(
+                f"{self._host} did not answer in time.",
+                advice="Check the base URL and the network.",
+            ) from error
+        except httpx2.ConnectError as error:
+            why = errors.redact(str(error), self._api_key).strip()[:200]
+            raise APIConnectionError(
+                f"{self._host} cannot be reached" + (f": {why}" if why else "."),
+                advice="Check the base URL and the network.",
+            ) from error
+        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+            raise APIConnectionError(
+                f"{self._host} closed the connection.", advice="Check the base URL."
+            ) from error
+        context = ResponseContext(
+            host=self._host,
+            model=model,
+            status=response.status_code,
+            headers={name.lower(): value for name, value in response.headers.items()},
+            secret=self._api_key,
+            now=time.time(),
+        )
+        if response.status_code >= 300:
+            raise errors.error_of_response(raw, context)
+        try:
+            if not is_whole:
+                raise ValueError("too large")
+            return await asyncio.to_thread(lenient_json.parse, raw)
+        except ValueError:
+            kind = response.headers.get("content-type", "").split(";")[0].lower()
+            raise errors.error_of_wrong_content(kind, raw[:2_000], context) from None
+
+    async def request_or_none(
+        self, url: str, body: Mapping[str, Any] | None = None, *, timeout_s: float | None = None
+    ) -> Any:
+        """Like `request`, with None for every failure."""
+        try:
+            return await self.request(url, body, timeout_s=timeout_s)
+        except LLMError:
+            return None
+
+
+async def _read(response: httpx2.Response) -> tuple[bytes, bool]:
+    """The body, and whether that is all of it: no more is read than a small answer may have."""
+    pieces: list[bytes] = []
+    size = 0
+    async for piece in response.aiter_bytes():
+        pieces.append(piece)
+        size += len(piece)
+        if size > _MAX_BYTES:
+            return b"".join(pieces)[:_MAX_BYTES], False
+    return b"".join(pieces), True
+
+
+@asynccontextmanager
+async def _json_client(
+    base_url: str, api_key: str, *, timeout_s: float
+) -> AsyncGenerator[_JsonClient]:
+    """A client for one server, closed afterwards.
+
+    Raises:
+        LLMError: the base URL is none, or the key would cross a network unencrypted.
+    """
+    host = check_origin(base_url, api_key)
+
+    def make() -> httpx2.AsyncClient:
+        from kimi_tui.llm.http_client import CarefulClient
+
+        return CarefulClient(base_url, connect_s=timeout_s, read_s=timeout_s)
+
+    client = await asyncio.to_thread(make)
+    try:
+        yield _JsonClient(client, host, api_key, timeout_s)
+    finally:
+        await client.aclose()
+
+
+_USUAL_PORTS: Mapping[str, int] = {
+    "Ollama": 11434,
+    "llama.cpp": 8080,
+    "LM Studio": 1234,
+    "vLLM": 8000,
+}
+NO_LIST_STATUSES = frozenset({200, 404, 405, 501})
+"""The statuses with which a server answers that has no list of models."""
+_LOOPBACK_TIMEOUT_S = 0.8
+_PAUSE_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class FoundModel:
+    """A model that a server lists. `window` and `capabilities` are None where it does not say.
+
+    `chats` is false for models that embed, rank, paint, speak or listen in place of answering.
+    """
+
+    id: str
+    window: int | None = None
+    capabilities: frozenset[Capability] | None = None
+    owned_by: str = ""
+    chats: bool = True
+
+    @property
+    def likely_window(self) -> tuple[int | None, bool]:
+        """The window in tokens (None: unknown) and whether it is only guessed from the name."""
+        if self.window is not None:
+            return self.window, False
+        return known_window(self.id), True
+
+
+@dataclass(frozen=True, slots=True)
+class ChatModels:
+    """The models of a server that can be talked to, in its order.
+
+    `base_url` is the one that context: not always the one that was asked, for a missing `/v1` is added. `others` counts
+    the models that were left out because they do not chat.
+    """
+
+    base_url: str
+    models: tuple[FoundModel, ...]
+    others: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LocalServer:
+    """A server found on this machine; `loading` while it answers that its model is not ready yet."""
+
+    name: str
+    base_url: str
+    models: tuple[FoundModel, ...]
+    loading: bool = False
+
+
+async def chat_models(base_url: str, api_key: str, *, timeout_s: float = 10.0) -> ChatModels:
+    """The models of a server that can be chatted with, with what is known of their windows.
+
+    Where nothing is listed under the base URL, the places are asked where the API of this host, or of most servers, is
+    (`/v1`); all of them are of the same origin, so the key goes nowhere else.
+
+    Args:
+        base_url: as the user wrote it.
+        api_key: sent along; empty for none.
+        timeout_s: seconds for each question.
+
+    Raises:
+        LLMError: unreachable, refused (a 401 names what to change), or not such a server.
+    """
+    first: LLMError | None = None
+    async with _json_client(base_url, api_key, timeout_s=timeout_s) as client:
+        for url in base_urls(base_url):
+            try:
+                found = await _listed_models(client, url, timeout_s)
+            except LLMError as error:
+                if not _has_no_model_list(error):
+                    raise first or error from None
+                first = first or error
+                continue
+            if is_loopback(host_of(url)):
+                found = await _with_program_facts(client, url, found)
+            chatting = tuple(model for model in found if model.chats)
+            return ChatModels(url, chatting, len(found) - len(chatting))
+    raise first or LLMError("The server could not be asked.")
+
+
+async def _listed_models(client: _JsonClient, base_url: str, timeout_s: float) -> list[FoundModel]:
+    body = await client.request(f"{base_url}/models", timeout_s=timeout_s)
+    models = read_models(body)
+    if models is None:
+        raise APIStatusError(
+            "The server context, but not with a list of models.",
+            status=200,
+            advice="Check the base URL: it usually ends in /v1.",
+        )
+    return models
+
+
+def _has_no_model_list(error: LLMError) -> bool:
+    """Whether the server answered, but has no list of models at this URL."""
+    return isinstance(error, APIStatusError) and error.status in NO_LIST_STATUSES
+
+
+def base_urls(base_url: str) -> list[str]:
+    """Where the API of a base URL can be, the URL itself first; all of one origin. At most four."""
+    given = base_url.rstrip("/")
+    places = [given]
+    path = [part for part in urlsplit(given).path.split("/") if part]
+    if not any(part[:1] == "v" and part[1:2].isdigit() for part in path):
+        if standing := dialect_of_host(host_of(given)).path:
+            places.append(origin_of(given) + standing)
+        places.append(f"{given}/v1")
+        if not path:
+            places.append(f"{given}/api/v1")
+    return list(dict.fromkeys(places))
+
+
+async def _with_program_facts(
+    client: _JsonClient, base_url: str, models: list[FoundModel]
+) -> list[FoundModel]:
+    """The models with the windows and kinds that LM Studio and Ollama list at endpoints of their own."""
+    origin = origin_of(base_url)
+    lmstudio, running = await asyncio.gather(
+        client.request_or_none(f"{origin}/api/v0/models", timeout_s=_LOOPBACK_TIMEOUT_S),
+        client.request_or_none(f"{origin}/api/ps", timeout_s=_LOOPBACK_TIMEOUT_S),
+    )
+    stated: dict[str, FoundModel] = {}
+    for entry in map(
+        lenient_json.mapping, lenient_json.listing(lenient_json.mapping(lmstudio).get("data"))
+    ):
+        model = _model(entry)
+        loaded = lenient_json.count(entry.get("loaded_context_length"))
+        stated[model.id] = replace(model, window=loaded or model.window)
+    for entry in map(
+        lenient_json.mapping, lenient_json.listing(lenient_json.mapping(running).get("models"))
+    ):
+        name = lenient_json.text(entry.get("name")) or lenient_json.text(entry.get("model"))
+        stated[name] = FoundModel(name, lenient_json.count(entry.get("context_length")) or None)
+    more = ((model, stated.get(model.id)) for model in models)
+    return [
+        model
+        if known is None
+        else replace(model, window=known.window or model.window, chats=model.chats and known.chats)
+        for model, known in more
+    ]
+
+
+async def local_servers(
+    ports: Mapping[str, int] = _USUAL_PORTS, *, timeout_s: float = _LOOPBACK_TIMEOUT_S
+) -> list[LocalServer]:
+    """The servers that answer on their usual ports, asked all at once."""
+
+    async def look(name: str, port: int) -> LocalServer | None:
+        base_url = f"http://127.0.0.1:{port}/v1"
+        try:
+            found = await chat_models(base_url, "", timeout_s=timeout_s)
+        except LLMError as error:
+            return LocalServer(name, base_url, (), loading=True) if _is_loading(error) else None
+        return LocalServer(name, base_url, found.models)
+
+    found = await asyncio.gather(*(look(name, port) for name, port in ports.items()))
+    return [server for server in found if server is not None]
+
+
+async def local_servers_until_ready(
+    *, patience_s: float = 600.0
+) -> AsyncGenerator[list[LocalServer]]:
+    """The servers of this machine: a list at once, and another one whenever one of them has finished loading its model.
+
+    Ends when none is loading any more, or when `patience_s` are over; a server does not notify, so those that load
+    are asked every two seconds.
+    """
+    deadline = time.monotonic() + patience_s
+    found = await local_servers()
+    yield found
+    while any(server.loading for server in found) and time.monotonic() < deadline:
+        await asyncio.sleep(_PAUSE_S)
+        loading = {one.name: urlsplit(one.base_url).port or 80 for one in found if one.loading}
+        asked = {one.name: one for one in await local_servers(loading)}
+        now = [asked.get(one.name, one) for one in found if not one.loading or one.name in asked]
+        if now != found:
+            found = now
+            yield found
+
+
+def _is_loading(error: LLMError) -> bool:
+    """Whether the server is there and will be ready in a while, as llama.cpp says with every path."""
+    busy = isinstance(error, APIStatusError) and error.status == 503
+    return busy and "loading" in error.message.lower()
+
+
+def read_models(body: Any) -> list[FoundModel] | None:
+    """The models in the answer of `/models`, or None if it is no such answer."""
+    shape = lenient_json.mapping(body)
+    entries: object = shape.get("data", shape.get("models"))
+    if isinstance(body, list):
+        entries = cast("object", body)
+    if not isinstance(entries, list):
+        return None
+    found = [_model(lenient_json.mapping(entry)) for entry in lenient_json.listing(entries)]
+    return [model for model in found if model.id]
+
+
+def _model(entry: Mapping[str, Any]) -> FoundModel:
+    top = lenient_json.mapping(entry.get("top_provider"))
+    windows = (
+        lenient_json.count(source.get(key))
+        for source, key in (
+            (entry, "context_length"),
+            (entry, "context_window"),
+            (entry, "max_context_length"),
+            (entry, "max_model_len"),
+            (entry, "max_input_tokens"),
+            (top, "context_length"),
+            (lenient_json.mapping(entry.get("model_info")), "max_input_tokens"),
+        )
+    )
+    name = lenient_json.text(entry.get("id")) or lenient_json.text(entry.get("name"))
+    name = name.removeprefix("models/")
+    return FoundModel(
+        id=name,
+        window=next((size for size in windows if size), None),
+        capabilities=_capabilities(entry),
+        owned_by=lenient_json.text(entry.get("owned_by")),
+        chats=_chats(name, entry),
+    )
+
+
+# Words of a model's name between its separators; matched whole, so that `embedded-coder` is none of them.
+_NO_CHAT_WORDS = frozenset(
+    (
+        *("embed", "embedding", "embeddings", "embedder", "minilm", "bge", "gte", "e5", "rerank"),
+        *("reranker", "whisper", "tts", "transcribe", "asr", "speech", "voice", "moderation"),
+        *("diffusion", "sdxl", "flux", "imagen", "veo", "sora", "dalle", "clip", "colbert"),
+        *("realtime", "babbage", "davinci", "ocr", "lyria", "kolors", "cosyvoice", "sensevoice"),
+    )
+)
+_NO_CHAT_PAIRS = (
+    *("dall-e", "gpt-image", "wanx", "text-embedding", "nomic-embed", "bge-m3", "mxbai-embed"),
+    *("arctic-embed", "voyage-", "seedream", "qwen-image", "cogview", "stable-diffusion"),
+)
+_NO_CHAT_KINDS = frozenset(
+    (
+        *("embedding", "embeddings", "rerank", "reranker", "image", "audio", "moderation"),
+        *("transcribe", "transcription", "speech", "video", "image_generation", "text-to-speech"),
+        *("audio_transcription", "audio_speech", "text-embedding", "feature-extraction"),
+    )
+)
+_SEPARATORS = re.compile(r"[^a-z0-9]+")
+_LONGEST_NAME = 500
+
+
+def _chats(name: str, entry: Mapping[str, Any]) -> bool:
+    """Whether the model takes and gives text: by its entry in the list, else by its name."""
+    stated = lenient_json.mapping(entry.get("capabilities"))
+    if isinstance(stated.get("completion_chat"), bool):
+        return bool(stated["completion_chat"])
+    outputs = lenient_json.listing(
+        lenient_json.mapping(entry.get("architecture")).get("output_modalities")
+    )
+    if outputs and "text" not in outputs:
+        return False
+    info = lenient_json.mapping(entry.get("model_info"))
+    kinds = (entry.get("type"), entry.get("mode"), entry.get("task"), info.get("mode"))
+    if any(lenient_json.text(kind).lower() in _NO_CHAT_KINDS for kind in kinds):
+        return False
+    last = name.rstrip("/").rsplit("/", 1)[-1].lower()[:_LONGEST_NAME]
+    return not any(pair in last for pair in _NO_CHAT_PAIRS) and _NO_CHAT_WORDS.isdisjoint(
+        _SEPARATORS.split(last)
+    )
+
+
+def _capabilities(entry: Mapping[str, Any]) -> frozenset[Capability] | None:
+    """What the entry says the model can do, in Moonshot's, OpenRouter's or Mistral's words."""
+    found: set[Capability] = set()
+    said = False
+    if "supports_image_in" in entry or "supports_reasoning" in entry:
+        said = True
+        found.add("tools")
+        if entry.get("supports_image_in"):
+            found.add("image_in")
+        if entry.get("supports_reasoning"):
+            found.add("thinking")
+    if "supported_parameters" in entry:
+        said = True
+        parameters = lenient_json.listing(entry.get("supported_parameters"))
+        if "tools" in parameters:
+            found.add("tools")
+        if "reasoning" in parameters:
+            found.add("thinking")
+        inputs = lenient_json.mapping(entry.get("architecture")).get("input_modalities")
+        if "image" in lenient_json.listing(inputs):
+            found.add("image_in")
+    if isinstance(entry.get("capabilities"), dict):
+        said = True
+        stated = lenient_json.mapping(entry.get("capabilities"))
+        if stated.get("function_calling"):
+            found.add("tools")
+        if stated.get("vision"):
+            found.add("image_in")
+        if stated.get("reasoning"):
+            found.add("thinking")
+    return frozenset(found) if said else None
+
+
+_REMOTE_TIMEOUT_S = 8.0
+_LOCAL_TIMEOUT_S = 1.0
+_LOAD_TIMEOUT_S = 120.0
+_SMALL_WINDOW = 16_384
+_OWNERS = {"vllm": "vllm", "sglang": "sglang", "llamacpp": "llamacpp"}
+
+
+@dataclass(frozen=True, slots=True)
+class ServerFacts:
+    """What was found out; None: nothing.
+
+    `base_url` is where the API is, if that is not where it was said to be.
+    """
+
+    dialect: Dialect | None = None
+    window: int | None = None
+    capabilities: frozenset[Capability] | None = None
+    notices: tuple[str, ...] = ()
+    base_url: str | None = None
+
+
+async def probe(base_url: str, api_key: str, model: str) -> ServerFacts:
+    """Ask a server about itself and a model."""
+    host = host_of(base_url)
+    local = is_loopback(host) and dialect_of_host(host).name == "generic"
+    timeout_s = _LOCAL_TIMEOUT_S if local else _REMOTE_TIMEOUT_S
+    try:
+        async with _json_client(base_url, api_key, timeout_s=timeout_s) as client:
+            if local:
+                return await _probe_local(client, base_url.rstrip("/"), model)
+            return await _probe_list(client, base_url.rstrip("/"), model, timeout_s)
+    except LLMError:
+        return ServerFacts()
+
+
+async def _probe_list(
+    client: _JsonClient, base_url: str, model: str, timeout_s: float
+) -> ServerFacts:
+    url, models = await _find_list(client, base_url, timeout_s)
+    return _facts_at(url, base_url, _facts_in_list(models, model))
+
+
+async def _find_list(
+    client: _JsonClient, base_url: str, timeout_s: float
+) -> tuple[str, list[FoundModel]]:
+    """The base URL under which models are listed, and those; the given one where none are listed anywhere."""
+    for url in base_urls(base_url):
+        try:
+            models = read_models(await client.request(f"{url}/models", timeout_s=timeout_s))
+        except LLMError as error:
+            if _has_no_model_list(error):
+                continue
+            break
+        if models is not None:
+            return url, models
+    return base_url, []
+
+
+def _facts_at(url: str, base_url: str, found: ServerFacts) -> ServerFacts:
+    if url == base_url:
+        return found
+    words = f"The API of this server is at {url}, which is used in place of {base_url}."
+    return replace(found, base_url=url, notices=(words, *found.notices))
+
+
+def _facts_in_list(models: list[FoundModel], model: str) -> ServerFacts:
+    entry = next((one for one in models if one.id == model), None)
+    owners = {one.owned_by.lower() for one in models}
+    name = next((_OWNERS[owner] for owner in owners if owner in _OWNERS), None)
+    dialect = DIALECTS[name] if name else None
+    if entry is None:
+        return ServerFacts(dialect)
+    return ServerFacts(dialect, entry.window, entry.capabilities)
+
+
+async def _probe_local(client: _JsonClient, base_url: str, model: str) -> ServerFacts:
+    (url, models), programs = await asyncio.gather(
+        _find_list(client, base_url, _LOCAL_TIMEOUT_S),
+        asyncio.gather(*(_program(client, root, model) for root in _roots(base_url))),
+    )
+    known = next((found for found in programs if found is not None), None)
+    return _facts_at(url, base_url, known or _facts_in_list(models, model))
+
+
+def _roots(base_url: str) -> list[str]:
+    """Where a local program's own endpoints can be: below the path before `/v1`, or at the server's root."""
+    path = urlsplit(base_url).path.rstrip("/").removesuffix("/v1").rstrip("/")
+    return [*([origin_of(base_url) + path] if path else []), origin_of(base_url)]
+
+
+async def _program(client: _JsonClient, root: str, model: str) -> ServerFacts | None:
+    """What llama.cpp, LM Studio or Ollama says of itself and the model; None: it is none of them."""
+    props, lmstudio, version = await asyncio.gather(
+        client.request_or_none(f"{root}/props", timeout_s=_LOCAL_TIMEOUT_S),
+        client.request_or_none(f"{root}/api/v0/models", timeout_s=_LOCAL_TIMEOUT_S),
+        client.request_or_none(f"{root}/api/version", timeout_s=_LOCAL_TIMEOUT_S),
+    )
+    if "default_generation_settings" in lenient_json.mapping(props):
+        return await _llamacpp(client, root, model, lenient_json.mapping(props))
+    entries = [
+        lenient_json.mapping(one)
+        for one in lenient_json.listing(lenient_json.mapping(lmstudio).get("data"))
+    ]
+    if any("max_context_length" in one for one in entries):
+        return _lmstudio(entries, model)
+    # Not every server that answers here is Ollama: Open WebUI does too.
+    shown = await _ollama_shown(client, root, model) if _has_version(version) else None
+    return await _ollama(client, root, model, shown) if shown is not None else None
+
+
+def _has_version(answer: Any) -> bool:
+    return bool(lenient_json.text(lenient_json.mapping(answer).get("version")))
+
+
+async def _llamacpp(
+    client: _JsonClient, origin: str, model: str, props: dict[str, Any]
+) -> ServerFacts:
+    window = _n_ctx(props)
+    if not window:
+        # A router serves several models and describes one by name; the model must not be loaded for that.
+        url = f"{origin}/props?model={quote(model, safe='')}&autoload=false"
+        props = lenient_json.mapping(await client.request_or_none(url, timeout_s=_LOCAL_TIMEOUT_S))
+        window = _n_ctx(props)
+    can: set[Capability] = {"tools"}
+    if lenient_json.mapping(props.get("modalities")).get("vision"):
+        can.add("image_in")
+    notices = (
+        (f"llama.cpp gives this model {window} tokens; start it with a larger -c for long work.",)
+        if window and window < _SMALL_WINDOW
+        else ()
+    )
+    return ServerFacts(DIALECTS["llamacpp"], window, frozenset(can), notices)
+
+
+def _n_ctx(props: dict[str, Any]) -> int | None:
+    return (
+        lenient_json.count(
+            lenient_json.mapping(props.get("default_generation_settings")).get("n_ctx")
+        )
+        or None
+    )
+
+
+def _lmstudio(entries: list[dict[str, Any]], model: str) -> ServerFacts:
+    entry = next((one for one in entries if one.get("id") == model), lenient_json.mapping(None))
+    window = lenient_json.count(entry.get("loaded_context_length")) or None
+    can: set[Capability] = {"tools"}
+    if entry.get("type") == "vlm":
+        can.add("image_in")
+    notices = (
+        (
+            f"LM Studio loaded this model with {window} tokens; load it with a larger context "
+            "length for long work.",
+        )
+        if window and window < _SMALL_WINDOW
+        else ()
+    )
+    return ServerFacts(DIALECTS["lmstudio"], window, frozenset(can) if entry else None, notices)
+
+
+async def _ollama_shown(client: _JsonClient, root: str, model: str) -> dict[str, Any] | None:
+    """What Ollama says of a model; empty for a model that it does not know, None: this is no Ollama."""
+    try:
+        shown = await client.request(
+            f"{root}/api/show", {"model": model}, timeout_s=_LOCAL_TIMEOUT_S
+        )
+    except APIStatusError as error:
+        is_no_model = error.status == 404 and "model" in error.message.lower()
+        running = await client.request_or_none(f"{root}/api/ps", timeout_s=_LOCAL_TIMEOUT_S)
+        return {} if is_no_model or "models" in lenient_json.mapping(running) else None
+    except LLMError:
+        return {}
+    return lenient_json.mapping(shown)
+
+
+async def _ollama(
+    client: _JsonClient, origin: str, model: str, shown: dict[str, Any]
+) -> ServerFacts:
+    dialect = DIALECTS["ollama"]
+    stated = lenient_json.listing(shown.get("capabilities"))
+    can: set[Capability] = set()
+    if "tools" in stated:
+        can.add("tools")
+    if "thinking" in stated:
+        can.add("thinking")
+    if "vision" in stated:
+        can.add("image_in")
+    window = await _ollama_window(client, origin, model)
+    if window is None and shown:
+        # Its window is only known once it is loaded; a request without a prompt does no more than that.
+        await client.request_or_none(
+            f"{origin}/api/generate", {"model": model}, timeout_s=_LOAD_TIMEOUT_S
+        )
+        window = await _ollama_window(client, origin, model)
+    notices: list[str] = []
+    if window is not None and window < _SMALL_WINDOW:
+        notices.append(
+            f"Ollama gives this model {window} tokens and cuts longer prompts without a word: "
+            "start it with OLLAMA_CONTEXT_LENGTH=32768 or more."
+        )
+    if stated and "tools" not in stated:
+        notices.append(f"Ollama says that {model} cannot call tools.")
+    return ServerFacts(dialect, window, frozenset(can) if stated else None, tuple(notices))
+
+
+async def _ollama_window(client: _JsonClient, origin: str, model: str) -> int | None:
+    running = lenient_json.mapping(
+        await client.request_or_none(f"{origin}/api/ps", timeout_s=_LOCAL_TIMEOUT_S)
+    )
+    for one in map(lenient_json.mapping, lenient_json.listing(running.get("models"))):
+        names = {lenient_json.text(one.get("name")), lenient_json.text(one.get("model"))}
+        if model in names or f"{model}:latest" in names:
+            return lenient_json.count(one.get("context_length")) or None
+    return None

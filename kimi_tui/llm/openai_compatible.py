@@ -1,0 +1,379 @@
+"""A model behind any server that speaks chat completions.
+
+`OpenAICompatible` makes one request, learns from its refusals and reads its stream. The `openai` client carries the
+bytes; what is sent is built by `request`, what comes back is read by `stream`, how servers differ is data in
+`dialects`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, cast
+
+from kimi_tui.llm import errors, thinking
+from kimi_tui.llm.base_url import check_origin, is_loopback
+from kimi_tui.llm.dialects import MAX_LEARNED_PER_REQUEST, Dialect, choose, for_model, quirks_of
+from kimi_tui.llm.errors import (
+    APIStatusError,
+    ContextOverflowError,
+    LLMError,
+    LLMNotSet,
+    LLMNotSupported,
+    ResponseContext,
+)
+from kimi_tui.llm.known_models import (
+    DEFAULT_WINDOW,
+    LEAST_WINDOW,
+    known_to_see,
+    known_window,
+    larger_window,
+)
+from kimi_tui.llm.models import base_urls
+from kimi_tui.llm.provider import Capability, ChatProvider, ModelInfo, StreamItem, ToolSpec, Usage
+from kimi_tui.llm.request import ChatRequest, EncodedRequest, Recipient, build_request
+from kimi_tui.llm.stream import AnswerReader
+from kimi_tui.llm.transport import (
+    NetworkFailures,
+    openai_client,
+    request_headers,
+)
+
+if TYPE_CHECKING:
+    import httpx2
+    from openai import AsyncOpenAI
+
+    from kimi_tui.llm.message import Message
+
+
+class OpenAICompatible(ChatProvider):
+    """A model behind a base URL.
+
+    Args:
+        provider: its name in the config, written beside its reasoning.
+        base_url: usually ends in `/v1`; where the API is found there only, that is added.
+        api_key: sent to this origin alone; empty for none.
+        model: the model's id at this server.
+        window: its context in tokens, if configured; else it is found out or known.
+        dialect: a dialect's name, if configured; else it is found by host, or by what a local server says.
+        capabilities: what the model can do, if configured.
+        thinking: `on`, `off` or an effort, where the model takes that; empty to ask models that are said to think.
+        session_id: names the conversation to providers that cache by such a key.
+        stream_timeout_s: how long a stream may be silent.
+        connect_timeout_s: how long connecting may take.
+        max_output: limit of an answer in tokens; None leaves it to the server.
+    """
+
+    def __init__(
+        self,
+        *,
+        provider: str,
+        base_url: str,
+        api_key: str,
+        model: str,
+        window: int | None = None,
+        dialect: str | None = None,
+        capabilities: Iterable[str] | None = None,
+        thinking: str = "",
+        session_id: str = "",
+        stream_timeout_s: float = 120.0,
+        connect_timeout_s: float = 10.0,
+        max_output: int | None = None,
+    ) -> None:
+        if not model:
+            raise LLMNotSet("No model is set.", advice="Choose one with --model or in the config.")
+        self._host = check_origin(base_url, api_key)
+        self._base_url = base_url.rstrip("/")
+        self._api_key = api_key
+        self._session_id = session_id
+        self._stream_timeout_s = stream_timeout_s
+        self._connect_timeout_s = connect_timeout_s
+        self._network = NetworkFailures(self._host, api_key, connect_timeout_s, stream_timeout_s)
+        self._max_output = max_output
+        self._dialect = choose(self._base_url, model, dialect)
+        self._dialect_is_set = dialect is not None
+        self._window_is_set = window is not None
+        self._dialect_name = dialect or ""
+        self._quirks = quirks_of(self._base_url, model, self._dialect_name)
+        self._reported_window: int | None = None
+        self._window_is_learned = False
+        self._client: AsyncOpenAI | None = None
+        self._prepared: asyncio.Task[tuple[str, ...]] | None = None
+        self._info: ModelInfo = ModelInfo(
+            provider=provider,
+            model=model,
+            window=window or self._quirks.window or known_window(model) or DEFAULT_WINDOW,
+            window_estimated=window is None and self._quirks.window is None,
+            capabilities=_capabilities(capabilities, model),
+        )
+        self._thinking = thinking
+        self._capabilities_are_set = capabilities is not None
+
+    @property
+    def info(self) -> ModelInfo:
+        """The model as known now."""
+        thinks, effort = thinking.in_use(
+            self.dialect.thinking,
+            self._thinking_set,
+            frozenset(self._quirks.dropped),
+            has_tools=self.use_tools,
+        )
+        return replace(self._info, thinking=thinks, effort=effort)
+
+    @property
+    def _thinking_set(self) -> str:
+        """The setting in use: where there is none, a model that is configured as thinking is asked to think."""
+        if self._thinking == thinking.UNSET and "thinking" in self._info.capabilities:
+            return thinking.ON
+        return self._thinking
+
+    @property
+    def thinking_choices(self) -> tuple[str, ...]:
+        """See `ChatProvider.thinking_choices`."""
+        known = self.dialect.thinking
+        return () if known.not_with_tools and self.use_tools else thinking.choices(known)
+
+    def set_thinking(self, word: str) -> None:
+        """See `ChatProvider.set_thinking`."""
+        known = self.dialect.thinking
+        if known.not_with_tools and self.use_tools and word.strip().lower() != thinking.OFF:
+            raise LLMError(
+                f"{self._info.model} takes tools here only without thinking; /tools off lets it think."
+            )
+        self._thinking = thinking.checked(word, known, self._info.model)
+        # What it refused before, it may take now that it is wanted by name.
+        names = thinking.fields(known, self._thinking, has_tools=False)
+        self._quirks.dropped.difference_update(names)
+
+    @property
+    def dialect(self) -> Dialect:
+        """The dialect in use, with what was learned."""
+        return self._quirks.applied(self._dialect)
+
+    async def prepare(self) -> tuple[str, ...]:
+        """Find out window, capabilities and (at a local server) the dialect by the server's own endpoints.
+
+        Does its work once and never fails; worth calling when the app has painted.
+
+        Returns:
+            Sentences for the user, such as how to give a local model a larger window.
+        """
+        if self._prepared is None or self._prepared.cancelled():
+            self._prepared = asyncio.create_task(self._find_out())
+        return await asyncio.shield(self._prepared)
+
+    async def _find_out(self) -> tuple[str, ...]:
+        from kimi_tui.llm.models import probe
+
+        found = await probe(self._base_url, self._api_key, self._info.model)
+        if (
+            found.dialect is not None
+            and not self._dialect_is_set
+            and self._dialect.name == "generic"
+        ):
+            self._dialect = for_model(found.dialect, self._info.model)
+        if found.base_url is not None:
+            self._base_url = found.base_url
+            self._quirks = quirks_of(found.base_url, self._info.model, self._dialect_name)
+            await self._close_client()
+        if found.window is not None and found.window >= LEAST_WINDOW and not self._window_is_set:
+            self._reported_window = found.window
+            if not self._window_is_learned:
+                # What was learned of this server before, it may have changed since.
+                self._quirks.window = None
+                self._info = replace(self._info, window=found.window, window_estimated=False)
+        if found.capabilities is not None and not self._capabilities_are_set:
+            self._info = replace(self._info, capabilities=found.capabilities)
+        return (*found.notices, *self._check_thinking())
+
+    def _check_thinking(self) -> tuple[str, ...]:
+        """Replace a configured effort that this model does not take by `on`; returns the notices that say so."""
+        word = self._thinking
+        known = self.dialect.thinking
+        if word in (thinking.UNSET, thinking.ON, thinking.OFF) or word in known.efforts:
+            return ()
+        self._thinking = thinking.ON
+        try:
+            thinking.checked(word, known, self._info.model)
+        except LLMError as error:
+            return (f"Thinking: {error.message}",)
+        return ()
+
+    async def generate(
+        self, system: str, tools: Sequence[ToolSpec], history: Sequence[Message]
+    ) -> AsyncIterator[StreamItem]:
+        """Ask once; see `ChatProvider.generate`."""
+        self._check_images(history)
+        is_local = is_loopback(self._host) and not self._dialect_is_set
+        if is_local or len(base_urls(self._base_url)) > 1:
+            # A local server says within milliseconds what it is, and the dialect depends on it. Of a base URL that seems
+            # to lack its end nobody knows yet where the API is.
+            await self.prepare()
+        if self._client is None:
+            self._client = await asyncio.to_thread(
+                openai_client,
+                self._base_url,
+                self._api_key,
+                connect_s=self._connect_timeout_s,
+                read_s=self._stream_timeout_s,
+            )
+        request = ChatRequest(
+            system=system,
+            tools=tuple(tools),
+            history=tuple(history),
+            recipient=Recipient(
+                self._info.provider, self._info.model, "image_in" in self._info.capabilities
+            ),
+            thinking=self._thinking_set,
+            session_id=self._session_id,
+            max_output=self._max_output,
+        )
+        body, response = await self._send(self._client, request)
+        reader = AnswerReader(
+            response,
+            self._context(response),
+            self._network,
+            self._quirks,
+            estimated_tokens=body.estimated_tokens,
+            window=self._info.window,
+            window_is_known=self._info.window == self._reported_window,
+            silence_s=self._stream_timeout_s,
+        )
+        try:
+            async for item in reader.items():
+                if isinstance(item, Usage):
+                    self._learn_from(item)
+                yield item
+        except ContextOverflowError as error:
+            self._learn_window(error.window)
+            raise
+        finally:
+            await response.aclose()
+
+    def _check_images(self, history: Sequence[Message]) -> None:
+        """Raise `LLMNotSupported` for new images that the model cannot take; earlier ones are sent as a text."""
+        if "image_in" in self._info.capabilities and self._dialect.images:
+            return
+        for message in reversed(history):
+            if message.role == "assistant":
+                return
+            if any(part.type == "image_url" for part in message.parts):
+                raise LLMNotSupported(
+                    f"{self._info.model} is not known to take images.",
+                    advice="Send it without, choose a model that sees, or add image_in to its "
+                    "capabilities in the config.",
+                )
+
+    # Sending, and learning from refusals.
+
+    async def _send(
+        self, client: AsyncOpenAI, request: ChatRequest
+    ) -> tuple[EncodedRequest, httpx2.Response]:
+        for learned in range(MAX_LEARNED_PER_REQUEST + 1):
+            dialect = self.dialect
+            body = await asyncio.to_thread(
+                build_request, request, dialect, frozenset(self._quirks.dropped)
+            )
+            refusal, response = await self._post(client, body)
+            if response is not None:
+                return body, response
+            assert refusal is not None
+            error, text = refusal
+            teachable = isinstance(error, APIStatusError) and error.status in {400, 422, 500}
+            if isinstance(error, ContextOverflowError):
+                self._learn_window(error.window)
+            elif (
+                teachable
+                and learned < MAX_LEARNED_PER_REQUEST
+                and self._quirks.learn(text, body.optional, dialect)
+            ):
+                continue
+            raise error
+        raise AssertionError("unreachable: the last round raises or returns")
+
+    async def _post(
+        self, client: AsyncOpenAI, body: EncodedRequest
+    ) -> tuple[tuple[LLMError, str] | None, httpx2.Response | None]:
+        """One request: a response whose body is a stream, or the refusal and its text."""
+        import httpx2
+        import openai
+
+        try:
+            response = await client.post(
+                "/chat/completions",
+                cast_to=httpx2.Response,
+                content=body.data,
+                stream=True,
+                stream_cls=openai.AsyncStream[object],
+                options={"headers": request_headers(self._api_key)},
+            )
+            return None, cast("httpx2.Response", response)
+        except openai.APITimeoutError as error:
+            raise self._network.timeout(error) from error
+        except openai.APIConnectionError as error:
+            raise self._network.unreachable(error) from error
+        except openai.APIStatusError as error:
+            raw = error.response.content
+            failure = errors.error_of_response(raw, self._context(error.response))
+            return (failure, raw.decode("utf-8", "replace")), None
+
+    def _context(self, response: httpx2.Response) -> ResponseContext:
+        return ResponseContext(
+            host=self._host,
+            model=self._info.model,
+            status=response.status_code,
+            headers={name.lower(): value for name, value in response.headers.items()},
+            secret=self._api_key,
+            now=time.time(),
+            accepted=self._quirks.accepted,
+        )
+
+    def _learn_window(self, window: int | None) -> None:
+        if window is None or (self._window_is_set and window >= self._info.window):
+            return
+        self._quirks.window = window
+        self._window_is_learned = True
+        self._info = replace(self._info, window=window, window_estimated=False)
+
+    def _learn_from(self, usage: Usage) -> None:
+        """Correct the window where the model took more input than that."""
+        self._quirks.accepted = usage.input
+        if usage.input <= self._info.window or usage.prompt_cut:
+            return
+        is_learned = self._quirks.window is not None
+        if self._window_is_set and not is_learned:
+            return  # the user's own limit stands, whatever the model could take
+        self._quirks.window = None
+        self._window_is_learned = False
+        window = larger_window(usage.input, self._reported_window, known_window(self._info.model))
+        is_reported = window == self._reported_window
+        self._info = replace(self._info, window=window, window_estimated=not is_reported)
+
+    async def aclose(self) -> None:
+        """Close connections."""
+        if self._prepared is not None and not self._prepared.done():
+            self._prepared.cancel()
+            await asyncio.gather(self._prepared, return_exceptions=True)
+        await self._close_client()
+
+    async def _close_client(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            await client.close()
+
+
+def _capabilities(configured: Iterable[str] | None, model: str) -> frozenset[Capability]:
+    found: set[Capability] = {"tools"}
+    if configured is None and known_to_see(model):
+        found.add("image_in")
+    for name in configured or ():
+        match name:
+            case "image_in":
+                found.add("image_in")
+            case "thinking" | "always_thinking":
+                found.add("thinking")
+            case _:
+                pass
+    return frozenset(found)

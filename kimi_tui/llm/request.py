@@ -1,0 +1,495 @@
+"""What is sent to a server: the stored messages as it takes them, and the body of one request.
+
+What is stored stays as it came; what is sent is valid for every server: one system message first, no two messages of
+one role in a row, no call without result and no result without call, nothing null, nothing empty, no lone surrogate.
+Reasoning goes back only to the family of models that wrote it, in the field where the dialect wants it. The body is the
+smallest that a server takes, plus what its dialect wants.
+
+Pure functions that take milliseconds for a long conversation: for a thread.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from kimi_tui.llm import lenient_json, thinking, tokens
+from kimi_tui.llm.dialects import REASONING_FIELDS, Dialect, family
+from kimi_tui.llm.lenient_json import without_surrogates
+from kimi_tui.llm.message import CHECKPOINT_MARKER, ImagePart, Message, TextPart, ThinkPart
+from kimi_tui.llm.provider import ToolSpec
+from kimi_tui.llm.tool_schema import sent_tools
+
+if TYPE_CHECKING:
+    from kimi_tui.llm.message import ContentPart, ToolCall
+
+
+def _reasoning_fields(
+    message: Message, dialect: Dialect, provider: str, model: str
+) -> dict[str, Any]:
+    """The fields to add to a sent assistant message. The field named "" is a prefix of its text (think tags)."""
+    if dialect.reasoning == "never":
+        return {}
+    # A thought that was cut off is worth nothing to a server, and its signature is not there.
+    parts = [] if message.interrupted else _own(message, dialect, provider, model)
+    if dialect.reasoning == "reasoning_details":
+        details = [entry for part in parts for entry in part.details or ()]
+        if details:
+            return {"reasoning_details": details}
+    words = without_surrogates("".join(part.think for part in parts))
+    if words or (parts and dialect.reasoning_missing is None):
+        name = _field(parts, dialect)
+        if name == "think_tag":
+            return {"": f"<think>\n{words.strip()}\n</think>\n\n"} if words.strip() else {}
+        return {name: words}
+    if dialect.reasoning_missing is None:
+        return {}
+    if not message.tool_calls and not dialect.reasoning_missing_everywhere:
+        return {}
+    name = dialect.reasoning if dialect.reasoning != "as_came" else "reasoning_content"
+    return {name: dialect.reasoning_missing}
+
+
+def _own(message: Message, dialect: Dialect, provider: str, model: str) -> list[ThinkPart]:
+    """The parts that this provider's family of models wrote."""
+    own: list[ThinkPart] = []
+    for part in message.parts:
+        if not isinstance(part, ThinkPart):
+            continue
+        if part.provider is None:
+            # Sessions of kimi-cli do not say who thought; it talked to one family of models above all.
+            if dialect.name == "moonshot":
+                own.append(part)
+        elif part.provider == provider and family(part.model or "") == family(model):
+            own.append(part)
+    return own
+
+
+def _field(parts: list[ThinkPart], dialect: Dialect) -> str:
+    came = next((part.field for part in parts if part.field), None) or "reasoning_content"
+    if dialect.reasoning == "as_came":
+        return "reasoning" if came in {"reasoning_details", "thinking"} else came
+    if dialect.reasoning == "reasoning_details":
+        return "reasoning"
+    return dialect.reasoning
+
+
+Sent = dict[str, Any]
+
+INTERRUPTED_RESULT = "The call was interrupted; there is no result."
+_NO_OUTPUT = "(no output)"
+BRIDGE = "I see the results."
+GO_ON = "Please go on."
+_IMAGES_OF_RESULTS = "Images of the results above:"
+_MAX_ID = 40
+_BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+
+
+@dataclass(frozen=True, slots=True)
+class Recipient:
+    """The model that the messages are for: reasoning goes back only to the one who wrote it."""
+
+    provider: str
+    model: str
+    image_in: bool = True
+
+
+@dataclass(slots=True)
+class _Step:
+    """One assistant message with its calls, what came back, and what was said among the results."""
+
+    message: Message
+    number: int
+    results: list[Message] = field(default_factory=list[Message])
+    said_after: list[Message] = field(default_factory=list[Message])
+
+
+def sent_messages(
+    system: str, history: Sequence[Message], dialect: Dialect, recipient: Recipient
+) -> list[Sent]:
+    """What is sent for this history.
+
+    Args:
+        system: the system prompt; empty for none.
+        history: the stored messages in order.
+        dialect: how this server wants them, learned quirks applied.
+        recipient: provider and model they go to.
+    """
+    sent: list[Sent] = []
+    systems = [system, *(message.text for message in history if message.role == "system")]
+    if head := "\n\n".join(text for text in systems if text.strip()):
+        sent.append({"role": "system", "content": without_surrogates(head)})
+    writer = _Writer(sent, dialect, recipient)
+    for item in _steps(history):
+        if isinstance(item, _Step):
+            writer.step(item)
+        else:
+            writer.user(item)
+    writer.end()
+    return sent
+
+
+def _steps(history: Sequence[Message]) -> Iterator[_Step | Message]:
+    """User messages as they are, assistant messages together with what belongs to their calls."""
+    step: _Step | None = None
+    for number, message in enumerate(history):
+        if message.role == "assistant":
+            if step is not None:
+                yield from _closed(step)
+            step = _Step(message, number)
+        elif message.role == "tool":
+            # A result without a call before it cannot be sent at all.
+            if step is not None:
+                step.results.append(message)
+        elif message.role == "user":
+            if step is None:
+                yield message
+            else:
+                step.said_after.append(message)
+    if step is not None:
+        yield from _closed(step)
+
+
+def _closed(step: _Step) -> Iterator[_Step | Message]:
+    yield step
+    yield from step.said_after
+
+
+class _Writer:
+    """Appends to what is sent, one message after the other, joining what has to be joined."""
+
+    def __init__(self, sent: list[Sent], dialect: Dialect, recipient: Recipient) -> None:
+        self._sent = sent
+        self._dialect = dialect
+        self._recipient = recipient
+
+    # The user's messages, and those that the program wrote in the user's place.
+
+    def user(self, message: Message) -> None:
+        parts = self._user_parts(message)
+        if not parts:
+            return
+        last = self._sent[-1] if self._sent else None
+        role = last["role"] if last is not None else ""
+        if last is not None and role == "tool" and _is_aside(message):
+            last["content"] += "\n\n" + without_surrogates(message.text.strip())
+            return
+        if last is not None and role == "user":
+            last["content"] = _joined(last["content"], parts)
+            return
+        if role == "tool" and self._dialect.bridge:
+            self._sent.append({"role": "assistant", "content": BRIDGE})
+        self._sent.append({"role": "user", "content": _joined("", parts)})
+
+    def _user_parts(self, message: Message) -> list[Sent]:
+        found: list[Sent] = []
+        for part in message.parts:
+            sendable = self._sendable(part)
+            if sendable is not None:
+                found.append(sendable)
+        return found
+
+    def _sendable(self, part: ContentPart) -> Sent | None:
+        if isinstance(part, TextPart):
+            text = without_surrogates(part.text)
+            return {"type": "text", "text": text} if text.strip() else None
+        if isinstance(part, ImagePart):
+            url = part.image_url.url
+            if not self._recipient.image_in or not self._dialect.images:
+                return {"type": "text", "text": "[an image that this model cannot see]"}
+            if not url.startswith("data:"):
+                return {"type": "text", "text": "[an image that is not stored here]"}
+            return {"type": "image_url", "image_url": {"url": url}}
+        return None
+
+    # The model, and what its tools gave back.
+
+    def step(self, step: _Step) -> None:
+        message = step.message
+        calls = message.tool_calls or []
+        ids = self._ids(calls, step.number)
+        entry: Sent = {"role": "assistant"}
+        text = without_surrogates(message.text)
+        fields = _reasoning_fields(
+            message, self._dialect, self._recipient.provider, self._recipient.model
+        )
+        text = fields.pop("", "") + text
+        if text.strip():
+            entry["content"] = text
+        entry.update(fields)
+        if calls:
+            entry["tool_calls"] = [
+                self._call(call, call_id, position)
+                for position, (call, call_id) in enumerate(zip(calls, ids, strict=True))
+            ]
+        elif "content" not in entry:
+            return  # nothing was said: an unfinished or failed turn leaves no empty message
+        results, images = self._results(calls, ids, step.results)
+        if self._dialect.single_calls and len(calls) > 1:
+            self._one_by_one(entry, results)
+        else:
+            self._append_assistant(entry)
+            self._sent += results
+        self._show(images)
+
+    def _one_by_one(self, entry: Sent, results: Sequence[Sent]) -> None:
+        """A step of several calls as one call and its result after the other; what was said comes with the first."""
+        missing = self._dialect.reasoning_missing
+        for position, (call, result) in enumerate(zip(entry["tool_calls"], results, strict=True)):
+            one: Sent = {**entry} if position == 0 else {"role": "assistant"}
+            if position and missing is not None:
+                field = self._dialect.reasoning
+                one["reasoning_content" if field == "as_came" else field] = missing
+            self._append_assistant({**one, "tool_calls": [call]})
+            self._sent.append(result)
+
+    def _append_assistant(self, entry: Sent) -> None:
+        last = self._sent[-1]["role"] if self._sent else "system"
+        if last in {"system", "assistant"}:
+            # Strict templates want the user to speak first, and between two answers. `end` said the same when the
+            # second answer was asked for, so prompt caches still hit.
+            self._sent.append({"role": "user", "content": GO_ON})
+        self._sent.append(entry)
+
+    def _call(self, call: ToolCall, call_id: str, position: int) -> Sent:
+        arguments = without_surrogates(call.function.arguments or "")
+        if not lenient_json.is_object(arguments):
+            lost = arguments.strip()
+            arguments = json.dumps({"not_json": lost}, ensure_ascii=False) if lost else "{}"
+        name = re.sub(r"[^A-Za-z0-9_-]", "_", call.function.name[:64]) or "unknown"
+        sent: Sent = {
+            "type": "function",
+            "id": call_id,
+            "function": {"name": name, "arguments": arguments},
+        }
+        if self._dialect.extra_content:
+            extra = (call.extras or {}).get("extra_content")
+            if extra:
+                sent["extra_content"] = extra
+            elif position == 0:
+                # Gemini's own word for calls that another model made; it asks for the first of each step only.
+                signature = {"thought_signature": "skip_thought_signature_validator"}
+                sent["extra_content"] = {"google": signature}
+        return sent
+
+    def _ids(self, calls: Sequence[ToolCall], number: int) -> list[str]:
+        """As they came where that can be; they may repeat across steps but not within one."""
+        ids: list[str] = []
+        came: set[str] = set()
+        for position, call in enumerate(calls):
+            call_id = without_surrogates(call.id)
+            if not call_id or call_id in came:
+                call_id = f"call_{number}_{position}"
+            came.add(call_id)
+            if self._dialect.short_ids:
+                call_id = _short_id(f"{number}/{position}/{call_id}")
+            elif len(call_id) > _MAX_ID or call_id in ids:
+                digest = hashlib.sha256(f"{number}/{position}/{call_id}".encode()).hexdigest()
+                call_id = f"call_{digest[:32]}"
+            ids.append(call_id)
+        return ids
+
+    def _results(
+        self, calls: Sequence[ToolCall], ids: Sequence[str], results: Sequence[Message]
+    ) -> tuple[list[Sent], list[Sent]]:
+        """A result for each call in order (by id where ids are unique, else by position), and their images."""
+        left = list(results)
+        chosen: list[Message | None] = [None] * len(calls)
+        for position, call in enumerate(calls):
+            found = next((one for one in left if call.id and one.tool_call_id == call.id), None)
+            if found is not None:
+                chosen[position] = found
+                left.remove(found)
+        known = {call.id for call in calls if call.id}
+        for position, message in enumerate(chosen):
+            strays = [one for one in left if one.tool_call_id not in known]
+            if message is None and strays:
+                chosen[position] = strays[0]
+                left.remove(strays[0])
+        sent: list[Sent] = []
+        images: list[Sent] = []
+        for call_id, message in zip(ids, chosen, strict=True):
+            text = INTERRUPTED_RESULT
+            if message is not None:
+                parts = self._user_parts(message)
+                text = (
+                    "\n".join(one["text"] for one in parts if one["type"] == "text") or _NO_OUTPUT
+                )
+                images += [one for one in parts if one["type"] == "image_url"]
+            sent.append({"role": "tool", "tool_call_id": call_id, "content": text})
+        return sent, images
+
+    def _show(self, images: list[Sent]) -> None:
+        """What tools brought to look at, which no tool message takes."""
+        if images:
+            if self._dialect.bridge:
+                self._sent.append({"role": "assistant", "content": BRIDGE})
+            shown: list[Sent] = [{"type": "text", "text": _IMAGES_OF_RESULTS}, *images]
+            self._sent.append({"role": "user", "content": shown})
+
+    def end(self) -> None:
+        """A request ends with a user message or a result: some servers would go on writing the last answer."""
+        if self._sent and self._sent[-1]["role"] in {"assistant", "system"}:
+            self._sent.append({"role": "user", "content": GO_ON})
+
+
+def _is_aside(message: Message) -> bool:
+    """Whether the program wrote this, and not the user in the same words."""
+    if (message.model_extra or {}).get("by") == "person":
+        return False
+    text = message.text.strip()
+    is_reminder = text.startswith("<system-reminder>") and text.endswith("</system-reminder>")
+    return is_reminder or bool(CHECKPOINT_MARKER.fullmatch(text))
+
+
+def _joined(before: str | list[Sent], parts: list[Sent]) -> str | list[Sent]:
+    """Content with these parts added: a plain string as long as all of it is text."""
+    if isinstance(before, str) and all(part["type"] == "text" for part in parts):
+        texts = [before, *(part["text"] for part in parts)]
+        return "\n\n".join(text for text in texts if text)
+    start: list[Sent] = before if isinstance(before, list) else []
+    if isinstance(before, str) and before:
+        start = [{"type": "text", "text": before}]
+    return [*start, *parts]
+
+
+def _short_id(text: str) -> str:
+    number = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
+    letters: list[str] = []
+    for _ in range(9):
+        number, rest = divmod(number, 62)
+        letters.append(_BASE62[rest])
+    return "".join(letters)
+
+
+_COUNTED_CHARS = 200_000
+_CHARS_A_TOKEN = 4
+_ALWAYS_SENT = {"model", "messages", "stream", "tools"}
+
+
+@dataclass(frozen=True, slots=True)
+class ChatRequest:
+    """One request, before it is put into a dialect."""
+
+    system: str
+    tools: tuple[ToolSpec, ...]
+    history: tuple[Message, ...]
+    recipient: Recipient
+    thinking: str = thinking.UNSET
+    """The setting: on, off, an effort, or nothing."""
+    session_id: str = ""
+    max_output: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedRequest:
+    """A request as bytes.
+
+    Attributes:
+        data: the JSON body.
+        optional: the fields a server might refuse, those of messages too.
+        estimated_tokens: of the messages.
+        tool_tokens: of the tools, which some servers do not count.
+    """
+
+    data: bytes
+    optional: frozenset[str]
+    estimated_tokens: int
+    tool_tokens: int = 0
+
+
+def build_request(
+    request: ChatRequest, dialect: Dialect, dropped: frozenset[str] = frozenset()
+) -> EncodedRequest:
+    """The body for this dialect (learned quirks applied); top-level fields in `dropped` are left out."""
+    messages = sent_messages(request.system, request.history, dialect, request.recipient)
+    tools = sent_tools(request.tools, dialect)
+    fields: dict[str, Any] = {
+        "model": request.recipient.model,
+        "messages": messages,
+        "stream": True,
+    }
+    if tools:
+        fields["tools"] = tools
+    if dialect.stream_options:
+        fields["stream_options"] = {"include_usage": True}
+    if request.max_output is not None:
+        fields[dialect.output_limit] = request.max_output
+    if dialect.cache_key and request.session_id:
+        fields["prompt_cache_key"] = request.session_id
+    fields.update(thinking.fields(dialect.thinking, request.thinking, has_tools=bool(tools)))
+    fields.update(dialect.extra)
+    for name in dropped - _ALWAYS_SENT:
+        fields.pop(name, None)
+    in_messages = {name for message in messages for name in REASONING_FIELDS if name in message} | {
+        "extra_content"
+        for message in messages
+        for call in message.get("tool_calls", ())
+        if "extra_content" in call
+    }
+    if any(isinstance(message.get("content"), list) for message in messages):
+        in_messages.add("image_url")
+    return EncodedRequest(
+        _encoded(fields),
+        frozenset(fields.keys() - _ALWAYS_SENT | in_messages),
+        _estimated(request, messages),
+        _fixed(_json(tools).decode()) if tools else 0,
+    )
+
+
+def _encoded(fields: dict[str, Any]) -> bytes:
+    """The JSON, message by message, so that the interpreter's lock is let go between them."""
+    pieces: list[bytes] = []
+    for name, value in fields.items():
+        if name == "messages":
+            whole = b",".join(_json(message) for message in value)
+            pieces.append(b'"messages":[' + whole + b"]")
+        else:
+            pieces.append(_json(name) + b":" + _json(value))
+    return b"{" + b",".join(pieces) + b"}"
+
+
+def _json(value: Any) -> bytes:
+    # A lone surrogate that got this far (a tool's description) must not end the request.
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return text.encode("utf-8", "replace")
+
+
+@lru_cache(maxsize=8)
+def _fixed(text: str) -> int:
+    """Tokens of what is the same in every request."""
+    return tokens.estimate(text)
+
+
+def _estimated(request: ChatRequest, messages: Sequence[Sent]) -> int:
+    """About how many tokens the messages are: good enough to notice that half of them got lost.
+
+    Each stored message is counted once, the newest first. Of a long conversation that was just opened no more is
+    counted for one request than takes milliseconds; the rest of it is reckoned by its length until its turn comes.
+    """
+    total = _fixed(request.system)
+    for message in messages:
+        for name in ("reasoning_content", "reasoning"):
+            total += len(message.get(name) or "") // _CHARS_A_TOKEN
+    left = _COUNTED_CHARS
+    for message in reversed(request.history):
+        if tokens.is_counted(message):
+            total += tokens.estimate_said(message)
+            continue
+        size = _said_chars(message)
+        if size <= left:
+            left -= size
+            total += tokens.estimate_said(message)
+        else:
+            total += size // _CHARS_A_TOKEN
+    return total
+
+
+def _said_chars(message: Message) -> int:
+    calls = message.tool_calls or ()
+    return len(message.text) + sum(len(call.function.arguments or "") for call in calls)

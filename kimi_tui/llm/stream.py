@@ -1,0 +1,773 @@
+"""What a server sends back: bytes to events to items, read to the end without ever holding up the event loop.
+
+In layers, bottom up: `SSEDecoder` (bytes split anywhere to server-sent events), `ThinkTags` (`<think>...</think>` split
+off the start of a text), `ToolCallMerger` (which piece belongs to which tool call), `ChunkDecoder` (events of every
+shape that compatible servers are known to send to `StreamItem`s), and `AnswerReader`, which reads one response. Errors
+in a stream become our own by `errors`. What a server leaves unsaid is found here too: a stream without an end, an
+overflow without a word, a prompt cut short.
+
+The decoder of our own costs a tenth of a typed stream's and sees what that hides: events and fields named `error`,
+events without data, a stream that stops in the middle of a line.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+from kimi_tui.llm import errors, lenient_json
+from kimi_tui.llm.dialects import LearnedQuirks
+from kimi_tui.llm.errors import APIEmptyResponseError, APIStreamError, ResponseContext
+from kimi_tui.llm.provider import (
+    Finished,
+    FinishReason,
+    StreamItem,
+    TextDelta,
+    ThinkDelta,
+    ToolCallDelta,
+    Usage,
+)
+from kimi_tui.llm.transport import NetworkFailures
+
+if TYPE_CHECKING:
+    import httpx2
+
+
+MAX_EVENT_BYTES = 64 * 1024 * 1024
+
+
+class EventTooLarge(ValueError):
+    """One event is larger than anything a model says."""
+
+
+@dataclass(frozen=True, slots=True)
+class SSEvent:
+    """One event; `name` is empty for an ordinary one. `data` lines are joined by newlines."""
+
+    name: str
+    data: bytes
+
+
+class SSEDecoder:
+    """Turns the bytes of a stream, split anywhere, into whole events."""
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []
+        self._pending_bytes = 0
+        self._name = ""
+        self._data: list[bytes] = []
+        self._data_bytes = 0
+        self._started = False
+
+    def feed(self, chunk: bytes) -> list[SSEvent]:
+        """The events that are whole after this chunk.
+
+        Raises:
+            EventTooLarge: an event is larger than `MAX_EVENT_BYTES`.
+        """
+        self._pending_bytes += len(chunk)
+        if self._pending_bytes > MAX_EVENT_BYTES:
+            raise EventTooLarge
+        self._pieces.append(chunk)
+        # A line may come in thousands of pieces, so they are joined only once its end is there.
+        if b"\n" not in chunk and b"\r" not in chunk:
+            return []
+        text = b"".join(self._pieces)
+        self._pieces.clear()
+        if not self._started:
+            self._started = True
+            text = text.removeprefix(b"\xef\xbb\xbf")
+        lines = text.splitlines(keepends=True)
+        last = lines[-1] if lines else b""
+        # A carriage return at the very end may be half of a line end.
+        if last and not last.endswith(b"\n"):
+            self._pieces.append(lines.pop())
+        events: list[SSEvent] = []
+        for line in lines:
+            event = self._line(line.rstrip(b"\r\n"))
+            if event is not None:
+                events.append(event)
+        self._pending_bytes = sum(map(len, self._pieces)) + self._data_bytes
+        return events
+
+    def finish(self) -> list[SSEvent]:
+        """What is left at the end of the stream, as if its last blank line had come."""
+        rest = b"".join(self._pieces).rstrip(b"\r\n")
+        self._pieces.clear()
+        found = [self._line(rest) if rest else None, self._line(b"")]
+        return [event for event in found if event is not None]
+
+    def _line(self, line: bytes) -> SSEvent | None:
+        if not line:
+            if not self._data:
+                self._name = ""
+                return None
+            event = SSEvent(self._name, b"\n".join(self._data))
+            self._name = ""
+            self._data = []
+            self._data_bytes = 0
+            return event
+        if line.startswith(b"data:"):
+            self._take(line[6:] if line[5:6] == b" " else line[5:])
+        elif line.startswith(b"event:"):
+            self._name = line[6:].strip().decode("utf-8", "replace")
+        elif line.startswith(b"error:"):
+            # Older llama.cpp writes errors so, in place of data.
+            self._name = "error"
+            self._take(line[6:].strip())
+        return None
+
+    def _take(self, data: bytes) -> None:
+        self._data.append(data)
+        self._data_bytes += len(data) + 1  # an empty line takes room too
+
+
+_OPEN = "<think>"
+_CLOSE = "</think>"
+_MOST_BLANKS = 256
+
+_Kind = Literal["text", "think"]
+
+
+class ThinkTags:
+    """Splits the reasoning that stands in `<think>` tags off a streamed text. Only a tag at the very start counts."""
+
+    def __init__(self) -> None:
+        self._state: Literal["start", "thinking", "after", "text"] = "start"
+        self._held = ""
+
+    def feed(self, content: str) -> list[tuple[_Kind, str]]:
+        """The pieces whose kind is certain now."""
+        if self._state == "text":
+            return [("text", content)] if content else []
+        self._held += content
+        pieces: list[tuple[_Kind, str]] = []
+        if self._state == "start":
+            begun = self._held.lstrip()
+            if begun.startswith(_OPEN):
+                self._state = "thinking"
+                self._held = begun[len(_OPEN) :].removeprefix("\n")
+            elif _OPEN.startswith(begun) and len(self._held) <= _MOST_BLANKS:
+                return []
+            else:
+                return self._text()
+        if self._state == "thinking":
+            thought, closed, rest = self._held.partition(_CLOSE)
+            if not closed:
+                kept = _overlap(self._held, _CLOSE)
+                thought, rest = (
+                    self._held[: len(self._held) - kept],
+                    self._held[-kept:] * (kept > 0),
+                )
+            if thought:
+                pieces.append(("think", thought))
+            self._held = rest
+            if closed:
+                self._state = "after"
+        if self._state == "after":
+            self._held = self._held.lstrip()
+            if self._held:
+                pieces += self._text()
+        return pieces
+
+    def finish(self) -> list[tuple[_Kind, str]]:
+        """What was held back, once nothing more comes."""
+        held, self._held = self._held, ""
+        if not held or self._state == "after":
+            return []
+        return [("think" if self._state == "thinking" else "text", held)]
+
+    def _text(self) -> list[tuple[_Kind, str]]:
+        held, self._held, self._state = self._held, "", "text"
+        return [("text", held)]
+
+
+def _overlap(held: str, tag: str) -> int:
+    """How many characters at the end of `held` may be the beginning of `tag`."""
+    for size in range(min(len(held), len(tag) - 1), 0, -1):
+        if held.endswith(tag[:size]):
+            return size
+    return 0
+
+
+@dataclass(slots=True)
+class _Call:
+    position: int
+    id: str = ""
+    name: str = ""
+    pieces: list[str] = field(default_factory=list[str])
+    # How many pieces were looked through for brackets, and what was found up to there.
+    _read: int = 0
+    _depth: int = 0
+    _in_text: bool = False
+    _escaped: bool = False
+
+    def is_complete(self) -> bool:
+        # Joining and parsing is only paid for where the brackets say that this is the end, or a stream of half objects
+        # would be read anew for each of its pieces.
+        if not self.pieces or not self.pieces[-1].rstrip().endswith("}") or not self._is_closed():
+            return False
+        joined = "".join(self.pieces)
+        self.pieces, self._read = [joined], 1
+        return lenient_json.is_object(joined)
+
+    def _is_closed(self) -> bool:
+        for piece in self.pieces[self._read :]:
+            for letter in piece:
+                if self._in_text:
+                    if self._escaped:
+                        self._escaped = False
+                    elif letter == "\\":
+                        self._escaped = True
+                    elif letter == '"':
+                        self._in_text = False
+                elif letter == '"':
+                    self._in_text = True
+                elif letter in "{[":
+                    self._depth += 1
+                elif letter in "}]":
+                    self._depth -= 1
+        self._read = len(self.pieces)
+        return self._depth == 0 and not self._in_text
+
+
+class ToolCallMerger:
+    """Turns the entries of `tool_calls` into pieces with a definite position.
+
+    Servers number calls, or not, or give several the same number, or none an id: a new call begins with a new index, a
+    new id, or a second complete object of arguments.
+    """
+
+    def __init__(self) -> None:
+        self._calls: list[_Call] = []
+        self._by_index: dict[int, _Call] = {}
+
+    @property
+    def any(self) -> bool:
+        """Whether there was any call."""
+        return bool(self._calls)
+
+    def all_complete(self) -> bool:
+        """Whether there are calls, and the arguments of each are a whole object."""
+        return bool(self._calls) and all(call.is_complete() for call in self._calls)
+
+    def feed(self, entry: Any) -> list[ToolCallDelta]:
+        """The piece in this entry; none where it says nothing new."""
+        piece = lenient_json.mapping(entry)
+        function = lenient_json.mapping(piece.get("function"))
+        call_id = lenient_json.text(piece.get("id"))
+        name = lenient_json.text(function.get("name"))
+        raw = function.get("arguments")
+        arguments = json.dumps(raw) if isinstance(raw, dict | list) else lenient_json.text(raw)
+        index = lenient_json.count(piece.get("index"))
+        extra = piece.get("extra_content")
+        call = self._find(index, call_id, name, arguments)
+        is_new = call is None
+        if call is None:
+            call = _Call(len(self._calls))
+            self._calls.append(call)
+        elif not name and _repeats(call, arguments):
+            return []  # some servers say the whole of it once more at the end
+        if index is not None:
+            self._by_index[index] = call
+        new_id = call_id if call_id and not call.id else ""
+        new_name = name if name and not call.name else ""
+        call.id = call.id or call_id
+        call.name = call.name or name
+        if arguments:
+            call.pieces.append(arguments)
+        if not (is_new or new_id or new_name or arguments or extra):
+            return []
+        extras = (
+            {"extra_content": lenient_json.mapping(extra)} if lenient_json.mapping(extra) else None
+        )
+        return [ToolCallDelta(call.position, new_id, new_name, arguments, extras)]
+
+    def _find(self, index: int | None, call_id: str, name: str, arguments: str) -> _Call | None:
+        """The call that this piece continues, or None where it begins a new one."""
+        call: _Call | None
+        if index is not None:
+            call = self._by_index.get(index)
+        elif call_id:
+            call = next((one for one in self._calls if one.id == call_id), None)
+        elif name:
+            # A name without index or id is a whole call, as Gemini sends them, unless the last one lacks its name.
+            call = self._calls[-1] if self._calls and not self._calls[-1].name else None
+        else:
+            call = self._calls[-1] if self._calls else None
+        if call is None or (call_id and call.id and call_id != call.id):
+            return None
+        begins_anew = _begins_object(arguments) and call.is_complete()
+        if begins_anew and (name or not _repeats(call, arguments)):
+            return None
+        return call
+
+
+def _begins_object(arguments: str) -> bool:
+    return arguments.lstrip().startswith("{")
+
+
+def _repeats(call: _Call, arguments: str) -> bool:
+    """Whether these are all the arguments of the call, sent a second time."""
+    return _begins_object(arguments) and call.is_complete() and "".join(call.pieces) == arguments
+
+
+_REASONS: dict[str, FinishReason] = {
+    "stop": "stop",
+    "end": "stop",
+    "end_turn": "stop",
+    "eos": "stop",
+    "eos_token": "stop",
+    "stop_sequence": "stop",
+    "tool_calls": "tool_calls",
+    "tool_use": "tool_calls",
+    "function_call": "tool_calls",
+    "length": "length",
+    "max_tokens": "length",
+    "model_length": "length",
+    "content_filter": "content_filter",
+    "sensitive": "content_filter",
+    "safety": "content_filter",
+}
+_BROKEN = {"error", "network_error", "insufficient_system_resource", "abort", "aborted"}
+_REASONING_FIELDS = ("reasoning_content", "reasoning", "thinking")
+_REASONING = frozenset({*_REASONING_FIELDS, "reasoning_details"})
+
+
+class ChunkDecoder:
+    """Decodes one stream. `context` describes the response for error texts."""
+
+    def __init__(self, context: ResponseContext) -> None:
+        self._context = context
+        self._tags = ThinkTags()
+        self._tools = ToolCallMerger()
+        self._reason: FinishReason | None = None
+        self._usage: Usage | None = None
+        self._thought = False
+        self._empty_field = ""
+        self.done = False
+        """`[DONE]` was seen."""
+        self.chunks = 0
+        """How many chunks with choices there were."""
+        self.said_anything = False
+        """Whether text or a tool call came."""
+
+    @property
+    def reason(self) -> FinishReason | None:
+        """The finish reason, if one was seen."""
+        return self._reason
+
+    @property
+    def finished(self) -> bool:
+        """Whether a finish reason was seen."""
+        return self._reason is not None
+
+    def decode(self, event: SSEvent) -> list[StreamItem]:
+        """The items in this event.
+
+        Raises:
+            APIStreamError: the event is not JSON.
+            APIStatusError: the event is an error.
+        """
+        data = event.data.strip()
+        if not data:
+            return []
+        if data.startswith(b"[DONE]"):
+            self.done = True
+            return []
+        try:
+            values = [lenient_json.parse(data)]
+        except ValueError:
+            values = self._several(event, data)
+        items: list[StreamItem] = []
+        for value in values:
+            if event.name == "error" or _is_error(value):
+                raise errors.error_of_stream_event(value, self._context)
+            items += self._chunk(lenient_json.mapping(value))
+        return items
+
+    def _several(self, event: SSEvent, data: bytes) -> list[Any]:
+        """Events that lack the blank line between them, or an error that is plain text."""
+        if event.name == "error":
+            return [data.decode("utf-8", "replace")]
+        lines = [line for line in data.split(b"\n") if line.strip()]
+        if len(lines) > 1:
+            try:
+                self.done = self.done or any(line.startswith(b"[DONE]") for line in lines)
+                return [
+                    lenient_json.parse(line) for line in lines if not line.startswith(b"[DONE]")
+                ]
+            except ValueError:
+                pass
+        raise APIStreamError("The server sent a piece of its answer that is not JSON.")
+
+    def whole(self, body: Any) -> list[StreamItem]:
+        """The items of an answer that came in one piece although a stream was asked for."""
+        return self._chunk(lenient_json.mapping(body))
+
+    def _chunk(self, chunk: dict[str, Any]) -> list[StreamItem]:
+        # Most chunks are one word and nothing else, so what is not there costs as little as can be.
+        if chunk.get("usage"):
+            self._take_usage(chunk["usage"])
+        if chunk.get("x_groq"):
+            self._take_usage(lenient_json.mapping(chunk["x_groq"]).get("usage"))
+        choices = lenient_json.listing(chunk.get("choices"))
+        choice = lenient_json.mapping(choices[0]) if choices else {}
+        if not choice:
+            return []
+        self.chunks += 1
+        if choice.get("usage"):
+            self._take_usage(choice["usage"])
+        delta = lenient_json.mapping(choice.get("delta")) or lenient_json.mapping(
+            choice.get("message")
+        )
+        items: list[StreamItem] = []
+        if not _REASONING.isdisjoint(delta):
+            items += self._reasoning(delta)
+        items += self._content(delta.get("content"))
+        if delta.get("refusal"):
+            items += self._text(lenient_json.text(delta["refusal"]))
+        entries = lenient_json.listing(delta.get("tool_calls"))
+        if legacy := lenient_json.mapping(delta.get("function_call")):
+            entries = [*entries, {"index": 0, "function": legacy}]
+        if entries:
+            items += self._tagged(self._tags.finish())
+        for entry in entries:
+            items += self._tools.feed(entry)
+        self.said_anything = self.said_anything or self._tools.any
+        self._take_reason(choice.get("finish_reason"))
+        return items
+
+    def finish(self) -> list[StreamItem]:
+        """What remains when the stream has ended: held text, usage, and the end itself.
+
+        Raises:
+            APIStreamError: the stream did not come to its end.
+        """
+        items = self._tagged(self._tags.finish())
+        reason = self._reason
+        # `stop`, or no reason at all, beside whole calls: the calls win.
+        calls_win = reason == "stop" or (
+            reason is None and self.done and self._tools.all_complete()
+        )
+        if self._tools.any and calls_win:
+            reason = "tool_calls"
+        if reason is None:
+            raise APIStreamError("The answer broke off before its end.")
+        if self._empty_field and not self._thought:
+            # Reasoning that stayed empty is kept too: some models want the field back even so.
+            items.append(ThinkDelta("", self._empty_field))
+        if self._usage is not None:
+            items.append(self._usage)
+        items.append(Finished(reason))
+        return items
+
+    def finish_leniently(self) -> list[StreamItem]:
+        """The same for a server that is known never to give a finish reason: `[DONE]` is enough."""
+        if self._reason is None and self.done:
+            self._reason = "stop"
+        return self.finish()
+
+    def _take_reason(self, value: Any) -> None:
+        reason = lenient_json.text(value).lower()
+        if not reason:
+            return
+        if reason in _BROKEN:
+            raise APIStreamError(f"The server ended its answer with “{reason}”.")
+        if reason == "model_context_window_exceeded":
+            raise errors.overflow("The answer ran out of the model's context.", self._context)
+        self._reason = _REASONS.get(reason, "stop")
+
+    def _reasoning(self, delta: dict[str, Any]) -> Iterable[StreamItem]:
+        details = tuple(
+            one
+            for one in map(
+                lenient_json.mapping, lenient_json.listing(delta.get("reasoning_details"))
+            )
+            if one
+        )
+        present = [key for key in _REASONING_FIELDS if isinstance(delta.get(key), str)]
+        field = next((key for key in present if delta[key]), present[0] if present else "")
+        words = lenient_json.text(delta.get(field)) if field else ""
+        if not words and details:
+            words = "".join(lenient_json.text(one.get("text")) for one in details)
+        if words or details:
+            self._thought = True
+            return [ThinkDelta(words, "reasoning_details" if details else field, details)]
+        self._empty_field = self._empty_field or field
+        return []
+
+    def _content(self, content: Any) -> list[StreamItem]:
+        if isinstance(content, str):
+            return self._tagged(self._tags.feed(content))
+        items: list[StreamItem] = []
+        for raw in lenient_json.listing(content):
+            part = lenient_json.mapping(raw)
+            if part.get("type") == "thinking":
+                thought = part.get("thinking")
+                words = lenient_json.text(thought) or "".join(
+                    lenient_json.text(lenient_json.mapping(one).get("text"))
+                    for one in lenient_json.listing(thought)
+                )
+                if words:
+                    self._thought = True
+                    items.append(ThinkDelta(words, "thinking"))
+            else:
+                items += self._text(lenient_json.text(part.get("text")))
+        return items
+
+    def _tagged(self, pieces: list[tuple[_Kind, str]]) -> list[StreamItem]:
+        items: list[StreamItem] = []
+        for kind, words in pieces:
+            if kind == "think":
+                self._thought = True
+                items.append(ThinkDelta(words, "think_tag"))
+            else:
+                items += self._text(words)
+        return items
+
+    def _text(self, words: str) -> list[StreamItem]:
+        if not words:
+            return []
+        self.said_anything = True
+        return [TextDelta(words)]
+
+    def _take_usage(self, value: Any) -> None:
+        usage = lenient_json.mapping(value)
+        prompt = lenient_json.count(usage.get("prompt_tokens"))
+        completion = lenient_json.count(usage.get("completion_tokens"))
+        if prompt is None and completion is None:
+            return
+        details = lenient_json.mapping(usage.get("prompt_tokens_details"))
+        cached = next(
+            (
+                found
+                for found in (
+                    lenient_json.count(details.get("cached_tokens")),
+                    lenient_json.count(usage.get("prompt_cache_hit_tokens")),
+                    lenient_json.count(usage.get("cached_tokens")),
+                )
+                if found is not None
+            ),
+            0,
+        )
+        # Figures come again and again, growing: the last ones count, and are never added up.
+        self._usage = Usage(prompt or 0, completion or 0, min(cached, prompt or 0))
+
+    @property
+    def usage(self) -> Usage | None:
+        """The newest figures."""
+        return self._usage
+
+
+def _is_error(value: Any) -> bool:
+    if isinstance(value, list):
+        return True
+    chunk = lenient_json.mapping(value)
+    if chunk.get("error"):
+        return True
+    return "choices" not in chunk and chunk.get("object") == "error"
+
+
+_LOOP_SHARE_S = 0.003
+_AFTER_FINISH_S = 5.0
+_AFTER_DONE_S = 0.25
+_MAX_WHOLE_BYTES = 64 * 1024 * 1024
+_WORTH_COMPARING = 5_000
+"""Tokens: shorter prompts are not cut by any server; a difference there comes from the way of counting."""
+_WORTH_LEARNING = 500
+_LEAST_READ = 1_500
+"""Tokens: less than the smallest default window of any server, so figures below this are counted otherwise."""
+_SHARE_OF_OTHERS = 0.6
+"""A server whose figures never exceeded this share of our estimate counts in another way: words, or not everything."""
+
+
+class AnswerReader:
+    """Reads one response.
+
+    Args:
+        response: with status 200, its body not read yet.
+        context: of the response, for errors.
+        network: makes errors of failures of the connection.
+        lessons: of this server and model; one is learned here.
+        estimated_tokens: of the messages of the request, without its tools.
+        window: of the model.
+        window_is_known: the size comes from the server itself.
+        silence_s: after so long without an event the stream is given up, whatever bytes come.
+    """
+
+    def __init__(
+        self,
+        response: httpx2.Response,
+        context: ResponseContext,
+        network: NetworkFailures,
+        quirks: LearnedQuirks,
+        *,
+        estimated_tokens: int,
+        window: int,
+        window_is_known: bool,
+        silence_s: float,
+    ) -> None:
+        self._response = response
+        self._context = context
+        self._network = network
+        self._quirks = quirks
+        self._estimated_tokens = estimated_tokens
+        self._window = window
+        self._window_is_known = window_is_known
+        self._silence_s = silence_s
+        self._decoder = ChunkDecoder(context)
+
+    async def items(self) -> AsyncIterator[StreamItem]:
+        """The items of the answer, then usage and the end.
+
+        Raises:
+            LLMError: the answer is none, or broke.
+        """
+        import httpx2
+
+        kind = self._response.headers.get("content-type", "").split(";")[0].strip().lower()
+        try:
+            whole = kind == "application/json"
+            async for item in self._whole() if whole else self._stream(kind):
+                yield item
+        except httpx2.TimeoutException as error:
+            if not self._decoder.finished:
+                raise self._network.timeout(error) from error
+        except httpx2.HTTPError as error:
+            if not self._decoder.finished:
+                raise APIStreamError("The connection broke in the middle of the answer.") from error
+        except EventTooLarge as error:
+            raise APIStreamError("The server sent an event that is too large.") from error
+        for item in self._end():
+            yield self._marked(item)
+
+    async def _stream(self, kind: str) -> AsyncIterator[StreamItem]:
+        decoder = self._decoder
+        events = SSEDecoder()
+        pieces = self._response.aiter_bytes()
+        first = b""
+        began = heard = time.perf_counter()
+        while (chunk := await self._next(pieces, heard)) is not None:
+            if not decoder.chunks and len(first) < 2_000:
+                first += chunk[:2_000]
+            for event in events.feed(chunk):
+                heard = time.perf_counter()
+                for item in decoder.decode(event):
+                    yield item
+                # Bytes that are already here never suspend us: let the screen have its turn by the clock.
+                if time.perf_counter() - began > _LOOP_SHARE_S:
+                    await asyncio.sleep(0)
+                    began = time.perf_counter()
+        if not decoder.chunks and not decoder.done and "event-stream" not in kind and first.strip():
+            raise errors.error_of_wrong_content(kind, first, self._context)
+        for event in events.finish() if not decoder.finished else ():
+            try:
+                items = decoder.decode(event)
+            except APIStreamError:
+                items = []  # half an event: the end will be found missing
+            for item in items:
+                yield item
+
+    async def _next(self, pieces: AsyncIterator[bytes], heard: float) -> bytes | None:
+        """The next bytes, or None at the end.
+
+        Bytes alone are no sign of life: comments, or one byte a minute, would keep the stream open without end. What
+        counts is when the last event was `heard`.
+
+        Once the answer is whole only figures and the end of the stream are waited for, and not for long; they are read
+        so that the connection can be used again.
+        """
+        patience_s = self._silence_s - (time.perf_counter() - heard)
+        if self._decoder.done:
+            patience_s = _AFTER_DONE_S
+        elif self._decoder.finished:
+            patience_s = _AFTER_FINISH_S
+        try:
+            async with asyncio.timeout(patience_s):
+                return await anext(pieces, None)
+        except TimeoutError as error:
+            if not self._decoder.done and not self._decoder.finished:
+                raise self._network.timeout(error) from error
+            return None
+
+    async def _whole(self) -> AsyncIterator[StreamItem]:
+        """A server that does not stream, or an error that came with status 200."""
+        pieces: list[bytes] = []
+        size = 0
+        try:
+            async with asyncio.timeout(self._silence_s):
+                async for chunk in self._response.aiter_bytes():
+                    pieces.append(chunk)
+                    size += len(chunk)
+                    if size > _MAX_WHOLE_BYTES:
+                        raise EventTooLarge
+        except TimeoutError as error:
+            raise self._network.timeout(error) from error
+        raw = b"".join(pieces)
+        if raw.lstrip().startswith(b"data:"):
+            # A stream under a wrong name; it has already come whole.
+            for event in [*(events := SSEDecoder()).feed(raw), *events.finish()]:
+                for item in self._decoder.decode(event):
+                    yield item
+            return
+        try:
+            parsed = await asyncio.to_thread(lenient_json.parse, raw)
+        except ValueError:
+            raise APIStreamError("The server's answer is not JSON.") from None
+        if "choices" not in lenient_json.mapping(parsed):
+            raise errors.error_of_stream_event(parsed, self._context)
+        for item in self._decoder.whole(parsed):
+            yield item
+
+    def _end(self) -> list[StreamItem]:
+        decoder = self._decoder
+        if not decoder.said_anything:
+            if decoder.reason in {None, "length"}:
+                self._check_silent_overflow()
+            if decoder.done and not decoder.finished:
+                raise APIEmptyResponseError("The model answered with nothing.")
+        if decoder.done and not decoder.finished and self._quirks.ends_without_reason:
+            return decoder.finish_leniently()
+        try:
+            return decoder.finish()
+        except APIStreamError:
+            # A server that ends twice in order but without a reason will never give one.
+            if decoder.done:
+                self._quirks.ends_without_reason = True
+            raise
+
+    def _check_silent_overflow(self) -> None:
+        """Raise an overflow where the answer is empty and the request filled the window: some servers say no more."""
+        if self._estimated_tokens >= 0.8 * self._window:
+            raise errors.overflow(
+                f"{self._context.host} said nothing; the request of about {self._estimated_tokens} "
+                "tokens seems longer than the model's window.",
+                self._context,
+            )
+
+    def _marked(self, item: StreamItem) -> StreamItem:
+        """The item; usage that shows that the server cut the prompt without saying so has `prompt_cut` set.
+
+        A cut prompt fills the window. Figures that are far smaller than what was sent and than the window come from
+        another way of counting, as do figures that never were nearer to our estimate; and one who read more than the
+        window cut nothing, but named a wrong window.
+        """
+        if not isinstance(item, Usage) or not item.input:
+            return item
+        sent = self._estimated_tokens
+        before = self._quirks.counted_share
+        far_less = sent > _WORTH_COMPARING and _LEAST_READ <= item.input <= sent // 2
+        counts_otherwise = 0 < before <= _SHARE_OF_OTHERS
+        if self._window_is_known and item.input < 0.45 * self._window:
+            far_less = False
+        full = self._window_is_known and self._window <= item.input <= 1.02 * self._window
+        if (far_less and not counts_otherwise) or (full and sent > item.input):
+            return replace(item, prompt_cut=True)
+        if sent >= _WORTH_LEARNING:
+            self._quirks.counted_share = max(before, item.input / sent)
+        return item

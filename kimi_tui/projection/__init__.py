@@ -1,0 +1,1 @@
+"""What the views show, computed from the events, without a screen."""

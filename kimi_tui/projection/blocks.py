@@ -1,0 +1,445 @@
+"""What the transcript consists of: one block a message, a thought, a tool call, a D-Mail, an error; and the list of them.
+
+Blocks are changed by the reducers of this package alone; every change raises `version`, so that whoever draws them
+knows. Streamed text is kept in pieces, what tools gave back is kept packed.
+"""
+
+from __future__ import annotations
+
+import zlib
+from bisect import bisect_left, bisect_right
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal, TypeVar
+
+from kimi_tui.foreign_text import Cleaner, has_pictures
+from kimi_tui.wire.display import DisplayBlock
+
+_WORTH_CHARS = 1_000
+_QUICKLY = 1
+
+
+@dataclass(frozen=True, slots=True)
+class PackedText:
+    """One text. `line_ends` counts its line ends."""
+
+    _held: str | bytes = ""
+    line_ends: int = 0
+
+    @classmethod
+    def of(cls, text: str) -> PackedText:
+        """Keep this text."""
+        line_ends = text.count("\n")
+        if len(text) < _WORTH_CHARS:
+            return cls(text, line_ends)
+        # What was never text holds lone surrogates, and must come back as it was.
+        return cls(zlib.compress(text.encode("utf-8", "surrogatepass"), _QUICKLY), line_ends)
+
+    def __bool__(self) -> bool:
+        return bool(self._held)
+
+    @property
+    def text(self) -> str:
+        """All of it."""
+        held = self._held
+        if isinstance(held, str):
+            return held
+        return zlib.decompress(held).decode("utf-8", "surrogatepass")
+
+
+NOTHING_SAID = PackedText()
+
+
+LIVE_LINES = 200
+"""Lines of a running tool's output that are kept until its result comes."""
+
+ToolState = Literal["writing", "waiting", "running", "done", "failed", "stopped", "rejected"]
+
+
+@dataclass(slots=True, eq=False)
+class Block:
+    """Base of all blocks. `checkpoint` and `uid` name the point before which it stands; None where there is none.
+
+    `number` is which of the messages behind that point it belongs to, as pins name them.
+    `live` is false once the point cannot be returned to by its number (it stands before a compaction).
+    """
+
+    title_row: ClassVar[int] = 0
+    """Which of its rows is the one that keys and pointers act on."""
+
+    key: int
+    checkpoint: int | None = None
+    uid: str = ""
+    number: int = 0
+    live: bool = True
+    unfolded: bool = False
+    pinned: bool = False
+    version: int = 0
+    at: float = 0.0
+
+    def touch(self) -> None:
+        """Something that is drawn has changed."""
+        self.version += 1
+
+
+@dataclass(slots=True, eq=False)
+class UserBlock(Block):
+    """What the user said. `steer` is its id where it was typed while the agent worked, `queued` until it went in.
+
+    `written` is the text as it was written where emoji in it are shown shorter, else empty.
+    """
+
+    text: str = ""
+    written: str = ""
+    images: int = 0
+    steer: str = ""
+    queued: bool = False
+
+
+PIECE = 4_096
+"""Streamed text is kept in pieces of about this size: joining all of it for every token would take quadratic time."""
+
+
+@dataclass(slots=True, eq=False)
+class StreamedText:
+    """Cleaned text that grows. From the first emoji of several characters on, it is also kept as it was written."""
+
+    pieces: list[str] = field(default_factory=list[str])
+    starts: list[int] = field(default_factory=list[int])
+    """Where each piece begins."""
+    cleaner: Cleaner = field(default_factory=Cleaner)
+    size: int = 0
+    line_ends: int = 0
+    written: list[str] | None = None
+    keeper: Cleaner | None = None
+
+    def add(self, raw: str) -> None:
+        """More, as it came."""
+        if self.keeper is None and has_pictures(raw):
+            self.keeper = self.cleaner.keeping_pictures()
+            self.written = list(self.pieces)
+        if self.keeper is not None:
+            self._keep(self.keeper.feed(raw))
+        self._put(self.cleaner.feed(raw))
+
+    def end(self) -> None:
+        """Nothing more comes."""
+        if self.keeper is not None:
+            self._keep(self.keeper.finish())
+        self._put(self.cleaner.finish())
+
+    def _keep(self, text: str) -> None:
+        if self.written is None or not text:
+            return
+        if self.written and len(self.written[-1]) < PIECE:
+            self.written[-1] += text
+        else:
+            self.written.append(text)
+
+    def _put(self, text: str) -> None:
+        if not text:
+            return
+        if self.pieces and len(self.pieces[-1]) < PIECE:
+            self.pieces[-1] += text
+        else:
+            self.pieces.append(text)
+            self.starts.append(self.size)
+        self.size += len(text)
+        self.line_ends += text.count("\n")
+
+    def part(self, start: int, limit: int) -> str:
+        """At most `limit` characters from the one at `start` on."""
+        first = max(0, bisect_right(self.starts, start) - 1)
+        end = bisect_left(self.starts, start + limit)
+        at = start - self.starts[first] if self.starts else 0
+        return "".join(self.pieces[first:end])[at : at + limit]
+
+    @property
+    def text(self) -> str:
+        """All of it, as it is shown."""
+        return "".join(self.pieces)
+
+    @property
+    def source(self) -> str:
+        """All of it, for the clipboard: emoji as they were written."""
+        return self.text if self.written is None else "".join(self.written)
+
+
+@dataclass(slots=True, eq=False)
+class ThoughtBlock(Block):
+    """Reasoning, folded to one row unless unfolded."""
+
+    stream: StreamedText = field(default_factory=StreamedText)
+    open: bool = True
+    seconds: float = 0.0
+
+
+@dataclass(slots=True, eq=False)
+class AgentBlock(Block):
+    """What the agent said, as Markdown."""
+
+    stream: StreamedText = field(default_factory=StreamedText)
+    open: bool = True
+
+
+@dataclass(slots=True, eq=False)
+class ToolBlock(Block):
+    """One tool call. `tokens` is what its step added to the window, `tokens_estimated` until the next call tells."""
+
+    call: str = ""
+    tool: str = ""
+    name: str = ""
+    target: str = ""
+    arguments: str = ""
+    state: ToolState = "writing"
+    result: PackedText = NOTHING_SAID
+    message: str = ""
+    live_output: deque[str] = field(default_factory=lambda: deque(maxlen=LIVE_LINES))
+    live_count: int = 0
+    display: tuple[DisplayBlock, ...] = ()
+    duration_s: float = 0.0
+    tokens: int | None = None
+    tokens_estimated: bool = False
+
+    @property
+    def output(self) -> str:
+        """What the tool gave back."""
+        return self.result.text
+
+    @output.setter
+    def output(self, text: str) -> None:
+        self.result = PackedText.of(text)
+
+    @property
+    def over(self) -> bool:
+        """Whether its result is there."""
+        return self.state in {"done", "failed", "stopped", "rejected"}
+
+    def add_output(self, text: str) -> None:
+        """More live output, already clean; only the last lines are kept."""
+        lines = text.split("\n")
+        if not self.live_output:
+            self.live_output.append("")
+            self.live_count = 1
+        # A line without an end may grow for ever: its beginning goes.
+        self.live_output[-1] = (self.live_output[-1] + lines[0])[-4_000:]
+        for line in lines[1:]:
+            self.live_output.append(line[-4_000:])
+            self.live_count += 1
+
+
+@dataclass(slots=True, eq=False)
+class DMailBlock(Block):
+    """A D-Mail that arrived here: its `text`, and what it undid, to be read only.
+
+    `is_moved` once its checkpoint has another number than when it came: where it came from has none on this line.
+    `facts` is what the program added; of a message that was carried over (`is_carried`) it says whose that was.
+    """
+
+    title_row: ClassVar[int] = 1
+
+    text: str = ""
+    facts: str = ""
+    author: Literal["agent", "person"] = "agent"
+    from_checkpoint: int = 0
+    is_moved: bool = False
+    tokens_saved: int = 0
+    estimated: bool = False
+    world_line: int = 0
+    tool_calls: int = 0
+    steps: int = 0
+    kept: tuple[tuple[str, int], ...] = ()
+    folded: tuple[Block, ...] = ()
+
+    @property
+    def undid(self) -> bool:
+        """Whether anything was cut away for it; else it was only added, or nothing is known of what was."""
+        return self.checkpoint is not None and self.from_checkpoint >= self.checkpoint
+
+    @property
+    def is_carried(self) -> bool:
+        """Whether it is a message that the user carried over from another line."""
+        return self.author == "person" and not self.undid and bool(self.facts)
+
+    @property
+    def unfolds(self) -> bool:
+        """Whether there is more to read than the D-Mail."""
+        return bool(self.folded) or (bool(self.facts) and not self.is_carried)
+
+
+@dataclass(slots=True, eq=False)
+class CompactionBlock(Block):
+    """A summary that stands for all above it; `running` while it is being written, `edited` by the user since."""
+
+    tokens_before: int = 0
+    tokens_after: int = 0
+    summary: str = ""
+    running: bool = True
+    automatic: bool = False
+    edited: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class RetryBlock(Block):
+    """A failed model call that will be tried again at `due` (seconds since 1970)."""
+
+    reason: str = ""
+    attempt: int = 1
+    max_attempts: int = 1
+    wait_s: float = 0.0
+    due: float = 0.0
+
+
+@dataclass(slots=True, eq=False)
+class ErrorBlock(Block):
+    """The turn ended in an error."""
+
+    title: str = ""
+    reason: str = ""
+    advice: str = ""
+
+
+@dataclass(slots=True, eq=False)
+class MarkBlock(Block):
+    """One quiet row: stopped, refused, files brought back."""
+
+    glyph: Literal["stopped", "done", "files", "none"] = "none"
+    text: str = ""
+
+
+@dataclass(slots=True, eq=False)
+class NoticeBlock(Block):
+    """Something to know, where it happened."""
+
+    level: Literal["info", "warning", "error"] = "info"
+    text: str = ""
+    advice: str = ""
+
+
+B = TypeVar("B", bound=Block)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What an event did: blocks before `first` are as they were (None: nothing is to be drawn).
+
+    `gone` are the blocks that a revert took away, for the motion that shows it; `rebuild` is true where the events do
+    not tell what the transcript looks like now.
+    """
+
+    first: int | None = None
+    gone: tuple[Block, ...] = ()
+    rebuild: bool = False
+
+
+NOTHING = Change()
+
+
+def both(first: Change, second: Change) -> Change:
+    """Two changes, one after the other, as one."""
+    if first.first is None and not first.rebuild:
+        return second
+    if second.first is None and not second.rebuild:
+        return first
+    starts = [start for start in (first.first, second.first) if start is not None]
+    return Change(
+        min(starts) if starts else None,
+        first.gone + second.gone,
+        first.rebuild or second.rebuild,
+    )
+
+
+@dataclass(slots=True)
+class BlockList:
+    """The blocks in order, and where new ones belong.
+
+    Attributes:
+        blocks: as they stand; the last `tail` of them (what is queued) stay last.
+        base: the first block whose checkpoint is on the live line: what stands before was compacted.
+        checkpoint, uid: the newest point of the live line; None between a cut and the next one.
+        points: all checkpoints of the live line since the last compaction, as (uid, number).
+        attempt: keys of what the running attempt of a model call has streamed: gone if it is tried again.
+    """
+
+    blocks: list[Block] = field(default_factory=list[Block])
+    tail: int = 0
+    base: int = 0
+    checkpoint: int | None = None
+    uid: str = ""
+    points: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
+    attempt: set[int] = field(default_factory=set[int])
+    _next_key: int = 0
+
+    @property
+    def end(self) -> int:
+        """The index behind the last block that is not queued."""
+        return len(self.blocks) - self.tail
+
+    @property
+    def last(self) -> Block | None:
+        """The newest block that is not queued."""
+        return self.blocks[self.end - 1] if self.end > 0 else None
+
+    def new(self, kind: Callable[..., B], at: float) -> B:
+        """A block of this kind after the newest checkpoint, not yet in the list."""
+        return kind(key=self.new_key(), checkpoint=self.checkpoint, uid=self.uid, at=at)
+
+    def new_key(self) -> int:
+        """A key that no block has."""
+        self._next_key += 1
+        return self._next_key
+
+    def append(self, block: Block) -> Change:
+        """Put a block after the last one that is not queued."""
+        index = self.end
+        self.blocks.insert(index, block)
+        return Change(index)
+
+    def queue(self, block: Block) -> Change:
+        """Put a block last, where it stays until it is removed."""
+        self.blocks.append(block)
+        self.tail += 1
+        return Change(len(self.blocks) - 1)
+
+    def touched(self, block: Block) -> Change:
+        """A block has changed."""
+        block.touch()
+        return self.at(block)
+
+    def at(self, block: Block) -> Change:
+        """Where a block stands; nothing if it lies folded away in a D-Mail."""
+        # What changes is nearly always close to the end.
+        for index in range(len(self.blocks) - 1, -1, -1):
+            if self.blocks[index] is block:
+                return Change(index)
+        return NOTHING
+
+    def remove(self, block: Block) -> Change:
+        """Take a block out."""
+        change = self.at(block)
+        if change.first is not None:
+            if change.first >= self.end:
+                self.tail -= 1
+            del self.blocks[change.first]
+        return change
+
+    def begin_point(self, checkpoint: int, uid: str) -> None:
+        """A checkpoint was made."""
+        self.checkpoint, self.uid = checkpoint, uid
+        self.points.append((uid, checkpoint))
+
+    def first_from(self, checkpoint: int) -> int:
+        """The first block on the live line that belongs to this checkpoint or a later one."""
+        for index in range(self.base, self.end):
+            point = self.blocks[index].checkpoint
+            if point is not None and point >= checkpoint:
+                return index
+        return self.end
+
+    def forget_point(self, checkpoint: int | None = None) -> None:
+        """The line is another one, cut before a checkpoint (None: whole); its next point is not there yet."""
+        while checkpoint is not None and self.points and self.points[-1][1] >= checkpoint:
+            self.points.pop()
+        self.checkpoint, self.uid = None, ""
+        self.attempt.clear()

@@ -1,0 +1,415 @@
+"""What reverts, D-Mails, compactions, undo and jumps make of the blocks.
+
+What a cut takes away is kept under its world line's number, so that undo, redo and jumps bring the same blocks back. A
+D-Mail carries over what the user said and pinned; a compaction renumbers what stays behind its summary.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+from kimi_tui.foreign_text import clean, one_line
+from kimi_tui.projection.blocks import (
+    NOTHING,
+    Block,
+    BlockList,
+    Change,
+    CompactionBlock,
+    DMailBlock,
+    ErrorBlock,
+    NoticeBlock,
+    ToolBlock,
+    UserBlock,
+    both,
+)
+from kimi_tui.wire.display import DiffBlock
+from kimi_tui.wire.events import (
+    CheckpointCreated,
+    CompactionBegin,
+    CompactionEnd,
+    ContextReverted,
+    LineChanged,
+)
+
+B = TypeVar("B", bound=Block)
+
+
+class WorldLines:
+    """The live line's blocks and those of the lines that were left."""
+
+    def __init__(self, blocks: BlockList) -> None:
+        self._list = blocks
+        self._left: dict[int, _LeftLine] = {}
+        self._replaced: tuple[tuple[str, int], ...] = ()
+        self._summary: SummaryPoint | None = None
+
+    def _remember(self, world_line: int) -> None:
+        if world_line:
+            blocks = self._list
+            self._left[world_line] = _LeftLine(
+                tuple(blocks.blocks[: blocks.end]), blocks.base, tuple(blocks.points)
+            )
+
+    def reverted(self, event: ContextReverted, at: float) -> Change:
+        """The line was cut before a checkpoint; a D-Mail leaves its card there."""
+        blocks = self._list
+        self._remember(event.world_line)
+        if event.reason == "clear":
+            gone = tuple(blocks.blocks[: blocks.end])
+            del blocks.blocks[: blocks.end]
+            blocks.base = 0
+            blocks.forget_point(0)
+            return Change(0, gone)
+        first = blocks.first_from(event.checkpoint_id)
+        gone = tuple(blocks.blocks[first : blocks.end])
+        stays: list[Block] = []
+        if event.reason == "dmail":
+            pinned = frozenset(event.pinned)
+            keeps_words = bool(event.carried)
+            carried = carry_over(gone, event.checkpoint_id, pinned, keeps_words=keeps_words)
+            stays = [*carried.blocks, _dmail_block(event, carried, blocks.new_key(), at)]
+        blocks.blocks[first : blocks.end] = stays
+        blocks.forget_point(event.checkpoint_id)
+        return Change(first, gone)
+
+    def dmail_named(self, event: CheckpointCreated) -> Change:
+        """The checkpoint of a D-Mail was made: it stands there, and what was carried over with it."""
+        blocks, first = self._list, None
+        for index in range(blocks.end - 1, blocks.base - 1, -1):
+            block = blocks.blocks[index]
+            if block.uid or block.checkpoint != event.id:
+                break
+            block.uid = event.uid
+            block.touch()
+            first = index
+        return Change(first)
+
+    def compacting(self, event: CompactionBegin, at: float) -> Change:
+        """A summary is being written."""
+        block = self._list.new(CompactionBlock, at)
+        # Its own checkpoint comes with the new line.
+        block.checkpoint, block.uid = None, ""
+        block.tokens_before = event.tokens_before
+        block.automatic = event.automatic
+        return self._list.append(block)
+
+    def parted(self, event: ContextReverted) -> None:
+        """What follows a checkpoint is about to be replaced by a summary."""
+        self._replaced = tuple(self._list.points)
+        self._list.forget_point(event.checkpoint_id)
+
+    def moved(self, event: CheckpointCreated) -> bool:
+        """A checkpoint was renumbered; False where it is itself the summary that the others stand behind."""
+        if self._summary is None:
+            return False
+        self._summary.moved[event.was] = (event.id, event.uid)
+        return True
+
+    def compaction_point(self, event: CheckpointCreated) -> Change:
+        """The summary's checkpoint was made: its card stands there, whatever is told before the end."""
+        blocks = self._list
+        if not event.id:
+            # The line that is replaced is remembered with its own points; the new one begins with this.
+            self._replaced = tuple(blocks.points[:-1])
+            del blocks.points[:-1]
+        self._summary = SummaryPoint(event.id, event.uid, event.was)
+        if event.was:
+            return NOTHING
+        last = blocks.last
+        card = self._running() or (last if isinstance(last, CompactionBlock) else None)
+        if card is not None and not card.uid:
+            card.checkpoint, card.uid = blocks.checkpoint, blocks.uid
+            return blocks.touched(card)
+        return blocks.append(blocks.new(CompactionBlock, 0.0))
+
+    def compacted(self, event: CompactionEnd, at: float) -> Change:
+        """The summary stands, and what is above it can no longer be returned to by number."""
+        blocks = self._list
+        change = NOTHING
+        block = self._running()
+        summary, self._summary = self._summary, None
+        if event.error:
+            if block is None:
+                return NOTHING
+            change = blocks.remove(block)
+            error = blocks.new(ErrorBlock, at)
+            error.title = "Not compacted"
+            error.reason = one_line(event.error)
+            return both(change, blocks.append(error))
+        if block is None:
+            block = blocks.new(CompactionBlock, at)
+            block.checkpoint, block.uid = None, ""
+            change = blocks.append(block)
+        if summary is not None and summary.is_partial:
+            return both(change, self._put_summary(event, summary, block))
+        index = blocks.at(block).first or 0
+        if event.world_line:
+            self._left[event.world_line] = _LeftLine(
+                tuple(blocks.blocks[:index]), blocks.base, self._replaced
+            )
+        _fill(block, event)
+        for earlier in blocks.blocks[blocks.base : index]:
+            earlier.live = False
+            earlier.touch()
+        change = both(change, Change(min(blocks.base, index)))
+        blocks.base = index
+        return change
+
+    def _put_summary(
+        self, event: CompactionEnd, summary: SummaryPoint, card: CompactionBlock
+    ) -> Change:
+        """The card stands in the place of what it summarises, and what was kept behind it."""
+        blocks, base = self._list, self._list.base
+        before = [block for block in blocks.blocks[: blocks.end] if block is not card]
+        if event.world_line:
+            self._left[event.world_line] = _LeftLine(tuple(before), base, self._replaced)
+        laid = rearrange(before, base, summary, dict(self._replaced))
+        card.checkpoint, card.uid = summary.checkpoint, summary.uid
+        _fill(card, event)
+        old = next((one for one in before if summary.was and one.uid == summary.was), None)
+        if isinstance(old, CompactionBlock):
+            # What was gained is what the summary gained, not what its other words did.
+            card.edited, card.automatic = True, old.automatic
+            card.tokens_before = old.tokens_before
+            card.tokens_after = old.tokens_after + event.tokens_after - event.tokens_before
+        if not summary.checkpoint and not summary.was:
+            for earlier in laid.lead[base:]:
+                earlier.live = False
+                earlier.touch()
+            blocks.base = len(laid.lead)
+        blocks.blocks[: blocks.end] = [*laid.lead, card, *laid.kept]
+        return Change(min(base, len(laid.lead)), laid.gone)
+
+    def _running(self) -> CompactionBlock | None:
+        for block in reversed(self._list.blocks):
+            if isinstance(block, CompactionBlock) and block.running:
+                return block
+        return None
+
+    def switched(self, event: LineChanged) -> Change:
+        """Another line is live: its blocks come back, or must be told anew where they are not known."""
+        if event.op not in {"undo", "redo", "jump"} or not event.to_line:
+            return NOTHING
+        known = self._left.get(event.to_line)
+        if known is None:
+            return Change(rebuild=True)
+        blocks = self._list
+        self._remember(event.from_line)
+        kept = list(known.blocks)
+        blocks.base = known.base
+        blocks.points = list(known.points)
+        cut = dict(known.points).get(event.uid)
+        if cut is not None:
+            at = (index for index in range(known.base, len(kept)) if _is_from(kept[index], cut))
+            del kept[next(at, len(kept)) :]
+        old = blocks.blocks[: blocks.end]
+        first = next(
+            (at for at, (was, now) in enumerate(zip(old, kept, strict=False)) if was is not now),
+            min(len(old), len(kept)),
+        )
+        for index, block in enumerate(kept):
+            live = index >= blocks.base
+            if block.live != live:
+                block.live = live
+                block.touch()
+                first = min(first, index)
+        blocks.blocks[: blocks.end] = kept
+        blocks.forget_point(cut)
+        return Change(first)
+
+
+@dataclass(frozen=True, slots=True)
+class _LeftLine:
+    """A line that was left: its blocks, where its numbers begin among them, and its checkpoints."""
+
+    blocks: tuple[Block, ...]
+    base: int
+    points: tuple[tuple[str, int], ...]
+
+
+def _fill(card: CompactionBlock, event: CompactionEnd) -> None:
+    card.running = False
+    card.tokens_before, card.tokens_after = event.tokens_before, event.tokens_after
+    card.summary = clean(event.summary).strip()
+    card.touch()
+
+
+def _is_from(block: Block, checkpoint: int) -> bool:
+    return block.checkpoint is not None and block.checkpoint >= checkpoint
+
+
+def _dmail_block(event: ContextReverted, carried: CarriedOver, key: int, at: float) -> DMailBlock:
+    """The card of a D-Mail that has arrived."""
+    folded = carried.folded
+    tools = [
+        block for block in folded if isinstance(block, ToolBlock) and block.tool != "SendDMail"
+    ]
+    edits: Counter[str] = Counter()
+    for tool in tools:
+        for shown in tool.display:
+            if isinstance(shown, DiffBlock):
+                edits[one_line(shown.path)] += 1
+    return DMailBlock(
+        key=key,
+        checkpoint=event.checkpoint_id,
+        number=carried.messages,
+        at=at,
+        text=clean(event.text).strip(),
+        from_checkpoint=event.from_checkpoint,
+        tokens_saved=max(0, event.tokens_before - event.tokens_after),
+        world_line=event.world_line,
+        facts=clean(event.facts).strip(),
+        author=event.author,
+        tool_calls=len(tools) if folded else event.tool_calls_dropped,
+        steps=max(0, event.from_checkpoint - event.checkpoint_id + 1),
+        kept=tuple(edits.items()),
+        folded=folded,
+    )
+
+
+@dataclass(slots=True)
+class SummaryPoint:
+    """A summary's checkpoint, and what the events tell of those behind it until the end.
+
+    Attributes:
+        checkpoint, uid: its own.
+        was: the uid of the summary whose text it changes; empty for a new one.
+        moved: the checkpoints behind it, new number and uid by the uid that they had.
+    """
+
+    checkpoint: int
+    uid: str
+    was: str
+    moved: dict[str, tuple[int, str]] = field(default_factory=dict[str, tuple[int, str]])
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether anything of the line before stays where it can be returned to."""
+        return bool(self.checkpoint or self.was or self.moved)
+
+
+@dataclass(frozen=True, slots=True)
+class Rearranged:
+    """The blocks before the summary's card, those behind it, and those that are in the summary."""
+
+    lead: list[Block]
+    kept: list[Block]
+    gone: tuple[Block, ...]
+
+
+def rearrange(
+    before: Sequence[Block], base: int, summary: SummaryPoint, numbers: Mapping[str, int]
+) -> Rearranged:
+    """Sort the blocks of the line so far.
+
+    Args:
+        before: all of them, without the new card.
+        base: the first whose checkpoint can be returned to.
+        summary: what is known of the new line.
+        numbers: the checkpoints of the line so far, by uid.
+    """
+    moved = {numbers[was]: (was, now) for was, now in summary.moved.items() if was in numbers}
+    if summary.was:
+        moved[summary.checkpoint] = (summary.was, (summary.checkpoint, summary.uid))
+    cut = _cut(before, base, summary, moved)
+    kept: list[Block] = []
+    gone: list[Block] = []
+    for block in before[cut:]:
+        if isinstance(block, CompactionBlock) and summary.was and block.uid == summary.was:
+            continue
+        if block.checkpoint is None and moved:
+            kept.append(block)
+        elif block.checkpoint in moved:
+            was, (number, uid) = moved[block.checkpoint]
+            # A copy: the line that was left keeps the block with its own number.
+            copy = replace(
+                block,
+                checkpoint=number,
+                uid=uid if block.uid == was else block.uid,
+                version=block.version + 1,
+            )
+            if isinstance(copy, DMailBlock) and number != block.checkpoint:
+                # What it undid stays as far away as it was.
+                copy.from_checkpoint += number - (block.checkpoint or 0)
+                copy.is_moved = True
+            kept.append(copy)
+        else:
+            gone.append(block)
+    return Rearranged(list(before[:cut]), kept, tuple(gone))
+
+
+def _cut(
+    before: Sequence[Block],
+    base: int,
+    summary: SummaryPoint,
+    moved: Mapping[int, tuple[str, tuple[int, str]]],
+) -> int:
+    """The place of the card."""
+    for index in range(base, len(before)):
+        block = before[index]
+        if summary.was:
+            if isinstance(block, CompactionBlock) and block.uid == summary.was:
+                return index
+        elif summary.checkpoint:
+            if block.checkpoint is not None and block.checkpoint >= summary.checkpoint:
+                return index
+        elif block.checkpoint is not None and block.checkpoint in moved:
+            return index
+    return len(before)
+
+
+@dataclass(frozen=True, slots=True)
+class CarriedOver:
+    """What stands before the D-Mail now, in how many messages, and what lies folded away in its card."""
+
+    blocks: tuple[Block, ...]
+    messages: int
+    folded: tuple[Block, ...]
+
+
+def carry_over(
+    gone: Sequence[Block], checkpoint: int, pinned: Collection[str], *, keeps_words: bool = True
+) -> CarriedOver:
+    """Sort what was cut away. What stays is copied: the line that was left keeps the blocks with their own numbers.
+
+    Args:
+        gone: the blocks, in order.
+        checkpoint: the D-Mail's.
+        pinned: uids of the checkpoints behind which something is pinned.
+        keeps_words: whether what the user said stays; kimi-cli let it go with the rest, and the model knows nothing of it.
+    """
+    stays: list[Block] = []
+    folded: list[Block] = []
+    messages = 0
+    group: tuple[str, int] | None = None
+    place = 0
+    for block in gone:
+        if isinstance(block, NoticeBlock):
+            stays.append(_moved(block, checkpoint, 0))
+        elif isinstance(block, UserBlock) and keeps_words:
+            stays.append(_moved(block, checkpoint, messages))
+            messages += 1
+        elif _is_pinned(block, pinned):
+            if (block.uid, block.number) != group:
+                group, place = (block.uid, block.number), messages
+                messages += 1
+            # A call has its result behind it.
+            messages += isinstance(block, ToolBlock)
+            kept = _moved(block, checkpoint, place)
+            kept.pinned = True
+            stays.append(kept)
+        else:
+            folded.append(block)
+    return CarriedOver(tuple(stays), messages, tuple(folded))
+
+
+def _is_pinned(block: Block, pinned: Collection[str]) -> bool:
+    """Whether it was pinned itself: behind a D-Mail's checkpoint stands more than the D-Mail."""
+    return block.uid in pinned and (block.pinned or not isinstance(block, DMailBlock))
+
+
+def _moved(block: B, checkpoint: int, number: int) -> B:
+    return replace(block, checkpoint=checkpoint, uid="", number=number, version=block.version + 1)

@@ -1,0 +1,592 @@
+"""The timeline, event by event: checkpoints, world lines, tokens, and the rows that show them, folded and filtered.
+
+Every event costs a constant amount of work, but for reverts, which cost what they take away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from kimi_tui.foreign_text import one_line
+from kimi_tui.projection.timeline_rows import SHORT, Row, Rows
+from kimi_tui.projection.timeline_tree import (
+    Call,
+    Checkpoint,
+    Key,
+    Revert,
+    Tree,
+    WorldLine,
+    seconds_of,
+)
+from kimi_tui.projection.tool_calls import target
+from kimi_tui.tool_names import short_name
+from kimi_tui.wire.display import DiffBlock
+from kimi_tui.wire.events import (
+    ApprovalRequest,
+    CheckpointCreated,
+    CompactionEnd,
+    ContextReverted,
+    FilesChanged,
+    LineChanged,
+    Record,
+    StatusUpdate,
+    StepInterrupted,
+    StepRetry,
+    TextPart,
+    ThinkPart,
+    ToolCall,
+    ToolCallPart,
+    ToolOutput,
+    ToolResult,
+    ToolStarted,
+    TurnBegin,
+    TurnEnd,
+)
+
+LABEL_LIMIT = 200
+"""Characters of a label that are kept; the rest never fits on the screen."""
+_PARTS_LIMIT = 10_000
+# What a step changed may be known only when there are a few later ones.
+_LATEST = 50
+_FILE_TOOLS = ("ReadFile", "WriteFile", "StrReplaceFile")
+
+
+@dataclass(slots=True)
+class _OpenCall:
+    checkpoint: Checkpoint
+    call: Call
+    tool: str
+    parts: list[str] = field(default_factory=list[str])
+
+
+class Steps:
+    """Follows the running step. Methods return the checkpoint whose label changed, or None."""
+
+    def __init__(self) -> None:
+        self._said = ""
+        self._open: dict[str, _OpenCall] = {}
+        self._files: set[str] = set()
+
+    def begin(self) -> None:
+        """There is a new checkpoint; what comes now is its own."""
+        self._said = ""
+        self._files = set()
+
+    def end(self) -> None:
+        """The turn is over: calls that are still open get no results any more."""
+        self._open.clear()
+
+    def said(self, text: str) -> None:
+        """Take in text of the answer. Only its beginning is of use."""
+        if len(self._said) < 2 * LABEL_LIMIT:
+            self._said += text[: 2 * LABEL_LIMIT]
+
+    def settle(self, head: Checkpoint | None) -> Checkpoint | None:
+        """The step has ended: its text is the label, where no tool was called."""
+        said, self._said = self._said, ""
+        if head is None or not said or head.words or head.calls:
+            return None
+        head.words = one_line(said)[:LABEL_LIMIT]
+        return head
+
+    def drop_attempt(self, head: Checkpoint | None) -> Checkpoint | None:
+        """The model call is tried again: what it had streamed is not there any more."""
+        self._said = ""
+        self._open.clear()
+        if head is None or not head.calls or any(call.size_chars for call in head.calls):
+            return None
+        head.calls = None
+        return head
+
+    def call(self, event: ToolCall, head: Checkpoint | None) -> Checkpoint | None:
+        """A tool is called; its target comes with the arguments."""
+        if head is None or event.key in self._open:
+            return None
+        call = Call(short_name(event.name)[:40], is_path=event.name in _FILE_TOOLS)
+        if head.calls is None:
+            head.calls = []
+        head.calls.append(call)
+        self._open[event.key] = _OpenCall(head, call, event.name, [event.arguments])
+        return head
+
+    def more_arguments(self, event: ToolCallPart) -> None:
+        """More of a call's arguments."""
+        known = self._open.get(event.key)
+        if known is not None and len(known.parts) < _PARTS_LIMIT:
+            known.parts.append(event.arguments)
+
+    def waits(self, key: str) -> Checkpoint | None:
+        """The call waits for the user: its arguments are whole, and what it is about is of interest now."""
+        known = self._open.get(key)
+        if known is None or known.call.target:
+            return None
+        known.call.target = target(known.tool, "".join(known.parts))[:LABEL_LIMIT]
+        return known.checkpoint
+
+    def started(self, event: ToolStarted, head: Checkpoint | None) -> Checkpoint | None:
+        """The arguments are whole."""
+        if event.key not in self._open:
+            self.call(ToolCall(event.key, event.name), head)
+        known = self._open.get(event.key)
+        if known is None:
+            return None
+        known.parts.clear()
+        known.call.target = target(event.name, event.arguments)[:LABEL_LIMIT]
+        return known.checkpoint
+
+    def changed(self, event: FilesChanged, live: Sequence[Checkpoint]) -> Checkpoint | None:
+        """Files were seen to change in a step: by a tool or by a command, whatever its result showed."""
+        for checkpoint in reversed(live[-_LATEST:]):
+            if checkpoint.uid == event.uid:
+                known = self._files if checkpoint is live[-1] else set[str]()
+                known.update(event.paths)
+                checkpoint.files = max(checkpoint.files, len(known))
+                return checkpoint
+        return None
+
+    def result(self, event: ToolResult, head: Checkpoint | None) -> Checkpoint | None:
+        """A tool has ended."""
+        known = self._open.pop(event.key, None)
+        if known is None:
+            return None
+        checkpoint, call = known.checkpoint, known.call
+        if not call.target and known.parts:
+            call.target = target(known.tool, "".join(known.parts))[:LABEL_LIMIT]
+        ended = event.interrupted or event.rejected
+        call.failed = event.is_error and not ended
+        call.size_chars = len(event.output) + 1
+        if ended:
+            checkpoint.state = "stopped"
+        elif call.failed and checkpoint.state != "stopped":
+            checkpoint.state = "failed"
+        if checkpoint is head:
+            self._files.update(b.path for b in event.display if isinstance(b, DiffBlock))
+            checkpoint.files = len(self._files)
+        return checkpoint
+
+
+class Arrangement(NamedTuple):
+    """World lines that are open, by number, and whether they are shown whole; turns that are folded; the filter."""
+
+    unfolded: frozenset[tuple[int, bool]]
+    folded: frozenset[str]
+    typed: str
+
+    def __bool__(self) -> bool:
+        return any(self)
+
+
+class TimelineModel:
+    """What happened so far, and what the user folded, filtered, bookmarked and pinned.
+
+    Attributes:
+        tree: the lines and their checkpoints.
+        rows: the tree as rows.
+        revision: rises with every change that a screen may want to draw.
+        running: whether a turn is under way; the newest checkpoint is then "now".
+        used, limit, trigger, per_step: the newest state of the window, in tokens.
+        estimated: `used` is not the server's own figure.
+        correction: by what estimates are multiplied now.
+        revert: the newest operation that took something away; None before the first.
+        is_revert_new: nothing was streamed since then, so its motion holds nothing up.
+        bookmarks, pins: the marks that a checkpoint gets when it comes, by uid.
+    """
+
+    def __init__(self) -> None:
+        self.revision: int = 0
+        self.bookmarks: dict[str, str] = {}
+        self.pins: frozenset[str] = frozenset()
+        self.tree = Tree()
+        self.rows = Rows(self.tree)
+        self.running = False
+        self.used = 0
+        # A record does not tell what was estimated before its first turn.
+        self.estimated = True
+        self.correction = 1.0
+        self.limit = 0
+        self.trigger = 0
+        self.per_step = 0
+        self.revert: Revert | None = None
+        self.is_revert_new = False
+        self._steps = Steps()
+        self._last_cut: ContextReverted | None = None
+        self._replaced: WorldLine | None = None
+        self._compaction: Checkpoint | None = None
+        self._edited: Checkpoint | None = None
+
+    def apply(self, record: Record) -> bool:
+        """Take in one event; returns whether anything that is drawn may have changed."""
+        match record.event:
+            case TextPart(text):
+                self._steps.said(text)
+                return self._end_motion()
+            case ThinkPart() | ToolOutput():
+                return self._end_motion()
+            case ToolCallPart() as event:
+                self._steps.more_arguments(event)
+                return False
+            case ToolCall() as event:
+                self._relabel(self._steps.call(event, self.tree.head))
+                self._end_motion()
+            case ApprovalRequest(key=key):
+                self._relabel(self._steps.waits(key))
+            case ToolStarted() as event:
+                self._relabel(self._steps.started(event, self.tree.head))
+            case ToolResult() as event:
+                self._relabel(self._steps.result(event, self.tree.head))
+            case FilesChanged() as event:
+                self._relabel(self._steps.changed(event, self.tree.live))
+            case StatusUpdate() as event:
+                self._status(event)
+            case CheckpointCreated() as event:
+                self._checkpoint(event, record.at)
+            case TurnBegin():
+                self.running = True
+                self._touch_head()
+            case TurnEnd(reason, kind=kind):
+                if kind:
+                    self._relabel(self._steps.drop_attempt(self.tree.head))
+                self._end_turn(reason, record.at)
+            case StepInterrupted(failed=False):
+                self._relabel(self._steps.settle(self.tree.head))
+                if self.tree.head is not None:
+                    self.tree.head.state = "stopped"
+                    self.tree.head.touch()
+            case StepRetry():
+                self._relabel(self._steps.drop_attempt(self.tree.head))
+            case ContextReverted() as event:
+                self._reverted(event, record.at)
+            case CompactionEnd() as event:
+                self._compacted(event)
+            case LineChanged() as event:
+                self._switched(event, record.at)
+            case _:
+                return False
+        self.revision += 1
+        return True
+
+    def _end_motion(self) -> bool:
+        """What is streamed is drawn elsewhere; but the first of it ends the motion here."""
+        was_new, self.is_revert_new = self.is_revert_new, False
+        return was_new
+
+    def _relabel(self, checkpoint: Checkpoint | None) -> None:
+        if checkpoint is not None:
+            checkpoint.touch()
+            if checkpoint is self.tree.head:
+                self.rows.relabelled(checkpoint)
+
+    def _touch_head(self) -> None:
+        if self.tree.head is not None:
+            self.tree.head.touch()
+
+    def _checkpoint(self, event: CheckpointCreated, at: float) -> None:
+        self._relabel(self._steps.settle(self.tree.head))
+        head = self.tree.head
+        when = seconds_of(event.at, at)
+        tokens = event.tokens or self.used
+        if head is not None:
+            if not head.end_measured:
+                head.tokens_end = tokens
+            if not head.is_heading:
+                head.ended_at = head.ended_at or when
+            head.state = "done" if head.state == "open" else head.state
+            head.touch()
+        key = self.tree.new_key()
+        checkpoint = Checkpoint(
+            key=key,
+            id=event.id,
+            uid=event.uid or f"~{key}",
+            kind=event.kind,
+            index=0,
+            at=when,
+            words=one_line(event.label)[:LABEL_LIMIT],
+            tokens=tokens,
+            tokens_end=tokens,
+            # A turn's checkpoint stands before the user's message, so the last report is what was sent up to it.
+            measured=event.kind == "user" and not self.estimated,
+            correction=self.correction,
+            bookmark=self.bookmarks.get(event.uid, ""),
+            pinned=event.uid in self.pins,
+        )
+        is_moved = bool(event.was) and self._compaction is not None
+        if is_moved and (old := self.tree.find_left(event.was)) is not None:
+            checkpoint.take_over(old)
+        if checkpoint.kind in ("interrupted", "error"):
+            checkpoint.state = "stopped" if checkpoint.kind == "interrupted" else "failed"
+        self._steps.begin()
+        if checkpoint.is_summary:
+            self._edited = self._known(event.was) if event.was and not is_moved else None
+        if checkpoint.is_summary and self._replaced is None and event.id == 0 and self.tree.live:
+            # No event came but the checkpoint: what stood here is the line that the summary replaces.
+            self._replaced = WorldLine(0, "compaction", when, tokens_before=self.used)
+            self.tree.replace(self._replaced)
+        if not is_moved:
+            self._link(checkpoint)
+        replaced, self._replaced = self._replaced, None
+        self.tree.append(checkpoint)
+        if replaced is not None:
+            self.tree.set_base(checkpoint, replaced)
+            self.rows.reset()
+        else:
+            self.rows.appended(checkpoint)
+
+    def _known(self, uid: str) -> Checkpoint | None:
+        """The checkpoint with this uid, on the live line or one that was left."""
+        index = self.tree.find(uid, -1)
+        return self.tree.find_left(uid) if index is None else self.tree.live[index]
+
+    def _link(self, checkpoint: Checkpoint) -> None:
+        """Tell a D-Mail or a compaction what it took away."""
+        cut, self._last_cut = self._last_cut, None
+        if checkpoint.is_summary:
+            self._compaction = checkpoint
+        if cut is None:
+            return
+        if checkpoint.kind == "dmail" and cut.reason == "dmail":
+            checkpoint.from_line = cut.world_line
+            # A D-Mail of the user comes from no step.
+            checkpoint.from_id = cut.from_checkpoint if cut.author == "agent" else -1
+            checkpoint.saved = cut.tokens_after - cut.tokens_before
+        elif checkpoint.is_summary and cut.reason == "compaction":
+            checkpoint.before = cut.tokens_before
+            checkpoint.saved = cut.tokens_after - cut.tokens_before
+
+    def _status(self, event: StatusUpdate) -> None:
+        self.used, self.estimated = event.used, event.estimated
+        self.limit, self.trigger, self.per_step = event.limit, event.trigger, event.per_step
+        self.correction = event.correction or 1.0
+        head = self.tree.head
+        if head is None or self._last_cut is not None:
+            return
+        sent = event.step_input
+        if not head.measured and not head.is_heading:
+            if sent is not None:
+                head.tokens, head.measured = sent, not event.estimated
+            elif not event.estimated and head.tokens == head.tokens_end:
+                head.tokens, head.measured = event.used, True
+            self._measure_previous(head)
+        head.tokens_end = event.used
+        # The server has not seen yet what tools gave back.
+        head.end_measured = head.measured and not event.estimated and not head.calls
+        head.touch()
+
+    def _measure_previous(self, head: Checkpoint) -> None:
+        if head.measured and head.index > 0:
+            previous = self.tree.live[head.index - 1]
+            if not previous.is_heading:
+                previous.tokens_end, previous.end_measured = head.tokens, True
+                previous.touch()
+
+    def _end_turn(self, reason: str, at: float) -> None:
+        self.running = False
+        self._relabel(self._steps.settle(self.tree.head))
+        self._steps.end()
+        head = self.tree.head
+        if head is None:
+            return
+        head.ended_at = head.ended_at or at
+        heading = self.rows.heading_of(head.index)
+        if heading is not None:
+            heading.ended_at = at
+        if reason == "interrupted":
+            head.state = "stopped"
+        elif reason == "error":
+            head.state = "failed"
+        elif head.state == "open":
+            head.state = "done"
+        head.touch()
+
+    # --- reverts, compactions and changes of the line
+
+    def _reverted(self, event: ContextReverted, at: float) -> None:
+        self._relabel(self._steps.settle(self.tree.head))
+        index = self.tree.find(event.uid, event.checkpoint_id)
+        self.used = event.tokens_after
+        if index is None:
+            return
+        self._last_cut = event
+        line = WorldLine(
+            event.world_line,
+            event.reason,
+            at,
+            tokens_before=event.tokens_before,
+            tokens_after=event.tokens_after,
+            text=one_line(event.text)[:LABEL_LIMIT],
+            from_id=event.from_checkpoint,
+            to_id=event.checkpoint_id,
+            by_user=event.author == "person",
+        )
+        self.is_revert_new = True
+        self.revert = Revert(event.reason, line, self.revert.serial + 1 if self.revert else 1)
+        head = self.tree.head
+        if head is not None:
+            head.tokens_end = event.tokens_before
+            head.ended_at = head.ended_at or at
+            head.state = "done" if head.state == "open" else head.state
+            head.touch()
+        if event.reason == "compaction" and index == 0:
+            self.tree.replace(line)
+            self._replaced = line
+            self.rows.reset()
+            return
+        self.tree.cut(index, line)
+        self.rows.cut(index)
+        self._touch_head()
+
+    def _compacted(self, event: CompactionEnd) -> None:
+        checkpoint, self._compaction = self._compaction, None
+        if event.error or checkpoint is None:
+            return
+        change = event.tokens_after - event.tokens_before
+        old, self._edited = self._edited, None
+        if old is not None and old.before:
+            # Other words for the same part: the compaction saved what it had, and what the words make of it.
+            checkpoint.before, checkpoint.saved = old.before, (old.saved or 0) + change
+        else:
+            checkpoint.before, checkpoint.saved = event.tokens_before, change
+        if checkpoint is self.tree.head:
+            checkpoint.tokens_end = event.tokens_after
+            checkpoint.tokens = checkpoint.tokens if checkpoint.index else event.tokens_after
+        self.used = event.tokens_after
+        base = self.tree.base(checkpoint)
+        if base is not None:
+            base.tokens_before, base.tokens_after = event.tokens_before, event.tokens_after
+            if base.n == 0:
+                n_checkpoints = len(base.checkpoints)
+                self.tree.number_base(base, event.world_line)
+                if len(base.checkpoints) != n_checkpoints:
+                    self.rows.reset()
+        checkpoint.touch()
+
+    def _switched(self, event: LineChanged, at: float) -> None:
+        if event.op not in ("jump", "undo", "redo") or not event.to_line:
+            return
+        self._relabel(self._steps.settle(self.tree.head))
+        left = WorldLine(event.from_line, event.op, at, tokens_before=self.used)
+        left.from_id = self.tree.head.id if self.tree.head is not None else -1
+        start = self.tree.switch(event.to_line, left, event.uid)
+        if start is None:
+            # A line from before the first event: all that is known is where the live line ends now.
+            index = self.tree.find(event.uid, -1) if event.uid else None
+            if index is None:
+                return
+            self.tree.cut(index, left)
+            start = 0
+        self._last_cut = None
+        self.rows.reset(start)
+        self._touch_head()
+
+    # --- questions
+
+    @property
+    def n_steps(self) -> int:
+        """Checkpoints on the live line, without a summary in place of older ones."""
+        live = self.tree.live
+        return len(live) - (1 if live and live[0].is_summary else 0)
+
+    def frees(self, checkpoint: Checkpoint) -> int:
+        """How many tokens a rewind to this live checkpoint frees."""
+        tokens = checkpoint.tokens
+        if checkpoint.index == 0 and not checkpoint.measured:
+            # Nothing but an estimate is before it, and what was learned since makes that a better one.
+            tokens = round(tokens * self.correction / checkpoint.correction)
+        return max(0, self.used - tokens)
+
+    # --- what the user does
+
+    @property
+    def arrangement(self) -> Arrangement:
+        """What the user folded, unfolded and looks for."""
+        lines = self.tree.lines.values()
+        return Arrangement(
+            frozenset((line.n, line.is_whole) for line in lines if line.is_open),
+            frozenset(checkpoint.uid for checkpoint in self.tree.live if checkpoint.folded),
+            self.rows.typed,
+        )
+
+    def arrange(self, kept: Arrangement) -> None:
+        """Fold, unfold and filter as it was done elsewhere, as far as the same is here."""
+        for n, is_whole in kept.unfolded:
+            if n in self.tree.lines:
+                self.tree.lines[n].is_open = True
+                self.tree.lines[n].is_whole = is_whole
+        for checkpoint in self.tree.live:
+            checkpoint.folded = checkpoint.uid in kept.folded
+        self.rows.filter(kept.typed)
+        self.revision += 1
+
+    def set_bookmark(self, uid: str, name: str) -> None:
+        """Show a bookmark at a checkpoint, on whatever line it is; an empty name takes it away."""
+        if name:
+            self.bookmarks[uid] = one_line(name)
+        else:
+            self.bookmarks.pop(uid, None)
+        for checkpoints in (
+            self.tree.live,
+            *(line.checkpoints for line in self.tree.lines.values()),
+        ):
+            for checkpoint in checkpoints:
+                if checkpoint.uid == uid:
+                    checkpoint.bookmark = self.bookmarks.get(uid, "")
+                    checkpoint.touch()
+        if self.rows.needle:
+            self.rows.reset()
+        self.revision += 1
+
+    def set_pins(self, uids: frozenset[str]) -> None:
+        """Show at which checkpoints a message is pinned."""
+        self.pins = uids
+        for checkpoints in (
+            self.tree.live,
+            *(line.checkpoints for line in self.tree.lines.values()),
+        ):
+            for checkpoint in checkpoints:
+                if checkpoint.pinned != (checkpoint.uid in uids):
+                    checkpoint.pinned = not checkpoint.pinned
+                    checkpoint.touch()
+        self.revision += 1
+
+    def toggle(self, row: Row) -> Key | None:
+        """Fold or unfold what this row stands for; returns the key of the row that should be selected then."""
+        self.revision += 1
+        if row.line is not None:
+            line = row.line
+            if row.kind == "more":
+                line.is_whole = True
+                self.rows.reopen(row)
+                return line.row_key
+            line.is_open = not line.is_open
+            line.is_whole = line.is_whole and line.is_open
+            self.rows.reopen(row)
+            return line.row_key
+        if row.checkpoint is None:
+            return None
+        heading = self.rows.heading_of(row.checkpoint.index)
+        if heading is None:
+            return None
+        heading.folded = not heading.folded
+        heading.touch()
+        self.rows.refold(heading)
+        return heading.row_key
+
+    def reveal(self, checkpoint: Checkpoint) -> Key | None:
+        """Unfold the compacted line as far as this checkpoint needs it; returns the key of the row that stands for it."""
+        live = self.tree.live
+        base = self.tree.base(live[0]) if live else None
+        if base is None:
+            return None
+        if checkpoint not in base.checkpoints:
+            return base.row_key
+        if not (base.is_open and (base.is_whole or checkpoint in base.checkpoints[1 - SHORT :])):
+            base.is_open = base.is_whole = True
+            self.rows.reset()
+            self.revision += 1
+        return checkpoint.row_key
+
+    def search(self, needle: str) -> Iterator[None]:
+        """Show only rows that hold the text, found in small steps for as many checkpoints as there may be."""
+        yield from self.rows.search(needle)
+        self.revision += 1

@@ -1,0 +1,419 @@
+"""The tree as rows: in which order they stand, in which lane, what is folded, unfolded and filtered.
+
+Rows are held oldest first, so that a new checkpoint is an append and a rewind a truncation; the widget counts from
+the other end. Every row bears the `order` of the place on the live line that it belongs to, so that any place is
+found by bisection and only its own rows are built anew when something there folds. What a change of the whole line
+reaches is built when somebody looks, once for as many changes as there were.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from operator import attrgetter
+from typing import Literal
+
+from kimi_tui.projection.timeline_tree import Checkpoint, Key, Tree, WorldLine
+
+RowKind = Literal["checkpoint", "gap", "line", "foot", "base", "more"]
+
+MAX_DEPTH = 40
+"""Lines within lines that are followed; a damaged record may have lines that are attached to one another."""
+SHORT = 6
+"""An opened world line shows this many steps next to its name; the rest is one row until that is opened too."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Row:
+    """One row.
+
+    `lanes` has a character for every lane left of the row's own: `l` a line that goes on, `b` the line before a
+    compaction. `is_tip` marks the newest row of an opened world line, `hidden` counts what a fold holds.
+    """
+
+    kind: RowKind
+    order: int
+    lanes: str = ""
+    checkpoint: Checkpoint | None = None
+    line: WorldLine | None = None
+    is_tip: bool = False
+    hidden: int = 0
+
+    @property
+    def key(self) -> Key:
+        """What selection names; a gap cannot be selected."""
+        if self.kind == "checkpoint" and self.checkpoint is not None:
+            return self.checkpoint.row_key
+        if self.line is not None:
+            return ("more", self.line.n) if self.kind == "more" else self.line.row_key
+        return ("gap", self.order)
+
+    @property
+    def names_line(self) -> bool:
+        """Whether it bears the name of a world line."""
+        return self.kind in ("line", "foot", "base")
+
+
+class Builder:
+    """Makes rows, oldest first. Where a filter passes over a checkpoint, None stands in: a place to pause.
+
+    Args:
+        tree: the checkpoints and lines.
+        needle: what a row must hold, in lower case; empty for every row.
+    """
+
+    def __init__(self, tree: Tree, needle: str = "") -> None:
+        self._tree = tree
+        self.needle = needle
+
+    def live(self, start: int, end: int) -> Iterator[Row | None]:
+        """The rows of the live checkpoints from `start` to before `end`, and of what branches off above each."""
+        tree = self._tree
+        live = tree.live
+        if start == 0:
+            yield from self._forks(tree.root, "", -1)
+        fold: Checkpoint | None = None
+        for index in range(start, min(end, len(live))):
+            checkpoint = live[index]
+            if checkpoint.is_heading:
+                fold = checkpoint if checkpoint.folded else None
+            if self.needle:
+                yield from self._filtered(checkpoint)
+                continue
+            if fold is not None and fold is not checkpoint:
+                continue
+            if tree.base(checkpoint) is not None:
+                yield from self._base(checkpoint, "", 2 * index - 1)
+            if checkpoint.is_heading and index > 0 and not live[index - 1].is_summary:
+                yield Row("gap", 2 * index)
+            if fold is checkpoint:
+                yield Row(
+                    "checkpoint", 2 * index, checkpoint=checkpoint, hidden=self._steps_of(index)
+                )
+                continue
+            yield Row("checkpoint", 2 * index, checkpoint=checkpoint)
+            yield from self._forks(checkpoint.key, "", 2 * index + 1)
+
+    def forks_at(self, index: int) -> Iterator[Row | None]:
+        """What stands directly below the live checkpoint `index`."""
+        live = self._tree.live
+        yield from self.branches_at(index)
+        if index < len(live):
+            yield from self._base(live[index], "", 2 * index - 1)
+
+    def branches_at(self, index: int) -> Iterator[Row | None]:
+        """The lines that branch off before the live checkpoint `index`."""
+        tree = self._tree
+        key = tree.live[index - 1].key if index > 0 else tree.root
+        yield from self._forks(key, "", 2 * index - 1)
+
+    def _filtered(self, checkpoint: Checkpoint) -> Iterator[Row | None]:
+        order = 2 * checkpoint.index
+        if checkpoint.is_summary:
+            yield from self._base(checkpoint, "", order - 1)
+        yield (
+            Row("checkpoint", order, checkpoint=checkpoint)
+            if checkpoint.matches(self.needle)
+            else None
+        )
+        yield from self._forks(checkpoint.key, "", order + 1)
+
+    def _steps_of(self, index: int) -> int:
+        """How many checkpoints the turn that begins at a live index has."""
+        live = self._tree.live
+        end = next((i for i in range(index + 1, len(live)) if live[i].is_heading), len(live))
+        return end - index - 1
+
+    def _forks(self, key: int, lanes: str, order: int) -> Iterator[Row | None]:
+        for line in self._tree.forks(key):
+            if not self.needle and not line.is_open:
+                yield Row("line", order, lanes, line=line)
+                continue
+            is_named = False
+            if not self.needle:
+                yield Row("foot", order, lanes, line=line)
+                is_named = True
+            for row in self._inside(line, lanes + "l", order):
+                if row is not None and not is_named:
+                    yield Row("foot", order, lanes, line=line)
+                    is_named = True
+                yield row
+
+    def _base(self, checkpoint: Checkpoint, lanes: str, order: int) -> Iterator[Row | None]:
+        """The line that a compaction replaced: it stands below it, its name on top."""
+        line = self._tree.base(checkpoint)
+        if line is None:
+            return
+        is_found = not self.needle
+        if self.needle or line.is_open:
+            for row in self._inside(line, lanes + "b", order):
+                is_found = is_found or row is not None
+                yield row
+        if is_found:
+            yield Row("base", order, lanes, line=line)
+
+    def _inside(self, line: WorldLine, lanes: str, order: int) -> Iterator[Row | None]:
+        if len(lanes) > MAX_DEPTH:
+            return
+        checkpoints = line.checkpoints
+        if line.root:
+            yield from self._forks(line.root, lanes, order)
+        shown = checkpoints
+        hidden = 0
+        if not self.needle and not line.is_whole and len(checkpoints) > SHORT:
+            shown = checkpoints[-SHORT + 1 :] if line.is_base else checkpoints[: SHORT - 1]
+            hidden = len(checkpoints) - len(shown)
+        if hidden and line.is_base:
+            yield Row("more", order, lanes, line=line, hidden=hidden)
+        for checkpoint in shown:
+            yield from self._base(checkpoint, lanes, order)
+            if not self.needle or checkpoint.matches(self.needle):
+                is_tip = not hidden and checkpoint is checkpoints[-1] and not line.is_base
+                yield Row(
+                    "checkpoint", order, lanes, checkpoint=checkpoint, line=line, is_tip=is_tip
+                )
+            else:
+                yield None
+            yield from self._forks(checkpoint.key, lanes, order)
+        if hidden and not line.is_base:
+            yield Row("more", order, lanes, line=line, is_tip=True, hidden=hidden)
+
+
+_order = attrgetter("order")
+_NEAR = 100
+"""Rows around a known one that are looked at before all."""
+
+
+class Rows:
+    """The rows of a tree, kept up to date by whoever changes the tree."""
+
+    def __init__(self, tree: Tree) -> None:
+        self._tree = tree
+        self._rows: list[Row] = []
+        self._headings: list[int] = []
+        self._builder = Builder(tree)
+        self._changes = 0
+        # The live checkpoint from which on the rows are still to be built; None where all are there.
+        self._missing: int | None = None
+        self._last_found = 0
+        self.typed = ""
+
+    def __len__(self) -> int:
+        return len(self._whole())
+
+    def __getitem__(self, index: int) -> Row:
+        return self._whole()[index]
+
+    @property
+    def needle(self) -> str:
+        """What the rows that are shown must hold, in lower case."""
+        return self._builder.needle
+
+    @property
+    def n_checkpoints(self) -> int:
+        """How many checkpoints are among the rows."""
+        return sum(1 for row in self._whole() if row.kind == "checkpoint")
+
+    @property
+    def n_missing(self) -> int:
+        """For how many checkpoints of the live line the rows are still to be built."""
+        return 0 if self._missing is None else len(self._tree.live) - self._missing
+
+    @property
+    def headings(self) -> list[int]:
+        """The live indexes of the turns, oldest first."""
+        return self._headings
+
+    # --- changes of the tree
+
+    def reset(self, start: int = 0) -> None:
+        """The live line is another one from the checkpoint at index `start` on, and what branches off there."""
+        self._changes += 1
+        del self._headings[bisect_left(self._headings, start) :]
+        live = self._tree.live
+        self._headings += [n for n in range(start, len(live)) if live[n].is_heading]
+        self._missing = start if self._missing is None else min(start, self._missing)
+
+    def settle(self) -> Iterator[None]:
+        """Build what is missing, a checkpoint at a time; if something changes in between, the rest waits until it is needed."""
+        before = self._changes
+        rows: list[Row] = []
+        try:
+            for row in self._rest():
+                if row is not None:
+                    rows.append(row)
+                yield
+                if before != self._changes or self._missing is None:
+                    return
+        except Exception:
+            self._complete(rows)
+            raise
+        self._complete(rows)
+
+    def _whole(self) -> list[Row]:
+        if self._missing is not None:
+            rows: list[Row] = []
+            try:
+                rows += (row for row in self._rest() if row is not None)
+            finally:
+                self._complete(rows)
+        return self._rows
+
+    def _complete(self, rows: list[Row]) -> None:
+        """Nothing is missing behind these. What could not be built is raised once, and then passed over."""
+        self._rows += rows
+        self._missing = None
+
+    def _rest(self) -> Iterator[Row | None]:
+        """The rows that are missing, behind those that stay."""
+        start = self._missing
+        if start is None:
+            return
+        live = self._tree.live
+        heading = self.heading_of(start - 1) if start else None
+        if heading is not None and heading.folded:
+            start = heading.index
+        self._truncate(2 * start - 1)
+        if start:
+            yield from self._builder.branches_at(start)
+        yield from self._builder.live(start, len(live))
+
+    def appended(self, checkpoint: Checkpoint) -> None:
+        """A checkpoint was appended to the live line."""
+        self._changes += 1
+        if checkpoint.is_heading:
+            self._headings.append(checkpoint.index)
+        if self._missing is not None:
+            return
+        heading = self.heading_of(checkpoint.index)
+        if heading is not None and heading is not checkpoint and heading.folded and not self.needle:
+            last = self._rows[-1]
+            self._rows[-1] = replace(last, hidden=checkpoint.index - heading.index)
+            return
+        if checkpoint.index == 0:
+            self._rows.clear()
+        self._rows.extend(_built(self._builder.live(checkpoint.index, checkpoint.index + 1)))
+
+    def cut(self, index: int) -> None:
+        """The live line was cut before `index`, and what was cut is attached there."""
+        self._changes += 1
+        while self._headings and self._headings[-1] >= index:
+            self._headings.pop()
+        heading = self.heading_of(index - 1)
+        if heading is not None and heading.folded and not self.needle:
+            # A fold must not hide that the line was just cut here.
+            heading.folded = False
+            heading.touch()
+            if self._missing is not None:
+                self._missing = min(heading.index, self._missing)
+                return
+            self._truncate(2 * heading.index)
+            self._rows.extend(_built(self._builder.live(heading.index, index)))
+            return
+        if self._missing is not None:
+            self._missing = min(index, self._missing)
+            return
+        self._truncate(2 * index - 1)
+        self._rows.extend(_built(self._builder.forks_at(index)))
+
+    def _truncate(self, order: int) -> None:
+        # What branches off before everything belongs to the first checkpoint's rows.
+        del self._rows[bisect_left(self._rows, order if order > 0 else -1, key=_order) :]
+
+    def relabelled(self, checkpoint: Checkpoint) -> None:
+        """What a checkpoint of the live line says is another thing now: a filter may find it, or no longer."""
+        if self.needle and self._missing is None:
+            order = 2 * checkpoint.index
+            found = (
+                [Row("checkpoint", order, checkpoint=checkpoint)]
+                if checkpoint.matches(self.needle)
+                else []
+            )
+            self._splice(order, order, found)
+        self._changes += 1
+
+    # --- folding
+
+    def refold(self, heading: Checkpoint) -> None:
+        """Build the rows of one turn anew."""
+        position = bisect_right(self._headings, heading.index)
+        end = self._headings[position] if position < len(self._headings) else len(self._tree.live)
+        first = 2 * heading.index
+        self._splice(first or -1, 2 * end - 1, self._builder.live(heading.index, end))
+
+    def reopen(self, row: Row) -> None:
+        """Build the rows of the place that `row` belongs to anew."""
+        order = row.order
+        if order % 2:
+            self._splice(order, order, self._builder.forks_at((order + 1) // 2))
+
+    def _splice(self, first: int, last: int, rows: Iterable[Row | None]) -> None:
+        self._changes += 1
+        whole = self._whole()
+        start = bisect_left(whole, first, key=_order)
+        end = bisect_right(whole, last, key=_order)
+        whole[start:end] = _built(rows)
+
+    def filter(self, typed: str) -> None:
+        """Show only what holds the text; empty shows everything."""
+        self.typed = typed
+        self._builder = Builder(self._tree, typed.strip().lower())
+        self.reset()
+
+    def search(self, typed: str) -> Iterator[None]:
+        """The same a checkpoint at a time: who looks at ten thousand has to let others run in between.
+
+        Until it has ended, what was shown before is shown, and kept up to date.
+        """
+        self.typed = typed
+        before, builder = self._changes, Builder(self._tree, typed.strip().lower())
+        rows: list[Row] = []
+        for row in builder.live(0, len(self._tree.live)):
+            if row is not None:
+                rows.append(row)
+            yield
+            if before != self._changes:
+                # What was found may be gone. Most of it is known by now, so at once is soon enough.
+                self.filter(typed)
+                return
+        self._builder, self._rows, self._missing = builder, rows, None
+        self._changes += 1
+
+    # --- finding
+
+    def heading_of(self, index: int) -> Checkpoint | None:
+        """The turn that the live checkpoint at `index` belongs to."""
+        position = bisect_right(self._headings, index) - 1
+        return self._tree.live[self._headings[position]] if position >= 0 else None
+
+    def index_of_order(self, order: int) -> int:
+        """The first row at or after a place; the number of rows if there is none."""
+        return bisect_left(self._whole(), order, key=_order)
+
+    def index_of_checkpoint(self, checkpoint: Checkpoint) -> int | None:
+        """The row of a checkpoint of the live line."""
+        order, rows = 2 * checkpoint.index, self._whole()
+        at = bisect_left(rows, order, key=_order)
+        while at < len(rows) and rows[at].order == order:
+            if rows[at].checkpoint is checkpoint and rows[at].kind == "checkpoint":
+                return at
+            at += 1
+        return None
+
+    def index_of(self, key: Key) -> int | None:
+        """The row with this key."""
+        rows, last = self._whole(), self._last_found
+        if last < len(rows) and rows[last].key == key:
+            return last
+        # Where a key or a page went is near where one was before.
+        near = range(max(0, last - _NEAR), min(len(rows), last + _NEAR + 1))
+        found = next((i for i in near if rows[i].key == key), None)
+        if found is None:
+            found = next((i for i, row in enumerate(rows) if row.key == key), None)
+        self._last_found = self._last_found if found is None else found
+        return found
+
+
+def _built(rows: Iterable[Row | None]) -> list[Row]:
+    return [row for row in rows if row is not None]

@@ -1,0 +1,268 @@
+"""Tool calls, from the first piece of their arguments to their results: what they are about, their state, their cost."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import cast
+
+from kimi_tui.foreign_text import clean, one_line
+from kimi_tui.projection.blocks import NOTHING, BlockList, Change, ToolBlock, ToolState, both
+from kimi_tui.tool_names import short_name
+from kimi_tui.wire.events import ApprovalResolved, ToolCall, ToolResult, ToolStarted
+
+_KEYS = {
+    "Shell": "command",
+    "ReadFile": "path",
+    "WriteFile": "path",
+    "StrReplaceFile": "path",
+    "Glob": "pattern",
+    "Grep": "pattern",
+}
+_LIKELY_KEYS = ("command", "path", "file_path", "url", "query", "pattern", "name", "description")
+TARGET_LIMIT = 1_000
+"""Characters of a target that are looked at: more never fits on a row."""
+
+
+def argument(arguments: str, key: str) -> str:
+    """The text of one argument, as far as it has come; empty if it is not there or not a text."""
+    found = re.search(
+        rf'"{re.escape(key)}"\s*:\s*"((?:[^"\\]|\\.)*)', arguments[:65_536], re.DOTALL
+    )
+    if found is None:
+        return ""
+    raw = found[1]
+    try:
+        return str(json.loads(f'"{raw}"', strict=False))
+    except ValueError:
+        return raw
+
+
+def target(tool: str, arguments: str, work_dir: str = "") -> str:
+    """What the call is about: a path, a command, a pattern; empty while nothing is known.
+
+    Args:
+        tool: the tool's full name.
+        arguments: the JSON text so far.
+        work_dir: paths below it are shown relative to it.
+    """
+    if tool == "SendDMail":
+        number = re.search(r'"checkpoint_id"\s*:\s*"?(\d+)', arguments)
+        return f"to #{number[1]}" if number else ""
+    if tool == "SetTodoList":
+        return _todo(arguments)
+    key = _KEYS.get(tool)
+    if key is not None:
+        text = argument(arguments, key)
+    else:
+        text = next((value for name in _LIKELY_KEYS if (value := argument(arguments, name))), "")
+    text = one_line(text[:TARGET_LIMIT])
+    if work_dir and key in {"path", None} and text.startswith(work_dir.rstrip("/") + "/"):
+        text = text[len(work_dir.rstrip("/")) + 1 :]
+    return f'"{text}"' if tool == "Grep" and text else text
+
+
+def _todo(arguments: str) -> str:
+    try:
+        parsed: object = json.loads(arguments, strict=False)
+    except ValueError:
+        return ""
+    todos = cast("dict[str, object]", parsed).get("todos") if isinstance(parsed, dict) else None
+    if not isinstance(todos, list):
+        return ""
+    entries = cast("list[object]", todos)
+    done = sum(
+        1
+        for entry in entries
+        if isinstance(entry, dict) and cast("dict[str, object]", entry).get("status") == "done"
+    )
+    return todo_summary(done, len(entries))
+
+
+def todo_summary(done: int, count: int) -> str:
+    """`1 of 3 done`."""
+    return f"{done} of {count} done" if count else "nothing to do"
+
+
+ARGUMENTS_LIMIT = 65_536
+"""Characters of a call's arguments that are kept: only its target is read from them."""
+SURE_AFTER = 4_096
+"""A target that is known after so many characters will not change."""
+
+
+class ToolCalls:
+    """Follows the calls of the running turn by their keys."""
+
+    def __init__(self, blocks: BlockList) -> None:
+        self._list = blocks
+        self._open: dict[str, ToolBlock] = {}
+        self._dmails: list[ToolBlock] = []
+        self._changed: dict[str, str] = {}
+        """Commands that the user put in the place of those of calls."""
+        self.work_dir = ""
+
+    def begin(self, event: ToolCall, at: float) -> Change:
+        """The model begins to write a call."""
+        block = self._list.new(ToolBlock, at)
+        block.call = event.key
+        block.tool = event.name
+        block.name = short_name(event.name)
+        block.arguments = event.arguments[:ARGUMENTS_LIMIT]
+        block.target = target(event.name, block.arguments, self.work_dir)
+        self._open[event.key] = block
+        self._list.attempt.add(block.key)
+        return self._list.append(block)
+
+    def more(self, key: str, arguments: str) -> Change:
+        """More of a call's arguments."""
+        block = self._open.get(key)
+        if block is None:
+            return NOTHING
+        before = len(block.arguments)
+        block.arguments = (block.arguments + arguments)[:ARGUMENTS_LIMIT]
+        is_dmail = block.tool == "SendDMail"
+        if before > SURE_AFTER and block.target and not is_dmail:
+            return NOTHING
+        found = target(block.tool, block.arguments, self.work_dir)
+        # A D-Mail is read while it is being written.
+        if found == block.target and not is_dmail:
+            return NOTHING
+        block.target = found
+        return self._list.touched(block)
+
+    def started(self, event: ToolStarted, at: float) -> Change:
+        """The tool runs."""
+        self._list.attempt.clear()
+        change = NOTHING
+        if event.key not in self._open:
+            change = self.begin(ToolCall(event.key, event.name, event.arguments), at)
+        block = self._open[event.key]
+        block.arguments = event.arguments[:ARGUMENTS_LIMIT]
+        written = target(event.name, block.arguments, self.work_dir)
+        block.target = self._changed.get(event.key) or written or block.target
+        block.state = "running"
+        block.at = at
+        return both(change, self._list.touched(block))
+
+    def output(self, key: str, text: str) -> Change:
+        """Live output."""
+        block = self._open.get(key)
+        if block is None:
+            return NOTHING
+        block.add_output(clean(text))
+        return self._list.touched(block)
+
+    def result(self, event: ToolResult, at: float) -> Change:
+        """The tool ended."""
+        block = self._open.pop(event.key, None)
+        self._changed.pop(event.key, None)
+        if block is None:
+            return NOTHING
+        self._list.attempt.clear()
+        if event.rejected:
+            block.state = "rejected"
+        elif event.interrupted:
+            block.state = "stopped"
+        else:
+            block.state = "failed" if event.is_error else "done"
+        block.output = event.output
+        block.message = event.message
+        block.display = event.display
+        block.duration_s = event.duration_s
+        if block.state == "stopped" and not event.duration_s:
+            block.duration_s = max(0.0, at - block.at)
+        block.live_output.clear()
+        if block.tool != "SendDMail":
+            block.arguments = ""
+        return self._list.touched(block)
+
+    def waits(self, key: str) -> Change:
+        """An approval is asked for."""
+        block = self._open.get(key)
+        if block is None:
+            return NOTHING
+        block.state = "waiting"
+        return self._list.touched(block)
+
+    def dmails_wait(self) -> Change:
+        """The user is asked about the step's D-Mails, which have their results already."""
+        self._dmails = [
+            block
+            for block in self._list.blocks[self._list.base :]
+            if isinstance(block, ToolBlock)
+            and block.tool == "SendDMail"
+            and block.uid == self._list.uid
+            and block.state == "done"
+        ]
+        return self._dmails_become("waiting")
+
+    def _dmails_become(self, state: ToolState, why: str = "") -> Change:
+        change = NOTHING
+        for block in self._dmails:
+            block.state, block.message = state, why
+            change = both(change, self._list.touched(block))
+        return change
+
+    def answered(self, event: ApprovalResolved) -> Change:
+        """The approval that waits (they are asked one at a time) was given, or not."""
+        if self._dmails:
+            change = self._dmails_become(*_dmail_state(event))
+            self._dmails = []
+            return change
+        if event.answer == "no":
+            # Told by the result that follows.
+            return NOTHING
+        for block in self._open.values():
+            if block.state == "waiting":
+                block.state = "running"
+                if event.feedback:
+                    block.target = self._changed[block.call] = one_line(event.feedback)
+                return self._list.touched(block)
+        return NOTHING
+
+    def dropped(self) -> None:
+        """The attempt failed: calls that were only being written are no more."""
+        self._open = {key: block for key, block in self._open.items() if block.state != "writing"}
+
+    def stop(self) -> Change:
+        """The turn is over: what has no result will have none."""
+        change = NOTHING
+        for block in self._open.values():
+            block.state = "stopped"
+            change = both(change, self._list.touched(block))
+        self._open.clear()
+        self._changed.clear()
+        return change
+
+    def forget(self) -> None:
+        """The line was cut."""
+        self._open.clear()
+        self._changed.clear()
+        self._dmails = []
+
+    def cost(self, checkpoint: int, tokens: int, *, estimated: bool) -> Change:
+        """What a step added to the window stands on its last card."""
+        change = NOTHING
+        wanted: int | None = tokens
+        blocks = self._list.blocks
+        for index in range(len(blocks) - 1, self._list.base - 1, -1):
+            block = blocks[index]
+            if block.checkpoint is not None and block.checkpoint < checkpoint:
+                break
+            if isinstance(block, ToolBlock) and block.checkpoint == checkpoint:
+                if block.tokens != wanted or block.tokens_estimated != estimated:
+                    block.tokens, block.tokens_estimated = wanted, estimated
+                    block.touch()
+                    change = Change(index)
+                wanted = None
+        return change
+
+
+def _dmail_state(event: ApprovalResolved) -> tuple[ToolState, str]:
+    """What becomes of D-Mails that the user was asked about, and what they said to that."""
+    if event.answer != "no":
+        return "done", ""
+    # The turn was stopped while the question stood there.
+    return (
+        ("stopped", "") if event.feedback == "stopped" else ("rejected", one_line(event.feedback))
+    )

@@ -1,0 +1,459 @@
+"""From the engine's events to the blocks of the transcript: the same reducer for live events, resume and replay.
+
+Nothing here draws or knows a width. Tool calls are `tool_calls.py`'s; what is cut, replaced and brought back is
+`reverts.py`'s.
+"""
+
+from __future__ import annotations
+
+from kimi_tui.foreign_text import clean, clean_source, has_pictures, one_line
+from kimi_tui.projection.blocks import (
+    NOTHING,
+    AgentBlock,
+    Block,
+    BlockList,
+    Change,
+    DMailBlock,
+    ErrorBlock,
+    MarkBlock,
+    NoticeBlock,
+    RetryBlock,
+    ThoughtBlock,
+    ToolBlock,
+    UserBlock,
+    both,
+)
+from kimi_tui.projection.reverts import WorldLines
+from kimi_tui.projection.tool_calls import ToolCalls
+from kimi_tui.wire.events import (
+    ApprovalRequest,
+    ApprovalResolved,
+    CheckpointCreated,
+    CompactionBegin,
+    CompactionEnd,
+    ContextReverted,
+    FailureKind,
+    FilesRestored,
+    LineChanged,
+    Notice,
+    Record,
+    StatusUpdate,
+    SteerQueued,
+    SteerTaken,
+    StepBegin,
+    StepInterrupted,
+    StepRetry,
+    TextPart,
+    ThinkPart,
+    ToolCall,
+    ToolCallPart,
+    ToolOutput,
+    ToolResult,
+    ToolStarted,
+    TurnBegin,
+    TurnEnd,
+)
+
+_SUMMARIES = frozenset({"compaction", "summary"})
+
+TITLES: dict[FailureKind, str] = {
+    "": "The turn stopped",
+    "model": "Model call failed",
+    "tools": "This model calls no tools",
+}
+WAYS_ON: dict[FailureKind, str] = {
+    "": "",
+    "model": "Nothing was lost: Enter tries again.",
+    "tools": "Nothing was lost: /tools off goes on without them.",
+}
+
+
+class TranscriptModel:
+    """The blocks of the conversation.
+
+    Attributes:
+        streaming: whether a turn is under way.
+    """
+
+    def __init__(self, work_dir: str = "") -> None:
+        self.streaming = False
+        self._list = BlockList()
+        self._speech = Speech(self._list)
+        self._calls = ToolCalls(self._list)
+        self._world_lines = WorldLines(self._list)
+        self._steps = StepTokens()
+        self._spare: CheckpointCreated | None = None
+        """A checkpoint of a user's turn whose words have not come yet."""
+        self.work_dir = work_dir
+
+    @property
+    def blocks(self) -> list[Block]:
+        """In the order in which they stand; queued steers are last."""
+        return self._list.blocks
+
+    @property
+    def work_dir(self) -> str:
+        """Paths below it are shown relative to it."""
+        return self._calls.work_dir
+
+    @work_dir.setter
+    def work_dir(self, work_dir: str) -> None:
+        self._calls.work_dir = work_dir
+
+    @property
+    def waiting(self) -> RetryBlock | None:
+        """The countdown to the next attempt of a model call, while there is one."""
+        return self._speech.waiting
+
+    def find(self, block: Block) -> int | None:
+        """Where a block stands now."""
+        return self._list.at(block).first
+
+    def apply(self, record: Record) -> Change:
+        """Take one event in. Never raises on content."""
+        event, at = record.event, record.at
+        match event:
+            case TextPart(text):
+                return self._speech.add(AgentBlock, text, at)
+            case ThinkPart(text):
+                return self._speech.add(ThoughtBlock, text, at)
+            case ToolOutput(key, text):
+                return self._calls.output(key, text)
+            case ToolCallPart(key, arguments):
+                return self._calls.more(key, arguments)
+            case ToolCall():
+                return both(self._speech.settle(at), self._calls.begin(event, at))
+            case ToolStarted():
+                return both(self._speech.settle(at), self._calls.started(event, at))
+            case ToolResult():
+                return self._calls.result(event, at)
+            case StatusUpdate():
+                return self._cost(self._steps.status(event))
+            case CheckpointCreated():
+                return self._created(event)
+            case TurnBegin():
+                return self._turn_begin(event, at)
+            case TurnEnd():
+                return self._turn_end(event, at)
+            case StepBegin():
+                self._list.attempt.clear()
+                return self._speech.settle(at)
+            case StepRetry():
+                self._calls.dropped()
+                return self._speech.retry(event, at)
+            case StepInterrupted(failed=failed):
+                # What failed is said by the end of the turn.
+                return NOTHING if failed else self._speech.stopped(at)
+            case ContextReverted():
+                return self._reverted(event, at)
+            case CompactionBegin():
+                return both(self._speech.settle(at), self._world_lines.compacting(event, at))
+            case CompactionEnd():
+                if not event.error:
+                    self._steps.cut(0)
+                return both(self._speech.end_retry(), self._world_lines.compacted(event, at))
+            case ApprovalRequest(kind="dmail"):
+                return self._calls.dmails_wait()
+            case ApprovalRequest(key=key):
+                return self._calls.waits(key)
+            case ApprovalResolved():
+                return self._calls.answered(event)
+            case SteerQueued():
+                return self._queued(event, at)
+            case SteerTaken():
+                return self._taken(event, at)
+            case FilesRestored():
+                return self._restored(event, at)
+            case Notice():
+                return self._notice(event, at)
+            case LineChanged():
+                return self._switched(event)
+            case _:
+                # Of what the agent's tools changed the cards tell; the rest is for the timeline.
+                return NOTHING
+
+    def set_pins(self, pins: frozenset[tuple[str, int]]) -> Change:
+        """Show what is pinned, by the checkpoints where it stands and the number of its message there."""
+        change = NOTHING
+        for block in self.blocks:
+            if block.pinned != ((block.uid, block.number) in pins):
+                block.pinned = not block.pinned
+                change = both(change, self._list.touched(block))
+        return change
+
+    def toggle(self, block: Block) -> Change:
+        """Fold or unfold a block."""
+        block.unfolded = not block.unfolded
+        return self._list.touched(block)
+
+    # Turns and checkpoints
+
+    def _turn_begin(self, event: TurnBegin, at: float) -> Change:
+        self.streaming = True
+        change = self._speech.settle(at)
+        if not event.text and not event.images:
+            return change
+        block = self._list.new(UserBlock, at)
+        _write(block, event.text)
+        block.images = event.images
+        spare, self._spare = self._spare, None
+        block.checkpoint, block.uid = (spare.id, spare.uid) if spare is not None else (None, "")
+        return both(change, self._list.append(block))
+
+    def _turn_end(self, event: TurnEnd, at: float) -> Change:
+        self.streaming = False
+        dropped = NOTHING
+        if event.kind:
+            self._calls.dropped()
+            dropped = self._speech.drop_attempt()
+        change = both(dropped, both(self._speech.settle(at), self._calls.stop()))
+        self._list.attempt.clear()
+        if event.reason == "error":
+            error = self._list.new(ErrorBlock, at)
+            error.title = TITLES[event.kind]
+            error.reason = one_line(event.error)
+            error.advice = f"{one_line(event.advice)} {WAYS_ON[event.kind]}".strip()
+            return both(change, self._list.append(error))
+        if event.reason == "interrupted":
+            return both(change, self._speech.stopped(at))
+        return change
+
+    def _created(self, event: CheckpointCreated) -> Change:
+        if event.was and self._world_lines.moved(event):
+            self._list.begin_point(event.id, event.uid)
+            return NOTHING
+        is_step = event.kind == "step"
+        change = self._cost(self._steps.begin(event.id, event.tokens, is_step=is_step))
+        blocks = self._list
+        blocks.begin_point(event.id, event.uid)
+        if event.kind in _SUMMARIES:
+            return both(change, self._world_lines.compaction_point(event))
+        last = blocks.last
+        if event.kind == "user":
+            if isinstance(last, UserBlock) and last.checkpoint is None and last.live:
+                last.checkpoint, last.uid = event.id, event.uid
+                return both(change, blocks.touched(last))
+            self._spare = event
+        elif isinstance(last, DMailBlock) and not last.uid:
+            change = both(change, self._world_lines.dmail_named(event))
+        return change
+
+    def _cost(self, found: tuple[int, int, bool] | None) -> Change:
+        if found is None:
+            return NOTHING
+        checkpoint, tokens, estimated = found
+        return self._calls.cost(checkpoint, tokens, estimated=estimated)
+
+    # What the user queued, and what they should know
+
+    def _queued(self, event: SteerQueued, at: float) -> Change:
+        block = self._list.new(UserBlock, at)
+        _write(block, event.text)
+        block.steer = event.id
+        block.queued = True
+        block.checkpoint, block.uid = None, ""
+        block.live = False
+        return self._list.queue(block)
+
+    def _taken(self, event: SteerTaken, at: float) -> Change:
+        change = NOTHING
+        for block in self.blocks[self._list.end :]:
+            if isinstance(block, UserBlock) and block.steer == event.id:
+                change = self._list.remove(block)
+                break
+        if event.withdrawn:
+            return change
+        change = both(change, self._speech.close(at))
+        taken = self._list.new(UserBlock, at)
+        _write(taken, event.text)
+        taken.steer = event.id
+        taken.number = event.number
+        return both(change, self._list.append(taken))
+
+    def _notice(self, event: Notice, at: float) -> Change:
+        # What has a topic stands over the transcript until it is solved; the rest is also kept where it happened.
+        if event.topic or event.solved or event.level == "info":
+            return NOTHING
+        notice = self._list.new(NoticeBlock, at)
+        notice.level = event.level
+        notice.text = one_line(event.text)
+        notice.advice = one_line(event.advice)
+        return both(self._speech.close(at), self._list.append(notice))
+
+    def _restored(self, event: FilesRestored, at: float) -> Change:
+        block = self._list.new(MarkBlock, at)
+        block.glyph = "files"
+        count = len(event.restored)
+        parts = [f"{count:,} {'file' if count == 1 else 'files'} brought back"]
+        if event.deleted:
+            parts.append(f"{len(event.deleted)} deleted")
+        if event.conflicts:
+            parts.append(f"{len(event.conflicts)} left alone")
+        block.text = ", ".join(parts)
+        return self._list.append(block)
+
+    # Other lines
+
+    def _reverted(self, event: ContextReverted, at: float) -> Change:
+        change = self._speech.settle(at)
+        if event.reason == "compaction":
+            self._world_lines.parted(event)
+            return change
+        self._calls.forget()
+        self._spare = None
+        self._steps.cut(event.checkpoint_id if event.reason != "clear" else 0)
+        return both(change, self._world_lines.reverted(event, at))
+
+    def _switched(self, event: LineChanged) -> Change:
+        change = self._world_lines.switched(event)
+        if change.first is not None:
+            self._steps = StepTokens()
+            self._calls.forget()
+        return change
+
+
+def _write(block: UserBlock, text: str) -> None:
+    """Let a block say this."""
+    block.text = clean(text)
+    block.written = clean_source(text) if has_pictures(text) else ""
+
+
+class Speech:
+    """Grows the open block of text or reasoning, and ends it."""
+
+    __slots__ = ("_list", "_retry")
+
+    def __init__(self, blocks: BlockList) -> None:
+        self._list = blocks
+        self._retry: RetryBlock | None = None
+
+    @property
+    def waiting(self) -> RetryBlock | None:
+        """The countdown to the next attempt, while there is one."""
+        return self._retry
+
+    def add(self, kind: type[AgentBlock] | type[ThoughtBlock], text: str, at: float) -> Change:
+        """More text or reasoning."""
+        change = self.end_retry()
+        last = self._list.last
+        if isinstance(last, kind) and last.open:
+            last.stream.add(text)
+            if isinstance(last, ThoughtBlock):
+                last.seconds = max(0.0, at - last.at)
+            last.touch()
+            return both(change, Change(self._list.end - 1))
+        if not text.strip():
+            # Many models begin with line ends; a block appears with the first word.
+            return change
+        change = self.close(at, change)
+        block = self._list.new(kind, at)
+        block.stream.add(text.lstrip("\n"))
+        self._list.attempt.add(block.key)
+        return both(change, self._list.append(block))
+
+    def close(self, at: float, change: Change = NOTHING) -> Change:
+        """Something else begins: the open block is complete."""
+        last = self._list.last
+        if isinstance(last, (AgentBlock, ThoughtBlock)) and last.open:
+            last.open = False
+            last.stream.end()
+            if isinstance(last, ThoughtBlock):
+                last.seconds = max(0.0, at - last.at)
+            last.touch()
+            return both(change, Change(self._list.end - 1))
+        return change
+
+    def settle(self, at: float) -> Change:
+        """Close the open block and end a wait for a retry."""
+        return self.close(at, self.end_retry())
+
+    def retry(self, event: StepRetry, at: float) -> Change:
+        """A call failed: what it had streamed goes, a countdown comes."""
+        change = both(self.drop_attempt(), self.end_retry())
+        block = self._list.new(RetryBlock, at)
+        block.reason = one_line(event.reason)
+        block.attempt = event.attempt
+        block.max_attempts = event.max_attempts
+        block.wait_s = event.wait_s
+        block.due = at + event.wait_s
+        self._retry = block
+        return both(change, self._list.append(block))
+
+    def drop_attempt(self) -> Change:
+        """A call failed: what it had streamed is in no context, so it goes from here too."""
+        blocks = self._list.blocks
+        first = len(blocks)
+        for index in range(len(blocks) - 1, -1, -1):
+            if blocks[index].key in self._list.attempt:
+                del blocks[index]
+                first = index
+        self._list.attempt.clear()
+        return Change(first)
+
+    def end_retry(self) -> Change:
+        """The wait is over."""
+        if self._retry is None:
+            return NOTHING
+        block, self._retry = self._retry, None
+        return self._list.remove(block)
+
+    def stopped(self, at: float) -> Change:
+        """The user stopped it: one row says so, unless a card says it already."""
+        change = self.settle(at)
+        self._list.attempt.clear()
+        last = self._list.last
+        if isinstance(last, MarkBlock) or (isinstance(last, ToolBlock) and last.state == "stopped"):
+            return change
+        block = self._list.new(MarkBlock, at)
+        block.glyph = "stopped"
+        block.text = "Stopped by you"
+        return both(change, self._list.append(block))
+
+
+class StepTokens:
+    """Follows checkpoints and usage figures of the live line."""
+
+    def __init__(self) -> None:
+        self._current: int | None = None
+        self._is_step = False
+        self._known: dict[int, int] = {}
+        self._sent: set[int] = set()
+
+    def begin(self, checkpoint: int, tokens: int, *, is_step: bool) -> tuple[int, int, bool] | None:
+        """A checkpoint was made with so many tokens before it; may tell what the step before it cost, as an estimate.
+
+        Only a step is followed by a model call: figures that come after another checkpoint are those of the last one.
+        """
+        before = self._current
+        self._current = checkpoint
+        self._is_step = is_step
+        self._known[checkpoint] = tokens
+        self._sent.discard(checkpoint)
+        if before is not None and before in self._sent and tokens > self._known[before]:
+            return before, tokens - self._known[before], True
+        return None
+
+    def status(self, event: StatusUpdate) -> tuple[int, int, bool] | None:
+        """New figures; may tell what a step cost: (checkpoint, tokens, whether that is an estimate)."""
+        current = self._current
+        if current is None or not self._is_step:
+            return None
+        if event.step_input is not None and current not in self._sent:
+            self._known[current] = event.step_input
+            self._sent.add(current)
+            before = current - 1
+            if before in self._sent:
+                return before, event.step_input - self._known[before], event.estimated
+            return None
+        if current in self._sent and event.used > self._known[current]:
+            return current, event.used - self._known[current], True
+        return None
+
+    def cut(self, checkpoint: int) -> None:
+        """Checkpoints from this one on are no more."""
+        self._current = None
+        self._known = {known: tokens for known, tokens in self._known.items() if known < checkpoint}
+        self._sent = {known for known in self._sent if known < checkpoint}
+
+
+__all__ = ["Change", "TranscriptModel"]

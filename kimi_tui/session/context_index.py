@@ -1,0 +1,595 @@
+"""Where things stand in a context file, what its messages are, and how many tokens they are thought to be.
+
+`ContextIndex` is built once by reading the file through, then kept up by appends and cuts, so that nothing is ever parsed
+again for it. `MessageList` and `StoredMessages` are the messages as sequences that parse only what is looked at, so that a
+hundred megabytes of conversation open at once. `TokenEstimate` stands in where no server has given a figure yet; it is cheap
+enough for the event loop.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from array import array
+from bisect import bisect_left
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
+from pathlib import Path
+from typing import Any, cast, overload
+
+from kimi_tui.filesystem import Storage
+from kimi_tui.llm.message import Message, TextPart, ThinkPart
+from kimi_tui.llm.tokens import estimate
+from kimi_tui.session.jsonl import CHUNK_BYTES, RawLine, SkippedLine, lines, parse
+from kimi_tui.session.schema import (
+    CHECKPOINT,
+    FAILED_START,
+    MESSAGE_ROLES,
+    SYSTEM_END,
+    SYSTEM_PROMPT,
+    USAGE,
+    Checkpoint,
+    count_of,
+    internal_kind,
+    is_message,
+    message_of,
+    text_of,
+    texts_of,
+)
+
+Read = Callable[[int, int], bytes]
+_MAX_SKIPPED_KEPT = 1_000
+# Names of tools that no tool has are passed over: a model may write anything.
+_LONGEST_NAME = 64
+
+
+CACHE_BYTES = 32 << 20
+_SAMPLE = 8_192
+_BYTES_A_TOKEN = 4
+# More than this since the last usage is estimated by its size alone.
+_LOOKED_AT_BYTES = 1 << 18
+_IMAGE_TOKENS = 1_000
+_MESSAGE_TOKENS = 4
+
+
+class Kind(IntEnum):
+    """What a message is, in a byte: enough to count and to list a conversation without reading it."""
+
+    SAID = 0
+    MARKER = 1
+    RESULT = 2
+    FAILED = 3
+    """The result of a call that failed."""
+    ANSWER = 4
+    """What the model answered, of calls alone."""
+    WORDS = 5
+    """The same with a text."""
+    DMAIL = 6
+    SUMMARY = 7
+    ASIDE = 8
+    """What the program says to the model beside the conversation: reminders and notes."""
+    OTHER = 9
+
+
+_INTERNAL = {"marker": Kind.MARKER, "dmail": Kind.DMAIL, "compaction": Kind.SUMMARY}
+
+
+@dataclass(slots=True)
+class ContextIndex:
+    """Where things stand in a file of `size` bytes, all of them whole records.
+
+    `skipped` are records that could not be read (the first thousand; `n_skipped` counts all). Records of kinds that a later
+    version may know are passed over. `torn` is what follows the last line feed on the disk.
+    """
+
+    size: int = 0
+    system_prompt: str | None = None
+    checkpoints: list[Checkpoint] = field(default_factory=list[Checkpoint])
+    skipped: list[SkippedLine] = field(default_factory=list[SkippedLine])
+    n_skipped: int = 0
+    torn: bytes = b""
+    _starts: array[int] = field(default_factory=lambda: array("Q"))
+    _lengths: array[int] = field(default_factory=lambda: array("Q"))
+    _kinds: bytearray = field(default_factory=bytearray)
+    _calls: array[int] = field(default_factory=lambda: array("I"))
+    # By the name of a tool the messages that call it.
+    _callers: dict[str, array[int]] = field(default_factory=dict[str, "array[int]"])
+    _usage_starts: array[int] = field(default_factory=lambda: array("Q"))
+    _usage_tokens: array[int] = field(default_factory=lambda: array("Q"))
+    _usage_estimated: array[int] = field(default_factory=lambda: array("B"))
+    _prompts: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
+    # Whether the ids rise by one from the first checkpoint on.
+    _regular: bool = True
+
+    @classmethod
+    def scan(cls, read: Read) -> ContextIndex:
+        """Read a whole file through. Never raises on content."""
+        index = cls()
+        nameless: list[int] = []
+        for line in lines(read):
+            if line.complete:
+                index._take(line, nameless)
+            else:
+                index.torn = line.data
+        if nameless:
+            index._name(read, nameless)
+        return index
+
+    @property
+    def n_messages(self) -> int:
+        """How many messages the file holds."""
+        return len(self._starts)
+
+    @property
+    def n_checkpoints(self) -> int:
+        """The id that the next checkpoint gets."""
+        if self._regular:
+            return self.checkpoints[-1].id + 1 if self.checkpoints else 0
+        return max((point.id for point in self.checkpoints), default=-1) + 1
+
+    def place(self, index: int) -> tuple[int, int]:
+        """Offset and length of a message's record, without its line feed."""
+        return self._starts[index], self._lengths[index]
+
+    def checkpoint(self, checkpoint_id: int) -> Checkpoint | None:
+        """The (first) checkpoint of that id."""
+        # Ids rise by one except in damaged files, so the place is nearly always the id less the first one's.
+        if self.checkpoints:
+            guess = checkpoint_id - self.checkpoints[0].id
+            if 0 <= guess < len(self.checkpoints) and self._regular:
+                return self.checkpoints[guess]
+        return next((point for point in self.checkpoints if point.id == checkpoint_id), None)
+
+    def usage_before(self, offset: int) -> tuple[int, int] | None:
+        """The last usage before an offset: its tokens and how many messages come before it."""
+        place = bisect_left(self._usage_starts, offset) - 1
+        if place < 0:
+            return None
+        return self._usage_tokens[place], bisect_left(self._starts, self._usage_starts[place])
+
+    def first_usage(self) -> tuple[int, int] | None:
+        """The first usage that is no estimate: its tokens and how many messages come before it."""
+        for place, estimated in enumerate(self._usage_estimated):
+            if not estimated:
+                return self._usage_tokens[place], bisect_left(
+                    self._starts, self._usage_starts[place]
+                )
+        return None
+
+    def is_estimated_before(self, offset: int) -> bool:
+        """Whether the last usage before an offset is an estimate; false where there is none."""
+        place = bisect_left(self._usage_starts, offset) - 1
+        return place >= 0 and bool(self._usage_estimated[place])
+
+    def usages_between(self, start: int, end: int) -> list[int]:
+        """The usage records between two offsets, in order."""
+        first = bisect_left(self._usage_starts, start)
+        return list(self._usage_tokens[first : bisect_left(self._usage_starts, end, first)])
+
+    def messages_before(self, offset: int) -> int:
+        """How many messages begin before an offset."""
+        return bisect_left(self._starts, offset)
+
+    def counts(self, first: int, last: int | None = None) -> tuple[int, int]:
+        """Messages other than markers, and tool calls, among those from `first` up to before `last`."""
+        kinds = self._kinds[first:last]
+        return len(kinds) - kinds.count(Kind.MARKER), sum(self._calls[first:last])
+
+    def kinds(self, first: int = 0, last: int | None = None) -> bytes:
+        """What the messages from `first` up to before `last` are, a `Kind` each."""
+        return bytes(self._kinds[first:last])
+
+    def calls(self, first: int = 0, last: int | None = None) -> Sequence[int]:
+        """How many tools each of these messages calls."""
+        return self._calls[first:last]
+
+    def has_call(self, name: str, first: int = 0) -> bool:
+        """Whether any message from `first` on calls the tool of that name."""
+        callers = self._callers.get(name)
+        return bool(callers) and callers[-1] >= first
+
+    def is_marker(self, index: int) -> bool:
+        """Whether a message only names a checkpoint."""
+        return self._kinds[index] == Kind.MARKER
+
+    def is_result(self, index: int) -> bool:
+        """Whether a message is the result of a tool call."""
+        return self._kinds[index] in (Kind.RESULT, Kind.FAILED)
+
+    def add(self, data: bytes) -> None:
+        """Take in complete lines that were appended."""
+        base = self.size
+
+        def read(size: int, offset: int) -> bytes:
+            return data[offset : offset + size]
+
+        for line in lines(read):
+            self._take(
+                RawLine(line.number, base + line.offset, line.data, complete=True), nameless=[]
+            )
+
+    def prefix(self, offset: int) -> ContextIndex:
+        """The index of what precedes an offset, the beginning of a record."""
+        copied = replace(
+            self,
+            checkpoints=list(self.checkpoints),
+            skipped=list(self.skipped),
+            torn=b"",
+            _starts=self._starts[:],
+            _lengths=self._lengths[:],
+            _kinds=self._kinds[:],
+            _calls=self._calls[:],
+            _callers={name: places[:] for name, places in self._callers.items()},
+            _usage_starts=self._usage_starts[:],
+            _usage_tokens=self._usage_tokens[:],
+            _usage_estimated=self._usage_estimated[:],
+            _prompts=list(self._prompts),
+        )
+        copied.cut(offset)
+        return copied
+
+    def cut(self, offset: int) -> None:
+        """Forget everything from an offset on; the beginning of a record."""
+        keep = bisect_left(self._starts, offset)
+        del self._starts[keep:], self._lengths[keep:], self._kinds[keep:], self._calls[keep:]
+        for places in self._callers.values():
+            del places[bisect_left(places, keep) :]
+        usages = bisect_left(self._usage_starts, offset)
+        del self._usage_starts[usages:], self._usage_tokens[usages:]
+        del self._usage_estimated[usages:]
+        points = bisect_left(self.checkpoints, offset, key=lambda point: point.offset)
+        del self.checkpoints[points:]
+        self._prompts = [prompt for prompt in self._prompts if prompt[0] < offset]
+        self.system_prompt = self._prompts[-1][1] if self._prompts else None
+        self.skipped = [line for line in self.skipped if line.byte < offset]
+        self.n_skipped = min(self.n_skipped, len(self.skipped))
+        self.size = offset
+        self._regular = self._regular or _is_regular(self.checkpoints)
+
+    def _take(self, line: RawLine, nameless: list[int]) -> None:
+        self.size = line.end
+        record = parse(line.data)
+        if record is None:
+            return
+        if isinstance(record, str):
+            self._skip(line, record)
+            return
+        role = record.get("role")
+        if not isinstance(role, str):
+            # One with a type may be a record of a later version.
+            if "role" in record or "type" not in record:
+                self._skip(line, "no role")
+        elif role in MESSAGE_ROLES:
+            self._take_message(line, record)
+        elif role == CHECKPOINT:
+            self._take_checkpoint(line, record, nameless)
+        elif role == USAGE:
+            self._take_usage(line, record)
+        elif role == SYSTEM_PROMPT and isinstance(record.get("content"), str):
+            self._prompts.append((line.offset, record["content"]))
+            self.system_prompt = record["content"]
+
+    def _take_message(self, line: RawLine, record: dict[str, Any]) -> None:
+        if not is_message(record):
+            self._skip(line, "not a message")
+            return
+        found: object = record.get("tool_calls")
+        calls = cast("list[object]", found) if isinstance(found, list) else []
+        for name in {_called(call) for call in calls}:
+            if 0 < len(name) <= _LONGEST_NAME:
+                self._callers.setdefault(name, array("I")).append(len(self._starts))
+        self._lengths.append(len(line.data))
+        self._kinds.append(_kind(record))
+        self._calls.append(len(calls))
+        # Last, since it is what counts: a thread that looks in between finds all of a message or nothing.
+        self._starts.append(line.offset)
+
+    def _take_checkpoint(
+        self, line: RawLine, record: Mapping[str, Any], nameless: list[int]
+    ) -> None:
+        number = count_of(record.get("id"))
+        if number is None:
+            self._skip(line, "a checkpoint without a number")
+            return
+        uid = text_of(record.get("uid"))
+        if not uid:
+            nameless.append(len(self.checkpoints))
+        if self.checkpoints and number != self.checkpoints[-1].id + 1:
+            self._regular = False
+        self.checkpoints.append(
+            Checkpoint(
+                id=number,
+                uid=uid,
+                at=text_of(record.get("at")),
+                offset=line.offset,
+                message_index=len(self._starts),
+                was=text_of(record.get("was")) or None,
+            )
+        )
+
+    def _take_usage(self, line: RawLine, record: Mapping[str, Any]) -> None:
+        tokens = count_of(record.get("token_count"))
+        if tokens is None:
+            self._skip(line, "a usage without a number")
+            return
+        self._usage_starts.append(line.offset)
+        self._usage_tokens.append(tokens)
+        self._usage_estimated.append(record.get("estimated") is True)
+        if self.checkpoints and self.checkpoints[-1].tokens is None:
+            self.checkpoints[-1] = replace(self.checkpoints[-1], tokens=tokens)
+
+    def _skip(self, line: RawLine, reason: str) -> None:
+        self.n_skipped += 1
+        if len(self.skipped) < _MAX_SKIPPED_KEPT:
+            self.skipped.append(SkippedLine(line.number, line.offset, reason))
+
+    def _name(self, read: Read, nameless: Sequence[int]) -> None:
+        # Checkpoints of other programs have no uid: the bytes through their line are what they are.
+        digest = hashlib.sha256()
+        position = 0
+        for place in nameless:
+            point = self.checkpoints[place]
+            end = self._line_end(read, point.offset)
+            while position < end:
+                chunk = read(min(CHUNK_BYTES, end - position), position)
+                if not chunk:
+                    break
+                digest.update(chunk)
+                position += len(chunk)
+            self.checkpoints[place] = replace(point, uid=digest.copy().hexdigest())
+
+    @staticmethod
+    def _line_end(read: Read, offset: int) -> int:
+        position = offset
+        while chunk := read(256, position):
+            end = chunk.find(b"\n")
+            if end >= 0:
+                return position + end + 1
+            position += len(chunk)
+        return position
+
+
+def _is_regular(points: Sequence[Checkpoint]) -> bool:
+    first = points[0].id if points else 0
+    return all(point.id == first + place for place, point in enumerate(points))
+
+
+def _kind(record: dict[str, Any]) -> Kind:
+    match record["role"]:
+        case "user":
+            internal = internal_kind(record)
+            return Kind.SAID if internal is None else _INTERNAL.get(internal, Kind.ASIDE)
+        case "tool":
+            first = next(iter(texts_of(record)), "")
+            failed = first.startswith(FAILED_START) and first.endswith(SYSTEM_END)
+            return Kind.FAILED if failed else Kind.RESULT
+        case "assistant":
+            spoke = any(text and not text.isspace() for text in texts_of(record))
+            return Kind.WORDS if spoke else Kind.ANSWER
+        case _:
+            return Kind.OTHER
+
+
+def _called(call: object) -> str:
+    function = cast("dict[str, object]", call).get("function") if isinstance(call, dict) else None
+    name = cast("dict[str, object]", function).get("name") if isinstance(function, dict) else None
+    return text_of(name)
+
+
+class MessageCache:
+    """Parsed messages by their offset, the least lately used dropped beyond a number of raw bytes."""
+
+    def __init__(self) -> None:
+        # Threads look things up while the event loop adds to the file and cuts it.
+        self._lock = threading.Lock()
+        self._known: OrderedDict[int, tuple[Message, int]] = OrderedDict()
+        self._size_bytes = 0
+
+    def get(self, offset: int) -> Message | None:
+        """The message at an offset, if it was parsed lately."""
+        with self._lock:
+            found = self._known.get(offset)
+            if found is None:
+                return None
+            self._known.move_to_end(offset)
+            return found[0]
+
+    def put(self, offset: int, message: Message, size_bytes: int) -> None:
+        """Keep a message."""
+        with self._lock:
+            if offset in self._known:
+                return
+            self._known[offset] = (message, size_bytes)
+            self._size_bytes += size_bytes
+            while self._size_bytes > CACHE_BYTES and len(self._known) > 1:
+                _, (_, dropped) = self._known.popitem(last=False)
+                self._size_bytes -= dropped
+
+    def cut(self, offset: int) -> None:
+        """Forget what begins at an offset or after it."""
+        with self._lock:
+            for known in [known for known in self._known if known >= offset]:
+                _, dropped = self._known.pop(known)
+                self._size_bytes -= dropped
+
+
+class MessageList(Sequence[Message]):
+    """Messages `first` up to before `last` of a context; `last` None follows it as it grows.
+
+    Args:
+        index: Where they stand.
+        read: Gives their bytes.
+        cache: Keeps what was parsed.
+        first: The number of the first one.
+        last: The number after the last one.
+    """
+
+    def __init__(
+        self,
+        index: ContextIndex,
+        read: Read,
+        cache: MessageCache,
+        first: int = 0,
+        last: int | None = None,
+    ) -> None:
+        self._index = index
+        self._read = read
+        self._cache = cache
+        self._first = first
+        self._last = last
+
+    def __len__(self) -> int:
+        end = self._index.n_messages if self._last is None else self._last
+        return max(0, end - self._first)
+
+    def __iter__(self) -> Iterator[Message]:
+        place = 0
+        while place < len(self):
+            yield self._message(self._first + place)
+            place += 1
+
+    @overload
+    def __getitem__(self, index: int) -> Message: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Message]: ...
+    def __getitem__(self, index: int | slice) -> Message | Sequence[Message]:
+        if isinstance(index, slice):
+            start, stop, step = index.indices(len(self))
+            if step == 1:
+                end = self._first + max(start, stop)
+                return MessageList(self._index, self._read, self._cache, self._first + start, end)
+            return [self._message(self._first + place) for place in range(start, stop, step)]
+        place = index + len(self) if index < 0 else index
+        if not 0 <= place < len(self):
+            raise IndexError("message index out of range")
+        return self._message(self._first + place)
+
+    def preload(self, size_bytes: int) -> None:
+        """Parse the newest messages, up to a number of raw bytes."""
+        for place in range(self._first + len(self) - 1, self._first - 1, -1):
+            size_bytes -= self._index.place(place)[1]
+            if size_bytes < 0:
+                return
+            self._message(place)
+
+    def _message(self, place: int) -> Message:
+        offset, length = self._index.place(place)
+        message = self._cache.get(offset)
+        if message is None:
+            message = parse_message(self._read(length, offset))
+            self._cache.put(offset, message, length)
+        return message
+
+
+def parse_message(data: bytes) -> Message:
+    """The message of a record that the index took for one."""
+    record = parse(data)
+    message = message_of(record) if isinstance(record, dict) else None
+    # The index has read the same bytes before; only a file changed under us gets here.
+    return message or Message(role="user", content="(this message can no longer be read)")
+
+
+class StoredMessages(Sequence[Message]):
+    """Some messages of a file, each read from it when it is looked at.
+
+    Args:
+        storage: The disk.
+        path: The file.
+        index: Where they stand in it.
+        numbers: Which; None for all.
+    """
+
+    def __init__(
+        self, storage: Storage, path: Path, index: ContextIndex, numbers: range | None = None
+    ) -> None:
+        self._storage = storage
+        self._path = path
+        self._index = index
+        self._numbers = range(index.n_messages) if numbers is None else numbers
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    @overload
+    def __getitem__(self, index: int) -> Message: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Message]: ...
+    def __getitem__(self, index: int | slice) -> Message | Sequence[Message]:
+        if isinstance(index, slice):
+            return StoredMessages(self._storage, self._path, self._index, self._numbers[index])
+        offset, length = self._index.place(self._numbers[index])
+        try:
+            with self._storage.opened(self._path) as fd:
+                return parse_message(self._storage.read_exactly(fd, length, offset))
+        except OSError:
+            return parse_message(b"")
+
+
+def text_tokens(text: str) -> int:
+    """An estimate for one text, by a sample of it where it is long."""
+    if len(text) <= 2 * _SAMPLE:
+        return estimate(text)
+    sample = text[:_SAMPLE] + text[-_SAMPLE:]
+    return round(estimate(sample) * len(text) / len(sample))
+
+
+def message_tokens(message: Message) -> int:
+    """An estimate for one message with everything in it that is sent."""
+    total = _MESSAGE_TOKENS
+    for part in message.parts:
+        if isinstance(part, TextPart):
+            total += text_tokens(part.text)
+        elif isinstance(part, ThinkPart):
+            total += text_tokens(part.think)
+        elif part.type == "image_url":
+            total += _IMAGE_TOKENS
+    for call in message.tool_calls or ():
+        total += _MESSAGE_TOKENS + text_tokens(call.function.name)
+        total += text_tokens(call.function.arguments or "")
+    return total
+
+
+class TokenEstimate:
+    """The tokens of a context up to an offset: the last usage before it, and an estimate of the messages since.
+
+    Long texts are sampled, and what was estimated last is remembered.
+    """
+
+    def __init__(self) -> None:
+        self._prompt: tuple[str, int] = ("", 0)
+        # Estimated last: the messages from one number up to before another.
+        self._first = self._last = self._tokens = 0
+
+    def before(self, index: ContextIndex, offset: int, messages: Sequence[Message]) -> int:
+        """Tokens of what begins before `offset`; `messages` are those of `index`."""
+        last = index.messages_before(offset)
+        usage = index.usage_before(offset)
+        if usage is not None:
+            tokens, first = usage
+            return tokens + self._estimate(index, first, last, messages)
+        prompt = index.system_prompt or ""
+        if prompt != self._prompt[0]:
+            self._prompt = (prompt, text_tokens(prompt))
+        return self._prompt[1] + self._estimate(index, 0, last, messages)
+
+    def cut(self, n_messages: int) -> None:
+        """Forget what was estimated of messages from a number on."""
+        if self._last > n_messages:
+            self._first = self._last = self._tokens = 0
+
+    def _estimate(
+        self, index: ContextIndex, first: int, last: int, messages: Sequence[Message]
+    ) -> int:
+        if first >= last:
+            return 0
+        size_bytes = sum(index.place(last - 1)) - index.place(first)[0]
+        if size_bytes > _LOOKED_AT_BYTES:
+            return size_bytes // _BYTES_A_TOKEN
+        if self._first != first or self._last > last:
+            self._first, self._last, self._tokens = first, first, 0
+        for place in range(self._last, last):
+            self._tokens += message_tokens(messages[place])
+        self._last = last
+        return self._tokens

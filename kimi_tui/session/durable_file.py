@@ -1,0 +1,347 @@
+"""`context.jsonl` as bytes: appended one write at a time, kept in memory until they are known to be on the disk.
+
+The invariant: `_kept` holds every byte of the file from `_kept_from` on, and `_kept_from` is never beyond what the last
+good fsync covered. So whatever the disk does (short writes, no room, a failed fsync, the folder gone, another program
+writing into the file), the file can be written anew, and what was said is never only where it may be lost.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from kimi_tui.filesystem import READ_ONLY, Identity, Storage, identity_of
+from kimi_tui.session.errors import StorageTrouble
+
+# Files up to this size are kept in memory whole; of longer ones only what is not yet known to be on the disk.
+WHOLE_IN_MEMORY_BYTES = 16 << 20
+_APPEND = os.O_RDWR | os.O_APPEND
+_DOING = "save the conversation"
+
+
+class ChangedByOthers(Exception):
+    """The file under our name is not as we left it: another program wrote to it, cut it or put another in its place."""
+
+
+class DurableFile:
+    """A file that only grows, and what of it is where. Appends never raise for the disk's sake: `trouble` says what it refused.
+
+    Appends belong on the event loop, `sync`, `rewrite` and `is_foreign` in a thread; `read` may be called from any.
+
+    Args:
+        path: Where it is.
+        storage: The disk.
+        make_folder: Called when the folder is gone, to make it (and its lock) again.
+
+    Attributes:
+        size: Bytes of the file, also those that are in memory only.
+        torn: What follows the last whole record on the disk; no part of `size`.
+        trouble: Why not everything is saved, if it is not.
+    """
+
+    def __init__(self, path: Path, storage: Storage, make_folder: Callable[[], None]) -> None:
+        self.path = path
+        self.trouble: StorageTrouble | None = None
+        self.size = 0
+        self.torn = b""
+        self.storage = storage
+        self._make_folder = make_folder
+        self._fd: int | None = None
+        self._writable = True
+        self._identity: Identity | None = None
+        self._kept = bytearray()
+        self._kept_from = 0
+        # Threads read while the event loop appends and lets go of what is safe: `_kept` and where it begins go together.
+        self._memory = threading.Lock()
+        # And none may close the descriptor that another one reads from. Taken before `_memory`.
+        self._reading = threading.Lock()
+        self._written = 0
+        self._synced = 0
+        # How far a write that failed and could not be cut back may have come.
+        self._attempted = 0
+        # The bytes in the file beyond `_synced` cannot be trusted: only writing it anew makes it good.
+        self._suspect = False
+
+    @property
+    def unsaved_bytes(self) -> int:
+        """How many bytes are in memory only."""
+        return self.size - (self._synced if self._suspect else self._written)
+
+    @property
+    def unsynced_bytes(self) -> int:
+        """How many bytes a power cut might take."""
+        return self.size - self._synced
+
+    @property
+    def identity(self) -> Identity | None:
+        """Which file it is, as long as nobody puts another in its place."""
+        return self._identity
+
+    @property
+    def must_rewrite(self) -> bool:
+        """Whether only writing the file anew (`rewrite`) makes it good again."""
+        return self._suspect
+
+    def adopt(self, size: int, torn: bytes = b"") -> None:
+        """Take the file as it is: `size` good bytes, then `torn` ones.
+
+        A file that may only be read is taken too; then nothing can be saved, and `trouble` says so.
+
+        Raises:
+            OSError: It cannot be opened at all.
+        """
+        self.release()
+        self._identity = None
+        self._point_at(size)
+        self.torn = torn
+        fd = self._open_somehow()
+        self._identity = identity_of(self.storage.fstat(fd))
+        if 0 < size <= WHOLE_IN_MEMORY_BYTES:
+            # Without them in memory they are read from the disk when they are needed, and may fail then.
+            with contextlib.suppress(OSError):
+                whole = bytearray(self.storage.read_exactly(fd, size, 0))
+                with self._memory:
+                    self._kept, self._kept_from = whole, 0
+
+    def switched(self, identity: Identity, size: int, keep: int, extra: bytes) -> None:
+        """Another file of `size` bytes stands under the name: the first `keep` bytes of this one, then `extra`."""
+        whole = self._kept_from == 0 and size <= WHOLE_IN_MEMORY_BYTES
+        kept = self._kept[:keep] + extra if whole else bytearray()
+        self._point_at(size)
+        self._identity = identity
+        if whole:
+            with self._memory:
+                self._kept, self._kept_from = kept, 0
+
+    def _point_at(self, size: int) -> None:
+        with self._memory:
+            self._kept, self._kept_from = bytearray(), size
+        self.size = self._written = self._synced = self._attempted = size
+        self.torn = b""
+        self._suspect = False
+
+    def read(self, size: int, offset: int) -> bytes:
+        """Up to `size` bytes from `offset` on, wherever they are.
+
+        Raises:
+            OSError: They are not in memory, and the disk does not give them.
+        """
+        with self._memory:
+            size = max(0, min(size, self.size - offset))
+            if offset >= self._kept_from:
+                begin = offset - self._kept_from
+                return bytes(self._kept[begin : begin + size])
+            on_disk = min(size, self._kept_from - offset)
+            rest = bytes(self._kept[: size - on_disk])
+        with self._reading:
+            return self.storage.read_exactly(self._open(), on_disk, offset) + rest
+
+    def append(self, data: bytes) -> None:
+        """Add whole records behind a settled end (`settle_tail`) and try to write them at once.
+
+        Raises:
+            ChangedByOthers: The file is not as we left it; nothing was written, but the records count.
+        """
+        with self._memory:
+            self._kept += data
+            self.size += len(data)
+        self.flush()
+
+    def flush(self) -> None:
+        """Write what is not yet written. A refusal becomes `trouble`.
+
+        Raises:
+            ChangedByOthers: The file is not as we left it.
+        """
+        if self._suspect or self._written == self.size:
+            return
+        fd: int | None = None
+        try:
+            fd = self._checked()
+            # A copy: a view of it in a traceback would keep the bytearray from growing.
+            self._attempted = self.size
+            self.storage.write_all(fd, bytes(self._kept[self._written - self._kept_from :]))
+            self._written = self.size
+        except OSError as error:
+            self._failed(_DOING, error)
+            if fd is not None:
+                self._cut_back(fd)
+        else:
+            self.trouble = None
+
+    def sync(self) -> None:
+        """Bring what is written to the disk.
+
+        Raises:
+            StorageTrouble: It could not; the file must be written anew.
+        """
+        if self._suspect:
+            raise self.trouble or StorageTrouble("Could not save the conversation.")
+        written = self._written
+        if written > self._synced:
+            try:
+                self.storage.fsync(self._open())
+            except OSError as error:
+                # The kernel forgets a failed write-back and calls the pages clean: another fsync would lie.
+                self._suspect = True
+                raise self._failed(_DOING, error) from error
+            self._synced = written
+
+    def rewrite(self, set_aside: Callable[[], None] | None = None) -> None:
+        """Write the whole file anew and put it under the name.
+
+        Args:
+            set_aside: Called when the new file is ready, to keep what now stands under the name.
+
+        Raises:
+            StorageTrouble: The disk refused; nothing changed.
+        """
+        self._suspect = True
+        temporary = self.path.with_name(f".{self.path.name}.tmp")
+        storage = self.storage
+        try:
+            if not self.path.parent.is_dir():
+                self._make_folder()
+            source = self._open() if self._kept_from else None
+            identity = storage.write_file(
+                temporary, bytes(self._kept), source=source, size=self._kept_from
+            )
+            if set_aside is not None:
+                set_aside()
+            self.release()
+            storage.replace(temporary, self.path)
+            self._identity = identity
+            storage.sync_folder(self.path.parent)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                storage.unlink(temporary)
+            raise self._failed(_DOING, error) from error
+        self._suspect = False
+        self._written = self._synced = self.size
+        self.torn = b""
+        self.trouble = None
+
+    def distrust(self, error: OSError, doing: str) -> StorageTrouble:
+        """Count the file as unsafe until it is written anew; `doing` is what `error` refused. Returns the trouble."""
+        self._suspect = True
+        return self._failed(doing, error)
+
+    def release(self) -> None:
+        """Close the descriptor; a failure makes the file suspect."""
+        with self._reading:
+            fd, self._fd = self._fd, None
+        if fd is not None:
+            try:
+                self.storage.close(fd)
+            except OSError as error:
+                # NFS and quotas report late: what was not synced before may be gone.
+                self._suspect = self._suspect or self._synced < self.size
+                self._failed(_DOING, error)
+
+    def is_foreign(self) -> bool:
+        """Whether another program's doing stands under our name: another file, or more or less than we wrote."""
+        try:
+            status = self.storage.stat(self.path)
+        except OSError:
+            return False
+        if self._identity != identity_of(status):
+            return True
+        expected = self._written + len(self.torn)
+        return not expected <= status.st_size <= max(expected, self._attempted)
+
+    def check(self) -> None:
+        """See that the file is as we left it.
+
+        Raises:
+            ChangedByOthers: It is not.
+            OSError: There is no telling.
+        """
+        self._checked()
+
+    def _checked(self) -> int:
+        status = self.storage.stat(self.path)
+        if self._identity != identity_of(status):
+            raise ChangedByOthers
+        if status.st_size != self._written + len(self.torn):
+            raise ChangedByOthers
+        if not self._writable:
+            self.release()
+        return self._open()
+
+    def _open(self) -> int:
+        if self._fd is None:
+            fd = self.storage.open(self.path, _APPEND)
+            if self._identity not in (None, identity_of(self.storage.fstat(fd))):
+                self.storage.close(fd)
+                raise OSError(errno.ESTALE, "another file stands in its place")
+            self._fd = fd
+            self._writable = True
+        return self._fd
+
+    def _open_somehow(self) -> int:
+        try:
+            return self._open()
+        except OSError as error:
+            if error.errno not in READ_ONLY:
+                raise
+            self._fd = self.storage.open(self.path, os.O_RDONLY)
+            self._writable = False
+            self._failed("open the session for writing", error)
+            return self._fd
+
+    def _cut_back(self, fd: int) -> None:
+        # Half a record must never be joined by the next one.
+        try:
+            if self.storage.fstat(fd).st_size > self._written:
+                self.storage.ftruncate(fd, self._written)
+        except OSError:
+            self._suspect = True
+
+    def trim(self) -> None:
+        """Let go of what is safe on the disk, where the file is too long to be kept in memory."""
+        if (
+            self.size > WHOLE_IN_MEMORY_BYTES
+            and not self._suspect
+            and self._synced > self._kept_from
+        ):
+            with self._memory:
+                del self._kept[: self._synced - self._kept_from]
+                self._kept_from = self._synced
+
+    def salvage_tail(self) -> bool:
+        """Move a torn end to `context.jsonl.torn` and cut it off; False where that cannot be."""
+        if not self.torn:
+            return True
+        beside = self.path.with_name(f"{self.path.name}.torn")
+        try:
+            fd = self._checked()
+            with self.storage.opened(beside, os.O_WRONLY | os.O_APPEND | os.O_CREAT) as kept:
+                self.storage.append(kept, self.torn + b"\n", sync=True)
+            self.storage.sync_folder(beside.parent)
+            self.storage.ftruncate(fd, self.size)
+        except (OSError, ChangedByOthers):
+            return False
+        self.torn = b""
+        return True
+
+    def settle_tail(self) -> None:
+        """Salvage a torn end; where that cannot be, close it by a line feed, so that it is merely an unreadable record."""
+        if self.salvage_tail():
+            return
+        with self._memory:
+            self._kept += self.torn + b"\n"
+            self._written += len(self.torn)
+            self.size += len(self.torn) + 1
+        self.torn = b""
+
+    def _failed(self, doing: str, error: OSError) -> StorageTrouble:
+        if error.errno == errno.ENOENT:
+            # The file or its folder is gone: what the descriptor still takes has no name.
+            self._suspect = True
+        trouble = StorageTrouble.of(doing, error)
+        self.trouble = trouble
+        return trouble

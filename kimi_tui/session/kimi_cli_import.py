@@ -1,0 +1,302 @@
+"""The sessions that kimi-cli left in its share folder: found, and copied with their lost futures as world lines.
+
+The originals are only read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+import shutil
+import uuid
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, cast
+
+from kimi_tui.filesystem import Storage, read_regular
+from kimi_tui.session.errors import SessionError, StorageTrouble
+from kimi_tui.session.journal import Entry, Journal
+from kimi_tui.session.jsonl import RECORD_NAME, parse
+from kimi_tui.session.listing import glimpse, records_a_turn, time_of
+from kimi_tui.session.rotation import LIVE_NAME, STORED_NAME, world_line_path
+from kimi_tui.session.schema import text_of
+from kimi_tui.session.side_files import MAX_SIDE_FILE_BYTES, STATE_NAME, read_state, write_state
+from kimi_tui.session.store import SESSIONS_NAME, SessionStore
+from kimi_tui.session.world_lines import infer_revert
+
+FOLDER_LIST_NAME = "kimi.json"
+"""The file in the share folder in which kimi-cli lists the folders it was used in."""
+_LOCAL_BUCKET = re.compile(r"[0-9a-f]{32}")
+_OLD_SUFFIX = ".jsonl"
+
+
+_PLAIN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+# What must not come along: answers that were given to another program.
+_LEFT_BEHIND = frozenset({"approval", "additional_dirs", "plan_session_id", "plan_slug"})
+
+
+@dataclass(frozen=True, slots=True)
+class KimiSession:
+    """One session as kimi-cli left it.
+
+    Attributes:
+        bucket: The name of the folder it is in, the MD5 of its work folder's path.
+        work_dir: That path where it is known, else nothing.
+        live: The file of its live line (of a lost future, where kimi-cli died while it renamed).
+        stored: The files of the lines it left, by number.
+        updated_at: Seconds since 1970 of the last write.
+    """
+
+    id: str
+    bucket: str
+    work_dir: str
+    title: str
+    updated_at: float
+    messages: int | None
+    tokens: int | None
+    live: Path
+    stored: tuple[tuple[int, Path], ...] = ()
+    record: Path | None = None
+    state: Path | None = None
+
+
+def find_sessions(share: Path, work_dir: Path | None = None) -> list[KimiSession]:
+    """Every session that is not empty, the newest first.
+
+    Args:
+        share: kimi-cli's share folder.
+        work_dir: Only those of this folder.
+    """
+    known = _work_dirs(share)
+    wanted: str | None = None
+    if work_dir is not None:
+        path = os.path.abspath(work_dir)
+        wanted = hashlib.md5(
+            path.encode(errors="surrogateescape"), usedforsecurity=False
+        ).hexdigest()
+        known.setdefault(wanted, path)
+    found: list[KimiSession] = []
+    for bucket in _entries(share / "sessions"):
+        if wanted not in (None, bucket.name) or not _LOCAL_BUCKET.fullmatch(bucket.name):
+            continue
+        for entry in _entries(bucket):
+            with contextlib.suppress(OSError):
+                session = _session(entry, bucket.name, known.get(bucket.name, ""))
+                if session is not None:
+                    found.append(session)
+    return sorted(found, key=lambda session: session.updated_at, reverse=True)
+
+
+def _session(path: Path, bucket: str, work_dir: str) -> KimiSession | None:
+    if path.suffix == _OLD_SUFFIX and path.is_file() and not path.is_symlink():
+        return _old_session(path, bucket, work_dir)
+    if path.is_symlink() or not path.is_dir():
+        return None
+    stored = sorted(
+        (int(match[1]), entry)
+        for entry in _entries(path)
+        if (match := STORED_NAME.fullmatch(entry.name)) and entry.is_file()
+    )
+    live = path / LIVE_NAME
+    if not live.is_file():
+        if not stored:
+            return None
+        # Killed between its renames, kimi-cli leaves no live file; the newest line is the conversation then.
+        live = stored.pop()[1]
+    title = ""
+    state = path / STATE_NAME
+    if state.is_file():
+        title = text_of(_object(state).get("custom_title"))
+    glimpsed = glimpse(live, live.stat().st_size, counted=True)
+    if glimpsed.empty and not (title or records_a_turn(path / RECORD_NAME)):
+        return None
+    record = path / RECORD_NAME
+    return KimiSession(
+        id=path.name,
+        bucket=bucket,
+        work_dir=work_dir,
+        title=title or glimpsed.title or "Untitled",
+        updated_at=time_of(live.stat()),
+        messages=glimpsed.messages,
+        tokens=glimpsed.tokens,
+        live=live,
+        stored=tuple(stored),
+        record=record if record.is_file() else None,
+        state=state if state.is_file() else None,
+    )
+
+
+def _old_session(path: Path, bucket: str, work_dir: str) -> KimiSession | None:
+    """The oldest layout: one file a session."""
+    if (path.parent / path.stem).is_dir():
+        return None
+    glimpsed = glimpse(path, path.stat().st_size, counted=True)
+    if glimpsed.empty:
+        return None
+    return KimiSession(
+        id=path.stem,
+        bucket=bucket,
+        work_dir=work_dir,
+        title=glimpsed.title or "Untitled",
+        updated_at=time_of(path.stat()),
+        messages=glimpsed.messages,
+        tokens=glimpsed.tokens,
+        live=path,
+    )
+
+
+def folder_list_error(share: Path) -> str:
+    """Why kimi-cli's list of work folders cannot be read; empty where it can, and where there is none.
+
+    Sessions are found without it, but not which folders they are of.
+    """
+    try:
+        record = parse(read_regular(share / FOLDER_LIST_NAME, MAX_SIDE_FILE_BYTES, links=True))
+    except (FileNotFoundError, NotADirectoryError):
+        return ""
+    except OSError as error:
+        return error.strerror or str(error)
+    if not isinstance(record, dict):
+        return record or "it is empty"
+    return "" if isinstance(record.get("work_dirs", []), list) else "it holds no list of folders"
+
+
+def _work_dirs(share: Path) -> dict[str, str]:
+    """The paths that kimi-cli knew, by the MD5 that names their folders."""
+    listed: object = _object(share / FOLDER_LIST_NAME).get("work_dirs")
+    found: dict[str, str] = {}
+    for item in cast("list[object]", listed) if isinstance(listed, list) else []:
+        if isinstance(item, dict):
+            path = text_of(cast("dict[str, Any]", item).get("path"))
+            try:
+                name = path.encode(errors="surrogateescape")
+            except UnicodeEncodeError:
+                # Half a surrogate pair: no folder has such a name.
+                continue
+            found[hashlib.md5(name, usedforsecurity=False).hexdigest()] = path
+    return found
+
+
+def _object(path: Path) -> dict[str, Any]:
+    try:
+        # People keep their dotfiles elsewhere and link to them.
+        record = parse(read_regular(path, MAX_SIDE_FILE_BYTES, links=True))
+    except OSError:
+        return {}
+    return record if isinstance(record, dict) else {}
+
+
+def _entries(folder: Path) -> list[Path]:
+    try:
+        return sorted(folder.iterdir())
+    except OSError:
+        return []
+
+
+class AlreadyImported(SessionError):
+    """This session was imported before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """Where an imported session is now, and the operations that left the lost futures which came along."""
+
+    folder: Path
+    futures: tuple[Entry, ...]
+
+
+def target_of(store: SessionStore, found: KimiSession) -> Path:
+    """Where a session of kimi-cli is, or will be, among ours."""
+    name = found.id
+    if not _PLAIN_ID.fullmatch(name):
+        name = str(uuid.uuid5(uuid.NAMESPACE_OID, f"{found.bucket}/{found.id}"))
+    return store.root / SESSIONS_NAME / found.bucket / name
+
+
+def futures_of(found: KimiSession, storage: Storage | None = None) -> tuple[Entry, ...]:
+    """For each line that was left (`n`) the operation that left it, as far as the files tell. Reads them through: call it in a thread.
+
+    Raises:
+        OSError: One of them cannot be read.
+    """
+    disk = storage or Storage()
+    followed = [*(path for _, path in found.stored), found.live][1:]
+    futures: list[Entry] = []
+    for (n, path), after in zip(found.stored, followed, strict=True):
+        status = disk.stat(path)
+        left_at = datetime.fromtimestamp(time_of(status), UTC).isoformat(timespec="milliseconds")
+        futures.append(
+            replace(
+                infer_revert(disk, path, after),
+                n=n,
+                size=status.st_size,
+                stored=True,
+                at=left_at.replace("+00:00", "Z"),
+            )
+        )
+    return tuple(futures)
+
+
+def import_session(store: SessionStore, found: KimiSession) -> Imported:
+    """Copy a session, all of it or nothing. Blocks: call it in a thread.
+
+    Raises:
+        AlreadyImported: It is here already; go on with that one.
+        StorageTrouble: The disk refused; nothing was made.
+    """
+    target = target_of(store, found)
+    if target.exists():
+        raise AlreadyImported(f"{found.title!r} was imported before ({target.name[:8]}).")
+    storage = store.storage
+    temporary = target.with_name(f".import-{target.name}")
+    try:
+        shutil.rmtree(temporary, ignore_errors=True)
+        storage.make_folder(temporary)
+        _copy(storage, found.live, temporary / LIVE_NAME)
+        for n, path in found.stored:
+            _copy(storage, path, world_line_path(temporary, n))
+        if found.record is not None:
+            _copy(storage, found.record, temporary / RECORD_NAME)
+        if found.state is not None:
+            _copy(storage, found.state, temporary / STATE_NAME)
+        futures = futures_of(found, storage)
+        journal = Journal(temporary, storage)
+        for entry in futures:
+            journal.finish(journal.intend(entry))
+        journal.close()
+        _write_state(storage, temporary, found)
+        storage.sync_folder(temporary)
+        storage.replace(temporary, target)
+        storage.sync_folder(target.parent)
+    except OSError as error:
+        shutil.rmtree(temporary, ignore_errors=True)
+        if isinstance(error, StorageTrouble):
+            raise
+        raise StorageTrouble.of("import the session", error) from error
+    return Imported(target, futures)
+
+
+def _copy(storage: Storage, source: Path, target: Path) -> None:
+    status = storage.copy_file(source, target)
+    # Lists go by the time of the last write.
+    with contextlib.suppress(OSError):
+        os.utime(target, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+def _write_state(storage: Storage, folder: Path, found: KimiSession) -> None:
+    state = read_state(folder)
+    kept = {key: value for key, value in state.other.items() if key not in _LEFT_BEHIND}
+    write_state(
+        storage,
+        folder,
+        replace(
+            state,
+            title=state.title or ("" if found.title == "Untitled" else found.title),
+            work_dir=found.work_dir,
+            imported_from=f"kimi-cli {found.id}",
+            other=kept,
+        ),
+    )

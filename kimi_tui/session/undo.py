@@ -1,0 +1,220 @@
+"""Jump, undo and redo: operations that bring back a line that was left.
+
+Undo reverses the newest operation that is not undone, again and again, also in a new process, because all of it is computed
+from the journal. Redo holds until something new is said or done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from kimi_tui.session.context import Change, Context, Reverted
+from kimi_tui.session.errors import NothingToUndo, UnknownWorldLine
+from kimi_tui.session.journal import Entry
+from kimi_tui.session.rotation import stored_world_lines
+from kimi_tui.session.schema import Checkpoint, Operation
+
+
+@dataclass(frozen=True, slots=True)
+class Undone:
+    """What was undone or redone: the operation, and what it did to the line (None where only files were touched)."""
+
+    entry: Entry
+    reverted: Reverted | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Stacks:
+    undo: tuple[Entry, ...]
+    redo: tuple[Entry, ...]
+    # The undo that a redo takes back, by the id of the operation it undid.
+    undone_by: dict[str, Entry]
+
+
+def next_undo(context: Context) -> Entry:
+    """The operation that undo would reverse.
+
+    Raises:
+        NothingToUndo: There is none, or the line it left is gone.
+    """
+    stack = _stacks(context).undo
+    if not stack:
+        raise NothingToUndo("There is nothing to undo.")
+    _check_there(context, stack[-1])
+    return stack[-1]
+
+
+def next_redo(context: Context) -> Entry:
+    """The operation that redo would carry out again.
+
+    Raises:
+        NothingToUndo: There is none, or the line it made is gone.
+    """
+    stacks = _stacks(context)
+    if not stacks.redo:
+        raise NothingToUndo("There is nothing to redo.")
+    _check_there(context, stacks.undone_by[stacks.redo[-1].id])
+    return stacks.redo[-1]
+
+
+@asynccontextmanager
+async def journaled_append(context: Context, op: Operation, text: str = "") -> AsyncGenerator[None]:
+    """What is appended to the live line within this is an operation of its own, which undo takes back.
+
+    Args:
+        context: The live line.
+        op: What it is.
+        text: What it brings, for the journal.
+
+    Raises:
+        StorageTrouble: The disk refused the journal's entry; nothing was added.
+    """
+    meant = Entry(
+        op=op,
+        size=context.size_bytes,
+        checkpoint_id=context.n_checkpoints,
+        from_checkpoint=context.n_checkpoints - 1,
+        tokens_before=context.token_count,
+        text=text,
+    )
+    entry = await asyncio.to_thread(context.journal.intend, meant)
+    try:
+        yield
+    except BaseException:
+        context.journal.void(entry)
+        raise
+    await asyncio.to_thread(context.journal.finish, entry)
+
+
+async def undo(context: Context, *, files: Entry | None = None) -> Undone:
+    """Reverse the newest operation that is not undone.
+
+    Args:
+        context: The live line.
+        files: What was done to the working files along with it: its snapshots and paths go into the journal.
+
+    Raises:
+        NothingToUndo: There is none, or the line it left is gone.
+        StorageTrouble: The disk refused; nothing changed.
+    """
+    entry = next_undo(context)
+    return await _bring_back(context, "undo", entry, left=entry, files=files)
+
+
+async def redo(context: Context, *, files: Entry | None = None) -> Undone:
+    """Carry out again what was undone last.
+
+    Args:
+        context: The live line.
+        files: What was done to the working files along with it.
+
+    Raises:
+        NothingToUndo: There is none, or the line it made is gone.
+        StorageTrouble: The disk refused; nothing changed.
+    """
+    entry = next_redo(context)
+    left = _stacks(context).undone_by[entry.id]
+    return await _bring_back(context, "redo", entry, left=left, files=files)
+
+
+async def jump(
+    context: Context, n: int, checkpoint_id: int | None = None, *, files: Entry | None = None
+) -> Reverted:
+    """Make world line `n` live, up to before a checkpoint of it, or all of it. World line `n` stays.
+
+    Args:
+        context: The live line.
+        n: The world line.
+        checkpoint_id: The first thing of it that does not come along.
+        files: What was done to the working files along with it.
+
+    Raises:
+        UnknownWorldLine: There is no such line.
+        UnknownCheckpoint: It has no such checkpoint.
+        AlreadyThere: The live line is exactly that.
+        StorageTrouble: The disk refused; nothing changed.
+    """
+    if n not in stored_world_lines(context.folder):
+        raise UnknownWorldLine(f"There is no world line {n}.")
+    entry = replace(files or Entry(op="jump"), op="jump", source=n)
+    return await context.change(Change(entry, source=n, before=checkpoint_id))
+
+
+async def _bring_back(
+    context: Context,
+    op: Literal["undo", "redo"],
+    entry: Entry,
+    *,
+    left: Entry,
+    files: Entry | None,
+) -> Undone:
+    """Make live again what the operation `left` left behind."""
+    done = replace(
+        files or Entry(op=op),
+        op=op,
+        of=entry.id,
+        reason=entry.op,
+        checkpoint_id=entry.checkpoint_id,
+        uid=entry.uid,
+    )
+    if left.grows_line:
+        # What followed stays as a world line.
+        point = _point_at(context, left.size)
+        return Undone(entry, await context.revert_to(point.id, reason=op, files=done))
+    if not left.changes_line:
+        done = replace(done, to_size=context.size_bytes)
+        await asyncio.to_thread(context.journal.record_files, done)
+        return Undone(entry, None)
+    return Undone(entry, await context.change(Change(done, source=left.n, size=left.size)))
+
+
+def _check_there(context: Context, entry: Entry) -> None:
+    if entry.grows_line:
+        _point_at(context, entry.size)
+    if not entry.changes_line:
+        return
+    size = stored_world_lines(context.folder).get(entry.n)
+    if size is None or size < entry.size:
+        raise NothingToUndo(f"World line {entry.n}, which it left, is gone.")
+
+
+def _point_at(context: Context, offset: int) -> Checkpoint:
+    """The checkpoint with which what was put behind so many bytes begins."""
+    for point in context.checkpoints:
+        if point.offset == offset:
+            return point
+    raise NothingToUndo("What was added is not on the live line any more.")
+
+
+def _stacks(context: Context) -> _Stacks:
+    undo: list[Entry] = []
+    redo: list[Entry] = []
+    undone_by: dict[str, Entry] = {}
+    entries: Sequence[Entry] = context.journal.entries
+    there = stored_world_lines(context.folder)
+    for entry in entries:
+        if entry.op == "undo":
+            known = next((known for known in reversed(undo) if known.id == entry.of), None)
+            if known is not None:
+                undo.remove(known)
+                redo.append(known)
+                undone_by[known.id] = entry
+        elif entry.op == "redo":
+            known = next((known for known in reversed(redo) if known.id == entry.of), None)
+            if known is not None:
+                redo.remove(known)
+                # Undoing it again brings back what this redo left.
+                undo.append(replace(known, n=entry.n, size=entry.size))
+        elif entry.grows_line and not entry.done:
+            continue
+        elif entry.done or not entry.changes_line or entry.n in there:
+            undo.append(entry)
+            redo.clear()
+    if entries and entries[-1].to_size != context.size_bytes:
+        # Something was said since.
+        redo.clear()
+    return _Stacks(tuple(undo), tuple(redo), undone_by)

@@ -1,0 +1,331 @@
+"""The lines that were left: what the journal says of each, and where it says nothing, what the files themselves tell.
+
+For sessions of kimi-cli, which journals nothing, and for ours whose journal is lost, `infer_revert` finds out from two files
+why one was left for the next: D-Mail, compaction, clear or rewind. Everything reads files: call it in a thread.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias, cast
+
+from kimi_tui.filesystem import Storage
+from kimi_tui.llm.message import Message
+from kimi_tui.session.context_index import ContextIndex, StoredMessages
+from kimi_tui.session.context_store import scan_world_line
+from kimi_tui.session.errors import UnknownWorldLine
+from kimi_tui.session.journal import Entry, Journal
+from kimi_tui.session.jsonl import lines, parse
+from kimi_tui.session.rotation import stored_world_lines, world_line_path
+from kimi_tui.session.schema import (
+    CHECKPOINT,
+    MESSAGE_ROLES,
+    SYSTEM_PROMPT,
+    USAGE,
+    Checkpoint,
+    Operation,
+    count_of,
+    dmail_text_of,
+    internal_kind,
+    summary_of,
+    text_of,
+)
+
+# A marker, and what comes after it.
+_COMPARED_MESSAGES = 2
+# An index of a long line takes megabytes.
+_MOST_KNOWN = 4
+_Line: TypeAlias = tuple[Sequence[Checkpoint], Sequence[Message]]
+
+
+@dataclass(frozen=True, slots=True)
+class WorldLine:
+    """A line that was left.
+
+    Attributes:
+        n: Its number; 0 is the live line.
+        reason: The kind of operation that left it, `foreign` for another program's file, `unknown` where nothing tells.
+        left_by: That operation, as journaled or as far as the files tell; blank but for its `n` where nothing does.
+        checkpoints: All of its checkpoints, also those it shares with others.
+        n_messages: How many messages it holds, markers not counted.
+        shared: How many of its first checkpoints are the live line's too.
+    """
+
+    n: int
+    reason: str
+    left_by: Entry
+    size_bytes: int
+    checkpoints: Sequence[Checkpoint] = field(default=())
+    n_messages: int = 0
+    shared: int = 0
+
+
+class WorldLines:
+    """The world lines of one session, read from its folder.
+
+    Args:
+        folder: The session's folder.
+        journal: Its journal, loaded.
+        storage: The disk.
+    """
+
+    def __init__(self, folder: Path, journal: Journal, storage: Storage | None = None) -> None:
+        self._folder = folder
+        self._journal = journal
+        self._storage = storage or Storage()
+        self._known: dict[int, tuple[int, ContextIndex]] = {}
+
+    def list(
+        self, live: Sequence[Checkpoint] = (), messages: Sequence[Message] = ()
+    ) -> list[WorldLine]:
+        """Every world line, in order of number.
+
+        Args:
+            live: The checkpoints of the live line, to tell what they share.
+            messages: Its messages.
+        """
+        sizes = stored_world_lines(self._folder)
+        left_by = {entry.n: entry for entry in reversed(self._journal.entries) if entry.stored}
+        numbers = list(sizes)
+        return [
+            self._describe(n, sizes[n], left_by.get(n), following, (live, messages))
+            for n, following in zip(numbers, [*numbers[1:], 0], strict=False)
+        ]
+
+    def index(self, n: int) -> ContextIndex:
+        """Where things stand in a world line.
+
+        Raises:
+            UnknownWorldLine: There is no such line, or it cannot be read.
+        """
+        size = stored_world_lines(self._folder).get(n)
+        if size is None:
+            raise UnknownWorldLine(f"There is no world line {n}.")
+        known = self._known.get(n)
+        if known is None or known[0] != size:
+            try:
+                known = (size, scan_world_line(self._storage, self._folder, n))
+            except OSError as error:
+                raise UnknownWorldLine(f"World line {n} cannot be read: {error}.") from error
+            self._keep(n, known)
+        return known[1]
+
+    def remember(self, n: int, index: ContextIndex) -> None:
+        """Keep the index of world line `n`, which has just been left, so that its file need not be read for it."""
+        self._keep(n, (index.size, index))
+
+    def _keep(self, n: int, known: tuple[int, ContextIndex]) -> None:
+        self._known.pop(n, None)
+        self._known[n] = known
+        for oldest in list(self._known)[:-_MOST_KNOWN]:
+            self._known.pop(oldest, None)
+
+    def messages_of(self, n: int) -> Sequence[Message]:
+        """The messages of a world line, each read when it is looked at.
+
+        Raises:
+            UnknownWorldLine: There is no such line.
+        """
+        return StoredMessages(self._storage, world_line_path(self._folder, n), self.index(n))
+
+    def _describe(
+        self, n: int, size: int, entry: Entry | None, following: int, live: _Line
+    ) -> WorldLine:
+        own: Sequence[Message] = ()
+        try:
+            index = self.index(n)
+            own = self.messages_of(n)
+        except UnknownWorldLine:
+            index = ContextIndex()
+        is_foreign = n in self._journal.foreign
+        if entry is None and not is_foreign:
+            entry = self._inferred(n, following)
+        return WorldLine(
+            n=n,
+            reason=entry.op if entry else "foreign" if is_foreign else "unknown",
+            left_by=entry or Entry(op="rewind", n=n),
+            size_bytes=size,
+            checkpoints=index.checkpoints,
+            n_messages=index.counts(0)[0],
+            shared=shared_checkpoints((index.checkpoints, own), live),
+        )
+
+    def _inferred(self, n: int, following: int) -> Entry | None:
+        try:
+            return infer_revert(
+                self._storage,
+                world_line_path(self._folder, n),
+                world_line_path(self._folder, following),
+            )
+        except OSError:
+            return None
+
+
+def shared_checkpoints(one: _Line, other: _Line) -> int:
+    """How many first checkpoints two lines share, each given as its checkpoints and its messages.
+
+    A name that was made from the bytes before a checkpoint is the same again where a line was cut there and begun anew:
+    the last common one counts only if what it began is the same.
+    """
+    count = 0
+    for mine, theirs in zip(one[0], other[0], strict=False):
+        if mine.uid != theirs.uid:
+            break
+        count += 1
+    if count and not _begins_alike(one, other, count - 1):
+        count -= 1
+    return count
+
+
+def _begins_alike(one: _Line, other: _Line, place: int) -> bool:
+    """Whether the first messages after a checkpoint are the same on both lines, as far as both have some."""
+    mine, theirs = (
+        line[1][line[0][place].message_index :][:_COMPARED_MESSAGES] for line in (one, other)
+    )
+    return all(a == b for a, b in zip(mine, theirs, strict=False))
+
+
+# -- what two files tell -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Point:
+    id: int
+    uid: str
+
+
+def infer_revert(storage: Storage, left: Path, followed: Path) -> Entry:
+    """The operation that left a file for the one that followed it; neither its number, size nor time.
+
+    Raises:
+        OSError: One of them cannot be read.
+    """
+    with storage.opened(left) as old, storage.opened(followed) as new:
+        return _compare(_Reader(storage, old), _Reader(storage, new))
+
+
+class _Reader:
+    """The readable records of a file, one after another, with the name that a checkpoint has by its bytes."""
+
+    def __init__(self, storage: Storage, fd: int) -> None:
+        self._hash = hashlib.sha256()
+        self._lines = lines(lambda size, offset: storage.pread(fd, size, offset))
+        self._records = self._walk()
+        self._ahead: dict[str, Any] | None = None
+
+    def next(self) -> dict[str, Any] | None:
+        """The next record."""
+        if self._ahead is not None:
+            taken, self._ahead = self._ahead, None
+            return taken
+        return next(self._records, None)
+
+    def put_back(self, record: dict[str, Any]) -> None:
+        """Give back what was taken last."""
+        self._ahead = record
+
+    def point(self, record: dict[str, Any]) -> _Point | None:
+        """The checkpoint that a record (the last one taken) is."""
+        number = count_of(record.get("id")) if record.get("role") == CHECKPOINT else None
+        if number is None:
+            return None
+        uid = text_of(record.get("uid")) or self._hash.copy().hexdigest()
+        return _Point(number, uid)
+
+    def _walk(self) -> Iterator[dict[str, Any]]:
+        for line in self._lines:
+            self._hash.update(line.data + b"\n" if line.complete else line.data)
+            record = parse(line.data) if line.complete else None
+            if isinstance(record, dict) and isinstance(record.get("role"), str):
+                yield record
+
+
+def _compare(old: _Reader, new: _Reader) -> Entry:
+    split: _Point | None = None
+    only_beginning = True
+    # Whether the new line has nothing after its last checkpoint yet: then it was just made there.
+    at_point = False
+    while True:
+        before, after = old.next(), new.next()
+        if before is None or after is None or before != after:
+            break
+        if (point := old.point(before)) is not None:
+            split, at_point = point, True
+            only_beginning = only_beginning and point.id == 0
+        elif before["role"] != SYSTEM_PROMPT and internal_kind(before) != "marker":
+            only_beginning = at_point = False
+    nothing_followed = after is None
+    if after is not None:
+        new.put_back(after)
+    kind, text, tokens_after = _beginning(new)
+    if before is not None:
+        old.put_back(before)
+    rest = _rest(old)
+    if nothing_followed and not at_point and rest.first is not None:
+        # The new line ends where the old one went on: it was cut before the old one's next checkpoint.
+        split = rest.first
+    op: Operation = "rewind"
+    if kind == "dmail":
+        op = "dmail"
+    elif kind == "compaction":
+        op, split = "compaction", None
+    elif only_beginning:
+        op = "clear"
+    return Entry(
+        op=op,
+        checkpoint_id=split.id if split else 0,
+        uid=split.uid if split else "",
+        from_checkpoint=rest.newest if rest.newest >= 0 else (split.id if split else -1),
+        tokens_before=rest.tokens,
+        tokens_after=tokens_after,
+        messages_dropped=rest.messages,
+        tool_calls_dropped=rest.calls,
+        text=text,
+    )
+
+
+def _beginning(new: _Reader) -> tuple[str, str, int]:
+    """What kind of message the new line begins with after the split, its text, and the first tokens counted there."""
+    kind, text = "", ""
+    while (record := new.next()) is not None:
+        if record["role"] == USAGE:
+            return kind, text, count_of(record.get("token_count")) or 0
+        if not kind and record["role"] == "user":
+            found = internal_kind(record)
+            if found == "dmail":
+                kind, text = found, dmail_text_of(record)
+            elif found == "compaction":
+                kind, text = found, summary_of(record)
+            elif found != "marker":
+                kind = "said"
+    return kind, text, 0
+
+
+@dataclass(slots=True)
+class _Rest:
+    first: _Point | None = None
+    newest: int = -1
+    tokens: int = 0
+    messages: int = 0
+    calls: int = 0
+
+
+def _rest(old: _Reader) -> _Rest:
+    """What the old line holds from the split on."""
+    rest = _Rest()
+    while (record := old.next()) is not None:
+        if (point := old.point(record)) is not None:
+            rest.first = rest.first or point
+            rest.newest = point.id
+        elif record["role"] == USAGE:
+            tokens = count_of(record.get("token_count"))
+            rest.tokens = rest.tokens if tokens is None else tokens
+        elif record["role"] in MESSAGE_ROLES and internal_kind(record) != "marker":
+            rest.messages += 1
+            calls: object = record.get("tool_calls")
+            if isinstance(calls, list):
+                rest.calls += len(cast("list[object]", calls))
+    return rest

@@ -1,0 +1,128 @@
+"""What the user marked: bookmarks name checkpoints; a pinned message is dropped by no compaction and no D-Mail.
+
+A mark is stored under the uid that its checkpoint had first, so that it holds on every world line that has the
+checkpoint, also where a compaction has renumbered it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from kimi_tui.llm.message import Message
+from kimi_tui.session.schema import Checkpoint
+from kimi_tui.session.session import Session
+from kimi_tui.soul.internal_messages import internal_kind
+
+Pin = tuple[str, int]
+"""A checkpoint's uid, and the number (from 0) of the message behind it, markers not counted."""
+
+
+class UserMarks:
+    """The bookmarks and pins of one session."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._lock = asyncio.Lock()
+
+    @property
+    def bookmarks(self) -> Mapping[str, str]:
+        """Names by the uids that checkpoints have now (and by the first ones of those that are renumbered)."""
+        names = dict(self._session.marks.bookmarks)
+        for point in self._session.context.checkpoints:
+            if point.was and point.was in names:
+                names.setdefault(point.uid, names[point.was])
+        return names
+
+    @property
+    def pins(self) -> frozenset[Pin]:
+        """Pinned messages, by the uids that checkpoints have now, and by the first ones of renumbered checkpoints."""
+        pins = self._session.marks.pins
+        roots = {p.was: p.uid for p in self._session.context.checkpoints if p.was}
+        return pins | {(roots[uid], number) for uid, number in pins if uid in roots}
+
+    async def bookmark(self, uid: str, name: str) -> None:
+        """Give a checkpoint a name, or with an empty one take it away.
+
+        Raises:
+            StorageTrouble: it could not be written.
+        """
+        root = self._root(uid)
+        async with self._lock:
+            if root != uid and uid in self._session.marks.bookmarks:
+                await asyncio.to_thread(self._session.bookmark, uid, "")
+            await asyncio.to_thread(self._session.bookmark, root, " ".join(name.split()))
+
+    async def pin(self, uid: str, number: int, pinned: bool = True) -> None:
+        """Keep a message from being dropped by a compaction or a D-Mail, or no longer.
+
+        Raises:
+            StorageTrouble: it could not be written.
+        """
+        root = self._root(uid)
+        async with self._lock:
+            if root != uid and (uid, number) in self._session.marks.pins:
+                await asyncio.to_thread(self._session.pin, uid, number, False)
+            await asyncio.to_thread(self._session.pin, root, number, pinned)
+
+    async def pin_all(self, pins: Iterable[Pin]) -> None:
+        """Pin messages that are about to stand behind a checkpoint of that name.
+
+        Raises:
+            StorageTrouble: it could not be written.
+        """
+        async with self._lock:
+            await asyncio.to_thread(self._session.change_pins, tuple(pins))
+
+    def pinned_places(self, first: int = 0) -> frozenset[int]:
+        """Which messages of the live world line from number `first` on are pinned. Reads messages where any is."""
+        context, wanted = self._session.context, dict[str, set[int]]()
+        for uid, number in self._session.marks.pins:
+            wanted.setdefault(uid, set()).add(number)
+        found: set[int] = set()
+        if not wanted:
+            return frozenset(found)
+        points = context.checkpoints
+        for order, point in enumerate(points):
+            numbers = wanted.get(point.uid, set()) | wanted.get(point.was or "", set())
+            if not numbers:
+                continue
+            last = order + 1 == len(points)
+            end = len(context.messages) if last else points[order + 1].message_index
+            places = [
+                place
+                for place in range(point.message_index, end)
+                if not context.index.is_marker(place)
+            ]
+            found |= {places[number] for number in numbers if number < len(places)}
+        return frozenset(place for place in found if place >= first)
+
+    def pinned_points(self, points: Sequence[Checkpoint]) -> tuple[str, ...]:
+        """The uids of those of some checkpoints behind which anything is pinned."""
+        wanted = {uid for uid, _ in self._session.marks.pins}
+        return tuple(p.uid for p in points if p.uid in wanted or (p.was or "") in wanted)
+
+    def _root(self, uid: str) -> str:
+        point = self._session.context.find_uid(uid)
+        return root_of(point) if point is not None else uid
+
+
+def root_of(point: Checkpoint) -> str:
+    """The name that a checkpoint had first, before any compaction renumbered it."""
+    return point.was or point.uid
+
+
+def whole_groups(messages: Sequence[Message], places: Collection[int]) -> list[int]:
+    """The places with what cannot be parted from them: a call has all its results, a result its call."""
+    found: set[int] = set()
+    for place in places:
+        start = place
+        while start > 0 and messages[start].role == "tool":
+            start -= 1
+        found.add(start)
+        if messages[start].tool_calls:
+            end = start + 1
+            while end < len(messages) and messages[end].role == "tool":
+                found.add(end)
+                end += 1
+    return sorted(place for place in found if internal_kind(messages[place]) != "marker")

@@ -1,0 +1,209 @@
+"""The checkpoints of a world line as a table, for `kimi-tui checkpoints`: what each began, its tokens, what it changed.
+
+Made from the files of a session alone: no engine is asked, so that looking at a session does nothing but look.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from types import MappingProxyType
+
+from kimi_tui.llm.message import Message
+from kimi_tui.session.context_index import ContextIndex
+from kimi_tui.session.schema import Checkpoint
+from kimi_tui.session.session import Session
+from kimi_tui.soul.history import session_history
+from kimi_tui.soul.record import records_by_checkpoint
+from kimi_tui.soul.segments import Segment, label_of, segments
+from kimi_tui.soul.token_meter import TokenMeter, WorldLineTokens
+from kimi_tui.soul.tool_results import files_written
+from kimi_tui.tools.toolset import default_toolset
+from kimi_tui.wire import events as ev
+from kimi_tui.wire.display import DiffBlock
+from kimi_tui.wire.events import CheckpointKind, Record, StatusUpdate
+
+# Their own message is not sent before the next step asks: what they hold was counted before them.
+_UNSENT: frozenset[CheckpointKind] = frozenset({"user", "dmail"})
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointRow:
+    """One checkpoint.
+
+    Attributes:
+        world_line: The line it is listed on; 0 is the live one.
+        at: When it was made, ISO 8601; empty where that is not known.
+        tokens: What was sent there; `estimated` where that is not the server's own figure.
+        tokens_change: What the next checkpoint (the end of the world line for the last) has more, `change_estimated`
+            where either is an estimate.
+        files_changed: How many files its step changed.
+        bookmark: The user's name for it, or nothing.
+    """
+
+    id: int
+    uid: str
+    world_line: int
+    kind: CheckpointKind
+    label: str
+    at: str
+    tokens: int
+    estimated: bool
+    tokens_change: int
+    change_estimated: bool
+    files_changed: int
+    bookmark: str
+
+
+def list_checkpoints(session: Session, world_line: int = 0) -> list[CheckpointRow]:
+    """The checkpoints of a world line, oldest first. Reads files: call it in a thread.
+
+    Args:
+        session: open; its record must be written out.
+        world_line: its number; 0 is the live one.
+
+    Raises:
+        UnknownWorldLine: there is none of that number.
+    """
+    context = session.context
+    if world_line:
+        index = session.world_lines.index(world_line)
+        messages = session.world_lines.messages_of(world_line)
+    else:
+        index, messages = context.index, context.messages
+    records = session_history(session)
+    return checkpoint_rows(
+        index,
+        messages,
+        world_line=world_line,
+        recorded=records_by_checkpoint(records),
+        files=files_by_checkpoint(records),
+        bookmarks=session.marks.bookmarks,
+        meter=_meter_of(session, records),
+    )
+
+
+def checkpoint_rows(
+    index: ContextIndex,
+    messages: Sequence[Message],
+    *,
+    world_line: int = 0,
+    recorded: Mapping[str, Sequence[Record]] = MappingProxyType({}),
+    files: Mapping[str, Collection[str]] = MappingProxyType({}),
+    bookmarks: Mapping[str, str] = MappingProxyType({}),
+    meter: TokenMeter | None = None,
+) -> list[CheckpointRow]:
+    """Every checkpoint of a world line, oldest first, those it shares with others included.
+
+    Args:
+        index: where things stand in it.
+        messages: its messages.
+        world_line: its number.
+        told: the records of each checkpoint, by its uid.
+        files: the files that were seen to change in its step, by uid.
+        bookmarks: names by uid.
+        meter: estimates tokens where no server has given a figure yet.
+    """
+    parts = segments(index.checkpoints, messages)
+    tokens_of = WorldLineTokens(index, messages, meter)
+    kinds: list[CheckpointKind] = [_kind(part, recorded.get(part.point.uid, ())) for part in parts]
+    figures = [
+        _tokens(part.point, kind, tokens_of) for part, kind in zip(parts, kinds, strict=True)
+    ]
+    figures.append(tokens_of.before(index.size))
+    rows: list[CheckpointRow] = []
+    for place, part in enumerate(parts):
+        point, (tokens, estimated) = part.point, figures[place]
+        events = recorded.get(point.uid, ())
+        rows.append(
+            CheckpointRow(
+                id=point.id,
+                uid=point.uid,
+                world_line=world_line,
+                kind=kinds[place],
+                label=part.label or _label(events),
+                at=point.at or _at(events),
+                tokens=tokens,
+                estimated=estimated,
+                tokens_change=figures[place + 1][0] - tokens,
+                change_estimated=estimated or figures[place + 1][1],
+                files_changed=len(_files(part, events, files.get(point.uid, ()))),
+                bookmark=bookmarks.get(point.uid, bookmarks.get(point.was or "", "")),
+            )
+        )
+    return rows
+
+
+def _tokens(
+    point: Checkpoint, kind: CheckpointKind, tokens_of: WorldLineTokens
+) -> tuple[int, bool]:
+    if point.tokens is None or kind in _UNSENT:
+        return tokens_of.before(point.offset)
+    # A compaction's own figure is written by the program, and what it left was shifted; no server has said either.
+    return point.tokens, kind in ("compaction", "summary") or point.was is not None
+
+
+def _kind(part: Segment, recorded: Sequence[Record]) -> CheckpointKind:
+    """What began there; of a step, how it ended where it did not end well."""
+    kind = part.kind
+    if kind != "step":
+        return kind
+    if any(message.interrupted for message in part.messages):
+        return "interrupted"
+    for record in recorded:
+        match record.event:
+            case ev.StepInterrupted(failed=False) | ev.ToolResult(interrupted=True):
+                return "interrupted"
+            case ev.TurnEnd(reason="error"):
+                return "error"
+            case _:
+                pass
+    return kind
+
+
+def _label(recorded: Sequence[Record]) -> str:
+    """Of a step that left no message: why."""
+    errors = (r.event.error for r in recorded if isinstance(r.event, ev.TurnEnd))
+    return label_of(next((error for error in errors if error), ""))
+
+
+def _at(recorded: Sequence[Record]) -> str:
+    if not recorded:
+        return ""
+    try:
+        made = datetime.fromtimestamp(recorded[0].at, UTC)
+    except (OverflowError, OSError, ValueError):
+        return ""
+    return made.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def files_by_checkpoint(records: Iterable[Record]) -> dict[str, set[str]]:
+    """The files that were seen to change in each step, commands' changes included, by the uid of its checkpoint."""
+    found: dict[str, set[str]] = {}
+    for record in records:
+        if isinstance(record.event, ev.FilesChanged):
+            found.setdefault(record.event.uid, set()).update(record.event.paths)
+    return found
+
+
+def _files(part: Segment, recorded: Sequence[Record], seen: Collection[str]) -> set[str]:
+    """The files that the step changed: what was seen and what its results show, else what its messages tell."""
+    shown = {
+        block.path
+        for record in recorded
+        if isinstance(record.event, ev.ToolResult) and not record.event.is_error
+        for block in record.event.display
+        if isinstance(block, DiffBlock)
+    }
+    return shown.union(seen) or set(files_written(part.messages))
+
+
+def _meter_of(session: Session, records: list[Record]) -> TokenMeter:
+    """How far estimates were off in this session."""
+    context = session.context
+    meter = TokenMeter(context.system_prompt or "", default_toolset().specs())
+    meter.count_context(context.index, context.messages)
+    last = next((r.event for r in reversed(records) if isinstance(r.event, StatusUpdate)), None)
+    meter.restore(last, context.token_count)
+    return meter

@@ -1,0 +1,340 @@
+"""The live conversation: the context, and everything that has to change with it.
+
+Whoever appends a message, makes a checkpoint or reverts the context does it by way of `Conversation`, so that the token
+figures, the D-Mail mailbox, what tools remember, the file snapshots and the wire agree with the context.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from kimi_tui.llm.message import Message
+from kimi_tui.llm.provider import RetryNotice, Usage
+from kimi_tui.session.context import Context, Reverted
+from kimi_tui.session.errors import UnknownCheckpoint
+from kimi_tui.session.rotation import stored_world_lines
+from kimi_tui.session.schema import Checkpoint
+from kimi_tui.soul.denwarenji import DenwaRenji
+from kimi_tui.soul.file_history import FileHistory
+from kimi_tui.soul.internal_messages import ends_open, internal_kind
+from kimi_tui.soul.model_slot import LoopLimits, ModelSlot
+from kimi_tui.soul.tasks import run_to_completion
+from kimi_tui.soul.token_meter import TokenMeter
+from kimi_tui.soul.tool_results import ToolMemory
+from kimi_tui.soul.toolbox import Toolbox
+from kimi_tui.soul.usage import Ledger, Price
+from kimi_tui.wire.events import (
+    CheckpointCreated,
+    CheckpointKind,
+    ContextReverted,
+    LineChanged,
+    Operation,
+    Record,
+    StatusUpdate,
+    StepRetry,
+)
+from kimi_tui.wire.queue import Wire
+
+
+class Conversation:
+    """The live world line of one session. `resume` must be awaited once before anything else.
+
+    Args:
+        context: the messages.
+        wire: where events are published.
+        model: the model in use.
+        toolbox: the tools, and whether checkpoints are named to the model.
+        files: the snapshots of the working files; one is taken at every checkpoint.
+        limits: of the loop.
+        prices: what models cost, by model.
+
+    Attributes:
+        meter: counts the tokens.
+        memory: what tools remember.
+        denwa: the mailbox of the D-Mail tool.
+        ledger: counts what calls cost.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        wire: Wire,
+        model: ModelSlot,
+        toolbox: Toolbox,
+        files: FileHistory,
+        limits: LoopLimits,
+        prices: Mapping[str, Price] | None = None,
+    ) -> None:
+        self.context = context
+        self.wire = wire
+        self.model = model
+        self.toolbox = toolbox
+        self.files = files
+        self.limits = limits
+        self.meter = TokenMeter(self.system, toolbox.specs())
+        context.whole_request = self.meter.whole_request
+        self.memory = ToolMemory()
+        self.denwa = DenwaRenji(wire, limits.dmails_to_one_checkpoint)
+        self.ledger = Ledger(prices)
+
+    async def resume(self, stored: Sequence[Record], shown: Sequence[Record]) -> None:
+        """Take up the token figures and costs of an earlier run, once, before anything is published.
+
+        Args:
+            stored: the record of the session.
+            shown: the history that leads to the live world line; it may lack totals that the record has.
+        """
+        await self.follow()
+        last, totals = (
+            next((r.event for r in reversed(records) if isinstance(r.event, StatusUpdate)), None)
+            for records in (shown, stored)
+        )
+        self.meter.restore(last, self.used, totals)
+        for record in stored:
+            self.ledger.follow(record.event)
+        self.ledger.begin(self.status)
+
+    @property
+    def messages(self) -> Sequence[Message]:
+        """The messages of the live world line."""
+        return self.context.messages
+
+    @property
+    def system(self) -> str:
+        """The system prompt as it is sent."""
+        return self.toolbox.prompt(self.context.system_prompt or "")
+
+    @property
+    def sent(self) -> Sequence[Message]:
+        """The messages to send: all but checkpoint markers that are of no use.
+
+        Those are markers that name no checkpoint of this world line (kimi-cli's compaction left some), and all of
+        them where the model has no D-Mail tool.
+        """
+        context = self.context
+        index, messages = context.index, context.messages
+        n_markers = index.n_messages - index.counts(0)[0]
+        if not n_markers or (self.toolbox.marks and n_markers <= len(context.checkpoints)):
+            return messages
+        points = context.checkpoints if self.toolbox.marks else ()
+        named = {point.message_index for point in points}
+        return [m for n, m in enumerate(messages) if n in named or not index.is_marker(n)]
+
+    @property
+    def used(self) -> int:
+        """Tokens of the context now: the last figure and an estimate of what came after it."""
+        self.meter.count(self.context.messages)
+        return self.meter.used
+
+    @property
+    def estimated(self) -> bool:
+        """Whether any of `used` is an estimate."""
+        self.meter.count(self.context.messages)
+        return self.meter.is_estimated
+
+    @property
+    def begins_with_summary(self) -> bool:
+        """Whether a compaction made this world line: its first checkpoint holds the summary."""
+        checkpoints = self.context.checkpoints
+        if not checkpoints:
+            return False
+        first = checkpoints[0].message_index
+        return any(internal_kind(m) == "compaction" for m in self.messages[first : first + 2])
+
+    @property
+    def ends_open(self) -> bool:
+        """Whether the conversation ends in the middle of something, so that the agent could go on from there."""
+        return ends_open(self.context.messages)
+
+    def tokens_before(self, checkpoint_id: int) -> int:
+        """Tokens of what precedes a checkpoint: see `figure_before`."""
+        return self.figure_before(checkpoint_id)[0]
+
+    def figure_before(self, checkpoint_id: int) -> tuple[int, bool]:
+        """Tokens of what precedes a checkpoint, and whether any of them are an estimate.
+
+        Raises:
+            KeyError: there is no such checkpoint.
+        """
+        point = self.context.checkpoint_of(checkpoint_id)
+        self.meter.count(self.context.messages)
+        return self.meter.before(self.context, point)
+
+    def reachable(self, checkpoint_id: int) -> Checkpoint:
+        """The checkpoint, unless it holds the summary of all: going back before that would leave nothing.
+
+        Raises:
+            UnknownCheckpoint: there is none, or it is that one; the text is for the user.
+        """
+        point = self.context.checkpoint_of(checkpoint_id)
+        if point is self.context.checkpoints[0] and self.begins_with_summary:
+            raise UnknownCheckpoint(
+                f"#{point.id} holds the summary of a compaction; undo the compaction to get back before it."
+            )
+        return point
+
+    def use_tools(self, on: bool) -> None:
+        """Tell the model of tools, or of none, from the next call on."""
+        self.toolbox.use(on)
+        self.meter.begins_with(self.system, self.toolbox.specs())
+        self.publish_status()
+
+    # -- journaled_append ---------------------------------------------------------------------------------
+
+    async def checkpoint(self, kind: CheckpointKind, label: str = "") -> Checkpoint:
+        """Make a checkpoint at the end and publish it, also when cancelled meanwhile."""
+        return await run_to_completion(self._checkpoint(kind, label))
+
+    async def _checkpoint(self, kind: CheckpointKind, label: str) -> Checkpoint:
+        tokens = self.used
+        point = await self.context.checkpoint(self.toolbox.marks)
+        if kind != "step":
+            # A step's figure is published again with its answer; this one stays, so it is the one that a preview gives.
+            tokens = self.tokens_before(point.id)
+        self._update_mailbox()
+        self.publish_checkpoint(point, kind, label, tokens)
+        return point
+
+    async def append(self, messages: Sequence[Message]) -> None:
+        """Add messages at the end, also when cancelled meanwhile."""
+        await run_to_completion(self.context.append_message(messages))
+
+    async def answered(self, message: Message, usage: Usage) -> None:
+        """Store the answer of a step between its two usages (input, input + output), also when cancelled meanwhile."""
+        await run_to_completion(self._answered(message, usage))
+
+    async def _answered(self, message: Message, usage: Usage) -> None:
+        self.meter.count(self.context.messages)
+        self.meter.called(usage)
+        sent, estimated = usage.input, usage.estimated
+        if usage.prompt_cut:
+            # What the server read of it is no measure of what the context holds.
+            sent, estimated = max(sent, self.meter.whole_estimate()), True
+        await self.context.update_token_count(sent, estimated=estimated)
+        await self.context.append_message(message)
+        total = sent + usage.output
+        await self.context.update_token_count(total, estimated=estimated)
+        self.meter.count(self.context.messages)
+        self.meter.set_figure(total, estimated=estimated)
+
+    # -- changing --------------------------------------------------------------------------------
+
+    async def follow(self) -> None:
+        """The context has become another one: compute anew what depends on it."""
+        context = self.context
+        self.memory.forget()
+        # A long context would hold up the event loop.
+        await asyncio.to_thread(self.meter.count_context, context.index, context.messages)
+        is_known = any(point.tokens is not None for point in reversed(context.checkpoints))
+        self.meter.reset(
+            context.token_count if is_known else None, estimated=context.token_count_estimated
+        )
+        self._update_mailbox()
+
+    def ends_at(self, figure: tuple[int, bool]) -> None:
+        """The context was cut at a checkpoint; keep the figure that was known of what precedes it."""
+        self.meter.count(self.context.messages)
+        self.meter.set_figure(figure[0], estimated=figure[1])
+
+    async def remember(self) -> None:
+        """Compute what tools remember, if that has not been done since `follow`. Reads all messages."""
+        if not self.memory.known:
+            await asyncio.to_thread(self.memory.compute, self.context.messages)
+
+    def kept(self, count: int) -> None:
+        """Only the first `count` messages are still what they were; call before `follow`."""
+        self.meter.cut(count)
+
+    def number_of(self, reverted: Reverted) -> int:
+        """The number of the world line that a revert left behind; 0 where it is only the beginning of a longer one."""
+        entry = reverted.entry
+        size = stored_world_lines(self.context.folder).get(entry.n)
+        return entry.n if size == entry.size else 0
+
+    # -- publishing ---------------------------------------------------------------------------------
+
+    @property
+    def status(self) -> StatusUpdate:
+        """The token figures as they are now."""
+        self.meter.count(self.context.messages)
+        return self.meter.status(self.model.info(), self.limits)
+
+    def publish_status(self) -> None:
+        """Publish the figures as they are now."""
+        status = self.status
+        self.ledger.follow(status)
+        self.wire.publish(status)
+
+    def publish_reverted(
+        self,
+        reverted: Reverted,
+        reason: Operation,
+        *,
+        world_line: int,
+        tokens_before: int,
+        text: str = "",
+        prompt: str = "",
+        facts: str = "",
+        carried: tuple[str, ...] = (),
+        pinned: tuple[str, ...] = (),
+        author: Literal["agent", "person"] = "agent",
+    ) -> None:
+        """Publish that the context was cut."""
+        self.wire.publish(
+            ContextReverted(
+                reason=reason,
+                checkpoint_id=reverted.entry.checkpoint_id,
+                uid=reverted.entry.uid,
+                from_checkpoint=reverted.entry.from_checkpoint,
+                world_line=world_line,
+                messages_dropped=reverted.entry.messages_dropped,
+                tool_calls_dropped=reverted.entry.tool_calls_dropped,
+                tokens_before=tokens_before,
+                tokens_after=self.used,
+                text=text,
+                prompt=prompt,
+                facts=facts,
+                carried=carried,
+                pinned=pinned,
+                author=author,
+            )
+        )
+
+    def publish_newest_checkpoint(self, kind: CheckpointKind, label: str = "") -> None:
+        """Publish the newest checkpoint, which was made as part of an operation."""
+        point = self.context.checkpoints[-1]
+        self.publish_checkpoint(point, kind, label, self.tokens_before(point.id))
+
+    def publish_line_changed(self, op: Operation, from_line: int, to_line: int, uid: str) -> None:
+        """Publish the end of an operation, and the figures after it."""
+        self.wire.publish(LineChanged(op, from_line, to_line, uid, self.ends_open))
+        self.publish_status()
+
+    def publish_checkpoint(
+        self, point: Checkpoint, kind: CheckpointKind, label: str, tokens: int, was: str = ""
+    ) -> None:
+        """Publish a checkpoint; `was` is the uid that it had before it was renumbered."""
+        if not was:
+            self.files.mark(point.uid)
+        created = CheckpointCreated(point.id, point.uid, kind, label, tokens, point.at, was)
+        self.ledger.follow(created)
+        self.wire.publish(created)
+
+    def publish_retry(self, step: int, notice: RetryNotice) -> None:
+        """Publish that a call of the model failed and is repeated; what it streamed is void."""
+        self.wire.publish(
+            StepRetry(
+                step,
+                notice.attempt,
+                notice.max_attempts,
+                notice.wait_s,
+                notice.reason,
+                notice.status,
+            )
+        )
+
+    def _update_mailbox(self) -> None:
+        first = 1 if self.begins_with_summary else 0
+        self.denwa.set_n_checkpoints(self.context.n_checkpoints, first_target=first)

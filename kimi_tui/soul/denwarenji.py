@@ -1,0 +1,106 @@
+"""DenwaRenji: the mailbox in which the D-Mails of the running step wait until its tools are done.
+
+It knows which checkpoints exist and how many D-Mails went to each in this turn. What it refuses, it refuses with a
+sentence that tells the model what to do instead.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from kimi_tui.wire.events import Notice
+from kimi_tui.wire.queue import Wire
+
+
+@dataclass(frozen=True, slots=True)
+class DMail:
+    """A message to the agent's past self at a checkpoint."""
+
+    message: str
+    checkpoint_id: int
+    restore_files: bool = False
+
+
+class DenwaRenji:
+    """Takes D-Mails from the tool (its `Mailbox`) and hands them to the loop.
+
+    Args:
+        wire: where it is published, once a turn and checkpoint, that the limit is met.
+        limit: how many D-Mails of one turn may go to the same checkpoint, so that they cannot go round for ever.
+    """
+
+    def __init__(self, wire: Wire, limit: int = 5) -> None:
+        self._wire = wire
+        self._limit = limit
+        self._pending: list[DMail] = []
+        self._n_checkpoints = 0
+        self._first_target = 0
+        self._delivered: Counter[int] = Counter()
+        self._flooded: set[int] = set()
+
+    def set_n_checkpoints(self, n_checkpoints: int, *, first_target: int = 0) -> None:
+        """Set the possible targets: checkpoints from `first_target` to below `n_checkpoints`.
+
+        `first_target` is 1 on a world line that begins with a summary: going back before that would lose it.
+        """
+        self._n_checkpoints = n_checkpoints
+        self._first_target = first_target
+
+    def begin_turn(self) -> None:
+        """A new turn: nothing has been sent in it yet."""
+        self._pending.clear()
+        self._delivered.clear()
+        self._flooded.clear()
+
+    def send_dmail(self, message: str, checkpoint_id: int, restore_files: bool = False) -> None:
+        """Queue a D-Mail for the end of this step.
+
+        Raises:
+            ValueError: it cannot be sent there; the text is for the model.
+        """
+        if not message.strip():
+            raise ValueError("The D-Mail is empty. Write down what your past self must know.")
+        if checkpoint_id < 0:
+            raise ValueError("checkpoint_id must be 0 or more.")
+        if checkpoint_id >= self._n_checkpoints:
+            raise ValueError(
+                f"There is no checkpoint {checkpoint_id}. The newest is {self._n_checkpoints - 1}; "
+                "checkpoints from before a compaction can no longer be reached."
+            )
+        if checkpoint_id < self._first_target:
+            raise ValueError(
+                f"Checkpoint {checkpoint_id} holds the summary of the compacted conversation and cannot be undone by "
+                f"a D-Mail. Choose {self._first_target} or a later one."
+            )
+        queued = sum(1 for mail in self._pending if mail.checkpoint_id == checkpoint_id)
+        if not queued and self._delivered[checkpoint_id] >= self._limit:
+            if checkpoint_id not in self._flooded:
+                self._flooded.add(checkpoint_id)
+                self._wire.publish(
+                    Notice(
+                        "warning",
+                        f"The agent keeps sending D-Mails to #{checkpoint_id}; it was told to stop.",
+                        "Stop it with Esc if it does not get on.",
+                    )
+                )
+            raise ValueError(
+                f"{self._limit} D-Mails have gone to checkpoint {checkpoint_id} in this turn already. Stop sending "
+                "them there: go on with what you know, or tell the person what is in the way."
+            )
+        self._pending.append(DMail(message, checkpoint_id, restore_files))
+
+    def fetch_pending(self) -> tuple[DMail, ...]:
+        """Everything that is queued, in the order in which it was sent; the box is empty afterwards."""
+        pending = tuple(self._pending)
+        self._pending.clear()
+        return pending
+
+    def delivered(self, checkpoint_id: int) -> None:
+        """Count a D-Mail with which the context went back to this checkpoint."""
+        self._delivered[checkpoint_id] += 1
+
+    def forget_deliveries(self) -> None:
+        """After a compaction the numbers mean other checkpoints: count anew."""
+        self._delivered.clear()
+        self._flooded.clear()

@@ -1,0 +1,727 @@
+"""KimiSoul: the agent engine of one session. It runs turns and operations, one at a time, and publishes on its wire.
+
+What a turn does is in `loop` and `step`; here is who may start what, how it is stopped, and how a turn ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import shutil
+from collections.abc import Collection, Coroutine, Mapping, Sequence
+from typing import Any, Literal, TypeVar
+
+from kimi_tui.llm.errors import LLMError, LLMNotSet, ToolsNotSupported
+from kimi_tui.llm.message import Message
+from kimi_tui.llm.provider import Capability, ChatProvider
+from kimi_tui.session.errors import StorageTrouble
+from kimi_tui.session.session import Session
+from kimi_tui.soul.approval import Approval, Mode
+from kimi_tui.soul.bookmarks import UserMarks
+from kimi_tui.soul.compaction import Compaction, Compactor, Span
+from kimi_tui.soul.conversation import Conversation
+from kimi_tui.soul.dmail import DMailDelivery
+from kimi_tui.soul.errors import NothingToCompact, SoulBusy, SoulError
+from kimi_tui.soul.file_history import FILES_NAME
+from kimi_tui.soul.file_restore import FileRestorer
+from kimi_tui.soul.history import session_history
+from kimi_tui.soul.internal_messages import is_user_words, user_words
+from kimi_tui.soul.loop import AgentLoop, Steering
+from kimi_tui.soul.operations import Operations
+from kimi_tui.soul.protocol import Soul
+from kimi_tui.soul.record import Recorder
+from kimi_tui.soul.rewind import FilesChoice, RewindOutcome, RewindPreview, Target
+from kimi_tui.soul.segments import label_of
+from kimi_tui.soul.statistics import Statistics, session_statistics
+from kimi_tui.soul.step import StepRunner
+from kimi_tui.soul.system_prompt import FolderFacts, notes_in
+from kimi_tui.soul.tasks import OrphanedTasks, run_to_completion
+from kimi_tui.soul.tool_calls import ToolRuntime
+from kimi_tui.soul.usage import Cost
+from kimi_tui.soul.user_dmail import UserDMails
+from kimi_tui.soul.world_line_reader import (
+    WorldLineComparison,
+    WorldLineInfo,
+    WorldLineMessage,
+    WorldLineReader,
+)
+from kimi_tui.wire.events import (
+    ApprovalAnswer,
+    FailureKind,
+    Notice,
+    Record,
+    StatusUpdate,
+    TurnBegin,
+    TurnEnd,
+)
+from kimi_tui.wire.queue import Wire
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+# Stopped tools end what they started within a few seconds.
+_ORPHANS_S = 10.0
+
+
+class EmptySummary(SoulError):
+    """A summary without words would lose everything it stands for."""
+
+    def __init__(self) -> None:
+        super().__init__("The summary is empty.", advice="Undo the compaction to be without it.")
+
+
+class KimiSoul(Soul):
+    """The engine as a screen sees it; `runtime.open_soul` opens it. Methods run on the event loop and never block it.
+
+    Turns and operations run one at a time: whatever changes the context, and reads all of it, raises `SoulBusy` while
+    another runs. Errors of the model are events on the wire, not exceptions. Every operation that changes the context
+    can be undone. Where the disk refuses an operation, it raises `StorageTrouble` (an `OSError`) and nothing has
+    changed.
+
+    Args:
+        session: open.
+        conversation: its live conversation.
+        mode: what is asked before it is done.
+        compaction: how contexts are made shorter.
+        environ: the environment of the program; tools read it in threads.
+        history: what the first listener should hear.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        conversation: Conversation,
+        *,
+        mode: Mode,
+        compaction: Compaction,
+        environ: Mapping[str, str],
+        history: Sequence[Record],
+    ) -> None:
+        wire, context = conversation.wire, conversation.context
+        self._session = session
+        self._conversation = conversation
+        self._history: Sequence[Record] = history
+        self._recorder = Recorder(session.record, wire)
+        self._marks = UserMarks(session)
+        self._approval = Approval(wire, mode)
+        self._steering = Steering(wire)
+        self._orphans = OrphanedTasks()
+        self._compactor = Compactor(conversation, self._marks, compaction)
+        restorer = FileRestorer(conversation.files, context, session.work_dir)
+        dmails = DMailDelivery(conversation, self._marks, restorer, self._approval, environ)
+        tools = ToolRuntime(conversation, self._approval, session.work_dir, environ)
+        steps = StepRunner(tools, self._orphans)
+        self._loop = AgentLoop(conversation, steps, self._compactor, dmails, self._steering)
+        self._operations = Operations(session, conversation, restorer)
+        self._user_dmails = UserDMails(conversation, self._operations, dmails)
+        self._world_lines = WorldLineReader(session, conversation.files)
+        # What runs now, as a task of its own.
+        self._job: asyncio.Task[Any] | None = None
+        self._begun = asyncio.Event()
+        self._stoppable = False
+        self._stopping = False
+        self._closed = False
+
+    # -- what there is ---------------------------------------------------------------------------
+
+    @property
+    def wire(self) -> Wire:
+        """Where its events come from."""
+        return self._conversation.wire
+
+    @property
+    def session(self) -> Session:
+        """The session it works on."""
+        return self._session
+
+    @property
+    def name(self) -> str:
+        """What the agent is called."""
+        return "kimi-tui"
+
+    @property
+    def model_name(self) -> str:
+        """The model in use, as its server calls it; empty while none is set."""
+        info = self._conversation.model.info()
+        return "" if info is None else info.model
+
+    @property
+    def model_capabilities(self) -> frozenset[Capability] | None:
+        """What the model in use can take and do; None while none is set."""
+        info = self._conversation.model.info()
+        return None if info is None else info.capabilities
+
+    @property
+    def status(self) -> StatusUpdate:
+        """The figures as they are now: tokens of the context and of the whole session."""
+        return self._conversation.status
+
+    @property
+    def used(self) -> int:
+        """Tokens of the context now, as the gauge shows them."""
+        return self._conversation.used
+
+    @property
+    def message_count(self) -> int:
+        """How many messages the context holds, checkpoint markers not counted."""
+        return self._conversation.context.index.counts(0)[0]
+
+    @property
+    def mode(self) -> Mode:
+        """What is asked before it is done."""
+        return self._approval.mode
+
+    @property
+    def cost(self) -> Cost | None:
+        """What the session's calls have cost so far; None where no prices are set."""
+        return self._conversation.ledger.total_cost()
+
+    @property
+    def running(self) -> bool:
+        """Whether a turn or an operation is under way."""
+        return self._job is not None
+
+    @property
+    def tools(self) -> tuple[str, ...]:
+        """The names of the session's tools, also while they are off."""
+        return self._conversation.toolbox.names
+
+    @property
+    def uses_tools(self) -> bool:
+        """Whether the model is told of tools."""
+        return self._conversation.toolbox.is_on
+
+    @property
+    def has_dmail(self) -> bool:
+        """Whether D-Mails can be sent in this session; the configuration says so."""
+        return self._conversation.limits.dmail_enabled
+
+    async def files_ready(self) -> FolderFacts:
+        """Wait until the working files have been scanned for the first time; what is known of the folder then."""
+        extent = await self._conversation.files.extent()
+        notes = notes_in(self._conversation.context.system_prompt or "")
+        if extent is None:
+            return FolderFacts(notes=notes)
+        return FolderFacts(extent.n_files, extent.is_more, notes)
+
+    async def statistics(self) -> Statistics:
+        """What the session did and cost so far."""
+        await self._recorder.flush()
+        prices = self._conversation.ledger.prices
+        return await asyncio.to_thread(session_statistics, self._session, prices)
+
+    # -- history ---------------------------------------------------------------------------------
+
+    @property
+    def opened_with(self) -> Sequence[Record]:
+        """The history that was there when the session was opened; nothing once it was handed over."""
+        return self._history
+
+    def hand_over_history(self) -> Sequence[Record]:
+        """The same, for the first listener: a long one takes much room, so it is kept no longer here."""
+        history, self._history = self._history, ()
+        return history
+
+    async def history(self) -> list[Record]:
+        """Everything that was published, as a new listener (or one that must begin anew) should hear it."""
+        await self._recorder.flush()
+        return await asyncio.to_thread(session_history, self._session)
+
+    async def flush(self) -> None:
+        """Bring everything that was published into the record."""
+        await self._recorder.flush()
+
+    # -- turns -----------------------------------------------------------------------------------
+
+    async def run(self, text: str) -> None:
+        """Run one turn: from the user's words until the agent stops. Without words it goes on from where it stands.
+
+        Raises:
+            SoulBusy: something runs (use `steer`).
+        """
+        await self._alone(self._turn(text, resumed=not text.strip()), stoppable=True)
+
+    async def resume(self) -> None:
+        """Go on from where the context stands, without a new message (after an error, a stop or a rewind).
+
+        Raises:
+            SoulBusy: something runs.
+        """
+        await self._alone(self._turn("", resumed=True), stoppable=True)
+
+    def steer(self, text: str) -> str:
+        """Queue text for the running turn; returns its id."""
+        return self._steering.queue(text)
+
+    def withdraw_steer(self, steer_id: str) -> str | None:
+        """Take queued text back for editing; None if it has already gone in."""
+        return self._steering.withdraw(steer_id)
+
+    async def interrupt(self) -> None:
+        """Stop whatever runs, within a second; what is complete is kept."""
+        job = self._job
+        if job is None:
+            return
+        if self._stoppable and not self._stopping:
+            # Once: a second cancel would cut short the tidying up after the first. And never before it has begun:
+            # what the user said is in the context first.
+            self._stopping = True
+            await self._begun.wait()
+            job.cancel()
+        await asyncio.wait([job])
+
+    def answer(self, request_id: str, answer: ApprovalAnswer, feedback: str = "") -> None:
+        """Answer an approval request; unknown or answered ids are passed over."""
+        self._approval.answer(request_id, answer, feedback)
+
+    async def set_mode(self, mode: Mode) -> None:
+        """Ask before changes, accept edits in the work folder, or allow everything but what is protected."""
+        self._approval.set_mode(mode)
+
+    # -- the model -------------------------------------------------------------------------------
+
+    def retry_now(self) -> None:
+        """End the wait before a retry at once."""
+        self._conversation.model.retry_now()
+
+    def set_provider(self, provider: ChatProvider | None) -> None:
+        """Use another model, with tools, from the next call on.
+
+        A call that is under way is answered by the model that was asked, which is closed afterwards.
+        """
+        self._conversation.model.exchange(provider)
+        self.use_tools(True)
+
+    def use_tools(self, on: bool) -> None:
+        """Tell the model of the tools, or (one that calls none) go on without, from the next call on."""
+        if (provider := self._conversation.model.current) is not None:
+            provider.use_tools = on
+        self._conversation.use_tools(on)
+
+    def set_thinking(self, word: str) -> None:
+        """Have the model think, not think, or think so much, from the next call on; see `ChatProvider.set_thinking`.
+
+        Raises:
+            LLMError: the model does not take that; the text names what it takes.
+        """
+        if (provider := self._conversation.model.current) is not None:
+            provider.set_thinking(word)
+            self.publish_status()
+
+    def publish_status(self) -> None:
+        """Publish the figures as they are: more may be known of the model's window by now."""
+        self._conversation.publish_status()
+
+    # -- compaction ------------------------------------------------------------------------------
+
+    async def compact(
+        self,
+        instructions: str = "",
+        *,
+        start: Target | None = None,
+        until: Target | None = None,
+    ) -> None:
+        """Summarise the context now, or exactly the part from before `start` to before `until`.
+
+        The whole is published as `CompactionBegin`, `CheckpointCreated` #0, `CompactionEnd`, `LineChanged`. A part from
+        `start` on is cut first: `ContextReverted` with the reason `compaction` stands before the summary's
+        checkpoint, which has the id of `start` and the kind "summary"; what is before it stays as it is. With `until`
+        what follows from there stays: a `CheckpointCreated` with `was` for each of its checkpoints, renumbered behind
+        the summary, stands before
+        `CompactionEnd`. What goes wrong is published.
+
+        Args:
+            instructions: what the summary must keep.
+            start: the first checkpoint that the summary replaces ("compact from here"); None for the beginning.
+            until: the first one after it that stays ("compact up to here"); None for the end.
+
+        Raises:
+            KeyError: no such checkpoint on the live world line.
+            SoulBusy: something runs.
+        """
+        span = self._operations.span(start, until)
+        await self._alone(self._compact(instructions, span), stoppable=True)
+        # What was typed meanwhile would wait for the user's next message.
+        if self._steering and not self._stopping and not self.running:
+            await self.resume()
+
+    async def edit_summary(self, text: str) -> None:
+        """Put another text in the place of the newest summary on the live world line.
+
+        Published as a compaction is, without `CompactionBegin`: `CheckpointCreated` of the summary and of what
+        follows it, each with `was`, then `CompactionEnd` and `LineChanged`.
+
+        Raises:
+            SoulError: the text is empty, or there is no summary.
+            SoulBusy: something runs.
+            OSError: the disk refused.
+        """
+        if not text.strip():
+            raise EmptySummary
+        await self._alone(self._compactor.edit_summary(text.strip()))
+
+    # -- time travel -----------------------------------------------------------------------------
+
+    async def preview(self, target: Target) -> RewindPreview:
+        """What a rewind there would do. At any time.
+
+        Raises:
+            KeyError: no such checkpoint or world line; the text is for the user.
+        """
+        return await self._operations.preview(target, idle=not self.running)
+
+    async def rewind(
+        self,
+        target: Target,
+        files: FilesChoice = "keep",
+        chosen: Collection[str] | None = None,
+    ) -> RewindOutcome:
+        """Cut the conversation back to before the checkpoint, bring the files of that time back, or both.
+
+        Args:
+            target: a checkpoint of the live world line, or of another one, which becomes the live one.
+            files: what of it.
+            chosen: the paths to bring back, conflicts among them; None for all that are no conflicts.
+
+        Raises:
+            KeyError: no such checkpoint or world line.
+            FilesUnknown: the files of that time cannot be brought back; nothing changed.
+            SoulBusy: something runs; interrupt it first.
+            OSError: the disk refused.
+        """
+        return await self._alone(self._operations.rewind(target, files, chosen))
+
+    async def jump(self, world_line: int, checkpoint_id: int | None = None) -> RewindOutcome:
+        """Make another world line the live one, up to before a checkpoint of it, or all of it. It stays what it is.
+
+        Raises:
+            KeyError: no such checkpoint or world line.
+            SoulBusy: something runs; interrupt it first.
+            SessionError: it is the live world line already.
+            OSError: the disk refused.
+        """
+        return await self._alone(self._operations.jump(world_line, checkpoint_id))
+
+    async def clear(self) -> str:
+        """Begin anew with an empty context in the same session; returns a sentence for the user.
+
+        Published as `ContextReverted` and `LineChanged` with the reason `clear`. What was there stays as a world line.
+
+        Raises:
+            SoulError: there is nothing to clear.
+            SoulBusy: something runs; interrupt it first.
+            OSError: the disk refused.
+        """
+        return await self._alone(self._operations.clear())
+
+    async def undo(self) -> str:
+        """Reverse the newest operation that is not undone; returns a sentence for the user.
+
+        Raises:
+            SessionError: there is none.
+            SoulBusy: something runs; interrupt it first.
+            OSError: the disk refused.
+        """
+        return await self._alone(self._operations.undo())
+
+    async def redo(self) -> str:
+        """Do again what was undone last; returns a sentence for the user. Raises what `undo` raises."""
+        return await self._alone(self._operations.redo())
+
+    async def fork(self, target: Target | None = None) -> str:
+        """Copy the live world line (up to before `target`) into a new session; returns its id.
+
+        Raises:
+            KeyError: no such checkpoint or world line.
+            SoulBusy: something runs; interrupt it first.
+            OSError: the disk refused.
+        """
+        return await self._alone(self._operations.fork(target))
+
+    # -- D-Mails of the user ---------------------------------------------------------------------
+
+    async def dmail(self, target: Target, text: str, *, go_on: bool = False) -> RewindOutcome:
+        """Send the user's D-Mail to the agent's past self: back to before `target`, with the D-Mail there.
+
+        What the user said since, and what they pinned, stands before it. Published as an agent's D-Mail is
+        (`ContextReverted` with the author "person", `CheckpointCreated` of the kind "dmail", `LineChanged`). A target
+        on another world line makes that the live one first, which is an operation of its own for undo.
+
+        Args:
+            target: the checkpoint whose place the D-Mail takes.
+            text: what it says.
+            go_on: let the agent go on with it at once, as `resume` does; returns when that turn has ended.
+
+        Raises:
+            KeyError: no such checkpoint.
+            SoulError: the text is empty, or D-Mails are off.
+            SoulBusy: something runs; interrupt it first.
+            OSError: the disk refused.
+        """
+        outcome = await self._alone(self._user_dmails.send(target, text))
+        if go_on:
+            await self.resume()
+        return outcome
+
+    async def draft_dmail(self, target: Target) -> str:
+        """Have the model draft a D-Mail to a checkpoint about what followed it; nothing of that is stored.
+
+        Can be stopped by `interrupt`; returns an empty text then. The call counts in the session's totals.
+
+        Raises:
+            KeyError: no such checkpoint.
+            LLMError, SoulError: there is no draft; `message` and `advice` are for the user.
+            SoulBusy: something runs.
+        """
+        return await self._alone(self._user_dmails.draft(target), stoppable=True)
+
+    async def carry(
+        self,
+        world_line: int,
+        uid: str,
+        number: int,
+        *,
+        note: str = "",
+        to: Target | None = None,
+        go_on: bool = False,
+    ) -> RewindOutcome:
+        """Send one message of another world line to the present: as a D-Mail at the end of the live one.
+
+        Nothing is cut then, and `ContextReverted` says so (`from_checkpoint` is less than `checkpoint_id`). With `to`
+        it is a D-Mail to that checkpoint instead.
+
+        Args:
+            world_line: where the message is.
+            uid: its checkpoint.
+            number: its place behind that, as `WorldLineMessage.number`.
+            note: words of the user that stand before it.
+            to: the checkpoint that it goes to.
+            go_on: let the agent go on with it at once.
+
+        Raises:
+            KeyError: no such message.
+            SoulBusy: something runs; interrupt it first.
+            OSError: the disk refused.
+        """
+        outcome = await self._alone(self._user_dmails.carry(world_line, uid, number, note, to))
+        if go_on:
+            await self.resume()
+        return outcome
+
+    # -- bookmarks and pins ----------------------------------------------------------------------
+
+    @property
+    def bookmarks(self) -> Mapping[str, str]:
+        """The user's names of checkpoints, by uid."""
+        return self._marks.bookmarks
+
+    async def bookmark(self, uid: str, name: str) -> None:
+        """Give a checkpoint (of any world line) a name, or with an empty one take it away. At any time; not published.
+
+        Raises:
+            OSError: the disk refused.
+        """
+        await self._marks.bookmark(uid, name)
+
+    @property
+    def pins(self) -> frozenset[tuple[str, int]]:
+        """Pinned messages, as (uid of the checkpoint, number behind it)."""
+        return self._marks.pins
+
+    async def pin(self, uid: str, number: int = 0, pinned: bool = True) -> None:
+        """Keep a message from being dropped by a compaction or a D-Mail, or no longer. At any time; not published.
+
+        `number` counts the messages behind the checkpoint from 0, markers not counted: of a turn 0 are the user's
+        words, of a step 0 is the agent's message and 1 its first tool result. A call never parts from its results.
+
+        Raises:
+            OSError: the disk refused.
+        """
+        await self._marks.pin(uid, number, pinned)
+
+    # -- world lines -----------------------------------------------------------------------------
+
+    async def world_lines(self) -> Sequence[WorldLineInfo]:
+        """The world lines that were left, in order of number. At any time."""
+        return await self._world_lines.world_lines()
+
+    async def read_line(self, world_line: int) -> list[Record]:
+        """The events of one world line from its first checkpoint on, as a listener should hear them to show it.
+
+        Feed them to new models. D-Mails and summaries on it are among them, without what they undid. At any time.
+
+        Raises:
+            KeyError: no such world line.
+        """
+        await self._recorder.flush()
+        return await self._world_lines.read(world_line)
+
+    async def messages(self, world_line: int = 0) -> Sequence[WorldLineMessage]:
+        """All messages of a world line, checkpoint markers left out (0: the live one).
+
+        Raises:
+            KeyError: no such world line.
+            SoulBusy: something runs.
+        """
+        return await self._alone(self._world_lines.messages(world_line, self.pins))
+
+    async def compare(self, world_line: int) -> WorldLineComparison:
+        """Another world line beside the live one, from where they part.
+
+        Raises:
+            KeyError: no such world line.
+            SoulBusy: something runs.
+        """
+        await self._recorder.flush()
+        return await self._alone(self._world_lines.compare(world_line, self.pins))
+
+    # -- the session itself ----------------------------------------------------------------------
+
+    async def save(self) -> str:
+        """Bring all that is complete to the disk; returns a sentence on what it did not take, empty if it took all."""
+        context = self._session.context
+        if self._session.lock.held:
+            await context.sync()
+        return context.unsaved_words
+
+    async def rename(self, title: str) -> str:
+        """Call the session something; without a title, what it began with. Returns the title it has now.
+
+        Raises:
+            StorageTrouble: the disk refused; the old title stands.
+        """
+        await asyncio.to_thread(self._session.rename, title)
+        return self._session.title
+
+    async def aclose(self) -> None:
+        """Stop, sync and release the session. May be called again."""
+        if self._closed:
+            return
+        self._closed = True
+        await self.interrupt()
+        conversation, session = self._conversation, self._session
+        await self._approval.aclose()
+        await self._orphans.wait(_ORPHANS_S)
+        await conversation.files.aclose()
+        if not conversation.messages and not conversation.context.journal.entries:
+            # A session in which nothing was said leaves nothing.
+            await asyncio.to_thread(shutil.rmtree, session.dir / FILES_NAME, True)
+        await self._recorder.aclose()
+        try:
+            await session.aclose()
+        finally:
+            await conversation.model.aclose()
+            self.wire.close()
+
+    # -- one job at a time -----------------------------------------------------------------------
+
+    async def _alone(self, work: Coroutine[Any, Any, T], *, stoppable: bool = False) -> T:
+        """Run one thing at a time, in a task of its own, so that it can be stopped apart from who asked for it."""
+        if self._job is not None or self._closed:
+            work.close()
+            raise SoulBusy("The agent is working. Stop it first with Esc.")
+        self._begun.clear()
+        job = asyncio.create_task(self._begin(work), name="soul")
+        self._job = job
+        self._stoppable, self._stopping = stoppable, False
+        try:
+            # The shield keeps a caller's own cancel from tearing the job apart: it is stopped in order below.
+            return await asyncio.shield(job)
+        except asyncio.CancelledError:
+            if not job.done():
+                await self.interrupt()
+            raise
+        finally:
+            if self._job is job:
+                self._job = None
+
+    async def _begin(self, work: Coroutine[Any, Any, T]) -> T:
+        self._begun.set()
+        return await work
+
+    # -- a turn, from the first word to the last save --------------------------------------------
+
+    async def _turn(self, text: str, *, resumed: bool) -> None:
+        self.wire.publish(TurnBegin(text, resumed))
+        end = await self._attempt(text, resumed=resumed)
+        # What is typed while the turn is being saved would wait for the user's next message: it is taken up at once.
+        while end.reason == "done" and self._steering and not self._stopping:
+            end = await self._attempt("", resumed=True)
+        # Whoever hears that the turn is over may begin the next at once.
+        self._job = None
+        self.wire.publish(end)
+
+    async def _attempt(self, text: str, *, resumed: bool) -> TurnEnd:
+        """Work until the agent stops, and save; whatever goes wrong is the turn's end."""
+        try:
+            end = TurnEnd(await self._work(text, resumed=resumed))
+        except asyncio.CancelledError:
+            end = TurnEnd("interrupted")
+        except (LLMError, SoulError, StorageTrouble) as error:
+            log.warning("a turn ended: %s", error.message)
+            end = TurnEnd("error", error.message, error.advice, _failure_kind(error))
+        except Exception as error:
+            log.exception("a turn failed")
+            end = TurnEnd(
+                "error",
+                f"Something went wrong in the program: {type(error).__name__}.",
+                "The log file says more. Nothing that was said is lost.",
+            )
+        with contextlib.suppress(asyncio.CancelledError):
+            await run_to_completion(self._save_turn())
+        return end
+
+    async def _work(self, text: str, *, resumed: bool) -> Literal["done", "rejected"]:
+        # Before anything is said.
+        self._conversation.model.needed()
+        self._conversation.denwa.begin_turn()
+        words = self._last_words() if resumed else await run_to_completion(self._append_words(text))
+        return await self._loop.run(words)
+
+    async def _append_words(self, text: str) -> list[Message]:
+        """Put the user's words into the context, behind a checkpoint."""
+        conversation = self._conversation
+        await conversation.checkpoint("user", label_of(text))
+        # What was queued before is older than what is said now.
+        await self._loop.take_steers()
+        words = [user_words(text)]
+        await conversation.append(words)
+        conversation.publish_status()
+        return words
+
+    def _last_words(self) -> list[Message]:
+        messages = self._conversation.messages
+        for place in range(len(messages) - 1, -1, -1):
+            if is_user_words(messages[place]):
+                return [messages[place]]
+        return []
+
+    async def _save_turn(self) -> None:
+        self._conversation.publish_status()
+        await self._recorder.flush()
+        await self._session.sync()
+
+    async def _compact(self, instructions: str, span: Span) -> None:
+        """Compact at the user's request. What goes wrong is published: here, or by the compaction itself."""
+        try:
+            async with self._conversation.model.call() as provider:
+                await self._compactor.compact(
+                    provider, automatic=False, instructions=instructions, span=span
+                )
+        except asyncio.CancelledError:
+            return
+        except NothingToCompact as nothing:
+            self.wire.publish(Notice("info", nothing.message, nothing.advice))
+        except LLMNotSet as error:
+            self.wire.publish(Notice("error", error.message, error.advice))
+        except SoulError:
+            return
+        with contextlib.suppress(asyncio.CancelledError):
+            await run_to_completion(self._session.sync())
+
+
+def _failure_kind(error: Exception) -> FailureKind:
+    if isinstance(error, ToolsNotSupported):
+        return "tools"
+    return "model" if isinstance(error, LLMError) and not isinstance(error, LLMNotSet) else ""

@@ -1,0 +1,175 @@
+"""The model in use: which one it is now, how it is asked, and the limits of the loop for its window.
+
+The user may exchange the model while a turn runs, so everyone asks `ModelSlot` at the time of a call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from kimi_tui.llm.completion import Collector, complete
+from kimi_tui.llm.errors import LLMNotSet
+from kimi_tui.llm.message import Message
+from kimi_tui.llm.provider import (
+    ChatProvider,
+    Completion,
+    ModelInfo,
+    RetryNotice,
+    RetryPolicy,
+    StreamItem,
+    ToolSpec,
+)
+
+log = logging.getLogger(__name__)
+
+NOT_SET = "No model is set."
+NOT_SET_ADVICE = "Choose one with /model, or start with --model and --base-url."
+
+
+@dataclass(frozen=True, slots=True)
+class LoopLimits:
+    """How far a turn may go and when the context is compacted (defaults as in kimi-cli).
+
+    The reserve is kept free for an answer; it is never more than a quarter of the window, so that models with a window
+    of a few thousand tokens work too.
+    """
+
+    max_steps_per_turn: int = 1000
+    max_retries_per_step: int = 3
+    reserved_context_size: int = 50_000
+    compaction_trigger_ratio: float = 0.85
+    dmail_enabled: bool = True
+    dmail_nudge_tokens: int = 10_000
+    dmails_to_one_checkpoint: int = 5
+    dmail_review: bool = False
+    tool_timeout_s: float = 330.0
+
+    def reserve(self, window: int) -> int:
+        """Tokens kept free in a window of this size."""
+        return min(self.reserved_context_size, window // 4)
+
+    def trigger(self, window: int) -> int:
+        """From how many tokens on the context is compacted."""
+        by_ratio = int(self.compaction_trigger_ratio * window)
+        return max(1, min(by_ratio, window - self.reserve(window)))
+
+
+def _unheard(_: object) -> None:
+    """For calls whose answer is used only when it is whole."""
+
+
+class ModelSlot:
+    """Holds the provider, and owns it: one that is replaced is closed as soon as its last call has returned.
+
+    Args:
+        provider: the first one; None while no model is set.
+        policy: how often and how patiently a failed call is repeated.
+    """
+
+    def __init__(self, provider: ChatProvider | None, policy: RetryPolicy) -> None:
+        self.current = provider
+        self._policy = policy
+        self._retry_now = asyncio.Event()
+        self._calls: Counter[ChatProvider] = Counter()
+        self._closing: set[asyncio.Task[None]] = set()
+
+    def needed(self) -> ChatProvider:
+        """The provider in use.
+
+        Raises:
+            LLMNotSet: there is none.
+        """
+        if self.current is None:
+            raise LLMNotSet(NOT_SET, advice=NOT_SET_ADVICE)
+        return self.current
+
+    @asynccontextmanager
+    async def call(self) -> AsyncGenerator[ChatProvider]:
+        """The provider in use, which stays open within this, also where another one takes its place meanwhile.
+
+        Raises:
+            LLMNotSet: there is none.
+        """
+        provider = self.needed()
+        self._calls[provider] += 1
+        try:
+            yield provider
+        finally:
+            self._calls[provider] -= 1
+            self._close_if_done(provider)
+
+    async def ask(
+        self,
+        provider: ChatProvider,
+        system: str,
+        tools: Sequence[ToolSpec],
+        history: Sequence[Message],
+        *,
+        on_item: Callable[[StreamItem], None] = _unheard,
+        on_retry: Callable[[RetryNotice], None] = _unheard,
+        collector: Collector | None = None,
+    ) -> Completion:
+        """Ask a provider that `call` gave; repeat the call where that may help.
+
+        Args:
+            provider: the provider.
+            system: the system prompt.
+            tools: what the model may call.
+            history: the messages.
+            on_item: hears every part of the answer as it streams.
+            on_retry: hears of every failed attempt; what it streamed is void.
+            collector: holds what the running attempt has streamed, for a caller that may be cancelled.
+
+        Raises:
+            LLMError: it failed for good.
+        """
+        return await complete(
+            provider,
+            system,
+            tools,
+            history,
+            on_item=on_item,
+            on_retry=on_retry,
+            policy=self._policy,
+            retry_now=self._retry_now,
+            collector=collector,
+        )
+
+    def retry_now(self) -> None:
+        """End the wait before the next attempt of the call under way."""
+        self._retry_now.set()
+
+    def exchange(self, provider: ChatProvider | None) -> None:
+        """Use another one from the next call on."""
+        before, self.current = self.current, provider
+        if before is not None:
+            self._close_if_done(before)
+
+    def info(self) -> ModelInfo | None:
+        """What is known about the model now."""
+        return self.current.info if self.current is not None else None
+
+    async def aclose(self) -> None:
+        """Close the one in use and wait for those that are being closed."""
+        self.exchange(None)
+        while self._closing:
+            await asyncio.wait(self._closing)
+
+    def _close_if_done(self, provider: ChatProvider) -> None:
+        if provider is self.current or self._calls[provider] > 0:
+            return
+        del self._calls[provider]
+        task = asyncio.get_running_loop().create_task(provider.aclose(), name="closing a model")
+        self._closing.add(task)
+        task.add_done_callback(self._closed)
+
+    def _closed(self, task: asyncio.Task[None]) -> None:
+        self._closing.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            # Its connections end with the program at the latest; the user can do nothing about it.
+            log.warning("a model's connections could not be closed", exc_info=error)

@@ -1,0 +1,468 @@
+"""The record of a session: `wire.jsonl`, everything that was published, as it is written, read and searched.
+
+Text deltas are stored as one record for each run of text, arguments of a tool call once, and live output not at all
+(the result holds what is kept of it). The record alone knows times, diffs, notices, costs and failed attempts; what the
+model is sent never comes from it. `history` says what a listener hears of a stored session.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from kimi_tui.session.jsonl import JsonlLog
+from kimi_tui.session.session import Session
+from kimi_tui.soul.tasks import run_to_completion
+from kimi_tui.soul.tool_results import INTERRUPTED, NOT_BEGUN
+from kimi_tui.wire import events as ev
+from kimi_tui.wire.codec import Decoder, encode_record
+from kimi_tui.wire.display import BriefBlock, DisplayBlock
+from kimi_tui.wire.events import (
+    CheckpointCreated,
+    CompactionEnd,
+    ContextReverted,
+    Event,
+    LineChanged,
+    Record,
+    TextPart,
+    ThinkPart,
+    ToolCall,
+    ToolCallPart,
+    ToolOutput,
+    ToolResult,
+    ToolStarted,
+    TurnBegin,
+)
+from kimi_tui.wire.queue import Wire
+
+Json = dict[str, Any]
+log = logging.getLogger(__name__)
+
+GATHERED_S = 0.1
+"""For so many seconds events are gathered before they are written together."""
+END_BYTES = 1 << 18
+"""So much of the end of a file is read for somebody who waits until all of it is read."""
+_SWITCHES = frozenset({"jump", "undo", "redo"})
+
+
+class Recorder:
+    """Writes what is published into the record, in a thread.
+
+    Args:
+        file: the record.
+        wire: what is published.
+    """
+
+    def __init__(self, file: JsonlLog, wire: Wire) -> None:
+        self._file = file
+        self._wire = wire
+        self._woken = asyncio.Event()
+        self._subscription = wire.subscribe(wake=self._woken.set, records=True)
+        self._lock = asyncio.Lock()
+        self._open: Record | None = None
+        self._pieces: list[str] = []
+        self._lines: list[Json] = []
+        self._arguments: dict[str, str] = {}
+        self._closing = asyncio.Event()
+        self._task = asyncio.create_task(self._run(), name="recorder")
+
+    async def flush(self) -> None:
+        """Write everything that has been published."""
+        self._take_all()
+        self._close()
+        await run_to_completion(self._write_out())
+
+    async def aclose(self) -> None:
+        """Write what is left and listen no more."""
+        self._closing.set()
+        self._woken.set()
+        await asyncio.gather(self._task, return_exceptions=True)
+        await self.flush()
+        self._wire.unsubscribe(self._subscription)
+
+    async def _run(self) -> None:
+        # Never cancelled: a write that waits for its thread would be lost.
+        while not self._closing.is_set():
+            await self._woken.wait()
+            self._woken.clear()
+            # Not once for each token: what comes in this time is merged by the queue and written together.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(GATHERED_S):
+                    await self._closing.wait()
+            self._take_all()
+            # A token of a journaled_append text costs no thread.
+            if self._lines:
+                await self._write_out()
+
+    def _take_all(self) -> None:
+        for record in self._subscription.drain():
+            self._take(record)
+
+    async def _write_out(self) -> None:
+        async with self._lock:
+            lines, self._lines = self._lines, []
+            if lines:
+                await asyncio.to_thread(self._write, lines)
+
+    def _write(self, lines: Sequence[Json]) -> None:
+        for line in lines:
+            self._file.append(line)
+
+    def _take(self, record: Record) -> None:
+        event = record.event
+        if isinstance(event, ToolOutput):
+            return
+        if self._open is not None and (text := _continuation(self._open, record)) is not None:
+            self._pieces.append(text)
+            self._open = replace(self._open, seq=record.seq)
+            return
+        self._close()
+        match event:
+            case TextPart(text) | ThinkPart(text):
+                self._open, self._pieces = record, [text]
+            case ToolCall(arguments=text) | ToolCallPart(arguments=text):
+                self._open, self._pieces = record, [text]
+            case ToolStarted(key, name, arguments):
+                line = encode_record(record)
+                if self._arguments.get(key) == arguments:
+                    line["message"]["payload"] = {"key": key, "name": name}
+                self._lines.append(line)
+            case ToolResult(key=key):
+                self._arguments.pop(key, None)
+                self._lines.append(encode_record(record))
+            case _:
+                self._lines.append(encode_record(record))
+
+    def _close(self) -> None:
+        record, self._open = self._open, None
+        if record is None:
+            return
+        text = "".join(self._pieces)
+        self._pieces = []
+        event = record.event
+        match event:
+            case TextPart() | ThinkPart():
+                event = replace(event, text=text)
+            case ToolCall(key=key):
+                self._arguments[key] = text
+                event = replace(event, arguments=text)
+            case ToolCallPart(key=key):
+                self._arguments[key] = self._arguments.get(key, "") + text
+                event = replace(event, arguments=text)
+            case _:
+                pass
+        self._lines.append(encode_record(replace(record, event=event)))
+
+
+def _continuation(first: Record, second: Record) -> str | None:
+    """The text that the second event adds to the first, or None where it is no continuation."""
+    match first.event, second.event:
+        case (TextPart(), TextPart(text)) | (ThinkPart(), ThinkPart(text)):
+            return text
+        case (ToolCall(key=key), ToolCallPart(key=other, arguments=text)) if key == other:
+            return text
+        case (ToolCallPart(key=key), ToolCallPart(key=other, arguments=text)) if key == other:
+            return text
+        case _:
+            return None
+
+
+def read_records(session: Session) -> list[Record]:
+    """Everything in the record that can be read, numbered upwards."""
+    return records_and_skipped(session)[0]
+
+
+def records_and_skipped(session: Session) -> tuple[list[Record], int]:
+    """The same, and how many of the records that we wrote cannot be read."""
+    decoder = Decoder()
+    records: list[Record] = []
+    n_skipped = newest = 0
+    for line in _lines(session.record.read()):
+        try:
+            record = decoder.decode_record(line, 0)
+        except Exception:
+            log.exception("a record cannot be read")
+            record = None
+            n_skipped += 1
+        # What stands there twice (a write that was repeated) bears a number that has been.
+        if record is None or 0 < record.seq <= newest:
+            continue
+        newest = max(newest, record.seq)
+        # Records of another program bear none, and must not use up those of ours.
+        following = records[-1].seq + 1 if records else 1
+        records.append(replace(record, seq=max(record.seq, following)))
+    return records, n_skipped
+
+
+def _lines(read: Iterable[dict[str, Any]]) -> Iterable[dict[str, Any]]:
+    """What can be read, up to where reading itself fails."""
+    try:
+        yield from read
+    except Exception:
+        log.exception("the record ends in the middle")
+
+
+def end_of_record(session: Session) -> list[Record]:
+    """The last turns of the record, to be shown until all of it is read.
+
+    Only whole turns, and only what does not depend on anything further up.
+    """
+    file = session.record
+    decoder = Decoder()
+    records: list[Record] = []
+    known: set[str] = set()
+    for line in file.read(file.tail_start(END_BYTES)):
+        record = decoder.decode_record(line, records[-1].seq + 1 if records else 1)
+        if record is None:
+            continue
+        match record.event:
+            case TurnBegin() if not records:
+                pass
+            case ContextReverted(uid=uid) if uid not in known:
+                records.clear()
+            case CompactionEnd() | LineChanged():
+                records.clear()
+            case CheckpointCreated(uid=uid):
+                known.add(uid)
+            case _:
+                pass
+        if records or isinstance(record.event, TurnBegin):
+            records.append(record)
+    return [*records, *close_dangling_calls(records)]
+
+
+def close_dangling_calls(records: Iterable[Record]) -> list[Record]:
+    """The events with which a stop would have ended the calls and questions that are open at the end of a record.
+
+    Args:
+        records: a session's events in order, of a program that was killed.
+    """
+    calls: dict[str, str] = {}
+    begun: set[str] = set()
+    asked: dict[str, str] = {}
+    last: Record | None = None
+    for record in records:
+        last = record
+        match record.event:
+            case ev.ToolCall(key=key, id=call_id):
+                calls[key] = call_id
+            case ev.ToolStarted(key=key):
+                calls.setdefault(key, "")
+                begun.add(key)
+            case ev.ToolResult(key=key):
+                calls.pop(key, None)
+            case ev.ApprovalRequest(id=name, key=key):
+                asked[name] = key
+            case ev.ApprovalResolved(id=name):
+                asked.pop(name, None)
+            case ev.StepRetry():
+                # What was only being written went with the failed attempt.
+                calls = {key: call_id for key, call_id in calls.items() if key in begun}
+            case ev.TurnBegin() | ev.TurnEnd() | ev.ContextReverted() | ev.LineChanged():
+                calls, begun, asked = {}, set(), {}
+            case _:
+                pass
+    if last is None:
+        return []
+    events: list[Event] = [ev.ApprovalResolved(name, "no", "stopped") for name in asked]
+    events += [
+        _stopped(key, call_id, begun=key not in asked.values()) for key, call_id in calls.items()
+    ]
+    return [Record(last.seq + n, last.at, event) for n, event in enumerate(events, 1)]
+
+
+def _stopped(key: str, call_id: str, *, begun: bool) -> ev.ToolResult:
+    return ev.ToolResult(
+        key,
+        True,
+        "",
+        INTERRUPTED if begun else NOT_BEGUN,
+        (BriefBlock("stopped"),),
+        interrupted=True,
+        id=call_id,
+    )
+
+
+def final_checkpoints(records: Sequence[Record]) -> list[str] | None:
+    """The uids of the world line at which these events end; None where they lead to one that they do not contain."""
+    live: list[str] = []
+    world_lines: dict[int, list[str]] = {}
+    replaced: list[str] | None = None
+    for record in records:
+        match record.event:
+            case CheckpointCreated(uid=uid, kind=kind, id=number):
+                if kind == "compaction" and number == 0:
+                    replaced, live = live, []
+                live.append(uid)
+            case CompactionEnd(error="", world_line=n) if n and replaced is not None:
+                world_lines[n], replaced = replaced, None
+            case ContextReverted(from_checkpoint=newest, checkpoint_id=number) if newest < number:
+                pass  # a D-Mail at the end
+            case ContextReverted(uid=uid, world_line=n, checkpoint_id=number):
+                if n:
+                    world_lines[n] = list(live)
+                if uid in live:
+                    del live[live.index(uid) :]
+                elif number:
+                    return None
+                else:
+                    live.clear()
+            case LineChanged(op=op, from_line=left, to_line=n, uid=uid) if op in _SWITCHES and n:
+                target = world_lines.get(n)
+                if target is None:
+                    return None
+                if left:
+                    world_lines[left] = list(live)
+                live = target[: target.index(uid)] if uid in target else list(target)
+            case _:
+                pass
+    return live
+
+
+_OPERATIONS = (
+    ev.ContextReverted
+    | ev.LineChanged
+    | ev.CompactionBegin
+    | ev.CompactionEnd
+    | ev.FilesRestored
+    | ev.Notice
+)
+
+
+def records_by_checkpoint(records: Sequence[Record]) -> dict[str, list[Record]]:
+    """The events of a record by the checkpoint they belong to; operations belong to none."""
+    found: dict[str, list[Record]] = {}
+    before: list[Record] = []
+    current: list[Record] = []
+    for record in records:
+        match record.event:
+            case ev.TurnBegin() | ev.StepBegin() as begin:
+                # They are published just before their checkpoint. What waited for one that never came belongs to none.
+                if isinstance(begin, ev.TurnBegin) or any(
+                    isinstance(waiting.event, ev.StepBegin) for waiting in before
+                ):
+                    before = []
+                before.append(record)
+            case ev.CheckpointCreated(uid=uid, was=was, kind=kind) as created:
+                current = found.setdefault(uid, [])
+                if was:
+                    # What it began was published under its old name.
+                    current += _renamed(found.get(was, ()), created)
+                    continue
+                if kind == "step":
+                    # The checkpoint of the turn itself is lost: that comes from the messages, and not twice.
+                    before = [waiting for waiting in before if not _begins_turn(waiting.event)]
+                current += [*before, record]
+                before = []
+            case event if isinstance(event, _OPERATIONS):
+                continue
+            case _:
+                (before if before else current).append(record)
+    return found
+
+
+def _begins_turn(event: ev.Event) -> bool:
+    """Whether the user said something there, which has a checkpoint of its own."""
+    return isinstance(event, ev.TurnBegin) and not event.resumed
+
+
+def _renamed(records: Sequence[Record], created: ev.CheckpointCreated) -> Iterator[Record]:
+    """The records of a checkpoint that was renumbered, with its new name everywhere."""
+    old, new = f"{created.was}:", f"{created.uid}:"
+    for record in records:
+        match record.event:
+            case ev.CheckpointCreated():
+                yield replace(record, event=replace(created, was=""))
+            case (
+                ev.ToolCall(key=key)
+                | ev.ToolCallPart(key=key)
+                | ev.ToolStarted(key=key)
+                | ev.ToolOutput(key=key)
+                | ev.ToolResult(key=key)
+            ) as event if key.startswith(old):
+                yield replace(record, event=replace(event, key=new + key.removeprefix(old)))
+            case _:
+                yield record
+
+
+@dataclass(slots=True)
+class RecordedUnit:
+    """A turn of kimi-cli's record (`words` is set) or a step: when it began, what it called and showed."""
+
+    at: float
+    words: str | None = None
+    calls: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    displays: dict[str, tuple[DisplayBlock, ...]] = field(
+        default_factory=dict[str, tuple[DisplayBlock, ...]]
+    )
+
+    def display(self, place: int) -> tuple[DisplayBlock, ...]:
+        """What the result of the call at this place of the step showed."""
+        if place >= len(self.calls):
+            return ()
+        return self.displays.get(self.calls[place][0], ())
+
+
+class KimiCliRecord:
+    """Times and displays from a record that kimi-cli wrote, for messages of an imported session.
+
+    Such a record knows no checkpoints and no reverts, and its ids repeat. So its turns and steps are matched in their
+    order: a turn by the user's words, a step by the tools it called.
+
+    Args:
+        records: the whole record; what stands before the first checkpoint of ours is kimi-cli's.
+    """
+
+    def __init__(self, records: Iterable[Record]) -> None:
+        self._units = _units(records)
+        self._next = 0
+        # Where turns with the same words begin, so that one that is nowhere costs no walk through all of them.
+        self._turns: dict[str, list[int]] = {}
+        for place, unit in enumerate(self._units):
+            if unit.words is not None:
+                self._turns.setdefault(unit.words.strip(), []).append(place)
+
+    def turn(self, words: str) -> RecordedUnit | None:
+        """The next turn that began with these words; those passed over had none in the conversation (commands)."""
+        places = self._turns.get(words.strip(), [])
+        following = bisect_left(places, self._next)
+        if following == len(places):
+            return None
+        place = places[following]
+        self._next = place + 1
+        return self._units[place]
+
+    def step(self, names: Sequence[str]) -> RecordedUnit | None:
+        """The next step of the same turn that called these tools."""
+        for place in range(self._next, len(self._units)):
+            unit = self._units[place]
+            if unit.words is not None:
+                return None
+            if [name for _, name in unit.calls] == list(names):
+                self._next = place + 1
+                return unit
+        return None
+
+
+def _units(records: Iterable[Record]) -> list[RecordedUnit]:
+    units: list[RecordedUnit] = []
+    for record in records:
+        match record.event:
+            case ev.CheckpointCreated():
+                return units
+            case ev.TurnBegin(text):
+                units.append(RecordedUnit(record.at, text))
+            case ev.StepBegin():
+                units.append(RecordedUnit(record.at))
+            case ev.ToolCall(key, name) if units:
+                units[-1].calls.append((key, name))
+            case ev.ToolResult(key=key, display=display) if units:
+                units[-1].displays[key] = display
+            case _:
+                pass
+    return units

@@ -1,0 +1,145 @@
+"""What a rewind is asked with and answers: `Target`, `RewindPreview`, `RewindOutcome`, and the files beside them.
+
+Plain values that import nothing, for the screens; `preview` computes them and `operations` carries a rewind out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from kimi_tui.soul.usage import Cost
+    from kimi_tui.wire.display import DiffLine
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A checkpoint by name: `id` on world line `world_line` (0: the live one)."""
+
+    id: int
+    world_line: int = 0
+
+
+FilesChoice = Literal["keep", "restore", "only"]
+"""Whether a rewind leaves the files alone, brings them back too, or leaves the conversation alone instead."""
+
+FileFate = Literal["restore", "create", "delete", "conflict", "skip"]
+"""What bringing the files back does to one: it gets its old contents, is there again, goes, or is left alone: as a
+`conflict` because someone else changed it too, as a `skip` because no snapshot holds it."""
+
+
+@dataclass(frozen=True, slots=True)
+class DroppedMessage:
+    """One row of what a rewind drops: a message, or one tool call with its result.
+
+    Attributes:
+        kind: how to draw it.
+        text: the first line of the message, or the target of the call.
+        name: the tool's name.
+        failed: whether the call failed.
+        tokens: what the result takes in the context; None where that is not known.
+    """
+
+    kind: Literal["user", "agent", "tool", "dmail", "summary"]
+    text: str
+    name: str = ""
+    failed: bool = False
+    tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FilePreview:
+    """A file that changed since a checkpoint.
+
+    `would` is what becomes of a conflict that is chosen. `added`, `removed` and `rows` are the change since then, which
+    bringing it back takes away; `is_text` is false where there are none to show. `rows` may be cut. `only_rights` is
+    true where the contents are the same, and only who may read or run it changed.
+    """
+
+    path: str
+    fate: FileFate
+    reason: str = ""
+    would: FileFate = "skip"
+    added: int = 0
+    removed: int = 0
+    rows: tuple[DiffLine, ...] = ()
+    is_text: bool = True
+    is_new: bool = False
+    is_gone: bool = False
+    only_rights: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FilesPreview:
+    """The files that changed since a checkpoint, and what bringing them back would do.
+
+    `reason` says why nothing can be brought back, empty where it can. `not_covered` are paths in which nobody looked,
+    `remarks` further sentences; `ran_commands` is true where commands ran since, whose effects elsewhere stay.
+    """
+
+    files: tuple[FilePreview, ...] = ()
+    not_covered: tuple[tuple[str, str], ...] = ()
+    remarks: tuple[str, ...] = ()
+    reason: str = ""
+    ran_commands: bool = False
+
+    @property
+    def restorable(self) -> tuple[FilePreview, ...]:
+        """What is brought back without asking further."""
+        return tuple(one for one in self.files if one.fate in ("restore", "create", "delete"))
+
+    @property
+    def conflicts(self) -> tuple[FilePreview, ...]:
+        """What someone else changed too."""
+        return tuple(one for one in self.files if one.fate == "conflict")
+
+
+@dataclass(frozen=True, slots=True)
+class FileOutcome:
+    """What became of a file; `reason` is why it was left alone."""
+
+    path: str
+    fate: FileFate
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RewindPreview:
+    """What a rewind to `target` would take and give; nothing has happened yet. Tokens are estimates with `estimated`.
+
+    `goes` is read when it is looked at. `cost` is what the calls that go have cost; None where no prices are set.
+    `ran_commands` is true where any of them ran a command.
+    """
+
+    target: Target
+    label: str
+    steps: int
+    turns: int
+    messages: int
+    tokens_before: int
+    tokens_after: int
+    estimated: bool
+    goes: Sequence[DroppedMessage]
+    prompt: str
+    files: FilesPreview | None = None
+    cost: Cost | None = None
+    ran_commands: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RewindOutcome:
+    """A rewind happened. `prompt` goes back into the prompt (empty for a step in the middle of a turn).
+
+    `is_open` says whether the conversation ends in the middle of something, so that the agent could go on from there.
+    """
+
+    checkpoint_id: int
+    world_line: int
+    messages_dropped: int
+    tokens_before: int
+    tokens_after: int
+    prompt: str
+    files: tuple[FileOutcome, ...] = ()
+    is_open: bool = False

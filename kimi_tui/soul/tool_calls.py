@@ -1,0 +1,336 @@
+"""Runs the tool calls of one step: those that only read side by side, those that change something one after another.
+
+Calls keep their order where it matters: a reading call after a changing one waits for it, so that it sees the change.
+Whatever happens, every call ends up with a result. The output of a running tool goes to the wire, cleaned and at a
+bounded rate.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from kimi_tui.foreign_text import Cleaner
+from kimi_tui.soul.approval import Approval
+from kimi_tui.soul.conversation import Conversation
+from kimi_tui.soul.display import blocks_of
+from kimi_tui.soul.file_history import Change
+from kimi_tui.soul.tool_results import INTERRUPTED, NOT_BEGUN, NOT_RUN, CallVersions, rejection
+from kimi_tui.tools.base import (
+    ApprovalQuestion,
+    ToolEnv,
+    ToolOutcome,
+    ToolRejected,
+    failure,
+)
+from kimi_tui.wire.events import ToolOutput, ToolResult, ToolStarted
+from kimi_tui.wire.queue import Wire
+
+_OUTPUT_INTERVAL_S = 0.05
+_OUTPUT_CHARS = 16_384
+_SHOWN_AS_STARTED_AFTER_S = 0.03
+_STOP_PATIENCE_S = 0.7
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call of a step. `key` is ours and unique, `id` the provider's own."""
+
+    key: str
+    id: str
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallResult:
+    """How a call ended. `noted` are the file versions it saw."""
+
+    call: Call
+    outcome: ToolOutcome
+    rejected: bool = False
+    interrupted: bool = False
+    feedback: str = ""
+    duration_s: float = 0.0
+    noted: Mapping[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolRuntime:
+    """Where tools run: the conversation, who is asked, the work folder and the environment of its commands."""
+
+    conversation: Conversation
+    approval: Approval
+    work_dir: Path
+    environ: Mapping[str, str]
+
+
+class ToolBatch:
+    """The calls of one step, from their start to their results."""
+
+    def __init__(self, runtime: ToolRuntime, calls: Sequence[Call]) -> None:
+        self._runtime = runtime
+        self._conversation = runtime.conversation
+        self._calls = tuple(calls)
+        self._done: dict[str, CallResult] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._runners: dict[str, _Runner] = {}
+        self._refused = False
+        self._stopped = False
+
+    @property
+    def results(self) -> list[CallResult]:
+        """The results there are, in the order of the calls."""
+        return [self._done[call.key] for call in self._calls if call.key in self._done]
+
+    async def run(self) -> list[CallResult]:
+        """Run all calls.
+
+        Raises:
+            asyncio.CancelledError: call `stop` then, which gives a result to every call.
+        """
+        for group in self._groups():
+            if self._refused and self._changes(group[0]):
+                await self._finish(
+                    group[0], CallResult(group[0], failure(NOT_RUN, brief="not run"))
+                )
+                continue
+            tasks = {
+                call.key: asyncio.create_task(self._run_one(call), name=f"tool {call.name}")
+                for call in group
+            }
+            self._tasks |= tasks
+            # Not gather: it would hold up a cancel until the last of them has ended.
+            await asyncio.wait(tasks.values())
+            for task in tasks.values():
+                task.result()
+        # What was changed is known before the next step, which may go back.
+        await self._conversation.files.settled()
+        return self.results
+
+    async def stop(self) -> set[asyncio.Task[None]]:
+        """Cancel what runs and settle what has no result.
+
+        Returns:
+            tasks that are still ending what they started; whoever owns the engine awaits them.
+        """
+        running = {task for task in self._tasks.values() if not task.done()}
+        for task in running:
+            task.cancel()
+        late: set[asyncio.Task[None]] = set()
+        if running:
+            _, late = await asyncio.wait(running, timeout=_STOP_PATIENCE_S)
+        self._stopped = True
+        for call in self._calls:
+            if call.key not in self._done:
+                runner = self._runners.get(call.key)
+                begun = runner is not None and runner.may_have_acted
+                outcome = failure(INTERRUPTED if begun else NOT_BEGUN, brief="stopped")
+                await self._finish(call, CallResult(call, outcome, interrupted=True))
+        return late
+
+    def _groups(self) -> list[list[Call]]:
+        groups: list[list[Call]] = []
+        for call in self._calls:
+            joins = groups and not self._changes(call) and not self._changes(groups[-1][-1])
+            if joins:
+                groups[-1].append(call)
+            else:
+                groups.append([call])
+        return groups
+
+    def _changes(self, call: Call) -> bool:
+        tool = self._conversation.toolbox.toolset.get(call.name)
+        return tool is not None and tool.changes
+
+    async def _run_one(self, call: Call) -> None:
+        runner = _Runner(self._runtime, call)
+        self._runners[call.key] = runner
+        done = await runner.run()
+        if done.rejected and not done.feedback:
+            self._refused = True
+        if not self._stopped:
+            await self._finish(call, done)
+
+    async def _finish(self, call: Call, done: CallResult) -> None:
+        display = await blocks_of(done.outcome.effects, done.outcome.brief)
+        if call.key in self._done:
+            return
+        self._done[call.key] = done
+        self._conversation.memory.took(done.outcome)
+        self._conversation.wire.publish(
+            ToolResult(
+                key=call.key,
+                is_error=done.outcome.is_error,
+                output=done.outcome.output,
+                message=done.outcome.message,
+                display=display,
+                duration_s=done.duration_s,
+                interrupted=done.interrupted,
+                rejected=done.rejected,
+                id=call.id,
+            )
+        )
+
+
+class _Runner:
+    """One call while it runs."""
+
+    def __init__(self, runtime: ToolRuntime, call: Call) -> None:
+        self._runtime = runtime
+        self._conversation = runtime.conversation
+        self._call = call
+        self._output = _LiveOutput(self._conversation.wire, call.key)
+        self._versions = CallVersions(self._conversation.memory)
+        self._limit: asyncio.Timeout | None = None
+        self._asking = False
+        self._waited_s = 0.0
+        self._is_published = False
+        self._changes: list[Change] = []
+
+    @property
+    def may_have_acted(self) -> bool:
+        """Whether it got further than to a first question that nobody has answered."""
+        return not self._asking or bool(self._changes)
+
+    async def run(self) -> CallResult:
+        runtime, conversation, call = self._runtime, self._conversation, self._call
+        loop = asyncio.get_running_loop()
+        began = time.monotonic()
+        env = ToolEnv(
+            work_dir=runtime.work_dir,
+            approver=self,
+            mailbox=conversation.denwa,
+            versions=self._versions,
+            emit=self._output.emit,
+            environ=runtime.environ,
+            key=call.key,
+            todos=conversation.memory.todos,
+        )
+        limit_s = conversation.limits.tool_timeout_s
+        # A call that asks begins when it may; one that has not asked by then is running.
+        timer = loop.call_later(_SHOWN_AS_STARTED_AFTER_S, self._publish_started)
+        rejected, feedback = False, ""
+        try:
+            async with asyncio.timeout(limit_s) as self._limit:
+                outcome = await conversation.toolbox.toolset.run(call.name, call.arguments, env)
+        except ToolRejected as no:
+            rejected, feedback = True, no.feedback
+            outcome = rejection(feedback)
+        except TimeoutError:
+            outcome = failure(
+                f"{call.name} was stopped: it ran longer than {limit_s:.0f} seconds.",
+                brief="timed out",
+            )
+        finally:
+            timer.cancel()
+            self._output.close()
+            for change in self._changes:
+                conversation.files.after_change(change, call.key.rpartition(":")[0])
+        if not rejected:
+            self._asking = False
+            self._publish_started()
+        # How long a tool took is its own doing; the user may think as long as they want.
+        duration_s = time.monotonic() - began - self._waited_s
+        done = CallResult(
+            call, outcome, rejected=rejected, feedback=feedback, duration_s=duration_s
+        )
+        return replace(done, noted=self._versions.noted) if self._versions.noted else done
+
+    async def ask(self, ask: ApprovalQuestion) -> str:
+        """Ask the user for this call (as the tools' `Approver`); the limit of time stands still meanwhile.
+
+        Returns:
+            the command that the user put in the place of the one asked about; empty where there is none.
+
+        Raises:
+            ToolRejected: the answer is no.
+        """
+        call, conversation = self._call, self._conversation
+        self._asking = True
+        asked_at = time.monotonic()
+        if self._limit is not None:
+            self._limit.reschedule(None)
+        instead = await self._runtime.approval.ask(ask, key=call.key, tool=call.name)
+        tool = conversation.toolbox.toolset.get(call.name)
+        if tool is not None and tool.changes:
+            inside = [edit.path for edit in ask.edits if not edit.path.startswith(("/", "~"))]
+            paths = None if ask.action == "run command" else inside
+            self._changes.append(await conversation.files.before_change(paths))
+        self._asking = False
+        self._waited_s += time.monotonic() - asked_at
+        if self._limit is not None:
+            loop = asyncio.get_running_loop()
+            self._limit.reschedule(loop.time() + conversation.limits.tool_timeout_s)
+        self._publish_started()
+        return instead
+
+    def _publish_started(self) -> None:
+        if not self._is_published and not self._asking:
+            self._is_published = True
+            call = self._call
+            self._conversation.wire.publish(ToolStarted(call.key, call.name, call.arguments))
+
+
+class _LiveOutput:
+    """Publishes the output of one call twenty times a second; of a flood only the newest part.
+
+    Args:
+        wire: where it goes.
+        key: the call.
+    """
+
+    def __init__(self, wire: Wire, key: str) -> None:
+        self._wire = wire
+        self._key = key
+        self._loop = asyncio.get_running_loop()
+        self._cleaner = Cleaner()
+        self._pieces: deque[str] = deque()
+        self._size = 0
+        self._n_skipped = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._closed = False
+
+    def emit(self, text: str) -> None:
+        """Take more output. Call it on the event loop."""
+        if self._closed or not text:
+            return
+        if len(text) > _OUTPUT_CHARS:
+            self._n_skipped += len(text) - _OUTPUT_CHARS
+            text = text[-_OUTPUT_CHARS:]
+        self._pieces.append(text)
+        self._size += len(text)
+        while self._size - len(self._pieces[0]) >= _OUTPUT_CHARS:
+            gone = self._pieces.popleft()
+            self._size -= len(gone)
+            self._n_skipped += len(gone)
+        if self._timer is None:
+            self._timer = self._loop.call_later(_OUTPUT_INTERVAL_S, self._flush)
+
+    def close(self) -> None:
+        """Pass on what is left; nothing is taken afterwards."""
+        if not self._closed:
+            self._flush()
+            self._closed = True
+
+    def _flush(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if not self._pieces:
+            return
+        text = "".join(self._pieces)
+        self._pieces.clear()
+        self._size = 0
+        if self._n_skipped:
+            # What was skipped may have held half a terminal sequence: begin anew.
+            self._cleaner = Cleaner()
+            text = f"\n[… {self._n_skipped:,} characters …]\n{text}"
+            self._n_skipped = 0
+        clean = self._cleaner.feed(text)
+        if clean:
+            self._wire.publish(ToolOutput(self._key, clean))

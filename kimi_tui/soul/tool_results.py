@@ -1,0 +1,218 @@
+"""Tool results as the context stores them, and what tools remember of the conversation by them.
+
+A result is one `tool` message in kimi-cli's form: a sentence about the call in `<system>` tags, then the output as it
+was. `tool_message` writes it and `outcome_of` reads it back.
+
+`ToolMemory` is the todo list and the version under which the agent last saw each file. Both are computed from the
+messages of the live world line, so that a rewind, a D-Mail or an undo takes them back too; for that, the versions
+that a call saw stand beside its result under the key `saw`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, cast
+
+from kimi_tui.llm.message import ContentPart, Message, TextPart, ToolCall
+from kimi_tui.tools.base import (
+    TodoChange,
+    TodoEntry,
+    ToolOutcome,
+)
+
+INTERRUPTED = "The person stopped this call before it ended. It may have taken effect in part: look before you rely on it."
+
+_NOT_RUN = "Not run: "
+
+_REFUSED = "The person refused this call"
+
+NOT_RUN = f"{_NOT_RUN}the person refused another call of this step."
+
+NOT_BEGUN = f"{_NOT_RUN}the person stopped the agent before this call began."
+
+REJECTED = f"{_REFUSED}. Do not try to reach the same by another way; ask what they want."
+
+
+def tool_message(call_id: str, outcome: ToolOutcome) -> Message:
+    """The stored message for one result."""
+    parts: list[ContentPart] = []
+    if outcome.is_error:
+        parts.append(TextPart(text=f"<system>ERROR: {outcome.message or 'It failed.'}</system>"))
+    elif outcome.message:
+        parts.append(TextPart(text=f"<system>{outcome.message}</system>"))
+    if outcome.output:
+        parts.append(TextPart(text=outcome.output))
+    elif not parts:
+        parts.append(TextPart(text="<system>Tool output is empty.</system>"))
+    return Message(role="tool", content=parts, tool_call_id=call_id)
+
+
+def outcome_of(message: Message) -> ToolOutcome:
+    """The outcome that a stored result holds; effects and display are not stored in it."""
+    texts = [part.text for part in message.parts if isinstance(part, TextPart)]
+    first = texts[0] if texts else ""
+    if first.startswith("<system>") and first.endswith("</system>"):
+        line = first.removeprefix("<system>").removesuffix("</system>")
+        failed = line.startswith("ERROR: ")
+        return ToolOutcome("".join(texts[1:]), line.removeprefix("ERROR: "), failed)
+    return ToolOutcome("".join(texts))
+
+
+def never_ran(outcome: ToolOutcome) -> bool:
+    """Whether the call was refused, or the agent was stopped before it began."""
+    return outcome.message.startswith((_REFUSED, _NOT_RUN))
+
+
+def rejection(feedback: str) -> ToolOutcome:
+    """The outcome of a call that the user refused, with their reason if they gave one."""
+    if feedback:
+        return ToolOutcome(
+            message=f"{_REFUSED} and says: {feedback}",
+            is_error=True,
+            brief="refused",
+        )
+    return ToolOutcome(message=REJECTED, is_error=True, brief="refused")
+
+
+_FILE_TOOLS = frozenset({"WriteFile", "StrReplaceFile"})
+_STATUSES = frozenset({"pending", "in_progress", "done"})
+
+
+class ToolMemory:
+    """What tools remember of the live world line.
+
+    Attributes:
+        todos: the todo list; None where none was set.
+        versions: by absolute path, the version under which the agent last saw the file.
+        known: whether it was computed since `forget`.
+    """
+
+    def __init__(self) -> None:
+        self.todos: tuple[TodoEntry, ...] | None = None
+        self.versions: dict[str, str] = {}
+        self.known = False
+
+    def forget(self) -> None:
+        """Drop everything: the conversation has changed."""
+        self.todos, self.versions, self.known = None, {}, False
+
+    def compute(self, messages: Iterable[Message]) -> None:
+        """Compute it anew from the messages of a world line, oldest first."""
+        self.forget()
+        calls: list[ToolCall] = []
+        position = 0
+        for message in messages:
+            if message.tool_calls:
+                calls, position = message.tool_calls, 0
+            elif message.role == "tool":
+                # Results follow in the order of their calls; ids may repeat or be empty.
+                if position < len(calls):
+                    self._take(calls[position], message)
+                position += 1
+        self.known = True
+
+    def took(self, outcome: ToolOutcome) -> None:
+        """Take in the outcome of a call that has just ended."""
+        for effect in outcome.effects:
+            if isinstance(effect, TodoChange):
+                self.todos = effect.items
+
+    def _take(self, call: ToolCall, result: Message) -> None:
+        saw = (result.model_extra or {}).get("saw")
+        if isinstance(saw, dict):
+            for path, version in cast("dict[object, object]", saw).items():
+                if isinstance(path, str) and isinstance(version, str):
+                    self.versions[path] = version
+        if call.function.name == "SetTodoList" and not outcome_of(result).is_error:
+            todos = _todos(call.function.arguments)
+            if todos is not None:
+                self.todos = todos
+
+
+class CallVersions:
+    """The `FileVersions` of one call: what it sees goes into the memory at once, and into `noted` for its result."""
+
+    def __init__(self, memory: ToolMemory) -> None:
+        self._memory = memory
+        self.noted: dict[str, str] = {}
+
+    def seen(self, path: Path) -> str | None:
+        """The version under which the agent last saw this file, or None."""
+        return self._memory.versions.get(str(path))
+
+    def saw(self, path: Path, version: str) -> None:
+        """The agent has now seen this version."""
+        self._memory.versions[str(path)] = version
+        self.noted[str(path)] = version
+
+
+def with_versions(message: Message, noted: Mapping[str, str]) -> Message:
+    """The result with the versions that its call saw, as `ToolMemory.compute` reads them."""
+    if not noted:
+        return message
+    return message.model_copy(update={"saw": dict(noted)})
+
+
+def _todos(arguments: str | None) -> tuple[TodoEntry, ...] | None:
+    items = call_arguments(arguments).get("todos")
+    if not isinstance(items, list):
+        return None
+    found: list[TodoEntry] = []
+    for item in cast("list[object]", items):
+        row = cast("dict[str, object]", item) if isinstance(item, dict) else {}
+        title, status = row.get("title"), row.get("status")
+        if isinstance(title, str) and isinstance(status, str) and status in _STATUSES:
+            found.append(
+                TodoEntry(title.strip(), cast('Literal["pending", "in_progress", "done"]', status))
+            )
+    return tuple(found)
+
+
+def call_key(checkpoint_uid: str, position: int) -> str:
+    """The key of a tool call on the wire: unique in a session, and known from the context alone.
+
+    Args:
+        checkpoint_uid: the checkpoint behind which the call stands.
+        position: its place among the calls behind that checkpoint, from 0.
+    """
+    return f"{checkpoint_uid}:{position}"
+
+
+def files_written(messages: Sequence[Message]) -> dict[str, int]:
+    """How often each path was changed with the file tools, by the calls that did not fail."""
+    failed = _failed_calls(messages)
+    files: dict[str, int] = {}
+    for position, message in enumerate(messages):
+        for order, call in enumerate(message.tool_calls or ()):
+            if call.function.name in _FILE_TOOLS and (position, order) not in failed:
+                path = str(call_arguments(call.function.arguments).get("path", ""))
+                files[path] = files.get(path, 0) + 1
+    return files
+
+
+def _failed_calls(messages: Sequence[Message]) -> set[tuple[int, int]]:
+    """Calls by (message, place in it) whose result says that they failed; results follow in the order of the calls."""
+    failed: set[tuple[int, int]] = set()
+    for position, message in enumerate(messages):
+        if not message.tool_calls:
+            continue
+        for order in range(len(message.tool_calls)):
+            at = position + 1 + order
+            if (
+                at >= len(messages)
+                or messages[at].role != "tool"
+                or outcome_of(messages[at]).is_error
+            ):
+                failed.add((position, order))
+    return failed
+
+
+def call_arguments(arguments: str | None) -> dict[str, Any]:
+    """The arguments of a tool call; empty where they are no JSON object."""
+    try:
+        value = json.loads(arguments or "{}")
+    except (ValueError, RecursionError):
+        return {}
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}

@@ -1,0 +1,187 @@
+"""Usage: how many tokens the calls of a session took, by checkpoint and by model, and what they cost.
+
+`Ledger` counts from the events of a session. The record of a stored session and what is published now go through the
+same counting, so that a resumed session knows the same as one that was never left. Prices come with the
+configuration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from kimi_tui.session.context_index import ContextIndex
+from kimi_tui.session.schema import Checkpoint
+from kimi_tui.soul.tasks import Pace
+from kimi_tui.wire.events import CheckpointCreated, Event, StatusUpdate
+
+_PER_TOKENS = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """What a million tokens of a model cost. `cached_input` is for the part of the input that the server had kept."""
+
+    input: float
+    cached_input: float
+    output: float
+    currency: str = "$"
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """Tokens that calls of one model took; `cached` is part of `input`.
+
+    `is_exact` is false where some of it is an estimate, or where it is not known how much of it was cached.
+    """
+
+    input: int = 0
+    cached: int = 0
+    output: int = 0
+    is_exact: bool = True
+
+    def __add__(self, other: Spent) -> Spent:
+        return Spent(
+            self.input + other.input,
+            self.cached + other.cached,
+            self.output + other.output,
+            self.is_exact and other.is_exact,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """An amount of money for each currency, in the order in which they were met.
+
+    `is_whole` is false where a model was called whose price is not known: it cost at least this.
+    """
+
+    amounts: tuple[tuple[str, float], ...]
+    is_exact: bool = True
+    is_whole: bool = True
+
+
+def cost_of(
+    spent: Mapping[str, Spent], prices: Mapping[str, Price], model_now: str = ""
+) -> Cost | None:
+    """What these calls cost.
+
+    Args:
+        spent: tokens by model; under an empty name those whose model is not known.
+        prices: by model.
+        model_now: the model in use, whose price stands in where the model is not known.
+
+    Returns:
+        None where no price is known of any of it (or of the model in use, where nothing was called).
+    """
+    amounts: dict[str, float] = {}
+    is_exact = is_whole = True
+    for model, tokens in spent.items():
+        price = prices.get(model or model_now)
+        if price is None:
+            is_whole = False
+            continue
+        is_exact = is_exact and tokens.is_exact and bool(model)
+        amount = (
+            price.input * (tokens.input - tokens.cached)
+            + price.cached_input * tokens.cached
+            + price.output * tokens.output
+        ) / _PER_TOKENS
+        amounts[price.currency] = amounts.get(price.currency, 0.0) + amount
+    if not spent and (price := prices.get(model_now)) is not None:
+        amounts[price.currency] = 0.0
+    return Cost(tuple(amounts.items()), is_exact, is_whole) if amounts else None
+
+
+_Totals = tuple[int, int, int]
+
+
+class Ledger:
+    """What every checkpoint's calls took.
+
+    Args:
+        prices: by model; empty where none are set, then nothing costs anything.
+    """
+
+    def __init__(self, prices: Mapping[str, Price] | None = None) -> None:
+        self.prices = prices or {}
+        self._model = ""
+        self._newest = ""
+        self._known: set[str] = set()
+        self._totals: _Totals = (0, 0, 0)
+        self._spent: dict[str, dict[str, Spent]] = {}
+
+    def follow(self, event: Event) -> None:
+        """Take in an event: what the totals grow by was spent at the newest checkpoint."""
+        match event:
+            # What only moves behind a summary spends nothing there.
+            case CheckpointCreated(uid=uid, was=""):
+                self._newest = uid
+                self._known.add(uid)
+            case StatusUpdate():
+                self._count(event, self._newest)
+            case _:
+                pass
+
+    def begin(self, status: StatusUpdate) -> None:
+        """A session is opened: what its totals hold beyond its record was spent at no checkpoint that is known."""
+        self._count(status, "")
+
+    def _count(self, status: StatusUpdate, uid: str) -> None:
+        self._model = status.model or self._model
+        before = self._totals
+        now = (status.total_input, status.total_cached, status.total_output)
+        self._totals = now
+        grown = [new - old for new, old in zip(now, before, strict=True)]
+        # Totals that fall are those of another count; where it began is not known.
+        if min(grown) < 0 or not any(grown):
+            return
+        # Figures of tokens in use are estimates after tools ran; those of the call are when it has just returned.
+        is_exact = status.step_input is None or not status.estimated
+        spent = Spent(grown[0], grown[1], grown[2], is_exact)
+        models = self._spent.setdefault(uid, {})
+        models[status.model] = models.get(status.model, Spent()) + spent
+
+    def total_cost(self) -> Cost | None:
+        """What the whole session cost; None where no prices are set."""
+        spent: dict[str, Spent] = {}
+        for models in self._spent.values():
+            _add(spent, models)
+        return cost_of(spent, self.prices, self._model)
+
+    async def cost_of(self, points: Sequence[Checkpoint], index: ContextIndex) -> Cost | None:
+        """What the calls of these checkpoints cost; None where no prices are set.
+
+        Args:
+            points: neighbours on the live world line, oldest first, up to its end.
+            index: of the live context; its usage records stand in for what the record does not hold.
+        """
+        if not self.prices:
+            return None
+        spent: dict[str, Spent] = {}
+        size, pace = index.size, Pace()
+        for place, point in enumerate(points):
+            last = place + 1 == len(points)
+            end = size if last else points[place + 1].offset
+            _add(spent, self._spent_at(point, index, end))
+            if place % 64 == 0:
+                await pace.rest()
+        return cost_of(spent, self.prices, self._model)
+
+    def _spent_at(self, point: Checkpoint, index: ContextIndex, end: int) -> Mapping[str, Spent]:
+        for uid in (point.uid, point.was or ""):
+            if uid in self._spent and uid:
+                return self._spent[uid]
+            if uid in self._known and any(self._totals):
+                return {}
+        figures = index.usages_between(point.offset, end)
+        if not figures:
+            return {}
+        # Two a step: what was sent, and that with what came back.
+        output = max(0, figures[1] - figures[0]) if len(figures) > 1 else 0
+        return {"": Spent(figures[0], 0, output, is_exact=False)}
+
+
+def _add(spent: dict[str, Spent], more: Mapping[str, Spent]) -> None:
+    for model, tokens in more.items():
+        spent[model] = spent.get(model, Spent()) + tokens

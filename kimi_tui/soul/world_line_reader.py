@@ -1,0 +1,382 @@
+"""Reads world lines for a screen: which there are, what stands in one, and how one differs from the live one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from kimi_tui.llm.message import Message, ToolCall
+from kimi_tui.session.schema import Checkpoint
+from kimi_tui.session.session import Session
+from kimi_tui.session.world_lines import WorldLine, WorldLines, shared_checkpoints
+from kimi_tui.soul.bookmarks import Pin
+from kimi_tui.soul.file_history import FileHistory
+from kimi_tui.soul.history import rebuild_world_line
+from kimi_tui.soul.internal_messages import dmail_text, internal_kind, summary_text
+from kimi_tui.soul.record import read_records, records_by_checkpoint
+from kimi_tui.soul.segments import Segment, call_target, segments
+from kimi_tui.soul.tool_results import INTERRUPTED, outcome_of
+from kimi_tui.wire import events as ev
+from kimi_tui.wire.display import DiffLine, DisplayBlock
+from kimi_tui.wire.events import Record
+from kimi_tui.workspace.divergence import SideChange
+
+MessageKind = Literal["user", "agent", "tool", "dmail", "summary", "reminder"]
+
+
+@dataclass(frozen=True, slots=True)
+class WorldLineInfo:
+    """A world line that was left.
+
+    Attributes:
+        n: Its number.
+        reason: The operation that left it; `foreign` or `unknown` where it is not known.
+        checkpoint_id: Where that operation went back to (-1: nowhere in particular), `uid` its name.
+        at: When it was left, ISO 8601.
+        text: The D-Mail or the summary of that operation.
+        n_checkpoints: All of its checkpoints; the first `shared` of them are the live one's too.
+        newest: The id of its newest checkpoint, -1 where it has none.
+        n_messages: How many messages it holds.
+    """
+
+    n: int
+    reason: str
+    checkpoint_id: int
+    uid: str
+    at: str
+    tokens_before: int
+    tokens_after: int
+    messages_dropped: int
+    text: str
+    n_checkpoints: int
+    shared: int
+    newest: int
+    n_messages: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class WorldLineMessage:
+    """A message of a world line, whole. `uid` and `number` name it for `KimiSoul.carry` and `KimiSoul.pin`.
+
+    Attributes:
+        checkpoint_id: Behind which checkpoint it stands.
+        number: Its place behind that checkpoint, from 0.
+        kind: How to draw it; of a `tool` the text is the result, `name` and `target` are those of the call.
+        calls: The tools that an agent's message calls, each as name and target.
+        pinned: Whether neither a compaction nor a D-Mail may drop it.
+        display: What a tool's card draws beside its result, where the record has it (in a comparison).
+        sent_from: Of a D-Mail the checkpoint that it was sent from, and `saved` the tokens it took away; -1 and 0 where
+            that is not known.
+    """
+
+    checkpoint_id: int
+    uid: str
+    number: int
+    kind: MessageKind
+    text: str
+    name: str = ""
+    target: str = ""
+    failed: bool = False
+    calls: tuple[tuple[str, str], ...] = ()
+    pinned: bool = False
+    display: tuple[DisplayBlock, ...] = ()
+    sent_from: int = -1
+    saved: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class FileSide:
+    """What became of a file on one world line since the fork.
+
+    Attributes:
+        became: What it is now, beside what it was at the fork.
+        hands: Who changed it.
+        added, removed, rows: Its diff; the rows may be cut.
+        is_text: False where there are no lines to show.
+    """
+
+    became: Literal["same", "changed", "new", "gone"]
+    hands: Literal["agent", "others", "both"] = "agent"
+    added: int = 0
+    removed: int = 0
+    rows: tuple[DiffLine, ...] = ()
+    is_text: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class DivergedFile:
+    """A file that one of the world lines changed; `alike` is true where it is the same on both now."""
+
+    path: str
+    other: FileSide
+    live: FileSide
+    alike: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DivergedFiles:
+    """The files that either of two world lines changed since they parted.
+
+    `reason` says why that is not known, empty where it is; `remarks` are sentences for the user.
+    """
+
+    files: tuple[DivergedFile, ...] = ()
+    remarks: tuple[str, ...] = ()
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class WorldLineComparison:
+    """Two world lines from where they part.
+
+    Attributes:
+        world_line: The one that was left.
+        fork: The newest checkpoint that both have, -1 where they share none.
+        shared_tokens: What the window holds there; 0 where that is not known.
+        live, other: The messages of each side from there on, oldest first.
+        files: What each of them made of the working files since they parted.
+    """
+
+    world_line: int
+    fork: int
+    live: tuple[WorldLineMessage, ...]
+    other: tuple[WorldLineMessage, ...]
+    files: DivergedFiles
+    shared_tokens: int = 0
+
+
+class DMailOrigin(NamedTuple):
+    """From which checkpoint a D-Mail was sent, and the tokens that went with what it undid."""
+
+    sent_from: int = -1
+    saved: int = 0
+
+
+class RecordedFacts:
+    """What only the record knows of messages: what the card of a result draws, and where a D-Mail came from.
+
+    Args:
+        records: all of it; none where that need not be known.
+    """
+
+    def __init__(self, records: Sequence[Record] = ()) -> None:
+        self._pieces = records_by_checkpoint(records)
+        self._dmails: dict[str, DMailOrigin] = {}
+        dmail: DMailOrigin | None = None
+        for record in records:
+            match record.event:
+                case ev.ContextReverted(reason="dmail") as cut:
+                    # A D-Mail at the end undid nothing.
+                    undid = cut.from_checkpoint >= cut.checkpoint_id
+                    saved = max(0, cut.tokens_before - cut.tokens_after) if undid else 0
+                    dmail = DMailOrigin(cut.from_checkpoint, saved)
+                case ev.CheckpointCreated(kind="dmail", uid=uid) if dmail is not None:
+                    self._dmails[uid] = dmail
+                    dmail = None
+                case _:
+                    pass
+
+    def display(self, uid: str, call_id: str) -> tuple[DisplayBlock, ...]:
+        """What the card of a result draws beside its text; nothing where it is not known."""
+        for record in self._pieces.get(uid, ()) if call_id else ():
+            if isinstance(record.event, ev.ToolResult) and record.event.id == call_id:
+                return record.event.display
+        return ()
+
+    def dmail(self, uid: str) -> DMailOrigin:
+        """Where the D-Mail of a checkpoint came from."""
+        return self._dmails.get(uid, DMailOrigin())
+
+
+@dataclass(frozen=True, slots=True)
+class WorldLineReader:
+    """Reads the world lines of one session. Files are read in threads."""
+
+    session: Session
+    files: FileHistory
+
+    async def world_lines(self) -> Sequence[WorldLineInfo]:
+        """The world lines that were left, in order of number."""
+        context = self.session.context
+        live = tuple(context.checkpoints)
+        lines = await asyncio.to_thread(self._lines().list, live, context.messages)
+        return [_info(line) for line in lines]
+
+    async def read(self, world_line: int) -> list[Record]:
+        """The events of a world line, as `history` rebuilds them.
+
+        Raises:
+            KeyError: no such world line.
+        """
+        return await asyncio.to_thread(self._read, world_line)
+
+    async def messages(self, world_line: int, pins: Collection[Pin]) -> Sequence[WorldLineMessage]:
+        """All messages of a world line, checkpoint markers left out.
+
+        Raises:
+            KeyError: no such world line.
+        """
+        return await asyncio.to_thread(self._messages, world_line, 0, pins, RecordedFacts())
+
+    async def compare(self, world_line: int, pins: Collection[Pin]) -> WorldLineComparison:
+        """A world line that was left beside the live one, from where they part.
+
+        Raises:
+            KeyError: no such world line.
+        """
+        context = self.session.context
+        live = context.checkpoints
+        lines = self._lines()
+        points = (await asyncio.to_thread(lines.index, world_line)).checkpoints
+        other = (points, lines.messages_of(world_line))
+        shared = await asyncio.to_thread(shared_checkpoints, (live, context.messages), other)
+        facts = await asyncio.to_thread(lambda: RecordedFacts(read_records(self.session)))
+        return WorldLineComparison(
+            world_line=world_line,
+            fork=live[shared - 1].id if shared else -1,
+            live=tuple(await asyncio.to_thread(self._messages, 0, shared, pins, facts)),
+            other=tuple(await asyncio.to_thread(self._messages, world_line, shared, pins, facts)),
+            files=await self._diverged_files(live, points, shared),
+            shared_tokens=context.tokens_at(live[shared].id) if 0 < shared < len(live) else 0,
+        )
+
+    async def _diverged_files(
+        self, live: Sequence[Checkpoint], other: Sequence[Checkpoint], shared: int
+    ) -> DivergedFiles:
+        """What the live world line and another one, which share their first checkpoints, made of the files."""
+        if not other:
+            return DivergedFiles(reason="That line has no checkpoint.")
+        newest = _names(other[-1:])
+        begins = [*_names(live[shared : shared + 1]), *_names(other[shared : shared + 1])]
+        divergence = await self.files.divergence(begins or newest, newest)
+        return DivergedFiles(
+            tuple(
+                DivergedFile(one.path, _side(one.left), _side(one.now), one.alike)
+                for one in divergence.files
+            ),
+            divergence.remarks,
+            divergence.reason,
+        )
+
+    def _read(self, world_line: int) -> list[Record]:
+        return rebuild_world_line(self.session, read_records(self.session), world_line)
+
+    def _messages(
+        self, world_line: int, first: int, pins: Collection[Pin], facts: RecordedFacts
+    ) -> list[WorldLineMessage]:
+        lines = self._lines()
+        points: Sequence[Checkpoint] = self.session.context.checkpoints
+        messages: Sequence[Message] = self.session.context.messages
+        if world_line:
+            points, messages = lines.index(world_line).checkpoints, lines.messages_of(world_line)
+        parts = segments(points, messages, first)
+        return [shown for part in parts for shown in _shown(part, pins, facts)]
+
+    def _lines(self) -> WorldLines:
+        return self.session.world_lines
+
+
+def _info(line: WorldLine) -> WorldLineInfo:
+    return WorldLineInfo(
+        n=line.n,
+        reason=line.reason,
+        checkpoint_id=line.left_by.checkpoint_id,
+        uid=line.left_by.uid,
+        at=line.left_by.at,
+        tokens_before=line.left_by.tokens_before,
+        tokens_after=line.left_by.tokens_after,
+        messages_dropped=line.left_by.messages_dropped,
+        text=line.left_by.text,
+        n_checkpoints=len(line.checkpoints),
+        shared=line.shared,
+        newest=line.checkpoints[-1].id if line.checkpoints else -1,
+        n_messages=line.n_messages,
+        size_bytes=line.size_bytes,
+    )
+
+
+def _shown(part: Segment, pins: Collection[Pin], facts: RecordedFacts) -> list[WorldLineMessage]:
+    point = part.point
+    found: list[WorldLineMessage] = []
+    open_calls: list[ToolCall] = []
+    asked = 0
+    for number, message in enumerate(part.messages):
+        pinned = (point.uid, number) in pins or (point.was or "", number) in pins
+        if message.role == "tool":
+            call = open_calls.pop(0) if open_calls else None
+            outcome = outcome_of(message)
+            found.append(
+                WorldLineMessage(
+                    point.id,
+                    point.uid,
+                    number,
+                    "tool",
+                    outcome.output or outcome.message,
+                    name=call.function.name if call is not None else "",
+                    target=call_target(call) if call is not None else "",
+                    failed=outcome.is_error,
+                    pinned=pinned,
+                    display=facts.display(point.uid, message.tool_call_id or ""),
+                )
+            )
+            continue
+        dmail, summary = dmail_text(message), summary_text(message)
+        came = DMailOrigin() if dmail is None else facts.dmail(point.uid)
+        if message.role == "assistant":
+            open_calls, asked = list(message.tool_calls or ()), number
+        found.append(
+            WorldLineMessage(
+                point.id,
+                point.uid,
+                number,
+                _kind_of(message),
+                next((text for text in (dmail, summary) if text is not None), message.text),
+                calls=tuple((c.function.name, call_target(c)) for c in message.tool_calls or ()),
+                pinned=pinned,
+                sent_from=came.sent_from,
+                saved=came.saved,
+            )
+        )
+    # Calls without a result: their program was killed.
+    found += [
+        WorldLineMessage(
+            point.id,
+            point.uid,
+            asked,
+            "tool",
+            INTERRUPTED,
+            name=call.function.name,
+            target=call_target(call),
+            failed=True,
+            display=facts.display(point.uid, call.id),
+        )
+        for call in open_calls
+    ]
+    return found
+
+
+def _kind_of(message: Message) -> MessageKind:
+    kind = internal_kind(message)
+    if kind == "dmail":
+        return "dmail"
+    if kind == "compaction":
+        return "summary"
+    if kind is not None:
+        return "reminder"
+    return "user" if message.role == "user" else "agent"
+
+
+def _names(points: Sequence[Checkpoint]) -> list[str]:
+    """What they were called before a compaction, and are called now."""
+    return [name for point in points for name in (point.was, point.uid) if name]
+
+
+def _side(side: SideChange) -> FileSide:
+    diff = side.diff
+    if diff is None:
+        return FileSide(side.outcome, side.authors, is_text=side.outcome == "same")
+    rows = tuple(DiffLine(*row) for row in diff.rows)
+    return FileSide(side.outcome, side.authors, diff.added, diff.removed, rows)

@@ -1,0 +1,743 @@
+"""Running a command as a child process: its environment, its bounded output, and the end of everything it started.
+
+One thread owns a `RunningCommand` from start to reaping. It waits for the output and the exit apart from each other,
+because a background child can hold the pipe open long after the command has ended. Whoever awaits the command can be
+cancelled at any time: the thread still ends everything that was started. Three things find what has to be ended: the
+supervisor that runs above the command (`supervisor.py`); on Linux a random mark in the command's environment, which its
+descendants inherit, whatever group or session they moved to; elsewhere the parents that `ps` lists.
+
+Children get a short list of harmless variables, nothing that holds a key or runs code. Output is kept in bounded
+memory: the beginning, the end, and the newest piece for the live view. Imports neither pydantic nor the other modules
+of tools.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import codecs
+import contextlib
+import fcntl
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+from uuid import uuid4
+
+from kimi_tui.foreign_text import clean
+from kimi_tui.tools.supervisor import MARK_NAME, all_below
+
+
+def word_set(text: str) -> frozenset[str]:
+    """The words of a text, for lists too long for one name a line."""
+    return frozenset(text.split())
+
+
+_PASSED = word_set("""HOME USER LOGNAME LANG LANGUAGE TZ TMPDIR TMP TEMP VIRTUAL_ENV CONDA_PREFIX CONDA_DEFAULT_ENV JAVA_HOME
+    ANDROID_HOME GOPATH GOROOT GOCACHE GOMODCACHE CARGO_HOME RUSTUP_HOME NVM_DIR PYENV_ROOT RBENV_ROOT GEM_HOME
+    XDG_CONFIG_HOME XDG_CACHE_HOME XDG_DATA_HOME XDG_STATE_HOME SSL_CERT_FILE SSL_CERT_DIR NIX_PATH
+    NIX_SSL_CERT_FILE HOMEBREW_PREFIX SDKROOT DEVELOPER_DIR""")
+_PROXIES = word_set(
+    "http_proxy https_proxy no_proxy all_proxy HTTP_PROXY HTTPS_PROXY NO_PROXY ALL_PROXY"
+)
+_FIXED = {
+    "TERM": "dumb",
+    "NO_COLOR": "1",
+    "PAGER": "cat",
+    "GIT_PAGER": "cat",
+    "MANPAGER": "cat",
+    "GIT_TERMINAL_PROMPT": "0",
+    "EDITOR": "false",
+    "VISUAL": "false",
+    "DEBIAN_FRONTEND": "noninteractive",
+}
+_DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
+
+
+def child_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """What a child gets of `environ`, with pagers, editors and prompts switched off."""
+    passed = {
+        name: value
+        for name, value in environ.items()
+        if name in _PASSED
+        or name.startswith("LC_")
+        # A proxy's address may carry a password.
+        or (name in _PROXIES and "@" not in value)
+    }
+    return {"PATH": environ.get("PATH") or _DEFAULT_PATH, **passed, **_FIXED}
+
+
+def find_program(name: str, environ: Mapping[str, str], *work_dirs: Path) -> str | None:
+    """A program on the path, passing over relative entries and any within a work folder: a file that the agent or
+    a cloned repository put there must not stand in for a system tool."""
+    works = [Path(os.path.realpath(folder)) for folder in work_dirs]
+    for folder in (environ.get("PATH") or _DEFAULT_PATH).split(os.pathsep):
+        if not os.path.isabs(folder):
+            continue
+        found = shutil.which(name, path=folder)
+        if found is None:
+            continue
+        real = Path(os.path.realpath(found))
+        if not any(real.is_relative_to(work) for work in works):
+            return found
+    return None
+
+
+HEAD_CHARS = 15_000
+TAIL_CHARS = 25_000
+LINE_CHARS = 2000
+LIVE_CHARS = 8192
+"""The most that one piece of live output holds; a flood shows its newest lines."""
+
+_HEAD_BYTES = HEAD_CHARS * 4
+_TAIL_BYTES = TAIL_CHARS * 4
+_BINARY_SHARE = 0.05
+
+
+class Capture:
+    """Takes the output of one command. Used by one thread."""
+
+    def __init__(self) -> None:
+        self.n_bytes = 0
+        self._head = bytearray()
+        self._tail: deque[bytes] = deque()
+        self._tail_bytes = 0
+
+    def feed(self, data: bytes) -> None:
+        """Take what was just read."""
+        self.n_bytes += len(data)
+        if len(self._head) < _HEAD_BYTES:
+            room = _HEAD_BYTES - len(self._head)
+            self._head += data[:room]
+            data = data[room:]
+            if not data:
+                return
+        self._tail.append(data)
+        self._tail_bytes += len(data)
+        while self._tail_bytes - len(self._tail[0]) >= _TAIL_BYTES:
+            self._tail_bytes -= len(self._tail.popleft())
+
+    def text(self) -> CapturedText:
+        """All of it as text for the model, shortened in the middle where it is long."""
+        tail = b"".join(self._tail)
+        omitted = self.n_bytes - len(self._head) - len(tail)
+        if omitted <= 0:
+            whole = bytes(self._head) + tail
+            text = _readable(whole)
+            if len(text) <= HEAD_CHARS + TAIL_CHARS:
+                shown, n_cut = _cut_lines(text)
+                return CapturedText(shown, n_cut > 0, _is_binary(whole))
+            head, end = text[:HEAD_CHARS], text[-TAIL_CHARS:]
+        else:
+            head = _readable(bytes(self._head))[:HEAD_CHARS]
+            # The cut may be within a character: what is left of it is dropped.
+            end = _readable(tail.lstrip(bytes(range(0x80, 0xC0))))[-TAIL_CHARS:]
+        head = _to_line_end(head)
+        end = _from_line_start(end)
+        left_out = self.n_bytes - len(head.encode()) - len(end.encode())
+        note = f"\n… {max(left_out, 0):,} bytes left out …\n"
+        return CapturedText(
+            _cut_lines(head)[0] + note + _cut_lines(end)[0], True, _is_binary(bytes(self._head))
+        )
+
+
+class CapturedText:
+    """Output as the model reads it."""
+
+    __slots__ = ("binary", "shortened", "text")
+
+    def __init__(self, text: str, shortened: bool, binary: bool) -> None:
+        self.text = text
+        self.shortened = shortened
+        self.binary = binary
+
+
+class LiveText:
+    """Decodes output for the live view. Where more came than `LIVE_CHARS`, the newest lines are kept."""
+
+    def __init__(self) -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._waiting = bytearray()
+        self._skipped = 0
+
+    @property
+    def waits(self) -> bool:
+        """Whether there is something to show."""
+        return bool(self._waiting)
+
+    def feed(self, data: bytes) -> None:
+        """Take what was just read."""
+        self._waiting += data[-LIVE_CHARS:]
+        over = len(self._waiting) - LIVE_CHARS
+        self._skipped += max(len(data) - LIVE_CHARS, 0)
+        if over > 0:
+            del self._waiting[:over]
+            self._skipped += over
+
+    def take(self, *, final: bool = False) -> str:
+        """What there is to show now; a character cut in the middle waits for its rest unless this is the end."""
+        data = bytes(self._waiting)
+        self._waiting.clear()
+        note = ""
+        if self._skipped:
+            note = f"\n… {self._skipped:,} bytes passed …\n"
+            self._skipped = 0
+            self._decoder.reset()
+            data = data[data.find(b"\n") + 1 :].lstrip(bytes(range(0x80, 0xC0)))
+        return note + self._decoder.decode(data, final)
+
+
+def _readable(data: bytes) -> str:
+    """Text without terminal sequences, and of lines that a progress display wrote over, only the last state."""
+    text = data.decode("utf-8", "replace")
+    if "\r" in text:
+        text = "\n".join(_last_state(line) for line in text.split("\n"))
+    return clean(text)
+
+
+def _last_state(line: str) -> str:
+    line = line.rstrip("\r")
+    return line[line.rfind("\r") + 1 :]
+
+
+def _cut_lines(text: str) -> tuple[str, int]:
+    if len(text) <= LINE_CHARS:
+        return text, 0
+    lines = text.split("\n")
+    n_cut = 0
+    for i, line in enumerate(lines):
+        if len(line) > LINE_CHARS:
+            lines[i] = f"{line[:LINE_CHARS]} … {len(line) - LINE_CHARS:,} more characters"
+            n_cut += 1
+    return ("\n".join(lines), n_cut) if n_cut else (text, 0)
+
+
+def _to_line_end(text: str) -> str:
+    end = text.rfind("\n", len(text) - LINE_CHARS)
+    return text[:end] if end > 0 else text
+
+
+def _from_line_start(text: str) -> str:
+    start = text.find("\n", 0, LINE_CHARS)
+    return text[start + 1 :] if start >= 0 else text
+
+
+def _is_binary(data: bytes) -> bool:
+    probe = data[:8192]
+    if not probe:
+        return False
+    odd = probe.count(b"\0") + sum(
+        probe.count(bytes([byte])) for byte in range(1, 32) if byte not in (7, 8, 9, 10, 12, 13, 27)
+    )
+    return odd > len(probe) * _BINARY_SHARE
+
+
+_READ_BYTES = 120 << 10
+"""Each larger buffer would be mapped anew by the allocator."""
+_PIPE_BYTES = 1 << 20
+"""The most that Linux gives without privileges. The more a command can write ahead, the fewer the context switches."""
+
+_SUPERVISOR = Path(__file__).with_name("supervisor.py")
+_KILL_WAIT_S = 3.0
+
+
+def _widen(pipe: int) -> None:
+    """Let a pipe hold more where the system allows it."""
+    if hasattr(fcntl, "F_SETPIPE_SZ"):
+        with contextlib.suppress(OSError):
+            fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+
+
+class _Watch:
+    """Waits for the three things that a command's thread reacts to: output, the exit, and a request to stop."""
+
+    def __init__(self, output: int, exit_descriptor: int, wake: int) -> None:
+        self._output = output
+        self._exit = exit_descriptor
+        self._poll = select.poll()
+        self._poll.register(output, select.POLLIN)
+        self._poll.register(exit_descriptor, select.POLLIN)
+        self._poll.register(wake, select.POLLIN)
+        self._wake = wake
+        self._woken = False
+        self.at_end = False
+        self.exited = False
+
+    def read(self) -> bytes:
+        """The output that has come; empty where there is none, or at the end."""
+        if self.at_end:
+            return b""
+        try:
+            data = os.read(self._output, _READ_BYTES)
+        except BlockingIOError:
+            return b""
+        except OSError:
+            data = b""
+        if not data:
+            self.at_end = True
+            self._poll.unregister(self._output)
+        return data
+
+    def wait(self, timeout_s: float) -> None:
+        """Wait until something happens, at most so long."""
+        for descriptor, _ in self._poll.poll(timeout_s * 1000):
+            if descriptor == self._exit and not self.exited:
+                self.exited = True
+                self._poll.unregister(self._exit)
+            elif descriptor == self._wake and not self._woken:
+                self._woken = True
+                self._poll.unregister(self._wake)
+
+
+class _Supervised:
+    """A command below a supervisor of its own (`supervisor.py`): its exit, and signals to everything it started.
+
+    Reaped only on leaving, so that until then the supervisor's number cannot belong to anyone else.
+    """
+
+    def __init__(
+        self,
+        argv: Sequence[str],
+        mark: str,
+        *,
+        work_dir: Path,
+        environ: Mapping[str, str],
+        output: int,
+    ) -> None:
+        """Start it.
+
+        Args:
+            argv: the program, by its whole path, and its arguments.
+            mark: what everything it starts bears in its environment.
+            work_dir: where it runs.
+            environ: of the command.
+            output: the descriptor that it writes to.
+
+        Raises:
+            OSError: it could not be started.
+        """
+        orders, self._orders = os.pipe()
+        self.descriptor, reports = os.pipe()
+        supervisor = [sys.executable, "-I", "-S", "-X", "utf8", str(_SUPERVISOR)]
+        try:
+            self._process = subprocess.Popen(
+                [*supervisor, str(orders), str(reports), mark, *argv],
+                cwd=work_dir,
+                env=environ,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+                pass_fds=(orders, reports),
+            )
+        except BaseException:
+            os.close(self._orders)
+            os.close(self.descriptor)
+            raise
+        finally:
+            os.close(orders)
+            os.close(reports)
+        self.pid = self._process.pid
+        self._heard = b""
+        self._exit: str | None = None
+
+    def order(self, code: str) -> None:
+        """Send an order (see `supervisor.py`); where the supervisor is gone there is nobody to carry it out."""
+        with contextlib.suppress(OSError):
+            os.write(self._orders, code.encode())
+
+    def exit_code(self) -> int | None:
+        """The command's exit code, negative for a signal; None where it has not ended, or nobody can say.
+
+        Raises:
+            OSError: the command could not be started.
+        """
+        self._hear("X", 1.0)
+        if self._exit is None:
+            return None
+        kind, _, number = self._exit.partition(" ")
+        if kind == "E":
+            raise OSError(int(number), os.strerror(int(number)))
+        return int(number)
+
+    def kill_all(self) -> int:
+        """Kill everything below the supervisor; returns how many processes are left, as far as anybody can say."""
+        self.order("K")
+        left = self._hear("L", _KILL_WAIT_S)
+        if left is not None:
+            return int(left)
+        # The command stopped or killed its supervisor.
+        self._process.kill()
+        return 0
+
+    def _hear(self, wanted: str, timeout_s: float) -> str | None:
+        """What a report of this kind says; None where it does not come."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            *lines, self._heard = self._heard.split(b"\n")
+            for line in lines:
+                text = line.decode("ascii", "replace")
+                # Where it could not be started, the end of what tried follows, and is not the command's.
+                if text[:1] in ("X", "E") and self._exit is None:
+                    self._exit = text
+                if text[:1] == "L" and wanted == "L":
+                    return text[2:]
+            if wanted == "X" and self._exit is not None:
+                return self._exit
+            waiter = select.poll()
+            waiter.register(self.descriptor, select.POLLIN)
+            if not waiter.poll(max(deadline - time.monotonic(), 0) * 1000):
+                return None
+            data = os.read(self.descriptor, 4096)
+            if not data:
+                return None
+            self._heard += data
+
+    def __enter__(self) -> _Supervised:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.order("Q")
+        os.close(self._orders)
+        os.close(self.descriptor)
+        try:
+            self._process.wait(1)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+_HAS_PROC = sys.platform == "linux" and Path("/proc/self/environ").exists()
+
+
+def marked(mark: str) -> list[int]:
+    """The processes that bear the mark."""
+    if not _HAS_PROC:
+        return []
+    return [
+        int(entry.name)
+        for entry in Path("/proc").iterdir()
+        if entry.name.isdigit() and _bears(int(entry.name), mark)
+    ]
+
+
+def _bears(pid: int, mark: str) -> bool:
+    try:
+        with open(f"/proc/{pid}/environ", "rb", buffering=0) as file:
+            return f"{MARK_NAME}={mark}".encode() in file.readall().split(b"\0")
+    except OSError:
+        return False
+
+
+def _descendants(pid: int) -> list[int]:
+    """All descendants of a process where there is no `/proc`; must be asked before the process ends."""
+    if _HAS_PROC:
+        return []
+    return descendants_by_ps(pid)
+
+
+def descendants_by_ps(pid: int) -> list[int]:
+    """All descendants of a process, by the parents that `ps` tells."""
+    try:
+        listed = subprocess.run(
+            ["/bin/ps", "-axo", "pid=,ppid="],
+            capture_output=True,
+            text=True,
+            timeout=2,
+            check=False,
+        ).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        return []
+    children: dict[int, list[int]] = {}
+    for line in listed.splitlines():
+        fields = line.split()
+        if len(fields) == 2 and all(field.isdigit() for field in fields):
+            children.setdefault(int(fields[1]), []).append(int(fields[0]))
+    return all_below(pid, children)
+
+
+def _signal_all(mark: str, others: list[int], number: signal.Signals) -> None:
+    """Send a signal to what bears the mark, and to others."""
+    for other in marked(mark):
+        _signal_marked(other, mark, number)
+    for other in others:
+        with contextlib.suppress(OSError):
+            os.kill(other, number)
+
+
+def _signal_marked(pid: int, mark: str, number: signal.Signals) -> None:
+    """Signal a process only if it still is the marked one: ids are used again, descriptors of processes are not."""
+    if not hasattr(os, "pidfd_open"):
+        with contextlib.suppress(OSError):
+            os.kill(pid, number)
+        return
+    try:
+        descriptor = os.pidfd_open(pid)
+    except OSError:
+        return
+    try:
+        if _bears(pid, mark):
+            with contextlib.suppress(OSError):
+                signal.pidfd_send_signal(descriptor, number)
+    finally:
+        os.close(descriptor)
+
+
+TERM_GRACE_S = 2.0
+EOF_GRACE_S = 0.3
+_LIVE_INTERVAL_S = 0.05
+_CANCEL_WAIT_S = 0.5
+_PIPE_READS = 20
+_TICK_S = 0.1
+_KILL_ROUNDS = 3
+
+Ending = Literal["exited", "timeout", "stopped"]
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a command ended.
+
+    Attributes:
+        ending: by itself, by its timeout, or stopped on request.
+        exit_code: negative for a signal; None where it was ended from here.
+        duration_s: from start to end.
+        n_bytes: of all its output.
+        output: what is kept of it.
+        n_left: background processes that held the output open and were ended.
+        n_alive: processes that could not be ended.
+    """
+
+    ending: Ending
+    exit_code: int | None
+    duration_s: float
+    n_bytes: int
+    output: CapturedText
+    n_left: int
+    n_alive: int = 0
+
+
+class RunningCommand:
+    """One child process in a session of its own, without a terminal and with an empty input."""
+
+    def __init__(
+        self,
+        argv: Sequence[str],
+        *,
+        work_dir: Path,
+        environ: Mapping[str, str],
+        timeout_s: float,
+        on_output: Callable[[str], None],
+    ) -> None:
+        self._mark = uuid4().hex
+        self._argv = list(argv)
+        self._work_dir = work_dir
+        self._environ = environ
+        self._timeout_s = timeout_s
+        self._on_output = on_output
+        self._capture = Capture()
+        self._live = LiveText()
+        self._stop = False
+        self._n_left = 0
+        self._n_alive = 0
+        self._wake_read, self._wake_write = os.pipe()
+        self._wake_lock = threading.Lock()
+        self._wake_closed = False
+
+    async def run(self) -> Ended:
+        """Start it and wait for its end.
+
+        Raises:
+            OSError: it could not be started.
+            asyncio.CancelledError: cancelled; everything it started is ended, at the latest after `TERM_GRACE_S`.
+        """
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[Ended] = loop.create_future()
+
+        def settle(result: Ended | Exception) -> None:
+            if done.done():
+                return
+            if self._stop:
+                done.cancel()
+            elif isinstance(result, Exception):
+                done.set_exception(result)
+            else:
+                done.set_result(result)
+
+        def deliver(text: str) -> None:
+            if not done.done() and not self._stop:
+                self._on_output(text)
+
+        def work() -> None:
+            result: Ended | Exception
+            try:
+                result = self._live_through(lambda text: _call(loop, deliver, text))
+            except Exception as error:
+                result = error
+            _call(loop, settle, result)
+
+        # Not a daemon: the interpreter waits for it, so that nothing a command started outlives the program.
+        thread = threading.Thread(target=work, name="command", daemon=False)
+        thread.start()
+        try:
+            return await asyncio.shield(done)
+        except asyncio.CancelledError:
+            self._ask_to_stop()
+            # Long enough for what obeys, short enough for the user: what does not obey, the thread ends by itself.
+            await asyncio.wait([done], timeout=_CANCEL_WAIT_S)
+            raise
+
+    def _ask_to_stop(self) -> None:
+        self._stop = True
+        # The thread closes the pipe when it is done; the number may then be someone else's.
+        with self._wake_lock:
+            if not self._wake_closed:
+                os.write(self._wake_write, b"x")
+
+    def _close_wake(self) -> None:
+        with self._wake_lock:
+            self._wake_closed = True
+            os.close(self._wake_read)
+            os.close(self._wake_write)
+
+    def _live_through(self, post: Callable[[str], None]) -> Ended:
+        """Start the command, read its output and reap it. Runs in the command's thread."""
+        output, write_end = os.pipe()
+        _widen(output)
+        os.set_blocking(output, False)
+        started = time.monotonic()
+        try:
+            try:
+                process = _Supervised(
+                    self._argv,
+                    self._mark,
+                    work_dir=self._work_dir,
+                    environ=self._environ,
+                    output=write_end,
+                )
+            finally:
+                os.close(write_end)
+            with process:
+                watch = _Watch(output, process.descriptor, self._wake_read)
+                try:
+                    ending = self._until_end(process, watch, post, started + self._timeout_s)
+                except BaseException:
+                    # Whatever went wrong here, nothing is left running.
+                    process.kill_all()
+                    _signal_all(self._mark, [], signal.SIGKILL)
+                    raise
+                exit_code = process.exit_code()
+        finally:
+            os.close(output)
+            self._close_wake()
+        rest = self._live.take(final=True)
+        if rest:
+            post(rest)
+        duration_s = time.monotonic() - started
+        if ending != "exited":
+            exit_code = None
+        captured = self._capture.text()
+        n_bytes = self._capture.n_bytes
+        return Ended(ending, exit_code, duration_s, n_bytes, captured, self._n_left, self._n_alive)
+
+    def _until_end(
+        self,
+        process: _Supervised,
+        watch: _Watch,
+        post: Callable[[str], None],
+        deadline: float,
+    ) -> Ending:
+        self._pump(watch, post, until=deadline)
+        ending: Ending = "exited"
+        if self._stop:
+            ending = "stopped"
+        elif not watch.exited:
+            ending = "timeout"
+        else:
+            self._pump(watch, post, until=time.monotonic() + EOF_GRACE_S, after_exit=True)
+            self._read_what_is_there(watch)
+            if watch.at_end:
+                return ending
+            self._n_left = max(len(marked(self._mark)), 1)
+        self._end_all(process, watch, post)
+        return ending
+
+    def _read_what_is_there(self, watch: _Watch) -> None:
+        """Read what is in the pipe, even if this thread is scheduled after the deadline."""
+        for _ in range(_PIPE_READS):
+            data = watch.read()
+            if not data:
+                return
+            self._capture.feed(data)
+            self._live.feed(data)
+
+    def _end_all(self, process: _Supervised, watch: _Watch, post: Callable[[str], None]) -> None:
+        """TERM, two seconds, KILL; the output is read meanwhile, so that no process blocks on a full pipe."""
+        others = _descendants(process.pid)
+        process.order("T")
+        _signal_all(self._mark, others, signal.SIGTERM)
+        deadline = time.monotonic() + TERM_GRACE_S
+        while time.monotonic() < deadline:
+            until = min(deadline, time.monotonic() + _TICK_S)
+            self._pump(watch, post, until=until, after_exit=True, stoppable=False)
+            if watch.exited and watch.at_end:
+                if not marked(self._mark):
+                    break
+                # All output is read; only what moved elsewhere is still to end.
+                time.sleep(min(_TICK_S, max(deadline - time.monotonic(), 0)))
+        self._n_alive = process.kill_all()
+        for _ in range(_KILL_ROUNDS):
+            _signal_all(self._mark, others, signal.SIGKILL)
+            if not marked(self._mark):
+                break
+        until = time.monotonic() + EOF_GRACE_S
+        self._pump(watch, post, until=until, after_exit=True, stoppable=False)
+
+    def _pump(
+        self,
+        watch: _Watch,
+        post: Callable[[str], None],
+        *,
+        until: float,
+        after_exit: bool = False,
+        stoppable: bool = True,
+    ) -> None:
+        """Read until the end of the command (with `after_exit`: of its output too), a stop, or a point in time."""
+        next_live = 0.0
+        next_look = 0.0
+        while True:
+            now = time.monotonic()
+            if self._live.waits and now >= next_live:
+                post(self._live.take())
+                next_live = now + _LIVE_INTERVAL_S
+            finished = watch.exited and (watch.at_end or not after_exit)
+            if now >= until or finished or (stoppable and self._stop):
+                return
+            data = watch.read()
+            if data:
+                self._capture.feed(data)
+                self._live.feed(data)
+                # In a flood nothing is ever waited for; the exit and a stop are still noticed.
+                if now < next_look:
+                    continue
+                next_look = now + _LIVE_INTERVAL_S
+                watch.wait(0)
+                continue
+            if watch.at_end and watch.exited:
+                continue
+            wait_until = min(until, next_live) if self._live.waits else until
+            watch.wait(max(wait_until - now, 0))
+
+
+def _call(loop: asyncio.AbstractEventLoop, function: Callable[..., None], value: object) -> None:
+    """Call on the loop; nothing where the loop is closed."""
+    with contextlib.suppress(RuntimeError):
+        loop.call_soon_threadsafe(function, value)

@@ -1,0 +1,169 @@
+"""A process between the program and one command: whatever the command starts stays below it, and ends with the program.
+
+It adopts what loses its parent (Linux: as a subreaper), so nothing gets away by clearing its environment or leaving its
+group; and it holds the reading end of a pipe that the program holds open, so that it learns of the program's end
+whatever ended that. (PR_SET_PDEATHSIG would reach the command alone, not what it started, and depends on the thread
+that forked.)
+
+Run isolated, by its path: `supervisor.py ORDERS REPORTS MARK PROGRAM ARGUMENT...` with two descriptors. Orders are
+single characters: T (end all), K (kill all), Q (let go of what runs). Reports are lines: `E errno` (not started), `X
+code` (it ended), `L count` (what is left after a K). Imports nothing of this package.
+"""
+
+import os
+import select
+import signal
+import sys
+import time
+
+MARK_NAME = "KIMI_TUI_COMMAND"
+_HAS_PROC = os.path.exists("/proc/self/stat")
+_PR_SET_CHILD_SUBREAPER = 36
+_GRACE_S = 2.0
+_ROUNDS = 50
+_ROUND_S = 0.02
+
+
+def main(orders: int, reports: int, mark: str, command: list[str]) -> int:
+    """Run the command until it has ended and the program lets go of it."""
+    _adopt_orphans()
+    for descriptor in (orders, reports):
+        os.set_inheritable(descriptor, False)
+    wake_read, wake_write = os.pipe()
+    os.set_blocking(wake_write, False)
+    signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, _wake)
+    child = os.fork()
+    if child == 0:
+        _become(command, mark, reports)
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1, 2):
+        # The output ends when the command and what it started have closed it, not when this process ends.
+        os.dup2(nowhere, descriptor)
+    poll = select.poll()
+    poll.register(orders, select.POLLIN)
+    poll.register(wake_read, select.POLLIN)
+    # It may have ended before the first wait.
+    _reap(child, reports)
+    while True:
+        ready = [descriptor for descriptor, _ in poll.poll()]
+        if wake_read in ready:
+            os.read(wake_read, 4096)
+        _reap(child, reports)
+        if orders not in ready:
+            continue
+        for order in os.read(orders, 16) or b"\0":
+            if order == ord("T"):
+                _signal_all(child, signal.SIGTERM)
+            elif order == ord("K"):
+                _report(reports, f"L {_kill_all(child, reports)}")
+            elif order == ord("Q"):
+                return 0
+            else:
+                # The program is gone.
+                _signal_all(child, signal.SIGTERM)
+                deadline = time.monotonic() + _GRACE_S
+                while _below() and time.monotonic() < deadline:
+                    time.sleep(_ROUND_S)
+                    _reap(child, reports)
+                _kill_all(child, reports)
+                return 0
+
+
+def _wake(number: int, frame: object) -> None:
+    """Only its number in the pipe counts."""
+
+
+def _adopt_orphans() -> None:
+    if sys.platform != "linux":
+        return
+    import ctypes
+
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def _become(command: list[str], mark: str, reports: int) -> None:
+    try:
+        os.setsid()
+        signal.set_wakeup_fd(-1)
+        for number in (signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ):
+            signal.signal(number, signal.SIG_DFL)
+        os.execve(command[0], command, {**os.environ, MARK_NAME: mark})
+    except OSError as error:
+        _report(reports, f"E {error.errno}")
+    finally:
+        os._exit(127)
+
+
+def _report(reports: int, line: str) -> None:
+    try:
+        os.write(reports, f"{line}\n".encode())
+    except OSError:
+        # Nobody listens any more; the end of the orders tells so too.
+        return
+
+
+def _reap(child: int, reports: int) -> None:
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if pid == 0:
+            return
+        if pid == child:
+            _report(reports, f"X {os.waitstatus_to_exitcode(status)}")
+
+
+def _kill_all(child: int, reports: int) -> int:
+    """Kill until nothing is left; returns how many do not let themselves be killed."""
+    for _ in range(_ROUNDS):
+        _signal_all(child, signal.SIGKILL)
+        _reap(child, reports)
+        if not _below():
+            return 0
+        time.sleep(_ROUND_S)
+    return len(_below())
+
+
+def _signal_all(child: int, number: int) -> None:
+    targets = _below()
+    if not _HAS_PROC:
+        targets.append(-child)
+    for pid in targets:
+        try:
+            os.kill(pid, number)
+        except OSError:
+            continue
+
+
+def _below() -> list[int]:
+    """All processes below this one that have not ended, by the parents that `/proc` tells; none where there is none."""
+    children: dict[int, list[int]] = {}
+    for name in os.listdir("/proc") if _HAS_PROC else ():
+        if not name.isdigit():
+            continue
+        try:
+            with open(f"/proc/{name}/stat", "rb", buffering=0) as file:
+                # Behind the name, which may hold anything: the state, then the parent.
+                fields = file.read(4096).rpartition(b")")[2].split()
+        except OSError:
+            continue
+        if len(fields) > 1 and fields[0] not in (b"Z", b"X"):
+            children.setdefault(int(fields[1]), []).append(int(name))
+    return all_below(os.getpid(), children)
+
+
+def all_below(pid: int, children: dict[int, list[int]]) -> list[int]:
+    """All descendants of a process, given the children of each."""
+    found: list[int] = []
+    waiting = [pid]
+    while waiting:
+        below = children.get(waiting.pop(), [])
+        found += below
+        waiting += below
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit(main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4:]))

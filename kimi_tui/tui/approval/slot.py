@@ -1,0 +1,68 @@
+"""The place of the prompt, which requests for approval take one after another.
+
+The panel itself is imported when something is asked for the first time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from kimi_tui.tui.prompt.bar import PromptBar
+
+if TYPE_CHECKING:
+    from kimi_tui.tui.approval.panel import ApprovalPanel
+    from kimi_tui.wire.events import ApprovalRequest
+
+
+class ApprovalSlot:
+    """Shows the oldest waiting request.
+
+    Args:
+        prompt: what gives way to it, with its draft.
+        last_key_at: monotonic time of the last key pressed anywhere.
+        keys: those of the configuration, by command.
+        give_back: gives the keys to where they belong when the last request is gone.
+    """
+
+    def __init__(
+        self,
+        prompt: PromptBar,
+        last_key_at: Callable[[], float],
+        keys: Mapping[str, str],
+        give_back: Callable[[], None],
+    ) -> None:
+        self._prompt = prompt
+        self._give_back = give_back
+        self._last_key_at = last_key_at
+        self._keys = keys
+        self._panel: ApprovalPanel | None = None
+
+    @property
+    def panel(self) -> ApprovalPanel | None:
+        """The request on the screen; None where there is none."""
+        return self._panel
+
+    def show(self, requests: tuple[ApprovalRequest, ...]) -> None:
+        """Bring the screen in line with the requests that wait."""
+        from kimi_tui.tui.approval.panel import ApprovalPanel
+
+        shown, oldest = self._panel, requests[0] if requests else None
+        if shown is not None and oldest is not None and shown.request.id == oldest.id:
+            shown.waiting = len(requests)
+            return
+        self._panel = None
+        screen = self._prompt.screen
+        if oldest is not None:
+            # Nothing that goes may have the focus: it would fall to a neighbour for a moment.
+            screen.set_focus(None)
+            self._panel = ApprovalPanel(oldest, self._last_key_at(), self._keys)
+            self._panel.waiting = len(requests)
+            self._prompt.display = False
+            screen.mount(self._panel, after=self._prompt)
+        elif shown is not None:
+            self._prompt.display = True
+            if shown.has_focus_within:
+                self._give_back()
+        if shown is not None:
+            shown.remove()

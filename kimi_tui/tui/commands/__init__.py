@@ -1,0 +1,1 @@
+"""The commands: one table of them, what each does, and the lists in which they are offered."""

@@ -1,0 +1,178 @@
+"""What a command is, which commands a text in the prompt may become, and how one is read from a line of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any, NamedTuple
+
+LIKENESS = 0.7
+"""How like a command a word must be to be taken for a slip of the keys."""
+LONGEST_SLIP = 20
+"""Longer words are none, and comparing costs the square of their length."""
+
+
+class Values(NamedTuple):
+    """What may follow some of the commands depends on the session.
+
+    Attributes:
+        models: names of models, those of the configuration first.
+        thinking: what can be set of the model's thinking; empty where nothing can.
+    """
+
+    models: tuple[str, ...] = ()
+    thinking: tuple[str, ...] = ()
+
+
+Handler = Callable[[Any, str], Coroutine[Any, Any, None] | None]
+"""Carries a command out: takes the main screen and what was typed behind the word. A coroutine is run as a task of the
+session. The screen's type is left open: it is made of parts that know what a command is."""
+
+
+class Command(NamedTuple):
+    """Something that the user can ask the program to do.
+
+    Attributes:
+        name: the word after `/`, and its name in `[keys]`.
+        title: what the palette calls it.
+        help: one sentence.
+        handler: carries it out.
+        key: the default key, empty for none.
+        argument: what may follow the word, as the help writes it.
+        values: lists what may follow the word, as the session is now; None where it is no set.
+        exact: only a value that was named whole, or chosen with the arrows, is run: not the first that begins so.
+        opens: it opens a screen or a field, or goes to one: keys typed until that is there are meant for it.
+    """
+
+    name: str
+    title: str
+    help: str
+    handler: Handler
+    key: str = ""
+    argument: str = ""
+    values: Callable[[Values], tuple[str, ...]] | None = None
+    exact: bool = False
+    opens: bool = False
+
+    @property
+    def needs_argument(self) -> bool:
+        """Whether its word alone says nothing yet: what must follow is written without brackets."""
+        return bool(self.argument) and not self.argument.startswith("[")
+
+    @property
+    def usage(self) -> str:
+        """The word with what may follow it."""
+        return f"/{self.name} {self.argument}".rstrip()
+
+    def is_named_by(self, text: str) -> bool:
+        """Whether a text in the prompt names this entry of the menu whole, or leaves its end open where that is harmless."""
+        typed = text.partition(" ")[2].strip().lower()
+        return not self.exact or not typed or typed == self.name.partition(" ")[2].lower()
+
+
+class ParsedLine(NamedTuple):
+    """What a line of the prompt is: a command with its argument where `command` is set.
+
+    Else it is a message where `meant` and `unknown` are empty. `unknown` is a word that is no command, `meant` the
+    command it is like.
+    """
+
+    command: Command | None = None
+    argument: str = ""
+    unknown: str = ""
+    meant: Command | None = None
+
+
+MESSAGE = ParsedLine()
+
+
+class CommandTable:
+    """All commands, in the order in which they are listed."""
+
+    def __init__(self, *commands: Command) -> None:
+        self._by_name = {command.name: command for command in commands}
+
+    def __iter__(self) -> Iterator[Command]:
+        return iter(self._by_name.values())
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._by_name
+
+    def __getitem__(self, name: str) -> Command:
+        return self._by_name[name]
+
+    def matching(self, prefix: str) -> tuple[Command, ...]:
+        """The commands whose name begins with `prefix`: the one of that name first, the others in the table's order."""
+        found = [command for command in self if command.name.startswith(prefix)]
+        return tuple(sorted(found, key=lambda command: command.name != prefix))
+
+    def near(self, word: str) -> Command | None:
+        """The command that was probably meant by a word that is no command; None where it is like none."""
+        from difflib import get_close_matches
+
+        if len(word) > 1 and (found := self.matching(word)):
+            return found[0]
+        if len(word) > LONGEST_SLIP:
+            return None
+        names = get_close_matches(word, self._by_name, cutoff=LIKENESS)
+        # Of several, the one in which only letters have changed places.
+        names.sort(key=lambda name: sorted(name) != sorted(word))
+        return self._by_name[names[0]] if names else None
+
+    def offered(self, text: str) -> tuple[Command, ...]:
+        """The commands that a text in the prompt may become: those that begin so, while it is a word behind a slash."""
+        word = text[1:].lower()
+        is_word = text.startswith("/") and (not word or word.replace("-", "x").isalpha())
+        return self.matching(word) if is_word else ()
+
+    def with_values(self, text: str, known: Values) -> tuple[Command, ...]:
+        """The command whose argument is being typed, once with each value that the text may become; the exact one first.
+
+        Where nothing is typed yet the command without a value comes first. Empty where its values are no set, or
+        what is typed is none of them. The name of each has its value behind a blank.
+        """
+        command = self.argument_of(text)
+        if command is None or command.values is None:
+            return ()
+        typed = text.partition(" ")[2].strip().lower()
+        found = [value for value in command.values(known) if value.lower().startswith(typed)]
+        found.sort(key=lambda value: value.lower() != typed)
+        entries = tuple(
+            command._replace(name=f"{command.name} {one}", argument="") for one in found
+        )
+        return entries if typed or not entries else (command, *entries)
+
+    def argument_of(self, text: str) -> Command | None:
+        """The command whose argument is being typed; None where the text is none, or its command takes nothing."""
+        name, blank, _ = text[1:].partition(" ")
+        command = self._by_name.get(name.lower()) if blank and text.startswith("/") else None
+        return command if command is not None and command.argument else None
+
+    def parse(self, text: str) -> ParsedLine:
+        """A line of the prompt as a command or a message.
+
+        A blank before the slash makes a message of anything. So does whatever cannot be a command's word (a path), and
+        a word that is like no command where more words follow it: `/tmp is full, clean it`.
+        """
+        if not text.startswith("/"):
+            return MESSAGE
+        word, _, argument = text[1:].partition(" ")
+        word, argument = word.strip().lower(), argument.strip()
+        if not word.replace("-", "").isalpha() or not word.isascii() or "\n" in word:
+            return MESSAGE
+        if word in self._by_name:
+            return ParsedLine(self._by_name[word], argument)
+        meant = self.near(word)
+        return MESSAGE if argument and meant is None else ParsedLine(None, argument, word, meant)
+
+
+def number(text: str) -> int | None:
+    """The number of a checkpoint or world line as it is typed: `12` or `#12`; None where it is neither."""
+    digits = text.strip().removeprefix("#")
+    return int(digits[:9]) if digits.isascii() and digits.isdigit() else None
+
+
+def line_and_number(text: str) -> tuple[int, int] | None:
+    """A world line and a checkpoint of it: `K:N`, or `N` on the live line, which is 0; None where it is neither."""
+    line, colon, checkpoint = text.rpartition(":")
+    k, n = number(line) if colon else 0, number(checkpoint)
+    return (k, n) if k is not None and n is not None else None

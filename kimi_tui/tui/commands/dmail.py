@@ -1,0 +1,103 @@
+"""What the user writes at a checkpoint: a D-Mail to the agent's past self, and what a summary of a part must keep."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kimi_tui.tui.callbacks import apart
+from kimi_tui.tui.commands.command import line_and_number
+from kimi_tui.tui.commands.session import WAY_BACK, tell_no_number
+
+if TYPE_CHECKING:
+    from kimi_tui.soul.kimisoul import KimiSoul
+    from kimi_tui.soul.rewind import Target
+    from kimi_tui.tui.main.screen import MainScreen
+
+
+async def dmail(screen: MainScreen, argument: str) -> None:
+    """`N TEXT` or `K:N TEXT`: send a D-Mail there; without a text, let the user write it."""
+    where, _, text = argument.partition(" ")
+    found = line_and_number(where)
+    if found is None:
+        tell_no_number(screen, where)
+        return
+    soul = await screen.conversation.opened()
+    from kimi_tui.soul.rewind import Target
+
+    target = Target(found[1], found[0])
+    if text.strip():
+        await send_dmail(screen, soul, target, text.strip())
+    else:
+        await write_dmail(screen, soul, target)
+
+
+def name_of(target: Target) -> str:
+    """`#8`, or `#8 of world line 2`."""
+    return (
+        f"#{target.id} of world line {target.world_line}" if target.world_line else f"#{target.id}"
+    )
+
+
+async def write_dmail(screen: MainScreen, soul: KimiSoul, target: Target) -> None:
+    """Let the user write to the agent's past self, then send it.
+
+    Raises:
+        KeyError: there is no such checkpoint; the text is for the user.
+    """
+    from kimi_tui.tui.text_dialog import Drafting, TextDialog, TextQuestion
+
+    if not soul.has_dmail:
+        screen.tell("D-Mails are off: [dmail] enabled is false in the configuration.")
+        return
+    letter = TextQuestion(
+        title=f"D-Mail to {name_of(target)}",
+        question="What should the agent have known there?",
+        consequence="It goes back to before that step, reads this, and goes on from there.",
+        placeholder="Write to the agent's past self",
+        verb="send",
+        kind="dmail",
+    )
+    drafting = Drafting(lambda: apart(soul.draft_dmail(target)), soul.interrupt)
+    if text := await screen.ask(TextDialog(letter, drafting)):
+        await send_dmail(screen, soul, target, text)
+
+
+async def send_dmail(screen: MainScreen, soul: KimiSoul, target: Target, text: str) -> None:
+    """Send a D-Mail to the agent's past self, who goes on with it."""
+    if soul.running:
+        await soul.interrupt()
+    await soul.dmail(target, text)
+    screen.return_to_prompt()
+    screen.tell(f"Your D-Mail arrived at {name_of(target)}.", advice=WAY_BACK)
+    screen.conversation.let_on()
+
+
+async def compact_part(
+    screen: MainScreen, soul: KimiSoul, *, start: Target | None = None, until: Target | None = None
+) -> None:
+    """Ask what the summary must keep, then compact from a checkpoint on, or up to it.
+
+    Raises:
+        KeyError: there is no such checkpoint; the text is for the user.
+    """
+    from kimi_tui.tui.text_dialog import TextDialog, TextQuestion
+
+    part = f"from {name_of(start)} on" if start else f"up to {name_of(until)}" if until else ""
+    stays = "before" if start else "from there on"
+    letter = TextQuestion(
+        title=f"Compact {part}".strip(),
+        question="What must the summary keep?",
+        consequence=f"A summary takes the place of that part; what is {stays} stays as it is.",
+        placeholder="Nothing in particular",
+        verb="compact",
+        kind="compaction",
+        may_be_empty=True,
+        low=True,
+    )
+    text = await screen.ask(TextDialog(letter))
+    if text is None:
+        return
+    if soul.running:
+        await soul.interrupt()
+    screen.return_to_prompt()
+    await soul.compact(text, start=start, until=until)

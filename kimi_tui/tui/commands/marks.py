@@ -1,0 +1,142 @@
+"""Names for checkpoints, pins on messages, and the summary of a compaction to be read and edited."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kimi_tui.tui.commands.command import number
+from kimi_tui.tui.commands.dmail import name_of
+from kimi_tui.tui.commands.rewind import preview
+from kimi_tui.tui.commands.session import WAY_BACK, tell_no_number
+
+if TYPE_CHECKING:
+    from kimi_tui.soul.kimisoul import KimiSoul
+    from kimi_tui.soul.rewind import Target
+    from kimi_tui.tui.main.screen import MainScreen
+
+NAME_CHARS = 60
+
+
+async def bookmark(screen: MainScreen, argument: str) -> None:
+    """`N NAME`: name a checkpoint of the live line; `N`: ask for its name."""
+    where, _, name = argument.partition(" ")
+    found = _live_checkpoint(screen, where)
+    if found is None:
+        return
+    checkpoint_id, uid = found
+    soul = await screen.conversation.opened()
+    if name.strip():
+        await _keep_name(screen, soul, uid, name)
+        return
+    from kimi_tui.soul.rewind import Target
+
+    await name_checkpoint(screen, Target(checkpoint_id), uid)
+
+
+async def pin(screen: MainScreen, argument: str) -> None:
+    """`N`: pin what stands at a checkpoint of the live line, or no longer."""
+    if found := _live_checkpoint(screen, argument):
+        await pin_message(screen, found[1])
+
+
+async def summary(screen: MainScreen, argument: str) -> None:
+    """Read the newest summary."""
+    await read_summary(screen, "")
+
+
+def _live_checkpoint(screen: MainScreen, text: str) -> tuple[int, str] | None:
+    """The checkpoint of the live line that a text names, with its uid; where there is none, that is said."""
+    checkpoint_id = number(text)
+    if checkpoint_id is None:
+        tell_no_number(screen, text)
+        return None
+    point = screen.views.live_point(checkpoint_id)
+    if point is None or point.uid.startswith("~"):
+        said = f"There is no checkpoint #{checkpoint_id} on the live line."
+        screen.tell(said, level="warning")
+        return None
+    return checkpoint_id, point.uid
+
+
+async def name_checkpoint(screen: MainScreen, target: Target, uid: str) -> None:
+    """Ask for a name of a checkpoint; an empty one takes the name away."""
+    from kimi_tui.tui.text_dialog import TextDialog, TextQuestion
+
+    soul = await screen.conversation.opened()
+    letter = TextQuestion(
+        title=f"Bookmark {name_of(target)}",
+        question="What is this step called?",
+        consequence="The name stands on the timeline and can be found with /.",
+        text=soul.bookmarks.get(uid, ""),
+        placeholder="No name takes the bookmark away",
+        verb="keep",
+        may_be_empty=True,
+        low=True,
+    )
+    name = await screen.ask(TextDialog(letter))
+    if name is not None:
+        await _keep_name(screen, soul, uid, name)
+
+
+async def _keep_name(screen: MainScreen, soul: KimiSoul, uid: str, name: str) -> None:
+    await soul.bookmark(uid, " ".join(name.split())[:NAME_CHARS])
+    screen.views.mark(soul.bookmarks, soul.pins)
+
+
+async def pin_message(screen: MainScreen, uid: str, message_number: int = 0) -> None:
+    """Pin a message of a checkpoint, or no longer, and show that."""
+    soul = await screen.conversation.opened()
+    pinned = (uid, message_number) not in soul.pins
+    await soul.pin(uid, message_number, pinned)
+    screen.views.mark(soul.bookmarks, soul.pins)
+    if pinned:
+        screen.tell("Pinned: neither a compaction nor a D-Mail drops it.")
+    else:
+        screen.tell("No longer pinned.")
+
+
+async def read_summary(screen: MainScreen, uid: str) -> None:
+    """Show a summary of the live line, then do what is chosen there; without a uid the newest one.
+
+    Raises:
+        SoulBusy: the agent works.
+    """
+    from kimi_tui.soul.rewind import Target
+    from kimi_tui.tui.summary import Summary, SummaryScreen
+
+    soul = await screen.conversation.opened()
+    found = [one for one in await soul.messages() if one.kind == "summary"]
+    here = next((one for one in found if one.uid == uid), None) if uid else None
+    here = here or (found[-1] if found else None)
+    if here is None:
+        screen.tell("Nothing was compacted on the live line.")
+        return
+    point = screen.views.live_point(here.checkpoint_id)
+    before = point.before if point is not None else 0
+    after = before + (point.saved or 0) if point is not None and before else 0
+    shown = Summary(here.checkpoint_id, here.text, before, after, here is found[-1])
+    answer = await screen.ask(SummaryScreen(shown))
+    if answer == "edit":
+        await _edit(screen, soul, here.text)
+    elif answer == "undo":
+        screen.tell(await soul.undo())
+    elif answer == "rewind":
+        await preview(screen, Target(here.checkpoint_id))
+
+
+async def _edit(screen: MainScreen, soul: KimiSoul, text: str) -> None:
+    from kimi_tui.tui.text_dialog import TextDialog, TextQuestion
+
+    letter = TextQuestion(
+        title="Edit the summary",
+        question="What should the agent know of what came before?",
+        consequence="Your text takes the place of the summary; undo brings the one before back.",
+        text=text,
+        verb="keep",
+        kind="compaction",
+    )
+    written = await screen.ask(TextDialog(letter))
+    if written and written != text.strip():
+        await soul.edit_summary(written)
+        screen.return_to_prompt()
+        screen.tell("The summary is yours now.", advice=WAY_BACK)

@@ -1,0 +1,171 @@
+"""A list of commands to choose from with the arrows: over the prompt while a `/word` is typed, and in the palette."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from textual import events
+from textual.content import Content
+from textual.geometry import Size
+from textual.message import Message
+from textual.widget import Widget
+
+from kimi_tui.tui.commands.command import Command, CommandTable, Values
+from kimi_tui.tui.formatting import cut
+from kimi_tui.tui.glyphs import drawn, glyphs_of
+from kimi_tui.tui.keyboard import key_of
+
+NAME_CELLS = 25
+
+
+class CommandMenu(Widget):
+    """Some of the commands; not there while nothing matches. One is chosen, if what is typed does not leave that open.
+
+    Args:
+        commands: all of them.
+        keys: those of the configuration, by command.
+        rows: how many are shown at once.
+        found: the commands to begin with.
+        values: what may follow the commands now.
+    """
+
+    class Clicked(Message):
+        """A command was clicked; it is the chosen one."""
+
+    def __init__(
+        self,
+        commands: CommandTable,
+        keys: Mapping[str, str],
+        rows: int = 8,
+        found: tuple[Command, ...] = (),
+        values: Callable[[], Values] = Values,
+    ) -> None:
+        super().__init__()
+        self._commands = commands
+        self._keys = keys
+        self._rows = rows
+        self._room = rows
+        self._found = found
+        self._values = values
+        self._chosen: int | None = 0
+        self._followed = ""
+        self._is_moved = False
+        """Whether the arrows have chosen."""
+        self._closed_for: str | None = None
+        self._is_hint = False
+
+    @property
+    def active(self) -> bool:
+        """Whether something can be chosen: it has the arrows, and Enter, Tab and Esc are about it."""
+        return bool(self._found) and not self._is_hint
+
+    @property
+    def chosen(self) -> Command | None:
+        """The command that Enter would run; None where that is what was typed, as it was typed."""
+        return self._found[self._chosen] if self.active and self._chosen is not None else None
+
+    @property
+    def completion(self) -> Command | None:
+        """The command that Tab would write out: the chosen one, else the first."""
+        return self.chosen or (self._found[0] if self.active else None)
+
+    def follow(self, text: str) -> None:
+        """Show what the text in the prompt may become, or, while an argument is typed, what the command takes."""
+        if text == self._closed_for:
+            return
+        self._closed_for = None
+        if text != self._followed:
+            self._followed = text
+            self._is_moved = False
+        command = self._commands.argument_of(text)
+        if command is None:
+            self._show(self._commands.offered(text), is_hint=False)
+            return
+        entries = self._commands.with_values(text, self._values())
+        self._show(entries or (command,), is_hint=not entries)
+
+    def pick(self, text: str) -> str:
+        """The name of the command that Enter runs for this text; empty where nothing is offered for it.
+
+        What was typed last may not have been followed yet.
+        """
+        self.follow(text)
+        return self.chosen.name if self.chosen is not None else ""
+
+    def close(self, text: str) -> None:
+        """Offer nothing until the prompt holds another text than this."""
+        self._closed_for = text
+        self.show(())
+
+    def show(self, found: tuple[Command, ...], *, is_hint: bool = False) -> None:
+        """Offer these; as a hint nothing can be chosen."""
+        self._is_moved = False
+        self._show(found, is_hint=is_hint)
+
+    def _show(self, found: tuple[Command, ...], *, is_hint: bool) -> None:
+        kept = self.chosen if self._is_moved else None
+        first = 0 if found and found[0].is_named_by(self._followed) else None
+        chosen = found.index(kept) if kept in found else first
+        if (found, is_hint, chosen) == (self._found, self._is_hint, self._chosen):
+            return
+        self._found, self._chosen, self._is_hint = found, chosen, is_hint
+        self.display = bool(found)
+        self.refresh(layout=True)
+
+    def move(self, step: int) -> None:
+        """Choose another command."""
+        last = len(self._found) - 1
+        if self._chosen is None:
+            self._chosen = 0 if step > 0 else last
+        else:
+            self._chosen = max(0, min(last, self._chosen + step))
+        self._is_moved = True
+        self.refresh()
+
+    @property
+    def _shown_rows(self) -> int:
+        return min(self._rows, self._room)
+
+    @property
+    def _top(self) -> int:
+        rows = self._shown_rows
+        return max(0, min((self._chosen or 0) - rows // 2, len(self._found) - rows))
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        """A row a command, up to a limit."""
+        self._room = max(3, viewport.height - 9)
+        return min(len(self._found), self._shown_rows)
+
+    def on_click(self, event: events.Click) -> None:
+        """Choose the row under the pointer."""
+        index = self._top + event.y
+        if self.active and 0 <= index < len(self._found):
+            self._chosen, self._is_moved = index, True
+            self.refresh()
+            self.post_message(self.Clicked())
+
+    def render(self) -> Content:
+        """The window around the chosen command."""
+        width = self.content_size.width
+        shown = self._found[self._top : self._top + self._shown_rows]
+        rows = [self._row(command, width) for command in shown]
+        return Content("\n").join(rows)
+
+    def _row(self, command: Command, width: int) -> Content:
+        glyphs = glyphs_of(self)
+        is_chosen = command is self.chosen
+        back = " on $select" if is_chosen else ""
+        key = (
+            drawn(key_of(command.name, self._keys), glyphs)
+            if command.name in self._commands
+            else ""
+        )
+        name = cut(drawn(command.usage, glyphs), NAME_CELLS, glyphs.cut)
+        room = max(0, width - NAME_CELLS - 4 - len(key) - 2)
+        row = Content.assemble(
+            (f"{glyphs.edge if is_chosen else ' '} ", f"$accent{back}"),
+            (f"{name:<{NAME_CELLS + 1}}", f"bold $ink-strong{back}" if is_chosen else "$ink"),
+            (cut(command.help, room, glyphs.cut), f"$ink-quiet{back}"),
+        )
+        gap = " " * max(1, width - row.cell_length - len(key))
+        return Content.assemble(row, (gap, f"$ink{back}"), (key, f"$ink-quiet{back}"))

@@ -1,0 +1,202 @@
+"""Commands about the session and its model: what it holds and costs, how the model is asked, undo, and other sessions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kimi_tui.tui.commands.command import number
+from kimi_tui.tui.main.messages import SessionChosen
+from kimi_tui.tui.main.state import MODE_WORDS, Mode
+
+if TYPE_CHECKING:
+    from kimi_tui.soul.kimisoul import KimiSoul
+    from kimi_tui.soul.rewind import Target
+    from kimi_tui.tui.main.screen import MainScreen
+
+WAY_BACK = "Nothing is lost: /undo, or u on the timeline, brings it back."
+MODES: dict[str, Mode] = {"ask": "ask", "edits": "edits", "all": "all"}
+
+
+def usage(screen: MainScreen, argument: str) -> None:
+    """Say what the window holds and what the session has cost."""
+    from kimi_tui.tui.formatting import percent, tokens
+
+    used = screen.conversation.state.usage
+    if used is None:
+        screen.tell("Nothing was used yet.")
+        return
+    about = "~" if used.estimated else ""
+    cost = screen.conversation.cost_words()
+    screen.tell(
+        f"{about}{tokens(used.used)} of {tokens(used.limit)} used, "
+        f"{percent(used.used, used.limit)}; compacts at {tokens(used.trigger)}",
+        advice=(
+            f"This session: {tokens(used.total_input)} in, of these "
+            f"{tokens(used.total_cached)} cached, {tokens(used.total_output)} out"
+            f"{f'; {cost}' if cost else ''}."
+        ),
+    )
+
+
+async def stats(screen: MainScreen, argument: str) -> None:
+    """Show what the session did and cost."""
+    soul = await screen.conversation.opened()
+    figures = await soul.statistics()
+    if not figures.turns and not figures.steps:
+        screen.tell("Nothing was done yet.")
+        return
+    from kimi_tui.tui.main.statistics import StatisticsScreen
+
+    await screen.ask(StatisticsScreen(screen.conversation.state.title, figures))
+
+
+async def replay(screen: MainScreen, argument: str) -> None:
+    """Play the session back; it may be gone on with from one of its steps, in a session of its own."""
+    soul = await screen.conversation.opened()
+    await soul.flush()
+    from kimi_tui.tui.replay.screen import ReplayScreen
+
+    launch = await screen.ask(ReplayScreen(screen.kimi.launch, screen.kimi.size, soul.session))
+    if launch is not None:
+        screen.post_message(SessionChosen(launch))
+
+
+# --- its model
+
+
+def model(screen: MainScreen, argument: str) -> None:
+    """Use another model, by name or from a list."""
+    screen.kimi.change_model(argument)
+
+
+async def thinking(screen: MainScreen, argument: str) -> None:
+    """Have the model think, not think, or think so much, from the next call on; without a word say what holds."""
+    await screen.conversation.set_thinking(argument)
+
+
+async def tools(screen: MainScreen, argument: str) -> None:
+    """Say which tools there are, or tell the model of them or of none."""
+    if argument not in ("", "on", "off"):
+        screen.tell(f"There is no /tools {argument}: on or off.", level="warning")
+        return
+    if not argument:
+        soul = await screen.conversation.opened()
+        state, other = ("on", "off") if soul.uses_tools else ("off", "on")
+        screen.tell(
+            f"Tools are {state}: {', '.join(soul.tools)}.",
+            advice=f"/tools {other} turns them {other}.",
+        )
+        return
+    on = argument == "on"
+    told = "may call tools" if on else "is told of no tools"
+    screen.tell(
+        f"The model {told} from its next call on.",
+        advice="" if on else "It sees no files and runs nothing; /tools on turns them on.",
+    )
+    await screen.conversation.use_tools(on)
+
+
+async def mode(screen: MainScreen, argument: str) -> None:
+    """Change what needs asking; without a word to the next mode.
+
+    That goes round between asking and accepting edits. To allow all is in the round only where the program was
+    started so, or where it was said in words in this session.
+    """
+    if argument and argument not in MODES:
+        screen.tell(f"There is no mode {argument}: ask, edits or all.", level="warning")
+        return
+    conversation = screen.conversation
+    soul = await conversation.opened()
+    # Asked twice before the session is open, the second time means the mode after the next.
+    chosen = MODES.get(argument) or conversation.next_mode
+    conversation.allows_all |= argument == "all"
+    await soul.set_mode(chosen)
+    conversation.set_mode(chosen)
+    waits = bool(conversation.state.approvals)
+    screen.tell(
+        f"The agent now {MODE_WORDS[chosen]}.",
+        advice="The question on the screen still waits for your answer." if waits else "",
+    )
+
+
+# --- its turns and operations
+
+
+async def stop(screen: MainScreen, argument: str) -> None:
+    """Stop what runs."""
+    await (await screen.conversation.opened()).interrupt()
+
+
+async def resume(screen: MainScreen, argument: str) -> None:
+    """Let the agent go on without a new message."""
+    if screen.conversation.state.running:
+        screen.tell("The agent is already working.")
+        return
+    await (await screen.conversation.opened()).resume()
+
+
+async def compact(screen: MainScreen, argument: str) -> None:
+    """Compact now, or when the turn has ended."""
+    await screen.conversation.compact(argument)
+
+
+async def clear(screen: MainScreen, argument: str) -> None:
+    """Begin anew in this session."""
+    soul = await screen.conversation.opened()
+    screen.tell(await soul.clear(), advice=WAY_BACK)
+
+
+async def undo(screen: MainScreen, argument: str) -> None:
+    """Reverse the newest operation."""
+    soul = await screen.conversation.opened()
+    screen.tell(await soul.undo())
+
+
+async def redo(screen: MainScreen, argument: str) -> None:
+    """Do again what was undone."""
+    soul = await screen.conversation.opened()
+    screen.tell(await soul.redo())
+
+
+# --- itself and others
+
+
+async def rename(screen: MainScreen, argument: str) -> None:
+    """Call the session something; without a title, what was said first."""
+    soul = await screen.conversation.opened()
+    title = await soul.rename(argument)
+    screen.conversation.set_title(title)
+    screen.tell(f"This session is now called {title}." if title else "It has no title yet.")
+
+
+async def fork(screen: MainScreen, argument: str) -> None:
+    """Copy the conversation, or what precedes a checkpoint, into a session of its own."""
+    found = number(argument) if argument else None
+    if argument and found is None:
+        screen.tell(f"{argument[:20]} is no checkpoint: a number is needed.", level="warning")
+        return
+    soul = await screen.conversation.opened()
+    from kimi_tui.soul.rewind import Target
+
+    await fork_at(screen, soul, Target(found) if found is not None else None)
+
+
+async def fork_at(screen: MainScreen, soul: KimiSoul, target: Target | None) -> None:
+    """Fork the session before a checkpoint, or whole, and go on in the fork where it can be opened."""
+    session_id = await soul.fork(target)
+    launch = screen.conversation.forked(session_id)
+    if launch is None:
+        screen.tell("Forked into a new session.", advice=f"Its id is {session_id}.")
+    else:
+        screen.post_message(SessionChosen(launch))
+
+
+def new(screen: MainScreen, argument: str) -> None:
+    """Leave this session and begin another."""
+    screen.post_message(SessionChosen(screen.conversation.anew()))
+
+
+def tell_no_number(screen: MainScreen, text: str) -> None:
+    """Say that a number is needed where this was typed."""
+    said = f"{text[:20]} is no number" if text else "A number is needed"
+    screen.tell(f"{said}.", level="warning", advice="The timeline shows them.")

@@ -1,0 +1,278 @@
+"""Every command in one table: its word after `/`, its key, what it does and what carries it out.
+
+The key bindings, the command palette, the menu of the prompt, the help and the footer are all made from it. What carries
+out a command imports what it needs when it runs, so that the table can be had before the first paint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kimi_tui.tui.commands import dmail, marks, rewind, session, view, world_lines
+from kimi_tui.tui.commands.command import Command, CommandTable, Values
+
+
+def _one_of(*values: str) -> Callable[[Values], tuple[str, ...]]:
+    return lambda _: values
+
+
+def _models(known: Values) -> tuple[str, ...]:
+    return known.models
+
+
+def _thinking(known: Values) -> tuple[str, ...]:
+    return known.thinking
+
+
+COMMANDS = CommandTable(
+    Command(
+        "timeline",
+        "Go to the timeline",
+        "Choose a step to go back to; nothing is ever lost.",
+        view.timeline,
+        key="ctrl+t",
+        opens=True,
+    ),
+    Command(
+        "chat",
+        "Go to the chat",
+        "Walk its blocks with keys: unfold, pin, go back to one; Tab in an empty prompt does it, too.",
+        view.chat,
+        opens=True,
+    ),
+    Command(
+        "search",
+        "Search the chat",
+        "Find a text in the chat or in the world line on view, also where it is folded.",
+        view.search,
+        key="ctrl+f",
+        argument="[text]",
+        opens=True,
+    ),
+    Command(
+        "copy",
+        "Copy the last answer",
+        "Put it into the clipboard as it was written; code: only the newest piece of code.",
+        view.copy,
+        argument="[code]",
+    ),
+    Command(
+        "rewind",
+        "Rewind to a checkpoint",
+        "Look at what a rewind to checkpoint N takes, then decide; without N, choose it.",
+        rewind.rewind,
+        argument="[N]",
+        opens=True,
+    ),
+    Command(
+        "dmail",
+        "Send a D-Mail",
+        "Write to the agent's past self at checkpoint N; it goes on from there.",
+        dmail.dmail,
+        argument="N [letter]",
+        opens=True,
+    ),
+    Command(
+        "jump",
+        "Jump to a world line",
+        "Go on with line K, or with what precedes its checkpoint N.",
+        world_lines.jump,
+        argument="K[:N]",
+    ),
+    Command(
+        "worldline",
+        "Read a world line",
+        "Show line K in the place of the chat; without a number, return to now.",
+        world_lines.read,
+        argument="[K]",
+        opens=True,
+    ),
+    Command(
+        "compare",
+        "Compare a world line with now",
+        "Show line K and the live line side by side, from where they part.",
+        world_lines.compare,
+        argument="[K]",
+        opens=True,
+    ),
+    Command(
+        "bookmark",
+        "Bookmark a checkpoint",
+        "Give checkpoint N a name that stands on the timeline.",
+        marks.bookmark,
+        argument="N [name]",
+        opens=True,
+    ),
+    Command(
+        "pin",
+        "Pin a message",
+        "Keep what stands at checkpoint N from being dropped, or no longer.",
+        marks.pin,
+        argument="N",
+    ),
+    Command(
+        "summary",
+        "Read the summary",
+        "What the agent still knows of a compacted part; it can be edited.",
+        marks.summary,
+        opens=True,
+    ),
+    Command(
+        "clear",
+        "Clear the conversation",
+        "Begin anew in this session; what was said becomes a world line, and undo brings it back.",
+        session.clear,
+    ),
+    Command(
+        "undo",
+        "Undo",
+        "Reverse the last rewind, D-Mail, compaction or clear.",
+        session.undo,
+    ),
+    Command(
+        "redo",
+        "Redo",
+        "Do again what was undone.",
+        session.redo,
+    ),
+    Command(
+        "compact",
+        "Compact the conversation",
+        "Replace older messages by a summary; undo brings them back.",
+        session.compact,
+        key="ctrl+o",
+        argument="[what to keep]",
+    ),
+    Command(
+        "replay",
+        "Play the session back",
+        "Watch it from the beginning; nothing is changed.",
+        session.replay,
+        opens=True,
+    ),
+    Command(
+        "notices",
+        "List the notices",
+        "What was told in this run, with times.",
+        view.notices,
+        opens=True,
+    ),
+    Command(
+        "usage",
+        "Show the usage",
+        "Tokens of the window and of the whole session.",
+        session.usage,
+    ),
+    Command(
+        "stats",
+        "Show the statistics",
+        "What this session did and cost: steps, tools, tokens, time travel, waiting.",
+        session.stats,
+        opens=True,
+    ),
+    Command(
+        "mode",
+        "Change what needs asking",
+        "ask before changes, accept edits in the folder, or allow all.",
+        session.mode,
+        key="shift+tab",
+        argument="[ask | edits | all]",
+        values=_one_of("ask", "edits", "all"),
+    ),
+    Command(
+        "model",
+        "Change the model",
+        "Another model of the configuration or of the server, another key, or a local server.",
+        session.model,
+        argument="[NAME]",
+        values=_models,
+        exact=True,
+        opens=True,
+    ),
+    Command(
+        "tools",
+        "Work with or without tools",
+        "Which there are; off goes on without them, for a model that calls none.",
+        session.tools,
+        argument="[on | off]",
+        values=_one_of("on", "off"),
+    ),
+    Command(
+        "thinking",
+        "Set how much the model thinks",
+        "Before it answers, from the next call on; without a word, what holds and what it takes.",
+        session.thinking,
+        argument="[on | off | low … max]",
+        values=_thinking,
+    ),
+    Command(
+        "stop",
+        "Stop the agent",
+        "End the running turn; what is complete is kept.",
+        session.stop,
+    ),
+    Command(
+        "continue",
+        "Let the agent go on",
+        "Go on from here without a new message.",
+        session.resume,
+    ),
+    Command(
+        "fork",
+        "Fork into a new session",
+        "Copy the conversation, or what precedes checkpoint N, into a session of its own.",
+        session.fork,
+        argument="[N]",
+    ),
+    Command(
+        "rename",
+        "Rename the session",
+        "Call it TITLE; without one, what was said first.",
+        session.rename,
+        argument="[TITLE]",
+    ),
+    Command(
+        "new",
+        "Start a new session",
+        "An empty session in the same folder.",
+        session.new,
+    ),
+    Command(
+        "theme",
+        "Change the colours",
+        "The next of dark, light and sixteen colours, or the named one.",
+        view.theme,
+        argument="[dark | light | 16]",
+        values=_one_of("dark", "light", "16"),
+    ),
+    Command(
+        "commands",
+        "Show all commands",
+        "Find a command by name.",
+        view.palette,
+        key="ctrl+p",
+        opens=True,
+    ),
+    Command(
+        "help",
+        "Show the help",
+        "All keys and commands.",
+        view.help_page,
+        key="f1",
+        opens=True,
+    ),
+    Command(
+        "suspend",
+        "Suspend",
+        "Back to the shell; fg there brings it back.",
+        view.suspend,
+        key="ctrl+z",
+    ),
+    Command(
+        "quit",
+        "Quit",
+        "The session can be continued later.",
+        view.leave,
+        key="ctrl+q",
+    ),
+)

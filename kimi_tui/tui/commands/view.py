@@ -1,0 +1,73 @@
+"""Commands about what is on the screen: where the keys go, what is searched and copied, lists, colours, and leaving."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kimi_tui.tui.main.messages import QuitChosen
+
+if TYPE_CHECKING:
+    from kimi_tui.tui.main.screen import MainScreen
+
+
+def timeline(screen: MainScreen, argument: str) -> None:
+    """Open the timeline and give it the keys; or close it where it has them."""
+    screen.focus_timeline()
+
+
+def chat(screen: MainScreen, argument: str) -> None:
+    """Give the chat the keys."""
+    screen.focus_chat()
+
+
+def search(screen: MainScreen, argument: str) -> None:
+    """Look for a text in the chat or in the world line on view; an empty one is asked for."""
+    screen.timeline_pane.close()
+    screen.on_view.begin_search(argument)
+
+
+def copy(screen: MainScreen, argument: str) -> None:
+    """Copy the last answer, or the newest code."""
+    if argument and argument != "code":
+        screen.tell(f"There is no /copy {argument[:20]}: code or nothing.", level="warning")
+    elif argument:
+        screen.on_view.copy_code()
+    else:
+        screen.on_view.copy_answer()
+
+
+def notices(screen: MainScreen, argument: str) -> None:
+    """List what was told, to be read again."""
+    from kimi_tui.tui.main.notices import NoticesScreen
+
+    screen.kimi.push_screen(NoticesScreen(tuple(screen.told)))
+
+
+async def palette(screen: MainScreen, argument: str) -> None:
+    """Find a command by name, and run it."""
+    from kimi_tui.tui.commands.palette import PaletteScreen
+
+    if name := await screen.ask(PaletteScreen(screen.commands, screen.keys)):
+        screen.action_command(name)
+
+
+def help_page(screen: MainScreen, argument: str) -> None:
+    """List all keys and commands."""
+    from kimi_tui.tui.main.help import HelpScreen
+
+    screen.kimi.push_screen(HelpScreen(screen.commands, screen.keys))
+
+
+def theme(screen: MainScreen, argument: str) -> None:
+    """Use other colours: the named ones, or the next."""
+    screen.kimi.change_theme(argument)
+
+
+def suspend(screen: MainScreen, argument: str) -> None:
+    """Go back to the shell for a while."""
+    screen.kimi.action_suspend_process()
+
+
+def leave(screen: MainScreen, argument: str) -> None:
+    """Quit."""
+    screen.post_message(QuitChosen())

@@ -1,0 +1,181 @@
+"""World lines: one is read in the place of the chat, compared with the live line, made live, or a message of it sent to now."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from kimi_tui.tui.commands.command import number
+from kimi_tui.tui.commands.session import WAY_BACK, tell_no_number
+
+if TYPE_CHECKING:
+    from kimi_tui.soul.kimisoul import KimiSoul
+    from kimi_tui.soul.world_line_reader import WorldLineMessage
+    from kimi_tui.tui.main.screen import MainScreen
+
+QUOTE_CHARS = 600
+
+
+async def jump(screen: MainScreen, argument: str) -> None:
+    """`K` or `K:N`: make a world line live, whole or what precedes its checkpoint N."""
+    line, _, checkpoint = argument.partition(":")
+    k, n = number(line), number(checkpoint)
+    if k is None or (checkpoint and n is None):
+        tell_no_number(screen, argument)
+    else:
+        await make_live(screen, k, n)
+
+
+async def read(screen: MainScreen, argument: str) -> None:
+    """`K`: show a world line in the place of the chat; without a number, return to now."""
+    k = number(argument)
+    if k is not None:
+        await open_line(screen, k)
+    elif argument or not screen.reading:
+        tell_no_number(screen, argument)
+    else:
+        screen.reader.leave()
+
+
+async def compare(screen: MainScreen, argument: str) -> None:
+    """`K`, or nothing for the line on view: show it beside the live line."""
+    k = number(argument) if argument else screen.reading or None
+    if k is None:
+        tell_no_number(screen, argument)
+    else:
+        await compare_with_live(screen, k)
+
+
+async def open_line(screen: MainScreen, world_line: int, checkpoint_id: int = -1) -> None:
+    """Show a world line in the place of the chat.
+
+    Args:
+        screen: where.
+        world_line: its number; 0 is the live line, which is not read so.
+        checkpoint_id: where to in it; -1 for its end.
+
+    Raises:
+        KeyError: there is no such line; the text is for the user.
+    """
+    if not world_line:
+        screen.tell("That is on the live line.", advice="w reads a world line.")
+        return
+    from_timeline = screen.timeline_pane.has_keys
+    screen.timeline_pane.close()
+    soul = await screen.conversation.opened()
+    await screen.reader.open(soul, world_line, checkpoint_id, from_timeline=from_timeline)
+
+
+async def compare_with_live(screen: MainScreen, world_line: int) -> None:
+    """Show a world line beside the live line, then do what is chosen there.
+
+    Raises:
+        KeyError: there is no such line; the text is for the user.
+        SoulBusy: the agent works.
+    """
+    from kimi_tui.projection.comparison import Comparison
+    from kimi_tui.tui.compare.screen import CompareScreen
+    from kimi_tui.tui.gauge import Gauge
+    from kimi_tui.tui.main.header import READ_ONLY
+    from kimi_tui.tui.worldline.view import newest_words
+
+    soul = await screen.conversation.opened()
+    found = await soul.compare(world_line)
+    info = next((one for one in await soul.world_lines() if one.n == world_line), None)
+    if info is None:
+        raise KeyError(f"There is no world line {world_line}.")
+    now = screen.views.gauge
+    gauge = Gauge()
+    gauge.model = now.model
+    used = now.model.status.used if now.model is not None else 0
+    comparison = await asyncio.to_thread(Comparison, found.other, found.live)
+    page = CompareScreen(
+        found,
+        info,
+        used=used,
+        heading=screen.header.heading._replace(words=READ_ONLY),
+        gauge=gauge,
+        comparison=comparison,
+    )
+    answer = await screen.ask(page)
+    if answer is None:
+        return
+    if answer.action == "jump":
+        at = answer.message.checkpoint_id if answer.message is not None else None
+        await make_live(screen, world_line, at)
+    else:
+        await send_to_now(screen, soul, world_line, answer.message or newest_words(found.other))
+
+
+async def jump_to_chosen(screen: MainScreen) -> None:
+    """Make the line on view live: up to before the chosen message, or all of it where none is chosen."""
+    if screen.reading:
+        await make_live(screen, screen.reading, screen.reader.chosen_checkpoint)
+
+
+async def send_chosen(screen: MainScreen) -> None:
+    """Send the chosen message of the line on view to the present, or its newest words where none is chosen."""
+    world_line = screen.reading
+    if not world_line:
+        return
+    soul = await screen.conversation.opened()
+    messages = await soul.messages(world_line)
+    chosen = screen.reader.chosen_message(messages)
+    if chosen is None and screen.reader.has_choice:
+        screen.tell("This cannot be sent.", advice="Tab chooses another message.")
+        return
+    from kimi_tui.tui.worldline.view import newest_words
+
+    await send_to_now(screen, soul, world_line, chosen or newest_words(messages))
+
+
+async def make_live(screen: MainScreen, world_line: int, checkpoint_id: int | None) -> None:
+    """Make a world line live, whole or what precedes a checkpoint, and show that.
+
+    Raises:
+        KeyError: there is no such line or checkpoint; the text is for the user.
+        SoulBusy: the agent works.
+    """
+    soul = await screen.conversation.opened()
+    from kimi_tui.soul.rewind import Target
+
+    outcome = await soul.jump(world_line, checkpoint_id)
+    screen.return_to_now()
+    where = f" at #{checkpoint_id}" if checkpoint_id is not None else ""
+    if outcome.prompt:
+        screen.return_message(Target(checkpoint_id or 0, world_line), "", outcome.prompt)
+    goes_on = outcome.is_open and not outcome.prompt
+    then = "; Enter in an empty prompt goes on from there" if goes_on else ""
+    screen.tell(f"World line {world_line} is live again{where}{then}.", advice=WAY_BACK)
+
+
+async def send_to_now(
+    screen: MainScreen, soul: KimiSoul, world_line: int, message: WorldLineMessage | None
+) -> None:
+    """Let the user send a message of another line to the present, with words of their own before it."""
+    if message is None:
+        screen.tell(f"World line {world_line} holds no message.")
+        return
+    from kimi_tui.foreign_text import one_line
+    from kimi_tui.tui.text_dialog import TextDialog, TextQuestion
+
+    text = message.text or ", ".join(f"{name} {target}" for name, target in message.calls)
+    letter = TextQuestion(
+        title=f"Send to now from world line {world_line}",
+        question=f"This message of #{message.checkpoint_id} goes to the end of the conversation.",
+        consequence="Your words stand before it; the agent reads both in its next step.",
+        placeholder="A word of your own, if you like",
+        quote=one_line(text[:QUOTE_CHARS]),
+        verb="send",
+        kind="dmail",
+        may_be_empty=True,
+        low=True,
+    )
+    note = await screen.ask(TextDialog(letter))
+    if note is None:
+        return
+    await soul.carry(world_line, message.uid, message.number, note=note)
+    screen.return_to_now()
+    screen.tell(
+        "It stands at the end of the conversation.", advice="/continue lets the agent go on."
+    )

@@ -1,0 +1,491 @@
+"""A comparison of two lines as rows: the messages of both sides with what both have at the same height, and the files.
+
+Nothing here draws. Of the messages only heights are kept, measured from the top on and in slices; rows are made when
+they are seen.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from rich.cells import cell_len
+
+from kimi_tui.foreign_text import clean, one_line
+from kimi_tui.tool_names import short_name
+from kimi_tui.tui import formatting
+from kimi_tui.tui.diff import change_counts, diff_rows
+from kimi_tui.tui.faults import log_fault
+from kimi_tui.tui.formatting import Span, spans_width
+from kimi_tui.tui.glyphs import Glyphs
+from kimi_tui.tui.transcript.markdown_stream import MarkdownStream
+from kimi_tui.tui.transcript.rows import Line, plain_rows, style_parts
+from kimi_tui.wire.display import BriefBlock, DiffBlock, ShellBlock
+
+if TYPE_CHECKING:
+    from kimi_tui.projection.comparison import Comparison, Side
+    from kimi_tui.soul.world_line_reader import (
+        DivergedFile,
+        DivergedFiles,
+        FileSide,
+        WorldLineMessage,
+    )
+
+TEXT_ROWS = 4
+"""Rows of a message of which only the beginning is shown."""
+WHOLE_ROWS = 1_000
+"""Rows of a message that is shown whole."""
+FOLDED_CHARS = 4_000
+"""Characters of a text that are laid out while only its beginning is shown."""
+WHOLE_CHARS = 200_000
+PIECE_CHARS = 1_500
+"""Characters of an answer that are laid out in one go; most answers are shorter."""
+NAME_WIDTH = 6
+MARGIN = 4
+FACT_GAP = 3
+NUMBER_WIDTH = 3
+SHORTEST_TARGET = 8
+WIDEST_FACT = 24
+ROOMY = 90
+"""From this width on the columns end where those of the messages do, and have whole words."""
+COLUMN_GAP = 3
+KEPT = 200
+"""Messages whose rows are kept."""
+Key = tuple["Side", int]
+"""A message: its side, and its index there."""
+
+
+class Cell(NamedTuple):
+    """One side of a row. `entry` is the index of the message that it belongs to, -1 for none."""
+
+    spans: tuple[Span, ...] = ()
+    entry: int = -1
+    is_band: bool = False
+
+
+BLANK = Cell()
+
+
+class ComparisonRows:
+    """The rows of the messages in two columns.
+
+    Args:
+        comparison: what stands there.
+        width: of each column.
+        glyphs: the signs in use.
+        known: heights of messages that were measured for the same width.
+
+    Attributes:
+        height: all rows, as far as measured.
+        complete: whether all rows are measured.
+        starts: for every message that is measured the row where it begins.
+    """
+
+    def __init__(
+        self,
+        comparison: Comparison,
+        width: int,
+        glyphs: Glyphs,
+        known: Mapping[Key, int] | None = None,
+    ) -> None:
+        self._comparison = comparison
+        self._glyphs = glyphs
+        self._rows: dict[Key, list[list[Span]]] = {}
+        self.width = width
+        self.heights: dict[Key, int] = dict(known or {})
+        self.height = 0
+        self.complete = False
+        self.starts: dict[Side, list[int]] = {"other": [], "live": []}
+
+    def measure(self) -> Generator[None]:
+        """Measure all messages from the top; gives way after each."""
+        for run in self._comparison.runs:
+            top = self.height
+            ends: dict[Side, int] = {"other": top, "live": top}
+            next_of: dict[Side, int] = {"other": run.a, "live": run.c}
+            last_of: dict[Side, int] = {"other": run.b, "live": run.d}
+            while (side := _behind(ends, next_of, last_of)) is not None:
+                ends[side] = self._put(side, next_of[side], ends[side])
+                next_of[side] += 1
+                self.height = max(self.height, ends[side])
+                yield
+        self.complete = True
+
+    def _put(self, side: Side, index: int, end: int) -> int:
+        entries = self._comparison.sides[side]
+        message = entries[index].message
+        before = entries[index - 1].message.kind if index else ""
+        has_gap = end > 0 and not before == message.kind == "tool"
+        start = end + 1 if has_gap else end
+        self.starts[side].append(start)
+        key: Key = (side, index)
+        if key not in self.heights:
+            self.heights[key] = len(self._make(key))
+        return start + self.heights[key]
+
+    def _make(self, key: Key) -> list[list[Span]]:
+        side, index = key
+        entry = self._comparison.sides[side][index]
+        whole = key in self._comparison.unfolded
+        try:
+            return message_rows(
+                entry.message,
+                self.width,
+                self._glyphs,
+                same=entry.same,
+                whole=whole,
+                lost=side == "other",
+            )
+        except Exception:
+            log_fault("laying out a compared message")
+            rows = plain_rows(entry.message.text, self.width, self._glyphs)
+            return [[(span.text, span.style) for span in row.spans] for row in rows[:WHOLE_ROWS]]
+
+    def cell(self, side: Side, row: int) -> Cell:
+        """What stands in a row of one side."""
+        index = bisect_right(self.starts[side], row) - 1
+        if index < 0:
+            return BLANK
+        key: Key = (side, index)
+        offset = row - self.starts[side][index]
+        if offset >= self.heights[key]:
+            return BLANK
+        rows = self._rows.get(key)
+        if rows is None:
+            while len(self._rows) >= KEPT:
+                del self._rows[next(iter(self._rows))]
+            rows = self._rows[key] = self._make(key)
+        message = self._comparison.sides[side][index].message
+        return Cell(tuple(rows[offset]), index, message.kind == "user")
+
+    def last_row(self, side: Side, index: int) -> int:
+        """The last row of a message."""
+        return self.starts[side][index] + self.heights[(side, index)] - 1
+
+
+def _behind(
+    ends: Mapping[Side, int], next_of: Mapping[Side, int], last_of: Mapping[Side, int]
+) -> Side | None:
+    """The side that has come less far, so that the sheet grows evenly; None where both have ended."""
+    is_other_open, is_live_open = (
+        next_of["other"] < last_of["other"],
+        next_of["live"] < last_of["live"],
+    )
+    if is_other_open and (not is_live_open or ends["other"] <= ends["live"]):
+        return "other"
+    return "live" if is_live_open else None
+
+
+def message_rows(
+    message: WorldLineMessage,
+    width: int,
+    glyphs: Glyphs,
+    *,
+    same: bool,
+    whole: bool,
+    lost: bool = False,
+) -> list[list[Span]]:
+    """The rows of a message in a column.
+
+    Args:
+        message: what is drawn.
+        width: of the column.
+        glyphs: the signs in use.
+        same: the other side has it too.
+        whole: all of it, else its beginning.
+        lost: it stands on the line that was left.
+    """
+    ink = "quiet" if same else "ink"
+    number = f"#{message.checkpoint_id}"
+    match message.kind:
+        case "user":
+            return _words(
+                message, width, glyphs, "quiet" if same else "strong", number, whole, lost
+            )
+        case "tool":
+            return _tool(message, width, glyphs, number, same=same, whole=whole)
+        case "dmail":
+            head: list[Span] = [("  ", ink), (f"{glyphs.dmail} ", "dmail"), ("D-Mail", "dmail/b")]
+            if message.sent_from >= 0:
+                head.append((f" from #{message.sent_from}", ink))
+            saved: list[Span] = []
+            if message.saved:
+                saved.append((f"{glyphs.minus}{formatting.tokens(message.saved)}", "dmail"))
+            return [
+                _with_number(head, number, width, saved),
+                *_words(message, width, glyphs, ink, "", whole, lost),
+            ]
+        case "summary":
+            head = [
+                ("  ", ink),
+                (f"{glyphs.compaction} ", "compaction"),
+                ("Compacted", "compaction/b"),
+            ]
+            return [
+                _with_number(head, number, width),
+                *_words(message, width, glyphs, ink, "", whole, lost),
+            ]
+        case "agent":
+            return _answer(message, width, glyphs, same=same, whole=whole)
+        case _:
+            return _words(message, width, glyphs, ink, "", whole, lost)
+
+
+def _words(
+    message: WorldLineMessage,
+    width: int,
+    glyphs: Glyphs,
+    style: str,
+    number: str,
+    whole: bool,
+    lost: bool,
+) -> list[list[Span]]:
+    room = max(8, width - MARGIN - 2 - (len(number) + 1 if number else 0))
+    limit = WHOLE_CHARS if whole else FOLDED_CHARS
+    text = clean(message.text[:limit]).strip()
+    wrapped: list[str] = []
+    for part in text.split("\n"):
+        wrapped += formatting.wrap_words(part.replace("\t", "    "), room) or [""]
+    # Of a very long text only the beginning is laid out; the rest is counted roughly.
+    rest = max(0, len(message.text) - limit)
+    lines = len(wrapped) + max(rest // room, message.text.count("\n", limit) if rest else 0)
+    most = WHOLE_ROWS if whole else TEXT_ROWS
+    shown = wrapped if lines - most <= 1 else wrapped[:most]
+    edge = (f"{glyphs.edge if message.kind == 'user' else ' '}   ", "quiet" if lost else "accent")
+    rows: list[list[Span]] = [
+        [edge, (formatting.cut(text, room, glyphs.cut), style)] for text in shown
+    ]
+    if (hidden := lines - len(shown)) > 0:
+        rows.append([edge, (f"+{formatting.grouped(hidden)} lines", "quiet")])
+    if number:
+        rows[0] = _with_number(rows[0], number, width)
+    return rows
+
+
+def _answer(
+    message: WorldLineMessage, width: int, glyphs: Glyphs, *, same: bool, whole: bool
+) -> list[list[Span]]:
+    """What the agent said, with the rows that it has in the chat."""
+    text = clean(message.text[:WHOLE_CHARS]).strip()
+    most = WHOLE_ROWS if whole else TEXT_ROWS
+    layout = MarkdownStream(width, glyphs, numbered=False)
+    fed = 0
+    while fed < len(text) and len(layout.lines) <= most + 1:
+        layout.feed(text[fed : fed + PIECE_CHARS])
+        fed += PIECE_CHARS
+    if fed >= len(text):
+        layout.finish()
+    made = layout.lines or [Line()]
+    # Of a long answer only the beginning is laid out; the rest is counted roughly.
+    rest = max(0, len(text) - fed)
+    lines = len(made) + max(rest // width, text.count("\n", fed) if rest else 0)
+    shown = made if not rest and lines - most <= 1 else made[:most]
+    while len(shown) < len(made) and not shown[-1].text.strip():
+        shown = shown[:-1]
+    rows: list[list[Span]] = [
+        [(span.text, _quiet(span.style) if same else span.style) for span in line.spans]
+        or [(" " * MARGIN, "quiet")]
+        for line in shown
+    ]
+    if (hidden := lines - len(shown)) > 0:
+        rows.append([(" " * MARGIN, "quiet"), (f"+{formatting.grouped(hidden)} lines", "quiet")])
+    return rows
+
+
+def _quiet(style: str) -> str:
+    """The style in quiet ink, with the flags and the ground that it has."""
+    return f"quiet{style.removeprefix(style_parts(style)[0])}"
+
+
+def _tool(
+    message: WorldLineMessage, width: int, glyphs: Glyphs, number: str, *, same: bool, whole: bool
+) -> list[list[Span]]:
+    sign = (glyphs.failed, "error") if message.failed else (glyphs.done, "ok")
+    if same:
+        sign = (sign[0], "quiet")
+    name = f"{short_name(message.name)} ".ljust(NAME_WIDTH)
+    fact = _fact(message, glyphs)
+    if same:
+        fact = [(text, "quiet") for text, _ in fact]
+    room = width - MARGIN - cell_len(name) - max(NUMBER_WIDTH, len(number)) - 4
+    if fact:
+        taken = FACT_GAP + spans_width(fact)
+        fact, room = (fact, room - taken) if room - taken >= SHORTEST_TARGET else ([], room)
+    target = formatting.cut(one_line(message.target), max(1, room), glyphs.cut)
+    rows = [
+        _with_number(
+            [
+                ("  ", "quiet"),
+                (f"{sign[0]} ", sign[1]),
+                (name, "quiet" if same else "tool"),
+                (target, "quiet" if same else "ink"),
+            ],
+            number,
+            width,
+            fact,
+        )
+    ]
+    if whole:
+        lines = clean(message.text[:WHOLE_CHARS]).strip().split("\n")
+        rows += [
+            [(" " * (MARGIN + 2), "quiet"), (formatting.cut(part, width - 8, glyphs.cut), "quiet")]
+            for part in lines[:WHOLE_ROWS]
+        ]
+        if (hidden := message.text.count("\n") + 1 - len(rows)) > 0 and len(lines) > WHOLE_ROWS:
+            rows.append(
+                [(" " * (MARGIN + 2), "quiet"), (f"+{formatting.grouped(hidden)} lines", "quiet")]
+            )
+    return rows
+
+
+def _fact(message: WorldLineMessage, glyphs: Glyphs) -> list[Span]:
+    """What came of a call, in a word or two."""
+    added = removed = 0
+    is_diff, brief = False, ""
+    for shown in message.display:
+        match shown:
+            case ShellBlock(exit_code=int(code)):
+                return [(f"exit {code}", "error" if code else "quiet")]
+            case DiffBlock():
+                is_diff = True
+                added, removed = added + shown.added, removed + shown.removed
+            case BriefBlock(text):
+                brief = one_line(text)
+            case _:
+                pass
+    if is_diff and not message.failed:
+        return change_counts(added, removed, glyphs, blank="error") or [("+0", "ok")]
+    if brief and brief != message.target:
+        brief = formatting.cut(brief, WIDEST_FACT, glyphs.cut)
+        return [(brief, "error" if message.failed else "quiet")]
+    return [("failed", "error")] if message.failed else []
+
+
+def _with_number(
+    spans: list[Span], number: str, width: int, fact: Sequence[Span] = ()
+) -> list[Span]:
+    """A row that ends with the number, and a fact before it where there is room."""
+    left = spans_width(spans)
+    size = spans_width(fact)
+    number = number.rjust(NUMBER_WIDTH) if fact else number
+    gap = width - 2 - left - len(number)
+    if fact and gap - size - FACT_GAP >= 1:
+        return [
+            *spans,
+            (" " * (gap - size - FACT_GAP), "quiet"),
+            *fact,
+            (" " * FACT_GAP + number, "quiet"),
+        ]
+    return [*spans, (" " * max(1, gap), "quiet"), (number, "quiet")]
+
+
+class FileTable:
+    """The files that both lines changed since they parted, as rows for one width: a column a side.
+
+    Args:
+        files: what changed.
+        world_line: the line that was left.
+        fork: the newest checkpoint that both have, -1 where they share none.
+        width: cells there are.
+        glyphs: the signs in use.
+    """
+
+    def __init__(
+        self, files: DivergedFiles, world_line: int, fork: int, width: int, glyphs: Glyphs
+    ) -> None:
+        self._files = files
+        self._line = world_line
+        self._fork = fork
+        self._width = width
+        self._glyphs = glyphs
+        self._roomy = width >= ROOMY
+        self._end = width - 2
+        self._middle = (width - 1) // 2 - 2
+        if not self._roomy:
+            said = [self._now(one) for one in files.files]
+            widest = max([len("now"), *(spans_width(words) for words in said)])
+            self._middle = self._end - widest - COLUMN_GAP
+
+    def head(self) -> list[Span]:
+        """What stands over the columns."""
+        title: list[Span] = [("  Files", "quiet")]
+        if self._files.reason or not self._files.files:
+            return title
+        return self._row(title, [(f"world line {self._line}", "quiet")], [("now", "quiet")])
+
+    def rows(self, unfolded: frozenset[int]) -> list[tuple[list[Span], int]]:
+        """The files with the index of each (-1: a row of a diff, or a sentence)."""
+        files = self._files
+        if files.reason:
+            return [(self._sentence(files.reason), -1)]
+        rows: list[tuple[list[Span], int]] = []
+        for index, one in enumerate(files.files):
+            rows.append((self._file(one), index))
+            if index in unfolded:
+                rows += [(spans, -1) for spans in self._diffs(one)]
+        if not rows:
+            rows.append((self._sentence("Neither changed a file since they parted."), -1))
+        return [*rows, *((self._sentence(words), -1) for words in files.remarks)]
+
+    def _file(self, one: DivergedFile) -> list[Span]:
+        other, now = self._side(one.other), self._now(one)
+        room = max(8, self._middle - MARGIN - COLUMN_GAP - spans_width(other))
+        name = formatting.path(one_line(one.path), room, self._glyphs.cut)
+        return self._row([(" " * MARGIN, "quiet"), (name, "ink")], other, now)
+
+    def _row(self, left: list[Span], other: list[Span], now: list[Span]) -> list[Span]:
+        gap = self._middle - spans_width(left) - spans_width(other)
+        spans = [*left, (" " * max(1, gap), "quiet"), *other]
+        return [
+            *spans,
+            (" " * max(1, self._end - spans_width(spans) - spans_width(now)), "quiet"),
+            *now,
+        ]
+
+    def _now(self, one: DivergedFile) -> list[Span]:
+        if not one.alike:
+            return self._side(one.live)
+        return [(f"as on world line {self._line}" if self._roomy else "as there", "quiet")]
+
+    def _side(self, side: FileSide) -> list[Span]:
+        """What one side made of a file, in a few words."""
+        if side.became == "same":
+            since = f"same as at #{self._fork}" if self._fork >= 0 else "as it was"
+            return [(since if self._roomy else "same", "quiet")]
+        fate = "" if side.became == "changed" else f"{side.became}  "
+        if side.hands == "others":
+            return [(f"{side.became} outside", "warn")]
+        spans: list[Span] = [("also outside  ", "warn")] if side.hands == "both" else []
+        if fate:
+            spans.append((fate, "quiet"))
+        return [*spans, *self._counts(side)]
+
+    def _counts(self, side: FileSide) -> list[Span]:
+        if not side.is_text:
+            return [("not a text", "quiet")]
+        spans = change_counts(side.added, side.removed, self._glyphs, blank="error")
+        if spans:
+            return spans
+        return [("no other text" if side.became == "changed" else "empty", "quiet")]
+
+    def _diffs(self, one: DivergedFile) -> Iterator[list[Span]]:
+        since = f", since #{self._fork}" if self._fork >= 0 else ""
+        sides = [(f"World line {self._line}", one.other), ("Now", one.live)]
+        if one.alike:
+            sides = [("On both", one.other)]
+        for name, side in sides:
+            if side.became != "same":
+                yield [(" " * (MARGIN + 2), "quiet"), (f"{name}{since}", "quiet")]
+                yield from self._diff(side)
+
+    def _diff(self, side: FileSide) -> Iterator[list[Span]]:
+        yield from diff_rows(
+            side.rows, self._width - 2, self._glyphs, indent=MARGIN + 2, digits=4, context="quiet"
+        )
+        if not side.rows:
+            yield [(" " * (MARGIN + 2), "quiet"), ("There is no diff to show.", "quiet")]
+
+    def _sentence(self, words: str) -> list[Span]:
+        text = formatting.cut(one_line(words), max(1, self._width - MARGIN - 2), self._glyphs.cut)
+        return [(" " * MARGIN, "quiet"), (text, "quiet")]

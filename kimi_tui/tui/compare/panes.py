@@ -1,0 +1,333 @@
+"""The panes of a comparison: the messages of both sides, and the files under them; in each a row is selected."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, ClassVar
+
+from rich.segment import Segment
+from textual import events
+from textual.geometry import Region, Size
+from textual.message import Message
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+
+from kimi_tui.projection.comparison import Comparison, Side
+from kimi_tui.tui.callbacks import reported
+from kimi_tui.tui.compare.layout import ComparisonRows, FileTable, Span
+from kimi_tui.tui.faults import blank_strips
+from kimi_tui.tui.formatting import fitted
+from kimi_tui.tui.glyphs import glyphs_of
+from kimi_tui.tui.screens import app_of
+from kimi_tui.tui.scrollbar import use_thin_scrollbar
+from kimi_tui.tui.span_painter import SpanPainter
+
+if TYPE_CHECKING:
+    from kimi_tui.soul.world_line_reader import WorldLineComparison
+
+
+SLICE_S = 0.003
+"""How long rows are measured before keys and frames get their turn."""
+SIDES: tuple[Side, Side] = ("other", "live")
+_STYLES = (
+    "page",
+    "band",
+    "select",
+    "ink",
+    "strong",
+    "quiet",
+    "accent",
+    "tool",
+    "dmail",
+    "compaction",
+    "error",
+    "warn",
+    "ok",
+    "line",
+    "added",
+    "removed",
+    "raised",
+    "code-keyword",
+    "code-string",
+    "code-comment",
+)
+
+
+class RowsPane(ScrollView, can_focus=False):
+    """Rows of spans, drawn as they are seen."""
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {f"compare--{name}" for name in _STYLES}
+
+    class Clicked(Message):
+        """A row was clicked."""
+
+        def __init__(self, rows: RowsPane, x: int, row: int) -> None:
+            super().__init__()
+            self.rows = rows
+            self.x = x
+            self.row = row
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._painter = SpanPainter(self, "compare")
+
+    def on_mount(self) -> None:
+        """Take the thin scrollbar."""
+        use_thin_scrollbar(self, glyphs_of(self))
+
+    @property
+    def width(self) -> int:
+        """Cells to draw on, the scrollbar's included."""
+        return self.outer_size.width or app_of(self).size.width
+
+    def spans_of(self, row: int) -> list[tuple[Span, str]]:
+        """The spans of a row, each with the name of its ground."""
+        raise NotImplementedError
+
+    def spans_below(self) -> list[tuple[Span, str]]:
+        """The spans of a row under the last one."""
+        return []
+
+    def notify_style_update(self) -> None:
+        """Colours may have changed."""
+        super().notify_style_update()
+        self._painter.clear()
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """The visible rows of a region, with the app's filters applied."""
+        try:
+            return self._painted(crop)
+        except Exception:
+            return blank_strips("a comparison", crop)
+
+    def _painted(self, crop: Region) -> list[Strip]:
+        top, width, painter = round(self.scroll_y), self.width, self._painter
+        strips: list[Strip] = []
+        for y in range(crop.y, crop.bottom):
+            row = top + y
+            spans = self.spans_of(row) if row < self.virtual_size.height else self.spans_below()
+            strip = Strip([Segment(text, painter.style(name, on)) for (text, name), on in spans])
+            strips.append(strip.adjust_cell_length(width, painter.style("ink", "page")))
+        return [strip.crop(crop.x, crop.right) for strip in painter.filtered(strips, "page")]
+
+    def on_click(self, event: events.Click) -> None:
+        """Post which row was clicked, and where in it."""
+        self.post_message(self.Clicked(self, event.x, round(self.scroll_y) + event.y))
+
+    def show_rows(self, first: int, last: int) -> None:
+        """Bring rows into view, the first of them above all."""
+        height, top = self.size.height, round(self.scroll_y)
+        if first < top:
+            top = first
+        elif last >= top + height:
+            top = min(first, last - height + 1)
+        # Rows that were unfolded just now may have no scrollbar yet.
+        self.scroll_to(y=top, animate=False, force=True)
+
+
+class CompareSides(RowsPane):
+    """The messages of both sides.
+
+    Args:
+        comparison: what is compared.
+
+    Attributes:
+        side: which side the keys act on.
+        focused_here: whether they act here at all.
+    """
+
+    def __init__(self, comparison: Comparison) -> None:
+        super().__init__()
+        self.comparison = comparison
+        self.side: Side = "other"
+        self.focused_here = True
+        # Nothing is chosen at first: a jump then means the whole line.
+        self._selected: dict[Side, int] = {"other": -1, "live": -1}
+        self._message_rows: ComparisonRows | None = None
+
+    @property
+    def selected(self) -> int:
+        """The index of the selected message on the side that the keys act on; -1 where none is."""
+        return self._selected[self.side]
+
+    def on_resize(self) -> None:
+        """Other widths have other rows."""
+        if self._message_rows is None or self._message_rows.width != self.column_width():
+            self.lay_out()
+
+    def column_width(self) -> int:
+        """How wide each side is."""
+        return (self.width - 1) // 2
+
+    def lay_out(self) -> None:
+        """Measure the rows anew, in slices: a key must not wait for a long conversation."""
+        width, before = self.column_width(), self._message_rows
+        known = before.heights if before is not None and before.width == width else None
+        rows = ComparisonRows(self.comparison, width, glyphs_of(self), known)
+        self.run_worker(reported(self, self._measured(rows)), group="measure", exclusive=True)
+
+    async def _measured(self, rows: ComparisonRows) -> None:
+        old, selected = self._message_rows, self.selected
+        top = round(self.scroll_y)
+        until = time.perf_counter() + SLICE_S
+        for _ in rows.measure():
+            if time.perf_counter() >= until:
+                # What stood there stays until as much of the new one is known.
+                if (
+                    self._message_rows is rows
+                    or old is None
+                    or rows.height >= top + self.size.height
+                ):
+                    self._show(rows)
+                await asyncio.sleep(0)
+                until = time.perf_counter() + SLICE_S
+        self._show(rows)
+        if selected >= 0:
+            # Of another width, or unfolded just now: it would reach beyond the edge.
+            self.select(selected)
+
+    def _show(self, rows: ComparisonRows) -> None:
+        self._message_rows = rows
+        if self.virtual_size.height != rows.height:
+            self.virtual_size = Size(self.size.width, rows.height)
+        self.refresh()
+
+    def select(self, index: int) -> None:
+        """Select a message of the side, as far as they are measured."""
+        rows = self._message_rows
+        if rows is not None and (starts := rows.starts[self.side]):
+            index = max(0, min(index, len(starts) - 1))
+            self._selected[self.side] = index
+            first = starts[index]
+            last = rows.last_row(self.side, index)
+            self.show_rows(first, min(last, first + max(0, self.size.height - 1)))
+        self.refresh()
+
+    def toggle(self) -> None:
+        """Show the selected message whole, or short again."""
+        key: tuple[Side, int] = (self.side, self.selected)
+        if self._message_rows is None or key[1] < 0:
+            return
+        self.comparison.unfolded.symmetric_difference_update([key])
+        self._message_rows.heights.pop(key, None)
+        self.lay_out()
+
+    def choose_at(self, x: int, row: int) -> None:
+        """Select what was clicked."""
+        self.side = SIDES[x > self.column_width()]
+        if self._message_rows is not None and 0 <= row < self._message_rows.height:
+            index = self._message_rows.cell(self.side, row).entry
+            if index >= 0:
+                self._selected[self.side] = index
+        self.refresh()
+
+    def spans_of(self, row: int) -> list[tuple[Span, str]]:
+        """Both sides and the divider."""
+        rows = self._message_rows
+        if rows is None:
+            return []
+        width = rows.width
+        glyphs = glyphs_of(self)
+        return [
+            *self._cell("other", rows, row, width, glyphs.edge),
+            ((glyphs.step, "line"), "page"),
+            *self._cell("live", rows, row, self.width - width - 1, glyphs.edge),
+        ]
+
+    def spans_below(self) -> list[tuple[Span, str]]:
+        """The divider goes down to the end of the pane."""
+        return [
+            ((" " * self.column_width(), "ink"), "page"),
+            ((glyphs_of(self).step, "line"), "page"),
+        ]
+
+    def _cell(
+        self, side: Side, rows: ComparisonRows, row: int, width: int, edge: str
+    ) -> Iterable[tuple[Span, str]]:
+        cell = rows.cell(side, row)
+        ground = "band" if cell.is_band else "page"
+        spans = fitted(list(cell.spans), width)
+        is_selected = 0 <= cell.entry == self._selected[side]
+        if is_selected and side == self.side:
+            ground = "select" if self.focused_here else "band"
+            first, *rest = spans
+            mark: Span = (edge, "accent" if self.focused_here else "quiet")
+            spans = [mark, (first[0][1:], first[1]), *rest]
+        return [(span, ground) for span in spans]
+
+
+class CompareFiles(RowsPane):
+    """What became of the files on both sides.
+
+    Args:
+        found: the comparison.
+    """
+
+    def __init__(self, found: WorldLineComparison) -> None:
+        super().__init__()
+        self._found = found
+        self._files = found.files
+        self._unfolded: frozenset[int] = frozenset()
+        self._rows: list[tuple[list[Span], int]] = []
+        self.selected = 0
+        self.focused_here = False
+
+    @property
+    def count(self) -> int:
+        """How many files there are."""
+        return len(self._files.files) if not self._files.reason else 0
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        """As many rows as there are."""
+        self._make()
+        return len(self._rows)
+
+    def _make(self) -> None:
+        self._rows = self.table(self.width).rows(self._unfolded)
+
+    def table(self, width: int) -> FileTable:
+        """The columns for a width."""
+        found = self._found
+        glyphs = glyphs_of(self)
+        return FileTable(self._files, found.world_line, found.fork, width, glyphs)
+
+    def on_resize(self) -> None:
+        """Other widths have other rows."""
+        self.lay_out()
+
+    def lay_out(self) -> None:
+        """Make the rows anew."""
+        self._make()
+        self.virtual_size = Size(self.size.width, len(self._rows))
+        self.refresh()
+
+    def select(self, index: int) -> None:
+        """Select a file."""
+        self.selected = max(0, min(index, self.count - 1))
+        row = next((i for i, (_, at) in enumerate(self._rows) if at == self.selected), 0)
+        self.show_rows(row, row)
+        self.refresh()
+
+    def toggle(self) -> None:
+        """Show the diff of the selected file, or hide it."""
+        self._unfolded ^= {self.selected}
+        self.set_class(bool(self._unfolded), "-open")
+        self.lay_out()
+        self.refresh(layout=True)
+
+    def choose_at(self, row: int) -> None:
+        """Select what was clicked, and show its diff."""
+        if 0 <= row < len(self._rows) and self._rows[row][1] >= 0:
+            self.selected = self._rows[row][1]
+            self.toggle()
+
+    def spans_of(self, row: int) -> list[tuple[Span, str]]:
+        """One row."""
+        spans, index = self._rows[row]
+        if index != self.selected or index < 0 or not self.focused_here:
+            return [(span, "page") for span in spans]
+        edge: Span = (glyphs_of(self).edge, "accent")
+        first, *rest = fitted(spans, self.width)
+        return [(span, "select") for span in (edge, (first[0][1:], first[1]), *rest)]

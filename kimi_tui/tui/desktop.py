@@ -1,0 +1,154 @@
+"""What lies around the program: the clipboard of the terminal, and a browser with a window of its own.
+
+Copies go to the terminal as OSC 52, and several things may keep them from arriving. A browser is never started in the
+terminal, which it would take from the program.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from kimi_tui.tui.formatting import counted, grouped
+
+TMUX_TIMEOUT_S = 1.0
+_TMUX = ("tmux", "show-options", "-gv", "set-clipboard")
+TEXT_BROWSERS = frozenset(
+    ("w3m", "lynx", "links", "links2", "elinks", "www-browser", "browsh", "carbonyl", "chawan")
+)
+BROWSER_TIMEOUT_S = 20.0
+_SECRET_WORDS = ("KEY", "TOKEN", "SECRET", "PASSWORD", "CREDENTIAL")
+
+
+def amount(text: str, language: str = "") -> str:
+    """`12 lines of python`, `34 characters`."""
+    lines = text.count("\n") + 1
+    if lines > 1:
+        size = counted(lines, "line")
+    else:
+        size = f"{grouped(len(text))} character{'' if len(text) == 1 else 's'}"
+    return f"{size} of {language}" if language else size
+
+
+def asks_tmux(environ: Mapping[str, str]) -> bool:
+    """Whether tmux has to be asked what it does with a copy, which takes a process."""
+    return bool(environ.get("TMUX"))
+
+
+def hindrance(environ: Mapping[str, str], tmux_option: str = "") -> str:
+    """What keeps a copy from arriving where it is wanted, and what to do then; empty where nothing is known to.
+
+    Programs hand text to the clipboard with the sequence OSC 52, which goes to the terminal that shows them.
+
+    Args:
+        environ: the variables of the process.
+        tmux_option: the value of tmux's `set-clipboard`, empty where it is not known.
+    """
+    if asks_tmux(environ):
+        if tmux_option == "on":
+            return ""
+        return "In tmux it arrives only with: set -g set-clipboard on"
+    if environ.get("STY"):
+        return "screen does not hand it on: hold Shift and select, then copy with the terminal."
+    if environ.get("TERM_PROGRAM") == "Apple_Terminal":
+        return "Terminal.app takes no text from programs: hold Fn and select, then press Cmd+C."
+    if environ.get("TERM") == "linux":
+        return "This console has no clipboard."
+    if environ.get("VTE_VERSION"):
+        return "If nothing arrives: hold Shift and select, then press Ctrl+Shift+C."
+    return ""
+
+
+def tmux_option() -> str:
+    """The value of tmux's `set-clipboard`; empty where it cannot be told. Runs a process: meant for a thread."""
+    try:
+        asked = subprocess.run(
+            _TMUX,
+            capture_output=True,
+            text=True,
+            timeout=TMUX_TIMEOUT_S,
+            check=False,
+            errors="replace",
+        )
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return asked.stdout.strip()
+
+
+def browser_command(
+    url: str,
+    environ: Mapping[str, str],
+    work_dirs: Sequence[Path],
+    platform: str = sys.platform,
+) -> list[str] | None:
+    """The command that opens an address in a window; None where there is no desktop to open it on.
+
+    Args:
+        url: http or https.
+        environ: the environment of the program.
+        work_dirs: programs below them are not run.
+        platform: as `sys.platform` says it.
+    """
+    from kimi_tui.tools.process import find_program
+
+    if platform == "darwin":
+        names = ["open"]
+    elif "WSL_DISTRO_NAME" in environ or "WSL_INTEROP" in environ:
+        names = ["wslview", "explorer.exe"]
+    elif environ.get("DISPLAY") or environ.get("WAYLAND_DISPLAY"):
+        names = ["xdg-open", "gio"]
+    else:
+        return None
+    for name in names:
+        program = find_program(name, environ, *work_dirs)
+        if program is not None:
+            return [program, "open", url] if name == "gio" else [program, url]
+    return None
+
+
+def browser_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment for it: no keys, and no browser of the terminal."""
+    passed = {
+        name: value
+        for name, value in environ.items()
+        if not name.startswith(("KIMI_", "OPENAI_"))
+        and not any(word in name.upper() for word in _SECRET_WORDS)
+    }
+    chosen = Path(passed.get("BROWSER", "").split(":")[0].split(" ")[0]).name
+    if chosen in TEXT_BROWSERS:
+        del passed["BROWSER"]
+    return passed
+
+
+def open_in_browser(url: str, environ: Mapping[str, str], work_dirs: Sequence[Path]) -> bool:
+    """Open an address; waits for the opener, so this is meant for a thread.
+
+    The opener has no terminal: whatever it starts cannot draw over the program.
+
+    Returns:
+        Whether it was opened, as far as can be told.
+    """
+    command = browser_command(url, environ, work_dirs)
+    if command is None:
+        return False
+    try:
+        ended = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env=browser_environment(environ),
+            cwd="/",
+            start_new_session=True,
+            timeout=BROWSER_TIMEOUT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        # Some openers stay as long as the window.
+        return True
+    except OSError:
+        return False
+    # The explorer of Windows says 1 whatever it did.
+    return ended.returncode == 0 or command[0].endswith("explorer.exe")

@@ -1,0 +1,252 @@
+"""The models that can be chosen: those of the configuration and of servers, and what a choice changes.
+
+Knows no widget. What asks a server or writes the configuration imports what it needs when it is called.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, NamedTuple
+
+from kimi_tui.config.file import save_choice, save_default
+from kimi_tui.config.model_choice import (
+    KIMI_CODE_URL,
+    MOONSHOT_CHINA_URL,
+    MOONSHOT_URL,
+    OPENAI_URL,
+    Choice,
+    Overrides,
+    choose,
+    origin,
+)
+from kimi_tui.config.settings import Config, ConfigError
+from kimi_tui.foreign_text import one_line
+from kimi_tui.launch import Launch
+from kimi_tui.tui.formatting import tokens
+
+if TYPE_CHECKING:
+    from kimi_tui.llm.errors import LLMError
+    from kimi_tui.llm.models import ChatModels, FoundModel, LocalServer
+
+NAME_CHARS = 80
+"""How much of a name that was typed is repeated in a sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A server by name; an empty `base_url` is asked for."""
+
+    name: str
+    title: str
+    base_url: str
+
+
+SERVERS: tuple[Server, ...] = (
+    Server("moonshot", "Moonshot (Kimi), global", MOONSHOT_URL),
+    Server("moonshot-cn", "Moonshot (Kimi), China", MOONSHOT_CHINA_URL),
+    Server("kimi-code", "Kimi Code plan", KIMI_CODE_URL),
+    Server("openai", "OpenAI", OPENAI_URL),
+    Server("server", "Another server", ""),
+)
+
+
+def server_of(base_url: str) -> int:
+    """Which of the servers a base URL is; the last one, where it is none of them."""
+    for index, server in enumerate(SERVERS):
+        if server.base_url and origin(server.base_url) == origin(base_url):
+            return index
+    return len(SERVERS) - 1
+
+
+def where(server: LocalServer) -> str:
+    """A server with its port."""
+    return f"{server.name} on port {server.base_url.rsplit(':', 1)[-1].split('/')[0]}"
+
+
+def model_facts(model: FoundModel) -> str:
+    """What stands beside a listed model: `262k   thinking`; a window that is guessed from the name bears a `~`."""
+    window, is_guessed = model.likely_window
+    size = tokens(window, estimated=is_guessed) if window else ""
+    thinks = model.capabilities is not None and "thinking" in model.capabilities
+    return f"{size:<6} thinking".strip() if thinks else size
+
+
+def choice_of(model: FoundModel, provider: str, base_url: str, key: str = "") -> Choice:
+    """A listed model as what is saved and used."""
+    known = model.capabilities
+    words = tuple(sorted(known - {"tools"})) if known is not None else None
+    return Choice(
+        provider=provider,
+        base_url=base_url,
+        model=model.id,
+        api_key=key,
+        window=model.window,
+        capabilities=words,
+    )
+
+
+async def save(launch: Launch, choice: Choice) -> Launch:
+    """Save the choice and say how to start with it; a disk that refuses becomes a notice."""
+    notices = launch.notices
+    config: Config = launch.config
+    try:
+        config = await asyncio.to_thread(save_choice, launch.config_path, choice)
+    except ConfigError as error:
+        notices = (*notices, f"{error}. It is used for now.")
+    except OSError as error:
+        reason = error.strerror or str(error)
+        notices = (*notices, f"The choice could not be saved: {reason}. It is used for now.")
+    return launch._replace(choice=choice, config=config, notices=notices)
+
+
+def stored_key(launch: Launch, choice: Choice) -> str:
+    """The key that the configuration has for the server already."""
+    stored = launch.config.providers.values()
+    return next((one.api_key for one in stored if one.base_url == choice.base_url), "")
+
+
+class ModelChange(NamedTuple):
+    """The launch with another model, and a sentence on for how long that holds."""
+
+    launch: Launch
+    holds: str = ""
+
+
+def configured_model(launch: Launch, name: str) -> Launch | None:
+    """The launch with a model of the configuration; None where that name cannot be used."""
+    try:
+        choice = choose(launch.config, Overrides(model=name), os.environ)
+    except ConfigError:
+        return None
+    return launch._replace(choice=choice) if isinstance(choice, Choice) else None
+
+
+def listed_model(launch: Launch, model: FoundModel) -> Launch | None:
+    """The launch with another model of the server that is in use; None where none is."""
+    choice = launch.choice
+    if not isinstance(choice, Choice):
+        return None
+    capabilities = None if model.capabilities is None else tuple(sorted(model.capabilities))
+    return launch._replace(
+        choice=choice._replace(model=model.id, window=model.window, capabilities=capabilities)
+    )
+
+
+async def listed_models(base_url: str, api_key: str) -> ChatModels:
+    """The models of a server that can be talked to.
+
+    Raises:
+        LLMError: it cannot be asked, or has no list.
+    """
+    await _import_discovery()
+    from kimi_tui.llm.models import chat_models
+
+    return await chat_models(base_url, api_key)
+
+
+def has_no_list(error: LLMError) -> bool:
+    """Whether a server answered that it knows no list of models, so that a name has to be typed."""
+    from kimi_tui.llm.errors import APIStatusError
+    from kimi_tui.llm.models import NO_LIST_STATUSES
+
+    return isinstance(error, APIStatusError) and error.status in NO_LIST_STATUSES
+
+
+async def local_servers() -> AsyncGenerator[tuple[LocalServer, ...]]:
+    """The servers found on this machine, and again whenever one of them has finished loading its model."""
+    await _import_discovery()
+    from kimi_tui.llm.models import local_servers_until_ready
+
+    async for servers in local_servers_until_ready():
+        yield tuple(servers)
+
+
+async def _import_discovery() -> None:
+    """In a thread: it takes half a second that no key should wait for."""
+    await asyncio.to_thread(import_module, "kimi_tui.llm.models")
+
+
+async def model_by_name(launch: Launch, name: str) -> Launch | str:
+    """The launch with the model of this name, or a sentence on why that cannot be.
+
+    A name of the configuration holds at once. Any other is looked for at the server, and taken as it is where the
+    server has no list.
+    """
+    from difflib import get_close_matches
+
+    from kimi_tui.llm.errors import LLMError
+
+    config, choice = launch.config, launch.choice
+    if name in config.models or any(one.model == name for one in config.models.values()):
+        return configured_model(launch, name) or f"{name} cannot be used: its key is missing."
+    if not isinstance(choice, Choice):
+        return f"There is no model {name[:NAME_CHARS]}."
+    try:
+        models = (await listed_models(choice.base_url, choice.api_key)).models
+    except LLMError:
+        return launch._replace(choice=choice._replace(model=name, window=None, capabilities=None))
+    found = next((model for model in models if model.id == name), None)
+    if found is not None:
+        return listed_model(launch, found) or f"{name} cannot be used."
+    known = [*config.models, *(model.id for model in models)]
+    near = [one for one in known if name.lower() in one.lower()][:3]
+    near = near or get_close_matches(name[:NAME_CHARS], known, cutoff=0.5)
+    hint = f" Did you mean {' or '.join(map(one_line, near))}?" if near else ""
+    return f"{choice.provider} has no model {one_line(name[:NAME_CHARS])}.{hint}"
+
+
+async def remember_model(before: Launch, after: Launch, environ: Mapping[str, str]) -> ModelChange:
+    """Save the new model as the default of the configuration, where the one before it came from there.
+
+    What the command line or the environment said holds for this session alone, and so does what replaces it.
+    """
+    choice = after.choice
+    if not isinstance(choice, Choice) or choice == before.choice or before.config != after.config:
+        return ModelChange(after)  # another key or server has been saved on its own screen
+    plain = _plain(before.config)
+    is_ours = isinstance(before.choice, Choice) and plain is not None
+    if not is_ours or plain is None or not _same(plain, before.choice):
+        return ModelChange(
+            after, "For this session: what was used came from flags or the environment."
+        )
+    if environ.get("KIMI_MODEL_NAME"):
+        return ModelChange(after, "For this session: KIMI_MODEL_NAME names another.")
+    try:
+        config = await asyncio.to_thread(_save_as_default, before, choice)
+    except (ConfigError, OSError) as error:
+        reason = error.strerror or str(error) if isinstance(error, OSError) else str(error)
+        return ModelChange(after, f"It could not be saved, and holds for this session: {reason}")
+    return ModelChange(after._replace(config=config), "It is the default from now on.")
+
+
+def _plain(config: Config) -> Choice | None:
+    """What the configuration alone says."""
+    try:
+        choice = choose(config, Overrides(), {})
+    except ConfigError:
+        return None
+    return choice if isinstance(choice, Choice) else None
+
+
+def _same(plain: Choice, choice: object) -> bool:
+    return isinstance(choice, Choice) and (plain.base_url, plain.model, plain.api_key) == (
+        choice.base_url,
+        choice.model,
+        choice.api_key,
+    )
+
+
+def _save_as_default(launch: Launch, choice: Choice) -> Config:
+    for name, model in launch.config.models.items():
+        provider = launch.config.providers.get(model.provider)
+        if (
+            model.model == choice.model
+            and provider is not None
+            and provider.base_url == choice.base_url
+        ):
+            return save_default(launch.config_path, name)
+    return save_choice(launch.config_path, choice)

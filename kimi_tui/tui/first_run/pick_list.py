@@ -1,0 +1,200 @@
+"""A list of which one entry is chosen with the arrows; shows a window of it, and less while it is not focused."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rich.cells import cell_len
+from textual import events
+from textual.content import Content
+from textual.geometry import Size
+from textual.message import Message
+from textual.widget import Widget
+
+from kimi_tui.foreign_text import one_line
+from kimi_tui.tui.formatting import cut
+from kimi_tui.tui.glyphs import glyphs_of
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A row of the list: its words, and quiet facts in a second column."""
+
+    name: str
+    facts: str = ""
+
+
+@dataclass
+class PickState:
+    """Which entries match what was typed, which is chosen, and which part is shown."""
+
+    entries: tuple[Entry, ...] = ()
+    needle: str = ""
+    chosen: int = 0
+    top: int = 0
+
+    @property
+    def matching(self) -> tuple[int, ...]:
+        """Indexes of the entries that hold what was typed."""
+        needle = self.needle.lower()
+        return tuple(i for i, entry in enumerate(self.entries) if needle in entry.name.lower())
+
+    def move(self, step: int) -> None:
+        """Choose another of the matching entries."""
+        matching = self.matching
+        if not matching:
+            return
+        place = matching.index(self.chosen) if self.chosen in matching else 0
+        self.chosen = matching[max(0, min(len(matching) - 1, place + step))]
+
+    def type(self, needle: str) -> None:
+        """Show only what holds this text."""
+        self.needle = needle
+        matching = self.matching
+        if matching and self.chosen not in matching:
+            self.chosen = matching[0]
+
+    def window(self, rows: int) -> tuple[int, ...]:
+        """The entries to show in so many rows, the chosen one among them."""
+        matching = self.matching
+        place = matching.index(self.chosen) if self.chosen in matching else 0
+        self.top = max(place - rows + 1, min(self.top, place))
+        self.top = max(0, min(self.top, len(matching) - rows))
+        return matching[self.top : self.top + rows]
+
+
+class PickList(Widget, can_focus=True):
+    """A list to choose from.
+
+    Args:
+        entries: what can be chosen.
+        rows: how many are shown at once.
+        folds: whether only the chosen one is shown while the list is not focused.
+        narrows: whether typing narrows the list also where all of it is to be seen.
+    """
+
+    class Moved(Message):
+        """Another entry is chosen."""
+
+        def __init__(self, picks: PickList) -> None:
+            super().__init__()
+            self.picks = picks
+
+        @property
+        def control(self) -> PickList:
+            """The list."""
+            return self.picks
+
+    class Picked(Moved):
+        """Enter, or a click, on the chosen entry."""
+
+    def __init__(
+        self,
+        entries: Sequence[Entry] = (),
+        *,
+        rows: int = 8,
+        folds: bool = False,
+        chosen: int = 0,
+        narrows: bool = False,
+        widget_id: str | None = None,
+    ) -> None:
+        super().__init__(id=widget_id)
+        self._narrows = narrows
+        self._state = PickState(tuple(entries), chosen=chosen)
+        self._rows = rows
+        self._folds = folds
+
+    @property
+    def chosen(self) -> int:
+        """The index of the chosen entry."""
+        return self._state.chosen
+
+    def show(self, entries: Sequence[Entry], chosen: int = 0) -> None:
+        """Offer other entries; what was typed goes on narrowing them."""
+        needle = self._state.needle if self._narrows else ""
+        self._state = PickState(tuple(entries), chosen=chosen)
+        self._state.type(needle)
+        self.refresh(layout=True)
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        """As many rows as are shown."""
+        return len(self._shown()) + (1 if self._state.needle else 0)
+
+    def _shown(self) -> tuple[int, ...]:
+        if self._folds and not self.has_focus:
+            return (self._state.chosen,) if self._state.entries else ()
+        return self._state.window(self._rows)
+
+    def render(self) -> Content:
+        """The visible rows."""
+        glyphs = glyphs_of(self)
+        width = self.content_size.width
+        names = max((cell_len(one_line(e.name)) for e in self._state.entries), default=0)
+        # Names tell entries apart; what stands beside them gives way first.
+        column = min(names, max(12, width * 2 // 3 - 3)) + 3
+        lines: list[Content] = []
+        if self._state.needle:
+            lines.append(Content.styled(f"  only with: {self._state.needle}", "$ink-quiet"))
+        for index in self._shown():
+            entry = self._state.entries[index]
+            name = cut(one_line(entry.name), column - 1, glyphs.cut)
+            facts = cut(one_line(entry.facts), max(0, width - column - 3), glyphs.cut)
+            is_chosen = index == self._state.chosen
+            back = " on $select" if is_chosen and self.has_focus else ""
+            edge = glyphs.edge if is_chosen and self.has_focus else " "
+            row = Content.assemble(
+                (f"{edge} ", f"$accent{back}"),
+                (name, f"{'bold $ink-strong' if is_chosen else '$ink'}{back}"),
+                (" " * (column - cell_len(name)), f"$ink{back}"),
+                (facts, f"$ink-quiet{back}"),
+            )
+            fill = " " * max(0, width - row.cell_length)
+            lines.append(Content.assemble(row, (fill, f"$ink{back}")))
+        return Content("\n").join(lines)
+
+    def on_key(self, event: events.Key) -> None:
+        """Move, choose, or narrow the list by typing."""
+        state, before = self._state, self._state.chosen
+        steps = {"up": -1, "down": 1, "pageup": -self._rows, "pagedown": self._rows}
+        if event.key in steps:
+            state.move(steps[event.key])
+        elif event.key in ("home", "end"):
+            state.move(len(state.entries) * (1 if event.key == "end" else -1))
+        elif event.key == "enter":
+            if state.matching:
+                self.post_message(self.Picked(self))
+        elif event.key == "backspace" and state.needle:
+            state.type(state.needle[:-1])
+        elif (
+            event.is_printable
+            and event.character
+            and (self._narrows or len(state.entries) > self._rows)
+        ):
+            state.type(state.needle + event.character)
+        else:
+            return
+        event.stop()
+        event.prevent_default()
+        if state.chosen != before:
+            self.post_message(self.Moved(self))
+        self.refresh(layout=True)
+
+    def on_click(self, event: events.Click) -> None:
+        """Choose the row under the pointer."""
+        shown = self._shown()
+        y = event.y - (1 if self._state.needle else 0)
+        if 0 <= y < len(shown):
+            event.stop()
+            self._state.chosen = shown[y]
+            self.post_message(self.Moved(self))
+            self.post_message(self.Picked(self))
+            self.refresh(layout=True)
+
+    def on_focus(self) -> None:
+        """Unfold."""
+        self.refresh(layout=True)
+
+    def on_blur(self) -> None:
+        """Fold."""
+        self.refresh(layout=True)

@@ -1,0 +1,525 @@
+"""The screens on which a model is chosen: with a key for its server, of a server on this machine, or as another one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import events, on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, VerticalScroll
+from textual.content import Content
+from textual.widgets import Input, Static
+
+from kimi_tui.app_paths import short
+from kimi_tui.config.model_choice import Choice, clean_url, is_loopback, is_url
+from kimi_tui.foreign_text import clean, one_line
+from kimi_tui.launch import Launch
+from kimi_tui.tui.callbacks import reported
+from kimi_tui.tui.first_run.models import (
+    SERVERS,
+    choice_of,
+    configured_model,
+    has_no_list,
+    listed_model,
+    listed_models,
+    local_servers,
+    model_facts,
+    save,
+    server_of,
+    stored_key,
+    where,
+)
+from kimi_tui.tui.first_run.pick_list import Entry, PickList
+from kimi_tui.tui.formatting import tokens
+from kimi_tui.tui.glyphs import glyphs_of
+from kimi_tui.tui.main.footer import Footer
+from kimi_tui.tui.screens import AnswersOnce, app_of, sheets
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kimi_tui.llm.models import FoundModel, LocalServer
+
+PASTED_CHARS = 8
+"""A field that grows by as many characters at once was pasted into."""
+
+NONE_FOUND = (
+    "No server answers on its usual port: Ollama 11434, llama.cpp 8080, LM Studio 1234, vLLM 8000."
+)
+HOW_TO_GO_ON = "Start one and press Ctrl+R. One on another port or machine: Esc, then Paste a key."
+
+ANOTHER_KEY = Entry("Paste another key", "Moonshot (Kimi), OpenAI or any compatible server")
+LOCAL = Entry("Use a local server", "Ollama, llama.cpp, LM Studio or vLLM on its usual port")
+ROWS = 12
+
+
+class KeyScreen(AnswersOnce[Launch | None]):
+    """Asks for a key and a model. Answers with how to start, or None for going back.
+
+    Args:
+        launch: how the program was started; where that names this server with its key, only the model is asked for.
+        base_url: the server whose key is wanted; empty where the user chooses.
+    """
+
+    CSS_PATH = sheets("first_run")
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "back", "Back", show=False)]
+
+    def __init__(self, launch: Launch, base_url: str = "") -> None:
+        super().__init__()
+        self._launch = launch
+        chosen = server_of(base_url) if base_url else 0
+        entries = [Entry(server.title, server.base_url) for server in SERVERS]
+        self._server = PickList(entries, folds=True, chosen=chosen, widget_id="server")
+        self._url = _field("https://host/v1", "url", value=base_url)
+        known = launch.choice
+        self._known = known if isinstance(known, Choice) and known.base_url == base_url else None
+        key = self._known.api_key if self._known else ""
+        self._key = _field("paste it here; it is never shown", "key", value=key, password=True)
+        self._status = Static(id="status", markup=False)
+        self._models_list = PickList(rows=6, widget_id="models")
+        self._name = _field("the model's name at this server", "name")
+        self._models: Sequence[FoundModel] = ()
+        self._checked: tuple[str, str] | None = None
+        self._length = len(key)
+
+    def compose(self) -> ComposeResult:
+        """A row a field."""
+        path = short(self._launch.config_path)
+        title, saved = "Paste a key", f"Saved in {path}, readable by you alone."
+        if self._known is not None:
+            title = "Which model shall be used?"
+            saved = f"Saved in {path}; the key stays where it came from."
+        with VerticalScroll(id="form", can_focus=False):
+            yield Static(Content.styled(title, "bold $ink-strong"), classes="title")
+            yield Horizontal(_label("Server"), self._server, classes="row picks")
+            yield Horizontal(_label("Base URL"), self._url, classes="row", id="url-row")
+            yield Horizontal(_label("Key"), self._key, classes="row joined")
+            yield Horizontal(_label(""), self._status, classes="row")
+            yield Horizontal(
+                _label("Model"), self._models_list, classes="row picks", id="models-row"
+            )
+            yield Horizontal(_label("Model"), self._name, classes="row", id="name-row")
+            yield Static(Content.styled(saved, "$ink-quiet"), classes="title")
+        yield Footer()
+
+    def on_mount(self) -> None:
+        """Begin with what is not known yet."""
+        glyphs = glyphs_of(self)
+        self.query_one(Footer).hints = (
+            ("Enter", "go on"),
+            (f"{glyphs.up}{glyphs.down}", "choose"),
+            ("Tab", "next field"),
+            ("Esc", "back"),
+        )
+        self.query_one("#models-row").display = False
+        self.query_one("#name-row").display = False
+        self._show_url()
+        if self._url.value:
+            self.set_focus(self._key)
+        else:
+            self.set_focus(self._server)
+        if self._known is not None:
+            # The fields have told of what they hold before that.
+            self.call_after_refresh(self._check)
+
+    # --- the server
+
+    @property
+    def _base_url(self) -> str:
+        return SERVERS[self._server.chosen].base_url or clean_url(self._url.value)
+
+    def _show_url(self) -> None:
+        self.query_one("#url-row").display = not SERVERS[self._server.chosen].base_url
+
+    @on(PickList.Moved, "#server")
+    def _server_moved(self) -> None:
+        self._show_url()
+        self._forget()
+
+    @on(PickList.Picked, "#server")
+    def _server_picked(self) -> None:
+        self.set_focus(self._key if SERVERS[self._server.chosen].base_url else self._url)
+
+    @on(Input.Changed, "#url")
+    def _url_changed(self) -> None:
+        """What was asked of another server is not true of this one."""
+        self._forget()
+
+    @on(Input.Submitted, "#url")
+    def _url_given(self) -> None:
+        if self._is_sound(self._base_url):
+            self.set_focus(self._key)
+
+    # --- the key
+
+    @on(Input.Changed, "#key")
+    def _key_changed(self, event: Input.Changed) -> None:
+        """A key that came in one piece was pasted: it is checked at once."""
+        grown = len(event.value) - self._length
+        self._length = len(event.value)
+        self._forget()
+        if grown >= PASTED_CHARS:
+            self._check()
+
+    @on(Input.Submitted, "#key")
+    def _key_given(self) -> None:
+        self._check()
+
+    def on_descendant_blur(self, event: events.DescendantBlur) -> None:
+        """Leaving the key checks it."""
+        if event.widget is self._key and self._key.value.strip():
+            self._check()
+
+    def _forget(self) -> None:
+        self._checked = None
+        self._models = ()
+        self._status.update("")
+        self.query_one("#models-row").display = False
+        self.query_one("#name-row").display = False
+
+    def _check(self) -> None:
+        url, key = self._base_url, self._key.value.strip()
+        if (url, key) == self._checked:
+            return
+        if not self._is_sound(url):
+            return
+        if not key and not is_loopback(url):
+            advice = "Where the server wants none, any word will do."
+            known = SERVERS[self._server.chosen].base_url
+            self._say("A key is needed here.", "" if known else advice, bad=True)
+            return
+        self._checked = (url, key)
+        self._status.update(Content.styled(f"asking {url} …", "$ink-quiet"))
+        work = reported(self, self._ask(url, key), self._failed)
+        self.run_worker(work, group="check", exclusive=True)
+
+    def _is_sound(self, url: str) -> bool:
+        """Whether this can be a server's URL; else that is said, where it can be mended."""
+        if is_url(url):
+            return True
+        self._say("The base URL must begin with https:// or http://.", "", bad=True)
+        self.set_focus(self._url)
+        return False
+
+    async def _ask(self, url: str, key: str) -> None:
+        from kimi_tui.llm.errors import LLMError
+
+        try:
+            found = await listed_models(url, key)
+        except LLMError as error:
+            if (url, key) != self._checked:
+                return
+            self._say(error.message, error.advice, bad=True)
+            if has_no_list(error):
+                self._ask_for_name()
+            else:
+                self._checked = None
+            return
+        if (url, key) != self._checked:
+            return  # another server or key stands there by now
+        at = ""
+        if not SERVERS[self._server.chosen].base_url and self._url.value != found.base_url:
+            # What was typed is put right, so that what is saved is what stands there.
+            with self.prevent(Input.Changed):
+                self._url.value = found.base_url
+            self._checked = (found.base_url, key)
+            if self._known is not None:
+                self._known = self._known._replace(base_url=found.base_url)
+            at = f" at {found.base_url}"
+        if not found.models:
+            kind = "no models that chat are" if found.others else "no models are"
+            self._say(f"The key is accepted, but {kind} listed{at}.", "", bad=False)
+            self._ask_for_name()
+            return
+        self._offer(found.models, at)
+
+    def _offer(self, models: Sequence[FoundModel], at: str = "") -> None:
+        glyphs = glyphs_of(self)
+        count = f"{len(models)} model{'' if len(models) == 1 else 's'}{clean(at)}"
+        self._status.update(
+            Content.assemble((glyphs.done, "$ok"), (f" accepted, {count}", "$ink-quiet"))
+        )
+        self._models = models
+        wanted = self._launch.choice.model
+        names = [model.id for model in models]
+        chosen = names.index(wanted) if wanted in names else 0
+        self._models_list.show([entry_of(model) for model in models], chosen)
+        self.query_one("#models-row").display = True
+        self.set_focus(self._models_list)
+
+    def _ask_for_name(self) -> None:
+        self.query_one("#name-row").display = True
+        self.set_focus(self._name)
+
+    def _say(self, words: str, advice: str, *, bad: bool) -> None:
+        style = "$kind-error" if bad else "$ink"
+        parts = [Content.styled(clean(words), style)]
+        if advice:
+            parts.append(Content.styled(clean(advice), "$ink"))
+        self._status.update(Content("\n").join(parts))
+
+    def _failed(self, words: str) -> None:
+        """An unexpected error: Enter in the key asks again."""
+        self._checked = None
+        self._say(words, "", bad=True)
+
+    # --- the model
+
+    @on(PickList.Picked, "#models")
+    def _model_picked(self) -> None:
+        found = self._models[self._models_list.chosen]
+        self._finish(choice_of(found, self._provider, self._base_url, self._key.value.strip()))
+
+    @on(Input.Submitted, "#name")
+    def _name_given(self) -> None:
+        name = self._name.value.strip()
+        if name:
+            url, key = self._base_url, self._key.value.strip()
+            self._finish(Choice(self._provider, url, name, key))
+
+    @property
+    def _provider(self) -> str:
+        return SERVERS[self._server.chosen].name
+
+    def _finish(self, choice: Choice) -> None:
+        work = reported(self, self._save(choice), self._failed)
+        self.run_worker(work, group="save", exclusive=True)
+
+    async def _save(self, choice: Choice) -> None:
+        known = self._known
+        if known is None or (choice.base_url, choice.api_key) != (known.base_url, known.api_key):
+            self.dismiss(await save(self._launch, choice))
+            return
+        # A key of the environment stays there.
+        used = known._replace(
+            model=choice.model,
+            window=known.window or choice.window,
+            capabilities=choice.capabilities,
+        )
+        kept = choice._replace(provider=known.provider, api_key=stored_key(self._launch, choice))
+        self.dismiss((await save(self._launch, kept))._replace(choice=used))
+
+    def action_back(self) -> None:
+        """Back to the three ways."""
+        self.dismiss(None)
+
+
+class LocalScreen(AnswersOnce[Launch | None]):
+    """Asks for a model of a local server. Answers with how to start, or None for going back."""
+
+    CSS_PATH = sheets("first_run")
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "back", "Back", show=False),
+        # Not a letter: with many models those narrow the list.
+        Binding("ctrl+r", "look", "Look again", show=False),
+    ]
+
+    def __init__(self, launch: Launch, servers: tuple[LocalServer, ...]) -> None:
+        super().__init__()
+        self._launch = launch
+        self._servers = servers
+        self._options: list[tuple[LocalServer, int]] = []
+        self._list = PickList(rows=10)
+        self._words = Static(id="status", markup=False)
+
+    def compose(self) -> ComposeResult:
+        """One list of all models."""
+        saved = f"Saved in {short(self._launch.config_path)}, readable by you alone."
+        with VerticalScroll(id="form", can_focus=False):
+            yield Static(Content.styled("Use a local server", "bold $ink-strong"), classes="title")
+            yield self._words
+            yield self._list
+            yield Static(Content.styled(saved, "$ink-quiet"), classes="title")
+        yield Footer()
+
+    def on_mount(self) -> None:
+        """Show what was found; look again where nothing was."""
+        glyphs = glyphs_of(self)
+        self.query_one(Footer).hints = (
+            ("Enter", "start"),
+            (f"{glyphs.up}{glyphs.down}", "choose"),
+            ("Ctrl+R", "look again"),
+            ("Esc", "back"),
+        )
+        self._list.focus()
+        self._show()
+        if not self._servers or any(server.loading for server in self._servers):
+            self.action_look()
+
+    def _show(self) -> None:
+        before = self._options[self._list.chosen] if self._options else None
+        self._options = [
+            (server, index) for server in self._servers for index in range(len(server.models))
+        ]
+        entries: list[Entry] = []
+        for server, index in self._options:
+            model = server.models[index]
+            entries.append(Entry(model.id, f"{server.name}   {model_facts(model)}".strip()))
+        self._list.show(entries, self._options.index(before) if before in self._options else 0)
+        loading = [where(server) for server in self._servers if server.loading]
+        if loading:
+            verb = "is loading its model" if len(loading) == 1 else "are loading their models"
+            words = f"{' and '.join(loading)} {verb}, which then stands here."
+            self._words.update(Content.styled(clean(words), "$ink"))
+        elif entries:
+            self._words.update("")
+        elif self._servers:
+            names = ", ".join(server.name for server in self._servers)
+            words = f"{names} answers but has no model to chat with. Load one and press Ctrl+R."
+            self._words.update(Content.styled(clean(words), "$ink"))
+        else:
+            self._words.update(
+                Content.assemble((f"{NONE_FOUND}\n", "$ink"), (HOW_TO_GO_ON, "$ink-quiet"))
+            )
+
+    def action_look(self) -> None:
+        """Ask the usual ports again."""
+        self._words.update(Content.styled("looking …", "$ink-quiet"))
+        self.run_worker(reported(self, self._look(), self._failed), group="look", exclusive=True)
+
+    async def _look(self) -> None:
+        async for servers in local_servers():
+            self._servers = servers
+            self._show()
+
+    @on(PickList.Picked)
+    def _picked(self) -> None:
+        server, index = self._options[self._list.chosen]
+        provider = server.name.lower().replace(" ", "-").replace(".", "")
+        choice = choice_of(server.models[index], provider, server.base_url)
+        work = reported(self, self._save(choice), self._failed)
+        self.run_worker(work, group="save", exclusive=True)
+
+    async def _save(self, choice: Choice) -> None:
+        self.dismiss(await save(self._launch, choice))
+
+    def _failed(self, words: str) -> None:
+        self._words.update(Content.styled(clean(words), "$kind-error"))
+
+    def action_back(self) -> None:
+        """Back to the three ways."""
+        self.dismiss(None)
+
+
+class ModelScreen(AnswersOnce[Launch | None]):
+    """Asks for another model. Answers with how to go on, or None for leaving it as it is."""
+
+    CSS_PATH = sheets("first_run")
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "back", "Back", show=False)]
+
+    def __init__(self, launch: Launch) -> None:
+        super().__init__()
+        self._launch = launch
+        self._names = list(launch.config.models)
+        self._listed: list[FoundModel] = []
+        self._list = PickList(self._entries(), rows=ROWS, chosen=self._used(), narrows=True)
+        self._words = Static(markup=False, classes="title")
+
+    def _entries(self) -> list[Entry]:
+        configured = [
+            Entry(name, "   ".join(filter(None, (model.provider, _size(model.max_context_size)))))
+            for name, model in self._launch.config.models.items()
+        ]
+        choice = self._launch.choice
+        server = choice.provider if isinstance(choice, Choice) else ""
+        listed = [
+            Entry(model.id, "   ".join(filter(None, (server, _size(model.window)))))
+            for model in self._listed
+        ]
+        return [*configured, *listed, ANOTHER_KEY, LOCAL]
+
+    def _used(self) -> int:
+        """The place of the model that is asked now."""
+        choice = self._launch.choice
+        if not isinstance(choice, Choice):
+            return 0
+        models = [model.model for model in self._launch.config.models.values()]
+        models += [model.id for model in self._listed]
+        return models.index(choice.model) if choice.model in models else 0
+
+    def compose(self) -> ComposeResult:
+        """One list."""
+        with VerticalScroll(id="form", can_focus=False):
+            yield Static(
+                Content.styled("Which model shall be used?", "bold $ink-strong"), classes="title"
+            )
+            yield self._list
+            yield self._words
+        yield Footer()
+
+    def on_mount(self) -> None:
+        """Give the list the keys, and ask the server what it has."""
+        glyphs = glyphs_of(self)
+        self.query_one(Footer).hints = (
+            ("Enter", "use"),
+            (f"{glyphs.up}{glyphs.down}", "choose"),
+            ("Esc", "back"),
+            ("letters", "narrow the list"),
+        )
+        self._list.focus()
+        if isinstance(self._launch.choice, Choice):
+            self._say("Asking the server which models it has …")
+            self.run_worker(reported(self, self._ask(self._launch.choice), self._say))
+        else:
+            self._say()
+
+    def _say(self, words: str = "") -> None:
+        lasting = "The conversation goes on with it from the next call."
+        self._words.update(Content.styled(f"{lasting} {words}".rstrip(), "$ink-quiet"))
+
+    async def _ask(self, choice: Choice) -> None:
+        from kimi_tui.llm.errors import LLMError
+
+        try:
+            found = await listed_models(choice.base_url, choice.api_key)
+        except LLMError as error:
+            self._say(f"The server lists none: {one_line(error.message)}")
+            return
+        known = {model.model for model in self._launch.config.models.values()}
+        self._listed = [model for model in found.models if model.id not in known]
+        chosen = self._list.chosen
+        # Those behind the configured ones move down; whoever has chosen one of the others stays on it.
+        moved = chosen + len(self._listed) if chosen >= len(self._names) > 0 else chosen
+        self._list.show(self._entries(), moved if self._names else self._used())
+        self._say()
+
+    @on(PickList.Picked)
+    def _picked(self) -> None:
+        index = self._list.chosen
+        n_models = len(self._names) + len(self._listed)
+        if index == n_models:
+            app_of(self).push_screen(KeyScreen(self._launch), self._chosen)
+        elif index > n_models:
+            app_of(self).push_screen(LocalScreen(self._launch, ()), self._chosen)
+        elif index < len(self._names):
+            self._chosen(configured_model(self._launch, self._names[index]))
+        else:
+            self._chosen(listed_model(self._launch, self._listed[index - len(self._names)]))
+
+    def _chosen(self, launch: Launch | None) -> None:
+        if launch is not None:
+            self.dismiss(launch)
+
+    def action_back(self) -> None:
+        """Leave it as it is."""
+        self.dismiss(None)
+
+
+def entry_of(model: FoundModel) -> Entry:
+    """A model as a row of the list."""
+    return Entry(model.id, model_facts(model))
+
+
+def _size(window: int | None) -> str:
+    return tokens(window) if window else ""
+
+
+def _label(text: str) -> Static:
+    return Static(Content.styled(text, "$ink-quiet"), classes="label")
+
+
+def _field(placeholder: str, name: str, *, value: str = "", password: bool = False) -> Input:
+    field = Input(value, placeholder=placeholder, password=password, id=name, compact=True)
+    field.cursor_blink = False
+    return field

@@ -1,0 +1,292 @@
+"""How figures, times, sizes, paths and styled text are written: the same on the screen and on the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from rich.cells import cell_len, set_cell_size
+
+from kimi_tui.tool_names import short_name
+
+if TYPE_CHECKING:
+    from kimi_tui.soul.statistics import Statistics
+    from kimi_tui.soul.usage import Cost
+
+MINUS = "−"
+LEAST_S = 0.05
+"""A shorter wait would be written as none."""
+
+Span = tuple[str, str]
+"""Text and the name of its style: what drawing that knows no widget hands to a widget, which knows the colours."""
+
+
+# --- figures
+
+
+def tokens(count: int, *, estimated: bool = False) -> str:
+    """`840`, `18.4k`, `211k`, `1.2M`, at most 6 cells; an estimate bears `~`."""
+    mark = "~" if estimated else ""
+    if count < 1_000:
+        return f"{mark}{count}"
+    if count < 99_950:
+        return f"{mark}{count / 1_000:.1f}k"
+    if count < 999_500:
+        return f"{mark}{round(count / 1_000)}k"
+    return f"{mark}{count / 1_000_000:.1f}M"
+
+
+def change(count: int, *, estimated: bool = False) -> str:
+    """A signed number of tokens: `+2.1k`, `−18.4k`; estimates without decimal, `~−18k`. From 100 on in k."""
+    sign = MINUS if count < 0 else "+"
+    size = abs(count)
+    if estimated:
+        body = f"{size}" if size < 1_000 else f"{round(size / 1_000)}k"
+        return f"~{sign}{body}"
+    if 50 <= size < 1_000:
+        return f"{sign}{size / 1_000:.1f}k"
+    return f"{sign}{tokens(size)}"
+
+
+def percent(part: int, whole: int) -> str:
+    """`22%`, and `<1%` for what is there but rounds to nothing."""
+    if whole <= 0:
+        return "0%"
+    share = 100 * part / whole
+    return "<1%" if 0 < share < 1 else f"{share:.0f}%"
+
+
+def money(amount: float, currency: str) -> str:
+    """`$0.42`, `$1,204`, `$0.0031`: whole from a hundred on, two digits that tell something below a cent."""
+    if amount >= 99.995:
+        return f"{currency}{amount:,.0f}"
+    if amount >= 0.00995 or amount == 0:
+        return f"{currency}{amount:.2f}"
+    return f"{currency}{amount:.4f}" if amount >= 0.0001 else f"<{currency}0.0001"
+
+
+def size_words(size_bytes: int) -> str:
+    """`840 B`, `12 kB`, `3.4 MB`."""
+    if size_bytes < 1_000:
+        return f"{size_bytes} B"
+    if size_bytes < 999_500:
+        return f"{size_bytes / 1_000:.0f} kB"
+    return f"{size_bytes / 1_000_000:.1f} MB"
+
+
+def grouped(count: int) -> str:
+    """`1,998`."""
+    return f"{count:,}"
+
+
+def counted(count: int, noun: str) -> str:
+    """`1 step`, `5 steps`."""
+    return f"{grouped(count)} {noun if count == 1 else noun + 's'}"
+
+
+def duration(seconds: float) -> str:
+    """`0.3 s`, `12 s`, `3 min`, `2 h 10 min`."""
+    if seconds < 9.95:
+        return f"{seconds:.1f} s"
+    if seconds < 59.5:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    if minutes < 60:
+        return f"{minutes} min"
+    hours, rest = divmod(minutes, 60)
+    return f"{hours} h {rest} min" if rest else f"{hours} h"
+
+
+def clock(seconds: float) -> str:
+    """A running clock: `0:42`, `1:12`, `1:02:03`."""
+    whole = int(seconds)
+    hours, rest = divmod(whole, 3600)
+    minutes, left = divmod(rest, 60)
+    return f"{hours}:{minutes:02}:{left:02}" if hours else f"{minutes}:{left:02}"
+
+
+def age(then: datetime, now: datetime) -> str:
+    """`now`, `5 min`, `2 h`, `yesterday`, `3 d`, `2 w`, then the date."""
+    seconds = (now - then).total_seconds()
+    if seconds < 60:
+        return "now"
+    if seconds < 3600:
+        return f"{int(seconds // 60)} min"
+    days = (now.date() - then.date()).days
+    if days == 0:
+        return f"{int(seconds // 3600)} h"
+    if days == 1:
+        return "yesterday"
+    if days < 14:
+        return f"{days} d"
+    if days < 61:
+        return f"{days // 7} w"
+    return then.strftime("%Y-%m-%d")
+
+
+def ago(age: str) -> str:
+    """What `age` gave, as it stands in a sentence: `now`, `5 min ago`, `yesterday`, a date."""
+    return f"{age} ago" if age[0].isdigit() and "-" not in age else age
+
+
+def time_of(iso: str) -> datetime | None:
+    """The time that a stored ISO 8601 text names, of UTC where it names no zone; None where it is none.
+
+    None also at the ends of the calendar, where there is no such time in the zone of this machine.
+    """
+    try:
+        then = datetime.fromisoformat(iso)
+        then = then if then.tzinfo else then.replace(tzinfo=UTC)
+        then.astimezone()
+    except (ValueError, OverflowError):
+        return None
+    return then
+
+
+def short_age(seconds: float) -> str:
+    """An age in at most six cells: `now`, `5 min`, `2 h`, `3 d`, `2 w`; empty where only a date would tell it."""
+    for until, unit_s, name in (
+        (3_600, 60, "min"),
+        (86_400, 3_600, "h"),
+        (14 * 86_400, 86_400, "d"),
+        (61 * 86_400, 7 * 86_400, "w"),
+    ):
+        if seconds < 60:
+            return "now"
+        if seconds < until:
+            return f"{int(seconds // unit_s)} {name}"
+    return ""
+
+
+# --- texts
+
+
+def cut(text: str, width: int, mark: str = "…") -> str:
+    """The text in at most `width` cells; what was longer ends in the mark."""
+    if cell_len(text) <= width:
+        return text
+    if width <= 0:
+        return ""
+    return set_cell_size(text, width - 1).rstrip() + mark if width > 1 else mark
+
+
+def wrap_words(text: str, width: int) -> list[str]:
+    """The words in lines of at most `width` cells, where no word is longer; no line for no words."""
+    lines: list[str] = []
+    for word in text.split():
+        if lines and cell_len(lines[-1]) + 1 + cell_len(word) <= width:
+            lines[-1] += f" {word}"
+        else:
+            lines.append(word)
+    return lines
+
+
+def path(text: str, width: int, mark: str = "…") -> str:
+    """A path in at most `width` cells: loses its middle folders first, then the middle of its file name."""
+    if cell_len(text) <= width:
+        return text
+    folders, _, name = text.rpartition("/")
+    if folders:
+        first = folders.split("/")[0]
+        for short in (f"{first}/{mark}/{name}", f"{mark}/{name}"):
+            if cell_len(short) <= width:
+                return short
+    if cell_len(name) <= width:
+        return name
+    stem, dot, suffix = name.rpartition(".")
+    tail = f"{dot}{suffix}" if stem and len(suffix) <= 5 else ""
+    room = width - cell_len(tail) - 1
+    if room < 1:
+        return cut(name, width, mark)
+    return set_cell_size(stem if tail else name, room).rstrip() + mark + tail
+
+
+def joined(cells: Iterable[Span]) -> list[Span]:
+    """Neighbouring pieces of one style as one."""
+    spans: list[Span] = []
+    for text, style in cells:
+        if spans and spans[-1][1] == style:
+            spans[-1] = (spans[-1][0] + text, style)
+        else:
+            spans.append((text, style))
+    return spans
+
+
+def spans_width(spans: Iterable[Span]) -> int:
+    """How many cells the pieces take together."""
+    return sum(cell_len(text) for text, _ in spans)
+
+
+def fitted(spans: Iterable[Span], width: int) -> list[Span]:
+    """The pieces in exactly `width` cells: cut at the end, or filled with blanks in the style `quiet`."""
+    result: list[Span] = []
+    used = 0
+    for text, style in spans:
+        size = cell_len(text)
+        if used + size > width:
+            result.append((set_cell_size(text, width - used), style))
+            return result
+        result.append((text, style))
+        used += size
+    if used < width:
+        result.append((" " * (width - used), "quiet"))
+    return result
+
+
+# --- statistics of a session
+
+
+def statistics_pairs(figures: Statistics) -> list[tuple[str, str]]:
+    """Statistics as rows of a name and a sentence; what never happened is left out."""
+    pairs: list[tuple[str, str]] = []
+    if figures.turns or figures.steps:
+        pairs.append(("turns", f"{figures.turns:,}, with {counted(figures.steps, 'step')}"))
+    if figures.tool_calls:
+        calls = ", ".join(
+            f"{short_name(name)} {count:,}" for name, count in figures.tool_calls.items()
+        )
+        failed = f" ({figures.tool_failures:,} failed)" if figures.tool_failures else ""
+        pairs.append(("tool calls", f"{calls}{failed}"))
+    if figures.input_tokens or figures.output_tokens:
+        cached = percent(figures.cached_tokens, figures.input_tokens)
+        pairs.append(
+            (
+                "tokens",
+                f"{tokens(figures.input_tokens)} input ({tokens(figures.cached_tokens)} cached, {cached}), "
+                f"{tokens(figures.output_tokens)} output",
+            )
+        )
+    if figures.cost is not None:
+        pairs.append(("cost", cost_words(figures.cost)))
+    if figures.dmails:
+        pairs.append(
+            ("D-Mails", f"{figures.dmails:,}, {tokens(figures.dmail_tokens_saved)} tokens saved")
+        )
+    if figures.compactions:
+        each = ", ".join(
+            f"{tokens(before)} to {tokens(after)} ({percent(after, before)})"
+            for before, after in figures.compactions
+        )
+        pairs.append(("compactions", each))
+    if figures.rewinds:
+        pairs.append(("rewinds", f"{figures.rewinds:,}"))
+    waits = (
+        ("the model", figures.model_s),
+        ("tools", figures.tools_s),
+        ("you", figures.person_s),
+    )
+    waited = ", ".join(f"{who} {duration(time_s)}" for who, time_s in waits if time_s >= LEAST_S)
+    if waited:
+        pairs.append(("waited for", waited))
+    if figures.is_fork and pairs:
+        pairs.append(("a fork", "what came along from the other session is counted in all of this"))
+    return pairs
+
+
+def cost_words(cost: Cost) -> str:
+    """`$0.42`, `about $0.42` where some tokens are not known for certain, `at least $0.42` where a price is missing."""
+    amounts = " + ".join(money(amount, currency) for currency, amount in cost.amounts)
+    if not cost.is_whole:
+        return f"at least {amounts}"
+    return amounts if cost.is_exact else f"about {amounts}"

@@ -1,0 +1,437 @@
+"""The gauge: one row over the prompt that says how full the context window is.
+
+Its model comes when the session is open. Nothing of the wire is imported here, so that the gauge can stand before the
+engine is loaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar
+
+from rich.cells import cell_len
+from rich.segment import Segment
+from rich.style import Style
+from rich.text import Text
+from textual.color import Color
+from textual.geometry import Region
+from textual.reactive import reactive
+from textual.strip import Strip
+from textual.timer import Timer
+from textual.widget import Widget
+
+from kimi_tui.tui import formatting as numbers
+from kimi_tui.tui.faults import blank_strips
+from kimi_tui.tui.formatting import Span, joined
+from kimi_tui.tui.glyphs import Glyphs, glyphs_of
+from kimi_tui.tui.screens import app_of
+
+if TYPE_CHECKING:
+    from kimi_tui.projection.gauge import Freed, GaugeModel
+    from kimi_tui.wire.events import StatusUpdate
+
+
+WARN_SHARE = 0.70
+GRAVE_SHARE = 0.85
+FORESEEABLE_STEPS = 99
+"""A compaction that is further off is foretold by tokens, not by steps."""
+MOVE_S = 0.4
+"""Seconds in which the bar moves to where it should be."""
+FREED_BAR_S = 2.0
+FREED_FIGURE_S = 5.0
+"""Seconds in which bar and figures show what was freed."""
+_MARGIN = 2
+_WIDE_FIGURES = 33
+_NARROW_FIGURES = 18
+_NARROW_BELOW = 72
+_STYLES = (
+    "ink",
+    "strong",
+    "quiet",
+    "system",
+    "talk",
+    "tools",
+    "free",
+    "mark",
+    "warn",
+    "error",
+    "dmail",
+    "compaction",
+    "lost",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where the bar and the figures stand."""
+
+    bar: int
+    bar_width: int
+    figures: int
+    figures_width: int
+
+    @classmethod
+    def of(cls, width: int, timeline_width: int) -> Places:
+        """The places for a screen of this width.
+
+        Args:
+            width: all cells of the row.
+            timeline_width: of the timeline beside the chat; 0 where it is an overlay.
+        """
+        if timeline_width:
+            chat = width - timeline_width - 1
+            figures = chat + 2
+            return cls(_MARGIN, max(0, chat - 2 * _MARGIN), figures, max(0, width - figures))
+        room = _NARROW_FIGURES if width < _NARROW_BELOW else _WIDE_FIGURES
+        figures = max(0, width - _MARGIN - room)
+        return cls(_MARGIN, max(0, figures - 2 * _MARGIN), figures, room)
+
+
+class Gauge(Widget):
+    """How full the window is. Set `model` when the session is open, call `changed` when it took in events."""
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {f"gauge--{name}" for name in _STYLES}
+
+    timeline_width: reactive[int] = reactive(0)
+    """The width of the timeline beside the chat, 0 where it is not there: the figures stand under it."""
+    shown: reactive[float] = reactive(0.0, init=False)
+    """Tokens drawn as used: goes after the model's in a short motion."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._model: GaugeModel | None = None
+        self.cost_words: Callable[[], str] = str
+        """Tells what the session has cost so far; empty where no prices are set."""
+        self._target = 0
+        self._freed_serial = 0
+        self._freed_bar: Freed | None = None
+        self._freed_figure: Freed | None = None
+        self._fall_timers: list[Timer] = []
+        self._viewed: int | None = None
+        self._aside = ""
+        self._styles: dict[str, Style] = {}
+        self._strip: Strip | None = None
+
+    @property
+    def model(self) -> GaugeModel | None:
+        """What it shows; None until the session is open."""
+        return self._model
+
+    @model.setter
+    def model(self, model: GaugeModel | None) -> None:
+        self._model = model
+        self._freed_serial = model.freed.serial if model is not None else 0
+        for timer in self._fall_timers:
+            timer.stop()
+        self._freed_bar = self._freed_figure = None
+        self.changed(motion=False)
+
+    def changed(self, *, motion: bool = True) -> None:
+        """The model took in events.
+
+        Args:
+            motion: the bar may move there; false while a history is read.
+        """
+        model = self._model
+        if model is None:
+            self.refresh()
+            return
+        if model.freed.serial != self._freed_serial:
+            self._freed_serial = model.freed.serial
+            if motion and model.freed.before > model.freed.after:
+                self._mark_freed(model.freed)
+        used = model.status.used
+        if used != self._target or not motion:
+            was_empty = self._target == 0
+            self._target = used
+            still = not motion or was_empty or app_of(self).animation_level == "none"
+            if still:
+                self._stop_moving()
+                self.shown = float(used)
+            else:
+                self.animate("shown", float(used), duration=MOVE_S, easing="out_cubic")
+        self.refresh()
+
+    def view(self, used: int | None) -> None:
+        """Show how full the window was at another moment, and say how full it is now; None goes back to now."""
+        self._viewed = used
+        self.refresh()
+
+    def remark(self, words: str) -> None:
+        """Say this beside the figures, where there is room, in place of the forecast."""
+        if words != self._aside:
+            self._aside = words
+            self.refresh()
+
+    def skip_motion(self) -> None:
+        """End any motion in its final state."""
+        if self.shown != self._target:
+            self._stop_moving()
+            self.shown = float(self._target)
+
+    def _stop_moving(self) -> None:
+        app_of(self).animator.force_stop_animation(self, "shown")
+
+    def _mark_freed(self, freed: Freed) -> None:
+        for timer in self._fall_timers:
+            timer.stop()
+        self._freed_bar = self._freed_figure = freed
+        self._fall_timers = [
+            self.set_timer(FREED_BAR_S, self._end_freed_bar),
+            self.set_timer(FREED_FIGURE_S, self._end_freed_figure),
+        ]
+
+    def _end_freed_bar(self) -> None:
+        self._freed_bar = None
+        self.refresh()
+
+    def _end_freed_figure(self) -> None:
+        self._freed_figure = None
+        self.refresh()
+
+    def on_enter(self) -> None:
+        """Hovering shows the details; computed only now, when somebody looks."""
+        lines = details(self._model.status, self.cost_words()) if self._model is not None else []
+        self.tooltip = Text("\n".join(lines)) if lines else None
+
+    # Drawing
+
+    def notify_style_update(self) -> None:
+        """Colours may have changed."""
+        super().notify_style_update()
+        self._styles.clear()
+        self._strip = None
+
+    def refresh(
+        self, *regions: Region, repaint: bool = True, layout: bool = False, recompose: bool = False
+    ) -> Gauge:
+        """Draw anew."""
+        self._strip = None
+        super().refresh(*regions, repaint=repaint, layout=layout, recompose=recompose)
+        return self
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """The one line."""
+        try:
+            return self._painted(crop)
+        except Exception:
+            return blank_strips("the gauge", crop)
+
+    def _painted(self, crop: Region) -> list[Strip]:
+        width = self.size.width
+        if self._strip is None or self._strip.cell_length != width:
+            self._strip = self._draw(width)
+        strips = [self._strip if y == 0 else Strip.blank(width) for y in range(crop.y, crop.bottom)]
+        if crop.x == 0 and crop.width == width:
+            return strips
+        return [strip.crop(crop.x, crop.right) for strip in strips]
+
+    def _draw(self, width: int) -> Strip:
+        app = app_of(self)
+        glyphs, places = glyphs_of(app), Places.of(width, self.timeline_width)
+        gap = max(0, places.figures - places.bar - places.bar_width)
+        bar: list[Span] = [(glyphs.rule * places.bar_width, "free")]
+        figures: list[Span] = []
+        if self._model is not None:
+            status, shown, aside = self._model.status, self.shown, self._aside
+            freed_bar, freed_figure = self._freed_bar, self._freed_figure
+            if self._viewed is not None:
+                aside = aside or now_words(status)
+                shown, status = float(self._viewed), replace(status, used=self._viewed)
+                freed_bar = freed_figure = None
+            bar = bar_spans(
+                status, shown, places.bar_width, glyphs, freed=freed_bar, mono=app.no_color
+            )
+            figures = figure_spans(
+                status, shown, places.figures_width, glyphs, freed=freed_figure, aside=aside
+            )
+        spans = [(" " * places.bar, "quiet"), *bar, (" " * gap, "quiet"), *figures]
+        strip = Strip([Segment(text, self._style(name)) for text, name in spans if text])
+        strip = strip.adjust_cell_length(width, self._style("quiet"))
+        background = Color.from_rich_color(self._style("quiet").bgcolor)
+        for line_filter in self.get_line_filters():
+            strip = strip.apply_filter(line_filter, background)
+        return strip
+
+    def _style(self, name: str) -> Style:
+        style = self._styles.get(name)
+        if style is None:
+            over = self.get_component_rich_style(f"gauge--{name}", partial=True)
+            style = self._styles[name] = self.rich_style + over
+        return style
+
+
+def alarm_of(status: StatusUpdate) -> str:
+    """The style of bar and percentage where the window is nearly full; empty while there is room."""
+    share = status.used / status.limit if status.limit > 0 else 0.0
+    return "error" if share >= GRAVE_SHARE else "warn" if share >= WARN_SHARE else ""
+
+
+def bar_spans(
+    status: StatusUpdate,
+    shown: float,
+    width: int,
+    glyphs: Glyphs,
+    *,
+    freed: Freed | None,
+    mono: bool,
+) -> list[Span]:
+    """The bar.
+
+    Args:
+        status: the final state, for its segments and the mark.
+        shown: tokens drawn as used; lags behind `status.used` while the bar moves.
+        width: cells.
+        freed: what was just taken away, to be marked; None for nothing.
+        mono: there are no colours, so the segments differ by glyph.
+    """
+    if status.limit <= 0 or width <= 0:
+        return [(glyphs.rule * width, "free")]
+
+    def cell(tokens: float) -> int:
+        return max(0, min(width, round(tokens * width / status.limit)))
+
+    used = cell(shown)
+    if shown > 0:
+        used = max(1, used)
+    cells: list[Span] = [(glyphs.rule, "free")] * width
+    if freed is not None:
+        for position in range(used, max(used, cell(freed.before))):
+            cells[position] = (glyphs.freed, _style_of(freed))
+    for position, span in enumerate(_segments(status, used, glyphs, mono=mono)):
+        cells[position] = span
+    if status.trigger > 0:
+        mark = min(width - 1, status.trigger * width // status.limit)
+        cells[mark] = (glyphs.compaction, "mark")
+    return joined(cells)
+
+
+def _segments(status: StatusUpdate, used: int, glyphs: Glyphs, *, mono: bool) -> list[Span]:
+    total = status.system + status.talk + status.tools
+    if total <= 0:
+        return [(glyphs.used, alarm_of(status) or "talk")] * used
+    system = round(used * status.system / total)
+    talk = round(used * (status.system + status.talk) / total) - system
+    if status.system > 0 and system == 0 and used > 1:
+        system, talk = 1, max(0, talk - 1)
+    tools = used - system - talk
+    kinds = (
+        (system, glyphs.used_system, "system"),
+        (talk, glyphs.used, "talk"),
+        (tools, glyphs.used_tools, "tools"),
+    )
+    return [
+        (glyph if mono else glyphs.used, alarm_of(status) or style)
+        for count, glyph, style in kinds
+        for _ in range(count)
+    ]
+
+
+def figure_spans(
+    status: StatusUpdate,
+    shown: float,
+    width: int,
+    glyphs: Glyphs,
+    *,
+    freed: Freed | None,
+    aside: str = "",
+) -> list[Span]:
+    """Used, limit, percentage, and one thing more where there is room; of an unknown window only what is used."""
+    used = round(shown)
+    if status.limit <= 0 and used <= 0:
+        return [(" " * width, "quiet")]
+    spans: list[Span] = [(numbers.tokens(used, estimated=status.estimated), "strong")]
+    if status.limit > 0:
+        spans += [
+            (" / ", "quiet"),
+            (numbers.tokens(status.limit, estimated=status.limit_estimated), "quiet"),
+            ("  ", "quiet"),
+            (numbers.percent(used, status.limit), alarm_of(status) or "ink"),
+        ]
+    else:
+        spans.append((" tokens", "quiet"))
+    length = sum(cell_len(text) for text, _ in spans)
+    asides: list[list[Span]] = [[(aside, "quiet")]] if aside and freed is None else []
+    for extra in asides or _extras(status, glyphs, freed):
+        size = sum(cell_len(text) for text, _ in extra)
+        if length + 2 + size <= width:
+            spans += [("  ", "quiet"), *extra]
+            length += 2 + size
+            break
+    spans.append((" " * max(0, width - length), "quiet"))
+    return spans
+
+
+def now_words(status: StatusUpdate) -> str:
+    """`now 58.3k, 22%`: what stands beside the figures of another moment."""
+    used = numbers.tokens(status.used, estimated=status.estimated)
+    if status.limit > 0:
+        return f"now {used}, {numbers.percent(status.used, status.limit)}"
+    return f"now {used}" if status.used > 0 else ""
+
+
+def _extras(status: StatusUpdate, glyphs: Glyphs, freed: Freed | None) -> list[list[Span]]:
+    """The one thing more, longest form first."""
+    if freed is not None:
+        fall = numbers.change(freed.after - freed.before).replace(numbers.MINUS, glyphs.minus)
+        sign = {"dmail": glyphs.dmail, "compaction": glyphs.compaction}
+        return [[(f"{sign.get(freed.reason, glyphs.lost)} {fall}", _style_of(freed))]]
+    words = forecast(status)
+    style = alarm_of(status) or "quiet"
+    forms = [words, words.removeprefix("in ")]
+    return [[(glyphs.compaction, "mark"), (f" {form}", style)] for form in forms if form]
+
+
+def _style_of(freed: Freed) -> str:
+    """Amber for a D-Mail, violet for a compaction, grey for what the user took back."""
+    return freed.reason if freed.reason in ("dmail", "compaction") else "lost"
+
+
+def forecast(status: StatusUpdate) -> str:
+    """`in ~9 steps`, `next step`, or `at 212k` while it is far off or unknown; empty without a mark."""
+    if status.trigger <= 0:
+        return ""
+    steps = steps_left(status.used, status.trigger, status.per_step)
+    if steps is None:
+        return f"at {rounded(status.trigger)}"
+    return "next step" if steps <= 1 else f"in ~{steps} steps"
+
+
+def steps_left(used: int, trigger: int, per_step: int) -> int | None:
+    """After how many steps the context is compacted; 0 for before the next one, None where that is far off or unknown."""
+    if used >= trigger:
+        return 0
+    steps = -(-(trigger - used) // per_step) if per_step > 0 else FORESEEABLE_STEPS + 1
+    return steps if steps <= FORESEEABLE_STEPS else None
+
+
+def rounded(tokens: int) -> str:
+    """As `numbers.tokens`, without decimals from ten thousand on."""
+    return f"{round(tokens / 1_000)}k" if 9_950 <= tokens < 999_500 else numbers.tokens(tokens)
+
+
+def details(status: StatusUpdate, cost: str = "") -> list[str]:
+    """What hovering tells: the split of the window and the totals of the session, with its cost where that is known."""
+    if status.limit <= 0:
+        return ["The size of the window is not known."] if status.used > 0 else []
+    lines = [
+        f"System prompt and tools  {numbers.tokens(status.system)}",
+        f"Conversation  {numbers.tokens(status.talk)}",
+        f"Tool results  {numbers.tokens(status.tools)}",
+        f"Free  {numbers.tokens(max(0, status.limit - status.used))}",
+    ]
+    if status.trigger > 0:
+        lines.append(f"Compacts at {rounded(status.trigger)}")
+    if status.total_input or status.total_output:
+        cached = numbers.tokens(status.total_cached)
+        lines += [
+            "",
+            f"This session: input {numbers.tokens(status.total_input)} ({cached} cached)",
+            f"output {numbers.tokens(status.total_output)}",
+        ]
+    if cost:
+        lines.append(f"cost {cost}")
+    if status.estimated:
+        lines.append("~ is an estimate until the next answer.")
+    return lines

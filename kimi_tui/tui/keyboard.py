@@ -1,0 +1,259 @@
+"""Keys: how they are written for people, and which of those that come early count.
+
+What is typed before something was there to be seen (`QuietKeyboard`) or could have the focus (`TypeAhead`) was not meant
+to answer it, or was meant for nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from textual import events
+from textual.keys import key_to_character
+from textual.widgets import TextArea
+
+from kimi_tui.config.keymap import DEFAULT_KEYS
+from kimi_tui.tui.screens import app_of
+
+if TYPE_CHECKING:
+    from textual.message_pump import MessagePump
+    from textual.screen import Screen
+
+
+QUIET_S = 0.5
+"""Seconds without a key after which one may answer a question."""
+OPENING_KEYS = frozenset(
+    (
+        *("commands", "complete", "help", "search", "timeline"),
+        *("chat.preview", "line.compare", "line.jump", "line.send"),
+        *("timeline.bookmark", "timeline.choose", "timeline.filter", "timeline.keys"),
+        *("timeline.read", "timeline.replay"),
+    )
+)
+"""Actions, by their names in `[keys]`, that open something or go to it."""
+ROUNDS = 3
+"""How often what a key sets off goes up from the focused widget to the app: the key, its message, and an answer to that."""
+LONGEST_ROUND_S = 0.5
+"""After which a round counts as over, in which a widget was taken away."""
+LONGEST_WAIT_S = 1.0
+"""After which a user who writes in the prompt sees it there, whatever is still to be opened."""
+READY_ROUNDS = 3
+"""Refreshes of a new screen in which something of it may take the focus."""
+PASSED = ("ctrl+c", "ctrl+q", "escape")
+"""Keys that are never held back, and let go of what is."""
+
+_KEY_NAMES = {
+    "escape": "Esc",
+    "enter": "Enter",
+    "space": "Space",
+    "tab": "Tab",
+    "pageup": "PageUp",
+    "pagedown": "PageDown",
+    "up": "↑",
+    "down": "↓",
+    "left": "←",
+    "right": "→",
+    "slash": "/",
+    "backslash": "\\",
+    "minus": "-",
+    "plus": "+",
+    "underscore": "_",
+    "at": "@",
+}
+
+
+def key_name(key: str) -> str:
+    """A key as people read it: `Ctrl+T`, `F1`, `Esc`; of several keys the first."""
+    first = key.split(",")[0].strip()
+    if len(first) == 1:
+        return first  # a letter alone; J is another key than j
+    parts = first.split("+")
+    return "+".join(_KEY_NAMES.get(part) or _plain_name(part) for part in parts)
+
+
+def _plain_name(part: str) -> str:
+    """A letter, a sign or a function key, or the word on a key that needs no other name."""
+    sign = key_to_character(part) or ""
+    if sign.isprintable() and sign:
+        return sign.upper()
+    return part.upper() if part[1:].isdigit() else part.capitalize()
+
+
+def keys_of(name: str, keys: Mapping[str, str]) -> tuple[str, ...]:
+    """The keys of an action (`send`, `help`, `chat.fold`) as they are now, as events name them; none where it has none.
+
+    Args:
+        name: as it stands in `[keys]`.
+        keys: those of the configuration.
+    """
+    bound = keys.get(name, DEFAULT_KEYS.get(name, ""))
+    return tuple(key.strip() for key in bound.split(",") if key.strip())
+
+
+def key_of(name: str, keys: Mapping[str, str]) -> str:
+    """The first key of an action as it is now, for people; empty where it has none. See `keys_of`."""
+    found = keys_of(name, keys)
+    return key_name(found[0]) if found else ""
+
+
+def line_break_key(keys: Mapping[str, str]) -> str:
+    """The key that begins a new line in the prompt: Enter itself where it does nothing else."""
+    bound = {
+        key
+        for name, default in DEFAULT_KEYS.items()
+        if "." not in name
+        for key in keys.get(name, default).split(",")
+    }
+    return key_of("newline", keys) if "enter" in bound else key_name("enter")
+
+
+class QuietKeyboard:
+    """Tells whether a key may answer: only when none was pressed for half a second.
+
+    What the user types for the prompt while a question appears must not answer it, so keys that come too early are
+    dropped and begin the wait anew.
+
+    Args:
+        now: when the question was there to be seen, in monotonic time as events have it.
+        last_key_at: when a key was pressed last.
+        quiet_s: for how long none must have been pressed.
+    """
+
+    def __init__(self, now: float, last_key_at: float, quiet_s: float = QUIET_S) -> None:
+        self._last = max(now, last_key_at)
+        self._quiet_s = quiet_s
+
+    def remaining_s(self, now: float) -> float:
+        """How long it must still be quiet."""
+        return max(0.0, self._last + self._quiet_s - now)
+
+    def accepts(self, now: float) -> bool:
+        """Whether a key pressed now counts; one that does not begins the wait anew."""
+        ready = self.remaining_s(now) == 0.0
+        if not ready:
+            self._last = now
+        return ready
+
+    def begin_anew(self, now: float) -> None:
+        """Wait again: what comes next may have been meant for something else."""
+        self._last = max(self._last, now)
+
+
+class TypeAhead:
+    """Holds keys back behind one that is a command, until that has been carried out and what it opens has the focus.
+
+    Args:
+        screen: whose commands they are.
+        hand_on: gives a key to the app again.
+        text_opens: whether Enter behind a text in the prompt runs a command that opens something.
+    """
+
+    def __init__(
+        self,
+        screen: Screen[None],
+        hand_on: Callable[[events.Key | events.Paste], Awaitable[None]],
+        text_opens: Callable[[str], bool],
+    ) -> None:
+        self._screen = screen
+        self._hand_on = hand_on
+        self._text_opens = text_opens
+        self._held: list[events.Key | events.Paste] = []
+        self._openings: set[object] = set()
+        """What is on its way."""
+        self._n_hold = 0
+        """Counts holds, so that what ends an earlier one does not end this one."""
+        self._is_holding = False
+
+    def takes(self, event: events.Key | events.Paste) -> bool:
+        """Whether a key is held back, and must not be handed on now."""
+        if not self._is_holding:
+            if isinstance(event, events.Key) and self._screen.is_current and self._opens(event.key):
+                self._hold()
+            return False
+        if isinstance(event, events.Key) and event.key in PASSED:
+            self._n_hold += 1
+            self._is_holding = False
+            self._held.clear()
+            return False
+        self._held.append(event)
+        return True
+
+    def _opens(self, key: str) -> bool:
+        """Whether a key opens something where the focus is now: Enter does behind some of the commands."""
+        if len(key) == 1 and isinstance(self._screen.focused, TextArea):
+            return False  # a letter of a text: looking bindings up would cost each of them 60 µs
+        bound = self._screen.active_bindings.get(key)
+        if bound is None or not bound.enabled:
+            return False
+        if bound.binding.id == "send":
+            return isinstance(bound.node, TextArea) and self._text_opens(bound.node.text)
+        return bound.binding.id in OPENING_KEYS
+
+    def _hold(self) -> None:
+        """A key is being handed on: hold back what follows until all that it sets off has been done."""
+        self._is_holding = True
+        self._n_hold += 1
+        # Behind the key, which is handed on when this returns.
+        app_of(self._screen).call_next(self._begin, self._n_hold)
+
+    @contextmanager
+    def opening(self) -> Generator[None]:
+        """Something is being opened as long as this context is entered, or until it is there."""
+        token = object()
+        self._openings.add(token)
+        try:
+            yield
+        finally:
+            self._openings.discard(token)
+            if not self._openings and self._screen.is_current:
+                self._release(self._n_hold)
+
+    def screen_opened(self) -> None:
+        """Another screen is over this one, and will soon have the focus."""
+        self._openings.clear()
+        if self._is_holding:
+            self._await_focus(self._n_hold, READY_ROUNDS)
+
+    def _begin(self, hold: int) -> None:
+        focused = self._screen.focused or self._screen
+        self._pass_up(list(focused.ancestors_with_self) * ROUNDS, 0, hold)
+        self._screen.set_timer(LONGEST_ROUND_S, lambda: self._done(hold))
+        self._screen.set_timer(LONGEST_WAIT_S, lambda: self._wait_no_longer(hold))
+
+    def _pass_up(self, pumps: Sequence[MessagePump], at: int, hold: int) -> None:
+        """Go on when each of these has handled what was in its queue."""
+        while at < len(pumps):
+            if pumps[at].call_later(self._pass_up, pumps, at + 1, hold):
+                return
+            at += 1
+        self._done(hold)
+
+    def _done(self, hold: int) -> None:
+        """All that the key has set off was done, but for what is still to be opened."""
+        if not self._openings and self._screen.is_current:
+            self._release(hold)
+
+    def _wait_no_longer(self, hold: int) -> None:
+        if isinstance(self._screen.focused, TextArea):
+            self._release(hold)
+
+    def _await_focus(self, hold: int, rounds: int) -> None:
+        top = app_of(self._screen).screen
+        if top.focused is None and rounds:
+            top.call_after_refresh(self._await_focus, hold, rounds - 1)
+        else:
+            self._release(hold)
+
+    def _release(self, hold: int) -> None:
+        if self._is_holding and hold == self._n_hold:
+            # In the queue of the keys: those that wait there are held back before, and keep their order.
+            app_of(self._screen).call_later(self._flush, hold)
+
+    async def _flush(self, hold: int) -> None:
+        if not self._is_holding or hold != self._n_hold:
+            return
+        held, self._held, self._is_holding = self._held, [], False
+        for event in held:
+            await self._hand_on(event)

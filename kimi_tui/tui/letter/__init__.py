@@ -1,1 +1,0 @@
-"""An editor over the page: letters to the past, what a summary must keep, names."""

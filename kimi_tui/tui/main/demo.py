@@ -1,0 +1,70 @@
+"""The demo that plays by itself: types and sends the messages of the story until somebody presses a key."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from kimi_tui.tui.callbacks import reported
+
+if TYPE_CHECKING:
+    from kimi_tui.launch import Launch
+    from kimi_tui.tui.main.screen import MainScreen
+
+PAUSE_S = 1.5
+PER_LETTER_S = 0.04
+DEMO_END = "To begin in earnest: Ctrl+Q, then kimi-tui in the folder of your project."
+
+
+class DemoPlayer:
+    """Plays the demo.
+
+    Args:
+        screen: where.
+        launch: whether it is played, and how fast.
+        last_key_at: tells when a key was last pressed, in monotonic time.
+    """
+
+    def __init__(
+        self, screen: MainScreen, launch: Launch, last_key_at: Callable[[], float]
+    ) -> None:
+        self._screen = screen
+        self._plays = launch.demo and launch.plays
+        self._pace = 1 / launch.speed
+        self._last_key_at = last_key_at
+        self._since = time.monotonic()
+
+    def takes(self, text: str) -> bool:
+        """Whether it types and sends the next message of the story itself; an empty one is its end."""
+        if not self._goes_on():
+            return False
+        self._screen.run_worker(reported(self._screen, self._play(text)), name="play the demo")
+        return True
+
+    def _goes_on(self) -> bool:
+        """Whether nobody has pressed a key since the demo began to play."""
+        if self._plays and self._last_key_at() > self._since:
+            self._plays = False
+            self._screen.tell("The keys are yours now.", advice=DEMO_END)
+        return self._plays
+
+    async def _play(self, text: str) -> None:
+        """Type a message for the viewer, at a pace to be read, and send it; after the last one say how to go on."""
+        if not text:
+            self._plays = False
+            self._screen.tell("That was the demo.", advice=DEMO_END, topic="demo")
+            return
+        area = self._screen.prompt.area
+        await asyncio.sleep(PAUSE_S * self._pace)
+        for end in range(1, len(text) + 1):
+            if not self._goes_on():
+                break
+            area.put(text[:end])
+            await asyncio.sleep(PER_LETTER_S * self._pace)
+        await asyncio.sleep(PAUSE_S * self._pace)
+        if self._goes_on():
+            area.action_send()
+        elif text.startswith(area.text):
+            area.put(text)

@@ -1,0 +1,252 @@
+"""Brings chat, timeline, gauge and files to the moment at which the clock of a replay stands."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from textual.timer import Timer
+from textual.widget import Widget
+
+from kimi_tui.projection.recording import PlaybackClock, streamed_text
+from kimi_tui.projection.replay import sliced
+from kimi_tui.tui.callbacks import report_of, reported
+from kimi_tui.tui.formatting import counted, tokens
+from kimi_tui.tui.main.feed import Views
+from kimi_tui.tui.replay.files import ReplayFiles
+from kimi_tui.tui.replay.scrubber import Scrubber
+from kimi_tui.wire.events import Record, TextPart, ThinkPart
+
+if TYPE_CHECKING:
+    from kimi_tui.projection.replay import ChangedFiles, Moment, Replay
+    from kimi_tui.projection.timeline_tree import Checkpoint
+    from kimi_tui.tui.transcript.viewport import Flow
+
+FRAME_S = 1 / 30
+NEAR = 400
+"""Up to so many records ahead are applied to what is shown; farther ones come from a keyframe."""
+
+
+class Player:
+    """Plays a session and seeks in it.
+
+    Args:
+        owner: whose workers and timers it uses; its work ends with it.
+        replay: the session.
+        clock: where playing stands; nobody else moves it.
+        views: chat, timeline and gauge.
+        scrubber: shows where the clock stands.
+        files: the list of files.
+        changed: called when it begins or stops to play.
+
+    Attributes:
+        recording: the events of the session.
+        clock: as above.
+    """
+
+    def __init__(
+        self,
+        owner: Widget,
+        replay: Replay,
+        clock: PlaybackClock,
+        views: Views,
+        scrubber: Scrubber,
+        files: ReplayFiles,
+        changed: Callable[[], None],
+    ) -> None:
+        self._owner = owner
+        self._replay = replay
+        self._views = views
+        self._scrubber = scrubber
+        self._files_list = files
+        self._changed = changed
+        self.recording = replay.recording
+        self.clock = clock
+        self._files: ChangedFiles | None = None
+        """The files of the moment that is shown; None where what is shown is not to be relied on."""
+        self._shown: tuple[Moment, Flow] | None = None
+        self._position = 0
+        """How many records are shown, and how many characters of the text behind them."""
+        self._n_chars = 0
+        self._timer: Timer | None = None
+        self._ticked_at = 0.0
+        self._target: int | None = None
+        self._settled = asyncio.Event()
+        self._settled.set()
+
+    # --- what is shown
+
+    @property
+    def is_playing(self) -> bool:
+        """Whether time goes on."""
+        return self.clock.is_playing
+
+    @property
+    def head(self) -> Checkpoint | None:
+        """The newest checkpoint of the moment that is shown."""
+        model = self._views.timeline.model
+        return model.tree.head if model is not None else None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all that began by the moment that is shown is complete in it."""
+        return not self._n_chars and self.recording.is_stop(self._position)
+
+    def position_of(self, checkpoint_id: int, world_line: int = 0) -> int | None:
+        """Where a checkpoint that is shown was complete; None for one that is not recorded.
+
+        Args:
+            checkpoint_id: its number.
+            world_line: the line that it is on, 0 for the live one.
+        """
+        model = self._views.timeline.model
+        if model is None or (world_line and world_line not in model.tree.lines):
+            return None
+        points = model.tree.lines[world_line].checkpoints if world_line else model.tree.live
+        uid = next((point.uid for point in points if point.id == checkpoint_id), "")
+        return self.recording.stop_of(uid)
+
+    # --- seeking
+
+    def seek(self, position: int | None) -> None:
+        """Show another moment; of many that are asked for in a row (a drag) only the newest."""
+        if position is None:
+            return
+        self.clock.go_to(position)
+        self._target = self.clock.position
+        if self._settled.is_set():
+            self._settled.clear()
+            self._owner.run_worker(reported(self._owner, self._seek_target()), name="seek")
+
+    async def settled(self) -> None:
+        """Wait until the moment is shown that was asked for last."""
+        await self._settled.wait()
+
+    async def _seek_target(self) -> None:
+        try:
+            while self._target is not None:
+                target, self._target = self._target, None
+                try:
+                    await self._show(target)
+                except Exception:
+                    self._files = None
+                    if self._target is None:
+                        raise
+        finally:
+            self._settled.set()
+
+    async def _show(self, position: int) -> None:
+        """Show the moment at a position: by what happens until then, or from a keyframe."""
+        is_near = 0 <= position - self._position <= NEAR
+        if self._files is not None and not self._n_chars and is_near:
+            self._apply(self.recording.records[self._position : position], live=False)
+            self._position = position
+            self._show_position()
+            return
+        moment = await self._replay.reach(position)
+        flow = await sliced(self._views.settle(moment.chat, moment.timeline))
+        self._views.show(moment.chat, moment.timeline, moment.gauge, flow)
+        before, self._shown = self._shown, (moment, flow)
+        self._files = moment.files
+        self._position, self._n_chars = position, 0
+        self._show_position()
+        # To let go of a long conversation takes milliseconds, which would come on top of those for showing this one.
+        await asyncio.sleep(0)
+        del before
+
+    def _apply(self, records: Sequence[Record], *, live: bool) -> None:
+        self._views.play(records, live=live)
+        for record in records:
+            if self._files is not None:
+                self._files.apply(record)
+
+    def _show_position(self) -> None:
+        """Bring up to date what says which moment this is."""
+        replay, recording, head = self._replay, self.recording, self.head
+        timeline, at_end = self._views.timeline, self._position == recording.end
+        self._scrubber.moved(head.id if head is not None else None)
+        if self._files is not None:
+            self._files_list.files = self._files.files
+        timeline.foresee(replay.upcoming.after(self._position, recording.next_cut(self._position)))
+        n_steps = replay.upcoming.n_steps(self._position)
+        if n_steps:
+            at = f"at #{head.id}" if head is not None else "at the beginning"
+            timeline.entitle(f"{at}, of {counted(max(n_steps, head.id if head else 0), 'step')}")
+        self._views.gauge.remark("" if at_end else f"then; now {tokens(replay.used_at_end)}")
+
+    # --- playing
+
+    def toggle(self) -> None:
+        """Play or pause."""
+        was_at = self.clock.position
+        self.clock.toggle()
+        if self.clock.position != was_at:
+            self.seek(self.clock.position)
+        self._follow_clock()
+
+    def pause(self) -> None:
+        """Play no further."""
+        if self.clock.is_playing:
+            self.toggle()
+
+    def change_speed(self, steps: int) -> None:
+        """Faster or slower."""
+        self.clock.change_speed(steps)
+        self._scrubber.refresh()
+
+    def _follow_clock(self) -> None:
+        playing = self.clock.is_playing
+        if playing and self._timer is None:
+            self._ticked_at = time.monotonic()
+            self._timer = self._owner.set_interval(FRAME_S, self._tick)
+        elif not playing and self._timer is not None:
+            self._timer.stop()
+            self._timer = None
+        self._scrubber.refresh()
+        self._changed()
+
+    def _tick(self) -> None:
+        now = time.monotonic()
+        elapsed_s, self._ticked_at = now - self._ticked_at, now
+        if not self._settled.is_set():
+            return
+        try:
+            self.clock.advance(elapsed_s)
+            self._show_clock()
+        except Exception as error:
+            report_of(self._owner)(error)
+            # Half of it may be shown: the same moment is shown anew, and nobody is told thirty times a second.
+            self._files = None
+            self.pause()
+            self.seek(self.clock.position)
+            return
+        if not self.clock.is_playing:
+            self._follow_clock()
+
+    def _show_clock(self) -> None:
+        """Show what the clock has reached, a text as far as it was streamed by then."""
+        reached = self.clock.position
+        records = list(self.recording.records[self._position : reached])
+        if records and self._n_chars:
+            records[0] = _part_of(records[0], self._n_chars)
+            self._n_chars = 0
+        self._position = reached
+        n_chars = self.recording.streamed_by(reached, self.clock.time_s)
+        if n_chars > self._n_chars:
+            records.append(_part_of(self.recording.records[reached], self._n_chars, n_chars))
+            self._n_chars = n_chars
+        if records:
+            self._apply(records, live=True)
+            self._show_position()
+        else:
+            self._scrubber.refresh()
+
+
+def _part_of(record: Record, start: int, end: int | None = None) -> Record:
+    """The record with a part of its text."""
+    part = streamed_text(record.event)[start:end]
+    event = TextPart(part) if isinstance(record.event, TextPart) else ThinkPart(part)
+    return replace(record, event=event)

@@ -1,0 +1,50 @@
+"""What all screens share: the app with a type, their style sheets, and that a question is answered once."""
+
+from __future__ import annotations
+
+from operator import attrgetter
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING, cast
+
+from textual.await_complete import AwaitComplete
+from textual.screen import Screen, ScreenResultType
+
+if TYPE_CHECKING:
+    from textual.app import App
+    from textual.message_pump import MessagePump
+
+STYLE_SHEETS = Path(__file__).parent.parent / "css"
+"""The folder of the style sheets. Each screen names its own, so that what is not shown is not parsed."""
+
+_app = attrgetter("app")
+
+
+def app_of(node: MessagePump) -> App[object]:
+    """The running app. `node.app` is the same, but of a type that Textual leaves open."""
+    return cast("App[object]", _app(node))
+
+
+def sheets(*names: str) -> list[str | PurePath]:
+    """The paths of style sheets by name, without `.tcss`."""
+    return [STYLE_SHEETS / f"{name}.tcss" for name in names]
+
+
+def add_sheets(node: MessagePump, *names: str) -> None:
+    """Parse style sheets that were not needed until now; those that are known already cost nothing."""
+    stylesheet = app_of(node).stylesheet
+    missing = [path for path in sheets(*names) if not stylesheet.has_source(str(path), "")]
+    if missing:
+        stylesheet.read_all([PurePath(path) for path in missing])
+        stylesheet.parse()
+
+
+class AnswersOnce(Screen[ScreenResultType]):
+    """A screen that is dismissed with an answer; only the first one counts.
+
+    A key that was on its way already when it was closed would else close what is below it.
+    Beside `ModalScreen` it comes second: Textual takes the looks of a widget from its first base.
+    """
+
+    def dismiss(self, result: ScreenResultType | None = None) -> AwaitComplete:
+        """Close with `result`, unless it is closed already."""
+        return super().dismiss(result) if self.is_current else AwaitComplete()

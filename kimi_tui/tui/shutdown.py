@@ -1,0 +1,151 @@
+"""The end of the program: on signals of the system, on pressing a key twice, and in bounded time whatever still runs.
+
+What is to be saved, and which commands still run, is the app's affair: it leaves in order, and `Ending` gives it some
+seconds for that.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import termios
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+
+from kimi_tui.tui.callbacks import Callbacks
+
+_PASSED_BY = frozenset(
+    getattr(signal, name)
+    for name in (
+        # Nobody can catch these.
+        *("SIGKILL", "SIGSTOP"),
+        # The system lets the program live, or sleep.
+        *("SIGCHLD", "SIGCONT", "SIGTSTP", "SIGTTIN", "SIGTTOU", "SIGURG", "SIGWINCH", "SIGINFO"),
+        # The interpreter has these ignored: what was written tells of it.
+        *("SIGPIPE", "SIGXFSZ"),
+        # Whoever returns from a fault has it again at once, for ever.
+        *("SIGSEGV", "SIGBUS", "SIGILL", "SIGFPE", "SIGABRT", "SIGTRAP", "SIGSYS", "SIGEMT"),
+    )
+    if hasattr(signal, name)
+)
+SIGNALS = tuple(sorted(signal.valid_signals() - _PASSED_BY))
+"""Every signal that would end the program where it stands, with the terminal as it is."""
+PATIENCE_S = 5.0
+TWICE_S = 2.0
+_RESTORING_S = 1.0
+
+
+class Ending:
+    """Ends the process some seconds after the app began to leave, if it is still there: a thread that hangs, as on a
+    network disk that is gone, is waited for neither by the event loop nor by the interpreter.
+
+    Args:
+        restore: puts the terminal back and says what is to be said; called in a thread.
+        code: the exit code that was settled.
+    """
+
+    def __init__(self, restore: Callable[[], None], code: Callable[[], int]) -> None:
+        self._restore = restore
+        self._code = code
+        self._timer: threading.Timer | None = None
+
+    def begin(self) -> None:
+        """The app leaves. The first call counts."""
+        if self._timer is None:
+            self._timer = later(self.end_at_once)
+
+    def end_at_once(self) -> None:
+        """End the process, with the terminal as it was; may be called in a thread."""
+        # A terminal that takes nothing (Ctrl+S) is not waited for either.
+        restoring = threading.Thread(target=self._restore, daemon=True)
+        restoring.start()
+        restoring.join(_RESTORING_S)
+        os._exit(self._code())
+
+
+def listen(callbacks: Callbacks, leave: Callable[[int], None]) -> None:
+    """Call `leave` with the exit code when the system wants the program to end.
+
+    A signal that is ignored, as under nohup, stays so.
+
+    Args:
+        callbacks: of the app.
+        leave: called within the event loop.
+    """
+    for number in SIGNALS:
+        if signal.getsignal(number) is signal.SIG_IGN:
+            continue
+        # The system keeps some of the numbers to itself.
+        with contextlib.suppress(OSError, RuntimeError, ValueError):
+            callbacks.on_signal(number, partial(_end, number, leave))
+
+
+class QuitKeys:
+    """Makes pressing a key twice to quit work also where the event loop is blocked, or waits for something for ever.
+
+    The keys are counted in the thread that reads them, and counted down when the app has handled them. Some seconds
+    after the second one of a pair the program ends at once, if the app has not come to it or is still on its way out.
+
+    Args:
+        is_leaving: whether the app is on its way out.
+        end: ends the program at once; called in a thread.
+    """
+
+    def __init__(self, is_leaving: Callable[[], bool], end: Callable[[], None]) -> None:
+        self._is_leaving = is_leaving
+        self._end = end
+        self._pressed_at = 0.0
+        self._n_pressed = 0
+        self._n_handled = 0
+        self._timer: threading.Timer | None = None
+
+    def pressed(self) -> None:
+        """One was read; called in the thread that does so."""
+        now = time.monotonic()
+        is_second = now - self._pressed_at < TWICE_S
+        self._pressed_at = now
+        self._n_pressed += 1
+        if is_second and (self._timer is None or not self._timer.is_alive()):
+            self._timer = later(partial(self._look, self._n_pressed))
+
+    def handled(self) -> None:
+        """The app has handled one; called on the event loop."""
+        self._n_handled += 1
+
+    def _look(self, n_pressed: int) -> None:
+        if self._n_handled < n_pressed or self._is_leaving():
+            self._end()
+
+
+def later(call: Callable[[], None]) -> threading.Timer:
+    """Call something in a thread of its own, when whoever waits has been patient long enough."""
+    timer = threading.Timer(PATIENCE_S, call)
+    timer.daemon = True
+    timer.start()
+    return timer
+
+
+def _end(number: int, leave: Callable[[int], None]) -> None:
+    if not _has_terminal():
+        _point_to_nowhere()
+    leave(128 + number)
+
+
+def _has_terminal() -> bool:
+    try:
+        termios.tcgetattr(0)
+    except termios.error:
+        return False
+    return True
+
+
+def _point_to_nowhere() -> None:
+    """Writing to a terminal that is gone fails, and Textual's writing thread would end with it: the event loop would
+    then wait for ever for room in that thread's queue."""
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1, 2):
+        os.dup2(nowhere, descriptor)
+    os.close(nowhere)

@@ -1,0 +1,227 @@
+"""A dialog over the page that asks for a text: a D-Mail, what a summary must keep, a name. The model may draft it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import ClassVar, Literal, NamedTuple
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.widgets import Static
+
+from kimi_tui.foreign_text import clean
+from kimi_tui.tui.callbacks import reported
+from kimi_tui.tui.glyphs import ASCII, glyphs_of
+from kimi_tui.tui.main.footer import Hint, fit
+from kimi_tui.tui.prompt.area import PromptArea
+from kimi_tui.tui.screens import AnswersOnce, app_of, sheets
+
+Kind = Literal["", "dmail", "compaction"]
+SHORT_BELOW = 30
+AROUND = 8
+"""Cells of the frame and the air in it."""
+
+
+class TextQuestion(NamedTuple):
+    """What a dialog asks for.
+
+    Attributes:
+        title: in the frame.
+        question: what it is about, strong.
+        consequence: what happens with it, one sentence.
+        text: what stands there at first.
+        placeholder: what stands in the empty field.
+        quote: what goes along with it, to be read only.
+        verb: what Enter does, in a word.
+        kind: whose colour the title bears.
+        may_be_empty: whether Enter does it without a word, too.
+        low: the field is one row high at first.
+    """
+
+    title: str
+    question: str
+    consequence: str
+    text: str = ""
+    placeholder: str = ""
+    quote: str = ""
+    verb: str = "send"
+    kind: Kind = ""
+    may_be_empty: bool = False
+    low: bool = False
+
+
+def text_with_draft(written: str, draft: str) -> str:
+    """The text after a draft came: behind what the user wrote meanwhile, which is never lost."""
+    return "\n\n".join(part for part in (written.strip(), draft.strip()) if part)
+
+
+def can_send(question: TextQuestion, text: str) -> bool:
+    """Whether Enter does anything."""
+    return question.may_be_empty or bool(text.strip())
+
+
+def dialog_keys(question: TextQuestion, *, can_draft: bool, drafting: bool) -> tuple[Hint, ...]:
+    """The last row: keys with their meanings, most used first."""
+    if drafting:
+        return (("Esc", "stop the draft"),)
+    # Short, and before what every editor has: in a narrow terminal nothing else would tell of it.
+    draft = (("Ctrl+L", "model drafts it"),) if can_draft else ()
+    return (("Enter", question.verb), *draft, ("Shift+Enter", "new line"), ("Esc", "cancel"))
+
+
+class AnswerArea(PromptArea):
+    """The field of the prompt, but Enter leaves the text in it until the dialog is closed."""
+
+    def action_send(self) -> None:
+        """Hand over what stands here."""
+        self.post_message(self.Sent(self.text))
+
+
+def key_content(keys: Sequence[Hint], width: int) -> Content:
+    """The last row of a dialog, as many keys as fit into `width` cells."""
+    parts: list[tuple[str, str] | str] = []
+    for key, meaning in fit(keys, width):
+        parts += ["   " if parts else "", (key, "$ink"), " ", (meaning, "$ink-quiet")]
+    return Content.assemble(*parts)
+
+
+class Drafting(NamedTuple):
+    """How the model drafts a text: `draft` asks it, `stop` ends that before its time."""
+
+    draft: Callable[[], Awaitable[str]]
+    stop: Callable[[], Awaitable[None]]
+
+
+class DialogWords(Static):
+    """A row of words in the frame."""
+
+
+class DialogFrame(Vertical):
+    """The frame."""
+
+
+class TextDialog(ModalScreen[str | None], AnswersOnce[str | None]):
+    """Asks for a text. Answers with it, or None for staying where we are.
+
+    Args:
+        question: what is asked for.
+        drafting: how the model drafts it; None where it cannot.
+    """
+
+    CSS_PATH = [*sheets("text_dialog")]  # noqa: RUF012 - Textual declares it so
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "cancel", "Cancel", id="letter.cancel", show=False),
+        Binding("ctrl+l", "draft", "Draft", id="letter.draft", show=False, priority=True),
+    ]
+
+    def __init__(self, question: TextQuestion, drafting: Drafting | None = None) -> None:
+        super().__init__()
+        self._question = question
+        self._drafting = drafting
+        self._is_drafting = False
+        self._area = AnswerArea(placeholder=question.placeholder)
+        self._status = DialogWords()
+        self._keys = DialogWords()
+
+    @property
+    def area(self) -> AnswerArea:
+        """The field."""
+        return self._area
+
+    def compose(self) -> ComposeResult:
+        """The frame."""
+        question = self._question
+        app = app_of(self)
+        self.set_class(app.size.height < SHORT_BELOW, "-short")
+        self._area.set_class(question.low, "-low")
+        parts = [DialogWords(Content.styled(clean(question.question), "bold $ink-strong"))]
+        if question.consequence:
+            parts.append(DialogWords(Content.styled(question.consequence, "$ink-quiet")))
+        if question.quote:
+            quote = Content.styled(clean(question.quote), "$ink-quiet")
+            parts.append(DialogWords(quote, id="dialog-quote"))
+        frame = DialogFrame(*parts, self._area, self._status, self._keys)
+        frame.border_title = Content(question.title)
+        frame.set_class(glyphs_of(app) is ASCII, "-ascii")
+        if question.kind:
+            frame.add_class(f"-{question.kind}")
+        self._status.display = False
+        yield frame
+
+    def on_mount(self) -> None:
+        """Put in what stands there at first."""
+        self._area.put(self._question.text)
+        self._area.focus()
+        self._show_keys()
+
+    def on_resize(self) -> None:
+        """Other keys have room."""
+        self.set_class(app_of(self).size.height < SHORT_BELOW, "-short")
+        self._show_keys()
+
+    def _show_keys(self) -> None:
+        keys = dialog_keys(
+            self._question, can_draft=self._drafting is not None, drafting=self._is_drafting
+        )
+        width = min(88, app_of(self).size.width * 96 // 100) - AROUND
+        self._keys.update(key_content(keys, width))
+
+    def _say(self, words: str, style: str) -> None:
+        self._status.display = bool(words)
+        self._status.update(Content.styled(clean(words), style))
+
+    @on(PromptArea.Sent)
+    def _sent(self, event: PromptArea.Sent) -> None:
+        event.stop()
+        if self._is_drafting:
+            return
+        if can_send(self._question, event.text):
+            self.dismiss(event.text.strip())
+        else:
+            self._say("There is nothing to send yet.", "$ink-quiet")
+
+    def action_cancel(self) -> None:
+        """Stop the draft, or stay where we are."""
+        if self._is_drafting and self._drafting is not None:
+            self.run_worker(reported(self, self._drafting.stop()))
+        else:
+            self.dismiss(None)
+
+    def action_draft(self) -> None:
+        """Let the model write a draft."""
+        if self._drafting is None or self._is_drafting:
+            return
+        self._is_drafting = True
+        self._area.read_only = True
+        self._say("The model is writing a draft.", "$ink-quiet")
+        self._show_keys()
+        work = reported(self, self._draft(self._drafting), self._show_outcome)
+        self.run_worker(work, name="draft")
+
+    async def _draft(self, drafting: Drafting) -> None:
+        from kimi_tui.llm.errors import LLMError
+        from kimi_tui.soul.errors import SoulBusy, SoulError
+
+        draft = words = ""
+        try:
+            draft = await drafting.draft()
+        except (LLMError, SoulError, SoulBusy) as error:
+            words = str(error)
+        except KeyError as error:
+            words = str(error.args[0]) if error.args else str(error)
+        finally:
+            self._is_drafting = False
+            self._area.read_only = False
+        if draft:
+            self._area.put(text_with_draft(self._area.text, draft))
+        self._show_outcome(words)
+
+    def _show_outcome(self, words: str) -> None:
+        """Take keys again, and say what kept the model from writing a draft; nothing where nothing did."""
+        self._say(words, "$kind-error")
+        self._show_keys()
+        self._area.focus()

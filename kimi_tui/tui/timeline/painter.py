@@ -1,0 +1,345 @@
+"""From the viewport of a timeline to strips, with a cache of those that were drawn.
+
+Colours come from a function that the widget gives; everything else is decided here, so that tests can paint without a
+screen.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from textwrap import wrap
+
+from rich.segment import Segment
+from rich.style import Style
+from textual.color import Color
+from textual.filter import LineFilter
+from textual.strip import Strip
+
+from kimi_tui.projection.timeline_rows import Row
+from kimi_tui.projection.timeline_tree import NOW, Checkpoint, Key
+from kimi_tui.tui import formatting as numbers
+from kimi_tui.tui.formatting import Span
+from kimi_tui.tui.timeline import details
+from kimi_tui.tui.timeline.rows import Look, now_spans, row_spans
+from kimi_tui.tui.timeline.token_curve import (
+    Column,
+    columns_of,
+    curve_spans,
+    past_of,
+    with_forecast,
+)
+from kimi_tui.tui.timeline.viewport import Areas, Viewport
+
+CACHE_LIMIT = 1_000
+STYLES = (
+    # Grounds.
+    "page",
+    "band",
+    "select",
+    # Text.
+    "ink",
+    "strong",
+    "quiet",
+    "accent",
+    "user",
+    "tool",
+    "dmail",
+    "compaction",
+    "lost",
+    "error",
+    "line",
+    "past",
+    "curve",
+    "ahead",
+    "mark-dim",
+)
+"""The names of styles: component classes of the widget, each behind `timeline--`."""
+
+
+class Painter:
+    """Paints one timeline.
+
+    Args:
+        view: what to paint; read anew for every frame.
+        style_of: the style with this name on this ground (`page`, `band` or `select`).
+        filters: what Textual wants applied to every line.
+
+    Attributes:
+        curve: the columns of the curve as it was painted last.
+    """
+
+    def __init__(
+        self,
+        view: Viewport,
+        style_of: Callable[[str, str], Style],
+        filters: Callable[[], Sequence[LineFilter]],
+    ) -> None:
+        self._view = view
+        self._style_of = style_of
+        self._filters = filters
+        self._strips: dict[object, Strip] = {}
+        self._curve_lines: list[Strip] = []
+        self._curve_made_for: tuple[object, ...] = ()
+        self._past: list[Checkpoint] = []
+        self._past_of: Checkpoint | None = None
+        self._footer: list[list[Span]] = []
+        self.curve: list[Column] = []
+
+    def clear(self) -> None:
+        """Forget every strip: colours or widths are others."""
+        self._strips.clear()
+        self._curve_made_for = ()
+
+    def lines(self, start: int, end: int) -> list[Strip]:
+        """The lines of the widget from `start` to before `end`."""
+        view = self._view
+        areas = view.areas
+        sticky = view.sticky(areas)
+        selected = view.selected_position()
+        if end > view.height - areas.footer:
+            shown = view.selected if view.selected is not None else view.hovered
+            self._footer = self.details(shown)
+        return [self._line(y, areas, sticky, selected) for y in range(start, end)]
+
+    def _line(
+        self, y: int, areas: Areas, sticky: tuple[int, Row] | None, selected: int | None
+    ) -> Strip:
+        view, listing = self._view, self._view.listing
+        height = areas.list_height(view.height)
+        line = y - areas.header
+        if line < 0:
+            return self._header_line(y, areas)
+        if line >= height:
+            return self._footer_line(line - height, areas)
+        if view.shows_keys:
+            keys = details.key_spans(view.glyphs)
+            return self._plain([("  ", "quiet"), *keys[line]] if line < len(keys) else [])
+        if not len(listing) and not view.is_filtered:
+            return self._empty_line(line)
+        if sticky is not None and line == height - 1:
+            return self._row_line(sticky[0], sticky[1], selected)
+        position = line + view.scroll_y
+        if position >= len(listing):
+            return self._plain([])
+        return self._row_line(position, listing.row(position), selected)
+
+    # --- rows
+
+    def _row_line(self, position: int, row: Row | None, selected: int | None) -> Strip:
+        view = self._view
+        moves = view.listing.scene is not None
+        key = NOW if row is None else row.key
+        look = self._look(position, row, selected)
+        edge, ground = "", "page"
+        if selected == position:
+            edge, ground = ("accent", "select") if view.has_focus else ("line", "band")
+        elif key == view.hovered:
+            ground = "band"
+        checkpoint = row.checkpoint if row is not None else None
+        line = row.line if row is not None else None
+        cache_key = (
+            key,
+            0 if row is None else (row.kind, row.lanes, row.hidden, row.is_tip),
+            checkpoint.revision if checkpoint is not None else -1,
+            line is not None and (line.is_open, len(line.checkpoints)),
+            look,
+            edge,
+            ground,
+        )
+        strip = self._strips.get(cache_key)
+        if strip is not None and not moves:
+            return strip
+        if row is None:
+            spans = now_spans(view.columns, view.glyphs, look)
+        else:
+            spans = row_spans(row, view.columns, view.glyphs, look)
+        if moves:
+            spans = self._with_arc(position, spans)
+        mark = (view.glyphs.edge if edge else " ", edge or "quiet")
+        strip = self._strip([mark, *spans], ground)
+        if not moves:
+            self._keep(cache_key, strip)
+        return strip
+
+    def _look(self, position: int, row: Row | None, selected: int | None) -> Look:
+        view, listing, model = self._view, self._view.listing, self._view.model
+        assert model is not None
+        checkpoint = row.checkpoint if row is not None and row.line is None else None
+        is_head = model.running and checkpoint is not None and checkpoint is model.tree.head
+        if listing.scene is not None:
+            grey = position <= view.revert_progress * len(listing.scene.checkpoints)
+        else:
+            grey = selected is not None and position < selected and self._goes(position, selected)
+        shows_used = row is None or is_head
+        age = ""
+        if row is not None and row.line is not None and row.names_line:
+            age = numbers.short_age(time.time() - row.line.at)
+            # "world line 1 now" would say that it is the one that is live.
+            age = "<1 min" if age == "now" else age
+        return Look(
+            limit=model.limit,
+            is_head=is_head,
+            has_arc=row is not None and listing.scene is None and self._has_arc(row),
+            is_grey=grey,
+            used=model.used if shows_used else 0,
+            estimated=shows_used and model.estimated,
+            age=age,
+        )
+
+    def _goes(self, position: int, selected: int) -> bool:
+        """Whether a rewind to the selected row would take this row above it."""
+        chosen = self._view.listing.row(selected)
+        if chosen is None or chosen.kind != "checkpoint":
+            return False
+        if chosen.line is None:
+            return True
+        row = self._view.listing.row(position)
+        return row is not None and row.line is chosen.line
+
+    def _has_arc(self, row: Row) -> bool:
+        """Whether a D-Mail's row and its world line's row stand on one another and are joined."""
+        model = self._view.model
+        assert model is not None
+        tree = model.tree
+        if row.line is not None:
+            index = (row.order + 1) // 2
+            if row.kind != "line" or row.lanes or index >= len(tree.live):
+                return False
+            return tree.live[index].kind == "dmail" and tree.live[index].from_line == row.line.n
+        checkpoint = row.checkpoint
+        if checkpoint is None or checkpoint.kind != "dmail":
+            return False
+        forks = tree.forks(tree.key_below(checkpoint.index))
+        return bool(forks) and forks[-1].n == checkpoint.from_line
+
+    def _with_arc(self, position: int, spans: list[Span]) -> list[Span]:
+        """The arc of a D-Mail on its way: from the newest row down as far as the motion has come."""
+        view, scene = self._view, self._view.listing.scene
+        if scene is None or scene.reason != "dmail":
+            return spans
+        if position > view.revert_progress * len(scene.checkpoints) or len(spans) < 2:
+            return spans
+        head = spans[0] if position else (view.glyphs.turn, "dmail")
+        blanks = spans[1][0]
+        if len(blanks) < 2 or blanks.strip():
+            return [head, *spans[1:]]
+        mark = view.glyphs.step if position else view.glyphs.arc
+        return [head, (" ", "line"), (mark, "dmail"), (blanks[2:], "line"), *spans[2:]]
+
+    # --- around the list
+
+    def _header_line(self, y: int, areas: Areas) -> Strip:
+        view, model = self._view, self._view.model
+        if y == 0 and areas.title:
+            width = view.curve_width
+            if view.is_filtered and model is not None:
+                spans = details.filter_spans(
+                    model.rows.typed,
+                    model.rows.n_checkpoints,
+                    width,
+                    view.glyphs,
+                    is_open=view.filtering,
+                )
+            elif view.title:
+                spans = details.entitled_spans(view.title, width, view.glyphs)
+            else:
+                n_steps = model.n_steps if model is not None else 0
+                n_lines = len(model.tree.lines) if model is not None else 0
+                spans = details.title_spans(n_steps, n_lines, width, view.glyphs)
+            return self._plain([(" ", "quiet"), *spans])
+        first = areas.header - areas.curve - 2
+        if areas.curve and model is not None and first <= y < areas.header - 1:
+            self._make_curve(areas.curve)
+            return self._curve_lines[y - first]
+        return self._plain([])
+
+    def _make_curve(self, rows: int) -> None:
+        view, model = self._view, self._view.model
+        assert model is not None
+        width, limit = view.curve_width, model.limit
+        made_for = (model.revision, width, rows, view.future)
+        if self._curve_made_for == made_for:
+            return
+        first = model.tree.live[0] if model.tree.live else None
+        if first is not self._past_of:
+            self._past_of, self._past = first, past_of(model.tree)
+        self.curve = columns_of(self._past, model.tree.live, width, view.future)
+        if not limit and view.future is not None:
+            # What is played back is measured by its fullest, where nobody noted how large the window was.
+            limit = max((column.tokens for column in self.curve), default=0)
+        lines = curve_spans(
+            self.curve,
+            width=width,
+            rows=rows,
+            limit=limit,
+            trigger=model.trigger,
+            glyphs=view.glyphs,
+        )
+        if view.future is None:
+            forms = details.forecast_forms(model.used, model.trigger, model.per_step)
+            lines[-1] = with_forecast(lines[-1], forms, len(self.curve), width)
+        self._curve_lines = [self._strip([(" ", "quiet"), *spans], "page") for spans in lines]
+        self._curve_made_for = made_for
+
+    def _footer_line(self, line: int, areas: Areas) -> Strip:
+        lines = self._footer
+        # They stand at the lower edge, with an empty line under them.
+        index = line - (areas.footer - 1 - len(lines))
+        return self._plain([("  ", "quiet"), *lines[index]] if 0 <= index < len(lines) else [])
+
+    def details(self, key: Key | None) -> list[list[Span]]:
+        """What there is to know about a row, in lines; none while a revert moves."""
+        view, model = self._view, self._view.model
+        if model is None or key is None or view.listing.scene is not None:
+            return []
+        if key == NOW:
+            return details.now_details(model)
+        position = view.listing.position(key)
+        row = view.listing.row(position) if position is not None else None
+        if row is None:
+            return []
+        if row.kind == "checkpoint" and row.checkpoint is not None:
+            width = view.full_width - 4
+            return details.checkpoint_details(
+                model, row.checkpoint, row.line, width=width, rows=2, glyphs=view.glyphs
+            )
+        return details.line_details(row.line, time.time()) if row.line is not None else []
+
+    def _empty_line(self, line: int) -> Strip:
+        view = self._view
+        if view.reading:
+            return self._plain([(f"  {view.reading}", "quiet")] if line == 0 else [])
+        if line == 0:
+            turn = (view.glyphs.turn, "accent")
+            return self._plain([(" ", "quiet"), turn, ("  ", "quiet"), ("now", "strong")])
+        words = wrap(details.EMPTY, min(30, max(10, view.full_width - 5)))
+        return self._plain(
+            [("    " + words[line - 2], "quiet")] if 0 <= line - 2 < len(words) else []
+        )
+
+    # --- strips
+
+    def _plain(self, spans: list[Span]) -> Strip:
+        """A line that no row stands on."""
+        key = tuple(spans)
+        strip = self._strips.get(key)
+        if strip is None:
+            strip = self._strip(spans, "page")
+            self._keep(key, strip)
+        return strip
+
+    def _keep(self, key: object, strip: Strip) -> None:
+        if len(self._strips) > CACHE_LIMIT:
+            self._strips.clear()
+        self._strips[key] = strip
+
+    def _strip(self, spans: list[Span], ground: str) -> Strip:
+        """Spans as a line as wide as the widget."""
+        segments = [Segment(text, self._style_of(name, ground)) for text, name in spans if text]
+        base = self._style_of("quiet", ground)
+        strip = Strip(segments).adjust_cell_length(self._view.full_width, base)
+        background = Color.from_rich_color(base.bgcolor)
+        for line_filter in self._filters():
+            strip = strip.apply_filter(line_filter, background)
+        return strip

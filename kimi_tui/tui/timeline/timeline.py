@@ -1,0 +1,735 @@
+"""The timeline: the checkpoints of a session and the world lines that were left, newest at the top.
+
+The widget selects, scrolls, filters and folds rows, and posts what the user chose. What the rows are is in
+`projection.timeline`, where they stand in `viewport`, how they look in `painter`. Nothing of the wire or the engine is
+imported before it is needed, so that the widget can stand on the first screen; its model comes later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from rich.style import Style
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.content import Content
+from textual.geometry import Region, Size
+from textual.message import Message
+from textual.reactive import reactive
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+
+from kimi_tui.foreign_text import one_line
+from kimi_tui.projection.timeline_rows import SHORT, Row
+from kimi_tui.projection.timeline_tree import Checkpoint, Future, Key
+from kimi_tui.tui.callbacks import report_of
+from kimi_tui.tui.faults import blank_strips
+from kimi_tui.tui.glyphs import glyphs_of
+from kimi_tui.tui.screens import app_of
+from kimi_tui.tui.scrollbar import use_thin_scrollbar
+from kimi_tui.tui.timeline.painter import STYLES, Painter
+from kimi_tui.tui.timeline.viewport import Viewport
+
+if TYPE_CHECKING:
+    from textual.worker import Worker
+
+    from kimi_tui.projection.timeline import TimelineModel
+    from kimi_tui.soul.rewind import Target
+
+
+DMAIL_MOTION_S = 0.9
+REVERT_MOTION_S = 0.3
+FILTER_CHARS = 200
+"""Characters that are taken of what is pasted into the filter."""
+_SLICE_S = 0.002
+_BETWEEN = 100
+"""Checkpoints that are looked at between two looks at the clock."""
+_AT_ONCE = 500
+"""Checkpoints that are looked at before anyone else may do something: most sessions have no more."""
+
+FilterState = Literal["", "typed", "kept"]
+RowAction = Literal["bookmark", "pin", "read", "summary"]
+
+
+class Timeline(ScrollView, can_focus=True):
+    """The list of checkpoints, with the token curve above and the details of the selected row below.
+
+    Set `model` when the session is open, call `changed` when the model took in events.
+    """
+
+    FOCUS_ON_CLICK = False
+    """A click acts on what is clicked and leaves the keys in the prompt: a key typed behind it undoes nothing."""
+    COMPONENT_CLASSES: ClassVar[set[str]] = {f"timeline--{name}" for name in STYLES}
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up,k", "move(-1)", "Newer", id="timeline.up", show=False),
+        Binding("down,j", "move(1)", "Older", id="timeline.down", show=False),
+        Binding("pageup", "page(-1)", "Page up", id="timeline.page_up", show=False),
+        Binding("pagedown", "page(1)", "Page down", id="timeline.page_down", show=False),
+        Binding("home", "edge(-1)", "Now", id="timeline.newest", show=False),
+        Binding("end", "edge(1)", "Beginning", id="timeline.oldest", show=False),
+        Binding(
+            "left_square_bracket", "turn(1)", "Turn before", id="timeline.older_turn", show=False
+        ),
+        Binding(
+            "right_square_bracket", "turn(-1)", "Turn after", id="timeline.newer_turn", show=False
+        ),
+        Binding("enter", "choose", "Preview", id="timeline.choose", show=False),
+        Binding("space", "fold", "Unfold", id="timeline.fold", show=False),
+        Binding("slash", "filter", "Filter", id="timeline.filter", show=False),
+        Binding("u", "undo", "Undo", id="timeline.undo", show=False),
+        Binding("U", "redo", "Redo", id="timeline.redo", show=False),
+        Binding("b", "act('bookmark')", "Bookmark", id="timeline.bookmark", show=False),
+        Binding("P", "act('pin')", "Pin", id="timeline.pin", show=False),
+        Binding("w", "act('read')", "Read", id="timeline.read", show=False),
+        Binding("p", "replay", "Replay", id="timeline.replay", show=False),
+        Binding("question_mark", "keys", "Keys", id="timeline.keys", show=False),
+        Binding("escape", "leave", "Close", id="timeline.leave", show=False),
+    ]
+
+    overlay: reactive[bool] = reactive(False)
+    """Whether it floats over the chat in a frame that bears its title."""
+    revert_progress: reactive[float] = reactive(1.0, init=False)
+    """How far the motion of the newest revert has come; 1 when nothing moves."""
+
+    class CheckpointChosen(Message):
+        """A checkpoint was clicked, or Enter pressed on it: a rewind to it is to be previewed."""
+
+        def __init__(self, target: Target) -> None:
+            super().__init__()
+            self.target = target
+
+    class RowActed(Message):
+        """A key that acts on the selected row was pressed.
+
+        Attributes:
+            action: `bookmark` or `pin` its checkpoint, `read` its world line or `summary`.
+            target: the row's checkpoint, with the id -1 where the row stands for a whole line.
+            uid: of the checkpoint; empty where there is none.
+        """
+
+        def __init__(self, action: RowAction, target: Target, uid: str) -> None:
+            super().__init__()
+            self.action = action
+            self.target = target
+            self.uid = uid
+
+    class UndoPressed(Message):
+        """The newest operation is to be undone."""
+
+    class RedoPressed(Message):
+        """What was undone last is to be done again."""
+
+    class ReplayPressed(Message):
+        """The session is to be played back."""
+
+    class FutureChosen(Message):
+        """What is still to come was clicked on the curve; `uid` names the checkpoint there."""
+
+        def __init__(self, uid: str) -> None:
+            super().__init__()
+            self.uid = uid
+
+    class FilterChanged(Message):
+        """A filter is typed, stands, or is gone: the keys mean other things now."""
+
+    class Left(Message):
+        """The user is done with the timeline."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._view = Viewport()
+        self._painter = Painter(self._view, self._style, self.get_line_filters)
+        self._styles: dict[tuple[str, str], Style] = {}
+        self._revert_serial = 0
+        self._seen_rows = 0
+        # Where the list was scrolled to, and the size it had: other sizes show other rows, and going back shows these.
+        self._kept_y = 0
+        self._kept_size: Size | None = None
+        self._searching: Worker[None] | None = None
+        self._settling: Worker[None] | None = None
+
+    def on_mount(self) -> None:
+        """The scrollbar is as thin as everywhere."""
+        use_thin_scrollbar(self, glyphs_of(self))
+
+    def on_unmount(self) -> None:
+        """Let go of the model: Textual may hold a widget longer than it shows it."""
+        self._view.show(None)
+
+    # --- the model
+
+    @property
+    def model(self) -> TimelineModel | None:
+        """What it shows; None until the session is open."""
+        return self._view.model
+
+    @model.setter
+    def model(self, model: TimelineModel | None) -> None:
+        self._view.show(model)
+        self._revert_serial = model.revert.serial if model is not None and model.revert else 0
+        self._painter.clear()
+        self._seen_rows = 0
+        self.changed()
+
+    def entitle(self, words: str) -> None:
+        """Say something else than the number of steps in the title row; empty for the number again."""
+        if words != self._view.title:
+            self._view.title = words
+            self.refresh()
+
+    @property
+    def reading(self) -> str:
+        """What stands in the empty list while a session is read; empty where there is none to read."""
+        return self._view.reading
+
+    @reading.setter
+    def reading(self, words: str) -> None:
+        self._view.reading = words
+        self.refresh()
+
+    def foresee(self, future: Future) -> None:
+        """Draw the curve with what is still to come; for a session that is played back."""
+        self._view.future = future
+        self.refresh()
+
+    def changed(self, *, motion: bool = True) -> None:
+        """The model took in events: show them, at most once a frame; where another line is live, when its rows stand.
+
+        Args:
+            motion: a revert may be shown in motion; false while a history is read.
+        """
+        if self._settling is not None:
+            self._settling.cancel()
+            self._settling = None
+        model = self.model
+        if model is not None and model.rows.n_missing > _AT_ONCE and self.is_running:
+            # A long line may take longer than a key should have to wait.
+            self._settling = self.run_worker(partial(self._settle, model, motion), group="settle")
+        else:
+            self._show_changed(motion=motion)
+
+    async def _settle(self, model: TimelineModel, motion: bool) -> None:
+        with self._faults_reported():
+            await _in_slices(model.rows.settle())
+        self._settling = None
+        if model is self.model:
+            self._show_changed(motion=motion)
+
+    def _show_changed(self, *, motion: bool) -> None:
+        with self._faults_reported():
+            self._move_reverted(motion=motion)
+            self._fit()
+            self.refresh()
+            if self._view.selected is not None and self._view.selected_position() is None:
+                # It went with what was taken away. Looking for it at every frame would take long.
+                self.select(None)
+
+    @contextmanager
+    def _faults_reported(self) -> Generator[None]:
+        """Report what is raised: rows that could not be built are passed over, and the others go on."""
+        try:
+            yield
+        except Exception as error:
+            report_of(self)(error)
+            self.refresh()
+
+    def show_whole(self, model: TimelineModel) -> None:
+        """Show the session of which only the end was shown so far; what is selected stays."""
+        row, top = self._view.selected_row(), self.scroll_offset.y
+        filtering = self._view.filtering
+        self.model = model
+        self._view.filtering = filtering
+        # The newest is at the top: what is new to the screen is below.
+        self.scroll_to(y=top, animate=False)
+        if row is None:
+            return
+        if row.checkpoint is None or row.line is not None:
+            self.select(row.key)
+        elif (index := model.tree.find(row.checkpoint.uid, row.checkpoint.id)) is not None:
+            self.select_checkpoint(model.tree.live[index])
+
+    # --- the motion of a revert: what it takes away goes row by row; the model is in its final state all the time
+
+    def _move_reverted(self, *, motion: bool) -> None:
+        model = self.model
+        if model is None:
+            return
+        serial = model.revert.serial if model.revert is not None else 0
+        if serial != self._revert_serial:
+            self.skip_motion()
+            self._revert_serial = serial
+            if motion and model.is_revert_new:
+                self._start_motion(model)
+        elif not model.is_revert_new:
+            self.skip_motion()
+
+    def _start_motion(self, model: TimelineModel) -> None:
+        revert = model.revert
+        if revert is None or revert.reason == "compaction" or not revert.line.checkpoints:
+            return
+        if app_of(self).animation_level == "none" or not self.is_on_screen:
+            return
+        self._view.listing.scene = revert.line
+        self.set_reactive(Timeline.revert_progress, 0.0)
+        self.animate(
+            "revert_progress",
+            1.0,
+            duration=DMAIL_MOTION_S if revert.reason == "dmail" else REVERT_MOTION_S,
+            easing="linear",
+            on_complete=self.skip_motion,
+        )
+
+    def skip_motion(self) -> None:
+        """End any motion in its final state."""
+        listing = self._view.listing
+        if listing.scene is None:
+            return
+        listing.scene = None
+        app_of(self).animator.force_stop_animation(self, "revert_progress")
+        self.set_reactive(Timeline.revert_progress, 1.0)
+        self._fit(is_new_list=True)
+        self.refresh()
+
+    def watch_revert_progress(self) -> None:
+        """Draw the next picture of the motion."""
+        self.refresh()
+
+    # --- sizes and scrolling
+
+    def _measure(self) -> None:
+        """Tell the viewport the sizes of this moment."""
+        view = self._view
+        # `size` has the scrollbar's cell in it.
+        width = self.scrollable_content_region.width
+        if width != view.width:
+            # It comes and goes with the number of rows, without a resize.
+            self._painter.clear()
+        view.width, view.height = width, self.size.height
+        view.full_width = self.size.width
+        app = app_of(self)
+        view.screen_height = app.size.height
+        view.scroll_y = self.scroll_offset.y
+        view.overlay = self.overlay
+        view.has_focus = self.has_focus
+        view.revert_progress = self.revert_progress
+        view.glyphs = glyphs_of(app)
+
+    def _fit(self, *, is_new_list: bool = False) -> None:
+        """Bring the scrollable height up to date, and keep what is looked at in its place."""
+        self._measure()
+        count = len(self._view.listing)
+        added = 0 if is_new_list else count - self._seen_rows
+        self._seen_rows = count
+        areas = self._view.areas
+        height = areas.header + count + areas.footer
+        if height != self.virtual_size.height:
+            self.virtual_size = Size(self.size.width, height)
+            if added > 0 and self.scroll_offset.y > 0:
+                kept = self._kept_y + added
+                self.scroll_to(y=self.scroll_offset.y + added, animate=False)
+                self._kept_y = kept
+
+    def watch_overlay(self) -> None:
+        """Columns and areas are others in the frame."""
+        self.on_resize()
+
+    def on_resize(self) -> None:
+        """Other sizes have other columns and areas. What was looked at stays, as far as there is room for it."""
+        self._kept_size = None
+        self._painter.clear()
+        self._fit()
+        self._measure()
+        view = self._view
+        view.scroll_y = min(self._kept_y, self.max_scroll_y)
+        position = view.selected_position()
+        if position is not None:
+            # What is selected stays in sight: the keys act on it.
+            view.scroll_y = view.scroll_to_show(position)
+        self.scroll_to(y=view.scroll_y, animate=False)
+        self._kept_size = self.size
+        self.refresh()
+
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        """Keep the place, unless it is another one only because there is less room for the moment."""
+        super().watch_scroll_y(old_value, new_value)
+        if self.size == self._kept_size:
+            self._kept_y = round(new_value)
+
+    # --- drawing
+
+    def notify_style_update(self) -> None:
+        """Colours may have changed."""
+        super().notify_style_update()
+        self._styles.clear()
+        self._painter.clear()
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """The lines of a region, from the cache where nothing has changed.
+
+        Overrides the way through Textual's style cache, which would make every strip anew: so the background, the
+        line filters and the crop are applied by the painter and here.
+        """
+        try:
+            self._measure()
+            strips = self._painter.lines(crop.y, crop.bottom)
+        except Exception:
+            return blank_strips("the timeline", crop)
+        if crop.x == 0 and crop.width == self.size.width:
+            return strips
+        return [strip.crop(crop.x, crop.right) for strip in strips]
+
+    def _style(self, name: str, ground: str) -> Style:
+        style = self._styles.get((name, ground))
+        if style is None:
+            base = self.get_component_rich_style(f"timeline--{ground}", partial=True)
+            over = self.get_component_rich_style(f"timeline--{name}", partial=True)
+            # Where selection is told by reversing, other colours on it would be grounds of their own.
+            style = self.rich_style + base if base.reverse else self.rich_style + base + over
+            self._styles[(name, ground)] = style
+        return style
+
+    # --- selecting
+
+    @property
+    def selected(self) -> Key | None:
+        """The row that is selected."""
+        return self._view.selected
+
+    def on_focus(self) -> None:
+        """The keys need something that is selected."""
+        self._measure()
+        if self._view.selected is None:
+            self.action_move(0)
+        self.refresh()
+
+    def on_blur(self) -> None:
+        """The selected row loses the accent."""
+        self._view.shows_keys = False
+        self.refresh()
+
+    def select(self, key: Key | None) -> None:
+        """Select a row and bring it into view; None, or a row that is not there, selects nothing."""
+        self._measure()
+        view = self._view
+        position = view.listing.position(key)
+        key = key if position is not None else None
+        if key != view.selected:
+            view.selected = key
+            self._fit()
+        if position is not None:
+            y = view.scroll_to_show(position)
+            if y != view.scroll_y:
+                self.scroll_to(y=y, animate=False)
+        self.refresh()
+
+    def select_checkpoint(self, checkpoint: Checkpoint) -> None:
+        """Select a checkpoint of the live line, or the turn that it is folded into."""
+        position = self._view.listing.position_of(checkpoint)
+        if position is not None:
+            self.select(self._view.listing.key(position))
+
+    def action_move(self, step: int) -> None:
+        """Select the row above or below; the newest turn where nothing is selected."""
+        position, listing = self._view.selected_position(), self._view.listing
+        if position is not None:
+            self.select(listing.near(position + step, step))
+        elif len(listing):
+            self.select(listing.near(listing.turn(-1, 1) or 0, 1))
+
+    def action_page(self, step: int) -> None:
+        """Go a page up or down."""
+        view = self._view
+        page = max(1, view.areas.list_height(view.height) - 2)
+        self.select(view.listing.near((view.selected_position() or 0) + step * page, step))
+
+    def action_edge(self, step: int) -> None:
+        """Go to now, or to the beginning."""
+        listing = self._view.listing
+        self.select(listing.near(len(listing) - 1 if step > 0 else 0, -step))
+
+    def action_turn(self, step: int) -> None:
+        """Go to the turn above or below."""
+        position, listing = self._view.selected_position(), self._view.listing
+        found = listing.turn(-1 if position is None else position, step)
+        if found is not None:
+            self.select(listing.key(found))
+
+    # --- what is done with the selected row
+
+    def action_choose(self) -> None:
+        """Ask for the preview of the selected checkpoint; a world line is opened to be read."""
+        row = self._view.selected_row()
+        if row is not None and row.names_line:
+            self._act("read", row)
+        elif row is not None:
+            self._open(row)
+
+    def _open(self, row: Row) -> None:
+        checkpoint, line = row.checkpoint, row.line
+        if checkpoint is not None and checkpoint.is_summary and line is None:
+            self._act("summary", row)
+        elif row.kind == "checkpoint":
+            self.post_message(self.CheckpointChosen(_target_of(row)))
+        else:
+            self._fold(row)
+
+    def action_act(self, action: RowAction) -> None:
+        """Bookmark or pin the selected checkpoint, or read its world line."""
+        row = self._view.selected_row()
+        if row is not None:
+            self._act(action, row)
+
+    def _act(self, action: RowAction, row: Row) -> None:
+        uid = row.checkpoint.uid if row.checkpoint is not None else ""
+        self.post_message(self.RowActed(action, _target_of(row), uid))
+
+    def action_fold(self) -> None:
+        """Fold or unfold the selected turn or world line."""
+        row = self._view.selected_row()
+        if row is not None:
+            self._fold(row)
+
+    def _fold(self, row: Row) -> None:
+        model = self.model
+        if model is None or model.rows.needle:
+            return
+        with self._faults_reported():
+            key = model.toggle(row)
+            self._fit(is_new_list=True)
+            if key is not None:
+                self.select(key)
+                self._show_unfolded(row)
+
+    def _show_unfolded(self, row: Row) -> None:
+        """The steps of a compacted line stand below its name: bring the first of them into view."""
+        view = self._view
+        position = view.selected_position()
+        if row.kind != "base" or position is None:
+            return
+        self._measure()
+        y = view.scroll_to_show(min(position + SHORT, len(view.listing) - 1))
+        self.scroll_to(y=min(y, position), animate=False)
+
+    def action_undo(self) -> None:
+        """Ask for the undoing of the newest operation."""
+        self.post_message(self.UndoPressed())
+
+    def action_redo(self) -> None:
+        """Ask for the newest undone operation to be done again."""
+        self.post_message(self.RedoPressed())
+
+    def action_replay(self) -> None:
+        """Ask for the session to be played back."""
+        self.post_message(self.ReplayPressed())
+
+    def action_keys(self) -> None:
+        """Show the keys in place of the list."""
+        self._view.shows_keys = True
+        self.refresh()
+
+    def action_leave(self) -> None:
+        """Take the filter away, or else leave."""
+        if self._view.is_filtered:
+            self._end_filter("")
+            return
+        self.select(None)
+        self.post_message(self.Left())
+
+    # --- filtering
+
+    @property
+    def filter_state(self) -> FilterState:
+        """Whether a filter is being typed, or stands."""
+        return "typed" if self._view.filtering else "kept" if self._view.is_filtered else ""
+
+    def action_filter(self) -> None:
+        """Begin to type a filter."""
+        if self.model is not None:
+            self._view.filtering = True
+            self._fit(is_new_list=True)
+            self.refresh()
+            self.post_message(self.FilterChanged())
+
+    def _end_filter(self, needle: str) -> None:
+        self._view.filtering = False
+        self._set_filter(needle)
+        self.post_message(self.FilterChanged())
+
+    def _begins_filter(self, key: str) -> bool:
+        """Whether the key begins a filter.
+
+        Textual runs the bindings when the key has gone up to the app; what was typed in the same moment is here by
+        then, and would go past the filter.
+        """
+        found = self.screen.active_bindings.get(key)
+        return found is not None and found.node is self and found.binding.action == "filter"
+
+    def _set_filter(self, needle: str) -> None:
+        """Show what holds the text; a long session is looked through in slices, so that no key has to wait for it."""
+        model = self.model
+        if model is None:
+            return
+        if self._searching is not None:
+            self._searching.cancel()
+        steps = model.search(needle)
+        with self._faults_reported():
+            if _went_on(steps, at_least=_AT_ONCE):
+                work = partial(self._search, model, steps)
+                self._searching = self.run_worker(work, group="search")
+                self.refresh()
+                return
+        self._show_found()
+
+    async def _search(self, model: TimelineModel, steps: Iterator[None]) -> None:
+        with self._faults_reported():
+            await _in_slices(steps)
+        if model is self.model:
+            self._show_found()
+
+    def _show_found(self) -> None:
+        view = self._view
+        self._fit(is_new_list=True)
+        if view.selected_position() is None:
+            view.selected = None
+            self.select(view.listing.near(0, 1))
+        else:
+            self.select(view.selected)
+
+    def _filter_key(self, event: events.Key, needle: str) -> bool:
+        """Take a key while a filter is typed; whether it is one of the filter's."""
+        if event.key == "escape":
+            self._end_filter("")
+        elif event.key in ("enter", "up", "down"):
+            self._end_filter(needle)
+        elif event.key == "backspace":
+            self._set_filter(needle[:-1])
+        elif event.key == "ctrl+u":
+            self._set_filter("")
+        elif event.is_printable and event.character is not None:
+            self._set_filter(needle + event.character)
+        else:
+            return False
+        return True
+
+    # --- keys and mouse
+
+    def on_key(self, event: events.Key) -> None:
+        """Keys of the filter; any key ends what is shown only for a moment."""
+        view = self._view
+        self.skip_motion()
+        if view.shows_keys:
+            view.shows_keys = False
+            self.refresh()
+        elif view.filtering and view.model is not None:
+            if not self._filter_key(event, view.model.rows.typed):
+                return
+        elif self._begins_filter(event.key):
+            self.action_filter()
+        else:
+            return
+        event.stop()
+        event.prevent_default()
+
+    def on_paste(self, event: events.Paste) -> None:
+        """What is pasted while a filter is typed belongs to it."""
+        model = self.model
+        if self._view.filtering and model is not None:
+            event.stop()
+            self._set_filter(model.rows.typed + one_line(event.text)[:FILTER_CHARS])
+
+    def on_click(self, event: events.Click) -> None:
+        """A click on a row opens it, on the curve selects there, on a turn's mark folds the turn."""
+        self.skip_motion()
+        self._measure()
+        view = self._view
+        view.shows_keys = False
+        if event.y < view.areas.header:
+            self._click_curve(event.x - 1, event.y)
+            return
+        position = view.position_at(event.y)
+        if position is None:
+            self.refresh()
+            return
+        key, row = view.listing.key(position), view.listing.row(position)
+        if key is None:
+            return
+        self.select(key)
+        if row is None:
+            return
+        is_turn = row.checkpoint is not None and row.checkpoint.is_heading and row.line is None
+        if is_turn and event.x < view.columns.number:
+            self._fold(row)
+        else:
+            self._open(row)
+
+    def _click_curve(self, column: int, y: int) -> None:
+        areas, model, curve = self._view.areas, self.model, self._painter.curve
+        if not areas.curve or y < areas.header - areas.curve - 2 or model is None:
+            return
+        if not 0 <= column < len(curve):
+            return
+        clicked = curve[column]
+        if clicked.is_ahead:
+            self.post_message(self.FutureChosen(clicked.checkpoint.uid))
+        elif not clicked.is_past:
+            self.select_checkpoint(clicked.checkpoint)
+        elif (key := model.reveal(clicked.checkpoint)) is not None:
+            self._fit(is_new_list=True)
+            self.select(key)
+
+    def on_mouse_move(self, event: events.MouseMove) -> None:
+        """The row under the pointer has a band."""
+        position = self._view.position_at(event.y)
+        self._hover(self._view.listing.key(position) if position is not None else None)
+
+    def on_leave(self) -> None:
+        """No row is under the pointer."""
+        self._hover(None)
+
+    def _hover(self, key: Key | None) -> None:
+        view = self._view
+        if key == view.hovered:
+            return
+        view.hovered = key
+        # Where the foot has no room for the details, or tells those of the selected row, they float at the pointer.
+        is_told = bool(view.areas.footer) and view.selected in (None, key)
+        lines = [] if key is None or is_told else self._painter.details(key)
+        words = ["".join(text for text, _ in line) for line in lines]
+        self.tooltip = Content("\n".join(words)) if words else None
+        self.refresh()
+
+
+def _target_of(row: Row) -> Target:
+    """The row's checkpoint for the engine, with the id -1 where the row stands for a whole line."""
+    from kimi_tui.soul.rewind import Target
+
+    checkpoint, line = row.checkpoint, row.line
+    return Target(
+        checkpoint.id if checkpoint is not None else -1, line.n if line is not None else 0
+    )
+
+
+async def _in_slices(steps: Iterator[None]) -> None:
+    """Take all steps, and let others run before, in between, and before what is done with the result."""
+    is_pending = True
+    while is_pending:
+        await asyncio.sleep(0)
+        is_pending = _went_on(steps)
+    await asyncio.sleep(0)
+
+
+def _went_on(steps: Iterator[None], at_least: int = _BETWEEN) -> bool:
+    """Take steps for a few milliseconds; whether there are more."""
+    until = time.perf_counter() + _SLICE_S
+    count = at_least
+    while sum(1 for _ in islice(steps, count)) == count:
+        if time.perf_counter() > until:
+            return True
+        count = _BETWEEN
+    return False

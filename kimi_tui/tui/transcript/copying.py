@@ -1,0 +1,393 @@
+"""What goes to the clipboard: the source of what is selected, with its tabs, line ends and emoji as they were written.
+
+Blocks that are selected whole give their source. Of others the selected characters are looked up in it, row by row; what
+has none (the title of a card) is taken as it is shown.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Generator, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, NamedTuple
+
+from kimi_tui.foreign_text import JOINERS, SELECTORS, clean_source, expand_tabs
+from kimi_tui.projection.blocks import (
+    AgentBlock,
+    Block,
+    CompactionBlock,
+    DMailBlock,
+    ErrorBlock,
+    MarkBlock,
+    NoticeBlock,
+    RetryBlock,
+    ThoughtBlock,
+    ToolBlock,
+    UserBlock,
+)
+from kimi_tui.projection.tool_calls import argument
+from kimi_tui.tui.transcript.layout import follows_closely, rows_in_slices
+from kimi_tui.tui.transcript.marks import Mark, extent_of, is_code, line_around
+from kimi_tui.tui.transcript.rows import HIT_FOLD, Line
+from kimi_tui.tui.transcript.viewport import Flow, View
+from kimi_tui.wire.display import DiffBlock
+
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+
+
+_UNSHOWN = frozenset(SELECTORS + JOINERS)
+_CODE_SIGNS = ("```", "~~~", "    ", "\t")
+"""Without one of them a text holds no code: fences are written with them, and indented code is indented so far."""
+_NEIGHBOURS = 16
+"""Characters of the words around a gap that tell it from others."""
+_KINDS: tuple[tuple[type[Block], str], ...] = (
+    (AgentBlock, "the answer"),
+    (UserBlock, "your message"),
+    (ThoughtBlock, "the thought"),
+    (ToolBlock, "the output"),
+    (DMailBlock, "the D-Mail"),
+    (CompactionBlock, "the summary"),
+)
+
+
+# --- whole blocks
+
+
+def source_of(block: Block) -> str:
+    """The text of a block as it was written; of a tool call what it gave back, else what it is about."""
+    match block:
+        case AgentBlock() | ThoughtBlock():
+            return block.stream.source.strip("\n")
+        case UserBlock():
+            return block.written or block.text
+        case ToolBlock():
+            return _of_tool(block)
+        case DMailBlock():
+            return block.text
+        case CompactionBlock():
+            return block.summary
+        case ErrorBlock():
+            return "\n".join(part for part in (block.title, block.reason, block.advice) if part)
+        case NoticeBlock():
+            return "\n".join(part for part in (block.text, block.advice) if part)
+        case MarkBlock():
+            return block.text
+        case RetryBlock():
+            return block.reason
+        case _:
+            return ""
+
+
+def _of_tool(block: ToolBlock) -> str:
+    if block.tool == "SendDMail":
+        return clean_source(argument(block.arguments, "message"))
+    diffs = [shown for shown in block.display if isinstance(shown, DiffBlock)]
+    if diffs and block.state != "failed":
+        rows = [f"{line.sign}{clean_source(line.text)}" for one in diffs for line in one.lines]
+        return "\n".join(rows)
+    output = clean_source(block.output).strip("\n") or "\n".join(block.live_output)
+    return output or clean_source(block.message).strip() or block.target
+
+
+def kind_of(block: Block) -> str:
+    """What a block is, in words of a notice."""
+    if isinstance(block, ToolBlock) and not block.output and not block.live_output:
+        return "the call"
+    return next((words for kind, words in _KINDS if isinstance(block, kind)), "the text")
+
+
+def code_of(block: Block) -> list[tuple[str, str]]:
+    """The pieces of code of a block, each with its language; of a call of the shell, its command."""
+    if isinstance(block, AgentBlock):
+        return [(language, "\n".join(lines)) for language, lines in _fences(block.stream.source)]
+    if isinstance(block, ToolBlock):
+        if block.tool == "Shell" and block.target:
+            return [("shell", block.target)]
+        return [("", _of_tool(block))] if block.output or block.display else []
+    if isinstance(block, UserBlock):
+        return [(language, "\n".join(code)) for language, code in _fences(source_of(block))]
+    return []
+
+
+@cache
+def _blocks_of_markdown() -> MarkdownIt:
+    """Finds blocks only: what stands in a paragraph does not matter here, and costs the most."""
+    from markdown_it import MarkdownIt
+
+    return MarkdownIt("commonmark", {"html": False}).disable(["inline", "text_join"])
+
+
+def _fences(source: str) -> list[tuple[str, list[str]]]:
+    """All code of a Markdown text, from the top: the language and the lines of each piece."""
+    if not any(sign in source for sign in _CODE_SIGNS):
+        # Most answers hold none, and all of a long conversation may be looked through for some.
+        return []
+    tokens = _blocks_of_markdown().parse(source)
+    return [
+        ((token.info.split() or [""])[0], token.content.removesuffix("\n").split("\n"))
+        for token in tokens
+        if token.type in {"fence", "code_block"}
+    ]
+
+
+# --- what is selected
+
+
+class Place(NamedTuple):
+    """A character of the rows of a block."""
+
+    row: int
+    column: int
+
+
+def selected_text(flow: Flow, start: Mark, end: Mark) -> Generator[None, None, str]:
+    """The text between two places, as it was written; gives way after every block.
+
+    Only the blocks in which it begins and ends are laid out for good: what is selected may be all of a long session.
+    """
+    first, last = flow.index_of(start), flow.index_of(end)
+    if first is None or last is None:
+        return ""
+    for index in {first, last}:
+        # Laying it out may change its height, and moves the marks with their text.
+        flow.ensure(index)
+    low = Place(max(0, start.row), start.column)
+    high = Place(max(0, end.row), end.column)
+    views = flow.views[first : last + 1]
+    texts = [_of_view(views[0], low, high if first == last else None)]
+    heads = [len(views[0].lines)]
+    for view in views[1:-1]:
+        yield
+        rows: Sequence[Line] = ()
+        if not isinstance(view.block, (AgentBlock, UserBlock)):
+            is_laid = view.laid and view.version == view.block.version
+            rows = view.lines if is_laid else (yield from rows_in_slices(view.block, flow.room))
+        texts.append(_of_rows(view.block, rows, None, None))
+        heads.append(len(rows))
+    if first != last:
+        texts.append("" if high == (0, 0) else _of_view(views[-1], None, high))
+    out: list[str] = []
+    for at, text in enumerate(texts):
+        if text:
+            is_close = at and follows_closely(views[at - 1].block, heads[at - 1], views[at].block)
+            out += ["\n" if is_close else "\n\n"] if out else []
+            out.append(text)
+    return "".join(out)
+
+
+def _of_view(view: View, low: Place | None, high: Place | None) -> str:
+    return _of_rows(view.block, view.lines, low, high)
+
+
+def _of_rows(block: Block, lines: Sequence[Line], low: Place | None, high: Place | None) -> str:
+    """The selected part of a block with these rows. None: from its beginning, to its end."""
+    is_written = isinstance(block, (AgentBlock, UserBlock))
+    if is_written and low is None and high is None:
+        return source_of(block)
+    if not lines:
+        return ""
+    low = low or Place(0, 0)
+    high = high or Place(len(lines) - 1, len(lines[-1].text))
+    inked = [row for row, line in enumerate(lines) if extent_of(line).start < extent_of(line).end]
+    if inked and is_written:
+        begins = Place(inked[0], extent_of(lines[inked[0]]).start)
+        ends = Place(inked[-1], extent_of(lines[inked[-1]]).end)
+        if low <= begins and ends <= high:
+            return source_of(block)
+    return part_of(block, lines, low, high)
+
+
+def part_of(block: Block, lines: Sequence[Line], low: Place, high: Place) -> str:
+    """The text between two places in the rows of a block, as it was written there."""
+    source = _Source(block)
+    out: list[str] = []
+    row = 0
+    while row < len(lines) and row <= high.row:
+        last = line_around(lines, row)[1]
+        text, starts = _joined(lines, row, last, source)
+        written = source.next_line(text, lines[row])
+        if last >= low.row:
+            begin = _offset(lines, starts, row, low) if low.row >= row else 0
+            stop = _offset(lines, starts, row, high) if high.row <= last else len(text)
+            out.append(_cut(text, written, begin, stop))
+        row = last + 1
+    return "\n".join(out).strip("\n")
+
+
+def _joined(lines: Sequence[Line], first: int, last: int, source: _Source) -> tuple[str, list[int]]:
+    """The line of the text that these rows are, and where in it each of them begins."""
+    text = ""
+    starts: list[int] = []
+    for row in range(first, last + 1):
+        line = lines[row]
+        start, end = extent_of(line)
+        if row == last and line.chopped is None and line.hit == HIT_FOLD:
+            end = _without_fold_mark(line, end)
+        part = line.text[start:end]
+        if row > first and lines[row - 1].soft:
+            text += source.joint(text, part)
+        starts.append(len(text))
+        text += part
+    return text, starts
+
+
+def _without_fold_mark(line: Line, end: int) -> int:
+    """The end of a row's text without `   +8 lines` at its end."""
+    last = line.spans[-1].text if line.spans else ""
+    if last.startswith("   +") and line.text[:end].endswith(last.rstrip()):
+        return len(line.text[: end - len(last.rstrip())].rstrip())
+    return end
+
+
+def _offset(lines: Sequence[Line], starts: Sequence[int], first: int, place: Place) -> int:
+    """Where a place stands in the line of the text that begins with the row `first`."""
+    start, end = extent_of(lines[place.row])
+    return starts[place.row - first] + max(0, min(place.column, end) - start)
+
+
+class _Source:
+    """The text that the rows of a block were made of, read from its beginning as the rows are."""
+
+    def __init__(self, block: Block) -> None:
+        self._is_markdown = isinstance(block, AgentBlock)
+        self._text = "" if isinstance(block, ToolBlock) else source_of(block)
+        if self._is_markdown:
+            self._lines = [line for _, code in _fences(self._text) for line in code]
+        else:
+            self._lines = _lines_of(block, self._text)
+        self._at = 0
+        """The first of the lines that may come next."""
+        self._read = 0
+        """How much of the text has been passed."""
+        self._places: dict[str, list[int]] = {}
+        for at, line in enumerate(self._lines):
+            self._places.setdefault(_squeezed(line), []).append(at)
+        self._has_pictures = any(char in self._text for char in _UNSHOWN)
+        self._gaps = _wide_gaps(self._text)
+
+    def next_line(self, text: str, line: Line) -> str | None:
+        """The line of the source that a line of the text shows; None where there is none."""
+        if self._is_markdown and not is_code(line):
+            return self._prose(text) if self._has_pictures else None
+        places = self._places.get(_squeezed(text), [])
+        found = bisect_left(places, self._at)
+        if found == len(places):
+            return None
+        at = places[found]
+        self._at = at + 1
+        return self._lines[at]
+
+    def _prose(self, text: str) -> str:
+        """Running text with its emoji as they were written; its marks are not those of the source."""
+        out: list[str] = []
+        for char in text:
+            out.append(char)
+            if char.isascii():
+                continue
+            found = self._text.find(char, self._read)
+            if found < 0:
+                continue
+            self._read = found + 1
+            while self._read < len(self._text) and self._text[self._read] in _UNSHOWN:
+                out.append(self._text[self._read])
+                self._read += 1
+        return "".join(out)
+
+    def joint(self, before: str, after: str) -> str:
+        """The blanks between two rows of running text: as many as stand there in the source, else one."""
+        if not self._gaps:
+            return " "
+        if not after.strip(" "):
+            # A row of blanks: they are counted with what follows it.
+            return ""
+        left, right = before.rstrip(" ").rpartition(" ")[2], after.partition(" ")[0]
+        return " " * self._gaps.get((left[-_NEIGHBOURS:], right[:_NEIGHBOURS]), 1)
+
+
+def _wide_gaps(text: str) -> dict[tuple[str, str], int]:
+    """How many blanks stand between two words, where more than one do; the words by their ends that face each other."""
+    gaps: dict[tuple[str, str], int] = {}
+    if "  " not in text:
+        return gaps
+    for line in text.split("\n"):
+        left, run = "", 0
+        for word in line.split(" "):
+            if not word:
+                run += 1
+                continue
+            if run:
+                # Blanks at the beginning of a line part it from nothing, those between words by one more than are empty.
+                gaps.setdefault((left, word[:_NEIGHBOURS]), run + bool(left))
+            left, run = word[-_NEIGHBOURS:], 0
+    return gaps
+
+
+def _lines_of(block: Block, text: str) -> list[str]:
+    """The lines of the source of a block in the order in which its rows show them."""
+    match block:
+        case ToolBlock():
+            diffs = [shown for shown in block.display if isinstance(shown, DiffBlock)]
+            lines = [clean_source(line.text) for one in diffs for line in one.lines]
+            if block.tool == "SendDMail":
+                lines += _of_tool(block).split("\n")
+            for raw in (block.output, block.message):
+                lines += clean_source(raw).split("\n") if raw else []
+            return [*lines, *block.live_output]
+        case DMailBlock():
+            lines = [*block.text.split("\n"), *block.facts.split("\n")]
+            for one in block.folded if block.unfolded else ():
+                lines += _lines_of(one, source_of(one))
+            return lines
+        case _:
+            return text.split("\n")
+
+
+def _squeezed(text: str) -> str:
+    """What of a line does not depend on how it is shown."""
+    if not text.isascii():
+        text = "".join(char for char in text if char not in _UNSHOWN)
+    return "".join(text.split())
+
+
+def _cut(text: str, written: str | None, begin: int, stop: int) -> str:
+    """The characters of a line of the source that show those between two of a line of the text."""
+    if begin >= stop:
+        return ""
+    if written is None or written == text:
+        return text[begin:stop]
+    low = 0 if begin <= 0 else _place_in(text, written, begin)
+    high = len(written) if stop >= len(text) else _place_in(text, written, stop)
+    return written[low:high]
+
+
+def _place_in(text: str, written: str, at: int) -> int:
+    """Where the place `at` of a shown line stands in the line as it was written."""
+    done = text[:at]
+    inked = len(done.rstrip())
+    place = 0
+    for char in done[:inked]:
+        if char.isspace():
+            continue
+        found = written.find(char, place)
+        if found < 0:
+            return min(at, len(written))
+        place = found + 1
+    while place and place < len(written) and written[place] in _UNSHOWN:
+        place += 1
+    # The blanks behind it count as the cells that they take.
+    cells = len(expand_tabs(written[:place])) + at - inked if place else at
+    if not place:
+        cells += _dedent(text, written)
+    while place < len(written) and written[place].isspace():
+        if len(expand_tabs(written[: place + 1])) > cells:
+            break
+        place += 1
+    return place
+
+
+def _dedent(text: str, written: str) -> int:
+    """How many blanks less a line is shown with at its beginning than it has."""
+    whole = expand_tabs(written)
+    indent = len(whole) - len(whole.lstrip())
+    return max(0, indent - (len(text) - len(text.lstrip())))

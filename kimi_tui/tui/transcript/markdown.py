@@ -1,0 +1,650 @@
+"""Markdown: from the source of one piece to elements, and from elements to rows of a width.
+
+markdown-it-py reads CommonMark with tables and strike-through; HTML stays text, and only http(s) links are links.
+Entities are decoded by the parser, so every text is cleaned once more here. It is imported with the first answer.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+from kimi_tui.foreign_text import clean, expand_tabs
+from kimi_tui.tui.glyphs import UNICODE, Glyphs
+from kimi_tui.tui.transcript.code import colour
+from kimi_tui.tui.transcript.rows import (
+    BLANK,
+    HIT_LINK,
+    MARGIN,
+    RIGHT,
+    Chopper,
+    Line,
+    Span,
+    cells,
+    prose_width,
+    width_of,
+    wrap,
+)
+
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+    from markdown_it.token import Token
+
+
+PARSE_LIMIT = 20_000
+"""A longer piece is shown as plain text: some of Markdown's rules take quadratic time on made-up input."""
+NESTING_LIMIT = 12
+
+_URL = re.compile(r"https?://[^\s<>\"'`\])}]*[^\s<>\"'`\])}.,;:!?]")
+ADDRESS_CELLS = 60
+"""How much of an address is shown behind a link."""
+_TASK = re.compile(r"^\[([ xX])\][ \t]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Paragraph:
+    """Running text."""
+
+    runs: tuple[Span, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Heading:
+    """A heading; all levels look alike but for the space above them."""
+
+    runs: tuple[Span, ...]
+    level: int
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """A piece of code."""
+
+    lines: tuple[str, ...]
+    language: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A break between topics."""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table; every row has as many cells as the head. `line` is where it begins in the source.
+
+    `widths` are those of the columns where the table goes on with one whose head has been shown.
+    """
+
+    head: tuple[tuple[Span, ...], ...]
+    rows: tuple[tuple[tuple[Span, ...], ...], ...]
+    aligns: tuple[str, ...]
+    line: int = 0
+    widths: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Quote:
+    """A quotation."""
+
+    children: tuple[Element, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One entry of a list. `marker` is `-`, `3.` or a task's sign (`done`, `open`)."""
+
+    marker: str
+    children: tuple[Element, ...]
+    tight: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Items:
+    """A list."""
+
+    items: tuple[Item, ...]
+
+
+Element = Paragraph | Heading | Code | Rule | Table | Quote | Items
+
+
+@cache
+def _markdown() -> MarkdownIt:
+    """One for all: it keeps nothing of a text, and compiling its rules takes longer than most texts."""
+    from markdown_it import MarkdownIt
+
+    options = {"html": False, "maxNesting": NESTING_LIMIT}
+    return MarkdownIt("commonmark", options).enable(["table", "strikethrough"])
+
+
+class References:
+    """The link definitions of a text as the parser reads and writes them: the first one of a name holds.
+
+    `missed` are the names that were looked up in vain, `added` those that were defined, since `watch`.
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[str, Any] = {}
+        self._passing: dict[str, Any] | None = None
+        self.missed: set[str] = set()
+        self.added: list[str] = []
+
+    def watch(self, *, keep: bool) -> None:
+        """A piece begins; unless they are kept, its definitions hold for it alone."""
+        self._passing = None if keep else {}
+        self.missed = set()
+        self.added = []
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._kept or (self._passing is not None and name in self._passing)
+
+    def __setitem__(self, name: str, definition: Any) -> None:
+        if self._passing is not None:
+            self._passing[name] = definition
+        else:
+            self._kept[name] = definition
+            self.added.append(name)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """The definition of a name."""
+        found = self._kept.get(name)
+        if found is None and self._passing is not None:
+            found = self._passing.get(name)
+        if found is None:
+            self.missed.add(name)
+            return default
+        return found
+
+
+class Parser:
+    """Parses pieces of one text; link definitions of earlier pieces hold in later ones."""
+
+    def __init__(self) -> None:
+        self.references = References()
+
+    def parse(self, source: str, *, keep: bool = True) -> tuple[Element, ...]:
+        """The elements of a piece. Never raises on content.
+
+        Args:
+            source: the Markdown.
+            keep: whether its definitions hold from now on; those of an unfinished piece may be cut off.
+        """
+        self.references.watch(keep=keep)
+        if len(source) > PARSE_LIMIT:
+            return (Paragraph((Span(source),)),)
+        # Made anew each time: the parser puts every definition of a name that it has already into it.
+        tokens = _markdown().parse(source, {"references": self.references})
+        elements, _ = _elements(tokens, 0, "")
+        return tuple(elements)
+
+    def running_text(self, source: str) -> tuple[Element, ...]:
+        """A piece that is running text, whatever its lines begin with."""
+        self.references.watch(keep=False)
+        if len(source) > PARSE_LIMIT:
+            return (Paragraph((Span(source),)),)
+        tokens = _markdown().parseInline(source, {"references": self.references})
+        return tuple(Paragraph(inline(token)) for token in tokens)
+
+
+def _elements(tokens: Sequence[Token], index: int, until: str) -> tuple[list[Element], int]:
+    out: list[Element] = []
+    while index < len(tokens):
+        token = tokens[index]
+        kind = token.type
+        if kind == until:
+            return out, index
+        if kind == "paragraph_open":
+            out.append(Paragraph(inline(tokens[index + 1])))
+            index += 2
+        elif kind == "heading_open":
+            out.append(Heading(inline(tokens[index + 1], "strong"), int(token.tag[1:])))
+            index += 2
+        elif kind in {"fence", "code_block"}:
+            lines = [
+                expand_tabs(line) for line in clean(token.content).removesuffix("\n").split("\n")
+            ]
+            out.append(Code(tuple(lines), clean(token.info).strip()))
+        elif kind == "hr":
+            out.append(Rule())
+        elif kind == "blockquote_open":
+            children, index = _elements(tokens, index + 1, "blockquote_close")
+            out.append(Quote(tuple(children)))
+        elif kind in {"bullet_list_open", "ordered_list_open"}:
+            items, index = _items(tokens, index)
+            out.append(items)
+        elif kind == "table_open":
+            table, index = _table(tokens, index)
+            out.append(table)
+        elif kind == "inline":
+            out.append(Paragraph(inline(token)))
+        index += 1
+    return out, index
+
+
+def _items(tokens: Sequence[Token], index: int) -> tuple[Items, int]:
+    opening = tokens[index]
+    ordered = opening.type == "ordered_list_open"
+    closing = opening.type.replace("open", "close")
+    start = opening.attrGet("start")
+    number = int(start) if isinstance(start, (int, str)) else 1
+    items: list[Item] = []
+    index += 1
+    while index < len(tokens) and tokens[index].type != closing:
+        delimiter = tokens[index].markup or "."
+        tight = not (index + 1 < len(tokens) and _is_loose(tokens, index))
+        children, index = _elements(tokens, index + 1, "list_item_close")
+        marker = f"{number}{delimiter}" if ordered else "-"
+        first = children[0] if children else None
+        if not ordered and isinstance(first, Paragraph) and first.runs:
+            task = _TASK.match(first.runs[0].text)
+            if task is not None:
+                marker = "open" if task[1] == " " else "done"
+                text, style, hit = first.runs[0]
+                children[0] = Paragraph((Span(text[task.end() :], style, hit), *first.runs[1:]))
+        items.append(Item(marker, tuple(children), tight))
+        number += 1
+        index += 1
+    return Items(tuple(items)), index
+
+
+def _is_loose(tokens: Sequence[Token], index: int) -> bool:
+    following = tokens[index + 1]
+    return following.type == "paragraph_open" and not following.hidden
+
+
+def _table(tokens: Sequence[Token], index: int) -> tuple[Table, int]:
+    rows: list[tuple[tuple[Span, ...], ...]] = []
+    aligns: list[str] = []
+    start = (tokens[index].map or [0])[0]
+    row: list[tuple[Span, ...]] = []
+    while index < len(tokens) and tokens[index].type != "table_close":
+        token = tokens[index]
+        if token.type == "tr_open":
+            row = []
+        elif token.type == "tr_close":
+            rows.append(tuple(row))
+        elif token.type in {"th_open", "td_open"}:
+            is_head = token.type == "th_open"
+            if is_head:
+                aligns.append(str(token.attrGet("style") or "").removeprefix("text-align:"))
+            row.append(inline(tokens[index + 1], "strong" if is_head else "ink"))
+            index += 1
+        index += 1
+    head, *body = rows or [()]
+    return Table(head, tuple(body), tuple(aligns), start), index
+
+
+def inline(token: Token, base: str = "ink") -> tuple[Span, ...]:
+    """The runs of an inline token, styled on top of `base`."""
+    out: list[Span] = []
+    strong = italic = struck = 0
+    href = ""
+    label: list[str] = []
+    for child in token.children or ():
+        kind = child.type
+        if kind in {"text", "text_special", "html_inline"}:
+            text = clean(child.content)
+            if href:
+                label.append(text)
+                out.append(
+                    Span(text, _styled("ink", strong, italic, struck, link=True), HIT_LINK + href)
+                )
+            else:
+                _put_text(out, text, _styled(base, strong, italic, struck))
+        elif kind == "code_inline":
+            text = clean(child.content).replace("\n", " ")
+            label.append(text)
+            out.append(Span(text, "ink@raised", HIT_LINK + href if href else ""))
+        elif kind == "softbreak":
+            out.append(Span(" ", base))
+        elif kind == "hardbreak":
+            out.append(Span("\n", base))
+        elif kind == "image":
+            source = clean(str(child.attrGet("src") or ""))
+            out.append(Span(clean(child.content) or "image", base))
+            out.append(Span(f" ({source})", "quiet"))
+        elif kind == "link_open":
+            href = clean(str(child.attrGet("href") or ""))
+            label = []
+            if not href.startswith(("http://", "https://")):
+                href = ""
+                label = [""]
+                out.append(Span("", "link-target:" + clean(str(child.attrGet("href") or ""))))
+        elif kind == "link_close":
+            _end_link(out, href, "".join(label))
+            href = ""
+        elif kind.startswith("strong_"):
+            strong += child.nesting
+        elif kind.startswith("em_"):
+            italic += child.nesting
+        elif kind.startswith("s_"):
+            struck += child.nesting
+    return tuple(span for span in out if span.text) or (Span("", base),)
+
+
+def _styled(base: str, strong: int, italic: int, struck: int, *, link: bool = False) -> str:
+    name = "strong" if strong else base
+    flags = ("i" if italic else "") + ("s" if struck else "") + ("u" if link else "")
+    return f"{name}/{flags}" if flags else name
+
+
+def _put_text(out: list[Span], text: str, style: str) -> None:
+    if "://" not in text:
+        out.append(Span(text, style))
+        return
+    position = 0
+    for found in _URL.finditer(text):
+        out.append(Span(text[position : found.start()], style))
+        separator = "" if "/" in style else "/"
+        address = _markdown().normalizeLink(found.group())
+        out.append(Span(found.group(), f"{style}{separator}u", HIT_LINK + address))
+        position = found.end()
+    out.append(Span(text[position:], style))
+
+
+def _end_link(out: list[Span], href: str, label: str) -> None:
+    """Say where a link goes, unless its text does."""
+    if href:
+        if not _says(label.strip(), href):
+            out.append(Span(f" ({shown_address(href)})", "quiet", HIT_LINK + href))
+        return
+    for index in range(len(out) - 1, -1, -1):
+        if out[index].style.startswith("link-target:"):
+            target = out[index].style.removeprefix("link-target:")
+            text = "".join(span.text for span in out[index:])
+            del out[index]
+            if target and target != text:
+                out.append(Span(f" ({target})", "quiet"))
+            return
+
+
+def _says(label: str, href: str) -> bool:
+    """Whether the text of a link is its address, but for how blanks and letters of other scripts are written."""
+    return label == href or unquote(label) == unquote(href)
+
+
+def shown_address(url: str, limit: int = ADDRESS_CELLS) -> str:
+    """An address to be read: where it is too long, its host is the last that goes, and that from the left.
+
+    What stands before the host (`user:password@`) is left out then: it may look like another host.
+    """
+    if len(url) <= limit and "@" not in url:
+        return url
+    scheme, mark, rest = url.partition("://")
+    end = min((at for at in map(rest.find, "/?#\\") if at >= 0), default=len(rest))
+    host, path = rest[:end], rest[end:]
+    user, at, host = host.rpartition("@")
+    if len(url) <= limit and not user:
+        return url
+    before = "…@" if at else ""
+    if len(host) > limit // 2:
+        before, host = "", "…" + host[-limit // 2 :]
+    shown = f"{scheme}{mark}{before}{host}{path}"
+    return shown if len(shown) <= limit else shown[: limit - 1] + "…"
+
+
+RULE_WIDTH = 12
+COLUMN_GAP = 3
+SMALLEST_COLUMN = 4
+SMALLEST_TEXT = 14
+"""Cells that nested quotes and lists leave for what stands in them."""
+MARGIN_SPAN = Span(" " * MARGIN)
+_CODE_LEAD = Span("  ", "ink@raised")
+
+Prefix = tuple[Span, ...]
+
+
+def lay_out(
+    elements: Sequence[Element], width: int, glyphs: Glyphs = UNICODE, *, numbered: bool = True
+) -> list[Line]:
+    """The rows of these elements in a pane of this width, a blank row between them."""
+    layout = _Layout(width, glyphs, prose_width(width, numbered=numbered))
+    return layout.elements(elements, (MARGIN_SPAN,), (MARGIN_SPAN,))
+
+
+class _Layout:
+    def __init__(self, width: int, glyphs: Glyphs, prose: int) -> None:
+        self.width = width
+        self.glyphs = glyphs
+        self.prose = prose
+
+    def elements(
+        self, elements: Sequence[Element], first: Prefix, rest: Prefix, *, tight: bool = False
+    ) -> list[Line]:
+        """Elements below each other. `first` stands before the first row, `rest` before all others."""
+        out: list[Line] = []
+        blank = BLANK if rest == (MARGIN_SPAN,) else Line(rest)
+        for element in elements:
+            if out and not tight and not (isinstance(element, Items) and tight):
+                out.append(blank)
+            out.extend(self.element(element, rest if out else first, rest))
+        return out or [Line(first)]
+
+    def element(self, element: Element, first: Prefix, rest: Prefix) -> list[Line]:
+        match element:
+            case Paragraph(runs) | Heading(runs):
+                return self.text(runs, first, rest)
+            case Code(lines, language):
+                return self.code(
+                    [list(line) for line in colour(list(lines), language)], first, rest
+                )
+            case Rule():
+                return [Line((*first, Span(self.glyphs.rule * RULE_WIDTH, "line")))]
+            case Quote(children):
+                bar = Span(f"{self.glyphs.step} ", "line")
+                return [
+                    _quiet(line, len(first))
+                    for line in self.elements(
+                        children, self.deeper(first, bar), self.deeper(rest, bar)
+                    )
+                ]
+            case Items(items):
+                out: list[Line] = []
+                for item in items:
+                    if out and not item.tight:
+                        out.append(BLANK if rest == (MARGIN_SPAN,) else Line(rest))
+                    mark, style = self.marker(item.marker)
+                    under = Span(" " * cells(mark))
+                    out.extend(
+                        self.elements(
+                            item.children,
+                            self.deeper(rest if out else first, Span(mark, style)),
+                            self.deeper(rest, under),
+                            tight=item.tight,
+                        )
+                    )
+                return out
+            case Table():
+                return self.table(element, first, rest)
+
+    def deeper(self, prefix: Prefix, span: Span) -> Prefix:
+        """What stands before rows one level deeper; where no room would be left, they begin at the left again."""
+        if width_of(prefix) + cells(span.text) > self.width - SMALLEST_TEXT:
+            prefix = (MARGIN_SPAN,)
+        return (*prefix, span)
+
+    def marker(self, marker: str) -> tuple[str, str]:
+        """What stands before an entry of a list, and its style."""
+        if marker == "done":
+            return f"{self.glyphs.done} ", "ok"
+        if marker == "open":
+            return f"{self.glyphs.pending} ", "quiet"
+        return f"{marker} ", "quiet"
+
+    def text(self, runs: Sequence[Span], first: Prefix, rest: Prefix) -> list[Line]:
+        """Running text within the width of prose."""
+        room = max(2, min(self.prose + MARGIN, self.width) - width_of(rest))
+        rows = wrap(runs, room)
+        margin = width_of(rest)
+        last = len(rows) - 1
+        return [
+            Line(
+                (*(first if not index else rest), *row),
+                soft=index < last,
+                margin=margin if index else MARGIN,
+            )
+            for index, row in enumerate(rows)
+        ]
+
+    def code(self, lines: Sequence[list[Span]], first: Prefix, rest: Prefix) -> list[Line]:
+        """A raised block up to the right edge; what is too long goes on in the next row."""
+        out: list[Line] = []
+        for line in lines:
+            out.extend(code_rows(line, self.width, rest if out else first))
+        return out
+
+    def table(self, table: Table, first: Prefix, rest: Prefix) -> list[Line]:
+        """Columns without frames; the head in strong above a light line.
+
+        Where the pane is too narrow for so many columns, every row is a list of what the columns hold.
+        """
+        count = max(len(table.head), 1)
+        room = self.width - RIGHT - width_of(rest) - COLUMN_GAP * (count - 1)
+        if room < count * SMALLEST_COLUMN:
+            return self.records(table, first, rest)
+        widths = list(table.widths) or _column_widths(table, room)
+        rows = table.rows if table.widths else (table.head, *table.rows)
+        out: list[Line] = []
+        for index, row in enumerate(rows):
+            for spans in _table_row(row, widths, table.aligns):
+                out.append(Line((*(rest if out else first), *spans)))
+            if not index and not table.widths:
+                line = (" " * COLUMN_GAP).join(self.glyphs.rule * size for size in widths)
+                out.append(Line((*rest, Span(line, "line"))))
+        return out
+
+    def records(self, table: Table, first: Prefix, rest: Prefix) -> list[Line]:
+        """The rows of a table below each other, each cell behind the head of its column."""
+        out: list[Line] = []
+        for row in table.rows or ((),):
+            if out:
+                out.append(Line((*rest, Span(self.glyphs.rule * SMALLEST_COLUMN, "line"))))
+            for column, head in enumerate(table.head):
+                cell = row[column] if column < len(row) else ()
+                runs = (*head, Span(" "), *cell) if row else head
+                out.extend(self.text(runs, rest if out else first, rest))
+        return out
+
+
+def _table_row(
+    row: Sequence[tuple[Span, ...]], widths: Sequence[int], aligns: Sequence[str]
+) -> list[list[Span]]:
+    """The rows on the screen of one row of a table."""
+    empty: list[list[Span]] = [[]]
+    columns = [
+        wrap(row[column], size) if column < len(row) else empty
+        for column, size in enumerate(widths)
+    ]
+    out: list[list[Span]] = []
+    for at in range(max(map(len, columns), default=1)):
+        spans: list[Span] = []
+        for column, size in enumerate(widths):
+            cell = columns[column][at] if at < len(columns[column]) else []
+            free = max(0, size - width_of(cell))
+            align = aligns[column] if column < len(aligns) else ""
+            before = free if align == "right" else free // 2 if align == "center" else 0
+            if before:
+                spans.append(Span(" " * before))
+            spans.extend(cell)
+            if column < len(widths) - 1:
+                spans.append(Span(" " * (free - before + COLUMN_GAP)))
+        out.append(spans)
+    return out
+
+
+class CodeLine:
+    """One line of code that is still growing, as raised rows."""
+
+    def __init__(self, width: int, prefix: Prefix = (MARGIN_SPAN,)) -> None:
+        self._width = width
+        self._prefix = prefix
+        self._start = width_of(prefix)
+        self._chopper = Chopper(max(2, width - RIGHT - self._start - 4))
+        self._told = 0
+        """Rows that were given out as settled."""
+
+    def feed(self, spans: Sequence[Span]) -> None:
+        """More of the line."""
+        self._chopper.feed(spans)
+
+    def settled(self) -> list[Line]:
+        """The rows since the last call that will not change any more."""
+        end = len(self._chopper.rows) - 1
+        rows = [self._row(index) for index in range(self._told, end)]
+        self._told = max(self._told, end)
+        return rows
+
+    def last_row(self) -> Line:
+        """The row that may still grow, as the end of the line."""
+        return self._row(len(self._chopper.rows) - 1)
+
+    def finished(self) -> list[Line]:
+        """All rows that were not given out as settled: the line is complete."""
+        return [*self.settled(), self.last_row()]
+
+    def _row(self, index: int) -> Line:
+        rows = self._chopper.rows
+        fill = max(0, self._width - RIGHT - self._start - 2 - width_of(rows[index]))
+        prefix = (Span(" " * self._start),) if index else self._prefix
+        return Line(
+            (*prefix, _CODE_LEAD, *rows[index], Span(" " * fill, "ink@raised")),
+            margin=self._start + 2,
+            chopped=None if index == len(rows) - 1 else fill,
+        )
+
+
+def code_rows(line: Sequence[Span], width: int, prefix: Prefix = (MARGIN_SPAN,)) -> list[Line]:
+    """One line of code as raised rows. What it is made of has no two neighbours that look alike."""
+    room = width - RIGHT - width_of(prefix) - 4
+    size = 0
+    for span in line:
+        size += len(span.text) if span.text.isascii() else width
+    if size <= room:
+        # Nearly all of them, and one is made anew with every piece of text that arrives.
+        fill = Span(" " * (room + 2 - size), "ink@raised")
+        return [Line((*prefix, _CODE_LEAD, *line, fill), margin=width - RIGHT - room - 2)]
+    rows = CodeLine(width, prefix)
+    rows.feed(line)
+    return rows.finished()
+
+
+def column_widths(table: Table, width: int) -> list[int]:
+    """How wide the columns of a table are that stands alone in a pane of this width; nothing where it has none."""
+    room = width - RIGHT - MARGIN - COLUMN_GAP * (max(len(table.head), 1) - 1)
+    return _column_widths(table, room) if room >= max(len(table.head), 1) * SMALLEST_COLUMN else []
+
+
+def _quiet(line: Line, skip: int) -> Line:
+    """A quoted row: its plain ink is quiet."""
+    spans = tuple(
+        Span(span.text, "quiet" + span.style[3:], span.hit)
+        if index > skip and (span.style == "ink" or span.style.startswith("ink/"))
+        else span
+        for index, span in enumerate(line.spans)
+    )
+    return line._replace(spans=spans)
+
+
+def _column_widths(table: Table, room: int) -> list[int]:
+    """The natural widths where they fit, else the widest columns give way first."""
+    count = max(len(table.head), 1)
+    natural = [1] * count
+    for row in (table.head, *table.rows):
+        for column, cell in enumerate(row[:count]):
+            natural[column] = max(natural[column], width_of(cell))
+    if sum(natural) <= room:
+        return natural
+    limit = max(natural)
+    low = SMALLEST_COLUMN
+    while low < limit:
+        middle = (low + limit + 1) // 2
+        if sum(min(size, middle) for size in natural) <= room:
+            low = middle
+        else:
+            limit = middle - 1
+    return [min(size, low) for size in natural]

@@ -1,0 +1,207 @@
+"""Places in the text of the transcript that stay with their text while rows come, go and are wrapped anew.
+
+A place (`Mark`) is a character of a row of a block. When the rows of the block change, it moves to where the same text
+stands now. No widget here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from kimi_tui.tui.transcript.rows import HANGING, HIT_CHECKPOINT, Line, style_parts
+
+_SIZES = (24, 16, 12, 8, 6, 5, 4)
+"""How many characters around a place find it again where the text before and behind it has changed: the most first."""
+CONTEXT = _SIZES[0]
+_DIFF_GROUNDS = frozenset({"add-bg", "del-bg", "page"})
+_EDGES = " ▌["
+
+
+@dataclass(slots=True, eq=False)
+class Mark:
+    """A place in the text.
+
+    Attributes:
+        key: of the block.
+        row: of the block's rows; -1 for the blank one above it.
+        column: index of a character of the row.
+        ends: whether the text before it is meant, else the text behind it.
+        hint: about which of the blocks it is.
+    """
+
+    key: int
+    row: int
+    column: int
+    ends: bool = False
+    hint: int = 0
+
+
+class Extent(NamedTuple):
+    """The characters of a row that are text: from `start` to `end` (exclusive)."""
+
+    start: int
+    end: int
+
+
+def gutter_of(line: Line) -> int:
+    """How many leading characters of a row stand beside the text: margin, edge, bars, the numbers of a diff."""
+    lead = line.spans[1:2] if line.margin > HANGING else ()
+    if any(style_parts(span.style)[2] in _DIFF_GROUNDS for span in lead) or is_code(line):
+        return min(line.margin, len(line.text))
+    at = 0
+    for text, style, _ in line.spans:
+        if style_parts(style)[0] == "line":
+            at += len(text)
+            continue
+        blanks = len(text) - len(text.lstrip(_EDGES))
+        skipped = min(blanks, max(0, line.margin - at))
+        at += skipped
+        if skipped < len(text):
+            break
+    return at
+
+
+def is_code(line: Line) -> bool:
+    """Whether a row of an answer is one of code: two raised blanks stand before its text."""
+    used = 0
+    for text, style, _ in line.spans:
+        used += len(text)
+        if used >= line.margin:
+            return used == line.margin and text == "  " and style == "ink@raised"
+    return False
+
+
+def extent_of(line: Line) -> Extent:
+    """The text of a row, without its gutter, the number at its right end, and what only fills it up."""
+    text = line.text
+    start = gutter_of(line)
+    if line.chopped is not None:
+        return Extent(start, max(start, len(text) - line.chopped))
+    end = len(text)
+    last = line.spans[-1] if line.spans else None
+    if last is not None and last.hit.startswith(HIT_CHECKPOINT):
+        end -= len(last.text)
+    return Extent(start, max(start, len(text[:end].rstrip(" "))))
+
+
+def ink(line: Line) -> str:
+    """The characters of a row's text that do not depend on its width: no blanks, no rules."""
+    text = line.text
+    start, end = extent_of(line)
+    if not any(style_parts(span.style)[0] == "line" for span in line.spans):
+        return "".join(text[start:end].split())
+    return "".join(text[at] for at in _ink_places(line))
+
+
+def _ink_places(line: Line) -> list[int]:
+    """The indices of the characters that `ink` returns."""
+    start, end = extent_of(line)
+    out: list[int] = []
+    at = 0
+    for span in line.spans:
+        is_rule = style_parts(span.style)[0] == "line"
+        for char in span.text:
+            if start <= at < end and not is_rule and not char.isspace():
+                out.append(at)
+            at += 1
+    return out
+
+
+def moved(
+    old: Sequence[Line], new: Sequence[Line], row: int, column: int, *, ends: bool
+) -> tuple[int, int]:
+    """Where a place of the old rows of a block stands in its new ones.
+
+    Args:
+        old, new: the rows of the block before and after a change of its text or its width.
+        row, column: the place in the old rows.
+        ends: whether it is the end of what stands before it, else the beginning of what stands behind it.
+    """
+    if row < 0 or not old or not new:
+        return min(row, 0), 0 if row >= 0 else column
+    row = min(row, len(old) - 1)
+    first = 0
+    limit = min(len(old), len(new), row + 1)
+    while first < limit and (old[first] is new[first] or old[first] == new[first]):
+        first += 1
+    if first > row:
+        return row, column
+    # A row without text stays as far above the next one with some.
+    lead = 0
+    if not ends:
+        while row + lead < len(old) - 1 and not ink(old[row + lead]):
+            lead += 1
+        if lead:
+            row, column = row + lead, 0
+    before = [ink(line) for line in old[first:]]
+    after = [ink(line) for line in new[first:]]
+    count = sum(len(part) for part in before[: row - first])
+    count += sum(1 for at in _ink_places(old[row]) if at < column)
+    found = same_place("".join(before), "".join(after), count, ends=ends)
+    at, place = _located(new, first, [len(part) for part in after], found, ends=ends)
+    while lead and at and not ink(new[at - 1]):
+        at, place, lead = at - 1, 0, lead - 1
+    return at, place
+
+
+def _located(
+    lines: Sequence[Line], first: int, sizes: Sequence[int], count: int, *, ends: bool
+) -> tuple[int, int]:
+    """The row and the column of the character that has so many before it in the rows from `first` on."""
+    for row, size in enumerate(sizes, first):
+        if count < size or (ends and size and count == size):
+            places = _ink_places(lines[row])
+            if not ends:
+                return row, places[count]
+            return row, places[count - 1] + 1 if count else extent_of(lines[row]).start
+        count -= size
+    last = len(lines) - 1
+    return last, extent_of(lines[last]).end
+
+
+def same_place(before: str, after: str, at: int, *, ends: bool = False) -> int:
+    """Where the place `at` of a text is once the text has become another one.
+
+    Args:
+        before, after: the text as it was and as it is.
+        at: the place in `before`.
+        ends: whether what stands before the place is meant, else what stands behind it.
+    """
+    head, rest = before[:at], before[at:]
+    near = rest[:CONTEXT]
+    if after.startswith(head) and (ends or not near or near.startswith(after[at:][:CONTEXT])):
+        return at
+    if after.startswith(head) and after.startswith(near[: _SIZES[3]], at):
+        return at
+    if rest and after.endswith(rest):
+        return len(after) - len(rest)
+    for is_behind in (not ends, ends):
+        for size in _SIZES:
+            part = before[at : at + size] if is_behind else before[max(0, at - size) : at]
+            found = _nearest(after, part, at if is_behind else at - len(part))
+            if found >= 0:
+                return found if is_behind else found + len(part)
+    return min(at, len(after))
+
+
+def _nearest(text: str, part: str, at: int) -> int:
+    """Where a part stands in a text, as near to a place as possible; -1 where it does not."""
+    if not part:
+        return -1
+    below = text.find(part, max(0, at))
+    above = text.rfind(part, 0, max(0, at) + len(part))
+    if below < 0 or above < 0:
+        return max(below, above)
+    return below if below - at <= at - above else above
+
+
+def line_around(lines: Sequence[Line], row: int) -> tuple[int, int]:
+    """The first and the last of the rows that are one line of the text with this row."""
+    first = last = row
+    while first > 0 and lines[first - 1].goes_on:
+        first -= 1
+    while last + 1 < len(lines) and lines[last].goes_on:
+        last += 1
+    return first, last

@@ -1,0 +1,442 @@
+"""Rows of the transcript as plain values: runs of text, their styles, and what a click on them means; how text is wrapped.
+
+A style is a short text, `name/flags@background`: `ink`, `strong@band`, `ink/iu@raised` (b bold, i italic, u underline, s
+struck through). The palette turns it into colours, so a row can be made and tested without a screen. Widths are in
+cells. What is long can be wrapped a piece at a time: `iter_ranges` is lazy, a `Chopper` takes text as it comes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from rich.cells import cell_len, get_character_cell_size
+
+from kimi_tui.foreign_text import clean, expand_tabs
+from kimi_tui.tui.faults import NOTHING, log_fault
+from kimi_tui.tui.formatting import MINUS, grouped
+from kimi_tui.tui.glyphs import UNICODE, Glyphs
+
+if TYPE_CHECKING:
+    from kimi_tui.projection.blocks import Block
+
+
+MARGIN = 4
+"""Where text starts; the glyph stands two cells before it."""
+HANGING = 6
+"""Where what belongs to a card starts."""
+RIGHT = 2
+"""Cells left free at the right edge of the pane."""
+PROSE_WIDTH = 88
+"""The widest prose."""
+NUMBER_ROOM = 6
+"""What is kept free of prose before the right edge's margin: the column of `#N` and the gap before it."""
+
+HIT_FOLD = "fold"
+HIT_CHECKPOINT = "#"
+HIT_LINK = "link:"
+
+
+class Span(NamedTuple):
+    """A run of text in one style. `hit` says what a click does: `#12` or `link:https://…`."""
+
+    text: str
+    style: str = "ink"
+    hit: str = ""
+
+
+class Line(NamedTuple):
+    """One row. `fill` is the background where no span stands; `hit` is what a click anywhere in the row does.
+
+    `soft` rows go on in the next one behind a blank, `chopped` ones without any, so many cells at their end being only
+    padding (a copy joins both); `margin` leading cells are left out of a copy.
+    """
+
+    spans: tuple[Span, ...] = ()
+    fill: str = "page"
+    hit: str = ""
+    soft: bool = False
+    margin: int = MARGIN
+    chopped: int | None = None
+
+    @property
+    def text(self) -> str:
+        """The characters of the row."""
+        return "".join(span.text for span in self.spans)
+
+    @property
+    def width(self) -> int:
+        """Its width in cells."""
+        return width_of(self.spans)
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether the next row is part of the same line."""
+        return self.soft or self.chopped is not None
+
+    def trimmed(self, text: str) -> str:
+        """The text of the row, or the beginning of it, without what only fills it up.
+
+        Where it goes on below, a number at its right end does not belong to the text.
+        """
+        if self.chopped is not None:
+            return text[: len(self.text) - self.chopped]
+        last = self.spans[-1] if self.soft and self.spans else None
+        if last is not None and last.hit.startswith(HIT_CHECKPOINT):
+            text = text[: len(self.text) - len(last.text)]
+        return text.rstrip()
+
+
+BLANK = Line()
+
+
+def cells(text: str) -> int:
+    """The width of a text in cells."""
+    return len(text) if text.isascii() else cell_len(text)
+
+
+def style_parts(style: str) -> tuple[str, str, str]:
+    """The ink, the flags and the ground that a style names; the last two may be empty."""
+    name, _, ground = style.partition("@")
+    ink, _, flags = name.partition("/")
+    return ink, flags, ground
+
+
+def width_of(spans: Iterable[Span]) -> int:
+    """The width of several runs in cells."""
+    return sum(cells(span.text) for span in spans)
+
+
+def prose_width(width: int, *, numbered: bool = True) -> int:
+    """How wide prose may be in a pane of this width; `numbered` rows may end with `#N`."""
+    room = width - MARGIN - RIGHT - (NUMBER_ROOM if numbered else 0)
+    return max(16, min(PROSE_WIDTH, room))
+
+
+def pad(spans: list[Span], column: int, style: str = "ink") -> None:
+    """Add blanks so that the next span starts at this column, where that is still ahead."""
+    missing = column - width_of(spans)
+    if missing > 0:
+        spans.append(Span(" " * missing, style))
+
+
+def hit_at(line: Line, column: int) -> str:
+    """What a click in this column of the row does; empty for nothing."""
+    position = 0
+    for span in line.spans:
+        position += cells(span.text)
+        if column < position:
+            return span.hit or line.hit
+    return line.hit
+
+
+FACT_GAP = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What a layout is made for: the pane's width, whether the terminal is low, and the signs."""
+
+    width: int
+    low: bool = False
+    lowest: bool = False
+    glyphs: Glyphs = UNICODE
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """A fact at the right of a card; the lower its rank the longer it stays where room is short."""
+
+    spans: tuple[Span, ...]
+    rank: int
+
+
+def number_span(checkpoint: int | None, *, live: bool, pin: str = "") -> Span | None:
+    """`#12`, to be clicked, behind the sign of a pin; where there is no such point only that, or None."""
+    if checkpoint is None or not live:
+        return Span(pin, "quiet") if pin else None
+    name = f"#{checkpoint}"
+    return Span(f"{pin} {name}" if pin else name, "quiet", HIT_CHECKPOINT + str(checkpoint))
+
+
+def title_row(
+    room: Room,
+    left: list[Span],
+    facts: Sequence[Fact],
+    number: Span | None,
+    *,
+    fill: str = "page",
+    hit: str = "",
+) -> Line:
+    """Glyph, name and target at the left, facts and `#N` at the right edge."""
+    right: list[Span] = []
+    for fact in facts:
+        if right:
+            right.append(Span(" " * FACT_GAP))
+        right.extend(
+            span._replace(text=span.text.replace(MINUS, room.glyphs.minus)) for span in fact.spans
+        )
+    if number is not None:
+        if right:
+            right.append(Span(" " * (FACT_GAP + max(0, 3 - cells(number.text)))))
+        right.append(number)
+    spans = list(left)
+    pad(spans, room.width - RIGHT - width_of(right))
+    spans.extend(right)
+    return Line(tuple(spans), fill=fill, hit=hit, margin=2)
+
+
+def pin_of(block: Block, room: Room) -> str:
+    """The sign of a pinned message; empty where it is not pinned."""
+    return room.glyphs.pinned if block.pinned else ""
+
+
+def fold_mark(count: int, word: str = "line") -> str:
+    """`+38 lines`."""
+    return f"+{grouped(count)} {word if count == 1 else word + 's'}"
+
+
+PLAIN_MARK = "Plain text: laying it out failed, the log says why"
+PLAIN_CHARS = 100_000
+"""Characters of a text that are shown without a layout."""
+
+
+def ranges(text: str, width: int) -> list[tuple[int, int]]:
+    """Where the rows of a text start and end; blanks at a break belong to no row.
+
+    Words longer than a row are cut. A line feed always breaks.
+    """
+    if len(text) <= width and text.isascii() and "\n" not in text:
+        return [(0, len(text))]
+    return list(iter_ranges(text, width))
+
+
+def iter_ranges(text: str, width: int) -> Iterator[tuple[int, int]]:
+    """The same, row by row."""
+    start = 0
+    while start <= len(text):
+        end = text.find("\n", start)
+        part = text[start:] if end < 0 else text[start:end]
+        if len(part) * 2 <= width or (len(part) <= width and part.isascii()):
+            yield start, start + len(part)
+        elif part.isascii():
+            yield from _ascii(part, width, start)
+        else:
+            yield from _wide(part, width, start)
+        start += len(part) + 1
+
+
+def _ascii(text: str, width: int, base: int) -> Iterator[tuple[int, int]]:
+    start = 0
+    length = len(text)
+    while length - start > width:
+        cut = text.rfind(" ", start, start + width + 1)
+        if cut <= start or not text[start:cut].strip():
+            yield base + start, base + start + width
+            start += width
+        else:
+            end = cut
+            while end > start and text[end - 1] == " ":
+                end -= 1
+            yield base + start, base + end
+            start = cut
+        while start < length and text[start] == " ":
+            start += 1
+    if start < length or not length:
+        yield base + start, base + length
+
+
+def _wide(text: str, width: int, base: int) -> Iterator[tuple[int, int]]:
+    start = index = column = 0
+    # The newest place where this row may end (exclusive), and where the next row would start then.
+    cut = resume = -1
+    has_ink = False
+    length = len(text)
+    while index < length:
+        char = text[index]
+        size = 1 if char < "\u0300" else get_character_cell_size(char)
+        if char == " ":
+            if cut < 0 or resume != index:
+                cut = index
+            resume = index + 1
+        elif size == 2 and index > start:
+            cut = resume = index
+        # Blanks at a break take no room; those that a row begins with do.
+        if column + size > width and (char != " " or not has_ink):
+            if cut <= start or not text[start:cut].strip(" "):
+                cut = resume = max(index, start + 1)
+            end = cut
+            while end > start and text[end - 1] == " " and has_ink:
+                end -= 1
+            yield base + start, base + end
+            start = resume
+            while start < length and text[start] == " ":
+                start += 1
+            index = start
+            column = 0
+            cut = resume = -1
+            has_ink = False
+            continue
+        has_ink = has_ink or char != " "
+        column += size
+        index += 1
+        if size == 2:
+            cut = resume = index
+    if start < length:
+        yield base + start, base + (len(text.rstrip(" ")) if has_ink else length)
+
+
+def wrap(spans: Sequence[Span], width: int) -> list[list[Span]]:
+    """Rows of at most `width` cells of these runs."""
+    width = max(2, width)
+    if any("\t" in span.text for span in spans):
+        spans = [span._replace(text=span.text.replace("\t", "    ")) for span in spans]
+    if len(spans) == 1:
+        text, style, hit = spans[0]
+        return [[Span(text[start:end], style, hit)] for start, end in ranges(text, width)]
+    text = "".join(span.text for span in spans)
+    rows: list[list[Span]] = []
+    index = 0
+    offset = 0
+    for start, end in ranges(text, width):
+        row: list[Span] = []
+        while index < len(spans) and offset + len(spans[index].text) <= start:
+            offset += len(spans[index].text)
+            index += 1
+        at, position = index, offset
+        while at < len(spans) and position < end:
+            piece, style, hit = spans[at]
+            part = piece[max(0, start - position) : end - position]
+            if part:
+                row.append(Span(part, style, hit))
+            position += len(piece)
+            at += 1
+        rows.append(row)
+    return rows or [[]]
+
+
+def paragraph(
+    text: str,
+    style: str,
+    width: int,
+    lead: tuple[Span, ...],
+    rest: tuple[Span, ...] | None = None,
+    *,
+    fill: str = "page",
+    hit: str = "",
+    margin: int = MARGIN,
+) -> list[Line]:
+    """The rows of running text; none for an empty one.
+
+    Args:
+        text: its line ends break it.
+        style: of the text.
+        width: of the text alone.
+        lead: stands before the first row.
+        rest: stands before all others; the same where it is not given.
+        fill: the background.
+        hit: what a click on it does.
+        margin: leading cells that are left out of a copy.
+    """
+    out: list[Line] = []
+    for part in text.split("\n") if text else ():
+        wrapped = wrap([Span(part, style)], width)
+        last = len(wrapped) - 1
+        for index, row in enumerate(wrapped):
+            before = lead if rest is None or not out else rest
+            out.append(Line((*before, *row), fill, hit, index < last, margin))
+    return out
+
+
+class Chopper:
+    """Cuts runs into rows of exactly up to `width` cells, anywhere: for code and output, where blanks count.
+
+    Runs may come a piece at a time; neighbours that look alike become one, so the rows do not show how they came.
+    """
+
+    __slots__ = ("_column", "rows", "width")
+
+    def __init__(self, width: int) -> None:
+        self.width = max(2, width)
+        self.rows: list[list[Span]] = [[]]
+        """The rows so far; only the last one may still grow."""
+        self._column = 0
+
+    def feed(self, spans: Sequence[Span]) -> None:
+        """More of the line."""
+        for span in spans:
+            if span.text.isascii():
+                self._ascii(span)
+            else:
+                self._wide(span)
+
+    def _ascii(self, span: Span) -> None:
+        text, position = span.text, 0
+        while position < len(text):
+            if self._column >= self.width:
+                self._break()
+            piece = text[position : position + self.width - self._column]
+            self._put(piece, span)
+            self._column += len(piece)
+            position += len(piece)
+
+    def _wide(self, span: Span) -> None:
+        text, begin = span.text, 0
+        for index, char in enumerate(text):
+            size = get_character_cell_size(char)
+            if self._column + size > self.width:
+                self._put(text[begin:index], span)
+                self._break()
+                begin = index
+            self._column += size
+        self._put(text[begin:], span)
+
+    def _break(self) -> None:
+        self.rows.append([])
+        self._column = 0
+
+    def _put(self, text: str, span: Span) -> None:
+        if not text:
+            return
+        row = self.rows[-1]
+        if row and row[-1][1:] == span[1:]:
+            row[-1] = Span(row[-1].text + text, span.style, span.hit)
+        else:
+            row.append(Span(text, span.style, span.hit))
+
+
+def chop(spans: Sequence[Span], width: int) -> list[list[Span]]:
+    """Rows of exactly up to `width` cells of these runs, cut anywhere."""
+    chopper = Chopper(width)
+    chopper.feed(spans)
+    return chopper.rows
+
+
+def plain_rows(text: str, width: int, glyphs: Glyphs = UNICODE) -> list[Line]:
+    """The rows of a text that has no layout: cut anywhere, under a row that says so. Never raises."""
+    try:
+        return [_mark(PLAIN_MARK, width, glyphs), *_chopped(clean(text[:PLAIN_CHARS]), width)]
+    except Exception:
+        log_fault("showing plain text")
+        return [Line((Span(f"  {NOTHING}"[:width]),))]
+
+
+def _mark(words: str, width: int, glyphs: Glyphs) -> Line:
+    free = max(1, width - MARGIN - RIGHT)
+    return Line(
+        (Span("  "), Span(glyphs.caution, "warn"), Span(" "), Span(words[:free], "quiet")), margin=2
+    )
+
+
+def _chopped(text: str, width: int) -> list[Line]:
+    rows: list[Line] = []
+    margin = Span(" " * MARGIN)
+    for line in text.split("\n"):
+        parts = chop([Span(expand_tabs(line))], width - MARGIN - RIGHT)
+        last = len(parts) - 1
+        rows += [
+            Line((margin, *part), margin=MARGIN, chopped=0 if index < last else None)
+            for index, part in enumerate(parts)
+        ]
+    return rows

@@ -1,0 +1,690 @@
+"""Searching the transcript: what matches, how many matches each block holds, and going from one to the next.
+
+A match is looked for in what the user reads (rows, unfolded), not in its source: `**so**` is found as `so`. Counting is
+a generator that gives way often, so that the search of a huge conversation holds up no key. Imported with the first
+search.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, ClassVar
+
+from rich.style import Style
+from textual import events, on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal
+from textual.content import Content
+from textual.strip import Strip
+from textual.widget import Widget
+from textual.widgets import Input, Static
+from textual.worker import Worker
+
+from kimi_tui.foreign_text import one_line
+from kimi_tui.tui.callbacks import drained, reported
+from kimi_tui.tui.glyphs import glyphs_of
+from kimi_tui.tui.screens import add_sheets
+
+if TYPE_CHECKING:
+    from kimi_tui.tui.transcript.painting import Painter
+    from kimi_tui.tui.transcript.transcript import Transcript
+    from kimi_tui.tui.transcript.viewport import Flow, View
+
+import re
+from collections.abc import Generator, Iterable, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from kimi_tui.projection.blocks import AgentBlock, Block, ThoughtBlock, ToolBlock
+from kimi_tui.tui.faults import log_fault
+from kimi_tui.tui.formatting import grouped
+from kimi_tui.tui.transcript.layout import rows_in_slices
+from kimi_tui.tui.transcript.markdown_stream import MarkdownStream
+from kimi_tui.tui.transcript.marks import gutter_of
+from kimi_tui.tui.transcript.rows import Line, Room
+from kimi_tui.tui.transcript.tool_card import title_text
+from kimi_tui.wire.display import DiffBlock
+
+SLICE_S = 0.003
+"""How long the search computes before keys and frames get their turn."""
+TYPING_S = 0.08
+"""The pause after a key before the search begins: the next one may come."""
+AGAIN_S = 0.3
+"""The pause before what has changed meanwhile is searched again."""
+TOLD_S = 0.1
+QUERY_LIMIT = 200
+"""Characters of a query that count."""
+FEED = 2_000
+"""Characters of an answer that are laid out before others get their turn."""
+PIECE = 64
+"""Blocks that are passed over, known already, before others get their turn."""
+_BREAK = "\x00"
+"""Stands between two rows of one line. No row can hold it."""
+_NEAR = 8
+"""Rows above and below that are looked at when one row is drawn: no match of `QUERY_LIMIT` reaches farther."""
+_NO_WORD = re.compile(r"\W+")
+
+Pattern = re.Pattern[str]
+
+
+class Part(NamedTuple):
+    """Characters of one row of a block that belong to a match."""
+
+    row: int
+    start: int
+    end: int
+
+
+Match = tuple[Part, ...]
+
+
+def pattern_of(query: str) -> Pattern | None:
+    """What a query matches: its letters in either case, its blanks as any blanks; None where it is empty."""
+    words = query[:QUERY_LIMIT].split()
+    if not words:
+        return None
+    joined = rf"[\s{_BREAK}]+".join(f"{_BREAK}?".join(re.escape(c) for c in word) for word in words)
+    return re.compile(joined, re.IGNORECASE)
+
+
+def matches(lines: Sequence[Line], pattern: Pattern) -> list[Match]:
+    """All matches in the rows of a block, from the top."""
+    found: list[Match] = []
+    first = 0
+    while first < len(lines):
+        last = first
+        while last + 1 < len(lines) and lines[last].goes_on:
+            last += 1
+        found += _in_line(lines, first, last, pattern)
+        first = last + 1
+    return found
+
+
+def parts_in_row(lines: Sequence[Line], row: int, pattern: Pattern) -> Iterable[Part]:
+    """What of a row belongs to matches."""
+    first = last = row
+    while first > max(0, row - _NEAR) and lines[first - 1].goes_on:
+        first -= 1
+    while last + 1 < len(lines) and last < row + _NEAR and lines[last].goes_on:
+        last += 1
+    for match in _in_line(lines, first, last, pattern):
+        yield from (part for part in match if part.row == row)
+
+
+def _in_line(lines: Sequence[Line], first: int, last: int, pattern: Pattern) -> list[Match]:
+    """The matches in rows that are one line."""
+    texts: list[str] = []
+    starts: list[tuple[int, int]] = []
+    for row in range(first, last + 1):
+        text = lines[row].trimmed(lines[row].text)
+        start = min(gutter_of(lines[row]), len(text))
+        starts.append((start, len(text) - start))
+        texts.append(text[start:])
+    found: list[Match] = []
+    for hit in pattern.finditer(_BREAK.join(texts)):
+        low, high = hit.span()
+        parts: list[Part] = []
+        offset = 0
+        for row, (start, size) in enumerate(starts, first):
+            begin, end = max(low - offset, 0), min(high - offset, size)
+            if begin < end:
+                parts.append(Part(row, start + begin, start + end))
+            offset += size + 1
+        if parts:
+            found.append(tuple(parts))
+    return found
+
+
+def may_hold(block: Block, query: str) -> bool:
+    """Whether a block can hold the query at all, told from its text without laying it out: most cannot."""
+    word = _letters(query)
+    if not word:
+        return True
+    match block:
+        case AgentBlock() | ThoughtBlock():
+            texts: Iterable[str] = _of_stream(block)
+        case ToolBlock():
+            texts = _of_tool(block)
+        case _:
+            return True
+    return any(word in _letters(text) for text in texts)
+
+
+def _letters(text: str) -> str:
+    return _NO_WORD.sub("", text).replace("_", "").lower()
+
+
+def _of_stream(block: AgentBlock | ThoughtBlock) -> Iterable[str]:
+    text = block.stream.text
+    yield text
+    if "&" in text:
+        from html import unescape
+
+        yield unescape(text)
+    if isinstance(block, ThoughtBlock):
+        yield "Thinking Thought for"
+        yield f"{block.seconds}"
+
+
+def _of_tool(block: ToolBlock) -> Iterable[str]:
+    yield title_text(block)
+    yield block.output
+    yield block.message
+    for shown in block.display:
+        if isinstance(shown, DiffBlock):
+            yield from (line.text for line in shown.lines)
+        else:
+            yield str(shown)
+    if block.tool == "SendDMail":
+        yield block.arguments
+    yield from block.live_output
+
+
+def unfolded_rows(block: Block, room: Room) -> Generator[None, None, list[Line]]:
+    """All rows of a block as if it were unfolded; a long answer in slices."""
+    if not isinstance(block, AgentBlock):
+        return (yield from rows_in_slices(replace(block, unfolded=True), room))
+    answer = MarkdownStream(room.width, room.glyphs)
+    for start in range(0, block.stream.size, FEED):
+        answer.feed(block.stream.part(start, FEED))
+        yield
+    answer.finish(FEED)
+    while answer.is_behind:
+        yield
+        answer.finish(FEED)
+    return answer.lines
+
+
+class Found(NamedTuple):
+    """A search: its query, which match is the current one (from 1), of how many; `complete` once all are counted."""
+
+    query: str = ""
+    at: int = 0
+    total: int = 0
+    complete: bool = True
+
+    @property
+    def words(self) -> str:
+        """`3 of 17`; `3 of 17, counting`; nothing without a query."""
+        if not self.query.strip():
+            return ""
+        if not self.total:
+            return "none" if self.complete else "searching"
+        words = f"{grouped(self.at)} of {grouped(self.total)}"
+        return words if self.complete else f"{words}, counting"
+
+
+class Origin(NamedTuple):
+    """Where the user was: the block at the top of the pane, and which of its rows."""
+
+    block: int = 0
+    row: int = 0
+
+
+class Place(NamedTuple):
+    """A match: the block that holds it by its key, and which of that block's matches it is."""
+
+    key: int
+    number: int
+
+
+class Finder:
+    """Counts and finds.
+
+    Attributes:
+        current: the match that was gone to.
+        match: where that one stands in its block.
+    """
+
+    def __init__(self, query: str) -> None:
+        self.query = query
+        self._pattern = pattern_of(query)
+        self._counts: dict[int, tuple[int, int]] = {}
+        """By the key of a block: its version when it was counted, and how many it holds."""
+        self._room: Room | None = None
+        self._complete = False
+        self.current: Place | None = None
+        self.match: Match = ()
+
+    def refined(self, query: str) -> Finder:
+        """A search for another query; where it only goes on, blocks without a match need not be looked at again."""
+        made = Finder(query)
+        if self._pattern is not None and query.lower().startswith(self.query.lower()):
+            made._room = self._room
+            made._counts = {key: known for key, known in self._counts.items() if not known[1]}
+        return made
+
+    @property
+    def pattern(self) -> Pattern | None:
+        """What matches; None for an empty query."""
+        return self._pattern
+
+    def scan(
+        self, blocks: Sequence[Block], room: Room, origin: Origin
+    ) -> Generator[Place | None, None, None]:
+        """Count the matches of all blocks, those below the origin first, then upward.
+
+        Yields:
+            The match nearest to the origin as soon as it is known, once, and None whenever others may have a turn.
+        """
+        self._complete = False
+        if room != self._room:
+            self._room = room
+            self._counts.clear()
+        pattern = self._pattern
+        if pattern is None:
+            return
+        blocks = tuple(blocks)
+        first = min(origin.block, max(0, len(blocks) - 1))
+        is_told = False
+        for turn, index in enumerate([*range(first, len(blocks)), *range(first, -1, -1)]):
+            is_below = turn < len(blocks) - first
+            block = blocks[index]
+            known = self._counts.get(block.key)
+            found: list[Match] | None = None
+            if known is None or known[0] != block.version:
+                version = block.version
+                found = yield from self._matches(block, room)
+                known = self._counts[block.key] = (version, len(found))
+                yield None
+            elif not turn % PIECE:
+                yield None
+            if is_told or not known[1]:
+                continue
+            number = 0 if is_below else known[1] - 1
+            if is_below and index == first and origin.row:
+                found = found if found is not None else (yield from self._matches(block, room))
+                number = next((i for i, one in enumerate(found) if one[0].row >= origin.row), -1)
+            if number >= 0:
+                is_told = True
+                yield Place(block.key, number)
+        self._complete = True
+
+    def _matches(self, block: Block, room: Room) -> Generator[None, None, list[Match]]:
+        if self._pattern is None or not may_hold(block, self.query):
+            return []
+        try:
+            return matches((yield from unfolded_rows(block, room)), self._pattern)
+        except Exception:
+            log_fault(f"searching {type(block).__name__}")
+            return []
+
+    def next(self, blocks: Sequence[Block], step: int) -> Place | None:
+        """The match after (1) or before (-1) the current one, round the ends; None where there is none."""
+        held = [block.key for block in blocks if self._count(block.key)]
+        if not held:
+            return None
+        current = self.current
+        if current is None or current.key not in held:
+            return Place(held[0], 0) if step > 0 else Place(held[-1], self._count(held[-1]) - 1)
+        number = current.number + step
+        if 0 <= number < self._count(current.key):
+            return Place(current.key, number)
+        key = held[(held.index(current.key) + step) % len(held)]
+        return Place(key, 0 if step > 0 else self._count(key) - 1)
+
+    def told(self, blocks: Sequence[Block]) -> Found:
+        """How far the search is, for the user."""
+        if self._pattern is None:
+            return Found()
+        total = at = 0
+        for block in blocks:
+            if self.current is not None and block.key == self.current.key:
+                at = total + self.current.number + 1
+            total += self._count(block.key)
+        return Found(self.query, min(at, total), total, self._complete)
+
+    def _count(self, key: int) -> int:
+        return self._counts.get(key, (0, 0))[1]
+
+    def parts(self, key: int, lines: Sequence[Line], row: int) -> list[tuple[Part, bool]]:
+        """What of a row of a block is to be marked, and whether it is the current match."""
+        if self._pattern is None:
+            return []
+        try:
+            marked = [(part, False) for part in parts_in_row(lines, row, self._pattern)]
+        except Exception:
+            log_fault("marking what was found")
+            return []
+        if self.current is not None and self.current.key == key:
+            marked += [(part, True) for part in self.match if part.row == row]
+        return marked
+
+
+class Search:
+    """A search that is under way: its bar, the marks in the rows, and the match that was gone to.
+
+    Args:
+        transcript: what is searched.
+
+    Attributes:
+        found: how far it is.
+    """
+
+    def __init__(self, transcript: Transcript) -> None:
+        self._transcript = transcript
+        self._bar = SearchBar(self)
+        self.found = Found()
+        self._finder: Finder | None = None
+        self._origin: Origin | None = None
+        self._opened: Block | None = None
+        """What was unfolded to show the current match."""
+        self._scanning: Worker[None] | None = None
+        self._changed = False
+        self._styles: tuple[Style, Style] | None = None
+
+    @property
+    def transcript(self) -> Transcript:
+        """What is searched."""
+        return self._transcript
+
+    def open(self, query: str = "") -> None:
+        """Show the bar under the rows and give it the keys; a query that is given is looked for at once."""
+        pane = self._transcript.parent
+        if not self._bar.is_attached and isinstance(pane, Widget):
+            add_sheets(self._transcript, "search")
+            pane.mount(self._bar)
+            pane.add_class("-searched")
+        self._bar.ask(query)
+
+    def close(self) -> None:
+        """Take the bar and the marks away; what was gone to stays on view."""
+        self._stop_scanning()
+        self._finder = None
+        if isinstance(self._transcript.parent, Widget):
+            self._transcript.parent.remove_class("-searched")
+        self._bar.remove()
+
+    def look_for(self, query: str) -> None:
+        """Look for another text, from where the user was when the search began."""
+        old, flow = self._finder, self._transcript.flow
+        if old is not None and old.query == query:
+            return
+        if self._origin is None and flow is not None:
+            index, row = flow.find(self._transcript.top)
+            gap = flow.views[index].gap if flow.views else 0
+            self._origin = Origin(index, max(0, row - gap))
+        self._finder = Finder(query) if old is None else old.refined(query)
+        self._transcript.refresh_rows()
+        self._scan(TYPING_S, goes=True)
+
+    def content_changed(self) -> None:
+        """What is searched is not what it was."""
+        if self._finder is None:
+            return
+        self._changed = True
+        if self._scanning is None:
+            self._scan(AGAIN_S, goes=False)
+
+    def resized(self) -> None:
+        """Rows are wrapped anew."""
+        self._find_match_again()
+        self.content_changed()
+
+    def styles_changed(self) -> None:
+        """Colours may have changed."""
+        self._styles = None
+
+    # Counting
+
+    def _tell(self, finder: Finder) -> None:
+        self.found = finder.told(self._transcript.blocks)
+        self._bar.show(self.found)
+
+    def _stop_scanning(self) -> None:
+        if self._scanning is not None:
+            self._scanning.cancel()
+            self._scanning = None
+
+    def _scan(self, wait_s: float, *, goes: bool) -> None:
+        self._stop_scanning()
+        work = reported(self._transcript, self._scan_all(wait_s, goes=goes))
+        self._scanning = self._transcript.run_worker(work, group="search")
+
+    async def _scan_all(self, wait_s: float, *, goes: bool) -> None:
+        try:
+            await self._scan_until_unchanged(wait_s, goes=goes)
+        except Exception:
+            # With the next change it is tried again. One that was cancelled has a follower already.
+            self._scanning = None
+            raise
+        self._scanning = None
+
+    async def _scan_until_unchanged(self, wait_s: float, *, goes: bool) -> None:
+        """Count all matches in slices, and go to the nearest one where `goes`."""
+        self._changed = True
+        while self._changed and (finder := self._finder) is not None:
+            await asyncio.sleep(wait_s)
+            self._changed = False
+            told_at = until = 0.0
+            transcript = self._transcript
+            origin = self._origin or self._origin_at(None)
+            for place in finder.scan(transcript.blocks, transcript.room(), origin):
+                if place is not None and goes:
+                    goes = False
+                    self._go_to(place)
+                if (now := time.perf_counter()) >= until:
+                    if now - told_at >= TOLD_S:
+                        told_at = now
+                        self._tell(finder)
+                    await asyncio.sleep(0)
+                    until = time.perf_counter() + SLICE_S
+            self._find_match_again()
+            self._tell(finder)
+            wait_s = AGAIN_S
+
+    def _origin_at(self, index: int | None) -> Origin:
+        """The current match, in the block of this index."""
+        match = self._finder.match if self._finder is not None else ()
+        return Origin(index or 0, match[0].row if match else 0)
+
+    # Going to a match
+
+    def go(self, step: int) -> None:
+        """Go to the match below (1) or above (-1), round the ends."""
+        finder, flow = self._finder, self._transcript.flow
+        if finder is None or flow is None:
+            return
+        place = finder.next(self._transcript.blocks, step)
+        if place is not None:
+            self._go_to(place)
+            # A query that is changed now is looked for from here on.
+            self._origin = self._origin_at(flow.index_of_key(place.key))
+            self._tell(finder)
+
+    def _go_to(self, place: Place) -> None:
+        """Show a match, and unfold the block that hides it; what was unfolded for the one before is folded again."""
+        finder, transcript, flow = self._finder, self._transcript, self._transcript.flow
+        index = flow.index_of_key(place.key) if flow is not None else None
+        if finder is None or flow is None or index is None:
+            return
+        transcript.finish_motion()
+        block = flow.views[index].block
+        opened, self._opened = self._opened, None
+        if opened is block:
+            self._opened = block
+        elif opened is not None and opened.unfolded and flow.index_of_key(opened.key) is not None:
+            transcript.toggle_fold(opened)
+        if self._hides(flow, index, place):
+            transcript.toggle_fold(block)
+            self._opened = block
+        finder.current = place
+        finder.match = self._match(flow, index, place)
+        transcript.show_match(index, finder.match[0].row if finder.match else 0)
+
+    def _hides(self, flow: Flow, index: int, place: Place) -> bool:
+        """Whether a match is not among the rows of its block as they are."""
+        pattern = self._finder.pattern if self._finder is not None else None
+        flow.ensure(index)
+        view = flow.views[index]
+        if pattern is None or view.block.unfolded:
+            return False
+        whole = drained(unfolded_rows(view.block, flow.room)) if view.answer is None else view.lines
+        found = matches(whole, pattern)
+        if place.number >= len(found):
+            return False
+        return any(
+            part.row >= len(view.lines) or view.lines[part.row].text != whole[part.row].text
+            for part in found[place.number]
+        )
+
+    def _match(self, flow: Flow, index: int, place: Place) -> Match:
+        """Where a match stands among the rows of its block."""
+        pattern = self._finder.pattern if self._finder is not None else None
+        if pattern is None:
+            return ()
+        flow.ensure(index)
+        found = matches(flow.views[index].lines, pattern)
+        return found[place.number] if place.number < len(found) else ()
+
+    def _find_match_again(self) -> None:
+        """Rows have changed: the current match may stand elsewhere in its block."""
+        finder, flow = self._finder, self._transcript.flow
+        place = finder.current if finder is not None else None
+        if finder is None or flow is None or place is None:
+            return
+        index = flow.index_of_key(place.key)
+        finder.match = self._match(flow, index, place) if index is not None else ()
+        self._transcript.refresh_rows()
+
+    # Painting
+
+    def marked(self, strip: Strip, painter: Painter, view: View, index: int) -> Strip:
+        """The strip of a row with its matches marked.
+
+        Args:
+            strip: as it stands without a search.
+            painter: made it.
+            view: the block.
+            index: which of its rows it is.
+        """
+        if self._finder is None:
+            return strip
+        if self._styles is None:
+            names = ("transcript--found", "transcript--found-now")
+            styles = (
+                self._transcript.get_component_rich_style(name, partial=True) for name in names
+            )
+            usual, now = (painter.allowed(style) for style in styles)
+            self._styles = (usual, now)
+        for part, is_current in self._finder.parts(view.block.key, view.lines, index):
+            strip = painter.selected(strip, part.start, part.end, self._styles[is_current])
+        return strip
+
+
+class SearchField(Input):
+    """Where the text is typed."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+f", "select_all", "Select all", id="search.again", show=False),
+    ]
+
+    def __init__(self) -> None:
+        super().__init__(placeholder="Search", compact=True, select_on_focus=False)
+        self.cursor_blink = False
+
+
+class SearchArrow(Static):
+    """Goes to the match before or the next one with a click."""
+
+    def __init__(self, search: Search, step: int) -> None:
+        super().__init__(markup=False)
+        self._search = search
+        self._step = step
+
+    def on_mount(self) -> None:
+        """Take the sign."""
+        glyphs = glyphs_of(self)
+        self.update(Content(f" {glyphs.up if self._step < 0 else glyphs.down}"))
+
+    def on_click(self, event: events.Click) -> None:
+        """Go there."""
+        event.stop()
+        self._search.go(self._step)
+
+
+class SearchBar(Horizontal):
+    """Field and count.
+
+    Args:
+        search: which it is the field of.
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("shift+enter,up", "go(-1)", "Match before", id="search.up", show=False),
+        Binding("down", "go(1)", "Next match", id="search.down", show=False),
+        Binding("pageup", "page(-1)", "Page up", id="search.page_up", show=False),
+        Binding("pagedown", "page(1)", "Page down", id="search.page_down", show=False),
+        Binding("tab", "to_text", "To the text", id="search.text", show=False),
+        Binding("escape", "end", "End the search", id="search.end", show=False),
+    ]
+
+    def __init__(self, search: Search) -> None:
+        super().__init__()
+        self._search = search
+        self._field = SearchField()
+        self._count = Static(markup=False)
+
+    def compose(self) -> ComposeResult:
+        """From the left."""
+        yield Static(Content("  / "), id="search-sign")
+        yield self._field
+        yield self._count
+        yield SearchArrow(self._search, -1)
+        yield SearchArrow(self._search, 1)
+
+    def on_mount(self) -> None:
+        """Take the keys."""
+        self.show(self._search.found)
+        self._field.focus()
+
+    def ask(self, query: str) -> None:
+        """Give the field the keys; a query that is given takes the place of what stands there."""
+        if query:
+            self._field.value = query
+        if self.is_mounted:
+            self._field.focus()
+            self._field.action_select_all()
+
+    def show(self, found: Found) -> None:
+        """Say how far the search is."""
+        if not self._count.is_attached:
+            return
+        self._count.update(Content(found.words))
+        self.set_class(bool(found.query.strip()) and not found.total and found.complete, "-none")
+
+    @on(Input.Changed)
+    def _typed(self, event: Input.Changed) -> None:
+        event.stop()
+        # What is pasted may hold anything.
+        text = event.value if event.value.isprintable() else one_line(event.value)
+        if text != event.value:
+            self._field.value = text
+        else:
+            self._search.look_for(text)
+
+    @on(Input.Submitted)
+    def _entered(self, event: Input.Submitted) -> None:
+        event.stop()
+        self.action_go(1)
+
+    def action_go(self, step: int) -> None:
+        """Go to the match below or above."""
+        self._search.go(step)
+
+    def action_page(self, direction: int) -> None:
+        """Scroll what is searched."""
+        if direction < 0:
+            self._search.transcript.action_page_up()
+        else:
+            self._search.transcript.action_page_down()
+
+    def action_to_text(self) -> None:
+        """Give the rows the keys."""
+        self._search.transcript.focus()
+
+    def action_end(self) -> None:
+        """End the search."""
+        self._search.transcript.end_search()

@@ -1,0 +1,162 @@
+"""Selecting text: of characters, words or lines, by pointer or keys. No widget here."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from rich.cells import get_character_cell_size
+
+from kimi_tui.tui.transcript.marks import Extent, Mark, extent_of, line_around
+from kimi_tui.tui.transcript.rows import Line
+
+if TYPE_CHECKING:
+    from kimi_tui.tui.transcript.viewport import Flow
+
+CHARACTER, WORD, LINE = 1, 2, 3
+"""What a selection is made of; as many clicks."""
+_WORD_SIGNS = frozenset("@-./_~?&=%+#")
+"""What belongs to a word besides letters and digits: paths, options and addresses are words."""
+_ENDS_NO_WORD = ".?"
+
+
+def character_at(line: Line, cell: int) -> int:
+    """The index of the character that stands in a cell of a row; behind its end, the number of its characters."""
+    text = line.text
+    if text.isascii():
+        return min(max(0, cell), len(text))
+    used = 0
+    for index, char in enumerate(text):
+        used += get_character_cell_size(char)
+        if cell < used:
+            return index
+    return len(text)
+
+
+def word_at(line: Line, column: int) -> Extent:
+    """The word that a character of a row belongs to; of blanks and signs, the run of the same kind."""
+    text = line.text
+    start, end = extent_of(line)
+    if not start <= column < end:
+        return Extent(min(max(column, start), end), min(max(column, start), end))
+    kind = _kind(text[column])
+    first = last = column
+    while first > start and _kind(text[first - 1]) == kind:
+        first -= 1
+    while last + 1 < end and _kind(text[last + 1]) == kind:
+        last += 1
+    if kind == "word":
+        while last > column and text[last] in _ENDS_NO_WORD:
+            last -= 1
+    return Extent(first, last + 1)
+
+
+def _kind(char: str) -> str:
+    if char.isalnum() or char in _WORD_SIGNS:
+        return "word"
+    # Marks and joiners belong to the letter before them.
+    if not char.isascii() and get_character_cell_size(char) == 0:
+        return "word"
+    return "blank" if char.isspace() else "sign"
+
+
+class TextSelection:
+    """What is selected of the text of a flow. It stays selected wherever its rows go.
+
+    Attributes:
+        ends: where the selected text begins and ends; None where nothing is selected.
+    """
+
+    def __init__(self, flow: Flow) -> None:
+        self._flow = flow
+        self.ends: tuple[Mark, Mark] | None = None
+        self._held: tuple[Mark, ...] = ()
+
+    def select(self, start: Mark, end: Mark) -> None:
+        """Select the text between two places."""
+        start.ends, end.ends = False, True
+        self.clear()
+        self.ends = (start, end)
+        self._flow.marks += self.ends
+
+    def clear(self) -> None:
+        """Select nothing."""
+        ends, self.ends = self.ends, None
+        if ends is not None:
+            self._flow.marks = [mark for mark in self._flow.marks if mark not in ends]
+
+    def hold(self, marks: tuple[Mark, ...]) -> None:
+        """Keep these places with their text, too, and no longer those before: where a selection began that grows."""
+        flow = self._flow
+        flow.marks = [mark for mark in flow.marks if mark not in self._held]
+        flow.marks += marks
+        self._held = marks
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether a block is gone in which the selected text begins or ends."""
+        return self.ends is not None and any(
+            self._flow.index_of(mark) is None for mark in self.ends
+        )
+
+    @property
+    def whole(self) -> tuple[Mark, Mark] | None:
+        """Where all text begins and ends; None where there is none."""
+        views = self._flow.views
+        if not views:
+            return None
+        last = len(views) - 1
+        self._flow.ensure(last)
+        rows = views[last].lines
+        end = Mark(views[last].block.key, len(rows) - 1, len(rows[-1].text) if rows else 0)
+        return Mark(views[0].block.key, 0, 0), end
+
+    def span(self, row: int, line: Line) -> tuple[int, int] | None:
+        """The characters that are selected of the line in a row of the content."""
+        if self.ends is None:
+            return None
+        start, end = self.ends
+        first, last = self._flow.row_of(start), self._flow.row_of(end)
+        if first is None or last is None or not first <= row <= last:
+            return None
+        low, high = extent_of(line)
+        low = max(low, start.column) if row == first else low
+        high = min(high, end.column) if row == last else high
+        return (low, high) if low < high else None
+
+    def piece_at(self, row: int, cell: int, grain: int) -> tuple[Mark, Mark]:
+        """The character, word or line of the text in a cell of a row of the content."""
+        flow = self._flow
+        row = min(max(0, row), max(0, flow.height - 1))
+        view, index, line = flow.line(row)
+        if view is None or index < 0:
+            # Between blocks, and below the last one.
+            at, _ = flow.find(row)
+            key = flow.views[at].block.key
+            return Mark(key, 0, 0, hint=at), Mark(key, 0, 0, ends=True, hint=at)
+        key, at = view.block.key, flow.find(row)[0]
+        if grain == LINE:
+            first, last = line_around(view.lines, index)
+            start, end = 0, extent_of(view.lines[last]).end
+        else:
+            first = last = index
+            column = character_at(line, cell)
+            start, end = word_at(line, column) if grain == WORD else (column, column + 1)
+        return Mark(key, first, start, hint=at), Mark(key, last, end, ends=True, hint=at)
+
+    def select_from(self, origin: tuple[Mark, Mark], head: tuple[Mark, Mark]) -> None:
+        """Select what lies between two pieces of text, with both of them."""
+        start, end = origin
+        if self._position(head[0]) < self._position(start):
+            start = head[0]
+        if self._position(head[1]) > self._position(end):
+            end = head[1]
+        if self._position(start) < self._position(end):
+            self.select(replace(start), replace(end))
+        else:
+            self.clear()
+
+    def _position(self, mark: Mark) -> tuple[int, int, int]:
+        """Where a mark stands among all text, to be compared."""
+        index = self._flow.index_of(mark)
+        return (-1 if index is None else index, mark.row, mark.column)

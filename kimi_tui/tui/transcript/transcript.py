@@ -1,0 +1,1425 @@
+"""The transcript: the conversation as one widget that draws only what is visible.
+
+It takes the wire's events in through a reducer (`projection/transcript.py`), draws at most thirty times a second, and
+tells the screen in messages what the user did with a block. Which rows are on view is `viewport.py`'s, a search under
+way `search.py`'s. It stands on the first screen: what is needed with the first event, search, copy or revert alone is
+imported then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, cast
+
+from rich.style import Style
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.geometry import Offset, Region, Size
+from textual.message import Message
+from textual.reactive import Reactive, reactive
+from textual.scroll_view import ScrollView
+from textual.selection import SELECT_ALL, Selection
+from textual.strip import Strip
+from textual.timer import Timer
+
+from kimi_tui.tui.callbacks import Callbacks, drained, in_slices, report_of, reported
+from kimi_tui.tui.desktop import amount
+from kimi_tui.tui.formatting import grouped
+from kimi_tui.tui.glyphs import Glyphs, glyphs_of
+from kimi_tui.tui.screens import app_of
+from kimi_tui.tui.scrollbar import use_thin_scrollbar
+from kimi_tui.tui.transcript.marks import Mark
+from kimi_tui.tui.transcript.painting import CLASSES, Painter
+from kimi_tui.tui.transcript.rows import (
+    BLANK,
+    HIT_CHECKPOINT,
+    HIT_FOLD,
+    HIT_LINK,
+    Line,
+    Room,
+    Span,
+    hit_at,
+)
+from kimi_tui.tui.transcript.selection import CHARACTER, LINE, TextSelection
+from kimi_tui.tui.transcript.welcome import empty_rows, facts_words, reading_rows
+
+if TYPE_CHECKING:
+    from textual._types import AnimationLevel, CallbackType
+    from textual.screen import Screen
+
+    from kimi_tui.projection.blocks import Block
+    from kimi_tui.projection.transcript import TranscriptModel
+    from kimi_tui.soul.system_prompt import FolderFacts
+    from kimi_tui.tui.transcript.motion import Motion
+    from kimi_tui.tui.transcript.search import Found, Search
+    from kimi_tui.tui.transcript.viewport import Flow, View, Viewport
+    from kimi_tui.wire.events import Record
+
+LOW_ROWS = 30
+LOWEST_ROWS = 24
+FRAME_S = 1 / 30
+HISTORY_FRAME_S = 0.1
+"""While a history is read, pictures that nobody can look at are left out."""
+CATCH_UP_S = 0.001
+"""The pause between two slices of an answer that came faster than it is laid out."""
+LIVE_S = 2.0
+"""Events older than this when they arrive are history: they move nothing."""
+WARM_UP_DELAY_S = 0.4
+EDGE_ROWS = 2
+"""Rows at the edges of the pane in which a held pointer scrolls it."""
+FASTEST_PULL = 6
+PULL_S = 0.05
+COPY_SLICE_S = 0.003
+"""How long a copy is put together before keys and frames get their turn."""
+
+
+@dataclass(slots=True)
+class Press:
+    """The newest press of the left button.
+
+    Attributes:
+        origin: the piece of text that it went down on.
+        grain: of what the selection is made.
+        offset: the cell of the screen.
+        y: the row of the pane.
+        time: when, as events tell it.
+        held: whether it is still down.
+        dragged: whether the pointer has left the cell since.
+    """
+
+    origin: tuple[Mark, Mark]
+    grain: int
+    offset: Offset
+    y: int
+    time: float
+    held: bool = False
+    dragged: bool = False
+
+
+class Transcript(ScrollView, can_focus=True):
+    """The conversation. Follows its end until the user scrolls up.
+
+    Args:
+        work_dir: paths below it are shown relative to it.
+        hints: keys and what they do, for whom nothing was said yet; without them an empty transcript asks nothing.
+        question: what an empty transcript asks in place of the usual question.
+        is_left: whether it is a world line that was left: it has a grey edge, and what is chosen stays on view.
+    """
+
+    ALLOW_SELECT = False
+    """Textual's own selection knows rows by their numbers, and here they change."""
+    FOCUS_ON_CLICK = False
+    """A click acts on what is clicked and leaves the keys in the prompt: letters typed behind it are words."""
+    COMPONENT_CLASSES: ClassVar[set[str]] = {
+        *CLASSES,
+        "transcript--selection",
+        "transcript--found",
+        "transcript--found-now",
+    }
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding(
+            "left_square_bracket", "turn(-1)", "Turn before", id="chat.turn_before", show=False
+        ),
+        Binding("right_square_bracket", "turn(1)", "Turn after", id="chat.turn_after", show=False),
+        Binding("k", "choose(-1)", "Block above", id="chat.above", show=False),
+        Binding("j", "choose(1)", "Block below", id="chat.below", show=False),
+        Binding("space", "fold", "Unfold", id="chat.fold", show=False),
+        Binding("enter", "preview", "Preview", id="chat.preview", show=False),
+        Binding("P", "pin", "Pin", id="chat.pin", show=False),
+        Binding("y", "copy", "Copy the selection or the message", id="chat.copy", show=False),
+        Binding(
+            "Y", "copy_code", "Copy its code, one piece a time", id="chat.copy_code", show=False
+        ),
+        Binding("o", "open_link", "Open its link, one a time", id="chat.link", show=False),
+        Binding("shift+up", "select_rows(-1)", "Select upwards", id="chat.select_up", show=False),
+        Binding("shift+down", "select_rows(1)", "Select downwards", id="chat.select", show=False),
+        Binding("ctrl+a", "select_all", "Select all", id="chat.select_all", show=False),
+        Binding("n", "next_match(1)", "Next match", id="search.next", show=False),
+        Binding("N", "next_match(-1)", "Match before", id="search.before", show=False),
+    ]
+
+    motion_progress: reactive[float] = reactive(1.0, init=False)
+    """How far the motion of a revert has come; 1 when nothing moves."""
+
+    class CheckpointClicked(Message):
+        """The number of a checkpoint was clicked, or Enter pressed on its block."""
+
+        def __init__(self, transcript: Transcript, checkpoint_id: int) -> None:
+            super().__init__()
+            self.transcript = transcript
+            self.id = checkpoint_id
+
+        @property
+        def control(self) -> Transcript:
+            """The transcript."""
+            return self.transcript
+
+    class PinToggled(Message):
+        """The pin of a message was switched: which one behind the checkpoint `uid`."""
+
+        def __init__(self, uid: str, number: int) -> None:
+            super().__init__()
+            self.uid = uid
+            self.number = number
+
+    class LinkClicked(Message):
+        """A link was clicked, or opened by key; `url` is http or https."""
+
+        def __init__(self, transcript: Transcript, url: str) -> None:
+            super().__init__()
+            self.transcript = transcript
+            self.url = url
+
+    class Copied(Message):
+        """Text was taken for the clipboard; `words` say what it is."""
+
+        def __init__(self, transcript: Transcript, text: str, words: str) -> None:
+            super().__init__()
+            self.transcript = transcript
+            self.text = text
+            self.words = words
+
+    class NothingCopied(Message):
+        """There was nothing to take for the clipboard; `words` say what was looked for."""
+
+        def __init__(self, words: str) -> None:
+            super().__init__()
+            self.words = words
+
+    class FoldToggled(Message):
+        """A block was folded or unfolded."""
+
+        def __init__(self, transcript: Transcript, key: int, *, unfolded: bool) -> None:
+            super().__init__()
+            self.transcript = transcript
+            self.key = key
+            self.unfolded = unfolded
+
+    class RebuildNeeded(Message):
+        """The events do not tell what the live line looks like now: `show_model` with all of it is needed."""
+
+    class SearchEnded(Message):
+        """The user is done with the search."""
+
+    def __init__(
+        self,
+        *,
+        work_dir: str = "",
+        hints: Sequence[tuple[str, str]] = (),
+        question: str = "",
+        is_left: bool = False,
+        id: str | None = None,  # noqa: A002
+        classes: str | None = None,
+    ) -> None:
+        super().__init__(id=id, classes=classes)
+        self._work_dir = work_dir
+        self._hints = hints
+        self._question = question
+        self._is_left = is_left
+        self._facts: FolderFacts | None = None
+        self._reading = ""
+        self._pins: frozenset[tuple[str, int]] = frozenset()
+        self._empty: list[Line] | None = None
+        self._is_warm = False
+
+        self._model: TranscriptModel | None = None
+        self._viewport: Viewport | None = None
+        self._changed_from: int | None = None
+        """The first block that is not drawn as it is; None where all are."""
+        self._frame: asyncio.TimerHandle | None = None
+        self._drawn_at = 0.0
+        self._tick: asyncio.TimerHandle | None = None
+        self._callbacks = Callbacks(report_of(self))
+        self._has_place = asyncio.Event()
+        self._placing = False
+
+        self._painter = Painter(self.get_component_rich_style, self.get_line_filters)
+        self._behind = False
+        self._hovered: int | None = None
+        self._current: int | None = None
+        """The key of the block that the keys act on."""
+        self._motion: Motion | None = None
+        self._search: Search | None = None
+
+        self._selection: TextSelection | None = None
+        self._selection_look: Style | None = None
+        self._pressed: Press | None = None
+        self._pulling: Timer | None = None
+        self._pointer = (0, 0)
+        self._grown: tuple[Mark, Mark, Mark] | None = None
+        """What the keys select from, and the row up to which they do."""
+        self._taken_code = (0, -1)
+        """The block whose code was copied last, and which piece of it."""
+        self._opened_link = (0, -1)
+
+    # --- what it shows
+
+    @property
+    def blocks(self) -> Sequence[Block]:
+        """All that is shown."""
+        return self._model.blocks if self._model is not None else ()
+
+    @property
+    def flow(self) -> Flow | None:
+        """Where the blocks stand; None before the first event."""
+        return self._viewport.flow if self._viewport is not None else None
+
+    @property
+    def chosen(self) -> Block | None:
+        """The block that the keys act on."""
+        return next((block for block in self.blocks if block.key == self._current), None)
+
+    @property
+    def streaming(self) -> bool:
+        """Whether a turn is under way."""
+        return self._model is not None and self._model.streaming
+
+    @property
+    def is_drawn(self) -> bool:
+        """Whether all that it was told is on the screen."""
+        return self._changed_from is None
+
+    @property
+    def follows(self) -> bool:
+        """Whether its end is on view, and stays so."""
+        return self._viewport is None or self._viewport.follows
+
+    @property
+    def work_dir(self) -> str:
+        """Paths below it are shown relative to it."""
+        return self._work_dir
+
+    @work_dir.setter
+    def work_dir(self, work_dir: str) -> None:
+        self._work_dir = work_dir
+        if self._model is not None:
+            self._model.work_dir = work_dir
+
+    @property
+    def facts(self) -> FolderFacts | None:
+        """What is known of the work folder; stands in an empty transcript."""
+        return self._facts
+
+    @facts.setter
+    def facts(self, facts: FolderFacts | None) -> None:
+        self._facts = facts
+        self._refresh_empty()
+
+    @property
+    def reading(self) -> str:
+        """What stands in the empty transcript while a conversation is read; empty for the page of a new one."""
+        return self._reading
+
+    @reading.setter
+    def reading(self, words: str) -> None:
+        self._reading = words
+        self._refresh_empty()
+
+    @property
+    def pins(self) -> frozenset[tuple[str, int]]:
+        """What is pinned: a checkpoint's uid, and which of the messages behind it."""
+        return self._pins
+
+    @pins.setter
+    def pins(self, pins: frozenset[tuple[str, int]]) -> None:
+        self._pins = pins
+        if self._model is not None and (change := self._model.set_pins(pins)).first is not None:
+            self._note(change.first)
+            self._draw()
+            self.refresh_rows()
+
+    @property
+    def behind(self) -> bool:
+        """Whether something floats above it, so that it recedes."""
+        return self._behind
+
+    @behind.setter
+    def behind(self, behind: bool) -> None:
+        if behind != self._behind:
+            self._behind = behind
+            self.refresh()
+
+    # --- sizes
+
+    @property
+    def glyphs(self) -> Glyphs:
+        """The signs in use."""
+        return glyphs_of(self) if self.is_attached else Glyphs()
+
+    @property
+    def pane_width(self) -> int:
+        """Its whole width; the scrollbar stands on the last column."""
+        return self.outer_size.width or 80
+
+    @property
+    def area(self) -> Region:
+        """All that is visible."""
+        return Region(0, 0, self.outer_size.width, self.size.height)
+
+    @property
+    def top(self) -> int:
+        """The first visible row of the content."""
+        return round(self.scroll_y)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it has a place on the screen."""
+        return self.is_attached and bool(self.size)
+
+    def room(self) -> Room:
+        """What layouts are made for now."""
+        rows = app_of(self).size.height if self.is_attached else LOW_ROWS
+        return Room(self.pane_width, rows < LOW_ROWS, rows < LOWEST_ROWS, self.glyphs)
+
+    def on_mount(self) -> None:
+        """Take the thin scrollbar."""
+        use_thin_scrollbar(self, self.glyphs)
+
+    def on_unmount(self) -> None:
+        """Stop what is scheduled, and let go of the conversation: Textual may hold a widget longer than it shows it."""
+        for handle in (self._frame, self._tick):
+            if handle is not None:
+                handle.cancel()
+        self._frame = self._tick = None
+        self._model = self._viewport = self._selection = self._search = None
+
+    def on_resize(self) -> None:
+        """Another size: all rows anew where the width changed, with the same text at the top."""
+        self._empty = None
+        self.finish_motion()
+        viewport = self._viewport
+        chosen_row = self._chosen_row() if self._is_left else None
+        was_visible = (
+            viewport is not None
+            and chosen_row is not None
+            and self.top <= chosen_row < self.top + viewport.height
+        )
+        if self._changed_from is not None and viewport is not None:
+            self._draw()
+        if (viewport := self._ready_viewport()) is not None:
+            viewport.resize(self.room())
+            self._place(viewport)
+        # Without a place on the screen the rows stay as they were: it may come back as it went.
+        self.refresh()
+        if was_visible:
+            self._show_chosen()
+        if self._search is not None:
+            self._search.resized()
+        if self.is_ready:
+            self._has_place.set()
+
+    # --- events
+
+    def apply(self, records: Sequence[Record], *, live: bool | None = None) -> None:
+        """Take events in and draw them: at once after a pause, else with the next frame.
+
+        Args:
+            records: the events.
+            live: whether they may move something; None: by their age.
+        """
+        if not records:
+            return
+        model, _ = self._shown()
+        rebuild = False
+        was_streaming = model.streaming
+        is_live = time.time() - records[-1].at < LIVE_S if live is None else live
+        for record in records:
+            change = model.apply(record)
+            if change.gone and is_live:
+                self._begin_motion(change.first, model.blocks)
+            rebuild = rebuild or change.rebuild
+            if change.first is not None:
+                self._note(change.first)
+                if self.is_moving and not change.gone and _is_streamed(model):
+                    self.finish_motion()
+        if rebuild:
+            self.post_message(self.RebuildNeeded())
+        if self._changed_from is not None:
+            # The last words of a turn are worth a frame of their own; those of a history are not.
+            ended = is_live and was_streaming and not model.streaming
+            self._draw_soon(FRAME_S if is_live else HISTORY_FRAME_S, at_once=ended)
+
+    def show_history(self, records: Sequence[Record]) -> None:
+        """Forget what is shown and show these events instead."""
+        self.finish_motion()
+        self._model = None
+        model, _ = self._shown()
+        for record in records:
+            model.apply(record)
+        self.show_model(model)
+
+    def show_model(self, model: TranscriptModel, flow: Flow | None = None) -> None:
+        """Forget what is shown and show this conversation instead.
+
+        Args:
+            model: the conversation.
+            flow: where its blocks stand, if that is known.
+        """
+        self.finish_motion()
+        if model.blocks:
+            self.warm_up()
+        self.clear_selection()
+        if self._viewport is not None and self._selection is not None:
+            # The flow may be shown again.
+            self._viewport.leave()
+            self._selection.hold(())
+        self._model = model
+        is_known = flow is not None and flow.room == self.room()
+        self._show_flow(flow if is_known else None)
+        model.set_pins(self._pins)
+        self._current = self._hovered = None
+        self._changed_from = len(flow.views) if is_known and flow is not None else 0
+        self._draw()
+        self.refresh()
+
+    def show_whole(self, model: TranscriptModel, flow: Flow) -> None:
+        """Show the conversation of which only the end was shown so far.
+
+        The row at the top stays, and so does what is unfolded, chosen or selected.
+
+        Args:
+            model: the whole conversation.
+            flow: where its blocks stand.
+        """
+        end, shown = self.flow, self._model
+        if end is None or shown is None or not end.views:
+            self.show_model(model, flow)
+            return
+        follows, current = self.follows, self._current
+        index, offset = end.find(self.top)
+        offset -= end.views[index].gap
+        below = len(end.views) - index
+        twins = _twins(shown.blocks, model.blocks)
+        for old, new in twins:
+            if old.unfolded != new.unfolded and (first := model.toggle(new).first) is not None:
+                flow.update(model.blocks, first)
+        keys = {old.key: new.key for old, new in twins}
+        selected = self.selected_marks
+        self.show_model(model, flow)
+        self._current = keys.get(current) if current is not None else None
+        _, viewport = self._shown()
+        whole = viewport.flow
+        place = len(whole.views) - below
+        if not follows and place >= 0:
+            whole.ensure(place)
+            self.show_row(whole.start(place) + whole.views[place].gap + offset)
+        if selected is not None and all(mark.key in keys for mark in selected):
+            first_mark, last_mark = selected
+            self.select_text(
+                replace(first_mark, key=keys[first_mark.key], hint=0),
+                replace(last_mark, key=keys[last_mark.key], hint=0),
+            )
+
+    def _shown(self) -> tuple[TranscriptModel, Viewport]:
+        """The reducer and the rows on view, imported when they are first needed."""
+        if self._model is None:
+            from kimi_tui.projection.transcript import TranscriptModel
+
+            self._model = TranscriptModel(work_dir=self._work_dir)
+        return self._model, self._viewport or self._show_flow(None)
+
+    def _show_flow(self, flow: Flow | None) -> Viewport:
+        from kimi_tui.tui.transcript.viewport import Flow, Viewport
+
+        flow = flow or Flow(self.room())
+        self._viewport = Viewport(flow)
+        self._selection = TextSelection(flow)
+        return self._viewport
+
+    def _ready_viewport(self) -> Viewport | None:
+        """What is on view, with the size and the position of the pane; None where nothing is shown, or nowhere."""
+        viewport = self._viewport
+        if viewport is None or not self.is_ready:
+            return None
+        viewport.height, viewport.top = self.size.height, self.top
+        return viewport
+
+    def _note(self, first: int) -> None:
+        known = self._changed_from
+        self._changed_from = first if known is None else min(known, first)
+
+    def warm_up(self) -> None:
+        """Import what answers need, once: when someone begins to write or a conversation is shown, and not for an empty transcript."""
+        if not self._is_warm:
+            self._is_warm = True
+            self.set_timer(WARM_UP_DELAY_S, self._import_ahead)
+
+    def _import_ahead(self) -> None:
+        self.run_worker(reported(self, asyncio.to_thread(_import_ahead)), group="warm-up")
+
+    # --- frames
+
+    async def draw_all(self) -> None:
+        """Draw all that was told, once it has a place on the screen."""
+        await self._has_place.wait()
+        self._draw()
+
+    def _draw_soon(self, frame_s: float, *, at_once: bool = False) -> None:
+        if (self._frame is not None and not at_once) or not self.is_ready:
+            return
+        due = self._drawn_at + frame_s
+        if at_once or asyncio.get_running_loop().time() >= due:
+            self._draw()
+        else:
+            self._frame = self._callbacks.call_at(due, self._draw)
+
+    def _draw(self) -> None:
+        """Bring rows, height and position up to date, and ask for what has changed to be painted."""
+        if self._frame is not None:
+            self._frame.cancel()
+            self._frame = None
+        if not self.is_ready or self._changed_from is None or self.is_moving:
+            return
+        self._drawn_at = asyncio.get_running_loop().time()
+        model, _ = self._shown()
+        viewport = self._ready_viewport()
+        assert viewport is not None
+        first, self._changed_from = self._changed_from, None
+        self._empty = None
+        top = self.top
+        viewport.update(model.blocks, first)
+        if self._selection is not None and self._selection.is_lost:
+            self.clear_selection()
+        viewport.settle()
+        self._place(viewport)
+        if self.top != top or not first:
+            self.refresh_rows()
+        else:
+            self._refresh_from(viewport.flow, first)
+        self._count_down(model)
+        if self._search is not None:
+            self._search.content_changed()
+
+    def _place(self, viewport: Viewport) -> None:
+        """Take over the height of the content and the first visible row, without a layout of the screen."""
+        height, top = viewport.flow.height, viewport.top
+        self._placing = True
+        try:
+            if height != self.virtual_size.height:
+                size = Size(self.size.width, height)
+                self.set_reactive(cast("Reactive[Size]", ScrollView.virtual_size), size)
+                self._scroll_update(size)
+            # A part of a row that was scrolled stays: slow scrolling is made of such parts.
+            if top != self.top:
+                self.set_reactive(ScrollView.scroll_y, float(top))
+                self.set_reactive(cast("Reactive[float]", ScrollView.scroll_target_y), float(top))
+                if self.show_vertical_scrollbar:
+                    self.vertical_scrollbar.position = top
+        finally:
+            self._placing = False
+        if viewport.flow.behind:
+            self._catch_up(viewport.flow)
+
+    def _catch_up(self, flow: Flow) -> None:
+        """Draw again soon: something visible came faster, or is longer, than it is laid out in one go."""
+        self._note(flow.first_behind)
+        if self._frame is None:
+            self._frame = self._callbacks.call_later(CATCH_UP_S, self._draw)
+
+    def _count_down(self, model: TranscriptModel) -> None:
+        """While a retry waits, its row is drawn anew once a second."""
+        if self._tick is not None:
+            self._tick.cancel()
+            self._tick = None
+        block = model.waiting
+        if block is not None and (left := block.due - time.time()) > 0:
+            self._tick = self._callbacks.call_later(left % 1.0 + 0.01, self._tick_down)
+
+    def _tick_down(self) -> None:
+        self._tick = None
+        block = self._model.waiting if self._model is not None else None
+        if self._model is None or block is None:
+            return
+        block.touch()
+        self._note(self._model.find(block) or 0)
+        self._draw()
+
+    # --- the motion of a revert
+
+    @property
+    def is_moving(self) -> bool:
+        """Whether a motion covers the rows: their position must not change meanwhile."""
+        return self._motion is not None
+
+    def _begin_motion(self, first: int | None, blocks: Sequence[Block]) -> None:
+        """Let the rows from a block on go; nothing moves where the user wants stillness.
+
+        Args:
+            first: the first block that is gone; the rows still show it.
+            blocks: what is there now.
+        """
+        from kimi_tui.tui.transcript.motion import motion_of
+
+        flow = self.flow
+        if first is None or flow is None or not self.is_ready or not self.is_on_screen:
+            return
+        if app_of(self).animation_level == "none":
+            return
+        self.finish_motion()
+        self._motion = motion_of(flow, first, self.top, self.size.height, blocks[first:])
+        if self._motion is None:
+            return
+        self.set_reactive(Transcript.motion_progress, 0.0)
+        self.animate(
+            "motion_progress",
+            1.0,
+            duration=self._motion.duration_s,
+            easing="linear",
+            on_complete=self.finish_motion,
+        )
+
+    def finish_motion(self) -> None:
+        """End any motion in its final state (any key, click or streamed text does)."""
+        if self._motion is None:
+            return
+        self._motion = None
+        app_of(self).animator.force_stop_animation(self, "motion_progress")
+        self.set_reactive(Transcript.motion_progress, 1.0)
+        if self._changed_from is not None:
+            # What came meanwhile.
+            self._draw()
+        self.refresh_rows()
+
+    def watch_motion_progress(self) -> None:
+        """Draw the next picture of the motion."""
+        if self._motion is not None:
+            self.refresh_rows()
+
+    def _covering(self, row: int) -> Line | None:
+        """The picture of the motion in a row of the content, in front of what is already there."""
+        motion = self._motion
+        if motion is None or row < motion.start:
+            return None
+        return motion.row(row, self.motion_progress, self.glyphs)
+
+    # --- painting
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """The visible rows of a region.
+
+        Goes round Textual's style cache, which would make a new strip of every row at each refresh; so the painter
+        fills backgrounds and applies the line filters.
+        """
+        if self._changed_from is not None and self._frame is None and not self.is_moving:
+            # It was hidden, and is shown again without being told: Textual finds its size unchanged.
+            self._frame = self._callbacks.call_later(CATCH_UP_S, self._draw)
+        painter = self._painter
+        width = self.outer_size.width
+        if painter.width != width:
+            painter.resize(width)
+            if self.flow is not None:
+                self.flow.repaint()
+        top = self.top
+        strips = [self._strip(top, y) for y in range(crop.y, crop.bottom)]
+        if self._behind:
+            strips = [painter.receded(strip) for strip in strips]
+        if crop.x == 0 and crop.width >= width:
+            return strips
+        return [strip.crop(crop.x, crop.right) for strip in strips]
+
+    def render_line(self, y: int) -> Strip:
+        """One row, for what asks what stands under the pointer."""
+        return self._strip(self.top, y)
+
+    def _strip(self, top: int, y: int) -> Strip:
+        """The row `y` of the pane while `top` is its first row."""
+        painter, flow = self._painter, self.flow
+        if flow is None or not flow.views:
+            rows = self._empty_rows()
+            strip = painter.paint(rows[y]) if 0 <= y < len(rows) else painter.blank()
+            return painter.with_edge(strip, self.glyphs.edge) if self._is_left else strip
+        row = top + y
+        if self._motion is not None and (cover := self._covering(row)) is not None:
+            return painter.paint(cover)
+        view, index, line = flow.line(row)
+        is_current = False
+        if view is None or index < 0:
+            strip = painter.blank()
+        elif view.block.key == self._current and index == view.block.title_row:
+            is_current = True
+            strip = painter.current(line, focused=self.has_focus, edge=self.glyphs.edge)
+        elif row == self._hovered:
+            strip = painter.hovered(line)
+        else:
+            strip = painter.view_strip(view, index)
+        if view is not None and index >= 0:
+            strip = self._marked(strip, view, index, line, row)
+        if y == self.size.height - 1 and (mark := self._new_mark()) is not None:
+            strip = painter.with_mark(strip, mark)
+        if self._is_left and not is_current:
+            strip = painter.with_edge(strip, self.glyphs.edge)
+        return strip
+
+    def _marked(self, strip: Strip, view: View, index: int, line: Line, row: int) -> Strip:
+        """The strip of a row with what was found or is selected in it."""
+        if self._search is not None:
+            strip = self._search.marked(strip, self._painter, view, index)
+        if self._selection is not None and self._selection.ends is not None:
+            span = self._selection.span(row, line)
+            if span is not None:
+                strip = self._painter.selected(strip, *span, self._selection_style())
+        return strip
+
+    def _new_mark(self) -> Line | None:
+        """How many rows came below since the user scrolled up."""
+        count = self._viewport.n_new if self._viewport is not None else 0
+        if not count:
+            return None
+        return Line((Span(f"  {self.glyphs.down} {grouped(count)} new  ", "accent"),))
+
+    def _selection_style(self) -> Style:
+        if self._selection_look is None:
+            style = self.get_component_rich_style("transcript--selection", partial=True)
+            self._selection_look = self._painter.allowed(style)
+        return self._selection_look
+
+    def _empty_rows(self) -> list[Line]:
+        """The rows of the pane while there is no content."""
+        if self._empty is None:
+            width, height = self.pane_width, self.size.height
+            if self._reading:
+                self._empty = reading_rows(width, height, self._reading, self.glyphs.cut)
+            elif self._hints:
+                facts = ""
+                if self._facts is not None:
+                    facts = facts_words(self._facts, self._work_dir, width, height, self.glyphs.cut)
+                self._empty = empty_rows(
+                    width, height, self.glyphs, self._hints, facts, self._question
+                )
+            else:
+                self._empty = []
+        return self._empty
+
+    def _refresh_empty(self) -> None:
+        self._empty = None
+        if not self.blocks and self.is_attached:
+            self.refresh()
+
+    def refresh_rows(self) -> None:
+        """Paint all that is visible again."""
+        self.refresh(self.area)
+
+    def _refresh_from(self, flow: Flow, first: int) -> None:
+        """Paint the visible rows again that changed: those of the blocks from `first` on that have no strips."""
+        top, height = self.top, self.size.height
+        row = max(top, flow.start(min(first, len(flow.views))))
+        while row < min(top + height, flow.height):
+            view, index, _ = flow.line(row)
+            if view is None or index < 0 or view.strips[index] is None:
+                break
+            row += 1
+        row = min(row, top + height - 1)
+        self.refresh(Region(0, row - top, self.outer_size.width, height - (row - top)))
+
+    def notify_style_update(self) -> None:
+        """Colours may have changed."""
+        super().notify_style_update()
+        self._painter.reset()
+        self._selection_look = None
+        if self.flow is not None:
+            self.flow.repaint()
+        if self._search is not None:
+            self._search.styles_changed()
+
+    def on_blur(self) -> None:
+        """The chosen row loses the accent."""
+        self.refresh_rows()
+
+    # --- scrolling
+
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        """The user scrolled: follow the end only from the end."""
+        super().watch_scroll_y(old_value, new_value)
+        if self._placing or self._viewport is None:
+            return
+        self._hovered = None
+        at_end = new_value >= self.max_scroll_y
+        viewport = self._ready_viewport()
+        if viewport is None:
+            self._viewport.follows = at_end
+            return
+        viewport.scrolled(round(old_value), at_end=at_end)
+        self._place(viewport)
+
+    def scroll_to(
+        self,
+        x: float | None = None,
+        y: float | None = None,
+        *,
+        animate: bool = True,
+        speed: float | None = None,
+        duration: float | None = None,
+        easing: Callable[[float], float] | str | None = None,
+        force: bool = False,
+        on_complete: CallbackType | None = None,
+        level: AnimationLevel = "basic",
+        immediate: bool = False,
+    ) -> None:
+        """Scroll at once: panes do not slide here."""
+        super().scroll_to(
+            x, y, animate=False, force=force, on_complete=on_complete, level=level, immediate=True
+        )
+
+    def show_row(self, row: int, at: int = 0) -> None:
+        """Bring a row of the content to the top or so many rows below it, as far as there is enough around it."""
+        viewport = self._ready_viewport()
+        if viewport is not None:
+            viewport.show_row(row, at)
+            self._place(viewport)
+            self.refresh_rows()
+
+    def scroll_to_end(self) -> None:
+        """Go to the newest row and follow it."""
+        if self._viewport is not None:
+            self._viewport.follows = True
+        viewport = self._ready_viewport()
+        if viewport is not None:
+            viewport.show_end()
+            self._place(viewport)
+        self.refresh_rows()
+
+    def hold(self) -> None:
+        """Follow the end no longer."""
+        if self._viewport is not None:
+            self._viewport.top = self.top
+            self._viewport.hold()
+
+    def action_scroll_end(self) -> None:
+        """Go to the newest row and follow it."""
+        self.scroll_to_end()
+
+    def show_checkpoint(self, checkpoint_id: int) -> None:
+        """Choose what stands at a checkpoint, and bring it into view."""
+        flow, blocks = self.flow, self.blocks
+        index = next((i for i, one in enumerate(blocks) if one.checkpoint == checkpoint_id), None)
+        if flow is None or index is None:
+            return
+        self._current = blocks[index].key
+        flow.ensure(index)
+        self.show_row(flow.start(index), 1)
+
+    def show_match(self, index: int, row: int) -> None:
+        """Choose a block, and bring one of its rows into view.
+
+        Args:
+            index: which of the blocks it is.
+            row: counted from its first one.
+        """
+        flow = self.flow
+        if flow is None:
+            return
+        self._current = flow.views[index].block.key
+        flow.ensure(index)
+        at = flow.start(index) + flow.views[index].gap + row
+        if not self.top < at < self.top + self.size.height - 1:
+            self.show_row(at, self.size.height // 3)
+        else:
+            self.hold()
+        self.refresh_rows()
+
+    # --- keys: the block that they act on
+
+    def enter(self) -> None:
+        """Take the keys; they act on the last block on view, unless one on view is chosen already."""
+        viewport = self._ready_viewport()
+        if viewport is not None and viewport.flow.views:
+            self._current = viewport.last_visible((self._current,))
+        self.focus()
+
+    def action_turn(self, step: int) -> None:
+        """Bring the user's message before or after the first row to the top."""
+        viewport = self._ready_viewport()
+        if viewport is not None and viewport.flow.views:
+            self.show_row(viewport.turn_row(step))
+
+    def action_choose(self, step: int) -> None:
+        """Go to the next block above or below; every one can be kept, returned to or copied."""
+        flow = self.flow
+        if flow is None:
+            return
+        able = self._able()
+        if not able:
+            return
+        here = flow.index_of_key(self._current)
+        if here is None or here not in able:
+            index = able[-1] if step < 0 else able[0]
+        else:
+            index = able[min(max(able.index(here) + step, 0), len(able) - 1)]
+        self._current = flow.views[index].block.key
+        flow.ensure(index)
+        self._show_chosen()
+        self.refresh_rows()
+
+    def _able(self) -> Sequence[int]:
+        """The indices of the blocks that can be chosen: of a line that was left, those that can be sent."""
+        views = self.flow.views if self.flow is not None else []
+        if not self._is_left:
+            return range(len(views))
+        from kimi_tui.projection.blocks import MarkBlock
+
+        return [i for i, view in enumerate(views) if not isinstance(view.block, MarkBlock)]
+
+    def _chosen_row(self) -> int | None:
+        """The first row of the chosen block."""
+        flow = self.flow
+        index = flow.index_of_key(self._current) if flow is not None else None
+        if flow is None or index is None:
+            return None
+        return flow.start(index) + flow.views[index].gap
+
+    def _show_chosen(self) -> None:
+        row = self._chosen_row()
+        if row is not None and not self.top <= row < self.top + self.size.height:
+            self.show_row(row, self.size.height // 3)
+
+    def _current_view(self) -> View | None:
+        flow = self.flow
+        index = flow.index_of_key(self._current) if flow is not None else None
+        return flow.views[index] if flow is not None and index is not None else None
+
+    def action_fold(self) -> None:
+        """Fold or unfold the block that the keys act on."""
+        block = self.chosen
+        if block is not None:
+            self.toggle_fold(block)
+
+    def action_preview(self) -> None:
+        """Unfold the D-Mail that the keys act on, or tell which checkpoint the block belongs to."""
+        from kimi_tui.projection.blocks import DMailBlock
+
+        block = self.chosen
+        if isinstance(block, DMailBlock) and block.unfolds:
+            self.toggle_fold(block)
+        elif block is not None and block.checkpoint is not None and block.live:
+            self.post_message(self.CheckpointClicked(self, block.checkpoint))
+
+    def action_pin(self) -> None:
+        """Switch the pin of the block that the keys act on."""
+        block = self.chosen
+        if block is not None and block.uid:
+            self.post_message(self.PinToggled(block.uid, block.number))
+
+    def action_open_link(self) -> None:
+        """Open a link of the block that the keys act on; then its next one."""
+        # Not of any other block: a browser must not come up because prose was typed in the wrong place.
+        view = self._current_view()
+        hits = (span.hit for line in view.lines for span in line.spans) if view is not None else ()
+        urls = list(dict.fromkeys(hit for hit in hits if hit.startswith(HIT_LINK)))
+        if view is None or not urls:
+            return
+        last_key, last = self._opened_link
+        at = (last + 1) % len(urls) if last_key == view.block.key else 0
+        self._opened_link = (view.block.key, at)
+        self.post_message(self.LinkClicked(self, urls[at][len(HIT_LINK) :]))
+
+    def toggle_fold(self, block: Block) -> None:
+        """Fold or unfold a block; its first row stays where it is, or comes into view."""
+        model, viewport = self._shown()
+        self.finish_motion()
+        change = model.toggle(block)
+        if change.first is None:
+            return
+        viewport = self._ready_viewport() or viewport
+        viewport.toggled(model.blocks, change.first)
+        self._note(change.first)
+        self._draw()
+        viewport.stay()
+        self.refresh_rows()
+        self.post_message(self.FoldToggled(self, block.key, unfolded=block.unfolded))
+
+    # --- copying
+
+    def action_copy(self) -> None:
+        """Copy the selected text, else the block that the keys act on, else the newest answer."""
+        from kimi_tui.tui.transcript.copying import kind_of, source_of
+
+        if self.copy_selection():
+            return
+        block = self.chosen
+        if block is None:
+            self.copy_answer()
+        elif text := source_of(block):
+            self._copied(text, f"{kind_of(block)}, {amount(text)}")
+        else:
+            self.post_message(self.NothingCopied("There is no text to copy here."))
+
+    def copy_selection(self) -> bool:
+        """Copy the selected text, and select nothing any more; False where nothing is selected.
+
+        Much text takes a while: it is put together in slices, and nothing else waits for it.
+        """
+        from kimi_tui.tui.transcript.copying import selected_text
+
+        if self.flow is None or self.selected_marks is None:
+            return False
+        work = selected_text(self.flow, *self.selected_marks)
+        try:
+            # While it is selected: its ends stay with their text.
+            next(work)
+        except StopIteration as end:
+            self._selection_copied(end.value)
+        else:
+            copied = self._copied_in_slices(in_slices(work, COPY_SLICE_S))
+            self.run_worker(reported(self, copied), group="copy", exclusive=True)
+        self.screen.clear_selection()
+        return True
+
+    async def _copied_in_slices(self, copied: Awaitable[str]) -> None:
+        self._selection_copied(await copied)
+
+    def _selection_copied(self, text: str) -> None:
+        text = text.rstrip("\n")
+        self._copied(text, amount(text))
+
+    def copy_answer(self) -> None:
+        """Copy the newest answer."""
+        from kimi_tui.projection.blocks import AgentBlock
+        from kimi_tui.tui.transcript.copying import source_of
+
+        block = next((one for one in reversed(self.blocks) if isinstance(one, AgentBlock)), None)
+        if block is not None and (text := source_of(block)):
+            self._copied(text, f"the last answer, {amount(text)}")
+        else:
+            self.post_message(self.NothingCopied("There is no answer to copy yet."))
+
+    def action_copy_code(self) -> None:
+        """Copy a piece of code of the block that the keys act on, else the newest; then the next one of its block."""
+        block = self.chosen
+        if block is None:
+            self.copy_code()
+        else:
+            self._copy_code_of([block], 0)
+
+    def copy_code(self) -> None:
+        """Copy the newest piece of code of the answers; asked again, the next one of the same answer."""
+        from kimi_tui.projection.blocks import AgentBlock
+
+        self._copy_code_of((b for b in reversed(self.blocks) if isinstance(b, AgentBlock)), -1)
+
+    def _copy_code_of(self, blocks: Iterable[Block], first: int) -> None:
+        from kimi_tui.tui.transcript.copying import code_of
+
+        found = next(((one.key, code) for one in blocks if (code := code_of(one))), None)
+        if found is None:
+            self.post_message(self.NothingCopied("There is no code to copy here."))
+            return
+        key, pieces = found
+        last_key, last = self._taken_code
+        at = (last + 1 if last_key == key else first) % len(pieces)
+        self._taken_code = (key, at)
+        language, text = pieces[at]
+        words = amount(text, language)
+        self._copied(text, f"{words} ({at + 1} of {len(pieces)})" if pieces[1:] else words)
+
+    def _copied(self, text: str, words: str) -> None:
+        self.post_message(self.Copied(self, text, f"Copied {words}."))
+
+    # --- the selection of text
+
+    @property
+    def selected_marks(self) -> tuple[Mark, Mark] | None:
+        """Where the selected text begins and ends; None where nothing is selected."""
+        return self._selection.ends if self._selection is not None else None
+
+    def select_text(self, start: Mark, end: Mark) -> None:
+        """Select the text between two places; it stays selected wherever its rows go."""
+        if self._selection is not None:
+            self._selection.select(start, end)
+            self._selection_changed(was_selected=False)
+
+    def clear_selection(self) -> None:
+        """Select nothing."""
+        if self._selection is not None and self._selection.ends is not None:
+            self._selection.clear()
+            self._selection_changed(was_selected=True)
+
+    def _selection_changed(self, *, was_selected: bool) -> None:
+        """Tell the screen, which asks for the text; the places are known here alone."""
+        if self.selected_marks is not None:
+            self.screen.selections = {self: SELECT_ALL}
+        elif was_selected and self.is_attached:
+            others = self.screen.selections.items()
+            if any(one is self for one, _ in others):
+                self.screen.selections = {one: what for one, what in others if one is not self}
+        self.refresh_rows()
+
+    def selection_updated(self, selection: Selection | None) -> None:
+        """The screen selects all of it, or nothing any more."""
+        # What is told may be old: another selection can have been made since.
+        current = self.screen.selections.get(self)
+        if current is None:
+            if self._selection is not None:
+                self._selection.clear()
+        elif self.selected_marks is None:
+            self.select_all()
+        self.refresh_rows()
+
+    def select_all(self) -> None:
+        """Select all text."""
+        whole = self._selection.whole if self._selection is not None else None
+        if whole is not None:
+            self.select_text(*whole)
+
+    def action_select_all(self) -> None:
+        """Select all of the conversation."""
+        self.select_all()
+
+    def get_selection(self, selection: Selection) -> tuple[str, str] | None:
+        """The selected text as it was written; `copy_selection` does not hold anything up for it."""
+        from kimi_tui.tui.transcript.copying import selected_text
+
+        del selection
+        if self.flow is None or self.selected_marks is None:
+            return None
+        return drained(selected_text(self.flow, *self.selected_marks)), "\n"
+
+    def action_select_rows(self, step: int) -> None:
+        """Select the first row of the block that the keys act on, or the first visible one; then row by row."""
+        flow, selection = self.flow, self._selection
+        if flow is None or selection is None or not flow.views:
+            return
+        grown = self._grown if selection.ends is not None else None
+        at = flow.row_of(grown[2]) if grown is not None else None
+        if grown is None or at is None:
+            view = self._current_view()
+            chosen = view and flow.row_of(Mark(view.block.key, view.block.title_row, 0))
+            row = self.top if chosen is None else chosen
+            origin = selection.piece_at(row, 0, LINE)
+        else:
+            row, origin = min(max(0, at + step), flow.height - 1), (grown[0], grown[1])
+        head = flow.mark_at(row)
+        assert head is not None
+        self._grown = (*origin, head)
+        self._select_from(origin, selection.piece_at(row, 0, LINE))
+        selection.hold(self._grown)
+        if row < self.top:
+            self.show_row(row)
+        elif row >= self.top + self.size.height:
+            self.show_row(row, self.size.height - 1)
+
+    def _select_from(self, origin: tuple[Mark, Mark], head: tuple[Mark, Mark]) -> None:
+        """Select what lies between two pieces of text, with both of them."""
+        if self._selection is not None:
+            was_selected = self._selection.ends is not None
+            self._selection.select_from(origin, head)
+            self._selection_changed(was_selected=was_selected)
+
+    # --- the mouse
+
+    def hit(self, x: int, y: int) -> str:
+        """What a click in a cell would do; empty for nothing."""
+        flow = self.flow
+        if flow is None or self._covering(self.top + y) is not None:
+            return ""
+        _, _, line = flow.line(self.top + y)
+        return hit_at(line, x) if line is not BLANK else ""
+
+    def hover(self, row: int | None) -> None:
+        """The pointer is over a row that a click would act on (None: over none)."""
+        if row == self._hovered:
+            return
+        for changed in (self._hovered, row):
+            if changed is not None:
+                self.refresh(Region(0, changed - self.top, self.outer_size.width, 1))
+        self._hovered = row
+
+    def on_mouse_down(self, event: events.MouseDown) -> None:
+        """A selection of text may begin: of characters, with a second click of words, with a third of lines."""
+        flow, selection = self.flow, self._selection
+        if event.button != 1 or flow is None or selection is None or not flow.views:
+            return
+        if self.is_moving:
+            return
+        pressed = self._pressed
+        again = (
+            pressed is not None
+            and event.time - pressed.time <= app_of(self).CLICK_CHAIN_TIME_THRESHOLD
+            and event.screen_offset == pressed.offset
+        )
+        grain = min(LINE, pressed.grain + 1) if pressed is not None and again else CHARACTER
+        origin = selection.piece_at(self.top + event.y, event.x, grain)
+        self._pressed = Press(origin, grain, event.screen_offset, event.y, event.time, held=True)
+        self._grown = None
+        selection.hold(origin)
+        self.capture_mouse()
+        if grain > CHARACTER:
+            self._select_from(origin, origin)
+
+    def on_mouse_move(self, event: events.MouseMove) -> None:
+        """Select up to the pointer while the button is held; else show what a click would act on."""
+        pressed = self._pressed
+        if pressed is not None and pressed.held:
+            if pressed.dragged or event.screen_offset != pressed.offset:
+                pressed.dragged = True
+                self._drag(event.x, event.y)
+            return
+        self.hover(self.top + event.y if self.hit(event.x, event.y) else None)
+
+    def on_mouse_up(self, event: events.MouseUp) -> None:
+        """The selection is complete."""
+        pressed = self._pressed
+        if pressed is None or not pressed.held:
+            return
+        # The screen takes a button that goes up where it went down for the end of any selection.
+        if event.screen_offset == pressed.offset:
+            if pressed.dragged:
+                self._drag(event.x, event.y)
+            elif pressed.grain > CHARACTER:
+                self._select_from(pressed.origin, pressed.origin)
+            else:
+                self.clear_selection()
+        self._end_drag()
+        self.release_mouse()
+
+    def on_mouse_release(self) -> None:
+        """Something else took the pointer."""
+        self._end_drag()
+
+    def _end_drag(self) -> None:
+        if self._pressed is not None:
+            self._pressed.held = False
+        if self._grown is None and self._selection is not None:
+            self._selection.hold(())
+        if self._pulling is not None:
+            self._pulling.stop()
+            self._pulling = None
+
+    def _drag(self, x: int, y: int) -> None:
+        """Select from where the button went down to a cell of the pane, or beyond it; at its edges, scroll."""
+        pressed, selection = self._pressed, self._selection
+        if pressed is None or selection is None:
+            return
+        # What is being selected must not run away.
+        self.hold()
+        self._pointer = (x, y)
+        height = self.size.height
+        row = self.top + min(max(0, y), height - 1)
+        column = 0 if y < 0 else self.outer_size.width if y >= height else x
+        self._select_from(pressed.origin, selection.piece_at(row, column, pressed.grain))
+        pull = self._pull()
+        if pull and self._pulling is None:
+            self._pulling = self.set_interval(PULL_S, self._pull_on)
+        elif not pull and self._pulling is not None:
+            self._pulling.stop()
+            self._pulling = None
+
+    def _pull(self) -> int:
+        """By how many rows the pane scrolls while the pointer is held where it is: more the farther it is out."""
+        pressed = self._pressed
+        if pressed is None or not pressed.held:
+            return 0
+        y, height = self._pointer[1], self.size.height
+        edge = min(EDGE_ROWS, height // 3)
+        above, below = edge - y, y - (height - 1 - edge)
+        if above > 0 and (y < pressed.y or y < 0):
+            return -min(above, FASTEST_PULL)
+        if below > 0 and (y > pressed.y or y >= height):
+            return min(below, FASTEST_PULL)
+        return 0
+
+    def _pull_on(self) -> None:
+        before = self.top
+        self.scroll_relative(y=self._pull(), animate=False)
+        self.hold()
+        if self.top != before:
+            self._drag(*self._pointer)
+
+    def on_leave(self) -> None:
+        """Nothing is under the pointer."""
+        self.hover(None)
+
+    def on_click(self, event: events.Click) -> None:
+        """Unfold, open, or tell which checkpoint was clicked."""
+        flow = self.flow
+        if self.is_moving:
+            self.finish_motion()
+            return
+        pressed = self._pressed
+        if event.button != 1 or flow is None or self.text_selection is not None:
+            return
+        if pressed is not None and pressed.dragged:
+            return
+        mark = self._new_mark()
+        is_low = event.y == self.size.height - 1
+        if mark is not None and is_low and event.x >= self.outer_size.width - mark.width:
+            self.scroll_to_end()
+            return
+        hit = self.hit(event.x, event.y)
+        view, _, _ = flow.line(self.top + event.y)
+        if hit.startswith(HIT_CHECKPOINT):
+            self.post_message(self.CheckpointClicked(self, int(hit[len(HIT_CHECKPOINT) :])))
+        elif hit.startswith(HIT_LINK):
+            self.post_message(self.LinkClicked(self, hit[len(HIT_LINK) :]))
+        elif hit == HIT_FOLD and view is not None:
+            self.toggle_fold(view.block)
+
+    # --- the search
+
+    @property
+    def is_searched(self) -> bool:
+        """Whether a search is under way."""
+        return self._search is not None
+
+    @property
+    def found(self) -> Found | None:
+        """How far the search is; None where none is under way."""
+        return self._search.found if self._search is not None else None
+
+    def begin_search(self, query: str = "") -> None:
+        """Show the bar under the rows and give it the keys; a query that is given is looked for at once."""
+        if self._search is None:
+            from kimi_tui.tui.transcript.search import Search
+
+            self._search = Search(self)
+        self._search.open(query)
+
+    def end_search(self) -> None:
+        """Take the bar and the marks away; what was gone to stays on view."""
+        search, self._search = self._search, None
+        if search is not None:
+            search.close()
+            self.refresh_rows()
+            self.post_message(self.SearchEnded())
+
+    def action_next_match(self, step: int) -> None:
+        """Go to the match below or above, round the ends."""
+        if self._search is not None:
+            self._search.go(step)
+
+
+def copy_selection(screen: Screen[Any]) -> bool:
+    """Copy what is selected on a screen, and select nothing any more; False where nothing is selected."""
+    for widget in screen.selections:
+        if isinstance(widget, Transcript) and widget.is_attached and widget.copy_selection():
+            return True
+    text = screen.get_selected_text()
+    if text:
+        app_of(screen).copy_to_clipboard(text)
+        screen.clear_selection()
+    return bool(text)
+
+
+def _twins(end: Sequence[Block], whole: Sequence[Block]) -> list[tuple[Block, Block]]:
+    """The blocks of the end of a conversation, each with the one that stands for it in the whole."""
+    pairs = zip(reversed(end), reversed(whole), strict=False)
+    return [(one, other) for one, other in pairs if (type(one), one.at) == (type(other), other.at)]
+
+
+def _is_streamed(model: TranscriptModel) -> bool:
+    """Whether the newest block is something the agent says or does."""
+    from kimi_tui.projection.blocks import AgentBlock, ThoughtBlock, ToolBlock
+
+    last = model.blocks[-1] if model.blocks else None
+    return isinstance(last, (AgentBlock, ThoughtBlock, ToolBlock))
+
+
+def _import_ahead() -> None:
+    """What the first answer will need, imported in a thread while nobody waits for it."""
+    from kimi_tui.tui.transcript import code, markdown, motion, viewport
+
+    markdown.Parser().parse("")
+    code.warm_up()
+    del motion, viewport

@@ -1,0 +1,683 @@
+"""Where blocks stand below each other, and which of their rows are on view. No colours and no widget here.
+
+`Flow` knows every block's place and makes its rows when they are needed: blocks far from the screen are not laid out,
+their heights are estimates that are put right when they come near. `Viewport` is the part of a flow that a pane shows:
+it follows the end, or keeps what is read where it is seen, whatever grows, folds or goes around it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Collection, Iterator, Sequence
+from itertools import islice
+
+from textual.strip import Strip
+
+from kimi_tui.projection.blocks import AgentBlock, Block, ThoughtBlock, UserBlock
+from kimi_tui.tui.faults import log_fault
+from kimi_tui.tui.transcript.cards import ThoughtStream
+from kimi_tui.tui.transcript.layout import (
+    SLICE_ROWS,
+    follows_closely,
+    iter_rows,
+    plain_block,
+    probable_height,
+    with_pin,
+)
+from kimi_tui.tui.transcript.markdown_stream import MarkdownStream
+from kimi_tui.tui.transcript.marks import Mark, extent_of, moved
+from kimi_tui.tui.transcript.rows import BLANK, Line, Room, Span
+
+SLICE = 3_000
+"""Characters of a growing answer that are laid out in one go, about 3 ms: a key must not wait for more."""
+AT_ONCE = 30_000
+"""Characters of an answer that are laid out when it is first needed: only the longest come bit by bit."""
+AT_ONCE_ROWS = 1_000
+"""The same for the rows of any other block; a slice of them is `SLICE_ROWS`."""
+KEPT_ROWS = 5_000
+"""About how many rows are kept laid out; what is farthest from the screen goes first."""
+
+
+class View:
+    """One block with what is known of its rows. `gap` is the blank row above it, part of its height."""
+
+    __slots__ = (
+        "answer",
+        "block",
+        "coming",
+        "cursor",
+        "gap",
+        "height",
+        "is_broken",
+        "laid",
+        "lines",
+        "marked",
+        "reserved",
+        "strips",
+        "taken",
+        "version",
+        "work",
+        "work_version",
+    )
+
+    def __init__(self, block: Block) -> None:
+        self.block = block
+        self.version = -1
+        self.gap = 0
+        self.height = 1
+        self.laid = False
+        self.lines: list[Line] = []
+        self.strips: list[Strip | None] = []
+        self.answer: MarkdownStream | ThoughtStream | None = None
+        self.taken = 0
+        self.cursor = False
+        self.work: Iterator[Line] | None = None
+        """The rows that have not been made yet, where there are too many for one go."""
+        self.work_version = -1
+        self.coming: list[Line] = []
+        """The rows made so far: they are shown as they come, or take the place of others when they are complete."""
+        self.reserved = 0
+        """The probable height, which it has until all of its rows are there; 0 where it grows with its text."""
+        self.is_broken = False
+        """Whether it could not be laid out, and is plain text."""
+        self.marked: Sequence[Line] | None = None
+        """The rows in which marks stand, while those that follow are made in slices."""
+
+    def forget(self) -> None:
+        """Drop the rows, keep the height."""
+        self.laid = False
+        self.version = -1
+        self.lines = []
+        self.strips = []
+        self.stop()
+        self.is_broken = False
+        self.marked = None
+
+    def stop(self) -> None:
+        """Give up what is being made."""
+        self.answer = None
+        self.taken = 0
+        self.work = None
+        self.coming = []
+        self.reserved = 0
+
+    @property
+    def rows(self) -> int:
+        """Its height with the gap."""
+        return self.gap + self.height
+
+
+class Flow:
+    """All views in order.
+
+    Attributes:
+        marks: places in the text that are kept with their text when rows change; of whoever needs them.
+    """
+
+    def __init__(self, room: Room) -> None:
+        self.room = room
+        self.views: list[View] = []
+        self.marks: list[Mark] = []
+        self._starts: list[int] = [0]
+        self._known = 0
+        """Starts up to this index are right."""
+        self._laid_rows = 0
+        self._unfinished: dict[View, int] = {}
+        """The views that were asked for and are not complete, each with its index."""
+
+    @property
+    def behind(self) -> bool:
+        """Whether something that was asked for is not laid out completely: `ensure` it again soon."""
+        return bool(self._unfinished)
+
+    @property
+    def first_behind(self) -> int:
+        """The index of the first view that is not complete."""
+        return min(self._unfinished.values(), default=len(self.views))
+
+    # Positions
+
+    @property
+    def height(self) -> int:
+        """All rows, as far as known."""
+        self._settle(len(self.views))
+        return self._starts[len(self.views)]
+
+    def start(self, index: int) -> int:
+        """The first row of a view, its gap included."""
+        self._settle(index)
+        return self._starts[index]
+
+    def find(self, row: int) -> tuple[int, int]:
+        """Which view a row belongs to, and which of its rows it is (the gap counts)."""
+        self._settle(len(self.views))
+        index = bisect_right(self._starts, row, 0, len(self.views)) - 1
+        return max(0, index), row - self._starts[max(0, index)]
+
+    def index_of(self, mark: Mark) -> int | None:
+        """Which view a mark stands in; None where its block is gone."""
+        views = self.views
+        if mark.hint < len(views) and views[mark.hint].block.key == mark.key:
+            return mark.hint
+        for index, view in enumerate(views):
+            if view.block.key == mark.key:
+                mark.hint = index
+                return index
+        return None
+
+    def index_of_key(self, key: int | None) -> int | None:
+        """Which view shows the block of a key; None where there is none."""
+        return next((at for at, view in enumerate(self.views) if view.block.key == key), None)
+
+    def row_of(self, mark: Mark) -> int | None:
+        """The row of the content that a mark stands in; None where its block is gone."""
+        index = self.index_of(mark)
+        return None if index is None else self.start(index) + self.views[index].gap + mark.row
+
+    def mark_at(self, row: int) -> Mark | None:
+        """The beginning of the text in a row of the content; None where there are no blocks."""
+        if not self.views:
+            return None
+        index, offset = self.find(row)
+        view = self.views[index]
+        at = offset - view.gap
+        column = extent_of(view.lines[at]).start if 0 <= at < len(view.lines) else 0
+        return Mark(view.block.key, at, column, hint=index)
+
+    def _settle(self, upto: int) -> None:
+        starts, views = self._starts, self.views
+        if len(starts) != len(views) + 1:
+            del starts[len(views) + 1 :]
+            starts.extend([0] * (len(views) + 1 - len(starts)))
+            self._known = min(self._known, len(views))
+        for index in range(self._known, upto):
+            view = views[index]
+            starts[index + 1] = starts[index] + view.gap + view.height
+        self._known = max(self._known, upto)
+
+    def _moved(self, index: int) -> None:
+        self._known = min(self._known, index)
+
+    # Changes
+
+    def update(self, blocks: Sequence[Block], first: int) -> None:
+        """The blocks from `first` on may have changed, come or gone."""
+        self._unfinished.clear()
+        first = max(0, min(first, len(self.views)))
+        old = self.views[first:]
+        known = {view.block.key: view for view in old} if old else {}
+        fresh: list[View] = []
+        for block in blocks[first:]:
+            view = known.get(block.key)
+            if view is not None and view.block is block:
+                del known[block.key]
+            else:
+                exchanged, view = view, View(block)
+                if exchanged is not None and any(mark.key == block.key for mark in self.marks):
+                    # It shows the same text under another number, or nearly: marks stay with that.
+                    view.marked = exchanged.marked or exchanged.lines
+            fresh.append(view)
+        for view in known.values():
+            self._laid_rows -= len(view.lines)
+        self.views[first:] = fresh
+        self._moved(first)
+        for index in range(first, len(self.views)):
+            view = self.views[index]
+            if view.version != view.block.version:
+                if not view.laid:
+                    view.height = probable_height(view.block, self.room)
+                elif view.answer is not None:
+                    # Out of sight it grows all the same; on the screen it is laid out at once.
+                    view.height = max(view.height, probable_height(view.block, self.room))
+            self._regap(index)
+
+    def resize(self, room: Room) -> None:
+        """Another width: every row is made anew when it is needed, those with marks at once."""
+        self.room = room
+        old = {
+            index: self.views[index].marked or self.views[index].lines
+            for mark in self.marks
+            if (index := self.index_of(mark)) is not None
+        }
+        self._unfinished.clear()
+        for view in self.views:
+            view.forget()
+            view.height = probable_height(view.block, room)
+        self._laid_rows = 0
+        self._known = 0
+        for index in range(len(self.views)):
+            self._regap(index)
+        for index, lines in old.items():
+            self.ensure(index, lines)
+
+    def repaint(self) -> None:
+        """Other colours: rows stay, their strips go."""
+        for view in self.views:
+            if view.laid:
+                view.strips = [None] * len(view.lines)
+
+    def _regap(self, index: int) -> None:
+        view = self.views[index]
+        gap = 0
+        if index:
+            before = self.views[index - 1]
+            gap = 0 if follows_closely(before.block, before.height, view.block) else 1
+        if gap != view.gap:
+            view.gap = gap
+            self._moved(index)
+
+    # Rows
+
+    def ensure(self, index: int, old: Sequence[Line] | None = None) -> int:
+        """Lay a view out exactly; returns by how many rows all below it moves.
+
+        Args:
+            index: which view.
+            old: its rows as marks know them, where they are no longer in the view.
+        """
+        view = self.views[index]
+        if view.laid and view.version == view.block.version:
+            return 0
+        before = view.rows
+        following = self.views[index + 1] if index + 1 < len(self.views) else None
+        gap_before = following.gap if following is not None else 0
+        count = len(view.lines)
+        marks = [mark for mark in self.marks if mark.key == view.block.key]
+        if marks and view.marked is None:
+            view.marked = list(view.lines) if old is None else old
+        goes_on = view in self._unfinished
+        first = self._lay(view)
+        is_whole = view.version == view.block.version
+        if is_whole:
+            self._unfinished.pop(view, None)
+        else:
+            self._unfinished[view] = index
+        self._laid_rows += len(view.lines) - count
+        grows = isinstance(view.block, (AgentBlock, ThoughtBlock)) and view.block.open
+        if is_whole or grows:
+            # Of a long block that is made in slices the rows are known only when all are there.
+            for mark in marks:
+                _move(mark, view.marked or (), view.lines, 0 if goes_on else first)
+            view.marked = None
+        height = max(len(view.lines), view.reserved)
+        if height != view.height:
+            view.height = height
+            self._moved(index)
+        self._regap(index)
+        if following is not None:
+            self._regap(index + 1)
+            return view.rows - before + following.gap - gap_before
+        return view.rows - before
+
+    def _lay(self, view: View) -> int:
+        """Make the rows; returns the first one that may be another one now."""
+        block = view.block
+        first = 0
+        try:
+            if view.is_broken:
+                self._lay_plain(view)
+            elif isinstance(block, (AgentBlock, ThoughtBlock)) and self._is_fed(view, block):
+                first = self._lay_answer(view, block)
+            else:
+                self._lay_rows(view)
+        except Exception:
+            # Not a reason to stop: the block is plain text from now on, and all others are as they should be.
+            log_fault(f"laying out {type(block).__name__}")
+            view.stop()
+            view.is_broken = True
+            self._lay_plain(view)
+        view.laid = True
+        return first
+
+    def _is_fed(self, view: View, block: AgentBlock | ThoughtBlock) -> bool:
+        """Whether its text is laid out as it comes, or because it is very long a slice at a time."""
+        if isinstance(block, ThoughtBlock):
+            return block.open and block.unfolded
+        return block.open or view.answer is not None or block.stream.size > AT_ONCE
+
+    def _lay_plain(self, view: View) -> None:
+        view.lines = plain_block(view.block, self.room)
+        view.strips = [None] * len(view.lines)
+        view.cursor = False
+        view.version = view.block.version
+
+    def _lay_rows(self, view: View) -> None:
+        """Make the rows of a block, those of a long one a slice at a time."""
+        block = view.block
+        if view.work is None or view.work_version != block.version:
+            view.stop()
+            view.work, view.work_version = iter_rows(block, self.room), block.version
+            count = AT_ONCE_ROWS
+        else:
+            count = SLICE_ROWS
+        is_shown = view.lines is view.coming
+        known = len(view.coming) if is_shown else 0
+        rows = list(islice(view.work, count))
+        view.coming += rows
+        is_complete = len(rows) < count
+        # Where much was shown before, it is shown until all rows are there.
+        if is_complete or is_shown or len(view.lines) <= AT_ONCE_ROWS:
+            if not is_complete and not view.reserved:
+                view.reserved = probable_height(block, self.room)
+            self._show(view, view.coming, known)
+        if is_complete:
+            view.stop()
+            view.version = block.version
+
+    def _show(self, view: View, lines: list[Line], first: int) -> None:
+        """Take these rows, of which those from `first` on are new."""
+        del view.strips[first:]
+        view.lines = lines
+        view.strips.extend([None] * (len(lines) - len(view.strips)))
+        view.cursor = False
+
+    def _lay_answer(self, view: View, block: AgentBlock | ThoughtBlock) -> int:
+        answer = view.answer
+        if answer is None:
+            view.stop()
+            answer = view.answer = (
+                MarkdownStream(self.room.width, self.room.glyphs)
+                if isinstance(block, AgentBlock)
+                else ThoughtStream(block, self.room)
+            )
+            view.lines = []
+            view.strips = []
+            view.cursor = False
+            view.reserved = 0 if block.open else probable_height(block, self.room)
+        first = len(view.lines)
+        if view.cursor and first:
+            first -= 1
+        view.cursor = False
+        # What was on the screen before (another width) comes back whole, not bit by bit.
+        fresh = block.stream.part(view.taken, SLICE if view.taken else AT_ONCE)
+        if fresh:
+            first = min(first, answer.feed(fresh))
+            view.taken += len(fresh)
+        is_complete = view.taken >= block.stream.size
+        if is_complete and not block.open and isinstance(answer, MarkdownStream):
+            first = min(first, answer.finish(SLICE))
+            is_complete = not answer.is_behind
+        view.lines[first:] = answer.lines[first:]
+        if is_complete:
+            view.version = block.version
+        if block.open and isinstance(block, AgentBlock):
+            self._set_cursor(view)
+        elif is_complete and not block.open:
+            view.stop()
+            view.lines = view.lines or [Line((Span("    "),))]
+            if block.pinned:
+                view.lines, first = with_pin(view.lines, block, self.room), 0
+        del view.strips[first:]
+        view.strips.extend([None] * (len(view.lines) - len(view.strips)))
+        return first
+
+    def _set_cursor(self, view: View) -> None:
+        """The text cursor stands behind the newest character."""
+        if not view.lines:
+            view.lines.append(Line((Span("    "),)))
+        last = view.lines[-1]
+        if last.spans and last.spans[-1].style.endswith("@raised"):
+            return
+        view.lines[-1] = last._replace(spans=(*last.spans, Span(self.room.glyphs.edge, "accent")))
+        view.cursor = True
+
+    def line(self, row: int) -> tuple[View | None, int, Line]:
+        """The view, the index among its lines (-1: its gap) and the line in a row.
+
+        A view that was never laid out is now; one that has changed since is drawn as it was until `ensure`.
+        """
+        if not 0 <= row < self.height:
+            return None, -1, BLANK
+        index, offset = self.find(row)
+        view = self.views[index]
+        if not view.laid:
+            self.ensure(index)
+        at = offset - view.gap
+        if 0 <= at < len(view.lines):
+            return view, at, view.lines[at]
+        return view, -1, BLANK
+
+    def evict(self, first_row: int, last_row: int) -> None:
+        """Forget rows far from the screen where too many are kept."""
+        if self._laid_rows <= KEPT_ROWS * 2:
+            return
+        low, _ = self.find(max(0, first_row - KEPT_ROWS // 2))
+        high, _ = self.find(last_row + KEPT_ROWS // 2)
+        held = {mark.key for mark in self.marks}
+        for index, view in enumerate(self.views):
+            if view.block.key in held:
+                continue
+            is_growing = view.answer is not None and not view.reserved
+            if view.laid and not low <= index <= high and not is_growing:
+                self._unfinished.pop(view, None)
+                self._laid_rows -= len(view.lines)
+                view.forget()
+                view.version = view.block.version
+
+
+def _move(mark: Mark, old: Sequence[Line], new: Sequence[Line], first: int) -> None:
+    """Have a mark stand where its text stands now, when rows from `first` on have changed."""
+    if mark.row < first:
+        return
+    if old:
+        mark.row, mark.column = moved(old, new, mark.row, mark.column, ends=mark.ends)
+    elif mark.row >= len(new):
+        mark.row, mark.column = max(0, len(new) - 1), 0
+
+
+class Viewport:
+    """The rows of a flow that a pane shows.
+
+    The owner sets `height` and `top` where the pane has another size or was scrolled, and shows what they are after
+    each call.
+
+    Attributes:
+        flow: all rows.
+        height: rows of the pane; 0 while it has no place on the screen.
+        top: the first visible row.
+        follows: whether the end is on view, and stays so.
+    """
+
+    def __init__(self, flow: Flow) -> None:
+        self.flow = flow
+        self.height = 0
+        self.top = 0
+        self.follows = True
+        self._known_height = 0
+        """How high the flow was when its end was left: rows below that are new."""
+        self._read: Mark | None = None
+        """What is read while the end is not followed: a place in the text."""
+        self._read_at = 0
+        """In which row of the pane it is seen; below 0 above the pane."""
+
+    @property
+    def last_top(self) -> int:
+        """The first visible row where the end is on view."""
+        return max(0, self.flow.height - self.height)
+
+    @property
+    def n_new(self) -> int:
+        """How many rows came below since the end was left."""
+        return 0 if self.follows else max(0, self.flow.height - self._known_height)
+
+    # Changes of what is shown
+
+    def update(self, blocks: Sequence[Block], first: int) -> None:
+        """The blocks from `first` on may have changed, come or gone; `settle` is wanted next."""
+        flow = self.flow
+        if self.follows:
+            flow.update(blocks, first)
+            return
+        before, visible = flow.height, self._visible_blocks()
+        flow.update(blocks, first)
+        self._read_what_is_left(visible)
+        if flow.height < before:
+            # Where something went, what comes next is new even if the conversation was longer before.
+            self._known_height = min(self._known_height, flow.height)
+
+    def settle(self) -> None:
+        """Lay out what is visible. The text that is read stays where it is seen; all else moves round it."""
+        flow = self.flow
+        if not self.height:
+            return
+        done: set[View] = set()
+        while True:
+            top = self._settled_top()
+            if not flow.views:
+                break
+            low, _ = flow.find(top)
+            high, _ = flow.find(max(top, top + self.height - 1))
+            fresh = [at for at in range(high, low - 1, -1) if flow.views[at] not in done]
+            if not fresh:
+                break
+            for index in fresh:
+                # Once each: a growing answer is laid out a slice at a time.
+                done.add(flow.views[index])
+                flow.ensure(index)
+        self.top = top
+        flow.evict(top, top + self.height)
+
+    def resize(self, room: Room) -> None:
+        """Another size: all rows anew where the width changed, with the same text at the top."""
+        before = self.flow.height
+        if room != self.flow.room:
+            self.flow.resize(room)
+        self.settle()
+        # What only takes more rows now is not new.
+        self._known_height += self.flow.height - before
+
+    def toggled(self, blocks: Sequence[Block], index: int) -> None:
+        """A block was folded or unfolded: its first row stays where it is, or comes into view with `settle`."""
+        flow = self.flow
+        view = flow.views[index]
+        before = flow.height
+        seen_at = flow.start(index) + view.gap + view.block.title_row - self.top
+        flow.update(blocks, index)
+        flow.ensure(index)
+        # What was only folded before is not new.
+        self._known_height += flow.height - before
+        # The user wants to read what opens, not the end of the conversation.
+        if not self.follows or flow.height - self.top > self.height:
+            self.hold()
+            place = Mark(view.block.key, view.block.title_row, 0, hint=index)
+            self._keep(place, max(0, seen_at))
+
+    # Scrolling
+
+    def scrolled(self, old: int, *, at_end: bool) -> None:
+        """The user has scrolled from another top: the end is followed only from the end."""
+        flow, new = self.flow, self.top
+        if self.follows and not at_end:
+            self._known_height = flow.height
+        self.follows = at_end
+        before = flow.height
+        # Scrolling up lays out blocks above what was seen: that moves down by as much as was asked for.
+        start = old if 0 < new < old else new
+        self._keep(None if at_end else flow.mark_at(start), start - new)
+        self.settle()
+        self._keep_top()
+        # What was only estimated before is not new.
+        self._known_height += flow.height - before
+
+    def show_row(self, row: int, at: int = 0) -> None:
+        """Bring a row to the top or so many rows below it, as far as there is enough around it."""
+        flow = self.flow
+        self.hold()
+        before = flow.height
+        self._keep(flow.mark_at(max(0, row)), at)
+        self.settle()
+        self._known_height += flow.height - before
+        self.stay()
+
+    def show_end(self) -> None:
+        """Go to the newest row and follow it."""
+        self.follows = True
+        self._keep(None)
+        self.settle()
+
+    def hold(self) -> None:
+        """Follow the end no longer."""
+        if self.follows:
+            self.follows = False
+            self._known_height = self.flow.height
+            self._keep_top()
+
+    def leave(self) -> None:
+        """The flow is no longer shown here: nothing of it is kept in place."""
+        self._keep(None)
+
+    def stay(self) -> None:
+        """What is at the top now is what is read; the end is followed where it is on view."""
+        self.follows = self.top >= self.last_top
+        self._keep_top()
+
+    # What stays in place
+
+    def _settled_top(self) -> int:
+        """The first visible row: the end is on view, or what is read stands where it is seen."""
+        last = self.last_top
+        if self.follows:
+            return last
+        row = self.flow.row_of(self._read) if self._read is not None else None
+        top = self.top if row is None else row - self._read_at
+        return min(max(0, top), last)
+
+    def _keep(self, mark: Mark | None, at: int = 0) -> None:
+        """Keep a place in the text in so many rows below the top of the pane from now on."""
+        flow = self.flow
+        flow.marks = [one for one in flow.marks if one is not self._read]
+        self._read, self._read_at = mark, at
+        if mark is not None:
+            flow.marks.append(mark)
+
+    def _keep_top(self) -> None:
+        """What is at the top now is what is read; nothing while the end is followed."""
+        self._keep(None if self.follows else self.flow.mark_at(self.top))
+
+    def _visible_blocks(self) -> list[tuple[int, int]]:
+        """The visible blocks, each with the row of the pane in which it begins: the key and that."""
+        flow = self.flow
+        if not flow.views:
+            return []
+        low, _ = flow.find(self.top)
+        high, _ = flow.find(self.top + self.height - 1)
+        return [
+            (flow.views[index].block.key, flow.start(index) + flow.views[index].gap - self.top)
+            for index in range(low, high + 1)
+        ]
+
+    def _read_what_is_left(self, visible: Sequence[tuple[int, int]]) -> None:
+        """Where the block that was read is gone, the next one that was visible stays in its place."""
+        flow = self.flow
+        if self._read is None or flow.index_of(self._read) is not None:
+            return
+        for key, at in visible:
+            mark = Mark(key, 0, 0)
+            if flow.index_of(mark) is not None:
+                self._keep(mark, at)
+                return
+        self._keep(None)
+
+    # Where keys lead to
+
+    def turn_row(self, step: int) -> int:
+        """The row of the user's message before (-1) or after (1) the first visible row."""
+        flow = self.flow
+        starts = [
+            flow.start(index) + view.gap
+            for index, view in enumerate(flow.views)
+            if isinstance(view.block, UserBlock)
+        ]
+        if step < 0:
+            return max((start for start in starts if start < self.top), default=0)
+        return min((start for start in starts if start > self.top), default=flow.height)
+
+    def last_visible(self, keys: Collection[int | None] = ()) -> int | None:
+        """The key of the last visible block, or that one of `keys` that is visible; None where there are no blocks."""
+        flow = self.flow
+        if not flow.views:
+            return None
+        low, _ = flow.find(self.top)
+        high, _ = flow.find(max(0, min(self.top + self.height, flow.height) - 1))
+        visible = [view.block.key for view in flow.views[low : high + 1]]
+        return next((key for key in visible if key in keys), visible[-1])

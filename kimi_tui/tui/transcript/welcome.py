@@ -1,0 +1,131 @@
+"""What stands in the transcript before anything was said: a line with its fold, a question, the folder in figures, some keys."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.cells import cell_len
+
+from kimi_tui.app_paths import short
+from kimi_tui.tui.formatting import cut, path
+from kimi_tui.tui.glyphs import Glyphs
+from kimi_tui.tui.transcript.rows import Line, Span
+
+if TYPE_CHECKING:
+    from kimi_tui.soul.system_prompt import FolderFacts
+
+
+QUESTION = "What shall we work on?"
+TALL = 28
+KEY_CELLS = 9
+RIGHT_MARGIN = 2
+
+
+def empty_rows(
+    width: int,
+    height: int,
+    glyphs: Glyphs,
+    hints: Sequence[tuple[str, str]],
+    facts: str = "",
+    question: str = "",
+) -> list[Line]:
+    """The rows of an empty transcript, from the first row of the pane.
+
+    Args:
+        width: of the pane.
+        height: of the pane.
+        glyphs: the signs to draw with.
+        hints: keys and what they do.
+        facts: what is known of the folder; its row is there before anything is.
+        question: what stands first, in place of the usual one.
+    """
+    tall = height >= TALL
+    margin = Span(" " * _left(width, height))
+    rule = glyphs.rule * 3
+    turn = Span(glyphs.turn, "accent")
+    upper = (
+        margin,
+        turn,
+        Span(rule, "line"),
+        turn,
+        Span(rule, "line"),
+        Span(glyphs.dmail, "dmail"),
+        Span(rule, "line"),
+        turn,
+    )
+    corner = glyphs.corner_bottom
+    lower = (
+        margin,
+        Span("    "),
+        Span(corner + glyphs.rule, "line"),
+        Span(glyphs.lost, "lost"),
+        Span(glyphs.rule + glyphs.foot, "dmail"),
+    )
+    gap = Line()
+    rows = [gap] * (7 if tall else max(0, min(3, height - 14)))
+    rows += [Line(upper), Line(lower), gap]
+    if height >= 16:
+        rows += [gap]
+    rows += [Line((margin, Span(question or QUESTION, "strong")))]
+    rows += [Line((margin, Span(facts, "quiet")))]
+    rows += [gap, gap] if height >= 16 else [gap]
+    column = max([KEY_CELLS, *(cell_len(key) + 2 for key, _ in hints)])
+    for key, meaning in hints:
+        rows.append(Line((margin, Span(f"{key:<{column}}", "accent"), Span(meaning))))
+        if tall:
+            rows.append(gap)
+    return rows[:height]
+
+
+def reading_rows(width: int, height: int, words: str, ellipsis: str = "…") -> list[Line]:
+    """The rows of a transcript that is still read: what is read, where the question of an empty one stands.
+
+    Args:
+        width: of the pane.
+        height: of the pane.
+        words: that.
+        ellipsis: stands where they are cut.
+    """
+    from kimi_tui.foreign_text import one_line
+
+    room = width - _left(width, height) - RIGHT_MARGIN
+    margin = Span(" " * _left(width, height))
+    rows = [Line()] * (10 if height >= TALL else max(0, min(3, height - 2)))
+    return [*rows, Line((margin, Span(cut(one_line(words), room, ellipsis), "quiet")))][:height]
+
+
+def facts_words(
+    facts: FolderFacts, folder: str, width: int, height: int, ellipsis: str = "…"
+) -> str:
+    """What is known of the folder, in the room that a pane of this size has; empty for nothing.
+
+    Args:
+        facts: that.
+        folder: its path.
+        width: of the pane.
+        height: of the pane.
+        ellipsis: stands where something is cut.
+    """
+    room = width - _left(width, height) - RIGHT_MARGIN
+    notes = f"{facts.notes} is read." if facts.notes else ""
+    if facts.n_files is None:
+        return cut(notes, room, ellipsis)
+    from kimi_tui.foreign_text import one_line
+
+    number, noun = f"{facts.n_files:,}", "file" if facts.n_files == 1 else "files"
+    if facts.is_more:
+        number = f"More than {number}"
+    elif not facts.n_files:
+        number = "No"
+    before, after = f"{number} {noun} in ", f". {notes}".rstrip()
+    place = path(one_line(short(Path(folder))), max(1, room - cell_len(before + after)), ellipsis)
+    return cut(f"{before}{place}{after}", room, ellipsis)
+
+
+def _left(width: int, height: int) -> int:
+    """The cells before the text."""
+    if width < 60:
+        return 4
+    return 10 if height >= TALL else 6

@@ -1,0 +1,400 @@
+"""`kimi-tui rewind`, `jump`, `undo`, `redo` and `dmail`: what is on the disk after them, also of the working files."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+from support.chat_server import say
+from support.commands import Place
+from support.soul import stage
+
+from kimi_tui.session.lock import SessionLock
+from kimi_tui.session.session import Session
+from kimi_tui.soul.history import fits
+from kimi_tui.soul.record import read_records
+from kimi_tui.wire import events as ev
+
+FIELDS = ["checkpoint_id", "messages_dropped", "tokens_before", "tokens_after", "files", "applied"]
+
+
+def told(place: Place, session: Session) -> list[ev.Event]:
+    """What the record tells; checks that it leads to the conversation as it is."""
+
+    async def read() -> list[ev.Event]:
+        opened = place.store.find(session.id)
+        await opened.open()
+        try:
+            records = read_records(opened)
+            assert [record.seq for record in records] == sorted({r.seq for r in records})
+            lines = (opened.dir / "wire.jsonl").read_bytes().count(b"\n")
+            assert len(records) == lines - 1, "what is added is read again"
+            assert fits(records, opened)
+            return [record.event for record in records]
+        finally:
+            await opened.aclose()
+
+    return asyncio.run(read())
+
+
+def test_rewind(place: Place) -> None:
+    session = place.three_turns()
+    whole = place.files(session)["context.jsonl"]
+    meant = place.run("rewind", 2, "--dry-run", "--json").json
+    assert place.files(session) == {"context.jsonl": whole}
+    done = place.run("rewind", 2, "--json").json
+    assert list(meant) == list(done) == FIELDS
+    assert {**meant, "applied": True} == done
+    assert done == {
+        "checkpoint_id": 2,
+        "messages_dropped": 9,
+        "tokens_before": 550,
+        "tokens_after": 110,
+        "files": [],
+        "applied": True,
+    }
+    files = place.files(session)
+    assert files["context_1.jsonl"] == whole
+    assert whole.startswith(files["context.jsonl"])
+    assert b"second" not in files["context.jsonl"]
+    events = told(place, session)
+    reverted = next(event for event in events if isinstance(event, ev.ContextReverted))
+    assert (reverted.checkpoint_id, reverted.world_line) == (2, 1)
+    assert reverted.prompt == "second\nwith more"
+    # The totals of the session go on.
+    statuses = [event for event in events if isinstance(event, ev.StatusUpdate)]
+    assert (statuses[-1].used, statuses[-1].total_input) == (110, 1_500)
+    assert statuses[-1].limit == statuses[-2].limit == 200_000
+
+
+def test_undo_and_redo_in_processes_of_their_own(place: Place) -> None:
+    session = place.three_turns()
+    whole = place.files(session)["context.jsonl"]
+    place.run("rewind", 6)
+    place.run("rewind", "#2")
+    short = place.files(session)["context.jsonl"]
+    undone = place.run("undo", "--json").json
+    assert list(undone) == ["operation", *FIELDS]
+    assert (undone["operation"], undone["checkpoint_id"]) == ("rewind", 2)
+    assert (undone["tokens_before"], undone["tokens_after"]) == (110, 440)
+    assert place.run("undo").out == "Undone: the rewind to #6.\n"
+    assert place.files(session)["context.jsonl"] == whole
+    ran = place.run("undo")
+    assert (ran.code, ran.complaint) == (1, "There is nothing to undo.")
+    place.run("redo")
+    assert place.run("redo").out == "Done again: the rewind to #2.\n"
+    assert place.files(session)["context.jsonl"] == short
+    ran = place.run("redo")
+    assert (ran.code, ran.complaint) == (1, "There is nothing to redo.")
+    told(place, session)
+
+
+def test_jump(place: Place) -> None:
+    session = place.three_turns()
+    whole = place.files(session)["context.jsonl"]
+    place.run("rewind", 2)
+    jumped = place.run("jump", "1:6", "--json").json
+    assert list(jumped) == ["world_line", *FIELDS]
+    assert (jumped["world_line"], jumped["checkpoint_id"]) == (1, 6)
+    assert (jumped["tokens_before"], jumped["tokens_after"]) == (110, 440)
+    live = place.files(session)["context.jsonl"]
+    assert whole.startswith(live)
+    assert b'"third"' not in live
+    everything = place.run("jump", "1", "--json").json
+    assert everything["checkpoint_id"] is None
+    assert place.files(session) == {"context.jsonl": whole, "context_1.jsonl": whole}
+    ran = place.run("jump", "1")
+    assert (ran.code, ran.complaint) == (1, "The conversation is there already.")
+    assert "Undone: the jump" in place.run("undo").out
+    assert place.files(session)["context.jsonl"] == live
+    told(place, session)
+
+
+def test_the_agent_reads_a_letter_in_its_next_turn(place: Place) -> None:
+    session = place.three_turns()
+    sent = place.run("dmail", 3, "look into c.txt instead", "--json").json
+    assert list(sent) == FIELDS
+    assert (sent["checkpoint_id"], sent["messages_dropped"]) == (3, 8)
+    assert (sent["tokens_before"], sent["applied"]) == (550, True)
+    events = told(place, session)
+    reverted = next(event for event in events if isinstance(event, ev.ContextReverted))
+    assert (reverted.reason, reverted.text) == ("dmail", "look into c.txt instead")
+    assert "c.txt" in reverted.facts
+    assert reverted.carried == ("third",)
+    made = [event for event in events if isinstance(event, ev.CheckpointCreated)][-1]
+    assert (made.id, made.kind) == (3, "dmail")
+    assert place.run("checkpoints", "--json").json[-1]["kind"] == "dmail"
+
+    async def next_turn() -> list[tuple[str, str]]:
+        async with stage(place.folder) as on:
+            await on.soul.aclose()
+            on.session = place.store.find(session.id)
+            await on.open()
+            on.server.script(say("I will"))
+            await on.soul.resume()
+            return on.sent()
+
+    # Neighbouring messages of the person are one where they are sent.
+    last = asyncio.run(next_turn())[-1]
+    assert last[0] == "user"
+    places = [last[1].index(text) for text in ("second", "third", "look into c.txt instead")]
+    assert places == sorted(places)
+
+
+def test_the_summary_is_no_target(place: Place) -> None:
+    place.three_turns()
+    compacted = {"role": "_checkpoint", "id": 0}
+    summary = [
+        {
+            "type": "text",
+            "text": "<system>Previous context has been compacted. Here is the compaction output:</system>",
+        },
+        {"type": "text", "text": "all of it"},
+    ]
+    folder = place.store.newest(place.work)
+    assert folder is not None
+    lines = [compacted, {"role": "user", "content": summary}, {"role": "_checkpoint", "id": 1}]
+    (folder.dir / "context.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    for arguments in (("rewind", 0), ("rewind", 0, "--dry-run"), ("dmail", 0, "no")):
+        ran = place.run(*arguments)
+        assert ran.code == 2
+        assert "undo the compaction" in ran.complaint
+    assert place.run("rewind", 1).code == 0
+
+
+def test_someone_has_it_open(place: Place) -> None:
+    session = place.three_turns()
+    lock = SessionLock(session.dir)
+    lock.acquire()
+    try:
+        before = place.files(session)
+        for arguments in (
+            ("checkpoints",),
+            ("worldlines", "--json"),
+            ("rewind", 2),
+            ("rewind", 2, "--dry-run"),
+            ("jump", 1),
+            ("undo",),
+            ("redo", "--json"),
+            ("dmail", 2, "x"),
+            ("sessions", "rename", session.id, "x"),
+            ("sessions", "delete", session.id, "--yes"),
+            ("sessions", "prune", session.id, "--yes"),
+        ):
+            ran = place.run(*arguments)
+            assert ran.code == 4, arguments
+            assert ran.complaint.startswith("This session is open in process ")
+        assert place.files(session) == before
+        shown = place.run("sessions", "show", session.id)
+        told = place.run("sessions", "show", session.id, "--json").json
+        assert place.files(session) == before
+    finally:
+        lock.release()
+    assert shown.out == place.run("sessions", "show", session.id).out
+    # Opened by itself, the session notes the same figures for lists that it noted when it was closed.
+    assert told == place.run("sessions", "show", session.id, "--json").json
+
+
+def test_a_line_that_is_being_written(place: Place) -> None:
+    """What the process that has it open writes may stand there in part."""
+    session = place.three_turns()
+    place.run("rewind", 6)
+    messages = place.run("sessions", "show", session.id, "--json").json["messages"]
+    lock = SessionLock(session.dir)
+    lock.acquire()
+    try:
+        with (session.dir / "context.jsonl").open("ab") as file:
+            file.write(b'{"role":"user","cont')
+        before = place.files(session)
+        told = place.run("sessions", "show", session.id[:6], "--json").json
+        assert (told["id"], told["messages"]) == (session.id, messages)
+        assert len(told["world_lines"]) == 1
+        assert told["remarks"] == []  # nothing was repaired or kept elsewhere
+        assert place.files(session) == before
+    finally:
+        lock.release()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("rewind",), "required: N"),
+        (("rewind", "x"), "checkpoint is needed, not 'x'"),
+        (("rewind", "-1"), "not '-1'"),
+        (("rewind", 99), "There is no checkpoint #99 here; there is #0 to #7."),
+        (("rewind", 99, "--dry-run"), "There is no checkpoint #99"),
+        (("rewind", "9" * 30), "checkpoint is needed"),
+        (("rewind", 1, "--files", "all"), "--files"),
+        (("jump", 7), "There is no world line 7."),
+        (("jump", 0), "world line is needed"),
+        (("jump", "1:"), "checkpoint is needed, not ''"),
+        (("dmail", 1), "required: TEXT"),
+        (("dmail", 1, " \n"), "The D-Mail is empty."),
+        (("dmail", 99, "x"), "There is no checkpoint #99"),
+        (("undo", "--session", "nope"), "There is no session 'nope'."),
+        (("undo", "--session", ""), "There is no session ''."),
+    ],
+)
+def test_wrong_words(place: Place, arguments: tuple[object, ...], words: str) -> None:
+    session = place.three_turns()
+    before = place.files(session)
+    ran = place.run(*arguments)
+    assert ran.code == 2
+    assert words in ran.complaint
+    assert place.files(session) == before
+
+
+def test_an_imported_session_travels_too(place: Place) -> None:
+    """Its record tells of no checkpoint: the history is made anew, and what is added to the record must be read again."""
+    session = place.three_turns()
+    record = session.dir / "wire.jsonl"
+    lines = record.read_bytes().splitlines(keepends=True)
+    record.write_bytes(b"".join(line for line in lines if b"CheckpointCreated" not in line))
+    for arguments in (("rewind", 6), ("undo",), ("rewind", 2), ("jump", "1:6")):
+        assert place.run(*arguments).code == 0
+
+    async def read() -> None:
+        opened = place.store.find(session.id)
+        await opened.open()
+        lines = record.read_bytes().count(b"\n")
+        assert len(read_records(opened)) == lines - 1
+        await opened.aclose()
+
+    asyncio.run(read())
+
+
+def test_the_disk_refuses(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    session = place.three_turns()
+    before = place.files(session)
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("kimi_tui.filesystem.Storage.fsync", full)
+    ran = place.run("rewind", 2)
+    assert ran.code == 1
+    assert "No space left" in ran.complaint
+    assert place.files(session)["context.jsonl"] == before["context.jsonl"]
+
+
+def check_written(place: Place) -> None:
+    """What the agent wrote is there."""
+    assert (place.work / "b.txt").read_text() == "b\n"
+    assert (place.work / "c.txt").read_text() == "c\n"
+
+
+def test_a_dry_run_touches_nothing(place: Place) -> None:
+    session = place.three_turns()
+    before = place.files(session)
+    seen = place.run("rewind", 2, "--files", "restore", "--dry-run", "--json").json
+    assert not seen["applied"]
+    assert (seen["messages_dropped"], seen["tokens_after"]) == (9, 110)
+    assert seen["files"] == [
+        {"path": "b.txt", "change": "delete", "reason": None},
+        {"path": "c.txt", "change": "delete", "reason": None},
+    ]
+    only = place.run("rewind", 2, "--files", "only", "--dry-run", "--json").json
+    assert only["files"] == seen["files"]
+    assert (only["messages_dropped"], only["tokens_after"]) == (0, 550)
+    assert place.files(session) == before
+    check_written(place)
+
+
+def test_conversation_and_files(place: Place) -> None:
+    session = place.three_turns()
+    whole = place.files(session)["context.jsonl"]
+    done = place.run("rewind", 2, "--files", "restore", "--json").json
+    assert done["applied"]
+    assert [(one["path"], one["change"]) for one in done["files"]] == [
+        ("b.txt", "delete"),
+        ("c.txt", "delete"),
+    ]
+    assert sorted(path.name for path in place.work.iterdir()) == ["a.txt"]
+    undone = place.run("undo", "--json").json
+    assert [(one["path"], one["change"]) for one in undone["files"]] == [
+        ("b.txt", "create"),
+        ("c.txt", "create"),
+    ]
+    assert place.files(session)["context.jsonl"] == whole
+    check_written(place)
+    assert place.run("redo").code == 0
+    assert sorted(path.name for path in place.work.iterdir()) == ["a.txt"]
+
+
+def test_a_conflict_says_the_same_before_and_after(place: Place) -> None:
+    place.three_turns()
+    (place.work / "b.txt").write_text("by hand\n")
+    seen = place.run("rewind", 2, "--files", "restore", "--dry-run", "--json").json["files"]
+    done = place.run("rewind", 2, "--files", "restore", "--json")
+    assert done.code == 3
+    named = {"path": "b.txt", "change": "conflict", "reason": "also changed outside"}
+    assert named in seen
+    assert named in json.loads(done.out)["files"]
+
+
+def test_files_only(place: Place) -> None:
+    session = place.three_turns()
+    before = place.files(session)
+    ran = place.run("rewind", 2, "--files", "only")
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out.startswith("Brought back the files of #2.\n")
+    assert "b.txt" in ran.out
+    assert not (place.work / "b.txt").exists()
+    assert place.files(session) == before
+    assert "Undone: the restored files" in place.run("undo").out
+    check_written(place)
+
+
+def test_conflicts_are_left_alone_and_named(place: Place) -> None:
+    place.three_turns()
+    (place.work / "b.txt").write_text("mine\n")
+    ran = place.run("rewind", 2, "--files", "restore", "--json")
+    assert ran.code == 3
+    assert ran.err.count("\n") == 1
+    assert "b.txt" in ran.err
+    assert '"change": "conflict"' in ran.out
+    assert '"applied": true' in ran.out
+    assert (place.work / "b.txt").read_text() == "mine\n"
+    assert not (place.work / "c.txt").exists()
+
+
+def test_what_cannot_be_brought_back_says_why(place: Place) -> None:
+    session = place.three_turns()
+    before = place.files(session)
+    shown = place.run("rewind", 99, "--files", "restore")
+    assert (shown.code, "no checkpoint #99" in shown.complaint) == (2, True)
+    for folder in session.dir.iterdir():
+        if folder.is_dir():
+            folder.rename(folder.with_name("gone"))
+    for more in ((), ("--dry-run",)):
+        ran = place.run("rewind", 2, "--files", "restore", *more)
+        assert ran.code == 1
+        assert ran.complaint
+    assert place.files(session) == before
+    check_written(place)
+
+
+def test_an_undo_without_the_files_says_so(place: Place) -> None:
+    session = place.three_turns()
+    place.run("rewind", 2, "--files", "restore")
+    for folder in session.dir.iterdir():
+        if folder.is_dir():
+            folder.rename(folder.with_name("gone"))
+    undone = place.run("undo", "--json")
+    assert undone.code == 3
+    assert "b.txt, c.txt" in undone.err
+    assert undone.out.count('"change": "conflict"') == 2
+    assert place.run("checkpoints", "--json").json[-1]["id"] == 7
+
+
+def test_where_no_file_comes_back_nothing_else_is_said(place: Place) -> None:
+    place.three_turns()
+    for name in ("b.txt", "c.txt"):
+        (place.work / name).write_text("changed by hand\n")
+    ran = place.run("rewind", 2, "--files", "only")
+    assert ran.out == "No file of #2 was brought back.\n"
+    assert ran.code == 3
+    assert "b.txt" in ran.err
+    dry = place.run("rewind", 2, "--files", "only", "--dry-run")
+    assert dry.out == "No file of #2 would be brought back.\n"

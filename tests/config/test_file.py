@@ -1,0 +1,373 @@
+"""config.toml: what is right is used, what is wrong is named, and saving keeps whatever else stands there."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kimi_tui.config.file import parse_config, read_config, save_choice, save_theme
+from kimi_tui.config.model_choice import Choice, Overrides, choose
+from kimi_tui.config.settings import Config, ConfigError, LoopControl, ModelPrices
+
+PATH = Path("config.toml")
+WHOLE = """
+default_model = "k"
+default_thinking = true
+theme = "light"
+glyphs = "ascii"
+reduced_motion = true
+telemetry = true
+
+[models.k]
+provider = "moonshot"
+model = "kimi-k3"
+max_context_size = 262144
+capabilities = ["thinking", "image_in"]
+
+[providers.moonshot]
+type = "kimi"
+base_url = "https://api.moonshot.ai/v1/"
+api_key = "sk-one"
+dialect = "moonshot"
+
+[loop_control]
+max_steps_per_turn = 7
+reserved_context_size = 1000
+compaction_trigger_ratio = 0.5
+compaction = "mine.short:Short"
+
+[dmail]
+enabled = false
+nudge_tokens = 50
+
+[keys]
+compact = "Ctrl+R"
+"""
+
+
+def parse(text: str) -> Config:
+    """The text as a file."""
+    return parse_config(text.encode(), PATH)
+
+
+def test_everything_that_can_stand_in_the_file() -> None:
+    config = parse(WHOLE)
+    assert config.notices == ()
+    assert config.default_model == "k"
+    assert config.thinking == "on"
+    assert (config.theme, config.glyphs, config.reduced_motion) == ("light", "ascii", True)
+    model = config.models["k"]
+    assert (model.model, model.max_context_size) == ("kimi-k3", 262_144)
+    assert model.capabilities == ("thinking", "image_in")
+    provider = config.providers["moonshot"]
+    assert provider.base_url == "https://api.moonshot.ai/v1"
+    assert (provider.api_key, provider.dialect) == ("sk-one", "moonshot")
+    assert config.loop == LoopControl(7, 3, 1000, 0.5, "mine.short:Short")
+    assert (config.dmail.enabled, config.dmail.nudge_tokens) == (False, 50)
+    assert config.keys == {"compact": "ctrl+r"}
+
+
+def test_no_key_is_shown_when_values_are_printed() -> None:
+    assert "sk-one" not in repr(parse(WHOLE))
+
+
+PRICED = "[providers.p]\nbase_url='http://localhost/v1'\n[models.m]\nprovider='p'\nmodel='x'\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "named"),
+    [
+        ("colour = 1", "colour"),
+        ('theme = "pink"', "theme"),
+        ("reduced_motion = 1", "reduced_motion"),
+        ('[loop_control]\nmax_steps_per_turn = "many"', "loop_control.max_steps_per_turn"),
+        ("[loop_control]\nmax_steps_per_turn = true", "loop_control.max_steps_per_turn"),
+        ("[loop_control]\ncompaction_trigger_ratio = 7.5", "loop_control.compaction_trigger_ratio"),
+        ("[loop_control]\ncompaction = 3", "loop_control.compaction"),
+        ("[loop_control]\nmax_stepz = 1", "loop_control.max_stepz"),
+        ('[providers.x]\nbase_url = "ftp://x"', "providers.x.base_url"),
+        ("[providers.x]\napi_key = 'a'", "providers.x.base_url"),
+        ("[models.m]\nprovider = 'none'\nmodel = 'm'", "models.m.provider"),
+        ("models = 3", "models"),
+        ("[models]\nm = 3", "models.m"),
+        ("[keys]\ncompact = 3", "keys.compact"),
+        (PRICED + "max_context_size = 3999", "models.m.max_context_size"),
+    ],
+)
+def test_what_is_wrong_is_named_and_the_rest_is_used(line: str, named: str) -> None:
+    config = parse('glyphs = "ascii"\n' + line)
+    assert config.glyphs == "ascii"
+    assert len([notice for notice in config.notices if named in notice]) == 1
+
+
+def test_prices_of_a_model() -> None:
+    config = parse(
+        PRICED + 'prices = { input = 0.6, cached_input = 0, output = 3, currency = "€" }'
+    )
+    assert config.notices == ()
+    assert config.models["m"].prices == ModelPrices(0.6, 0.0, 3.0, "€")
+    plain = parse(PRICED + "[models.m.prices]\ninput = 1\noutput = 3\n").models["m"].prices
+    assert plain == ModelPrices(1.0, 1.0, 3.0, "$")
+    assert parse(PRICED).models["m"].prices is None
+
+
+@pytest.mark.parametrize(
+    ("prices", "named", "kept"),
+    [
+        ("3", "models.m.prices must be a table", False),
+        ("{ input = 1 }", "models.m.prices.output is missing", False),
+        ("{ input = -1, output = 1 }", "models.m.prices.input must be a number", False),
+        ("{ input = true, output = 1 }", "models.m.prices.input must be a number", False),
+        ('{ input = 1, output = 1, cached_input = "x" }', "models.m.prices.cached_input", False),
+        ("{ input = 1, output = 1, currency = 3 }", "models.m.prices.currency", True),
+        ('{ input = 1, output = 1, currency = "\\u001b[2J" }', "models.m.prices.currency", True),
+        ("{ input = 1, output = 1, outputs = 1 }", "models.m.prices.outputs is not known", True),
+    ],
+)
+def test_wrong_prices_are_named_in_one_line(prices: str, named: str, kept: bool) -> None:
+    config = parse(f"{PRICED}prices = {prices}")
+    (notice,) = config.notices
+    assert named in notice
+    assert (config.models["m"].prices is not None) == kept
+
+
+def test_a_default_model_that_is_not_there_is_named() -> None:
+    config = parse('default_model = "gone"')
+    assert config.default_model == ""
+    assert any("gone" in notice for notice in config.notices)
+
+
+def test_the_only_model_is_the_default() -> None:
+    text = "[models.m]\nprovider='p'\nmodel='x'\n[providers.p]\nbase_url='http://localhost/v1'\n"
+    assert parse(text).default_model == "m"
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (b'a = 1\nb = [unclosed\nc = "d"\n', "line 2"),
+        (b"a = 1\na = 2\n", "line 2"),
+        (b"= 1", "line 1"),
+        (b"a = 1\nb = \xff\n", "line 2"),
+        (b'a = "never ended', "line 1"),
+    ],
+)
+def test_what_is_not_toml_is_one_line_with_file_and_line(text: bytes, line: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse_config(text, Path("/home/me/config.toml"))
+    message = str(caught.value)
+    assert "\n" not in message
+    assert message.startswith(f"/home/me/config.toml, {line}:")
+
+
+def test_an_absent_file_is_the_default(tmp_path: Path) -> None:
+    assert read_config(tmp_path / "config.toml") == Config()
+    assert read_config(tmp_path / "file" / "config.toml") == Config()
+
+
+def test_a_folder_in_its_place_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "config.toml").mkdir()
+    with pytest.raises(ConfigError, match=r"config\.toml"):
+        read_config(tmp_path / "config.toml")
+
+
+TOML_VALUES = st.recursive(
+    st.one_of(
+        st.booleans(),
+        st.integers(-(2**40), 2**40),
+        st.text(alphabet="ab-/: ", max_size=8),
+    ),
+    lambda inner: st.lists(inner, max_size=3),
+    max_leaves=4,
+)
+
+
+def written(value: object) -> str:
+    """A value as TOML."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list):
+        return "[" + ", ".join(written(item) for item in value) + "]"
+    return str(value) if isinstance(value, int) else f'"{value}"'
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(
+            ["theme", "glyphs", "default_model", "models", "keys", "loop_control", "dmail", "x"]
+        ),
+        TOML_VALUES,
+    )
+)
+def test_no_value_of_any_type_is_more_than_a_notice(values: dict[str, object]) -> None:
+    text = "\n".join(f"{key} = {written(value)}" for key, value in values.items())
+    config = parse(text)
+    assert config.theme in ("dark", "light", "16")
+    assert isinstance(config.loop, LoopControl)
+
+
+@pytest.mark.parametrize(
+    ("written", "noticed"),
+    [
+        ("https://h.example/v1", False),
+        ("https://h.example/v1/", False),
+        ("  https://h.example/v1 ", False),
+        ("https://h.example/v1/chat/completions", True),
+        ("https://h.example/v1/models/", True),
+        ("<https://h.example/v1>", True),
+    ],
+)
+def test_a_base_url_is_put_right_and_that_is_said(written: str, noticed: bool) -> None:
+    config = parse(f'[providers.p]\nbase_url = "{written}"')
+    assert config.providers["p"].base_url == "https://h.example/v1"
+    assert len([one for one in config.notices if "providers.p.base_url" in one]) == noticed
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [("true", "on"), ("false", "off"), ('"High"', "high"), ("1", ""), ('"so much!"', "")],
+)
+def test_how_much_a_model_thinks_by_default(written: str, meant: str) -> None:
+    config = parse(f"default_thinking = {written}")
+    assert config.thinking == meant
+    assert bool(config.notices) == (not meant)
+
+
+CHOICE = Choice(
+    provider="moonshot",
+    base_url="https://api.moonshot.ai/v1",
+    model="kimi-k3",
+    api_key='sk-"odd"\\key',
+    window=262_144,
+    capabilities=("image_in", "thinking"),
+)
+
+
+def test_what_was_chosen_is_what_is_used_next_time(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "config.toml"
+    saved = save_choice(path, CHOICE)
+    assert saved.notices == ()
+    assert read_config(path) == saved
+    assert choose(saved, Overrides(), {}) == CHOICE
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert [entry.name for entry in path.parent.iterdir()] == ["config.toml"]
+
+
+def test_a_file_that_others_could_read_is_closed(tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text("")
+    path.chmod(0o644)
+    save_choice(path, CHOICE)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_comments_and_other_tables_stay(tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text(
+        '# mine\ntheme = "light"  # bright\n\n[keys]\ncompact = "ctrl+k"\n\n'
+        '[providers.other]\nbase_url = "http://localhost/v1"  # here\n'
+    )
+    config = save_choice(path, CHOICE)
+    text = path.read_text()
+    for kept in ("# mine", "# bright", "# here", '[keys]\ncompact = "ctrl+k"'):
+        assert kept in text
+    assert config.theme == "light"
+    assert set(config.providers) == {"other", "moonshot"}
+
+
+def test_another_server_of_the_same_name_gets_a_name_of_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    save_choice(path, CHOICE)
+    other = CHOICE._replace(base_url="https://api.moonshot.cn/v1", api_key="sk-two")
+    config = save_choice(path, other)
+    assert config.providers["moonshot"].api_key == CHOICE.api_key
+    assert config.providers["moonshot-2"].api_key == "sk-two"
+    found = choose(config, Overrides(), {})
+    assert isinstance(found, Choice)
+    assert (found.base_url, found.api_key) == (other.base_url, "sk-two")
+
+
+def test_the_same_again_changes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    save_choice(path, CHOICE)
+    before = path.read_bytes()
+    save_choice(path, CHOICE)
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "providers = 3\n",
+        "providers = { moonshot = 3 }\n",
+        "models.kimi-k3.provider = 'x'\nmodels.kimi-k3 = 4\n",
+        "not toml [",
+    ],
+)
+def test_what_cannot_be_edited_safely_is_left_alone(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text(text)
+    with pytest.raises(ConfigError):
+        save_choice(path, CHOICE)
+    assert path.read_text() == text
+
+
+def test_a_link_stays_a_link(tmp_path: Path) -> None:
+    real = tmp_path / "dotfiles.toml"
+    real.write_text('theme = "light"\n')
+    link = tmp_path / "config.toml"
+    link.symlink_to(real)
+    save_choice(link, CHOICE)
+    assert link.is_symlink()
+    assert read_config(real).default_model == "kimi-k3"
+
+
+def test_a_disk_that_refuses_leaves_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text('theme = "light"\n')
+
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("kimi_tui.filesystem.os.fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        save_choice(path, CHOICE)
+    assert path.read_text() == 'theme = "light"\n'
+    assert [entry.name for entry in tmp_path.iterdir()] == ["config.toml"]
+
+
+def test_a_text_that_would_say_something_else_is_not_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text('theme = "light"\n')
+    monkeypatch.setattr("kimi_tui.config.file._edited", lambda *_: 'default_model = "kimi-k3"\n')
+    with pytest.raises(ConfigError, match="not changed"):
+        save_choice(path, CHOICE)
+    assert path.read_text() == 'theme = "light"\n'
+
+
+def test_a_theme_is_set_before_the_tables_and_the_rest_stays(tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text("# my words\n[loop_control]\nmax_steps_per_turn = 7  # few\n")
+    save_theme(path, "light")
+    save_theme(path, "16")
+    config = read_config(path)
+    assert (config.theme, config.loop.max_steps_per_turn) == ("16", 7)
+    assert "# my words" in path.read_text()
+    assert "# few" in path.read_text()
+
+
+@pytest.mark.parametrize("content", [b"not = [toml", b"# caf\xe9\n"])
+def test_a_file_that_is_no_toml_is_left_as_it_is(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "config.toml"
+    path.write_bytes(content)
+    with pytest.raises(ConfigError, match=r"config\.toml"):
+        save_theme(path, "light")
+    assert path.read_bytes() == content

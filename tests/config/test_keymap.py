@@ -1,0 +1,157 @@
+"""What `[keys]` may say, and what is said of the rest."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from textual.binding import Binding
+from textual.dom import DOMNode
+from textual.keys import _character_to_key
+
+import kimi_tui.tui
+from kimi_tui.config.file import parse_config
+from kimi_tui.config.keymap import _EDITING, _OUTSIDE_PROMPT, DEFAULT_KEYS
+from kimi_tui.config.settings import Config
+from kimi_tui.tui.prompt.area import PromptArea
+
+
+def parse(keys: str) -> Config:
+    return parse_config(f"[keys]\n{keys}".encode(), Path("config.toml"))
+
+
+def everything_below(node: type[DOMNode]) -> Iterator[type[DOMNode]]:
+    for one in node.__subclasses__():
+        yield one
+        yield from everything_below(one)
+
+
+def test_every_action_is_known_with_its_keys() -> None:
+    for module in pkgutil.walk_packages(kimi_tui.tui.__path__, "kimi_tui.tui."):
+        importlib.import_module(module.name)
+    bound: dict[str, set[str]] = {}
+    for node in everything_below(DOMNode):
+        if node.__module__.startswith("kimi_tui."):
+            for binding in Binding.make_bindings(node.__dict__.get("BINDINGS", [])):
+                if binding.id:
+                    bound.setdefault(binding.id, set()).add(binding.key)
+    assert {name: set(keys.split(",")) for name, keys in DEFAULT_KEYS.items()} == bound
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ("Ctrl+K", "ctrl+k"),
+        ("f12", "f12"),
+        ("f2, ctrl+y", "f2,ctrl+y"),
+        ("ctrl+Home", "ctrl+home"),
+        ("ctrl+shift+up", "ctrl+shift+up"),
+        ("shift+ctrl+up", "ctrl+shift+up"),
+        ("super+shift+z", "shift+super+z"),
+        ("ctrl+ctrl+k", "ctrl+k"),
+        ("question_mark", "question_mark"),
+        ("K", "K"),
+        ("shift+k", "K"),
+        ("é", "é"),
+        *((sign, _character_to_key(sign)) for sign in "?/\\-+_@[]~|"),
+    ],
+)
+def test_a_key_is_taken_as_the_terminal_names_it(text: str, key: str) -> None:
+    config = parse(f"'summary.leave' = '{text}'")
+    assert (config.keys, config.notices) == ({"summary.leave": key}, ())
+
+
+@pytest.mark.parametrize("text", ["?", "K", "f2,z", "shift+z", "space", "left_square_bracket"])
+def test_what_is_typed_into_the_prompt_is_no_key_of_what_holds_everywhere(text: str) -> None:
+    config = parse(f"help = '{text}'")
+    assert config.keys == {}
+    assert config.notices == (
+        f"config.toml: keys.help is {text}, which writes into the prompt; the rest is used.",
+    )
+
+
+def test_the_keys_that_edit_the_prompt_are_those_of_its_field() -> None:
+    bound = PromptArea._merge_bindings().key_to_bindings
+    ours = {binding.id for bindings in bound.values() for binding in bindings if binding.id}
+    edit = {key for key, bindings in bound.items() if not any(one.id for one in bindings)}
+    assert edit == _EDITING
+    # The app's own key for the end is asked before the field.
+    everywhere = {name for name in DEFAULT_KEYS if "." not in name}
+    assert everywhere - ours - {"quit"} == _OUTSIDE_PROMPT
+
+
+@pytest.mark.parametrize("text", ["f6", "ctrl+k", "f2,ctrl+a", "Home"])
+def test_what_edits_the_prompt_is_no_key_of_what_stands_outside_it(text: str) -> None:
+    config = parse(f"timeline = '{text}'\nsearch = '{text}'")
+    assert "timeline" not in config.keys
+    assert "search" in config.keys  # the prompt's own, which goes before
+    assert config.notices == (
+        f"config.toml: keys.timeline is {text}, which edits the text in the prompt; the rest is used.",
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("ctrl+banana", "banana", "strg+k", "ctrl+", "ctrl++", "f25", "ctrl k", "a,", ","),
+        # What they send depends on the keyboard.
+        *("shift+1", "shift+/", "shift+slash", "shift+ß"),
+    ],
+)
+def test_what_is_no_key_is_named_and_the_action_keeps_its_own(text: str) -> None:
+    config = parse(f"compact = '{text}'\ntimeline = 'f2'")
+    assert config.keys == {"timeline": "f2"}
+    assert config.notices == (f"config.toml: keys.compact is no key: {text!r}; the rest is used.",)
+
+
+def test_what_is_no_action_is_named() -> None:
+    config = parse("banana = 'f2'\n'timeline.undo' = 'z'")
+    assert config.keys == {"timeline.undo": "z"}
+    assert config.notices == (
+        "config.toml: keys.banana names no action that has a key; the rest is used.",
+    )
+
+
+@pytest.mark.parametrize(
+    ("keys", "used", "named"),
+    [
+        ("compact = 'ctrl+t'", {}, ["keys.compact is ctrl+t, which is the key of timeline"]),
+        (
+            "compact = 'f2'\ntimeline = 'f2'",
+            {"compact": "f2"},
+            ["keys.timeline is f2, which is the key of compact"],
+        ),
+        # They change places.
+        (
+            "compact = 'ctrl+t'\ntimeline = 'ctrl+o'",
+            {"compact": "ctrl+t", "timeline": "ctrl+o"},
+            [],
+        ),
+        # Who cannot get what was wanted keeps a key that somebody else wanted.
+        (
+            "timeline = 'ctrl+o'\ncompact = 'f1'",
+            {},
+            [
+                "keys.compact is f1, which is the key of help",
+                "keys.timeline is ctrl+o, which is the key of compact",
+            ],
+        ),
+        # Other areas may use the same keys.
+        (
+            "'timeline.undo' = 'n'\n'compare.next' = 'm'",
+            {"timeline.undo": "n", "compare.next": "m"},
+            [],
+        ),
+        ("timeline = 'ctrl+t,f2'", {"timeline": "ctrl+t,f2"}, []),
+        ("compact = ''", {}, []),
+    ],
+)
+def test_one_key_is_given_to_one_action(keys: str, used: dict[str, str], named: list[str]) -> None:
+    config = parse(keys)
+    assert config.keys == used
+    assert [notice.partition(";")[0] for notice in config.notices] == [
+        f"config.toml: {one}" for one in named
+    ]

@@ -1,0 +1,76 @@
+"""What stands in the way of a session: it never keeps the program from starting, saying so, or being left."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from support.program import Program
+from support.terminal import Terminal
+
+# A network disk that is gone answers no call: the thread that made it is never free again.
+HANGING = """
+import sys, threading
+from kimi_tui import cli
+from kimi_tui.session.{module} import {owner}
+def hang(*_arguments, **_more):
+    threading.Event().wait()
+{owner}.{name} = hang
+sys.exit(cli.main(["--continue"]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("module", "owner", "name"),
+    [
+        ("store", "SessionStore", "newest"),
+        ("session", "Session", "_lock_folder"),
+        ("jsonl", "JsonlLog", "read"),
+    ],
+)
+def test_a_session_that_hangs_while_it_is_opened_can_be_left(
+    configured: Program, module: str, owner: str, name: str
+) -> None:
+    code = HANGING.format(module=module, owner=owner, name=name)
+    with Terminal(
+        [sys.executable, "-c", code],
+        size=(80, 24),
+        cwd=configured.work,
+        env={
+            "KIMI_TUI_HOME": str(configured.home),
+            "HOME": str(configured.home),
+            **configured.environment,
+        },
+    ) as terminal:
+        terminal.wait_for("Ask for a change")
+        terminal.wait_quiet(0.5)
+        before = terminal.n_bytes
+        terminal.key("ctrl+q")
+        assert terminal.wait_exit() == 0
+        assert b"\x1b[?1049l" in terminal.raw[before:]
+
+
+def test_a_configuration_that_is_a_fifo_is_named(program: Program) -> None:
+    program.home.mkdir(exist_ok=True)
+    os.mkfifo(program.home / "config.toml")
+    terminal = program.start()
+    assert terminal.wait_exit() == 2
+    # The temporary folder's name is as long as it is: the line may break anywhere.
+    shown = "".join(terminal.screen_text().split())
+    assert "itisaFIFO,notaregularfile" in shown
+
+
+def test_a_session_whose_files_are_no_files_is_refused_in_a_line(
+    configured: Program, tmp_path: Path
+) -> None:
+    bucket = configured.home / "sessions" / ("0" * 32)
+    (bucket / "abc").mkdir(parents=True)
+    os.mkfifo(bucket / "abc" / "context.jsonl")
+    terminal = configured.start("--session", "abc")
+    assert terminal.wait_exit() == 1
+    said = terminal.screen_text().replace("\n", "")
+    assert "Could not open the session: it is a FIFO" in said
+    assert "Traceback" not in said
+    assert "go on" not in said  # with what cannot be opened

@@ -1,0 +1,68 @@
+"""The prompt in a terminal: the menu of commands, and the keys as terminals send them."""
+
+from __future__ import annotations
+
+import pytest
+from support.chat_server import ChatServerThread, say
+from support.program import Program
+
+READY = "≡ at 75k"
+"""The gauge: the session is open."""
+
+
+def test_the_menu_runs_what_is_highlighted(configured: Program, server: ChatServerThread) -> None:
+    server.script(say("Cleaned."))
+    terminal = configured.start()
+    terminal.wait_for(READY)
+    terminal.type("/he")
+    terminal.wait_for("▌ /help")
+    terminal.key("enter")
+    terminal.wait_for("Esc close")
+    terminal.key("escape")
+    terminal.wait_gone("Esc close")
+    terminal.type("/re")
+    terminal.wait_for("▌ /rewind")
+    terminal.key("down", "down", "down")
+    terminal.wait_for("▌ /rename")
+    terminal.key("tab")
+    terminal.wait_for("› /rename")
+    terminal.type("Pears\r")
+    terminal.wait_for("This session is now called Pears.")
+    # A slash alone runs the first of all, and is sent to nobody.
+    terminal.type("/")
+    terminal.wait_for("▌ /timeline")
+    terminal.key("enter")
+    terminal.wait_for("Enter preview")
+    terminal.key("escape")
+    terminal.wait_for("Enter send")
+    # All of it in one go, as a slow machine sees it.
+    terminal.type("/tmp is full, clean it\r")
+    terminal.wait_for("Cleaned.")
+    assert "/tmp is full, clean it" in str(server.requests[-1].body["messages"][-1])
+    assert len(server.requests) == 1
+    terminal.key("ctrl+q")
+    assert terminal.wait_exit() == 0
+
+
+@pytest.mark.parametrize("size", [1, 100])
+def test_every_enter_with_a_modifier_breaks_the_line_as_bytes(
+    configured: Program, server: ChatServerThread, size: int
+) -> None:
+    server.script(say("Five lines."))
+    terminal = configured.start()
+    terminal.wait_for(READY)
+    forms = (b"\x1b\r", b"\x1b[27;2;13~", b"\x1b[13;2u", b"\x1b[27;5;13~", b"\n")
+    for line, form in enumerate(forms):
+        terminal.type(f"line {line}")
+        # Whole, and as a slow connection brings it.
+        for at in range(0, len(form), size):
+            terminal.write(form[at : at + size])
+        terminal.type(f"begin {line}")
+        terminal.wait_for(f"  begin {line}")
+    terminal.write(b"\x1bd\x17\x19\r")  # Alt+D, Ctrl+W, Ctrl+Y, Enter
+    terminal.wait_for("Five lines.")
+    (request,) = server.requests
+    sent = str(request.messages[-1]["content"])
+    assert "".join(f"line {n}\nbegin {n}" for n in range(len(forms))) in sent
+    terminal.key("ctrl+q")
+    assert terminal.wait_exit() == 0

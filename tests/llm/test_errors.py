@@ -1,0 +1,380 @@
+from __future__ import annotations
+
+import json
+from email.utils import formatdate
+from typing import Any
+
+import pytest
+
+from kimi_tui.llm.completion import is_retryable
+from kimi_tui.llm.errors import (
+    APIStatusError,
+    ContextOverflowError,
+    LLMError,
+    LLMNotSupported,
+    ResponseContext,
+    error_of_response,
+    redact,
+    retry_after,
+)
+
+KEY = "sk-abcdefghijklmnopqrstuvwxyz"
+NOW = 1_790_000_000.0
+
+
+def failed(status: int, body: Any, *, host: str = "api.example.org", **headers: str) -> LLMError:
+    raw = body.encode() if isinstance(body, str) else json.dumps(body).encode()
+    sent = {name.replace("_", "-"): value for name, value in headers.items()}
+    return error_of_response(raw, ResponseContext(host, "the-model", status, sent, KEY, NOW))
+
+
+SENTENCE = "It is so, and not otherwise."
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"error": {"message": SENTENCE, "type": "x", "code": None}},
+        {"error": SENTENCE},
+        {"message": SENTENCE},
+        {"object": "error", "message": SENTENCE, "type": "x", "code": "1"},
+        {"detail": SENTENCE},
+        {"detail": [{"type": "extra_forbidden", "msg": SENTENCE, "loc": ["body", "x"]}]},
+        [{"error": {"code": 400, "message": SENTENCE, "status": "INVALID_ARGUMENT"}}],
+        {"code": 20015, "message": SENTENCE, "data": None},
+        {
+            "error": {
+                "message": "Provider returned error",
+                "code": 400,
+                "metadata": {
+                    "raw": json.dumps({"error": {"message": SENTENCE}}),
+                    "provider_name": "p",
+                },
+            }
+        },
+        {"error": {"message": "Provider returned error", "metadata": {"raw": SENTENCE}}},
+        {"errors": [{"message": SENTENCE}]},
+        json.dumps(SENTENCE),
+        SENTENCE,
+    ],
+)
+def test_the_providers_own_sentence_is_dug_out_of_any_body(body: Any) -> None:
+    assert SENTENCE in failed(400, body).message
+
+
+@pytest.mark.parametrize(
+    "body", ["", "null", "[]", "{}", "17", '{"error": {}}', "{not json", "\x00\xff"]
+)
+def test_a_body_that_says_nothing_leaves_status_and_host(body: str) -> None:
+    error = failed(500, body)
+    assert "api.example.org 500" in error.message
+    assert is_retryable(error)
+
+
+def test_a_web_page_is_named_by_its_title() -> None:
+    error = failed(
+        502, "<!DOCTYPE html><html><head><title>502 Bad\n Gateway</title></head>…" + "x" * 9_000
+    )
+    assert "“502 Bad Gateway”" in error.message
+    assert len(error.message) < 200
+
+
+def test_the_request_id_is_shown_and_the_key_never() -> None:
+    body = {
+        "error": {
+            "message": f"Incorrect API key provided: {KEY}. And sk-proj-1234567890abcdefgh too."
+        }
+    }
+    error = failed(401, body, x_trace_id="trace-7")
+    assert "trace-7" in error.message
+    assert KEY not in error.message + error.advice
+    assert "1234567890abcdefgh" not in error.message
+    assert redact("a short one", "a") == "a short one"
+    assert "local.password" not in redact("you sent local.password!", "local.password")
+
+
+def test_a_sentence_is_cut_to_size() -> None:
+    assert len(failed(400, {"message": "word " * 10_000}).message) < 700
+
+
+@pytest.mark.parametrize("status", [408, 409, 429, 500, 502, 503, 504, 529])
+def test_what_may_pass_is_tried_again(status: int) -> None:
+    assert is_retryable(failed(status, {"message": "Later."}))
+
+
+@pytest.mark.parametrize("status", [301, 307, 400, 401, 402, 403, 404, 413, 422])
+def test_what_will_not_pass_is_not(status: int) -> None:
+    error = failed(status, {"message": "No."})
+    assert not is_retryable(error)
+    assert error.advice or status == 422
+
+
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [
+        (
+            429,
+            {"error": {"message": "You exceeded your current quota", "type": "insufficient_quota"}},
+        ),
+        (429, {"error": {"message": "x", "type": "exceeded_current_quota_error"}}),
+        (429, {"error": {"message": "Your account has insufficient balance, please recharge"}}),
+        (429, {"error": {"code": "1113", "message": "Your account is in arrears"}}),
+        (
+            400,
+            {
+                "error": {
+                    "message": "The request was considered high risk",
+                    "type": "content_filter",
+                }
+            },
+        ),
+        (500, {"error": {"message": "Jinja Exception: Conversation roles must alternate user"}}),
+        (500, {"error": {"message": "Failed to parse tool call arguments as JSON"}}),
+        (413, {"error": {"message": "Request too large on tokens per minute (TPM): Limit 6000"}}),
+    ],
+)
+def test_limits_that_waiting_does_not_lift(status: int, body: Any) -> None:
+    error = failed(status, body)
+    assert not is_retryable(error)
+    assert not isinstance(error, ContextOverflowError)
+
+
+def test_a_named_wait_is_better_than_the_word_quota() -> None:
+    body = [
+        {
+            "error": {
+                "code": 429,
+                "message": "You exceeded your current quota, please check your plan",
+                "details": [{"@type": "RetryInfo", "retryDelay": "21s"}],
+            }
+        }
+    ]
+    error = failed(429, body)
+    assert isinstance(error, APIStatusError)
+    assert error.retryable
+    assert error.retry_after_s == 21
+
+
+def test_a_refused_moonshot_key_names_the_other_two_endpoints() -> None:
+    error = failed(
+        401,
+        {"error": {"message": "Invalid Authentication", "type": "invalid_authentication_error"}},
+        host="api.moonshot.cn",
+    )
+    assert "api.moonshot.ai" in error.advice
+    assert "api.kimi.com" in error.advice
+    assert "api.moonshot.cn" not in error.advice
+    plan = failed(
+        403,
+        {
+            "error": {
+                "message": "Kimi For Coding is currently only available for Coding Agents",
+                "type": "access_terminated_error",
+            }
+        },
+        host="api.kimi.com",
+    )
+    assert "platform key" in plan.advice
+    gemini = failed(
+        400,
+        [{"error": {"code": 400, "message": "API key not valid. Please pass a valid API key."}}],
+    )
+    assert "API key" in gemini.advice
+
+
+@pytest.mark.parametrize(
+    ("status", "text"),
+    [
+        (400, "X does not support tools"),
+        (404, "No endpoints found that support tool use."),
+        (
+            400,
+            '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set',
+        ),
+        (500, "tools param requires --jinja flag"),
+    ],
+)
+def test_a_model_without_tools_is_named_as_such(status: int, text: str) -> None:
+    assert isinstance(failed(status, {"error": {"message": text}}), LLMNotSupported)
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "window"),
+    [
+        (
+            400,
+            {
+                "error": {
+                    "message": "Invalid request: Your request exceeded model token limit: 262144 (requested: 270000)"
+                }
+            },
+            262_144,
+        ),
+        (400, {"error": {"message": "Input token length too long"}}, None),
+        (
+            400,
+            {
+                "error": {
+                    "code": "context_length_exceeded",
+                    "message": "This model's maximum context length is 128,000 tokens. However, your messages resulted in 130000 tokens.",
+                }
+            },
+            128_000,
+        ),
+        (400, {"error": {"message": "Your input exceeds the context window of this model."}}, None),
+        (
+            400,
+            {
+                "object": "error",
+                "message": "You passed 9000 input tokens and requested 0 output tokens. However, the model's context length is only 8192 tokens. Your prompt contains at least 9000 input tokens",
+            },
+            8_192,
+        ),
+        (
+            400,
+            {
+                "message": "The input (9000 tokens) is longer than the model's context length (8192 tokens)."
+            },
+            8_192,
+        ),
+        (
+            400,
+            {
+                "code": 20015,
+                "message": "length of prompt_tokens (40000) must be less than max_seq_len (32768).",
+                "data": None,
+            },
+            32_768,
+        ),
+        (
+            400,
+            {
+                "object": "error",
+                "message": "Prompt contains 140000 tokens, too large for model with 131072 maximum context length",
+            },
+            131_072,
+        ),
+        (
+            400,
+            [
+                {
+                    "error": {
+                        "message": "The input token count (1100000) exceeds the maximum number of tokens allowed (1048576)."
+                    }
+                }
+            ],
+            1_048_576,
+        ),
+        (
+            413,
+            {"error": {"message": "Please reduce the length of the messages or completion."}},
+            None,
+        ),
+        (
+            400,
+            {
+                "error": {
+                    "code": 400,
+                    "type": "exceed_context_size_error",
+                    "message": "the request exceeds the available context size",
+                    "n_prompt_tokens": 9000,
+                    "n_ctx": 4096,
+                }
+            },
+            4_096,
+        ),
+        (500, {"error": "Cannot truncate prompt with n_keep (9000) >= n_ctx (4096)"}, 4_096),
+        (
+            400,
+            "The number of tokens to keep from the initial prompt is greater than the context length",
+            None,
+        ),
+        (400, {"error": {"message": "invalid params, context window exceeds limit (2013)"}}, None),
+        (
+            400,
+            {
+                "error": {
+                    "message": "<400> InternalError.Algo.InvalidParameter: Range of input length should be [1, 204800]"
+                }
+            },
+            204_800,
+        ),
+        (
+            400,
+            {"error": {"message": "prompt too long; exceeded max context length by 5 tokens"}},
+            None,
+        ),
+        (
+            400,
+            {"error": {"message": "prompt is too long: 210000 tokens > 200000 maximum"}},
+            200_000,
+        ),
+        (
+            400,
+            {
+                "error": {
+                    "message": "This model's maximum prompt length is 131072 but the request contains 200000 tokens."
+                }
+            },
+            131_072,
+        ),
+        (422, {"detail": "Input is too long for requested model."}, None),
+    ],
+)
+def test_overflows_are_known_in_every_tongue_and_teach_the_window(
+    status: int, body: Any, window: int | None
+) -> None:
+    error = failed(status, body)
+    assert isinstance(error, ContextOverflowError)
+    assert error.window == window
+    assert not is_retryable(error)
+
+
+def test_a_rate_limit_is_no_overflow_whatever_it_says() -> None:
+    for status, text in [
+        (
+            413,
+            "Request too large, tokens per minute (TPM) limit, reduce the length of the messages",
+        ),
+        (429, "maximum context length is 5"),
+        (400, "rate limit: prompt is too long"),
+    ]:
+        assert not isinstance(failed(status, {"error": {"message": text}}), ContextOverflowError)
+
+
+# -- waits --
+
+
+@pytest.mark.parametrize(
+    ("headers", "body", "expected"),
+    [
+        ({"retry-after-ms": "1500", "retry-after": "9"}, "", 1.5),
+        ({"retry-after": "3"}, "", 3.0),
+        ({"retry-after": formatdate(NOW + 30, usegmt=True)}, "", 30.0),
+        ({"retry-after": "soon"}, "", None),
+        ({"x-ratelimit-reset-tokens": "7.66s"}, "", 7.66),
+        (
+            {
+                "x-ratelimit-reset-requests": "6m0s",
+                "x-ratelimit-remaining-requests": "4",
+                "x-ratelimit-reset-tokens": "120ms",
+            },
+            "",
+            0.12,
+        ),
+        ({"x-ratelimit-reset": str(int((NOW + 5) * 1000))}, "", 5.0),
+        ({"x-ratelimit-reset": str(int(NOW + 6))}, "", 6.0),
+        ({}, "Please try again in 1.2s.", 1.2),
+        ({}, "try again in 2m59.56s", 179.56),
+        ({}, "Please retry after 20 seconds", 20.0),
+        ({}, '"retryDelay": "37s"', 37.0),
+        ({}, "no word of it", None),
+        ({"retry-after": "-5"}, "", None),
+        ({"retry-after": "nan"}, "", None),
+    ],
+)
+def test_waits_are_read_in_every_form(
+    headers: dict[str, str], body: str, expected: float | None
+) -> None:
+    found = retry_after(headers, body, NOW)
+    assert found == (None if expected is None else pytest.approx(expected, abs=0.01))

@@ -1,0 +1,197 @@
+"""Everything that looks through foreign text is given 300 kB of its worst, in a process that may use little CPU.
+
+What goes through a text once takes a fraction of a second for all of it; what goes through it once for each of its
+letters takes many minutes.
+"""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kimi_tui.config.file import parse_config
+from kimi_tui.config.model_choice import clean_url, is_url
+from kimi_tui.llm import errors, lenient_json
+from kimi_tui.llm.completion import Collector
+from kimi_tui.llm.dialects import DIALECTS, LearnedQuirks, family, for_model
+from kimi_tui.llm.errors import ResponseContext, overflow_of, retry_after
+from kimi_tui.llm.known_models import known_to_see, known_window
+from kimi_tui.llm.message import user_message
+from kimi_tui.llm.models import read_models
+from kimi_tui.llm.provider import ThinkDelta
+from kimi_tui.llm.request import Recipient, sent_messages
+from kimi_tui.llm.stream import SSEDecoder, ThinkTags, ToolCallMerger
+from kimi_tui.llm.tokens import estimate
+
+SIZE = 300_000
+CPU_S = 15
+
+# Runs, and beginnings of what is looked for, again and again.
+TEXTS = [
+    " ",
+    "\n",
+    " \n",
+    "9",
+    ".",
+    "9.",
+    "m",
+    "a",
+    "-",
+    "{",
+    "(",
+    "漢",
+    "n_ctx ",
+    'n_ctx":',
+    "input token count ",
+    "exceeded limit:",
+    "context length ",
+    "token limit: ",
+    "requested 9 ",
+    "<title ",
+    "<system-reminder>",
+    "</system-reminder> ",
+    "<think>",
+    "</think",
+    "retryDelay.",
+    "try again in 9m",
+    "sk-",
+    "key-key",
+    "after the optional system message ",
+    "role 'tool' ",
+    "tool call id was ",
+    "reasoning_effort ",
+    "/",
+    "kimi-",
+    "moonshot-v1-",
+    "http://",
+]
+
+
+PLAIN = [" ", "9.", "{", "<title "]
+RUNS = {" ", ".", "9"}
+DEAR = {
+    "tokens",
+    "answer",
+    "arguments",
+    "details",
+    "think tags",
+    "events",
+    "config",
+    "model",
+    "url",
+}
+"""These take their time even where they go through a text once, so they get fewer."""
+
+
+def _worst(piece: str) -> list[str]:
+    run = piece * (SIZE // len(piece))
+    return [run, f"x{run}!", f"n_ctx {run}", f"retryDelay {run}", f"https://{run} x"]
+
+
+def _answer(text: str) -> None:
+    answered = ResponseContext(
+        "h", "m", 400, {"retry-after": text, "x-ratelimit-reset": text}, "sk-x" * 5
+    )
+    errors.error_of_response(text.encode(), answered)
+    body = {"error": {"message": text, "code": text, "n_ctx": text, "metadata": {"raw": text}}}
+    errors.error_of_stream_event(body, answered)
+
+
+def _pieces_of_arguments(text: str) -> None:
+    calls = ToolCallMerger()
+    calls.feed({"index": 0, "id": "a", "function": {"name": "Run", "arguments": '{"a": [{'}})
+    for start in range(0, len(text) // 16, 2):
+        calls.feed({"index": 0, "function": {"arguments": "{" + text[start : start + 1] + "}"}})
+    calls.all_complete()
+
+
+def _details(text: str) -> None:
+    collector = Collector()
+    entry = {"type": "reasoning.text", "text": text[:4]}
+    for _ in range(len(text) // 20):
+        collector.add(ThinkDelta("", "reasoning_details", (entry,)))
+    collector.message()
+
+
+def _thought_in_pieces(text: str) -> None:
+    tags = ThinkTags()
+    for start in range(0, len(text), 2):
+        tags.feed(text[start : start + 2])
+    tags.finish()
+
+
+def _events(text: str) -> None:
+    decoder = SSEDecoder()
+    for line in ("data:", ": ", "event: x", text[:3]):
+        for _ in range(20):
+            decoder.feed(f"{line}\n".encode() * 2_000)
+
+
+def _config(text: str) -> None:
+    quoted = text.replace("\\", "").replace('"', "").replace("\n", " ")
+    parse_config(f'[providers.p]\nbase_url = "{quoted}"\n'.encode(), Path("config.toml"))
+
+
+def _model_name(text: str) -> None:
+    for_model(DIALECTS["moonshot"], text)
+    family(text)
+    known_window(text)
+    known_to_see(text)
+    read_models({"data": [{"id": text, "type": text}]})
+
+
+def _learn(text: str) -> None:
+    LearnedQuirks().learn(
+        text, frozenset({"reasoning_effort", "stream_options"}), DIALECTS["generic"]
+    )
+
+
+LOOKED_THROUGH: dict[str, Callable[[str], Any]] = {
+    "tokens": estimate,
+    "answer": _answer,
+    "overflow": lambda text: overflow_of("", text, text),
+    "wait": lambda text: retry_after({"retry-after": text}, text, 0.0),
+    "quirk": _learn,
+    "redaction": lambda text: errors.redact(text, "sk-secret-secret"),
+    "sent": lambda text: sent_messages(
+        text, [user_message(text)] * 2, DIALECTS["generic"], Recipient("p", "m")
+    ),
+    "think tags": _thought_in_pieces,
+    "arguments": _pieces_of_arguments,
+    "details": _details,
+    "events": _events,
+    "config": _config,
+    "url": lambda text: is_url(clean_url(text)),
+    "model": _model_name,
+    "surrogates": lenient_json.without_surrogates,
+}
+
+
+@pytest.mark.parametrize("name", LOOKED_THROUGH)
+def test_the_worst_text_is_gone_through_once(name: str) -> None:
+    done = subprocess.run(
+        [sys.executable, __file__, name],
+        capture_output=True,
+        text=True,
+        check=False,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (CPU_S, CPU_S)),
+    )
+    last = done.stdout.splitlines()[-1] if done.stdout else "(nothing)"
+    assert done.returncode == 0, f"{name} did not come to an end with {last}\n{done.stderr[-2000:]}"
+    assert last == "done"
+
+
+if __name__ == "__main__":
+    look = LOOKED_THROUGH[sys.argv[1]]
+    dear = sys.argv[1] in DEAR
+    for piece in PLAIN if dear else TEXTS:
+        for text in _worst(piece)[: 1 if dear or piece not in RUNS else 5]:
+            print(repr(text[:30]), flush=True)
+            look(text)
+    print("done")

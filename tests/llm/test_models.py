@@ -1,0 +1,382 @@
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from support.chat_server import (
+    ChatServer,
+    Request,
+    Wait,
+    drop,
+    reply,
+    say,
+    slow_headers,
+    status,
+)
+
+from kimi_tui.llm import models
+from kimi_tui.llm.completion import complete
+from kimi_tui.llm.errors import APIConnectionError, APIStatusError, APITimeoutError, LLMError
+from kimi_tui.llm.known_models import DEFAULT_WINDOW, known_window
+from kimi_tui.llm.message import user_message
+from kimi_tui.llm.models import chat_models, local_servers, read_models
+from kimi_tui.llm.openai_compatible import OpenAICompatible
+
+# -- lists of models --
+
+
+@pytest.mark.parametrize(
+    ("entry", "window"),
+    [
+        ({"id": "kimi-k3", "context_length": 1_048_576}, 1_048_576),
+        ({"id": "llama", "context_window": 131_072}, 131_072),
+        ({"id": "mistral-large", "max_context_length": 128_000}, 128_000),
+        ({"id": "qwen", "max_model_len": 32_768}, 32_768),
+        ({"id": "lite", "max_input_tokens": 50_000}, 50_000),
+        ({"id": "lite", "model_info": {"max_input_tokens": 50_000}}, 50_000),
+        ({"id": "a/b", "context_length": None, "top_provider": {"context_length": 9_000}}, 9_000),
+        ({"id": "gpt-5"}, None),
+        ({"id": "odd", "context_length": "many"}, None),
+    ],
+)
+def test_windows_have_many_names(entry: dict[str, Any], window: int | None) -> None:
+    found = read_models({"data": [entry]})
+    assert found is not None
+    assert found[0].window == window
+
+
+def test_capabilities_are_read_where_they_are_told() -> None:
+    found = read_models(
+        {
+            "data": [
+                {"id": "k", "supports_image_in": True, "supports_reasoning": True},
+                {
+                    "id": "o",
+                    "supported_parameters": ["tools"],
+                    "architecture": {"input_modalities": ["text", "image"]},
+                },
+                {"id": "m", "capabilities": {"function_calling": True, "vision": False}},
+                {"id": "models/gemini-3"},
+                {"no": "id"},
+                "nonsense",
+            ]
+        }
+    )
+    assert found is not None
+    assert [(one.id, one.capabilities) for one in found] == [
+        ("k", {"tools", "image_in", "thinking"}),
+        ("o", {"tools", "image_in"}),
+        ("m", {"tools"}),
+        ("gemini-3", None),
+    ]
+
+
+async def test_models_are_listed_with_the_key_and_without_following(server: ChatServer) -> None:
+    found = await chat_models(server.base_url + "/", "sk-the-key")
+    assert [one.id for one in found.models] == ["stand-in"]
+    assert {one.headers["authorization"] for one in server.other_requests} == {"Bearer sk-the-key"}
+    server.other_requests.clear()
+    await chat_models(server.base_url, "")
+    assert server.other_requests
+    assert not any("authorization" in one.headers for one in server.other_requests)
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "words"),
+    [
+        (
+            status(401, {"error": {"message": "Invalid Authentication"}}),
+            APIStatusError,
+            "Invalid Auth",
+        ),
+        (status(307, "", headers={"Location": "http://127.0.0.2/"}), APIStatusError, "307"),
+        (
+            status(200, "<html><title>Wiki</title>", content_type="text/html"),
+            APIStatusError,
+            "Wiki",
+        ),
+        (reply({"hello": "world"}), APIStatusError, "list of models"),
+        (reply([]), LLMError, ""),
+        (drop(), APIConnectionError, "closed"),
+        (slow_headers(), APITimeoutError, "in time"),
+    ],
+)
+async def test_what_is_no_list_is_told(
+    answer: Any, kind: type[LLMError], words: str, server: ChatServer
+) -> None:
+    server.route("GET", "/v1/models", answer)
+    if words:
+        with pytest.raises(kind, match=words):
+            await chat_models(server.base_url, "sk-k", timeout_s=0.3)
+    else:
+        assert (await chat_models(server.base_url, "sk-k", timeout_s=0.3)).models == ()
+
+
+async def test_nobody_there(server: ChatServer) -> None:
+    await server.stop()
+    with pytest.raises(APIConnectionError, match="cannot be reached"):
+        await chat_models(server.base_url, "")
+
+
+@pytest.mark.parametrize(
+    ("place", "typed"),
+    [
+        ("/v1", ""),
+        ("/v1", "/"),
+        ("/v1", "/v1/"),
+        ("/api/v1", ""),
+        ("/proxy/v1", "/proxy"),
+        ("/api/paas/v4", "/api/paas/v4"),
+    ],
+)
+async def test_a_missing_end_of_the_base_url_is_found(place: str, typed: str) -> None:
+    async with ChatServer() as server:
+        for path in ("/models", "/v1/models", "/api/v1/models", "/proxy/models"):
+            server.route("GET", path, status(404, "no such page", content_type="text/html"))
+        server.route("GET", f"{place}/models", reply({"data": [{"id": "m"}]}))
+        found = await chat_models(server.origin + typed, "sk-k")
+        assert found.base_url == server.origin + place
+        assert [model.id for model in found.models] == ["m"]
+        assert all(
+            one.headers["authorization"] == "Bearer sk-k"
+            for one in server.other_requests
+            if one.path.endswith("/models") and "/api/v0/" not in one.path
+        )
+
+
+async def test_a_server_without_a_list_is_told_of_as_it_was_named() -> None:
+    async with ChatServer() as server:
+        for path in ("/models", "/v1/models", "/api/v1/models"):
+            server.route("GET", path, status(404, {"error": {"message": f"no {path}"}}))
+        with pytest.raises(APIStatusError, match="no /models"):
+            await chat_models(server.origin, "")
+        # A refused key is no reason to look elsewhere.
+        server.route("GET", "/models", status(401, {"error": {"message": "bad key"}}))
+        asked = len(server.other_requests)
+        with pytest.raises(APIStatusError, match="bad key"):
+            await chat_models(server.origin, "sk-k")
+        assert len(server.other_requests) == asked + 1
+
+
+@pytest.mark.parametrize(
+    ("entry", "chats"),
+    [
+        ({"id": "kimi-k3"}, True),
+        ({"id": "text-embedding-3-small"}, False),
+        ({"id": "nomic-embed-text:latest"}, False),
+        ({"id": "BAAI/bge-reranker-v2-m3"}, False),
+        ({"id": "whisper-large-v3-turbo"}, False),
+        ({"id": "gpt-4o-mini-tts"}, False),
+        ({"id": "gpt-4o-audio-preview"}, True),
+        ({"id": "dall-e-3"}, False),
+        ({"id": "omni-moderation-latest"}, False),
+        ({"id": "embedded-coder-7b"}, True),
+        ({"id": "/models/bge/llama-3.gguf"}, True),
+        ({"id": "x", "type": "embeddings"}, False),
+        ({"id": "x", "type": "vlm"}, True),
+        ({"id": "x", "mode": "image_generation"}, False),
+        ({"id": "x", "architecture": {"output_modalities": ["image"]}}, False),
+        ({"id": "x", "architecture": {"output_modalities": ["text", "image"]}}, True),
+        ({"id": "mistral-ocr-2", "capabilities": {"completion_chat": False}}, False),
+        ({"id": "mistral-large", "capabilities": {"completion_chat": True}}, True),
+        ({"id": "x", "type": ["odd"], "capabilities": {"completion_chat": "odd"}}, True),
+    ],
+)
+async def test_only_models_that_chat_are_offered(entry: dict[str, Any], chats: bool) -> None:
+    async with ChatServer(models=[entry, "other"]) as server:
+        found = await chat_models(server.base_url, "")
+        assert [model.id for model in found.models] == [entry["id"], "other"][not chats :]
+        assert found.others == (not chats)
+
+
+async def test_windows_that_local_programs_tell_elsewhere_are_listed() -> None:
+    async with ChatServer(models=["a", "b", "kimi-k3", "nobody-knows"]) as server:
+        server.route(
+            "GET",
+            "/api/v0/models",
+            reply(
+                {
+                    "data": [
+                        {"id": "a", "loaded_context_length": 4_096, "max_context_length": 99_000},
+                        {"id": "b", "type": "embeddings"},
+                    ]
+                }
+            ),
+        )
+        found = await chat_models(server.base_url, "")
+        assert [(model.id, *model.likely_window) for model in found.models] == [
+            ("a", 4_096, False),
+            ("kimi-k3", 1_048_576, True),
+            ("nobody-knows", None, True),
+        ]
+
+
+async def test_local_servers_are_found_at_once() -> None:
+    async with ChatServer(models=["llama3.2"]) as ollama, ChatServer() as web, ChatServer() as dead:
+        web.route("GET", "/v1/models", status(200, "<html>", content_type="text/html"))
+        dead.route("GET", "/v1/models", slow_headers())
+        found = await local_servers(
+            {"Ollama": ollama.port, "vLLM": web.port, "LM Studio": dead.port, "llama.cpp": 9},
+            timeout_s=0.3,
+        )
+        assert [(one.name, one.base_url) for one in found] == [("Ollama", ollama.base_url)]
+        assert [model.id for model in found[0].models] == ["llama3.2"]
+
+
+# -- what a server says of itself --
+
+
+async def prepared(
+    server: ChatServer, model: str = "m", **options: Any
+) -> tuple[OpenAICompatible, tuple[str, ...]]:
+    provider = OpenAICompatible(
+        provider="p", base_url=server.base_url, api_key="", model=model, **options
+    )
+    notices = await provider.prepare()
+    await provider.aclose()
+    return provider, notices
+
+
+async def test_ollama_tells_its_real_window_once_it_is_loaded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(models, "_LOCAL_TIMEOUT_S", 0.5)  # loading takes longer than that
+    loaded: list[Request] = []
+
+    def running(_: Request) -> Any:
+        entry = {"name": "qwen3:8b", "model": "qwen3:8b", "context_length": 4_096}
+        return reply({"models": [entry] if loaded else []})
+
+    def load(request: Request) -> Any:
+        loaded.append(request)
+        return replace(reply({"done": True}), before=(Wait(0.7),))
+
+    async with ChatServer(models=["qwen3:8b"]) as server:
+        server.route("GET", "/api/version", reply({"version": "0.20"}))
+        shown = {
+            "capabilities": ["completion", "tools", "vision"],
+            "model_info": {"q.context_length": 40_960},
+        }
+        server.route("POST", "/api/show", reply(shown))
+        server.route("GET", "/api/ps", running)
+        server.route("POST", "/api/generate", load)
+        provider, notices = await prepared(server, "qwen3:8b")
+        assert provider.dialect.name == "ollama"
+        assert provider.info.window == 4_096
+        assert not provider.info.window_estimated
+        assert provider.info.capabilities == {"tools", "image_in"}
+        assert loaded[0].body == {"model": "qwen3:8b"}
+        assert "OLLAMA_CONTEXT_LENGTH" in notices[0]
+
+
+async def test_llamacpp_tells_its_window() -> None:
+    async with ChatServer(models=[{"id": "m", "meta": {"n_ctx_train": 131_072}}]) as server:
+        server.route("GET", "/props", reply({"default_generation_settings": {"n_ctx": 32_768}}))
+        provider, notices = await prepared(server)
+        assert (provider.dialect.name, provider.info.window, notices) == ("llamacpp", 32_768, ())
+
+
+async def test_a_llamacpp_router_is_asked_by_name() -> None:
+    async with ChatServer() as server:
+        server.route("GET", "/props", reply({"default_generation_settings": {"n_ctx": 0}}))
+        server.route(
+            "GET",
+            "/props?model=m&autoload=false",
+            reply({"default_generation_settings": {"n_ctx": 8_192}}),
+        )
+        provider, notices = await prepared(server)
+        assert provider.info.window == 8_192
+        assert "-c" in notices[0]
+
+
+async def test_lm_studio_tells_what_is_loaded() -> None:
+    async with ChatServer() as server:
+        entry = {
+            "id": "m",
+            "type": "vlm",
+            "loaded_context_length": 4_096,
+            "max_context_length": 131_072,
+        }
+        server.route("GET", "/api/v0/models", reply({"data": [entry]}))
+        provider, notices = await prepared(server)
+        assert (provider.dialect.name, provider.info.window) == ("lmstudio", 4_096)
+        assert "image_in" in provider.info.capabilities
+        assert "LM Studio" in notices[0]
+
+
+async def test_vllm_is_known_by_who_owns_the_models() -> None:
+    entry = {"id": "Qwen/Qwen3", "owned_by": "vllm", "max_model_len": 40_960}
+    async with ChatServer(models=[entry]) as server:
+        provider, _ = await prepared(server, "Qwen/Qwen3")
+        assert (provider.dialect.name, provider.info.window) == ("vllm", 40_960)
+
+
+async def test_what_is_configured_wins_over_what_is_told() -> None:
+    entry = {"id": "m", "owned_by": "vllm", "max_model_len": 40_960, "supports_image_in": True}
+    async with ChatServer(models=[entry]) as server:
+        provider, _ = await prepared(
+            server, window=9_000, dialect="mistral", capabilities=["thinking"]
+        )
+        assert provider.dialect.name == "mistral"
+        assert provider.info.window == 9_000
+        assert provider.info.capabilities == {"tools", "thinking"}
+
+
+async def test_a_silent_server_stays_unknown_and_still_answers() -> None:
+    async with ChatServer() as server:
+        for path in ("/props", "/api/v0/models", "/api/version", "/v1/models"):
+            server.route("GET", path, status(500))
+        provider, notices = await prepared(server)
+        assert (provider.dialect.name, notices) == ("generic", ())
+        assert provider.info.window == DEFAULT_WINDOW
+        assert provider.info.window_estimated
+        server.script(say("fine"))
+        done = await complete(provider, "", [], [user_message("x")], on_item=lambda item: None)
+        assert done.message.text == "fine"
+        assert len(server.other_requests) == 4  # asked once
+        await provider.aclose()
+
+
+def test_windows_of_known_models() -> None:
+    assert known_window("moonshotai/kimi-k2.6") == 262_144
+    assert known_window("kimi-k3") == known_window("k3") == 1_048_576
+    assert known_window("moonshot-v1-8k-vision-preview") == 8_192
+    assert known_window("deepseek-v4-pro") == 1_048_576
+    assert known_window("nobody-knows-1") is None
+
+
+async def test_of_an_endless_answer_no_more_is_read_than_a_small_one_may_have() -> None:
+    sent: list[int] = []
+    piece = b" " * 1_000_000
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n")
+        try:
+            while len(sent) < 1_200:
+                writer.write(piece)
+                await writer.drain()
+                sent.append(len(piece))
+        except ConnectionError:
+            pass
+        finally:
+            writer.close()
+
+    endless = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with endless:
+        port = endless.sockets[0].getsockname()[1]
+        with pytest.raises(LLMError):
+            await chat_models(f"http://127.0.0.1:{port}/v1", "", timeout_s=30.0)
+    assert sum(sent) < 40_000_000  # what stood in the buffers between them is not read
+
+
+async def test_a_server_that_loads_its_model_is_no_absent_one() -> None:
+    async with ChatServer() as server:
+        loading = status(503, {"error": {"code": 503, "message": "Loading model"}})
+        server.route("GET", "/v1/models", loading)
+        found = await local_servers({"llama.cpp": server.port}, timeout_s=5.0)
+        assert [(one.name, one.loading, one.models) for one in found] == [("llama.cpp", True, ())]
+        server.route("GET", "/v1/models", status(503, {"error": {"message": "overloaded"}}))
+        assert await local_servers({"llama.cpp": server.port}, timeout_s=5.0) == []

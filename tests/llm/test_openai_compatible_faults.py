@@ -1,0 +1,601 @@
+"""Every fault of a network or a server: what it becomes, and that the next call works."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import time
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from support.chat_server import (
+    Answer,
+    ChatServer,
+    Chunk,
+    Drop,
+    Raw,
+    Stall,
+    Wait,
+    call,
+    calls,
+    delta,
+    drop,
+    drop_after,
+    raw,
+    reply,
+    say,
+    slow_headers,
+    stall,
+    status,
+    stream,
+    tool_delta,
+)
+
+from kimi_tui.llm.completion import complete
+from kimi_tui.llm.errors import (
+    APIConnectionError,
+    APIEmptyResponseError,
+    APIStatusError,
+    APIStreamError,
+    APITimeoutError,
+    ContextOverflowError,
+    LLMError,
+    LLMNotSupported,
+)
+from kimi_tui.llm.message import ImagePart, ImageURL, Message, user_message
+from kimi_tui.llm.openai_compatible import OpenAICompatible
+from kimi_tui.llm.provider import (
+    Completion,
+    RetryNotice,
+    RetryPolicy,
+    StreamItem,
+    TextDelta,
+    ToolSpec,
+)
+
+Connect = Callable[..., OpenAICompatible]
+# Only ends a test that hangs.
+_PATIENCE_S = 20.0
+HASTY = RetryPolicy(max_attempts=3, initial_s=0.001, max_s=0.002, jitter_s=0.0)
+ONCE = RetryPolicy(max_attempts=1)
+HELLO = [user_message("hello")]
+RUN = ToolSpec("Run", "Runs.", {"type": "object", "properties": {}})
+
+
+async def ask(provider: OpenAICompatible, policy: RetryPolicy = ONCE, **options: Any) -> Completion:
+    return await complete(
+        provider, "sys", [RUN], HELLO, on_item=lambda item: None, policy=policy, **options
+    )
+
+
+async def works(server: ChatServer, provider: OpenAICompatible) -> bool:
+    server.script(say("fine"))
+    return (await ask(provider)).message.text == "fine"
+
+
+FAULTS: dict[str, tuple[Answer, type[LLMError], str]] = {
+    "reset before headers": (drop(), APIConnectionError, "closed the connection"),
+    "closed before headers": (drop(reset=False), APIConnectionError, "closed the connection"),
+    "dropped in mid-stream": (drop_after(4), APIStreamError, "broke"),
+    "reset in mid-stream": (drop_after(4, reset=True), APIStreamError, "broke"),
+    "dropped in mid-arguments": (
+        drop_after(4, call("Run", {"command": "ls -la /tmp"})),
+        APIStreamError,
+        "broke",
+    ),
+    "cut in the middle of a chunk": (
+        Answer((delta(content="a"), Raw(b'data: {"choices":[{"del'), Drop())),
+        APIStreamError,
+        "broke",
+    ),
+    "malformed chunk": (stream(delta(content="a"), Chunk("{oops")), APIStreamError, "not JSON"),
+    "no finish reason": (say("a", finish=None, usage=None, done=False), APIStreamError, "broke"),
+    "empty answer": (say(""), APIEmptyResponseError, "nothing"),
+    "only reasoning": (say("", think="hm"), APIEmptyResponseError, "nothing"),
+    "only [DONE]": (stream(finish=None, usage=None), APIEmptyResponseError, "nothing"),
+    "empty stream": (stream(finish=None, usage=None, done=False), APIStreamError, "broke"),
+    "stalled": (stall(3), APITimeoutError, "silent"),
+    "slow headers": (slow_headers(), APITimeoutError, "silent"),
+    "408": (status(408), APIStatusError, "408"),
+    "429": (status(429), APIStatusError, "429"),
+    "500": (status(500), APIStatusError, "500"),
+    "502": (status(502), APIStatusError, "502"),
+    "503": (status(503), APIStatusError, "503"),
+    "529": (status(529), APIStatusError, "529"),
+    "error page": (
+        status(502, "<html><title>Bad gateway</title>", content_type="text/html"),
+        APIStatusError,
+        "Bad gateway",
+    ),
+    "error in the stream": (
+        stream(delta(content="a"), Chunk({"error": {"message": "Overloaded", "code": 503}})),
+        APIStatusError,
+        "Overloaded",
+    ),
+    "named error in the stream": (
+        stream(Chunk({"message": "engine overloaded_error"}, event="error")),
+        APIStatusError,
+        "overloaded",
+    ),
+}
+
+
+@pytest.mark.parametrize("chunked", [True, False], ids=["chunked", "closed"])
+@pytest.mark.parametrize("name", FAULTS)
+async def test_a_fault_that_may_pass_is_tried_again(name: str, chunked: bool) -> None:
+    fault, kind, words = FAULTS[name]
+    slow = kind is APITimeoutError
+    async with ChatServer(chunked=chunked) as server:
+        provider = OpenAICompatible(
+            provider="p",
+            base_url=server.base_url,
+            api_key="",
+            model="m",
+            dialect="generic",
+            stream_timeout_s=0.15 if slow else 5.0,
+        )
+        try:
+            server.script(fault)
+            with pytest.raises(kind, match=words):
+                await ask(provider)
+            server.script(fault, say("fine"))
+            notices: list[RetryNotice] = []
+            done = await ask(provider, HASTY, on_retry=notices.append)
+            assert done.message.text == "fine"
+            assert done.message.thinking == ""  # nothing of the failed attempt is left
+            assert [notice.attempt for notice in notices] == [2]
+            assert words in notices[0].reason
+        finally:
+            await provider.aclose()
+
+
+FINAL: dict[str, tuple[Answer, type[LLMError], str]] = {
+    "400": (status(400), APIStatusError, "400"),
+    "401": (status(401), APIStatusError, "401"),
+    "403": (status(403), APIStatusError, "403"),
+    "404": (status(404), APIStatusError, "404"),
+    "overflow": (
+        status(400, {"error": {"message": "maximum context length is 9000 tokens"}}),
+        ContextOverflowError,
+        "maximum",
+    ),
+    "overflow in the stream": (
+        stream(Chunk({"error": {"message": "exceed_context_size_error", "n_ctx": 9000}})),
+        ContextOverflowError,
+        "exceed",
+    ),
+    "redirect": (
+        status(307, "", headers={"Location": "http://127.0.0.2/steal"}),
+        APIStatusError,
+        "307",
+    ),
+    "web page with 200": (
+        status(200, "<html><title>Log in</title>", content_type="text/html"),
+        APIStatusError,
+        "Log in",
+    ),
+    "error with 200": (
+        reply({"error": {"message": "No such model", "code": 404}}),
+        APIStatusError,
+        "No such",
+    ),
+    "filter": (say("", finish="content_filter"), APIStatusError, "filter"),
+    "length without a word": (say("", finish="length"), APIStatusError, "output limit"),
+    "quota": (
+        status(429, {"error": {"message": "x", "code": "insufficient_quota"}}),
+        APIStatusError,
+        "429",
+    ),
+    "wait too long": (status(429, headers={"Retry-After": "3600"}), APIStatusError, "429"),
+}
+
+
+@pytest.mark.parametrize("name", FINAL)
+async def test_a_fault_that_stays_is_told_at_once(
+    name: str, server: ChatServer, connect: Connect
+) -> None:
+    fault, kind, words = FINAL[name]
+    provider = connect()
+    server.script(fault)
+    with pytest.raises(kind, match=words) as caught:
+        await ask(provider, HASTY)
+    assert caught.value.advice
+    assert "sk-secret" not in caught.value.message + caught.value.advice
+    assert len(server.requests) == 1
+    assert await works(server, provider)
+
+
+async def test_nobody_listens(server: ChatServer, connect: Connect) -> None:
+    provider = connect()
+    await server.stop()
+    with pytest.raises(APIConnectionError, match="cannot be reached"):
+        await ask(provider, HASTY)
+    await server.start_again()
+    assert await works(server, provider)
+
+
+async def test_a_learned_window_is_kept(server: ChatServer, connect: Connect) -> None:
+    provider = connect()
+    server.script(FINAL["overflow"][0])
+    with pytest.raises(ContextOverflowError) as caught:
+        await ask(provider)
+    assert caught.value.window == 9_000
+    assert provider.info.window == 9_000
+    assert not provider.info.window_estimated
+    assert connect().info.window == 9_000
+
+
+async def test_retry_after_is_honoured_and_counted_down(
+    server: ChatServer, connect: Connect
+) -> None:
+    notices: list[RetryNotice] = []
+    server.script(status(429, headers={"Retry-After": "0.2"}), say("fine"))
+    began = time.monotonic()
+    await ask(connect(), HASTY, on_retry=notices.append)
+    assert time.monotonic() - began >= 0.2
+    assert notices[0].wait_s == pytest.approx(0.2, abs=0.01)
+    assert notices[0].status == 429
+
+
+async def test_a_key_pressed_before_the_wait_does_not_cut_it_short(
+    server: ChatServer, connect: Connect
+) -> None:
+    now = asyncio.Event()
+    now.set()
+    server.script(status(429, headers={"Retry-After": "0.1"}), say("fine"))
+    began = time.monotonic()
+    await ask(connect(), HASTY, retry_now=now)
+    assert time.monotonic() - began >= 0.1
+
+
+async def test_attempts_end(server: ChatServer, connect: Connect) -> None:
+    server.script(*[status(503)] * 5)
+    notices: list[RetryNotice] = []
+    with pytest.raises(APIStatusError, match="503"):
+        await ask(connect(), HASTY, on_retry=notices.append)
+    assert len(server.requests) == 3
+    assert [(notice.attempt, notice.max_attempts) for notice in notices] == [(2, 3), (3, 3)]
+
+
+async def test_a_wait_is_cut_short(server: ChatServer, connect: Connect) -> None:
+    now = asyncio.Event()
+    server.script(status(429, headers={"Retry-After": "30"}), say("fine"))
+    waiting = asyncio.Event()
+
+    def noticed(notice: RetryNotice) -> None:
+        asyncio.get_running_loop().call_soon(waiting.set)
+
+    asked = asyncio.create_task(ask(connect(), HASTY, on_retry=noticed, retry_now=now))
+    await waiting.wait()
+    now.set()
+    async with asyncio.timeout(_PATIENCE_S):
+        assert (await asked).message.text == "fine"
+
+
+# -- what is no fault --
+
+
+async def test_an_answer_needs_no_done_and_no_usage(server: ChatServer, connect: Connect) -> None:
+    server.script(say("fine", done=False, usage=None))
+    done = await ask(connect())
+    assert done.message.text == "fine"
+    assert done.usage.estimated
+    assert done.usage.input > 5
+    assert done.usage.output > 0
+
+
+async def test_zero_is_no_figure(server: ChatServer, connect: Connect) -> None:
+    server.script(
+        say("fine", usage=(0, 0)), say("fine", usage=(77, 0)), say("fine", usage=(77, 5, 70))
+    )
+    provider = connect()
+    first = (await ask(provider)).usage
+    assert first.estimated
+    assert first.input > 0
+    second = (await ask(provider)).usage
+    assert (second.input, second.estimated) == (77, True)
+    third = (await ask(provider)).usage
+    assert (third.input, third.output, third.cached, third.estimated) == (77, 5, 70, False)
+
+
+async def test_a_connection_that_stays_open_after_the_end_holds_nobody_up(
+    server: ChatServer, connect: Connect
+) -> None:
+    whole = say("fine", done=False)
+    server.script(Answer((*whole.ops, Chunk("[DONE]"), Stall())))
+    async with asyncio.timeout(_PATIENCE_S):
+        assert (await ask(connect())).message.text == "fine"
+    server.script(Answer((*whole.ops, Drop())))
+    assert (await ask(connect())).message.text == "fine"
+
+
+async def test_a_server_that_does_not_stream(server: ChatServer, connect: Connect) -> None:
+    made = {"id": "a", "function": {"name": "Run", "arguments": "{}"}}
+    server.script(
+        reply(
+            {
+                "choices": [
+                    {
+                        "message": {"role": "assistant", "content": "whole", "tool_calls": [made]},
+                        "finish_reason": "tool_calls",
+                    }
+                ],
+                "usage": {"prompt_tokens": 5, "completion_tokens": 1},
+            }
+        )
+    )
+    done = await ask(connect())
+    assert done.message.text == "whole"
+    assert done.message.tool_calls is not None
+    assert done.usage.input == 5
+
+
+async def test_a_server_that_never_gives_a_reason_is_believed_the_second_time(
+    server: ChatServer, connect: Connect
+) -> None:
+    server.script(say("fine", finish=None), say("fine", finish=None), say("again", finish=None))
+    provider = connect()
+    notices: list[RetryNotice] = []
+    assert (await ask(provider, HASTY, on_retry=notices.append)).message.text == "fine"
+    assert len(notices) == 1
+    assert (await ask(provider, HASTY, on_retry=notices.append)).message.text == "again"
+    assert len(notices) == 1
+
+
+async def test_connections_are_used_again(server: ChatServer, connect: Connect) -> None:
+    provider = connect()
+    for _ in range(3):
+        assert await works(server, provider)
+    assert server.n_connections == 1
+
+
+async def test_arguments_that_are_not_json_are_stored_as_they_came_and_sent_repaired(
+    server: ChatServer, connect: Connect
+) -> None:
+    server.script(call("Run", '{"a": '), say("fine"))
+    provider = connect()
+    first = (await ask(provider)).message
+    assert first.tool_calls is not None
+    assert first.tool_calls[0].function.arguments == '{"a": '
+    result = Message(role="tool", content="bad", tool_call_id=first.tool_calls[0].id)
+    done = await complete(provider, "", [RUN], [*HELLO, first, result], on_item=lambda item: None)
+    assert done.message.text == "fine"  # the strict server took it
+
+
+async def test_calls_of_one_index_and_without_ids_arrive(
+    server: ChatServer, connect: Connect
+) -> None:
+    server.script(
+        stream(
+            tool_delta(0, name="Run", arguments='{"a":1}'),
+            tool_delta(0, name="Run", arguments='{"b":2}'),
+            finish="stop",
+        ),
+        say("fine"),
+    )
+    provider = connect()
+    made = await ask(provider)
+    assert made.finish == "tool_calls"
+    assert [one.function.arguments for one in made.message.tool_calls or []] == [
+        '{"a":1}',
+        '{"b":2}',
+    ]
+    results = [Message(role="tool", content=text, tool_call_id="") for text in ("1", "2")]
+    await complete(provider, "", [RUN], [*HELLO, made.message, *results], on_item=lambda item: None)
+    assert [one["content"] for one in server.requests[1].messages if one["role"] == "tool"] == [
+        "1",
+        "2",
+    ]
+
+
+async def test_ten_megabytes_arrive_and_the_loop_is_never_held(
+    server: ChatServer, connect: Connect
+) -> None:
+    piece = "0123456789abcdef" * 64
+    server.script(stream(*[delta(content=piece)] * 10_240, usage=(5, 5)))
+    provider = connect()
+    await provider.prepare()
+    done = await ask(provider)
+    assert len(done.message.text) == 10_240 * 1_024
+
+
+async def test_ten_megabytes_of_error_are_not_all_read(
+    server: ChatServer, connect: Connect
+) -> None:
+    body = json.dumps({"message": "The disk is full."}) + " " * 10_000_000
+    server.script(status(500, body))
+    with pytest.raises(APIStatusError, match="disk is full"):
+        await ask(connect())
+    async with asyncio.timeout(_PATIENCE_S):
+        await server.client_gone.wait()
+
+
+async def test_one_line_of_ten_megabytes(server: ChatServer, connect: Connect) -> None:
+    server.script(say("x" * 10_000_000, piece=10_000_000))
+    assert len((await ask(connect())).message.text) == 10_000_000
+
+
+async def test_garbage_in_place_of_http(server: ChatServer, connect: Connect) -> None:
+    provider = connect()
+    server.script(raw(b"SSH-2.0-OpenSSH_9\r\n"))
+    with pytest.raises(APIConnectionError):
+        await ask(provider)
+    assert await works(server, provider)
+
+
+async def test_a_redirect_is_not_followed(connect: Connect, server: ChatServer) -> None:
+    async with ChatServer() as thief:
+        server.script(status(308, "", headers={"Location": f"{thief.base_url}/chat/completions"}))
+        with pytest.raises(APIStatusError) as caught:
+            await ask(connect())
+        assert thief.base_url in caught.value.advice
+        assert not thief.requests
+
+
+# -- stopping --
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        slow_headers(),
+        stall(0),
+        stall(4, say("in text")),
+        stall(3, say("", think="in thought")),
+        stall(5, calls([("Run", {"command": "in arguments"})], text="")),
+    ],
+    ids=["before headers", "before the first token", "text", "reasoning", "arguments"],
+)
+async def test_stopping_closes_the_connection_at_once(
+    answer: Answer, server: ChatServer, connect: Connect
+) -> None:
+    server.script(answer)
+    provider = connect()
+    seen: asyncio.Queue[StreamItem] = asyncio.Queue()
+    asked = asyncio.create_task(
+        complete(provider, "", [], HELLO, on_item=seen.put_nowait, policy=ONCE)
+    )
+    if answer.before:
+        await server.received(1)
+    else:
+        await server.at_gate.wait()
+        async with asyncio.timeout(_PATIENCE_S):
+            for _ in range(sum(isinstance(op, Chunk) for op in answer.ops) - 2):
+                await seen.get()
+    asked.cancel()
+    async with asyncio.timeout(_PATIENCE_S):
+        with pytest.raises(asyncio.CancelledError):
+            await asked
+        await server.client_gone.wait()
+    assert await works(server, provider)
+
+
+async def test_leaving_the_stream_closes_the_connection(
+    server: ChatServer, connect: Connect
+) -> None:
+    server.script(stall(4))
+    stream_: AsyncIterator[StreamItem] = connect().generate("", [], HELLO)
+    async with contextlib.aclosing(stream_) as items:  # pyright: ignore[reportArgumentType]
+        async for item in items:
+            if isinstance(item, TextDelta):
+                break
+    async with asyncio.timeout(_PATIENCE_S):
+        await server.client_gone.wait()
+
+
+# -- what is sent along --
+
+
+async def test_nothing_of_the_environment_reaches_the_server(
+    server: ChatServer, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("OPENAI_ORG_ID", "OPENAI_PROJECT_ID", "OPENAI_API_KEY", "OPENAI_ADMIN_KEY"):
+        monkeypatch.setenv(name, "leak-1")
+    monkeypatch.setenv("OPENAI_CUSTOM_HEADERS", "X-Leak: leak-2")
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/leak")
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    assert await works(server, connect())
+    assert await works(server, connect(api_key=""))
+    for request in server.requests:
+        assert "leak" not in json.dumps(dict(request.headers))
+        assert not [one for one in request.headers if one in {"x-stainless-os", "x-stainless-arch"}]
+        assert request.headers["user-agent"].startswith("kimi-tui/")
+    assert server.requests[0].headers["authorization"] == "Bearer sk-secret-secret-secret"
+    assert "authorization" not in server.requests[1].headers
+    assert os.environ["OPENAI_ORG_ID"] == "leak-1"
+
+
+async def test_the_environment_is_never_changed_for_other_threads(
+    server: ChatServer, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changed: list[str] = []
+    monkeypatch.setenv("OPENAI_API_KEY", "other")
+    monkeypatch.setenv("OPENAI_LOG", "debug")
+    monkeypatch.setattr(os, "unsetenv", lambda name: changed.append(name))
+    monkeypatch.setattr(os, "putenv", lambda name, value: changed.append(name))
+    assert await works(server, connect())
+    monkeypatch.undo()
+    assert changed == []
+
+
+async def test_retries_are_in_the_log_and_the_key_is_not(
+    server: ChatServer, connect: Connect, caplog: pytest.LogCaptureFixture
+) -> None:
+    key = "sk-secret-secret-secret"
+    server.script(status(503, {"error": {"message": f"busy with {key}"}}), drop(), say("fine"))
+    await ask(connect(), HASTY)
+    lines = [one.getMessage() for one in caplog.records if one.name == "kimi_tui.llm.completion"]
+    assert len(lines) == 2
+    assert "m failed (503)" in lines[0]
+    assert "attempt 2 of 3" in lines[0]
+    assert "(APIConnectionError)" in lines[1]
+    assert key not in caplog.text
+
+
+@pytest.mark.parametrize("drip", [b": keep-alive\n\n", b"x", b"\n"])
+async def test_bytes_without_an_event_are_no_sign_of_life(
+    drip: bytes, server: ChatServer, connect: Connect
+) -> None:
+    def endless() -> Answer:
+        first = say("a")
+        return replace(first, ops=(first.ops[0], *([Raw(drip), Wait(0.02)] * 3_000)))
+
+    server.script(endless())
+    with pytest.raises(APITimeoutError, match="silent"):
+        await ask(connect(stream_timeout_s=0.4))
+
+
+def test_a_key_never_crosses_a_network_unencrypted() -> None:
+    options: dict[str, Any] = {"provider": "p", "model": "m"}
+    with pytest.raises(LLMError, match="unencrypted"):
+        OpenAICompatible(base_url="http://192.168.1.5:8000/v1", api_key="k", **options)
+    OpenAICompatible(base_url="http://192.168.1.5:8000/v1", api_key="", **options)
+    OpenAICompatible(base_url="http://[::1]:8000/v1", api_key="k", **options)
+    for wrong in (
+        "ftp://x/v1",
+        "api.moonshot.ai/v1",
+        "https://",
+        "http://[bad/v1",
+        "http://h:99999/",
+    ):
+        with pytest.raises(LLMError, match="base URL"):
+            OpenAICompatible(base_url=wrong, api_key="", **options)
+
+
+async def test_new_images_for_a_blind_model_are_refused_before_any_request(
+    server: ChatServer, connect: Connect
+) -> None:
+    shown = Message(
+        role="user", content=[ImagePart(image_url=ImageURL(url="data:image/png;base64,AA=="))]
+    )
+    blind = connect()
+    with pytest.raises(LLMNotSupported, match="images"):
+        await complete(blind, "", [], [shown], on_item=lambda item: None)
+    assert not server.requests
+    server.script(say("fine"), say("fine"))
+    answered = [shown, Message(role="assistant", content="seen"), user_message("and?")]
+    await complete(blind, "", [], answered, on_item=lambda item: None)
+    assert "cannot see" in server.requests[0].messages[0]["content"]
+    await complete(connect(capabilities=["image_in"]), "", [], [shown], on_item=lambda item: None)
+    assert server.requests[1].messages[0]["content"][0]["type"] == "image_url"
+
+
+async def test_a_prompt_cut_without_a_word_is_noticed(server: ChatServer, connect: Connect) -> None:
+    provider = connect()
+    long = [user_message("a word and another " * 2_000)]
+    server.script(
+        say("fine", usage=(2_000, 5)),
+        say("fine", usage=(8_000, 5)),
+        say("", usage=None, finish="length"),
+        stream(finish=None, usage=None, done=False),
+    )
+    assert (await complete(provider, "", [], long, on_item=lambda item: None)).usage.prompt_cut
+    assert not (await complete(provider, "", [], long, on_item=lambda item: None)).usage.prompt_cut
+    small = connect(window=8_000)
+    for _ in range(2):
+        with pytest.raises(ContextOverflowError, match="said nothing"):
+            await complete(small, "", [], long, on_item=lambda item: None)

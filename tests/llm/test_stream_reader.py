@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any, cast
+
+from kimi_tui.llm.dialects import LearnedQuirks
+from kimi_tui.llm.errors import ResponseContext
+from kimi_tui.llm.provider import Finished, TextDelta
+from kimi_tui.llm.stream import AnswerReader
+from kimi_tui.llm.transport import NetworkFailures
+
+
+class Arrived:
+    """A response whose whole body is here already, so that reading it never suspends."""
+
+    def __init__(self, body: bytes, kind: str = "text/event-stream") -> None:
+        self.headers = {"content-type": kind}
+        self._body = body
+
+    async def aiter_bytes(self) -> AsyncIterator[bytes]:
+        for start in range(0, len(self._body), 65_536):
+            yield self._body[start : start + 65_536]
+
+
+def reader(response: Arrived) -> AnswerReader:
+    return AnswerReader(
+        cast("Any", response),
+        ResponseContext("host", "m"),
+        NetworkFailures("host", "", 1.0, 1.0),
+        LearnedQuirks(),
+        estimated_tokens=10,
+        window=1_000,
+        window_is_known=True,
+        silence_s=30.0,
+    )
+
+
+def body(n: int) -> bytes:
+    chunk = {"choices": [{"delta": {"content": "word "}, "finish_reason": None}]}
+    end = {"choices": [{"delta": {}, "finish_reason": "stop"}]}
+    return b"".join(b"data: " + json.dumps(one).encode() + b"\n\n" for one in [*[chunk] * n, end])
+
+
+async def test_bytes_that_are_already_here_do_not_hold_the_loop() -> None:
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    counting = asyncio.create_task(count())
+    words = [
+        item async for item in reader(Arrived(body(20_000))).items() if isinstance(item, TextDelta)
+    ]
+    counting.cancel()
+    assert len(words) == 20_000
+    assert turns > 5  # some 60 ms of work, a turn at least every 3
+
+
+async def test_a_stream_under_a_wrong_name_is_read_all_the_same() -> None:
+    for kind in ("application/json", "text/plain", ""):
+        items = [item async for item in reader(Arrived(body(3), kind)).items()]
+        assert items[-1] == Finished("stop")
+        assert len(items) == 4

@@ -1,0 +1,153 @@
+"""Summaries of a part: what they replace goes or greys, and what was kept stands behind them with its new numbers."""
+
+from __future__ import annotations
+
+from kimi_tui.projection.blocks import AgentBlock, CompactionBlock, DMailBlock, UserBlock
+from kimi_tui.projection.timeline import TimelineModel
+from kimi_tui.projection.transcript import TranscriptModel
+from kimi_tui.tui.timeline.details import whole_label
+from kimi_tui.tui.transcript.cards import dmail_card
+from kimi_tui.tui.transcript.rows import Room
+from kimi_tui.wire import events as ev
+
+TURNS: list[ev.Event] = [
+    event
+    for turn in range(3)
+    for event in (
+        ev.TurnBegin(f"words {turn}"),
+        ev.CheckpointCreated(2 * turn, f"u{turn}", "user", f"words {turn}", 100 * turn),
+        ev.StepBegin(1),
+        ev.CheckpointCreated(2 * turn + 1, f"s{turn}", "step", "", 100 * turn + 50),
+        ev.TextPart(f"answer {turn}"),
+        ev.ToolCall(f"s{turn}:0", "ReadFile", '{"path": "a.txt"}'),
+        ev.ToolStarted(f"s{turn}:0", "ReadFile", '{"path": "a.txt"}'),
+        ev.ToolResult(f"s{turn}:0", False, "text"),
+        ev.TurnEnd("done"),
+    )
+]
+UP_TO: list[ev.Event] = [
+    ev.CompactionBegin(300, False),
+    ev.CheckpointCreated(0, "sum", "compaction", "", 40),
+    ev.CheckpointCreated(1, "u2'", "user", "words 2", 40, "", "u2"),
+    ev.CheckpointCreated(2, "s2'", "step", "", 60, "", "s2"),
+    ev.CompactionEnd(300, 90, "SUMMARY", 1),
+    ev.LineChanged("compaction", 1, 0, "sum"),
+]
+FROM: list[ev.Event] = [
+    ev.CompactionBegin(300, False),
+    ev.ContextReverted("compaction", 2, "u1", 5, 1, 8, 2, 300, 130),
+    ev.CheckpointCreated(2, "sum", "summary", "", 120),
+    ev.CompactionEnd(300, 130, "SUMMARY", 1),
+    ev.LineChanged("compaction", 1, 0, "sum"),
+]
+EDITED: list[ev.Event] = [
+    ev.CheckpointCreated(0, "sum2", "compaction", "", 30, "", "sum"),
+    ev.CheckpointCreated(1, "u2''", "user", "words 2", 30, "", "u2'"),
+    ev.CheckpointCreated(2, "s2''", "step", "", 50, "", "s2'"),
+    ev.CompactionEnd(90, 80, "EDITED", 2),
+    ev.LineChanged("compaction", 2, 0, "sum2"),
+]
+
+
+def told(*events: ev.Event) -> tuple[TranscriptModel, TimelineModel]:
+    chat, timeline = TranscriptModel(), TimelineModel()
+    for seq, event in enumerate(events, 1):
+        record = ev.Record(seq, float(seq), event)
+        chat.apply(record)
+        timeline.apply(record)
+    return chat, timeline
+
+
+def shown(chat: TranscriptModel) -> list[tuple[str, int | None, str, bool]]:
+    found: list[tuple[str, int | None, str, bool]] = []
+    for block in chat.blocks:
+        text = ""
+        if isinstance(block, UserBlock):
+            text = block.text
+        elif isinstance(block, AgentBlock):
+            text = block.stream.text
+        elif isinstance(block, CompactionBlock):
+            text = block.summary
+        if text:
+            found.append((text, block.checkpoint, block.uid, block.live))
+    return found
+
+
+def test_a_kept_letter_does_not_name_its_sender_by_a_number_of_another_line() -> None:
+    letter: list[ev.Event] = [
+        ev.ContextReverted("dmail", 3, "s1", 5, 1, 3, 1, 300, 160, "Do not."),
+        ev.CheckpointCreated(3, "mail", "dmail", "D-Mail from #5", 160),
+        ev.TurnEnd("done"),
+    ]
+    moved: list[ev.Event] = [
+        ev.CompactionBegin(160, False),
+        ev.CheckpointCreated(0, "sum", "compaction", "", 40),
+        ev.CheckpointCreated(1, "mail'", "dmail", "Do not.", 40, "", "mail"),
+        ev.CompactionEnd(160, 60, "SUMMARY", 2),
+    ]
+
+    def ways(*events: ev.Event) -> tuple[str, str]:
+        chat, timeline = told(*TURNS, *letter, *events)
+        (card,) = [block for block in chat.blocks if isinstance(block, DMailBlock)]
+        assert card.undid
+        assert card.steps == 3
+        title = " ".join(dmail_card(card, Room(81))[1].text.split())
+        return title, whole_label(timeline.tree.live[card.checkpoint or 0])
+
+    title, label = ways()
+    assert "D-Mail from #5 to #3" in title
+    assert label == "D-Mail from #5"
+    title, label = ways(*moved)
+    assert "D-Mail from an earlier step to #1" in title
+    assert label == "D-Mail from an earlier step"
+
+
+def test_up_to_here() -> None:
+    chat, timeline = told(*TURNS, *UP_TO)
+    assert shown(chat) == [
+        ("words 0", 0, "u0", False),
+        ("answer 0", 1, "s0", False),
+        ("words 1", 2, "u1", False),
+        ("answer 1", 3, "s1", False),
+        ("SUMMARY", 0, "sum", True),
+        ("words 2", 1, "u2'", True),
+        ("answer 2", 2, "s2'", True),
+    ]
+    points = timeline.tree.live
+    assert [(p.id, p.uid, p.kind) for p in points] == [
+        (0, "sum", "compaction"),
+        (1, "u2'", "user"),
+        (2, "s2'", "step"),
+    ]
+    # The step still shows what it did.
+    assert [(call.name, call.target) for call in points[2].calls or ()] == [("Read", "a.txt")]
+    assert points[2].state == "done"
+    assert points[0].saved == 90 - 300
+
+
+def test_from_here() -> None:
+    chat, timeline = told(*TURNS, *FROM)
+    assert shown(chat) == [
+        ("words 0", 0, "u0", True),
+        ("answer 0", 1, "s0", True),
+        ("SUMMARY", 2, "sum", True),
+    ]
+    assert [p.uid for p in timeline.tree.live] == ["u0", "s0", "sum"]
+    assert [line.n for line in timeline.tree.lines.values()] == [1]
+
+
+def test_an_edited_summary_and_the_way_back() -> None:
+    chat, timeline = told(*TURNS, *UP_TO, *EDITED)
+    assert shown(chat)[4:] == [
+        ("EDITED", 0, "sum2", True),
+        ("words 2", 1, "u2''", True),
+        ("answer 2", 2, "s2''", True),
+    ]
+    assert [p.uid for p in timeline.tree.live] == ["sum2", "u2''", "s2''"]
+    back = (ev.LineChanged("undo", 3, 2, ""), ev.LineChanged("undo", 0, 1, ""))
+    chat, timeline = told(*TURNS, *UP_TO, *EDITED, back[0])
+    assert shown(chat) == shown(told(*TURNS, *UP_TO)[0])
+    assert [p.uid for p in timeline.tree.live] == ["sum", "u2'", "s2'"]
+    chat, timeline = told(*TURNS, *UP_TO, *EDITED, *back)
+    assert shown(chat) == shown(told(*TURNS)[0])
+    assert [p.uid for p in timeline.tree.live] == ["u0", "s0", "u1", "s1", "u2", "s2"]

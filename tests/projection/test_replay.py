@@ -1,0 +1,319 @@
+"""A replay without a screen: any moment is what its events make of it, and so are its files."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import re
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.effort import n_calls
+from support.story import Teller, whole_story
+
+from kimi_tui.projection.recording import PlaybackClock, Recording
+from kimi_tui.projection.replay import ChangedFiles, Moment, Replay, _Reader  # pyright: ignore[reportPrivateUsage]
+from kimi_tui.tui.glyphs import UNICODE
+from kimi_tui.tui.replay.scrubber import (
+    track_spans,
+)
+from kimi_tui.tui.timeline.token_curve import columns_of, past_of
+from kimi_tui.wire.events import (
+    CheckpointCreated,
+    CompactionEnd,
+    ContextReverted,
+    Event,
+    FilesChanged,
+    FilesRestored,
+    LineChanged,
+    Record,
+)
+
+STORY = whole_story().records
+
+
+def shown(moment: Moment) -> str:
+    """All that a moment would draw."""
+    tree = moment.timeline.tree
+    rows = moment.timeline.rows
+    told = repr(
+        (
+            [repr(block) for block in moment.chat.blocks],
+            moment.chat.streaming,
+            [repr(point) for point in tree.live],
+            [(n, repr(line)) for n, line in sorted(tree.lines.items())],
+            [
+                (row.kind, row.order, row.lanes, row.hidden)
+                for row in (rows[i] for i in range(len(rows)))
+            ],
+            moment.timeline.used,
+            moment.timeline.running,
+            moment.gauge.status,
+            moment.gauge.freed,
+            moment.files.files,
+        )
+    )
+    return re.sub(r" at 0x[0-9a-f]+", "", told)
+
+
+def failed(error: Exception) -> None:
+    """No event of these is beyond a reducer."""
+    raise error
+
+
+def prefix(records: Sequence[Record], position: int) -> Moment:
+    """The moment by its definition."""
+    moment = Moment()
+    moment.apply(records[:position], failed)
+    return moment
+
+
+@st.composite
+def recordings(draw: st.DrawFn) -> list[Record]:
+    """Sessions of any shape, with all that can happen to a line."""
+    teller = Teller()
+    for number in range(draw(st.integers(1, 8))):
+        teller.turn(f"question {number} " + "long " * draw(st.sampled_from([1, 80])))
+        for _ in range(draw(st.integers(0, 4))):
+            text = draw(st.sampled_from(["", "An answer. ", "Words. " * 60]))
+            teller.step(("ReadFile", {"path": "a.py"}), cost=90, text=text)
+            if draw(st.booleans()):
+                teller.tell(FilesChanged(teller.line[-1][0], ("a.py", "b.py")))
+        what = draw(st.sampled_from(["", "", "dmail", "rewind", "compact", "jump"]))
+        target = draw(st.integers(0, len(teller.line) - 1))
+        if what == "dmail":
+            teller.dmail(target)
+        elif what == "rewind":
+            teller.end()
+            teller.rewind(target)
+        elif what == "compact":
+            teller.compact()
+        elif what == "jump" and teller.stored:
+            teller.jump(draw(st.sampled_from(sorted(teller.stored))))
+        if what != "rewind":
+            teller.end()
+    return teller.records
+
+
+@settings(max_examples=40, deadline=None)
+@given(recordings(), st.lists(st.integers(0, 400), min_size=1, max_size=6), st.integers(1, 40))
+def test_any_moment_is_its_events_whatever_was_looked_at_before(
+    records: list[Record], positions: list[int], keyframe_every: int
+) -> None:
+    replay = Replay(records, keyframe_every=keyframe_every)
+    for wanted in positions:
+        position = min(wanted, len(records))
+        moment = replay.at(wanted)
+        assert moment.position == position
+        assert shown(moment) == shown(prefix(records, position))
+        # It goes on from there as if it had come there by itself, and leaves no trace in what is kept.
+        moment.apply(records[position:], failed)
+        assert shown(moment) == shown(prefix(records, len(records)))
+
+
+@settings(max_examples=40, deadline=None)
+@given(recordings())
+def test_every_checkpoint_has_a_moment_of_its_own(records: list[Record]) -> None:
+    recording = Recording(records)
+    assert recording.stops[0] == 0
+    assert recording.stops[-1] == len(records)
+    for record in records:
+        event = record.event
+        if not isinstance(event, CheckpointCreated):
+            continue
+        stop = recording.stop_of(event.uid)
+        assert stop is not None
+        head = prefix(records, stop).timeline.tree.head
+        assert head is not None
+        assert head.uid == event.uid
+    for position in range(len(records)):
+        assert recording.step(position, 1) > position
+        assert recording.step(position + 1, -1) <= position
+        assert recording.turn(position, 1) > position
+
+
+def test_a_step_is_shown_when_it_is_complete() -> None:
+    recording = Recording(STORY)
+    texts = [
+        prefix(STORY, stop).chat.blocks[-1]
+        for stop in recording.stops[1:]
+        if prefix(STORY, stop).chat.blocks
+    ]
+    assert not any(getattr(block, "state", "") == "running" for block in texts[:-1])
+
+
+def test_long_texts_are_kept_once_however_many_states_hold_them() -> None:
+    teller = Teller()
+    teller.turn("x" * 100_000)
+    for _ in range(100):
+        teller.step(("ReadFile", {"path": "a"}))
+    replay = Replay(teller.records, keyframe_every=20)
+    kept = sum(len(state.state) for state in replay._keyframes)  # pyright: ignore[reportPrivateUsage]
+    assert len(replay._keyframes) > 20  # pyright: ignore[reportPrivateUsage]
+    assert kept < 2_000_000
+
+
+def test_a_kept_state_is_read_in_small_pieces() -> None:
+    teller = Teller()
+    for _ in range(60):
+        teller.turn("Go on.")
+        for _ in range(8):
+            teller.step(("ReadFile", {"path": "src/a.py"}), cost=30, text="I look at it.")
+    replay = Replay(teller.records)
+    sizes: list[int] = []
+    state, pieces = replay._keyframes[-1].state, replay._keyframes[-1].n_pieces  # pyright: ignore[reportPrivateUsage]
+    stream = io.BytesIO(state)
+    reader = _Reader(stream, replay._texts)  # pyright: ignore[reportPrivateUsage]
+    for _ in range(pieces):
+        before = stream.tell()
+        reader.load()
+        sizes.append(stream.tell() - before)
+    assert len(state) > 200_000
+    assert max(sizes) < 60_000
+    assert stream.read() == b""
+
+
+def test_going_back_in_a_long_session_is_quick() -> None:
+    teller = Teller()
+    while len(teller.records) < 10_000:
+        teller.turn("Go on.")
+        for _ in range(8):
+            teller.step(("ReadFile", {"path": "src/a.py"}), cost=30, text="I look at it. " * 10)
+        if len(teller.line) % 5 == 0:
+            teller.rewind(len(teller.line) - 6)
+        else:
+            teller.end()
+    replay = Replay(teller.records)
+    from_the_start = n_calls(lambda: prefix(teller.records, 5_000))
+    for position in (9_999, 9_001, 5_499, 9_480, 7_000):
+        assert n_calls(lambda: replay.at(position)) < from_the_start / 4  # noqa: B023
+
+
+async def test_the_way_to_a_moment_leaves_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    # However quick the machine: every piece of work counts as long enough.
+    monkeypatch.setattr("kimi_tui.projection.replay.SLICE_S", 0.0)
+    replay = Replay(STORY, keyframe_every=10_000)
+    n_others = 0
+
+    async def others() -> None:
+        nonlocal n_others
+        while True:
+            n_others += 1
+            await asyncio.sleep(0)
+
+    busy = asyncio.create_task(others())
+    moment = await replay.reach(len(STORY) - 1)
+    busy.cancel()
+    assert shown(moment) == shown(prefix(STORY, len(STORY) - 1))
+    # Once for each hundred records, and between reading the models.
+    assert n_others > len(STORY) // 100
+
+
+# --- time
+
+
+def test_what_lies_ahead_on_the_curve() -> None:
+    replay = Replay(STORY)
+    recording = replay.recording
+    dmail = next(mark for mark in recording.markers if mark.kind == "dmail")
+    before = recording.step(dmail.position, -2)
+    future = replay.upcoming.after(before, recording.next_cut(before))
+    assert future is replay.upcoming.after(before, recording.next_cut(before))
+    assert [point.id for point in future.checkpoints][:3] == [12, 8, 9]
+    assert future.awaited == future.checkpoints[1].uid
+    assert future.checkpoints[-1].tokens_end == replay.used_at_end
+    columns = columns_of([], replay.at(before).timeline.tree.live, 35, future)
+    markers = [column.mark for column in columns if column.mark]
+    assert markers == ["compaction", "playhead", "dmail", "end"]
+    assert [column.is_ahead for column in columns] == sorted(c.is_ahead for c in columns)
+    assert not replay.upcoming.after(recording.end, None).checkpoints
+
+
+@pytest.mark.parametrize("width", [1, 2, 7, 35])
+def test_the_curve_has_room_for_what_was_and_what_comes(width: int) -> None:
+    replay = Replay(STORY)
+    for position in replay.recording.stops:
+        tree = replay.at(position).timeline.tree
+        future = replay.upcoming.after(position, None)
+        columns = columns_of(past_of(tree), tree.live, width, future)
+        assert len(columns) <= width
+        if width > 1 and tree.live:
+            assert [c.mark for c in columns].count("playhead") == 1
+            assert any(c.is_ahead for c in columns) == bool(future.checkpoints)
+
+
+def test_an_empty_session_has_one_moment() -> None:
+    replay = Replay([])
+    player = PlaybackClock(replay.recording)
+    player.toggle()
+    assert not player.is_playing
+    assert replay.recording.step(0, 1) == replay.recording.turn(0, -1) == 0
+    assert replay.at(7).position == 0
+    assert replay.recording.clock_at(0) == 0.0
+    assert track_spans(replay.recording, player, 20, UNICODE)[0] == ("█", "head")
+
+
+# --- files
+
+
+def test_files_at_a_moment() -> None:
+    model = ChangedFiles()
+
+    def tell(event: Event) -> list[tuple[str, int, bool]]:
+        model.apply(Record(1, 0.0, event))
+        return [(f.path, f.id, f.is_left) for f in model.files]
+
+    for number in range(4):
+        tell(CheckpointCreated(number, f"u{number}", "step"))
+    tell(FilesChanged("u1", ("a", "b")))
+    tell(FilesChanged("u2", ("c",)))
+    changed = tell(FilesChanged("u3", ("a",)))
+    assert changed == [("a", 3, False), ("c", 2, False), ("b", 1, False)]
+    # Without its files, what the left line wrote is still there.
+    tell(ContextReverted("rewind", 2, "u2", 3, 1, 1, 1, 9, 5))
+    left = tell(LineChanged("rewind", 1, 0, "u2"))
+    assert left == [("a", 3, True), ("c", 2, True), ("b", 1, False)]
+    assert tell(FilesRestored("u2", restored=("a",), deleted=("c",))) == [
+        ("a", 1, False),
+        ("b", 1, False),
+    ]
+    # An undo tells of the files first and then of the line.
+    tell(FilesRestored("u2", restored=("a", "c")))
+    undone = tell(LineChanged("undo", 0, 1, ""))
+    assert undone == [("c", 2, False), ("a", 3, False), ("b", 1, False)]
+
+
+def test_files_that_came_back_without_the_conversation() -> None:
+    model = ChangedFiles()
+
+    def tell(event: Event) -> list[tuple[str, int]]:
+        model.apply(Record(1, 0.0, event))
+        return [(f.path, f.id) for f in model.files]
+
+    for number in range(3):
+        tell(CheckpointCreated(number, f"u{number}", "step"))
+    tell(FilesChanged("u0", ("a",)))
+    tell(FilesChanged("u1", ("a", "b")))
+    assert tell(FilesRestored("u1", restored=("a",), deleted=("b",))) == [("a", 0)]
+    tell(FilesRestored("u1", restored=("a", "b")))
+    assert tell(LineChanged("undo", 0, 0, "u1")) == [("b", 1), ("a", 1)]
+
+
+def test_files_from_before_a_compaction_are_of_the_same_line() -> None:
+    model = ChangedFiles()
+
+    def tell(*events: Event) -> tuple[tuple[str, int, bool, bool], ...]:
+        for event in events:
+            model.apply(Record(1, 0.0, event))
+        return tuple((f.path, f.id, f.is_left, f.is_compacted) for f in model.files)
+
+    tell(CheckpointCreated(0, "u0", "user"), FilesChanged("u0", ("a",)))
+    compacted = tell(CheckpointCreated(0, "u1", "compaction"), CompactionEnd(9, 1, "", 1))
+    assert compacted == (("a", 0, False, True),)
+    assert tell(LineChanged("undo", 2, 1, "")) == (("a", 0, False, False),)
+    assert tell(LineChanged("redo", 1, 2, "")) == (("a", 0, False, True),)
+
+
+# --- the line

@@ -1,0 +1,57 @@
+"""What a card says of its call, from arguments that may still be incomplete."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kimi_tui.projection.tool_calls import argument, target
+from kimi_tui.tool_names import short_name
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "shown"),
+    [
+        ("Shell", {"command": "pytest -q\n  tests"}, "pytest -q tests"),
+        ("ReadFile", {"path": "/app/src/a.py", "n_lines": 3}, "src/a.py"),
+        ("WriteFile", {"content": 'a "path": "b"', "path": "/etc/x"}, "/etc/x"),
+        ("Grep", {"pattern": 'find("'}, '"find(""'),
+        ("Glob", {"pattern": "src/**"}, "src/**"),
+        ("SendDMail", {"message": "x", "checkpoint_id": 8}, "to #8"),
+        ("SetTodoList", {"todos": [{"title": "a", "status": "done"}, {"title": "b", "status": "pending"}]}, "1 of 2 done"),
+        ("mcp__x", {"url": "http://a"}, "http://a"),
+        ("Other", {"n": 1}, ""),
+    ],
+)  # fmt: skip
+def test_targets(tool: str, arguments: dict[str, object], shown: str) -> None:
+    assert target(tool, json.dumps(arguments), "/app") == shown
+
+
+def test_partial_arguments() -> None:
+    assert target("Shell", '{"command": "git di') == "git di"
+    assert target("Shell", '{"command": "a\\u00') == "a\\u00"
+    assert target("Shell", "") == ""
+    assert target("SetTodoList", '{"todos": [') == ""
+
+
+@given(st.text(max_size=40), st.text(max_size=40))
+def test_any_argument_comes_back_whole(value: str, other: str) -> None:
+    text = json.dumps({"zz": other.replace('"path"', ""), "path": value})
+    assert argument(text, "path") == value
+
+
+@given(st.text(), st.sampled_from(["Shell", "SetTodoList", "SendDMail", "Grep", "x"]))
+def test_no_arguments_are_too_broken(text: str, tool: str) -> None:
+    shown = target(tool, text)
+    assert "\n" not in shown
+    assert "\x1b" not in shown
+
+
+def test_names() -> None:
+    assert short_name("StrReplaceFile") == "Edit"
+    assert short_name("mcp__files__read") == "files/read"
+    assert short_name("a\x1b[2Jb") == "ab"
+    assert short_name("") == "tool"

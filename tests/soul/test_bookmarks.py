@@ -1,0 +1,131 @@
+"""Pins and bookmarks: pinned messages survive what drops others, and marks follow their checkpoints."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from support.chat_server import call, calls, say
+from support.soul import Stage, stage
+
+from kimi_tui.session.schema import COMPACTION_START
+from kimi_tui.soul.rewind import Target
+
+
+async def turns(on: Stage) -> None:
+    (on.work / "a.txt").write_text("hello\n")
+    on.server.script(
+        say("one"),
+        calls(
+            [("ReadFile", {"path": "a.txt"}), ("Glob", {"pattern": "*"})],
+            text="I look.",
+        ),
+        say("two"),
+        say("three"),
+        say("four"),
+    )
+    for text in ("first", "second", "third", "fourth"):
+        await on.soul.run(text)
+
+
+def uid(on: Stage, number: int) -> str:
+    return on.session.context.checkpoint_of(number).uid
+
+
+async def test_pinned_messages_survive_compactions(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        await turns(on)
+        await on.soul.pin(uid(on, 0), 0)
+        # The result of the second call; neither its call nor the first result can be parted from it.
+        await on.soul.pin(uid(on, 3), 2)
+        await on.soul.pin(uid(on, 1), 0)
+        await on.soul.pin(uid(on, 1), 0, pinned=False)
+        on.server.script(say("SUMMARY"), say("five"), say("AGAIN"), say("six"), say("LAST"))
+        await on.soul.compact()
+        await on.soul.run("fifth")
+        sent = on.sent()
+        assert [text for _, text in sent[:2]] == [
+            f"{COMPACTION_START}\n\nSUMMARY\n\nfirst",
+            'I look.\nReadFile({"path": "a.txt"})\nGlob({"pattern": "*"})',
+        ]
+        assert [role for role, _ in sent[2:5]] == ["tool", "tool", "user"]
+        assert "hello" in sent[2][1]
+        assert "one" not in [text for _, text in sent]
+        # And the next one, and one of a part, know them by their new places.
+        await on.soul.compact()
+        await on.soul.run("sixth")
+        again = on.sent()
+        assert again[0][1] == f"{COMPACTION_START}\n\nAGAIN\n\nfirst"
+        assert again[1:4] == sent[1:4]
+        pinned = [(m.kind, m.number) for m in await on.soul.messages() if m.pinned]
+        assert pinned == [("user", 1), ("tool", 4)]
+        await on.reopen()
+        assert [(m.kind, m.number) for m in await on.soul.messages() if m.pinned] == pinned
+
+
+async def test_pinned_messages_survive_partial_compactions(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        await turns(on)
+        await on.soul.pin(uid(on, 1))
+        await on.soul.pin(uid(on, 5))
+        on.server.script(say("SUMMARY"), say("SECOND"), say("five"))
+        await on.soul.compact(until=Target(2))
+        # Renumbered: #5 is #4 now, and its pin went with it.
+        pinned = [(m.checkpoint_id, m.text) for m in await on.soul.messages() if m.pinned]
+        assert pinned == [(0, "one"), (4, "third")]
+        await on.soul.compact(start=Target(4))
+        await on.soul.run("on")
+        texts = [text for _, text in on.sent()]
+        assert texts[1] == "one"
+        assert texts[-1] == f"{COMPACTION_START}\n\nSECOND\n\nthird\n\non"
+        await on.soul.undo()
+        await on.soul.undo()
+        pinned = [(m.checkpoint_id, m.text) for m in await on.soul.messages() if m.pinned]
+        assert pinned == [(1, "one"), (5, "third")]
+
+
+async def test_pinned_messages_survive_dmails(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        await turns(on)
+        await on.soul.pin(uid(on, 3), 0)
+        on.server.script(
+            calls([("SendDMail", {"message": "go on", "checkpoint_id": 1})]), say("five")
+        )
+        await on.soul.run("fifth")
+        sent = on.sent()
+        assert sent[0] == ("user", "first\n\nsecond")
+        assert sent[1][1].startswith("I look.")
+        assert [role for role, _ in sent[2:]] == ["tool", "tool", "user"]
+        assert "hello" in sent[2][1]
+        assert "third\n\nfourth\n\nfifth" in sent[4][1]
+        assert "go on" in sent[4][1]
+        assert "pinned stands before" in sent[4][1]
+        # The same again: the pin stands behind the letter's checkpoint now.
+        on.server.script(call("SendDMail", {"message": "once more", "checkpoint_id": 1}), say("x"))
+        await on.soul.run("sixth")
+        assert on.sent()[:4] == sent[:4]
+        # A rewind is the person's own.
+        await on.soul.rewind(Target(1))
+        assert not [m for m in await on.soul.messages() if m.pinned]
+
+
+async def test_bookmarks_follow_their_checkpoints(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        await turns(on)
+        old = uid(on, 5)
+        await on.soul.bookmark(old, " before \n the third ")
+        on.server.script(say("ONE"), say("TWO"))
+        await on.soul.compact(until=Target(2))
+        await on.soul.compact(until=Target(3))
+        now = on.session.context.find_uid(old)
+        assert now is not None
+        assert now.id == 2
+        assert on.soul.bookmarks[now.uid] == "before the third"
+        rows = {row.id: row.bookmark for row in await on.checkpoints()}
+        assert rows == {0: "", 1: "", 2: "before the third", 3: "", 4: "", 5: ""} | {
+            n: "" for n in rows if n > 5
+        }
+        await on.soul.bookmark(now.uid, "new name")
+        await on.reopen()
+        assert on.soul.bookmarks[now.uid] == on.soul.bookmarks[old] == "new name"
+        await on.soul.bookmark(now.uid, "")
+        assert not on.soul.bookmarks

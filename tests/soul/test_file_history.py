@@ -1,0 +1,644 @@
+"""Working files beside the conversation: seen whoever changes them, brought back with a rewind, a D-Mail or an undo."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import threading
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+from support.chat_answers import Answer
+from support.chat_server import call, calls, say
+from support.soul import PATIENCE_S, Stage, next_event, stage
+
+from kimi_tui.session.session import Session
+from kimi_tui.soul import file_history
+from kimi_tui.soul.errors import FilesUnknown
+from kimi_tui.soul.file_restore import entry_for
+from kimi_tui.soul.rewind import FileOutcome, Target
+from kimi_tui.wire import events as ev
+from kimi_tui.workspace import tracker as tracker_module
+from kimi_tui.workspace.entries import Limits
+from kimi_tui.workspace.snapshots import SnapshotLog
+from kimi_tui.workspace.tracker import Tracker
+
+
+def files(on: Stage) -> dict[str, str]:
+    return {
+        path.relative_to(on.work).as_posix(): path.read_text()
+        for path in sorted(on.work.rglob("*"))
+        if path.is_file()
+    }
+
+
+def write(path: str, content: str):
+    return call("WriteFile", {"path": path, "content": content})
+
+
+def shell(command: str):
+    return call("Shell", {"command": command})
+
+
+async def worked(on: Stage) -> dict[str, str]:
+    """A turn that edits, creates and deletes, by tool and by command; returns the files before it."""
+    (on.work / "edited").write_text("one\ntwo\nthree\n")
+    (on.work / "gone").write_text("bye\n")
+    before = files(on)
+    await on.soul.files_ready()
+    on.server.script(
+        write("edited", "one\n2\nthree\nfour\n"),
+        shell("rm gone; mkdir -p sub; echo made > sub/new"),
+        say("done"),
+    )
+    await on.soul.run("work")
+    return before
+
+
+async def test_a_rewind_brings_back_what_tools_and_commands_changed(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        before = await worked(on)
+        after = files(on)
+        outcome = await on.soul.rewind(Target(0), "restore")
+        assert files(on) == before
+        assert outcome.files == (
+            FileOutcome("edited", "restore"),
+            FileOutcome("gone", "create"),
+            FileOutcome("sub/new", "delete"),
+        )
+        told = on.ear.of(ev.FilesRestored)[-1]
+        assert (told.restored, told.deleted) == (("edited", "gone"), ("sub/new",))
+        assert "3 files went with it" in await on.soul.undo()
+        assert files(on) == after
+        assert on.soul.session.context.messages
+        assert "3 files went with it" in await on.soul.redo()
+        assert files(on) == before
+        assert "3 files" in await on.soul.undo()
+        assert files(on) == after
+
+
+async def test_what_the_agent_changed_is_told_with_its_step(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        await worked(on)
+        steps = [point.uid for point in on.soul.session.context.checkpoints]
+        assert on.ear.of(ev.FilesChanged) == [
+            ev.FilesChanged(steps[1], ("edited",), added=2, removed=1),
+            ev.FilesChanged(steps[2], ("gone", "sub/new"), added=1, removed=1),
+        ]
+        await on.reopen()
+        told = [record.event for record in on.soul.opened_with]
+        assert [event.uid for event in told if isinstance(event, ev.FilesChanged)] == steps[1:3]
+
+
+async def test_files_stay_where_they_are_not_asked_for(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        await worked(on)
+        after = files(on)
+        assert (await on.soul.rewind(Target(0))).files == ()
+        assert files(on) == after
+        await on.soul.undo()
+        assert files(on) == after
+
+
+async def test_only_the_files_go_back_and_that_can_be_undone(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        before = await worked(on)
+        after = files(on)
+        n_messages = len(on.soul.session.context.messages)
+        await on.soul.rewind(Target(2), "only")
+        assert files(on) == {"edited": after["edited"], "gone": before["gone"]}
+        assert len(on.soul.session.context.messages) == n_messages
+        assert on.file("worldlines.jsonl")[0]["paths"] == ["gone", "sub/new"]
+        await on.reopen()
+        await on.soul.files_ready()
+        await on.soul.undo()
+        assert files(on) == after
+
+
+async def test_the_preview_shows_what_changed_and_what_is_not_covered(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        (on.work / ".gitignore").write_text("cache/\n")
+        (on.work / "cache").mkdir()
+        (on.work / "cache/x").write_text("x")
+        (on.work / "script").write_text("#!/bin/sh\n")
+        await worked(on)
+        (on.work / "script").chmod(0o700)
+        (on.work / "edited").write_text("one\n2\nthree\nfour\nfive\n")
+        (on.work / "picture").write_bytes(b"\0\1")
+        found = (await on.soul.preview(Target(0))).files
+        assert found is not None
+        rows = {one.path: one for one in found.files}
+        assert [(one.path, one.fate, one.would) for one in found.files] == [
+            ("edited", "conflict", "restore"),
+            ("gone", "create", "skip"),
+            ("picture", "conflict", "delete"),
+            ("script", "conflict", "restore"),
+            ("sub/new", "delete", "skip"),
+        ]
+        assert [path for path, one in rows.items() if one.only_rights] == ["script"]
+        assert (rows["edited"].added, rows["edited"].removed) == (3, 1)
+        assert [(row.sign, row.text) for row in rows["edited"].rows][:3] == [
+            (" ", "one"),
+            ("-", "two"),
+            ("+", "2"),
+        ]
+        assert rows["sub/new"].is_new
+        assert rows["gone"].is_gone
+        assert not rows["picture"].is_text
+        assert found.not_covered == (("cache/", "ignored"),)
+        assert found.ran_commands
+        assert found.reason == ""
+
+
+async def test_conflicts_stay_unless_chosen(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        before = await worked(on)
+        (on.work / "edited").write_text("mine\n")
+        outcome = await on.soul.rewind(Target(0), "restore")
+        assert [one.path for one in outcome.files if one.fate == "conflict"] == ["edited"]
+        assert files(on) == {**before, "edited": "mine\n"}
+        await on.soul.undo()
+        await on.soul.rewind(Target(0), "restore", chosen={"edited"})
+        assert (on.work / "edited").read_text() == before["edited"]
+        assert (on.work / "sub/new").exists()
+
+
+@pytest.mark.parametrize("tool", [write("a", "3\n"), shell("echo 3 > a")])
+async def test_what_the_person_changed_before_a_tool_ran_is_theirs(
+    tmp_path: Path, tool: Answer
+) -> None:
+    async with stage(tmp_path) as on:
+        (on.work / "a").write_text("1\n")
+        (on.work / "theirs").write_text("1\n")
+        await on.soul.files_ready()
+        on.server.script(write("a", "2\n"), say("done"))
+        await on.soul.run("go")
+        (on.work / "theirs").write_text("by hand\n")
+        on.server.script(tool, say("done"))
+        await on.soul.run("go on")
+        assert [event.paths for event in on.ear.of(ev.FilesChanged)] == [("a",), ("a",)]
+        outcome = await on.soul.rewind(Target(0), "restore")
+        assert [one.path for one in outcome.files if one.fate == "conflict"] == ["theirs"]
+        assert files(on) == {"a": "1\n", "theirs": "by hand\n"}
+
+
+async def test_what_the_person_changed_while_a_file_tool_ran_is_theirs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = Tracker.is_as_seen
+
+    def and_then_by_hand(self: Tracker, paths: Iterable[str]) -> bool:
+        found = real(self, paths)
+        (on.work / "theirs").write_text("by hand\n")
+        return found
+
+    async with stage(tmp_path) as on:
+        (on.work / "theirs").write_text("1\n")
+        await on.soul.files_ready()
+        monkeypatch.setattr(Tracker, "is_as_seen", and_then_by_hand)
+        on.server.script(write("a", "2\n"), say("done"))
+        await on.soul.run("go")
+        assert [event.paths for event in on.ear.of(ev.FilesChanged)] == [("a",)]
+        await on.soul.rewind(Target(0), "restore")
+        assert files(on) == {"theirs": "by hand\n"}
+
+
+async def test_what_changed_since_the_preview_is_left_alone(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        before = await worked(on)
+        await on.soul.preview(Target(0))
+        (on.work / "edited").write_text("typed while the preview was open\n")
+        outcome = await on.soul.rewind(Target(0), "restore", chosen={"edited", "gone"})
+        assert [one.path for one in outcome.files if one.reason] == ["edited"]
+        assert files(on)["edited"] == "typed while the preview was open\n"
+        assert files(on)["gone"] == before["gone"]
+
+
+async def test_a_jump_brings_the_files_of_another_line(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        before = await worked(on)
+        await on.soul.rewind(Target(0), "restore")
+        on.server.script(write("other", "x\n"), say("done"))
+        await on.soul.run("else")
+        await on.soul.rewind(Target(2, world_line=1), "restore")
+        assert files(on) == {**before, "edited": "one\n2\nthree\nfour\n"}
+        await on.soul.undo()
+        assert files(on) == {**before, "other": "x\n"}
+
+
+async def test_a_home_folder_is_left_alone_and_says_so(tmp_path: Path) -> None:
+    environ = {"HOME": str(tmp_path / "work")}
+    async with stage(tmp_path, environ=environ) as on:
+        on.server.script(write("a", "1\n"), say("done"))
+        await on.soul.run("go")
+        assert files(on) == {"a": "1\n"}
+        assert not (on.soul.session.dir / "files").exists()
+        assert [n.text for n in on.ear.of(ev.Notice) if "home folder" in n.text]
+        found = (await on.soul.preview(Target(0))).files
+        assert found is not None
+        assert "home folder" in found.reason
+        with pytest.raises(FilesUnknown, match="home folder"):
+            await on.soul.rewind(Target(0), "restore")
+        assert on.soul.session.context.messages, "nothing changed"
+        await on.soul.rewind(Target(0))
+
+
+async def cut_off_in_a_rewind(on: Stage) -> None:
+    """The program ends when the conversation has gone back to its beginning, and the files have not."""
+    restoring = on.soul._operations.restorer
+    context = on.soul.session.context
+    prepared = await restoring.prepare(await restoring.plan(context.checkpoints[0]))
+    await context.revert_to(0, reason="rewind", files=entry_for(prepared, "rewind"))
+
+
+async def test_a_session_opened_elsewhere_touches_nothing_there(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        await worked(on)
+        await cut_off_in_a_rewind(on)
+        on.work = tmp_path / "elsewhere"
+        on.work.mkdir()
+        on.session = on.soul.session
+        await on.soul.aclose()
+        on.session = Session(on.session.dir, on.work)
+        await on.open()
+        await on.soul.files_ready()
+        assert list(on.work.iterdir()) == []
+        found = (await on.soul.preview(Target(0))).files if on.session.context.checkpoints else None
+        assert found is None or str(tmp_path / "work") in found.reason
+
+
+async def test_limits_are_told_once_and_in_the_preview(tmp_path: Path) -> None:
+    async with stage(tmp_path, file_limits=Limits(max_files=3)) as on:
+        for number in range(5):
+            (on.work / f"f{number}").write_text("x")
+        await on.soul.files_ready()
+        on.server.script(write("f0", "1\n"), write("f0", "2\n"), say("done"))
+        await on.soul.run("go")
+        assert len([n for n in on.ear.of(ev.Notice) if "3 files" in n.text]) == 1
+        found = (await on.soul.preview(Target(0))).files
+        assert found is not None
+        assert "3 files" in found.remarks[0]
+        assert [one.path for one in found.restorable] == ["f0"]
+        await on.soul.rewind(Target(0), "restore")
+        assert files(on)["f0"] == "x"
+
+
+async def test_a_session_in_which_nothing_was_said_leaves_nothing(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        (on.work / "a").write_text("1")
+        await on.soul.files_ready()
+        folder = on.soul.session.dir
+        assert (folder / "files").exists()
+        await on.soul.aclose()
+        assert not folder.exists()
+
+
+# -- the first look ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def gate(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Holds the first look back until it is set."""
+    opened = threading.Event()
+    real = Tracker.first_scan
+
+    def first_scan(self: Tracker) -> bool:
+        assert opened.wait(20)
+        return real(self)
+
+    monkeypatch.setattr(Tracker, "first_scan", first_scan)
+    return opened
+
+
+async def test_a_file_tool_does_not_wait_for_the_first_look(
+    tmp_path: Path, gate: threading.Event
+) -> None:
+    async with stage(tmp_path) as on:
+        (on.work / "a").write_text("old\n")
+        on.server.script(write("a", "new\n"), write("b", "new\n"), say("done"))
+        await on.soul.run("go")
+        found = (await on.soul.preview(Target(0))).files
+        assert found is not None
+        assert "not ended" in found.reason
+        heard = on.soul.wire.subscribe()
+        gate.set()
+        await on.soul.files_ready()
+        # Somebody had to do without it, so its end is news.
+        await next_event(heard, ev.Notice, lambda one: "first look" in one.text)
+        await on.soul.rewind(Target(0), "restore")
+        assert files(on) == {"a": "old\n"}
+
+
+async def test_a_command_waits_for_the_first_look(tmp_path: Path, gate: threading.Event) -> None:
+    async with stage(tmp_path) as on:
+        (on.work / "a").write_text("old\n")
+        on.server.script(shell("echo new > a"), say("done"))
+        heard = on.soul.wire.subscribe()
+        turn = asyncio.create_task(on.soul.run("go"))
+        await next_event(heard, ev.ToolCall)
+        await asyncio.sleep(0.1)
+        assert (on.work / "a").read_text() == "old\n"
+        gate.set()
+        await turn
+        assert (on.work / "a").read_text() == "new\n"
+        await on.soul.rewind(Target(0), "restore")
+        assert files(on) == {"a": "old\n"}
+
+
+async def test_a_command_that_waited_long_enough_runs_and_the_snapshot_says_so(
+    tmp_path: Path, gate: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kimi_tui.soul.file_history._PATIENCE_S", 0.05)
+    async with stage(tmp_path) as on:
+        on.server.script(shell("echo new > a"), say("done"))
+        await on.soul.run("go")
+        gate.set()
+        await on.soul.files_ready()
+        found = (await on.soul.preview(Target(0))).files
+        assert found is not None
+        assert "A command ran before" in found.remarks[0]
+
+
+# -- crashes -------------------------------------------------------------------------------------
+
+
+async def test_a_restore_cut_off_after_the_journal_is_finished_at_the_next_start(
+    tmp_path: Path,
+) -> None:
+    async with stage(tmp_path) as on:
+        before = await worked(on)
+        await cut_off_in_a_rewind(on)
+        os.unlink(on.work / "sub/new")
+        await on.reopen()
+        await on.soul.files_ready()
+        assert files(on) == before
+        assert "3 files" in await on.soul.undo()
+        assert "sub/new" in files(on)
+
+
+async def test_what_is_finished_at_the_next_start_says_what_was_not(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        await worked(on)
+        await cut_off_in_a_rewind(on)
+        (on.work / "edited").write_text("by hand\n")
+        await on.reopen()
+        heard = on.soul.wire.subscribe()
+        told = await next_event(heard, ev.Notice, lambda one: "program ended" in one.text)
+        assert told.text.endswith("; the others are now.")
+        said = [one.text for one in on.ear.of(ev.Notice)]
+        assert any("Not brought back: edited (changed meanwhile" in text for text in said)
+        assert files(on) == {"edited": "by hand\n", "gone": "bye\n"}
+
+
+async def test_a_restore_cut_off_before_the_journal_never_was(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        await worked(on)
+        after = files(on)
+        restoring = on.soul._operations.restorer
+        await restoring.prepare(await restoring.plan(on.soul.session.context.checkpoints[0]))
+        await on.reopen()
+        await on.soul.files_ready()
+        assert files(on) == after
+        assert not (on.soul.session.dir / "files/restore.json").exists()
+
+
+async def test_where_the_conversation_cannot_go_back_files_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with stage(tmp_path) as on:
+        await worked(on)
+        after = files(on)
+
+        async def refuse(*args: object, **kwargs: object) -> None:
+            raise OSError("disk full")
+
+        monkeypatch.setattr(on.soul.session.context, "revert_to", refuse)
+        with pytest.raises(OSError, match="disk full"):
+            await on.soul.rewind(Target(0), "restore")
+        assert files(on) == after
+        assert not (on.soul.session.dir / "files/restore.json").exists()
+
+
+async def test_a_failing_store_is_told_and_work_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with stage(tmp_path) as on:
+        await on.soul.files_ready()
+
+        def refuse(*args: object, **kwargs: object) -> None:
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr(tracker_module.SnapshotLog, "add", refuse)
+        on.server.script(write("a", "1\n"), say("done"))
+        await on.soul.run("go")
+        assert files(on) == {"a": "1\n"}
+        assert [n for n in on.ear.of(ev.Notice) if "No space left" in n.text]
+        monkeypatch.undo()
+        await on.soul.rewind(Target(0), "restore")
+        assert files(on) == {"a": "1\n"}, "who changed it is not known any more: it stays"
+
+
+async def test_a_stopped_command_is_looked_at_too(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        (on.work / "a").write_text("old\n")
+        await on.soul.files_ready()
+        on.server.script(shell("echo new > a; echo go; sleep 30"))
+        heard = on.soul.wire.subscribe()
+        turn = asyncio.create_task(on.soul.run("go"))
+        await next_event(heard, ev.ToolOutput)
+        await on.soul.interrupt()
+        await turn
+        await on.soul.rewind(Target(0), "restore")
+        assert files(on) == {"a": "old\n"}
+
+
+# -- D-Mails -------------------------------------------------------------------------------------
+
+
+def mail(message: str, to: int):
+    return call("SendDMail", {"message": message, "checkpoint_id": to, "restore_files": True})
+
+
+async def test_a_dmail_brings_the_files_back_after_a_yes_that_names_each(tmp_path: Path) -> None:
+    async with stage(tmp_path, mode="ask") as on:
+        (on.work / "a").write_text("old\n")
+        (on.work / "theirs").write_text("old\n")
+        await on.soul.files_ready()
+        on.server.script(
+            calls(
+                [
+                    ("WriteFile", {"path": "a", "content": "new\n"}),
+                    ("WriteFile", {"path": "theirs", "content": "new\n"}),
+                ]
+            ),
+            mail("try another way", 1),
+            say("done"),
+        )
+        heard = on.soul.wire.subscribe()
+        turn = asyncio.create_task(on.soul.run("go"))
+        for _ in range(2):
+            asked = await next_event(heard, ev.ApprovalRequest)
+            on.soul.answer(asked.id, "once")
+        await next_event(heard, ev.ToolCall, lambda event: event.name == "SendDMail")
+        (on.work / "theirs").write_text("by hand\n")
+        asked = await next_event(heard, ev.ApprovalRequest)
+        assert asked.question == "Bring back the files of #1?"
+        assert "bring back  a" in asked.detail
+        assert "leave alone, also changed outside  theirs" in asked.detail
+        assert [block.path for block in asked.display] == ["a"]
+        on.soul.answer(asked.id, "once")
+        await turn
+        assert files(on) == {"a": "old\n", "theirs": "by hand\n"}
+        facts = on.ear.of(ev.ContextReverted)[0].facts
+        assert "Brought back: `a`" in facts
+        assert "someone else changed them too: `theirs`" in facts
+        assert "`a` (1 edit)" not in facts
+        await on.soul.undo()
+        assert files(on) == {"a": "new\n", "theirs": "by hand\n"}
+
+
+async def test_a_letter_names_what_commands_changed_and_leaves_what_others_did(
+    tmp_path: Path,
+) -> None:
+    async with stage(tmp_path) as on:
+        for name in ("a", "kept", "theirs"):
+            (on.work / name).write_text("old\n")
+        await on.soul.files_ready()
+        to_past = {"message": "again", "checkpoint_id": 1}
+        on.server.script(
+            calls([("WriteFile", {"path": str(on.work / "a"), "content": "new\n"})]),
+            shell("echo new > theirs; echo made > made; touch kept"),
+            call("SendDMail", to_past),
+            say("done"),
+        )
+        await on.soul.run("go")
+        facts = on.ear.of(ev.ContextReverted)[0].facts
+        assert "`a` (1 edit), `made`, `theirs`." in facts
+        on.server.script(shell("echo two > theirs"), say("done"))
+        await on.soul.run("and this")
+        (on.work / "theirs").write_text("by hand\n")
+        on.server.script(
+            shell("echo more >> theirs; echo newest > a"),
+            call("SendDMail", {**to_past, "restore_files": True}),
+            say("done"),
+        )
+        await on.soul.run("go on")
+        # The agent changed it after the person; that does not make it the agent's to take back.
+        assert (on.work / "theirs").read_text() == "by hand\nmore\n"
+        assert (on.work / "a").read_text() == "new\n"
+        assert "someone else changed them too: `theirs`" in on.ear.of(ev.ContextReverted)[1].facts
+
+
+async def test_a_dmail_goes_without_the_files_where_the_person_says_no(tmp_path: Path) -> None:
+    async with stage(tmp_path, mode="edits") as on:
+        await on.soul.files_ready()
+        on.server.script(write("a", "new\n"), mail("again", 1), say("done"))
+        heard = on.soul.wire.subscribe()
+        turn = asyncio.create_task(on.soul.run("go"))
+        asked = await next_event(heard, ev.ApprovalRequest)
+        on.soul.answer(asked.id, "no", "keep them")
+        await turn
+        assert files(on) == {"a": "new\n"}
+        facts = on.ear.of(ev.ContextReverted)[0].facts
+        assert "The person said no: keep them" in facts
+        assert on.ear.of(ev.FilesRestored) == []
+
+
+async def test_a_protected_file_is_asked_for_even_where_all_is_allowed(tmp_path: Path) -> None:
+    async with stage(tmp_path, mode="all") as on:
+        (on.work / "Makefile").write_text("all:\n")
+        await on.soul.files_ready()
+        on.server.script(shell("echo x >> Makefile"), mail("again", 1), say("done"))
+        heard = on.soul.wire.subscribe()
+        turn = asyncio.create_task(on.soul.run("go"))
+        asked = await next_event(heard, ev.ApprovalRequest)
+        assert "Makefile" in asked.detail
+        await on.soul.interrupt()
+        await turn
+        assert on.ear.of(ev.ContextReverted) == []
+        assert files(on) == {"Makefile": "all:\nx\n"}
+
+
+@pytest.mark.parametrize("seen", [True, False], ids=["after the first look", "before it"])
+async def test_a_work_folder_that_is_gone_is_told_once(tmp_path: Path, seen: bool) -> None:
+    async with stage(tmp_path) as on:
+        if seen:
+            await on.soul.files_ready()
+            on.work.rmdir()
+        else:
+            await on.soul.aclose()
+            on.work.rmdir()
+            await on.open()
+        on.server.script(shell("true"), say("one"), write("a.txt", "x"), say("two"))
+        await on.soul.run("first")
+        await on.soul.run("second")
+        await on.soul.files_ready()
+        told = [one.text for one in on.ear.notices()]
+        assert told == ["The files cannot be kept for a rewind: the work folder is gone."]
+        shown = await on.soul.preview(Target(0))
+        assert shown.files is not None
+        assert shown.files.reason
+
+
+async def test_a_first_look_that_fails_is_told_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(log: SnapshotLog, root: str) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(SnapshotLog, "begin", refuse)
+    async with stage(tmp_path) as on:
+        await on.soul.files_ready()
+        on.server.script(shell("true"), say("one"))
+        await on.soul.run("first")
+        await on.soul.files_ready()
+        assert [one.text for one in on.ear.of(ev.Notice)] == [
+            "The files cannot be kept for a rewind: No space left on device."
+        ]
+
+
+async def test_the_end_does_not_wait_for_a_look_that_never_comes_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stuck, back = threading.Event(), threading.Event()
+
+    def look(self: Tracker, *args: object) -> None:
+        stuck.set()
+        back.wait()
+
+    try:
+        async with stage(tmp_path) as on:
+            await on.soul.files_ready()
+            monkeypatch.setattr(Tracker, "take_snapshot", look)
+            monkeypatch.setattr(file_history, "_END_PATIENCE_S", 0.02)
+            on.server.script(shell("echo hi > new"), say("done"))
+            turn = asyncio.create_task(on.soul.run("work"))
+            await asyncio.to_thread(stuck.wait)
+            looking = [one for one in threading.enumerate() if one.name == "files"]
+            async with asyncio.timeout(PATIENCE_S):
+                await on.soul.aclose()
+                await turn
+            # Nor does the interpreter, which would join it otherwise.
+            assert looking
+            assert all(one.is_alive() and one.daemon for one in looking)
+    finally:
+        back.set()
+
+
+async def test_a_fault_while_the_files_are_looked_at_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def look(self: Tracker, *args: object) -> None:
+        raise RuntimeError("a fault of ours")
+
+    async with stage(tmp_path) as on:
+        await on.soul.files_ready()
+        heard = on.soul.wire.subscribe()
+        monkeypatch.setattr(Tracker, "mark", look)
+        on.server.script(say("done"))
+        await on.soul.run("work")
+        told = await next_event(heard, ev.Notice)
+        assert told.level == "error"
+        assert "RuntimeError" in told.text

@@ -1,0 +1,118 @@
+"""Whatever stands in the record of a session, or goes wrong when it is read: the session opens and goes on."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.chat_server import say
+from support.odd_files import put
+from support.soul import stage
+
+from kimi_tui.soul import history
+from kimi_tui.wire import events as ev
+from kimi_tui.wire.codec import Decoder
+
+
+def told(kind: str, at: str = "1.0", **payload: Any) -> str:
+    message = json.dumps({"type": kind, "payload": payload})
+    return f'{{"timestamp": {at}, "message": {message}}}\n'
+
+
+HUGE = "1" + "0" * 309
+ODD = [
+    told("TurnBegin", HUGE, user_input="x"),
+    told("StatusUpdate", context_tokens=10**400, max_context_tokens=10**400),
+    told("StepRetry", n=1, next_attempt=2, max_attempts=3, wait_s=10**400),
+    told("ToolResult", tool_call_id="c", return_value={"is_error": False}, duration_s=10**400),
+    told("TurnBegin", "NaN", user_input="\ud800"),
+    told("TurnBegin", "-Infinity", user_input=[[[["x"]]]]),
+    '{"message": ' + "[" * 5000 + "]" * 5000 + "}\n",
+    '{"timestamp": 1.0, "seq": ' + HUGE + ', "message": {"type": "TurnEnd", "payload": {}}}\n',
+    "\0" * 100 + "\n",
+]
+
+
+@pytest.mark.parametrize("odd", ODD, ids=range(len(ODD)))
+@pytest.mark.parametrize("where", ["first", "last"])
+async def test_an_odd_record_is_no_reason_not_to_open(tmp_path: Path, odd: str, where: str) -> None:
+    async with stage(tmp_path) as on:
+        on.server.script(say("one"))
+        await on.soul.run("first")
+        path = on.session.dir / "wire.jsonl"
+        await on.soul.aclose()
+        text = path.read_text()
+        path.write_text(odd + text if where == "first" else text + odd)
+        await on.reopen()
+        shown = [r.event.text for r in on.soul.opened_with if isinstance(r.event, ev.TurnBegin)]
+        assert "first" in shown
+        on.server.script(say("two"))
+        await on.soul.run("second")
+        assert on.ear.of(ev.TurnEnd)[-1].reason == "done"
+
+
+async def test_whatever_the_reader_of_the_record_raises_is_survived(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with stage(tmp_path) as on:
+        on.server.script(say("one"), say("two"))
+        await on.soul.run("first")
+        await on.soul.run("second")
+        await on.soul.aclose()
+        real = Decoder.decode_record
+        seen = 0
+
+        def decode_record(self: Decoder, line: Any, seq: int) -> Any:
+            nonlocal seen
+            seen += 1
+            if seen == 3:
+                raise RuntimeError("a fault of ours")
+            return real(self, line, seq)
+
+        monkeypatch.setattr(Decoder, "decode_record", decode_record)
+        await on.reopen()
+        monkeypatch.undo()
+        shown = [r.event.text for r in on.soul.opened_with if isinstance(r.event, ev.TurnBegin)]
+        assert shown == ["first", "second"]
+        words = "1 record of what was shown (wire.jsonl) could not be read; passed over."
+        assert words in on.session.remarks
+
+
+@pytest.mark.parametrize("part", ["fits", "rebuild_history"])
+async def test_whatever_the_telling_raises_is_survived(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str
+) -> None:
+    async with stage(tmp_path) as on:
+        on.server.script(say("one"))
+        await on.soul.run("first")
+        await on.soul.aclose()
+        if part == "rebuild_history":
+            (on.session.dir / "wire.jsonl").unlink()
+
+        def broken(*_arguments: object) -> Any:
+            raise ZeroDivisionError
+
+        monkeypatch.setattr(history, part, broken)
+        await on.reopen()
+        words = "What was said before cannot be shown; the agent still knows all of it."
+        assert words in on.session.remarks
+        assert await on.soul.history() == []
+        on.server.script(say("two"))
+        await on.soul.run("second")
+        assert ("assistant", "one") in on.sent()
+
+
+@pytest.mark.parametrize("kind", ["fifo", "zero", "folder", "hole", "nuls"])
+async def test_without_a_readable_record_the_view_comes_from_the_messages(
+    tmp_path: Path, kind: str
+) -> None:
+    async with stage(tmp_path) as on:
+        on.server.script(say("one"))
+        await on.soul.run("first")
+        await on.soul.aclose()
+        put(on.session.dir / "wire.jsonl", kind)
+        await on.reopen()
+        shown = [r.event.text for r in on.soul.opened_with if isinstance(r.event, ev.TurnBegin)]
+        assert shown == ["first"]

@@ -1,0 +1,90 @@
+"""What is told of a session whose record is gone leads to the same pictures as what was told while it happened."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from support.chat_server import say
+from support.soul import stage
+
+from kimi_tui.projection.blocks import AgentBlock, UserBlock
+from kimi_tui.projection.timeline import TimelineModel
+from kimi_tui.projection.transcript import TranscriptModel
+from kimi_tui.soul.history import fits, rebuild_history
+from kimi_tui.soul.record import read_records
+from kimi_tui.soul.rewind import Target
+from kimi_tui.wire.events import Record
+
+Tree = tuple[list[str], dict[int, tuple[str, list[str]]]]
+
+
+def tree(records: Sequence[Record]) -> Tree:
+    """The checkpoints of the live line, and of every line that is drawn beside it what is its own."""
+    model = TimelineModel()
+    for record in records:
+        model.apply(record)
+    lines = model.tree.lines
+    return (
+        [point.uid for point in model.tree.live],
+        {
+            n: (lines[n].reason, [point.uid for point in lines[n].checkpoints])
+            for n in sorted(lines)
+        },
+    )
+
+
+def chat(records: Sequence[Record]) -> list[str]:
+    model = TranscriptModel()
+    for record in records:
+        model.apply(record)
+    return [
+        block.text if isinstance(block, UserBlock) else "".join(block.stream.text)
+        for block in model.blocks
+        if isinstance(block, (UserBlock, AgentBlock))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("after", "drawn"),
+    [
+        # Gone on with and left: the line that was jumped to is the beginning of the new one.
+        ((2,), [1, 2]),
+        (("e", 2), [2, 3]),
+        (("e", 6), [2, 3]),
+        (("e", 4, "f"), [2, 3]),
+        # Left again as it was: it is kept once.
+        ((4,), [1, 2]),
+        ((2, "e"), [1, 2]),
+        (("undo", "e"), [1]),
+        (("undo", "redo", "e"), [2]),
+    ],
+)
+async def test_lines_that_were_jumped_to_are_drawn_once(
+    tmp_path: Path, after: Sequence[str | int], drawn: list[int]
+) -> None:
+    async with stage(tmp_path) as on:
+        on.server.script(*[say(f"answer {n}") for n in range(8)])
+        for text in "abc":
+            await on.soul.run(text)
+        await on.soul.rewind(Target(2))
+        await on.soul.run("d")
+        await on.soul.jump(1)
+        for one in after:
+            match one:
+                case "undo":
+                    await on.soul.undo()
+                case "redo":
+                    await on.soul.redo()
+                case str():
+                    await on.soul.run(one)
+                case int():
+                    await on.soul.rewind(Target(one))
+        await on.soul.flush()
+        told = read_records(on.session)
+        again = rebuild_history(on.session, [])
+        assert fits(again, on.session)
+        assert tree(again) == tree(told)
+        assert list(tree(told)[1]) == drawn
+        assert chat(again) == chat(told)

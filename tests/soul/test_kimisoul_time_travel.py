@@ -1,0 +1,358 @@
+"""Letters by hand, messages of other lines, and reading those lines."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from support.chat_server import call, gate, say, status
+from support.soul import Stage, stage
+
+from kimi_tui.llm.errors import LLMError
+from kimi_tui.session.errors import StorageTrouble
+from kimi_tui.session.journal import Entry
+from kimi_tui.session.schema import DMAIL_START
+from kimi_tui.soul.errors import SoulBusy, SoulError
+from kimi_tui.soul.history import fits, session_history
+from kimi_tui.soul.rewind import Target
+from kimi_tui.wire import events as ev
+from kimi_tui.wire.display import DiffBlock
+
+
+async def two_lines(on: Stage) -> None:
+    """World line 1 has "second" and "third", the live line "otherwise"."""
+    on.server.script(say("one"), say("two"), say("three"), say("other"))
+    for text in ("first", "second", "third"):
+        await on.soul.run(text)
+    await on.soul.rewind(Target(2))
+    await on.soul.run("otherwise")
+    on.ear.forget()
+
+
+async def test_a_letter_by_hand(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        await two_lines(on)
+        whole = on.file()
+        outcome = await on.soul.dmail(Target(1), "Look in src first.")
+        assert (outcome.checkpoint_id, outcome.world_line) == (1, 2)
+        assert on.file("context_2.jsonl") == whole
+        assert len(on.server.requests) == 4
+        (told,) = on.ear.of(ev.ContextReverted)
+        assert (told.reason, told.author, told.text) == ("dmail", "person", "Look in src first.")
+        assert told.carried == ("otherwise",)
+        assert on.ear.names() == [
+            "ContextReverted",
+            "CheckpointCreated",
+            "LineChanged",
+            "StatusUpdate",
+        ]
+        on.server.script(say("looking"))
+        await on.soul.resume()
+        last = on.sent()[-1][1]
+        assert last.startswith("first\n\notherwise\n\n" + DMAIL_START)
+        assert "written by the person" in last
+        assert "Look in src first." in last
+        on.session.record.path.unlink()
+        rebuild_history = [r.event for r in session_history(on.session)]
+        letters = [
+            e for e in rebuild_history if isinstance(e, ev.ContextReverted) and e.reason == "dmail"
+        ]
+        assert [(e.author, e.text) for e in letters] == [("person", "Look in src first.")]
+        await on.soul.rewind(Target(2))
+        await on.soul.undo()
+        assert "D-Mail to #1" in await on.soul.undo()
+        assert on.file() == whole
+
+
+async def test_a_letter_that_goes_on_at_once(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        await two_lines(on)
+        on.server.script(say("looking"))
+        await on.soul.dmail(Target(2), "Now.", go_on=True)
+        assert on.ear.of(ev.TurnEnd)[-1].reason == "done"
+        assert "Now." in on.sent()[-1][1]
+        for wrong in (Target(99), Target(9, world_line=1), Target(0, world_line=7)):
+            with pytest.raises(KeyError):
+                await on.soul.dmail(wrong, "x")
+        with pytest.raises(SoulError):
+            await on.soul.dmail(Target(1), " \n")
+
+
+async def test_a_letter_to_another_line(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        await two_lines(on)
+        whole = on.file()
+        on.server.script(say("looking"))
+        await on.soul.dmail(Target(4, world_line=1), "From over there.", go_on=True)
+        texts = [text for _, text in on.sent()]
+        assert texts[:4] == ["first", "one", "second", "two"]
+        assert texts[4].startswith("third")
+        assert "From over there." in texts[4]
+        assert fits(session_history(on.session), on.session)
+        await on.soul.undo()
+        await on.soul.undo()
+        assert on.file() == whole
+
+
+async def test_the_model_drafts_a_letter(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        await two_lines(on)
+        file = on.file()
+        on.server.script(say("Dear past self.", usage=(70, 7)))
+        assert await on.soul.draft_dmail(Target(2)) == "Dear past self."
+        request = on.server.requests[-1]
+        assert "tools" not in request.body
+        asked = request.messages[-1]["content"]
+        assert "otherwise" in asked
+        assert "[Person]\nfirst" not in asked
+        on.server.script(say("For the other line."))
+        await on.soul.draft_dmail(Target(4, world_line=1))
+        assert "third" in on.server.requests[-1].messages[-1]["content"]
+        assert on.file() == file
+        on.server.script(status(400, {"error": {"message": "no"}}))
+        with pytest.raises(LLMError):
+            await on.soul.draft_dmail(Target(2))
+        with pytest.raises(KeyError):
+            await on.soul.draft_dmail(Target(44))
+
+
+async def test_a_draft_can_be_stopped(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        await two_lines(on)
+        on.server.script(gate(1, say("never to be read")))
+        draft = asyncio.create_task(on.soul.draft_dmail(Target(2)))
+        await on.server.at_gate.wait()
+        with pytest.raises(SoulBusy):
+            await on.soul.dmail(Target(2), "meanwhile")
+        await on.soul.interrupt()
+        assert await draft == ""
+        assert not on.soul.running
+
+
+async def test_a_message_is_sent_to_the_present(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        await two_lines(on)
+        before = on.file()
+        there = next(m for m in await on.soul.messages(1) if m.text == "three")
+        outcome = await on.soul.carry(1, there.uid, there.number, note="Mind this:")
+        assert outcome.messages_dropped == 0
+        assert on.file()[: len(before)] == before
+        (told,) = on.ear.of(ev.ContextReverted)
+        assert told.from_checkpoint < told.checkpoint_id == outcome.checkpoint_id == 4
+        assert told.text == "Mind this:\n\nthree"
+        assert [c.kind for c in on.ear.of(ev.CheckpointCreated)] == ["dmail"]
+        on.server.script(say("minded"))
+        await on.soul.resume()
+        last = on.sent()[-1][1]
+        assert "what the agent said, at checkpoint #5 of world line 1" in last
+        assert "Mind this:\n\nthree" in last
+        records = await on.soul.history()
+        assert fits(records, on.session)
+        on.session.record.path.unlink()
+        rebuild_history = [r.event for r in session_history(on.session)]
+        assert [
+            e.text for e in rebuild_history if isinstance(e, ev.ContextReverted) and e.text
+        ] == ["Mind this:\n\nthree"]
+        # Taken back like anything else.
+        await on.soul.rewind(Target(4))
+        assert on.file() == before
+        for wrong in ((1, "nothing", 0), (1, there.uid, 9), (7, there.uid, 0)):
+            with pytest.raises(KeyError):
+                await on.soul.carry(*wrong)
+
+
+async def test_what_was_sent_to_the_present_is_undone_and_done_again(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        await two_lines(on)
+        before = on.file()
+        there = next(m for m in await on.soul.messages(1) if m.text == "three")
+        await on.soul.carry(1, there.uid, there.number)
+        on.server.script(say("minded"))
+        await on.soul.resume()
+        after = on.file()
+        lines = len(await on.soul.world_lines())
+        assert await on.soul.undo() == "Undone: what was sent to now."
+        assert on.file() == before
+        told = on.ear.of(ev.ContextReverted)[-1]
+        assert (told.reason, told.checkpoint_id) == ("undo", 4)
+        # What it led to is a world line, as after any other operation.
+        assert len(await on.soul.world_lines()) == lines + 1
+        assert fits(await on.soul.history(), on.session)
+        await on.soul.redo()
+        assert on.file() == after
+        assert fits(await on.soul.history(), on.session)
+        await on.soul.undo()
+        assert on.file() == before
+        # The operation before it comes next: the rewind that left world line 1.
+        assert "the rewind" in await on.soul.undo()
+        assert await on.soul.redo()
+        assert on.file() == before
+
+
+async def test_an_undo_after_a_rewind_past_it_first_brings_back_what_was_sent(
+    tmp_path: Path,
+) -> None:
+    async with stage(tmp_path) as on:
+        await two_lines(on)
+        before = on.file()
+        there = next(m for m in await on.soul.messages(1) if m.text == "three")
+        await on.soul.carry(1, there.uid, there.number)
+        sent = on.file()
+        await on.soul.rewind(Target(2))
+        await on.soul.undo()
+        assert on.file() == sent
+        await on.soul.undo()
+        assert on.file() == before
+
+
+async def test_nothing_is_sent_that_the_journal_does_not_know_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with stage(tmp_path) as on:
+        await two_lines(on)
+        before = on.file()
+        there = next(m for m in await on.soul.messages(1) if m.text == "three")
+
+        def refuse(entry: Entry) -> Entry:
+            raise StorageTrouble(f"no room for {entry.op}")
+
+        journal = on.session.context.journal
+        with monkeypatch.context() as patch:
+            patch.setattr(journal, "intend", refuse)
+            with pytest.raises(StorageTrouble):
+                await on.soul.carry(1, there.uid, there.number)
+        assert on.file() == before
+        assert "the rewind" in await on.soul.undo()
+
+
+async def test_a_message_is_sent_to_a_checkpoint(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        await two_lines(on)
+        there = next(m for m in await on.soul.messages(1) if m.text == "second")
+        on.server.script(say("minded"))
+        await on.soul.carry(1, there.uid, there.number, to=Target(1), go_on=True)
+        last = on.sent()[-1][1]
+        assert last.startswith("first\n\notherwise\n\n")
+        assert "what the person said, at checkpoint #2 of world line 1:\n\nsecond" in last
+
+
+async def test_reading_lines(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        await two_lines(on)
+        on.server.script(say("SUMMARY"), say("late"))
+        await on.soul.dmail(Target(2), "a letter", go_on=False)
+        await on.soul.compact()
+        await on.soul.run("later")
+        lines = await on.soul.world_lines()
+        assert [(n.n, n.reason, n.checkpoint_id, n.shared) for n in lines] == [
+            (1, "rewind", 2, 0),
+            (2, "dmail", 2, 0),
+            (3, "compaction", 0, 0),
+        ]
+        assert [(n.n_checkpoints, n.newest, n.n_messages) for n in lines] == [
+            (6, 5, 6),
+            (4, 3, 4),
+            (3, 2, 4),
+        ]
+        assert lines[1].text == "a letter"
+
+        async def read(n: int) -> list[object]:
+            told = await on.soul.read_line(n)
+            assert [r.seq for r in told] == list(range(1, len(told) + 1))
+            found: list[object] = []
+            for record in told:
+                match record.event:
+                    case ev.TurnBegin(text) | ev.TextPart(text) | ev.CompactionEnd(summary=text):
+                        found.append(text)
+                    case ev.ContextReverted(text=text, author=author):
+                        found.append((author, text))
+                    case ev.CheckpointCreated(id=number):
+                        found.append(number)
+                    case _:
+                        pass
+            return found
+
+        want = {
+            1: ["first", 0, 1, "one", "second", 2, 3, "two", "third", 4, 5, "three"],
+            2: ["first", 0, 1, "one", "otherwise", 2, 3, "other"],
+            3: ["first", 0, 1, "one", ("person", "a letter"), 2],
+            0: [0, "SUMMARY", "one", "later", 1, 2, "late"],
+        }
+        for n, events in want.items():
+            assert await read(n) == events
+        on.session.record.path.unlink()
+        for n, events in want.items():
+            assert await read(n) == events
+        with pytest.raises(KeyError):
+            await on.soul.read_line(9)
+
+
+async def test_comparing_lines(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        (on.work / "a.txt").write_text("old\n")
+        await on.soul.files_ready()
+        on.server.script(
+            say("one"),
+            call("WriteFile", {"path": "a.txt", "content": "new\n"}, text="I write."),
+            say("two"),
+            say("other"),
+        )
+        await on.soul.run("first")
+        await on.soul.run("second")
+        await on.soul.rewind(Target(2), "restore")
+        await on.soul.run("otherwise")
+        seen = await on.soul.compare(1)
+        assert seen.fork == 1
+        assert [(m.kind, m.text) for m in seen.live] == [("user", "otherwise"), ("agent", "other")]
+        assert [(m.kind, m.checkpoint_id, m.number) for m in seen.other] == [
+            ("user", 2, 0),
+            ("agent", 3, 0),
+            ("tool", 3, 1),
+            ("agent", 4, 0),
+        ]
+        agent, tool = seen.other[1:3]
+        assert agent.calls == (("WriteFile", "a.txt"),)
+        assert (tool.name, tool.target, tool.failed) == ("WriteFile", "a.txt", False)
+        (diff,) = [one for one in tool.display if isinstance(one, DiffBlock)]
+        assert (diff.added, diff.removed) == (1, 1)
+        (file,) = seen.files.files
+        assert (file.path, file.alike) == ("a.txt", False)
+        assert (file.other.became, file.other.added, file.other.removed) == ("changed", 1, 1)
+        assert [row.text for row in file.other.rows] == ["old", "new"]
+        assert file.live.became == "same"
+        with pytest.raises(KeyError):
+            await on.soul.compare(4)
+
+
+async def test_comparing_right_after_a_rewind(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        await on.soul.files_ready()
+        on.server.script(
+            say("one"), call("WriteFile", {"path": "a.txt", "content": "new\n"}), say("two")
+        )
+        await on.soul.run("first")
+        await on.soul.run("second")
+        await on.soul.rewind(Target(2), "keep")
+        (on.work / "b.txt").write_text("mine\n")
+        seen = await on.soul.compare(1)
+        assert (seen.fork, seen.live) == (1, ())
+        assert {
+            one.path: (one.other.became, one.live.became, one.live.hands, one.alike)
+            for one in seen.files.files
+        } == {"a.txt": ("new", "new", "agent", True), "b.txt": ("same", "new", "others", False)}
+
+
+async def test_a_letter_in_a_comparison_tells_where_it_came_from(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        await two_lines(on)
+        await on.soul.dmail(Target(1), "Look in src first.")
+        seen = await on.soul.compare(2)
+        (letter,) = [one for one in seen.live if one.kind == "dmail"]
+        (told,) = on.ear.of(ev.ContextReverted)
+        assert letter.text == "Look in src first."
+        assert letter.sent_from == told.from_checkpoint == 3
+        assert letter.saved == max(0, told.tokens_before - told.tokens_after)
+        on.session.record.path.unlink()
+        (letter,) = [one for one in (await on.soul.compare(2)).live if one.kind == "dmail"]
+        assert (letter.sent_from, letter.saved) == (-1, 0)

@@ -1,0 +1,179 @@
+"""What the person types while the agent works goes in between steps, and is never lost."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+from support.chat_server import call, gate, say
+from support.soul import stage
+
+from kimi_tui.llm.message import Message
+from kimi_tui.soul.bookmarks import UserMarks
+from kimi_tui.soul.history import session_history
+from kimi_tui.wire import events as ev
+
+
+async def test_between_steps_in_order(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        on.server.script(gate(2, call("Glob", {"pattern": "*"})), say("done"))
+        turn = asyncio.create_task(on.soul.run("hi"))
+        await on.server.at_gate.wait()
+        first, second, third = (on.soul.steer(text) for text in ("one", "two", "three"))
+        assert on.soul.withdraw_steer(second) == "two"
+        assert on.soul.withdraw_steer(second) is None
+        on.server.release()
+        await turn
+        assert on.soul.withdraw_steer(first) is None
+        text = "\n".join(text for _, text in on.sent())
+        assert text.index("one") < text.index("three")
+        assert "two" not in text
+        taken = on.ear.of(ev.SteerTaken)
+        assert [(t.id, t.withdrawn) for t in taken] == [
+            (second, True),
+            (first, False),
+            (third, False),
+        ]
+        # Words of the person stand as such in the context.
+        said = [r["content"] for r in on.file() if r["role"] == "user"]
+        assert [t for t in said if not t.startswith("<system>")] == ["hi", "one", "three"]
+
+
+async def test_a_pinned_steer_is_itself_kept_and_not_the_answer_before_it(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        on.server.script(gate(2, call("Glob", {"pattern": "*"})), say("done"))
+        turn = asyncio.create_task(on.soul.run("hi"))
+        await on.server.at_gate.wait()
+        for text in ("one", "two"):
+            on.soul.steer(text)
+        on.server.release()
+        await turn
+        taken = on.ear.of(ev.SteerTaken)
+        step = next(e for e in on.ear.of(ev.CheckpointCreated) if e.kind == "step")
+        await on.soul.pin(step.uid, taken[1].number)
+        (place,) = UserMarks(on.session).pinned_places()
+        assert on.session.context.messages[place].text == "two"
+        # The same without the record.
+        on.session.record.path.unlink()
+        retold = [r.event for r in session_history(on.session)]
+        told = [(e.text, e.number) for e in retold if isinstance(e, ev.SteerTaken)]
+        assert told == [(e.text, e.number) for e in taken]
+
+
+async def test_a_turn_does_not_end_over_a_queued_text(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        on.server.script(gate(2, say("I am done.")), say("Of course."))
+        turn = asyncio.create_task(on.soul.run("hi"))
+        await on.server.at_gate.wait()
+        on.soul.steer("one more thing")
+        on.server.release()
+        await turn
+        assert on.sent() == [
+            ("user", "hi"),
+            ("assistant", "I am done."),
+            ("user", "one more thing"),
+        ]
+        assert len(on.ear.of(ev.TurnEnd)) == 1
+
+
+async def test_what_was_not_taken_goes_into_the_next_turn(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        on.server.script(gate(2, say("I am at work.")), say("ok"))
+        turn = asyncio.create_task(on.soul.run("hi"))
+        await on.server.at_gate.wait()
+        on.soul.steer("wait")
+        await on.soul.interrupt()
+        await turn
+        assert not on.ear.of(ev.SteerTaken)
+        await on.soul.run("go on")
+        assert on.sent()[-1][1].endswith("wait\n\ngo on")
+        assert len(on.ear.of(ev.SteerTaken)) == 1
+
+
+async def test_before_a_turn(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        on.soul.steer("early")
+        on.server.script(say("ok"))
+        await on.soul.run("hi")
+        assert on.sent() == [("user", "early\n\nhi")]
+
+
+async def test_typed_while_the_turn_is_being_saved(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        on.server.script(say("I am done."), say("Of course."))
+        sync = on.soul.session.sync
+        steered: list[str] = []
+
+        async def sync_slowly() -> bool:
+            # The agent has stopped, but nobody was told yet: the person still sees it work.
+            if not steered:
+                steered.append(on.soul.steer("one more thing"))
+            return await sync()
+
+        on.soul.session.sync = sync_slowly
+        await on.soul.run("hi")
+        assert on.sent()[-1] == ("user", "one more thing")
+        assert [t.id for t in on.ear.of(ev.SteerTaken)] == steered
+        assert len(on.ear.of(ev.TurnEnd)) == 1
+
+
+async def test_typed_while_compacting(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        on.server.script(say("one"), say("two"), gate(2, say("A summary.")), say("Of course."))
+        await on.soul.run("first")
+        await on.soul.run("second")
+        compacting = asyncio.create_task(on.soul.compact())
+        await on.server.at_gate.wait()
+        on.soul.steer("one more thing")
+        on.server.release()
+        await compacting
+        assert on.sent()[-1] == ("user", "one more thing")
+        assert not on.soul.running
+
+
+async def test_taken_back_in_the_moment_it_goes_in(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        on.server.script(gate(2, call("Glob", {"pattern": "*"})), say("done"))
+        context = on.session.context
+        append = context.append_message
+        withdrawn: list[str | None] = []
+
+        async def append_while_it_is_withdrawn(message: Message | Sequence[Message]) -> None:
+            messages = [message] if isinstance(message, Message) else message
+            if any(each.text == "late" for each in messages):
+                withdrawn.append(on.soul.withdraw_steer(steer_id))
+            await append(message)
+
+        context.append_message = append_while_it_is_withdrawn
+        turn = asyncio.create_task(on.soul.run("hi"))
+        await on.server.at_gate.wait()
+        steer_id = on.soul.steer("late")
+        on.server.release()
+        await turn
+        assert withdrawn == [None]
+        assert [(t.id, t.withdrawn) for t in on.ear.of(ev.SteerTaken)] == [(steer_id, False)]
+        assert on.ear.of(ev.TurnEnd)[-1].reason == "done"
+        assert "late" in "\n".join(text for _, text in on.sent())
+
+
+async def test_what_could_not_be_put_in_waits_again(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        on.server.script(gate(2, call("Glob", {"pattern": "*"})), say("done"))
+        context = on.session.context
+        append = context.append_message
+
+        async def refuse(message: Message | Sequence[Message]) -> None:
+            messages = [message] if isinstance(message, Message) else message
+            if any(each.text == "late" for each in messages):
+                raise RuntimeError("a fault of ours")
+            await append(message)
+
+        context.append_message = refuse
+        turn = asyncio.create_task(on.soul.run("hi"))
+        await on.server.at_gate.wait()
+        steer_id = on.soul.steer("late")
+        on.server.release()
+        await turn
+        assert on.ear.of(ev.TurnEnd)[-1].reason == "error"
+        assert on.soul.withdraw_steer(steer_id) == "late"

@@ -1,0 +1,234 @@
+"""What a preview lists is what stands on the line, and it costs neither reading nor counting what nobody looks at."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.chat_server import Answer, call, calls, gate, say
+from support.soul import Stage, stage
+
+from kimi_tui.llm.message import Message
+from kimi_tui.session import context_index, schema
+from kimi_tui.session.context_index import ContextIndex
+from kimi_tui.session.schema import message_line
+from kimi_tui.soul import token_meter
+from kimi_tui.soul.internal_messages import dmail_text, internal_kind, is_user_words, summary_text
+from kimi_tui.soul.rewind import DroppedMessage, Target
+from kimi_tui.soul.segments import call_target, kind_of, label_of, segments
+from kimi_tui.soul.tool_results import outcome_of
+from kimi_tui.wire import events as ev
+
+Row = tuple[str, str, str, bool]
+
+
+def read_through(messages: list[Message]) -> list[Row]:
+    """Every row of these messages by reading all of them, newest first."""
+    rows: list[Row] = []
+    for place, message in enumerate(messages):
+        letter, summary = dmail_text(message), summary_text(message)
+        if letter is not None:
+            rows.append(("dmail", label_of(letter), "", False))
+        elif summary is not None:
+            rows.append(("summary", label_of(summary), "", False))
+        elif is_user_words(message):
+            rows.append(("user", label_of(message.text), "", False))
+        elif message.role == "assistant":
+            if message.text.strip():
+                rows.append(("agent", label_of(message.text), "", False))
+            for order, one in enumerate(message.tool_calls or ()):
+                result = messages[place + 1 + order : place + 2 + order]
+                failed = any(outcome_of(each).is_error for each in result)
+                rows.append(("tool", call_target(one), one.function.name, failed))
+    return rows[::-1]
+
+
+def row(one: DroppedMessage) -> Row:
+    return (one.kind, one.text, one.name, one.failed)
+
+
+async def eventful(on: Stage) -> None:
+    """Two turns with several results, a failure, a steer, a D-Mail, and a compaction of what came first."""
+    (on.work / "a.txt").write_text("hello\n")
+    on.server.script(
+        say("zero"),
+        calls([("ReadFile", {"path": "a.txt"}), ("ReadFile", {"path": "none"})], text="I look."),
+        call("Shell", {"command": "exit 3"}),
+        gate(2, call("Glob", {"pattern": "*"})),
+        call("SendDMail", {"message": "skip it", "checkpoint_id": 5}),
+        say("   "),
+        say("SUMMARY"),
+        call("Shell", {"command": "true"}, text="And on."),
+        say("done"),
+    )
+    await on.soul.run("begin")
+    turn = asyncio.create_task(on.soul.run("work\nwith more"))
+    await on.server.at_gate.wait()
+    on.soul.steer("and hurry")
+    on.server.release()
+    await turn
+    await on.soul.compact(until=Target(2))
+    await on.soul.run("more")
+
+
+async def test_the_rows_are_those_of_the_messages(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        await eventful(on)
+        context = on.session.context
+        for place, point in enumerate(context.checkpoints):
+            if not point.id:
+                continue
+            seen = await on.soul.preview(Target(point.id))
+            going = list(context.messages[point.message_index :])
+            expected = read_through(going)
+            parts = segments(context.checkpoints, context.messages, place)
+            if seen.prompt:
+                last = sum(1 for m in parts[0].messages if is_user_words(m))
+                said = [one for one in expected if one[0] == "user"]
+                for one in said[len(said) - last :]:
+                    expected.remove(one)
+            assert [row(one) for one in seen.goes] == expected
+            assert [row(one) for one in seen.goes[1:4]] == expected[1:4]
+            assert [row(seen.goes[-n]) for n in range(1, len(expected) + 1)] == expected[::-1]
+            kinds = Counter(part.kind for part in parts)
+            assert (seen.steps, seen.turns) == (kinds["step"], kinds["user"])
+            assert seen.label == parts[0].label
+            assert seen.messages == sum(internal_kind(m) != "marker" for m in going)
+            assert seen.ran_commands == any(one.name == "Shell" for one in seen.goes)
+        kinds_there = {
+            kind_of(context.index.kinds(p.message_index, q.message_index), p.id)
+            for p, q in zip(context.checkpoints, context.checkpoints[1:], strict=False)
+        }
+        assert kinds_there == {"compaction", "user", "dmail", "step"}
+
+
+def counted(monkeypatch: pytest.MonkeyPatch, place: Any, name: str) -> list[str]:
+    """The threads in which a function was called from now on."""
+    found: list[str] = []
+    real: Callable[..., Any] = getattr(place, name)
+
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        found.append(threading.current_thread().name)
+        return real(*args, **kwargs)
+
+    monkeypatch.setattr(place, name, wrapped)
+    return found
+
+
+def turn_of(number: int) -> bytes:
+    """A turn of four messages and three checkpoints, as lines of the file."""
+    step, last = 3 * number + 1, 3 * number + 2
+    asked = {"id": f"c{number}", "function": {"name": "ReadFile", "arguments": "{}"}}
+    answer = Message.model_validate({"role": "assistant", "content": [], "tool_calls": [asked]})
+    return b"".join(
+        [
+            schema.encode({"role": "_checkpoint", "id": step - 1, "uid": f"u{step - 1}"}),
+            message_line(Message(role="user", content=f"question {number}")),
+            schema.encode({"role": "_checkpoint", "id": step, "uid": f"u{step}"}),
+            schema.usage_line(100 + 20 * number),
+            message_line(answer),
+            message_line(Message(role="tool", content="x " * 400, tool_call_id=f"c{number}")),
+            schema.encode({"role": "_checkpoint", "id": last, "uid": f"u{last}"}),
+            schema.usage_line(110 + 20 * number),
+            message_line(Message(role="assistant", content=f"answer {number}")),
+        ]
+    )
+
+
+async def long_stage(on: Stage, n_turns: int, *answers: Answer) -> None:
+    """Put a long line in the place of the stage's empty one."""
+    await on.soul.aclose()
+    path = on.session.dir / "context.jsonl"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(schema.system_prompt_line("S") + b"".join(map(turn_of, range(n_turns))))
+    on.session = on.store.find(on.session.id, on.work)
+    await on.open()
+    await on.soul.files_ready()
+    on.server.script(*answers)
+
+
+async def test_a_long_line_is_neither_read_nor_counted_for_a_preview(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with stage(tmp_path, window=10_000_000) as on:
+        await long_stage(on, 1_500, gate(2, say("I am at work.")))
+        turn = asyncio.create_task(on.soul.run("go"))
+        await on.server.at_gate.wait()
+        assert on.soul.running
+        on.session.context._store.cache.cut(0)
+        read = counted(monkeypatch, context_index, "parse_message")
+        estimated = counted(monkeypatch, token_meter, "message_tokens")
+        for target in (Target(0), Target(4), Target(2_000)):
+            read.clear()
+            seen = await on.soul.preview(target)
+            # What stands at the checkpoint itself is read, for its label.
+            assert len(read) <= 3
+            assert (seen.steps + seen.turns) == 4_502 - target.id
+            assert [one.text for one in seen.goes[:3]] == ["go", "answer 1499", ""]
+            assert len(read) <= 6
+        # Only what has come since the figures were told last: a marker.
+        assert len(estimated) <= 1
+        on.server.release()
+        await turn
+
+
+async def test_a_preview_stands_when_the_line_becomes_another_one(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        on.server.script(say("one"), say("two"), say("three"))
+        for text in ("first", "second", "third"):
+            await on.soul.run(text)
+        seen = await on.soul.preview(Target(2))
+        newest = seen.goes[0]
+        await on.soul.rewind(Target(0))
+        assert len(seen.goes) == 3
+        assert seen.goes[0] == newest
+        assert seen.goes[2].kind == "agent"
+        assert seen.goes[2].text == ""
+
+
+async def test_a_preview_of_a_line_left_reads_its_file_once_and_never_on_the_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with stage(tmp_path) as on:
+        on.server.script(say("one"), say("two"))
+        for text in ("first", "second"):
+            await on.soul.run(text)
+        await on.soul.rewind(Target(2))
+        await on.reopen()
+        on.server.script(gate(2, say("I am at work.")))
+        turn = asyncio.create_task(on.soul.run("go"))
+        await on.server.at_gate.wait()
+        taken = counted(monkeypatch, ContextIndex, "_take")
+        for _ in range(2):
+            seen = await on.soul.preview(Target(2, world_line=1))
+        assert seen.prompt == "second"
+        assert taken
+        assert threading.main_thread().name not in taken
+        n_taken = len(taken)
+        await on.soul.preview(Target(3, world_line=1))
+        assert len(taken) == n_taken
+        on.server.release()
+        await turn
+
+
+async def test_a_long_line_is_compacted_up_to_here_away_from_the_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with stage(tmp_path, window=10_000_000) as on:
+        await long_stage(on, 300, say("SUMMARY"))
+        here = threading.main_thread().name
+        taken = counted(monkeypatch, ContextIndex, "_take")
+        encoded = counted(monkeypatch, schema, "encode")
+        await on.soul.compact(until=Target(6))
+        assert on.ear.of(ev.CompactionEnd)[-1].error == ""
+        # A few records of the operation itself.
+        assert taken.count(here) < 5 < 1_000 < len(taken)
+        assert encoded.count(here) < 20 < 800 < len(encoded)
+        created = on.ear.of(ev.CheckpointCreated)
+        assert len(created) == 1 + 900 - 6
+        assert [one.label for one in created[1:4]] == ["question 2", "Read", "answer 2"]

@@ -1,0 +1,95 @@
+"""The record holds what was told, merged, and tells the same when it is read."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from pathlib import Path
+from typing import Any
+
+from kimi_tui.session.jsonl import JsonlLog
+from kimi_tui.soul.record import Recorder
+from kimi_tui.wire import events as ev
+from kimi_tui.wire.codec import Decoder
+from kimi_tui.wire.queue import Wire
+
+TOLD: list[ev.Event] = [
+    ev.TurnBegin("hi"),
+    ev.ThinkPart("a"),
+    ev.ThinkPart("b"),
+    ev.TextPart("c"),
+    ev.TextPart("d"),
+    ev.ToolCall("k:0", "Shell", '{"com', "c0"),
+    ev.ToolCallPart("k:0", 'mand": '),
+    ev.ToolCallPart("k:0", '"ls"}'),
+    ev.ToolStarted("k:0", "Shell", '{"command": "ls"}'),
+    ev.ToolOutput("k:0", "x\n"),
+    ev.ToolResult("k:0", False, "x\n", id="c0"),
+    ev.TextPart("e"),
+    ev.TurnEnd("done"),
+]
+STORED: list[ev.Event] = [
+    ev.TurnBegin("hi"),
+    ev.ThinkPart("ab"),
+    ev.TextPart("cd"),
+    ev.ToolCall("k:0", "Shell", '{"command": "ls"}', "c0"),
+    ev.ToolStarted("k:0", "Shell", '{"command": "ls"}'),
+    ev.ToolResult("k:0", False, "x\n", id="c0"),
+    ev.TextPart("e"),
+    ev.TurnEnd("done"),
+]
+
+
+def read(file: JsonlLog) -> list[ev.Event]:
+    decoder = Decoder()
+    records = [decoder.decode_record(line, 0) for line in file.read()]
+    return [record.event for record in records if record is not None]
+
+
+async def test_texts_are_merged_and_arguments_stored_once(tmp_path: Path) -> None:
+    file, wire = JsonlLog(tmp_path / "wire.jsonl"), Wire()
+    recorder = Recorder(file, wire)
+    for event in TOLD:
+        wire.publish(event)
+        await asyncio.sleep(0)
+    await recorder.aclose()
+    assert read(file) == STORED
+    assert file.path.read_bytes().count(b'\\"ls\\"') == 1
+    file.close()
+
+
+async def test_a_flush_writes_what_is_open(tmp_path: Path) -> None:
+    file, wire = JsonlLog(tmp_path / "wire.jsonl"), Wire()
+    recorder = Recorder(file, wire)
+    wire.publish(ev.TextPart("half "))
+    await recorder.flush()
+    assert read(file) == [ev.TextPart("half ")]
+    wire.publish(ev.TextPart("whole"))
+    await recorder.aclose()
+    assert read(file) == [ev.TextPart("half "), ev.TextPart("whole")]
+    file.close()
+
+
+class Slow:
+    """A file whose writes take long, one after another."""
+
+    def __init__(self) -> None:
+        self.lines: list[dict[str, Any]] = []
+        self.go_on = threading.Event()
+
+    def append(self, record: dict[str, Any], /) -> None:
+        self.go_on.wait(5)
+        self.lines.append(record)
+
+
+async def test_nothing_is_lost_when_it_is_closed_in_the_middle_of_a_write() -> None:
+    file, wire = Slow(), Wire()
+    recorder = Recorder(file, wire)
+    for number in range(20):
+        wire.publish(ev.StepBegin(number))
+        await asyncio.sleep(0)
+    closing = asyncio.create_task(recorder.aclose())
+    await asyncio.sleep(0)
+    file.go_on.set()
+    await closing
+    assert [line["message"]["payload"]["n"] for line in file.lines] == list(range(20))

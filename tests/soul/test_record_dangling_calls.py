@@ -1,0 +1,168 @@
+"""A session whose program was killed while a tool ran or a question was open."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from support.chat_server import call, say
+from support.soul import Stage, Tool, stage
+
+from kimi_tui.projection.blocks import ToolBlock
+from kimi_tui.projection.transcript import TranscriptModel
+from kimi_tui.session.lock import SessionLock
+from kimi_tui.session.session import Session
+from kimi_tui.soul.checkpoint_table import list_checkpoints
+from kimi_tui.soul.history import session_history
+from kimi_tui.soul.record import close_dangling_calls, read_records
+from kimi_tui.soul.rewind import Target
+from kimi_tui.soul.runtime import open_soul
+from kimi_tui.soul.tool_results import INTERRUPTED, NOT_BEGUN
+from kimi_tui.tools.base import ToolEnv, ToolOutcome
+from kimi_tui.tools.toolset import Toolset
+from kimi_tui.tui.replay.source import read
+from kimi_tui.wire import events as ev
+from kimi_tui.wire.events import Event, Record
+
+
+def recorded(*events: Event) -> list[Record]:
+    return [Record(n, 10.0 + n, event) for n, event in enumerate(events, 1)]
+
+
+def shown(records: list[Record]) -> list[ToolBlock]:
+    model = TranscriptModel()
+    for record in records:
+        model.apply(record)
+    return [block for block in model.blocks if isinstance(block, ToolBlock)]
+
+
+@contextlib.contextmanager
+def holding(session: Session) -> Iterator[None]:
+    lock = SessionLock(session.dir)
+    lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+async def killed(on: Stage, folder: Path) -> Session:
+    """What is on the disk while the turn runs, as it is when the program is killed there."""
+    await on.soul.save()
+    await on.soul.flush()
+    shutil.copytree(on.session.dir, folder / on.session.id)
+    return Session(folder / on.session.id, on.work)
+
+
+async def test_a_call_that_ran_when_the_program_was_killed_is_a_stopped_one(
+    tmp_path: Path,
+) -> None:
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    async def wait(arguments: dict[str, Any], env: ToolEnv) -> ToolOutcome:
+        begun.set()
+        await go_on.wait()
+        return ToolOutcome("ended")
+
+    tools = Toolset([Tool("Shell", wait, changes=True)])
+    async with stage(tmp_path, toolset=tools) as on:
+        on.server.script(call("Shell", {"command": "sleep 300"}), say("done"))
+        turn = asyncio.create_task(on.soul.run("go"))
+        await begun.wait()
+        session = await killed(on, tmp_path / "killed")
+        go_on.set()
+        await turn
+
+    played = (await asyncio.to_thread(read, session)).replay
+    (last,) = shown(list(played.recording.records))
+    assert last.state == "stopped"
+    with holding(session):
+        # Who has it open may be running it still.
+        played = (await asyncio.to_thread(read, session)).replay
+        (last,) = shown(list(played.recording.records))
+        assert last.state != "stopped"
+    for opening in range(2):
+        soul = await open_soul(session=session, provider=None, environ={}, follow_files=False)
+        try:
+            (card,) = shown(list(soul.opened_with))
+            assert (card.state, card.message) == ("stopped", INTERRUPTED)
+            (retold,) = shown(await soul.history())
+            assert retold.state == "stopped"
+            # Told once, and in the record.
+            results = [r for r in read_records(session) if isinstance(r.event, ev.ToolResult)]
+            assert len(results) == 1
+            await soul.flush()
+            rows = list_checkpoints(session)
+            assert rows[-1].kind == "interrupted"
+            if opening:
+                outcome = await soul.rewind(Target(1))
+                compared = await soul.compare(outcome.world_line)
+                left = [m for m in compared.other if m.kind == "tool"]
+                assert [(m.name, m.target, m.text) for m in left] == [
+                    ("Shell", "sleep 300", INTERRUPTED)
+                ]
+                assert left[0].failed
+                (left_card,) = shown(await soul.read_line(outcome.world_line))
+                assert left_card.state == "stopped"
+        finally:
+            await soul.aclose()
+        session = Session(session.dir, session.work_dir)
+
+
+def test_what_is_open_at_the_end_of_a_record_is_stopped() -> None:
+    records = recorded(
+        ev.TurnBegin("go"),
+        ev.ToolCall("u:0", "Shell", "{}", "a"),
+        ev.ToolCall("u:1", "WriteFile", "{}", "b"),
+        ev.ToolCall("u:2", "ReadFile", "{}", "c"),
+        ev.ToolStarted("u:0", "Shell", "{}"),
+        ev.ToolStarted("u:1", "WriteFile", "{}"),
+        ev.ApprovalRequest("q", "u:1", "WriteFile", "Write?", "x"),
+    )
+    told = close_dangling_calls(records)
+    assert [record.seq for record in told] == [8, 9, 10, 11]
+    assert {record.at for record in told} == {records[-1].at}
+    asked, *results = [record.event for record in told]
+    assert asked == ev.ApprovalResolved("q", "no", "stopped")
+    assert [(r.id, r.message) for r in results if isinstance(r, ev.ToolResult)] == [
+        ("a", INTERRUPTED),
+        ("b", NOT_BEGUN),
+        ("c", INTERRUPTED),
+    ]
+    assert [card.state for card in shown([*records, *told])] == ["stopped"] * 3
+    assert close_dangling_calls([*records, *told]) == []
+
+
+def test_what_a_failed_attempt_or_a_turns_end_took_is_not_ended_again() -> None:
+    begun = (ev.TurnBegin("go"), ev.ToolCall("u:0", "Shell", "{}", "a"))
+    assert close_dangling_calls(recorded(*begun, ev.StepRetry(1, 1, 3, 0.0, "x", ""))) == []
+    assert close_dangling_calls(recorded(*begun, ev.TurnEnd("interrupted"))) == []
+    assert close_dangling_calls([]) == []
+
+
+async def test_a_record_that_was_lost_tells_the_same(tmp_path: Path) -> None:
+    begun = asyncio.Event()
+
+    async def wait(arguments: dict[str, Any], env: ToolEnv) -> ToolOutcome:
+        begun.set()
+        await asyncio.Event().wait()
+        return ToolOutcome("")
+
+    async with stage(tmp_path, toolset=Toolset([Tool("Shell", wait)])) as on:
+        on.server.script(call("Shell", {"command": "x"}))
+        turn = asyncio.create_task(on.soul.run("go"))
+        await begun.wait()
+        session = await killed(on, tmp_path / "killed")
+        await on.soul.interrupt()
+        await turn
+    session.record.path.unlink()
+    await session.open()
+    try:
+        (card,) = shown(session_history(session))
+        assert card.state == "stopped"
+    finally:
+        await session.aclose()

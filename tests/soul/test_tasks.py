@@ -1,0 +1,60 @@
+"""Tasks that outlive their turn, and work that a cancel waits for."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from kimi_tui.soul.tasks import OrphanedTasks, run_to_completion
+
+
+async def test_orphans_are_waited_for_and_their_faults_are_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    may_end = asyncio.Event()
+    ended: list[str] = []
+
+    async def tidies_up() -> None:
+        await may_end.wait()
+        ended.append("tidy")
+
+    async def breaks() -> None:
+        await may_end.wait()
+        raise ZeroDivisionError
+
+    orphans = OrphanedTasks()
+    orphans.adopt({asyncio.create_task(tidies_up()), asyncio.create_task(breaks(), name="broken")})
+    waiting = asyncio.create_task(orphans.wait(10.0))
+    asyncio.get_running_loop().call_soon(may_end.set)
+    await waiting
+    assert ended == ["tidy"]
+    await asyncio.sleep(0)
+    assert "broken failed after it was stopped" in caplog.text
+
+
+async def test_an_orphan_that_does_not_end_is_left_behind(caplog: pytest.LogCaptureFixture) -> None:
+    task = asyncio.create_task(asyncio.Event().wait(), name="stuck")
+    orphans = OrphanedTasks()
+    orphans.adopt({task})  # type: ignore[arg-type]
+    await orphans.wait(0.01)
+    assert "stuck does not end" in caplog.text
+    task.cancel()
+
+
+async def test_a_cancel_waits_for_work_that_must_not_be_cut_short() -> None:
+    begun, may_end = asyncio.Event(), asyncio.Event()
+    done: list[int] = []
+
+    async def work() -> None:
+        begun.set()
+        await may_end.wait()
+        done.append(1)
+
+    caller = asyncio.create_task(run_to_completion(work()))
+    await begun.wait()
+    caller.cancel()
+    asyncio.get_running_loop().call_soon(may_end.set)
+    with pytest.raises(asyncio.CancelledError):
+        await caller
+    assert done == [1]

@@ -1,0 +1,117 @@
+"""Token figures: the server's own where there are any, and estimates that learn."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kimi_tui.llm.message import Message, user_message
+from kimi_tui.llm.provider import ModelInfo, ToolSpec, Usage
+from kimi_tui.session.context_index import ContextIndex, message_tokens
+from kimi_tui.session.schema import message_line
+from kimi_tui.soul.model_slot import LoopLimits
+from kimi_tui.soul.token_meter import MessageSums, TokenMeter
+
+INFO = ModelInfo("p", "m", 100_000)
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["add", "tool", "cut"]), st.integers(0, 30)), max_size=30)
+)
+def test_sums_follow_a_list_that_grows_and_is_cut(steps: list[tuple[str, int]]) -> None:
+    messages: list[Message] = []
+    sums = MessageSums()
+    for what, number in steps:
+        if what == "cut":
+            del messages[number:]
+            sums.cut(number)
+        else:
+            role = "tool" if what == "tool" else "user"
+            messages.append(Message(role=role, content="word " * number, tool_call_id="x"))
+        sums.follow(messages)
+        fresh = MessageSums()
+        fresh.follow(messages)
+        assert sums.counted == len(messages)
+        assert sums.between() == fresh.between()
+        assert sums.total(number) + sums.total(0, number) == sums.total()
+
+
+def test_the_factor_is_learned_and_used(caplog: pytest.LogCaptureFixture) -> None:
+    meter = TokenMeter("prompt " * 100, [ToolSpec("T", "does", {"type": "object"})])
+    messages = [user_message("word " * 1_000)]
+    meter.count(messages)
+    guess = meter.used
+    with caplog.at_level(logging.INFO):
+        for _ in range(6):
+            meter.called(Usage(2 * guess, 10))
+    assert meter.factor == pytest.approx(2.0, abs=0.05)
+    assert "the server says" in caplog.text
+    more = user_message("word " * 500)
+    meter.set_figure(2 * guess, estimated=False)
+    assert (meter.used, meter.is_estimated) == (2 * guess, False)
+    meter.count([*messages, more])
+    assert meter.is_estimated
+    assert meter.used == pytest.approx(2 * guess + 1_000, rel=0.05)
+    # An estimate teaches nothing, and one odd figure cannot throw it far.
+    before = meter.factor
+    meter.called(Usage(50 * guess, 1, estimated=True))
+    assert meter.factor == before
+    meter.called(Usage(1_000 * guess, 1))
+    assert meter.factor <= 4
+
+
+def test_the_parts_add_up_and_growth_is_a_mean() -> None:
+    meter = TokenMeter("prompt", [])
+    meter.count([user_message("hello"), Message(role="tool", content="out " * 50)])
+    for figure in (1_000, 1_400, 2_000):
+        meter.called(Usage(figure, 100, cached=50))
+    meter.set_figure(2_100, estimated=False)
+    status = meter.status(INFO, LoopLimits())
+    assert not status.estimated
+    assert status.system + status.talk + status.tools == 2_100
+    assert status.tools > status.talk
+    assert status.per_step == 500
+    assert (status.total_input, status.total_cached, status.total_output) == (4_400, 150, 300)
+    assert (status.step_input, status.step_output) == (2_000, 100)
+    # After a cut the next call is no growth.
+    meter.reset(9_000)
+    meter.called(Usage(9_000, 1))
+    assert meter.status(INFO, LoopLimits()).per_step == 500
+    assert meter.status(None, LoopLimits()).limit == 0
+
+
+@pytest.mark.parametrize(
+    ("window", "trigger"),
+    [(262_144, 212_144), (1_048_576, 891_289), (8_000, 6_000), (100_000, 75_000), (4_096, 3_072)],
+)
+def test_where_compaction_starts(window: int, trigger: int) -> None:
+    assert LoopLimits().trigger(window) == trigger
+
+
+def test_a_long_line_is_counted_by_size_but_for_its_newest_part() -> None:
+    said = [
+        message
+        for n in range(3_000)
+        for message in (
+            user_message(f"Question {n}: what does the importer do with a doubled quote?"),
+            Message(role="tool", content="a line of the log, as plain as all\n" * 20),
+        )
+    ]
+    data = b"".join(map(message_line, said))
+    index = ContextIndex.scan(lambda size, offset: data[offset : offset + size])
+    whole, skimmed = MessageSums(), MessageSums()
+    whole.follow(said)
+    skimmed.follow_index(index, said)
+    assert len(data) > 2 << 20
+    assert skimmed.counted == whole.counted == index.n_messages
+    for counted, exact in zip(skimmed.between(), whole.between(), strict=True):
+        assert abs(counted - exact) < exact / 20
+    newest = slice(-100, None)
+    assert (
+        skimmed.total(6_000 - 100)
+        == whole.total(6_000 - 100)
+        == sum(map(message_tokens, said[newest]))
+    )

@@ -1,0 +1,162 @@
+"""The calls of one step: reading ones at once, changing ones in order, results in the order of the calls."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from support.chat_server import calls, say
+from support.soul import Tool, next_event, stage
+
+from kimi_tui.soul.model_slot import LoopLimits
+from kimi_tui.tools.base import ApprovalQuestion, ToolEnv, ToolOutcome
+from kimi_tui.tools.toolset import Toolset
+from kimi_tui.wire import events as ev
+
+
+class Recording:
+    """Tools that say when they begin and end, and wait for each other where a test wants it."""
+
+    def __init__(self) -> None:
+        self.log: list[str] = []
+        self.together = asyncio.Barrier(2)
+
+    def tools(self) -> Toolset:
+        return Toolset(
+            [
+                Tool("read", self.read),
+                Tool("meet", self.meet),
+                Tool("change", self.change, changes=True),
+            ]
+        )
+
+    async def read(self, values: dict[str, Any], env: ToolEnv) -> ToolOutcome:
+        self.log.append(f"read {values['name']}")
+        return ToolOutcome(values["name"])
+
+    async def meet(self, values: dict[str, Any], env: ToolEnv) -> ToolOutcome:
+        # Passes only while another one runs too.
+        await asyncio.wait_for(self.together.wait(), 5)
+        return ToolOutcome(values["name"])
+
+    async def change(self, values: dict[str, Any], env: ToolEnv) -> ToolOutcome:
+        await env.approver.ask(ApprovalQuestion("run command", "Run?", values["name"]))
+        self.log.append(f"begin {values['name']}")
+        await asyncio.sleep(0)
+        self.log.append(f"end {values['name']}")
+        return ToolOutcome(values["name"])
+
+
+async def test_reading_at_once_and_changing_in_order(tmp_path: Path) -> None:
+    recording = Recording()
+    async with stage(tmp_path, toolset=recording.tools()) as on:
+        names = [
+            ("meet", "a"),
+            ("meet", "b"),
+            ("change", "c"),
+            ("change", "d"),
+            ("read", "e"),
+            ("change", "f"),
+        ]
+        on.server.script(calls([(tool, {"name": name}) for tool, name in names]), say("ok"))
+        await on.soul.run("go")
+        assert recording.log == [
+            "begin c",
+            "end c",
+            "begin d",
+            "end d",
+            "read e",
+            "begin f",
+            "end f",
+        ]
+        assert [text for role, text in on.sent() if role == "tool"] == list("abcdef")
+
+
+async def test_a_bare_no_stops_what_would_change_more(tmp_path: Path) -> None:
+    recording = Recording()
+    async with stage(tmp_path, toolset=recording.tools(), mode="ask") as on:
+        names = [("change", "a"), ("change", "b"), ("read", "c")]
+        on.server.script(calls([(tool, {"name": name}) for tool, name in names]))
+        heard = on.soul.wire.subscribe()
+        turn = asyncio.create_task(on.soul.run("go"))
+        on.soul.answer((await next_event(heard, ev.ApprovalRequest)).id, "no")
+        await turn
+        assert recording.log == ["read c"]
+        results = on.ear.of(ev.ToolResult)
+        assert [(r.rejected, r.is_error) for r in results] == [
+            (True, True),
+            (False, True),
+            (False, False),
+        ]
+        assert len(on.ear.of(ev.ApprovalRequest)) == 1
+        assert on.ear.of(ev.TurnEnd)[-1].reason == "rejected"
+
+
+async def test_started_is_told_when_it_may_run(tmp_path: Path) -> None:
+    recording = Recording()
+    async with stage(tmp_path, toolset=recording.tools(), mode="ask") as on:
+        on.server.script(calls([("change", {"name": "a"})]), say("ok"))
+        heard = on.soul.wire.subscribe()
+        turn = asyncio.create_task(on.soul.run("go"))
+        request = await next_event(heard, ev.ApprovalRequest)
+        await asyncio.sleep(0.05)
+        assert not on.ear.of(ev.ToolStarted)
+        on.soul.answer(request.id, "once")
+        await turn
+        names = on.ear.names(ev.StatusUpdate, ev.ToolCallPart)
+        at = names.index("ApprovalRequest")
+        assert names[at : at + 4] == [
+            "ApprovalRequest",
+            "ApprovalResolved",
+            "ToolStarted",
+            "ToolResult",
+        ]
+
+
+async def test_live_output_is_cleaned_bounded_and_not_stored(tmp_path: Path) -> None:
+    async def flood(_: dict[str, Any], env: ToolEnv) -> ToolOutcome:
+        env.emit("\x1b]52;c;aaaa")
+        env.emit("\x07red \x1b[31mred\n")
+        await asyncio.sleep(0.08)
+        for _ in range(2_000):
+            env.emit("x" * 5_000)
+        await asyncio.to_thread(env.emit, "the end\n")
+        return ToolOutcome("done")
+
+    async with stage(tmp_path, toolset=Toolset([Tool("flood", flood)])) as on:
+        on.server.script(calls([("flood", {})]), say("ok"))
+        await on.soul.run("go")
+        pieces = [e.text for e in on.ear.of(ev.ToolOutput)]
+        text = "".join(pieces)
+        assert text.startswith("red red\n")
+        assert "\x1b" not in text
+        assert len(text) < 60_000
+        assert "characters …]" in text
+        assert text.endswith("the end\n")
+        assert b"ToolOutput" not in on.session.record.path.read_bytes()
+
+
+async def test_a_tool_is_bounded_but_the_person_is_not(tmp_path: Path) -> None:
+    async def endless(_: dict[str, Any], env: ToolEnv) -> ToolOutcome:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def asking(_: dict[str, Any], env: ToolEnv) -> ToolOutcome:
+        await env.approver.ask(ApprovalQuestion("run command", "Run?", "x"))
+        return ToolOutcome("ran")
+
+    tools = Toolset([Tool("endless", endless), Tool("asking", asking, changes=True)])
+    limits = LoopLimits(tool_timeout_s=0.05)
+    async with stage(tmp_path, toolset=tools, mode="ask", limits=limits) as on:
+        on.server.script(calls([("endless", {}), ("asking", {})]), say("ok"))
+        heard = on.soul.wire.subscribe()
+        turn = asyncio.create_task(on.soul.run("go"))
+        request = await next_event(heard, ev.ApprovalRequest)
+        await asyncio.sleep(0.12)
+        on.soul.answer(request.id, "once")
+        await turn
+        first, second = on.ear.of(ev.ToolResult)
+        assert first.is_error
+        assert "longer than" in first.message
+        assert second.output == "ran"

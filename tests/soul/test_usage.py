@@ -1,0 +1,136 @@
+"""What calls cost: counted from what is told, the same after the session was left, and from the lines where that is
+lost.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from support.chat_server import call, say
+from support.soul import Stage, stage
+
+from kimi_tui.soul.rewind import Target
+from kimi_tui.soul.statistics import session_statistics
+from kimi_tui.soul.usage import Cost, Price, Spent, cost_of
+from kimi_tui.tui.formatting import statistics_pairs
+
+PRICES = {"stand-in": Price(1.0, 0.1, 10.0), "other": Price(2.0, 2.0, 2.0, "¥")}
+
+
+async def cost_from(on: Stage, checkpoint: int) -> Cost | None:
+    """What the calls from there on cost, as the preview says it."""
+    return (await on.soul.preview(Target(checkpoint))).cost
+
+
+def dollars(amount: float, *, exact: bool = True) -> Cost:
+    """An amount of the stand-in's price."""
+    return Cost((("$", round(amount, 9)),), exact)
+
+
+def rounded(cost: Cost | None) -> Cost | None:
+    """Without what floats leave behind."""
+    if cost is None:
+        return None
+    amounts = tuple((currency, round(amount, 9)) for currency, amount in cost.amounts)
+    return Cost(amounts, cost.is_exact, cost.is_whole)
+
+
+async def three_calls(on: Stage) -> None:
+    """A turn of two calls (#0: #1, #2) and one of one call (#3: #4)."""
+    on.server.script(
+        call("Shell", {"command": "true"}, usage=(100_000, 1_000, 0)),
+        say("done", usage=(200_000, 2_000, 100_000)),
+        say("more", usage=(300_000, 3_000, 200_000)),
+    )
+    await on.soul.run("first")
+    await on.soul.run("second")
+
+
+FIRST, SECOND, THIRD = 0.1 + 0.01, 0.1 + 0.01 + 0.02, 0.1 + 0.02 + 0.03
+
+
+async def test_the_preview_says_what_the_undone_part_had_cost(tmp_path: Path) -> None:
+    async with stage(tmp_path, prices=PRICES, window=1_000_000) as on:
+        await three_calls(on)
+        whole = FIRST + SECOND + THIRD
+        for checkpoint, cost in ((0, whole), (1, whole), (2, SECOND + THIRD), (3, THIRD)):
+            assert rounded(await cost_from(on, checkpoint)) == dollars(cost)
+        assert rounded(on.soul.cost) == dollars(whole)
+        await on.soul.rewind(Target(3))
+        assert rounded(await cost_from(on, 0)) == dollars(FIRST + SECOND)
+        # What was undone is paid all the same.
+        assert rounded(on.soul.cost) == dollars(whole)
+        await on.reopen()
+        assert rounded(await cost_from(on, 0)) == dollars(FIRST + SECOND)
+        assert rounded(on.soul.cost) == dollars(whole)
+        assert rounded((await on.soul.statistics()).cost) == dollars(whole)
+        await on.soul.undo()
+        assert rounded(await cost_from(on, 3)) == dollars(THIRD)
+
+
+async def test_without_the_record_the_line_itself_tells_about_it(tmp_path: Path) -> None:
+    async with stage(tmp_path, prices=PRICES, window=1_000_000) as on:
+        await three_calls(on)
+        record = on.session.record.path
+        await on.soul.aclose()
+        record.unlink()
+        on.session = on.store.find(on.session.id, on.work)
+        await on.open()
+        # Nobody knows any more what was cached.
+        assert rounded(await cost_from(on, 2)) == dollars(0.2 + 0.02 + 0.3 + 0.03, exact=False)
+
+
+async def test_estimated_usage_is_said_to_be_about(tmp_path: Path) -> None:
+    async with stage(tmp_path, prices=PRICES) as on:
+        on.server.script(say("without figures", usage=None))
+        await on.soul.run("first")
+        found = await cost_from(on, 0)
+        assert found is not None
+        assert not found.is_exact
+        assert found.amounts[0][1] > 0
+
+
+async def test_a_compaction_is_paid_too(tmp_path: Path) -> None:
+    async with stage(tmp_path, prices=PRICES, window=1_000_000) as on:
+        await three_calls(on)
+        on.server.script(say("the summary", usage=(50_000, 100, 0)))
+        await on.soul.compact()
+        assert rounded(on.soul.cost) == dollars(FIRST + SECOND + THIRD + 0.05 + 0.001)
+
+
+async def test_a_fork_counts_what_came_along_and_says_so(tmp_path: Path) -> None:
+    async with stage(tmp_path, prices=PRICES, window=1_000_000) as on:
+        await three_calls(on)
+        whole = await on.soul.statistics()
+        forked = await on.session.fork()
+        await forked.open()
+        try:
+            found = session_statistics(forked, PRICES)
+        finally:
+            await forked.aclose()
+        assert (whole.is_fork, found.is_fork) == (False, True)
+        assert rounded(found.cost) == rounded(whole.cost)
+        assert statistics_pairs(found)[:-1] == statistics_pairs(whole)
+        assert statistics_pairs(found)[-1][0] == "a fork"
+
+
+async def test_without_prices_nothing_is_said(tmp_path: Path) -> None:
+    async with stage(tmp_path, window=1_000_000) as on:
+        await three_calls(on)
+        assert await cost_from(on, 0) is None
+        assert on.soul.cost is None
+        assert (await on.soul.statistics()).cost is None
+
+
+def test_sums_over_models_and_currencies() -> None:
+    million = Spent(1_000_000, 0, 0)
+    assert cost_of({"stand-in": million, "other": million}, PRICES) == Cost(
+        (("$", 1.0), ("¥", 2.0))
+    )
+    # A model without a price: it cost at least the rest. One that nobody named: about what the one in use costs.
+    assert cost_of({"stand-in": million, "free": million}, PRICES) == Cost(
+        (("$", 1.0),), is_whole=False
+    )
+    assert cost_of({"": million}, PRICES, "other") == Cost((("¥", 2.0),), is_exact=False)
+    assert cost_of({"free": million}, PRICES, "other") is None
+    assert cost_of({}, PRICES, "other") == Cost((("¥", 0.0),))

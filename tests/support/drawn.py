@@ -1,0 +1,55 @@
+"""Whoever lets an app of a test draw sees all of it drawn, however busy the machine is."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from typing import Any
+
+from textual.app import App, ScreenStackError
+from textual.pilot import Pilot
+
+N_ROUNDS = 200
+"""What still changes after so many is something that moves, as a blinking cursor."""
+
+
+def wait_for_it() -> None:
+    """Begin: `Pilot.pause()` ends when no widget has a message and the screen has nothing left to lay out or to draw.
+
+    By itself it waits until the process seems to be idle, which it also seems to be while others have the processor, and
+    draws once. What a layout brings about (a size, hence a scroll bar, hence another layout) is only drawn later.
+    """
+    pause = Pilot.pause
+
+    @functools.wraps(pause)
+    async def paused(self: Pilot[Any], delay: float | None = None) -> None:
+        await pause(self, delay)
+        n_quiet = 0
+        for _ in range(N_ROUNDS):
+            if _is_at_rest(self.app):
+                n_quiet += 1
+                if n_quiet > 1:
+                    return
+            else:
+                n_quiet = 0
+                self.app.screen._on_timer_update()
+            await asyncio.sleep(0)
+
+    Pilot.pause = paused
+
+
+def _is_at_rest(app: App[Any]) -> bool:
+    try:
+        screen = app.screen
+    except ScreenStackError:
+        return True
+    pending = (
+        screen._layout_required,
+        screen._scroll_required,
+        screen._repaint_required,
+        screen._dirty_widgets,
+        screen._callbacks,
+    )
+    return not any(pending) and not any(
+        pump.message_queue_size for pump in (app, screen, *screen.walk_children())
+    )

@@ -1,0 +1,44 @@
+"""The program with the story of the pictures on its main screen and no engine behind it: for what stands over or in it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from unittest.mock import patch
+
+from kimi_tui.config.model_choice import Choice
+from kimi_tui.config.settings import Config
+from kimi_tui.launch import Launch
+from kimi_tui.tui.app import KimiApp
+from kimi_tui.tui.main.screen import MainScreen
+from support.screens import Desk, keys_count
+from support.story import whole_story
+
+
+def _furnish(screen: MainScreen) -> None:
+    assert screen.views
+
+
+@asynccontextmanager
+async def still_screen(home: Path, *, size: tuple[int, int] = (120, 40)) -> AsyncIterator[Desk]:
+    """The running program; its log is below `home`."""
+    launch = Launch(
+        work_dir=home,
+        config_path=home / "config.toml",
+        config=Config(reduced_motion=True),
+        choice=Choice("moonshot", "http://127.0.0.1:9/v1", "kimi-k2"),
+    )
+    with (
+        patch.dict(os.environ, {"KIMI_TUI_HOME": str(home)}),
+        patch.object(MainScreen, "_open", _furnish),
+        keys_count(),
+    ):
+        app = KimiApp(launch)
+        async with app.run_test(size=size) as pilot:
+            one = Desk(app, pilot)
+            one.screen.conversation._show(whole_story().records)  # pyright: ignore[reportPrivateUsage]
+            one.screen.history_told()
+            await pilot.pause()
+            yield one

@@ -1,0 +1,199 @@
+"""Tells which callbacks of an event loop held it up: those that took more CPU time of its thread than they may.
+
+CPU time, so that others' programs count for nothing while they only wait for a core; what they slow down beyond that is
+measured while the callback runs and right after it. Not counted are
+
+- what is imported for the first time: it happens once in a program's life, and where the user would feel it the product
+  imports in a thread or before the first picture;
+- collections of garbage, where the process is one of tests and holds what they left;
+- two parses of all style sheets by Textual that cannot be sliced and that nobody types into: the first one, before
+  anything is on the screen, and the one that it does when another screen comes in by a switch of modes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import importlib
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+LIMIT_S = 0.1
+"""CPU time of the loop's thread, on a machine that takes `REFERENCE_S` for the fixed work."""
+REFERENCE_S = 0.00025
+LOOK_S = 0.02
+SAMPLES = 20
+SWITCHES = frozenset({"switch_mode", "_init_mode"})
+"""The functions of Textual's app whose parses of style sheets are spared."""
+held_up: list[str] = []
+"""What was told in this process, by the watchdog of tests without a terminal."""
+TESTS = str(Path(__file__).resolve().parent.parent)
+
+
+class Watchdog:
+    """Watches every event loop of the process, once it is installed.
+
+    Args:
+        tell: gets a sentence on each callback that took too long.
+        with_garbage: collections of garbage count.
+    """
+
+    def __init__(self, tell: Callable[[str], None], *, with_garbage: bool) -> None:
+        self._tell = tell
+        self._with_garbage = with_garbage
+        self._spared_s = 0.0
+        self._sparing = 0
+        self._began = 0.0
+        self._thread = 0
+        self._stack = ""
+        self._work_s: list[float] = []
+        self._spares_parses = False
+
+    def install(self) -> None:
+        """Begin."""
+        run = asyncio.events.Handle._run
+
+        def watched(handle: Any) -> None:
+            if not self._spares_parses:
+                self._spare_parses()
+            spared, start = self._spared_s, time.thread_time()
+            self._work_s = []
+            self._thread, self._stack, self._began = threading.get_ident(), "", time.monotonic()
+            try:
+                run(handle)
+            finally:
+                self._began = 0.0
+                took = time.thread_time() - start - (self._spared_s - spared)
+                if took > LIMIT_S and not _is_of_a_test(handle) and took > LIMIT_S * self._slow():
+                    self._tell(f"{took * 1000:.0f} ms of CPU in {_named(handle)}\n{self._stack}")
+
+        asyncio.events.Handle._run = watched
+        self._spare_imports()
+        if not self._with_garbage:
+            self._spare_garbage()
+        threading.Thread(target=self._look, name="watchdog", daemon=True).start()
+
+    def _slow(self) -> float:
+        """How many times longer than the reference this machine takes for the same, while a callback ran and now.
+
+        On one that is shared with many, CPU time itself grows: others have its caches, or the whole core for a while.
+        It is the mean that counts: what takes the core away for a moment lengthens few samples, and those by much.
+        """
+        now = [_fixed_work() for _ in range(SAMPLES)]
+        during = self._work_s or now
+        return max(1.0, *(sum(some) / len(some) / REFERENCE_S for some in (now, during)))
+
+    def _spare_parses(self) -> None:
+        """Once Textual is there; the program says when."""
+        module: Any = sys.modules.get("textual.css.stylesheet")
+        kind = getattr(module, "Stylesheet", None)
+        if kind is None:
+            return
+        self._spares_parses = True
+        parse = kind.parse
+
+        def spared(sheet: Any) -> None:
+            is_watched = threading.get_ident() == self._thread and not self._sparing
+            if not is_watched or not _is_spared(sheet, sys._getframe(1)):
+                parse(sheet)
+                return
+            self._sparing += 1
+            start = time.thread_time()
+            try:
+                parse(sheet)
+            finally:
+                self._sparing -= 1
+                self._spared_s += time.thread_time() - start
+
+        kind.parse = spared
+
+    def _spare_imports(self) -> None:
+        bootstrap: Any = importlib._bootstrap
+        find = bootstrap._find_and_load
+
+        def spared(name: str, import_: object) -> object:
+            if threading.get_ident() != self._thread or self._sparing:
+                return find(name, import_)
+            self._sparing += 1
+            start = time.thread_time()
+            try:
+                return find(name, import_)
+            finally:
+                self._sparing -= 1
+                self._spared_s += time.thread_time() - start
+
+        bootstrap._find_and_load = spared
+
+    def _spare_garbage(self) -> None:
+        start = 0.0
+
+        def heard(phase: str, info: dict[str, int]) -> None:
+            nonlocal start
+            if threading.get_ident() != self._thread:
+                return
+            if phase == "start":
+                start = time.thread_time()
+            else:
+                self._spared_s += time.thread_time() - start
+
+        gc.callbacks.append(heard)
+
+    def _look(self) -> None:
+        """Note where a callback is that takes long; this only helps to find it."""
+        while True:
+            time.sleep(LOOK_S)
+            began = self._began
+            if began and time.monotonic() - began > LIMIT_S / 2:
+                frame = sys._current_frames().get(self._thread)
+                if frame is not None:
+                    self._work_s.append(_fixed_work())
+                    self._stack = "".join(traceback.format_stack(frame)[-9:])
+
+
+def _fixed_work() -> float:
+    """The CPU time of something that is always the same."""
+    start = time.thread_time()
+    table: dict[int, str] = {}
+    for number in range(3_000):
+        table[number % 97] = str(number)
+    return time.thread_time() - start
+
+
+def _is_spared(sheet: Any, caller: FrameType | None) -> bool:
+    """Whether a parse is the first of an app's style sheets, or the one for a switch of modes."""
+    if caller is None or caller.f_code.co_name != "reparse":
+        return not sheet._rules
+    for _ in range(2):
+        caller = caller.f_back
+        if caller is None:
+            return False
+        if caller.f_code.co_name in SWITCHES:
+            return True
+    return False
+
+
+def _task_of(handle: Any) -> asyncio.Task[Any] | None:
+    owner = getattr(handle._callback, "__self__", None)
+    return owner if isinstance(owner, asyncio.Task) else None
+
+
+def _is_of_a_test(handle: Any) -> bool:
+    """Whether it is the test itself, or a server that it plays, in the loop of the program."""
+    task = _task_of(handle)
+    code = getattr(task.get_coro(), "cr_code", None) if task is not None else None
+    if code is None:
+        code = getattr(getattr(handle._callback, "__func__", handle._callback), "__code__", None)
+    return code is not None and (code.co_filename.startswith(TESTS) or "pytest" in code.co_filename)
+
+
+def _named(handle: Any) -> str:
+    task = _task_of(handle)
+    if task is None:
+        return repr(handle._callback)
+    return f"{task.get_name()}: {getattr(task.get_coro(), '__qualname__', '')}"

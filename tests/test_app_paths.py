@@ -1,0 +1,107 @@
+"""Where our files live: the same places that platformdirs names, or one folder for all of them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import platformdirs
+import pytest
+
+from kimi_tui import app_paths
+from kimi_tui.logging_setup import start_logging
+from kimi_tui.tui.prompt.history import append_history
+
+
+@pytest.mark.parametrize("variable", ["", "/x/y", "  "])
+def test_the_places_are_those_of_platformdirs(
+    monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    monkeypatch.delenv("KIMI_TUI_HOME", raising=False)
+    for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME"):
+        if variable:
+            monkeypatch.setenv(name, variable)
+        else:
+            monkeypatch.delenv(name, raising=False)
+    assert app_paths.config_dir() == platformdirs.user_config_path("kimi-tui", appauthor=False)
+    assert app_paths.data_dir() == platformdirs.user_data_path("kimi-tui", appauthor=False)
+
+
+def test_one_folder_for_all(tmp_path: Path) -> None:
+    environ = {"KIMI_TUI_HOME": str(tmp_path)}
+    for place in (app_paths.config_file, app_paths.data_dir, app_paths.log_file):
+        assert place(environ).is_relative_to(tmp_path)
+
+
+def test_paths_as_people_write_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/me")
+    assert app_paths.short(Path("/home/me/app")) == "~/app"
+    assert app_paths.short(Path("/home/me")) == "~"
+    assert app_paths.short(Path("/home/meme")) == "/home/meme"
+
+
+@pytest.fixture
+def homeless(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """No home folder at all, as for a user of a container who is in no list; returns the temporary folder."""
+    for name in ("HOME", "KIMI_TUI_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "KIMI_SHARE_DIR"):
+        monkeypatch.delenv(name, raising=False)
+
+    def unknown(_uid: int) -> None:
+        raise KeyError
+
+    monkeypatch.setattr("pwd.getpwuid", unknown)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    return tmp_path
+
+
+def test_without_a_home_there_is_a_place_of_the_users_own(
+    homeless: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = homeless / f"kimi-tui-{os.getuid()}"
+    assert app_paths.data_dir() == app_paths.config_dir() == place
+    assert app_paths.kimi_cli_share_dir() == place / ".kimi"
+    assert app_paths.short(Path("/x/y")) == "/x/y"
+    assert str(place) in app_paths.no_home_notice()
+    assert "KIMI_TUI_HOME" in app_paths.no_home_notice()
+    assert app_paths.expanded("~/x") == Path("~/x")
+    monkeypatch.setenv("KIMI_TUI_HOME", "/k")
+    assert (app_paths.data_dir(), app_paths.config_dir()) == (Path("/k"), Path("/k"))
+    assert app_paths.no_home_notice() == ""
+
+
+@pytest.mark.parametrize("squatter", ["open to all", "a link"])
+def test_a_place_that_somebody_else_has_made_is_not_used(homeless: Path, squatter: str) -> None:
+    place = homeless / f"kimi-tui-{os.getuid()}"
+    if squatter == "a link":
+        (homeless / "other").mkdir(mode=0o700)
+        place.symlink_to("other")
+    else:
+        place.mkdir()
+        place.chmod(0o777)
+    assert not app_paths.config_file().exists()
+    assert app_paths.config_dir() != place
+    with pytest.raises(OSError, match="somebody else"):
+        app_paths.make_private(place / "sessions")
+
+
+@pytest.mark.parametrize("home", ["/proc/nowhere", "/"])
+def test_a_home_that_takes_nothing_is_none(
+    homeless: Path, monkeypatch: pytest.MonkeyPatch, home: str
+) -> None:
+    monkeypatch.setenv("HOME", home)
+    monkeypatch.setattr("os.access", lambda _path, _mode: False)
+    assert app_paths.home_dir() is None
+    assert app_paths.data_dir() == homeless / f"kimi-tui-{os.getuid()}"
+
+
+def test_all_folders_that_are_made_are_for_their_owner_only(tmp_path: Path) -> None:
+    app_paths.make_private(tmp_path / "kt" / "logs" / "x")
+    for folder in ("kt", "kt/logs", "kt/logs/x"):
+        assert (tmp_path / folder).stat().st_mode & 0o777 == 0o700
+
+
+def test_the_log_and_the_history_make_their_folders_private(tmp_path: Path) -> None:
+    start_logging(tmp_path / "a" / "logs" / "x.log")
+    append_history(tmp_path / "b" / "history" / "x.jsonl", "hello")
+    for folder in ("a", "a/logs", "b", "b/history"):
+        assert (tmp_path / folder).stat().st_mode & 0o777 == 0o700

@@ -1,0 +1,168 @@
+"""Everything in the tools, the workspace and the border of foreign text that looks at text with patterns, fed 200 kB of its worst.
+
+In a process whose processor time is limited: what takes quadratic time does not come back within it.
+"""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
+
+import pytest
+
+_SIZE = 200_000
+_CPU_S = 10
+"""What goes through all these texts once takes two; what is quadratic in a single one, minutes."""
+
+WORST = {
+    "one carriage return in a long line": "a\r" + "x" * _SIZE,
+    "a long line that ends with CR LF": "x" * _SIZE + "\r\n",
+    "carriage returns": "\r" * _SIZE,
+    "carriage returns in lines": "a\rb\n" * (_SIZE // 4),
+    "blanks": " " * _SIZE,
+    "blanks behind a letter": "a" + " " * _SIZE + "b",
+    "runs of eight blanks": ("a" + " " * 8) * (_SIZE // 9) + "b",
+    "blanks and line ends": " \n" * (_SIZE // 2),
+    "opened sequences": "\x1b[" * (_SIZE // 2),
+    "a sequence without an end": "\x1b[" + "0;" * (_SIZE // 2),
+    "parameters": ("\x1b[" + "0" * 120) * (_SIZE // 122),
+    "strings without an end": "\x1b]" * (_SIZE // 2),
+    "C1 strings without an end": "\x9d" * _SIZE,
+    "bells in a device string": "\x90" + "\x07" * _SIZE,
+    "half surrogates": "\ud800" * _SIZE,
+    "joiners": "\u200d" * _SIZE,
+    "combining marks": "e" + "\u0301" * _SIZE,
+    "opened braces": "{" * _SIZE,
+    "commas in a brace": "{" + "," * _SIZE,
+    "braces with one comma": "{a," * (_SIZE // 3),
+    "stars": "*" * _SIZE,
+    "stars and letters": "*a" * (_SIZE // 2) + "b",
+    "opened classes": "[" * _SIZE,
+    "slashes": "/" * _SIZE,
+    "backslashes": "\\" * _SIZE,
+    "folders": "**/" * (_SIZE // 3),
+    "checkpoints": "<system>CHECKPOINT " * (_SIZE // 19),
+    "digits": "<system>CHECKPOINT " + "1" * _SIZE,
+    "dots": ".env" * (_SIZE // 4),
+}
+
+
+def _read(text: str) -> str:
+    """The text as it comes out of a file."""
+    return text.encode("utf-8", "replace").decode("utf-8", "surrogateescape")
+
+
+def _capture(text: str) -> None:
+    from kimi_tui.tools.process import Capture, LiveText
+
+    capture, live = Capture(), LiveText()
+    data = text.encode("utf-8", "replace")
+    for start in range(0, len(data), 65536):
+        capture.feed(data[start : start + 65536])
+        live.feed(data[start : start + 65536])
+    # What is kept has an end; the pattern behind it is to hold for all of it.
+    from kimi_tui.tools import process as module
+
+    capture.text()
+    live.take(final=True)
+    module.__dict__["_readable"](data)
+
+
+def _border(text: str) -> None:
+    from kimi_tui import foreign_text
+
+    # Sequences are taken apart character by character, so that a third of it is enough.
+    text = text[: _SIZE // 3]
+    foreign_text.clean(text)
+    foreign_text.visible(text)
+    foreign_text.one_line(text)
+    cleaner = foreign_text.Cleaner()
+    for start in range(0, len(text), 997):
+        cleaner.feed(text[start : start + 997])
+    cleaner.finish()
+
+
+def _ignore_rules(text: str) -> None:
+    from kimi_tui.workspace.ignore import IgnoreFile
+
+    rules = IgnoreFile(_read(text))
+    for path in ("a" * 255, "/".join("a" * 200), "a/" * 20 + "x" * 255):
+        rules.verdict(path, is_folder=False)
+
+
+def _as_a_path(text: str) -> None:
+    from kimi_tui.workspace.ignore import IgnoreFile
+
+    IgnoreFile("*a*a*a*b\n**/x/**/y\n[!a]*z\n").verdict(_read(text), is_folder=False)
+
+
+def _globs(text: str) -> None:
+    from kimi_tui.tools.base import ToolProblem
+    from kimi_tui.tools.glob import patterns_of
+
+    try:
+        pattern = patterns_of(text)[0]
+    except ToolProblem:
+        return
+    pattern.step(pattern.begin(), "a" * 255)
+
+
+def _nearest(text: str) -> None:
+    from kimi_tui.tools.text import nearest_passage
+
+    nearest_passage(text, text[: len(text) // 2] + "?")
+
+
+def _replaced(text: str) -> None:
+    text = _read(text)
+    from kimi_tui.tools.base import ToolProblem
+    from kimi_tui.tools.str_replace_file import Edit, replaced
+
+    for old in (text[: len(text) // 2] + "?", text[:1], text[: len(text) // 2]):
+        for new in ("", "x" * 100_000):
+            try:
+                replaced(text, Edit(old=old, new=new, replace_all=True))
+            except ToolProblem:
+                continue
+
+
+def _diff(text: str) -> None:
+    from kimi_tui.workspace.diff import diff_lines
+
+    diff_lines(text, text[: len(text) // 2] + "?" + text[len(text) // 2 :])
+
+
+def _markers(text: str) -> None:
+    from kimi_tui.soul.internal_messages import internal_kind, user_words
+
+    internal_kind(user_words(text))
+
+
+def _grep_lines(text: str) -> None:
+    from kimi_tui.tools.grep import Found, GlobFilter, GrepParams, _outcome
+
+    data = text.encode("utf-8", "replace")
+    for mode in ("content", "count", "files_with_matches"):
+        params = GrepParams(pattern="x", output_mode=mode)
+        for output in (data, b"./a\0" + data, b"./a\x001:" + data + b"\n", data * 2 + b"\0"):
+            _outcome(params, Found(output), GlobFilter(), "")
+
+
+READERS = [_capture, _border, _ignore_rules, _as_a_path, _globs, _nearest, _replaced, _diff]
+READERS += [_markers, _grep_lines]
+
+
+@pytest.mark.parametrize("reader", [one.__name__ for one in READERS])
+def test_the_worst_text_takes_no_longer_than_its_length_says(reader: str) -> None:
+    done = subprocess.run(
+        [sys.executable, __file__, reader], capture_output=True, text=True, check=False, timeout=55
+    )
+    assert done.returncode == 0, f"{reader}: {done.stdout.strip()} {done.stderr[-2000:]}"
+
+
+if __name__ == "__main__":
+    resource.setrlimit(resource.RLIMIT_CPU, (_CPU_S, _CPU_S))
+    for name, worst in WORST.items():
+        print(name, flush=True)
+        globals()[sys.argv[1]](worst)

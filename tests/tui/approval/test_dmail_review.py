@@ -1,0 +1,149 @@
+"""Letters on the main screen with the real engine: reviewed before they are sent, and what they leave standing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.chat_server import ChatServer, call, say
+from support.screens import Desk, desk
+
+from kimi_tui.config.settings import Config, DMailConfig
+from kimi_tui.projection.blocks import AgentBlock, DMailBlock, ToolBlock
+from kimi_tui.tui.approval.panel import ApprovalPanel
+from kimi_tui.tui.text_dialog import AnswerArea
+
+REVIEWED = Config(dmail=DMailConfig(review=True))
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home of its own."""
+    monkeypatch.setenv("KIMI_TUI_HOME", str(tmp_path))
+    return tmp_path
+
+
+def mail(text: str, checkpoint_id: int) -> Any:
+    """The model sends a D-Mail."""
+    return call("SendDMail", {"message": text, "checkpoint_id": checkpoint_id})
+
+
+def told(server: ChatServer) -> str:
+    """What the newest request said, without the system prompt."""
+    return str(server.requests[-1].body["messages"][1:])
+
+
+async def asked(one: Desk) -> ApprovalPanel:
+    """The question about the letter, when keys count."""
+    await one.sees("Send this D-Mail to #1?")
+    panel = one.screen.query_one(ApprovalPanel)
+    await one.until(lambda: panel.armed)
+    return panel
+
+
+async def a_letter(one: Desk, server: ChatServer) -> None:
+    """The agent looks, and wants to write to its past self."""
+    server.script(call("Glob", {"pattern": "*"}, text="I look."), mail("Nothing is there.", 1))
+    await one.ready()
+    await one.say("go")
+
+
+async def test_a_letter_is_changed_before_it_is_sent(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url, config=REVIEWED) as one:
+        await a_letter(one, server)
+        await asked(one)
+        await one.sees("waits for you")
+        server.script(say("So I ask."))
+        await one.pilot.press("c", "ctrl+j", *"/Ask instead.")
+        await one.sees("/Ask instead.")
+        assert one.screen.chat_pane.command is None
+        await one.pilot.press("enter")
+        await one.sees("So I ask.")
+        await one.idle()
+        assert "Nothing is there.\\n/Ask instead." in told(server)
+        assert "I look." not in [
+            message.get("content") for message in server.requests[-1].body["messages"]
+        ]
+        (card,) = [b for b in one.screen.transcript.blocks if isinstance(b, DMailBlock)]
+        assert card.text == "Nothing is there.\n/Ask instead."
+        assert one.screen.prompt.display
+
+
+async def test_a_letter_is_turned_down_with_a_reason(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url, config=REVIEWED) as one:
+        await a_letter(one, server)
+        await asked(one)
+        server.script(say("Then I go on."))
+        await one.pilot.press("e", *"look again", "enter")
+        shown = await one.sees("Then I go on.")
+        await one.idle()
+        assert "turned it down and says: look again" in told(server)
+        assert "I look." in told(server)
+        assert "you said no" in shown
+        assert "You: look again" in shown
+
+
+async def test_a_question_that_is_stopped_leaves_a_stopped_letter(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url, config=REVIEWED) as one:
+        await a_letter(one, server)
+        panel = await asked(one)
+        await one.pilot.press("e")
+        await one.until(lambda: isinstance(one.app.focused, AnswerArea))
+        await one.pilot.press("escape")
+        await one.until(lambda: one.app.focused is panel)
+        await one.pilot.press("escape")
+        await one.idle()
+        await one.sees("stopped by you")
+        assert not [b for b in one.screen.transcript.blocks if isinstance(b, DMailBlock)]
+
+
+async def test_what_is_pinned_stays_in_sight_and_with_the_model(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        server.script(
+            call("Glob", {"pattern": "*.a"}, text="Worth keeping."),
+            call("Glob", {"pattern": "*.b"}, text="Not worth it."),
+            say("Looked."),
+        )
+        await one.ready()
+        await one.say("go")
+        await one.idle()
+        await one.say("/pin 1")
+        await one.sees("‡ #1")
+        server.script(say("On it."))
+        await one.say("/dmail 1 go on")
+        await one.sees("On it.")
+        await one.idle()
+        assert "Worth keeping." in told(server)
+        # Of what was folded away only the facts for the letter tell.
+        roles = [m["role"] for m in server.requests[-1].body["messages"]]
+        assert roles.count("tool") == 1
+        for _ in range(2):
+            blocks = one.screen.transcript.blocks
+            kept = [b for b in blocks if isinstance(b, (AgentBlock, ToolBlock)) and b.pinned]
+            assert [type(b).__name__ for b in kept] == ["AgentBlock", "ToolBlock"]
+            shown = one.text()
+            assert "Worth keeping." in shown
+            assert "Not worth it." not in shown
+            assert shown.count("‡ #1") >= 2
+            # The same from what is stored.
+            one.screen.conversation.rebuild()
+            await one.until(lambda: one.screen.transcript.blocks[0] is not blocks[0])  # noqa: B023
+            await one.until(lambda: one.screen.transcript.is_drawn)
+        # All of it comes back, and the pin is where it was.
+        await one.say("/undo")
+        await one.sees("Not worth it.")
+        await one.sees("‡ #1")
+
+
+async def test_the_persons_own_letter_is_called_so(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        server.script(say("The apple is red."), say("Plums, then."))
+        await one.ready()
+        await one.say("Tell me of apples")
+        await one.sees("The apple is red.")
+        await one.idle()
+        await one.say("/dmail 1 plums")
+        await one.sees("Plums, then.")
+        shown = await one.sees("Your D-Mail  to #1")
+        assert "from #1 to #1" not in shown

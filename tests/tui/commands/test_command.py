@@ -1,0 +1,87 @@
+"""What a line of the prompt is: a command, a message or a slip; and which commands are found for a text."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kimi_tui.config.keymap import DEFAULT_KEYS
+from kimi_tui.tui.commands.command import line_and_number, number
+from kimi_tui.tui.commands.palette import found
+from kimi_tui.tui.commands.table import COMMANDS
+
+
+@pytest.mark.parametrize(
+    ("text", "command"),
+    [
+        ("/compact", ("compact", "")),
+        ("/Compact the tests ", ("compact", "the tests")),
+        ("/rewind 12", ("rewind", "12")),
+        ("/usr/bin/python fails", None),
+        ("/", None),
+        ("compact", None),
+        (" /compact", None),
+        ("/compact\nmore", None),
+        ("/2", None),
+        ("//compact", None),
+        # Words that are like no command, with more words behind them.
+        ("/tmp is full, clean it", None),
+        ("/etc of this container needs a look", None),
+    ],
+)
+def test_what_is_a_command_and_what_a_message(text: str, command: tuple[str, str] | None) -> None:
+    parsed = COMMANDS.parse(text)
+    found = None if parsed.command is None else (parsed.command.name, parsed.argument)
+    assert (found, parsed.unknown) == (command, "")
+
+
+@pytest.mark.parametrize(
+    ("text", "unknown", "meant"),
+    [
+        ("/hepl", "hepl", "help"),
+        ("/hel me", "hel", "help"),
+        ("/modle gpt-5", "modle", "model"),
+        ("/COMPCT", "compct", "compact"),
+        ("/tmp", "tmp", None),
+        ("/nothing", "nothing", None),
+        ("/" + "rewind" * 4, "rewind" * 4, None),
+    ],
+)
+def test_a_slip_is_no_message(text: str, unknown: str, meant: str | None) -> None:
+    parsed = COMMANDS.parse(text)
+    assert parsed.command is None
+    assert (parsed.unknown, parsed.meant and parsed.meant.name) == (unknown, meant)
+
+
+@given(st.text(max_size=40))
+def test_every_text_is_a_command_a_message_or_a_slip(text: str) -> None:
+    parsed = COMMANDS.parse(text)
+    assert not (parsed.command and parsed.unknown)
+    if not text.startswith("/"):
+        assert parsed == COMMANDS.parse("hello")
+
+
+def test_the_command_of_the_very_name_is_offered_first() -> None:
+    for command in COMMANDS:
+        assert COMMANDS.matching(command.name)[0] is command
+
+
+def test_every_command_has_a_row_of_its_own() -> None:
+    assert len({command.handler for command in COMMANDS}) == len(list(COMMANDS))
+    assert all(command.key == DEFAULT_KEYS.get(command.name, "") for command in COMMANDS)
+
+
+def test_menu_and_palette_find_commands() -> None:
+    assert [command.name for command in COMMANDS.matching("red")] == ["redo"]
+    assert found(COMMANDS, "go back")[0].name == "timeline"
+    assert found(COMMANDS, "no such thing") == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("12", (0, 12)), ("#12", (0, 12)), ("2:12", (2, 12)), ("", None), (":3", None), ("x:3", None)],
+)
+def test_the_number_of_a_checkpoint(text: str, value: tuple[int, int] | None) -> None:
+    assert line_and_number(text) == value
+    assert (number(text) is None) == (value is None or ":" in text)

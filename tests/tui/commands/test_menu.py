@@ -1,0 +1,301 @@
+"""The menu of commands over the prompt: what Enter, Tab, Esc, the arrows and a click do at every stage of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support.chat_server import ChatServer, say, stall
+from support.screens import Desk, desk
+
+from kimi_tui.config.settings import Config, ModelConfig
+from kimi_tui.tui.commands.command import Values
+from kimi_tui.tui.commands.menu import CommandMenu
+from kimi_tui.tui.commands.table import COMMANDS
+from kimi_tui.tui.main.help import HelpScreen
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home of its own."""
+    monkeypatch.setenv("KIMI_TUI_HOME", str(tmp_path))
+    return tmp_path
+
+
+def ran(one: Desk, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
+    """The commands that are run from now on, with their arguments, none of which is carried out."""
+    found: list[tuple[str, str]] = []
+    monkeypatch.setattr(
+        type(one.screen), "action_command", lambda _, name, text="": found.append((name, text))
+    )
+    return found
+
+
+def asked(server: ChatServer) -> int:
+    """How often the server was asked for its models."""
+    return sum(request.path.endswith("/models") for request in server.other_requests)
+
+
+async def offers(one: Desk, name: str) -> None:
+    """Wait until the menu has chosen this command."""
+    pane = one.screen.chat_pane
+    await one.until(lambda: pane.command is not None and pane.command.name == name)
+
+
+async def test_enter_runs_what_is_highlighted(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        await one.ready()
+        await one.pilot.press(*"/he")
+        await one.sees("/help")
+        await one.pilot.press("enter")
+        await one.until(lambda: isinstance(one.app.screen, HelpScreen))
+        assert one.screen.prompt.area.text == ""
+        await one.pilot.press("escape")
+        await one.until(lambda: one.app.screen is one.screen)
+        assert one.screen.chat_pane.command is None
+        await one.pilot.press("up")
+        assert one.screen.prompt.area.text == "/help"
+        assert server.requests == []
+
+
+@pytest.mark.parametrize("name", [command.name for command in COMMANDS])
+async def test_enter_at_every_stage_of_every_word(name: str) -> None:
+    for length in range(len(name) + 1):
+        shown = COMMANDS.offered(f"/{name[:length]}")
+        assert COMMANDS[name] in shown
+        if length == len(name):
+            assert shown[0].name == name
+
+
+async def test_enter_runs_the_chosen_one_at_every_row(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        await one.ready()
+        commands = ran(one, monkeypatch)
+        for prefix in ("", "re", "co", "compact", "t"):
+            for row, command in enumerate(COMMANDS.offered(f"/{prefix}")):
+                commands.clear()
+                await one.pilot.press("/", *prefix)
+                await offers(one, COMMANDS.offered(f"/{prefix}")[0].name)
+                await one.pilot.press(*["down"] * row)
+                await offers(one, command.name)
+                await one.pilot.press("enter")
+                await one.until(lambda: bool(commands))
+                assert commands == [(command.name, "")]
+                assert one.screen.prompt.area.text == ""
+        assert server.requests == [], "a slash alone is never sent"
+
+
+async def test_what_is_typed_and_sent_in_one_go_is_what_the_menu_would_have_chosen(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        await one.ready()
+        commands = ran(one, monkeypatch)
+        area = one.screen.prompt.area
+        assert area.menu is None
+        area.load_text("/he")
+        area.action_send()
+        await one.until(lambda: commands == [("help", "")])
+        await one.pilot.press("/")
+        await offers(one, "timeline")
+        area.load_text("/und")
+        area.action_send()
+        await one.until(lambda: commands == [("help", ""), ("undo", "")])
+
+
+async def test_escape_closes_it_and_keeps_the_text(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        server.script(stall())
+        await one.ready()
+        await one.say("Work")
+        await one.until(lambda: one.screen.conversation.state.running)
+        await one.pilot.press(*"/he")
+        await offers(one, "help")
+        await one.pilot.press("escape")
+        await one.until(lambda: one.screen.chat_pane.command is None)
+        assert one.screen.prompt.area.text == "/he"
+        assert one.screen.conversation.state.running, "the agent works on"
+        await one.pilot.press("enter")
+        await one.sees("There is no command /he. Did you mean /help?")
+        assert one.screen.prompt.area.text == "/he"
+        await one.pilot.press("l")
+        await offers(one, "help")
+        await one.pilot.press("escape", "escape")
+        await one.idle()
+
+
+async def test_arguments(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        await one.ready()
+        await one.pilot.press(*"/ren")
+        await offers(one, "rename")
+        await one.pilot.press("tab")
+        assert one.screen.prompt.area.text == "/rename "
+        # What it takes is still to be seen, and the arrows are not its.
+        await one.sees("/rename [TITLE]")
+        assert one.screen.chat_pane.command is None
+        await one.pilot.press(*"Apples", "enter")
+        await one.sees("This session is now called Apples.")
+        await one.pilot.press(*"/jump", "enter")
+        await one.sees("/jump K[:N]: Go on with line K")
+        assert one.screen.prompt.area.text == "/jump ", "it waits for what it needs"
+        await one.pilot.press(*"x", "enter")
+        await one.sees("x is no number.")
+        commands = ran(one, monkeypatch)
+        await one.pilot.press(*"/new folder please", "enter")
+        await one.sees("/new takes nothing behind it.")
+        assert one.screen.prompt.area.text == "/new folder please"
+        assert commands == []
+
+
+async def test_a_click_runs_the_row_and_leaves_the_keys_where_they_are(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        await one.ready()
+        await one.pilot.press(*"/h")
+        shown = await one.sees("/help")
+        y = next(at for at, row in enumerate(shown.split("\n")) if "/help" in row)
+        await one.pilot.click(offset=(6, y))
+        await one.until(lambda: isinstance(one.app.screen, HelpScreen))
+        await one.pilot.press("escape")
+        await one.until(lambda: one.app.screen is one.screen)
+        assert one.screen.prompt.area.text == ""
+        assert one.screen.prompt.area.has_focus
+        # And one that needs something more waits for it.
+        await one.pilot.press(*"/jum")
+        shown = await one.sees("/jump")
+        y = next(at for at, row in enumerate(shown.split("\n")) if "/jump" in row)
+        await one.pilot.click(offset=(6, y))
+        await one.until(lambda: one.screen.prompt.area.text == "/jump ")
+
+
+async def test_what_was_sent_before_opens_no_menu(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        await one.ready()
+        for text in ("/usage", "/undo"):
+            await one.say(text)
+            await one.until(lambda: one.screen.prompt.area.text == "")
+        await one.pilot.press("up")
+        await one.until(lambda: one.screen.prompt.area.text == "/undo")
+        await one.pilot.press("up")
+        assert one.screen.prompt.area.text == "/usage"
+        assert one.screen.chat_pane.command is None
+
+
+@pytest.mark.parametrize(
+    ("typed", "sent"),
+    [
+        ("/tmp is full, clean it", "/tmp is full, clean it"),
+        ("/usr/bin/python fails", "/usr/bin/python fails"),
+        (" /help is a command", "/help is a command"),
+        ("//help", "//help"),
+    ],
+)
+async def test_what_looks_like_a_path_is_a_message(home: Path, typed: str, sent: str) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        server.script(say("Understood."))
+        await one.ready()
+        await one.say(typed)
+        await one.sees("Understood.")
+        assert sent in str(server.requests[-1].body["messages"][-1])
+        await one.idle()
+
+
+async def test_the_values_of_an_argument_are_offered(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = Config(
+        models={name: ModelConfig(name, "test", name, None) for name in ("big-one", "Other")}
+    )
+    async with ChatServer() as server, desk(home, server.base_url, config=config) as one:
+        await one.ready()
+        runs = ran(one, monkeypatch)
+        area = one.screen.prompt.area
+        for typed, keys, wanted in (
+            ("/theme ", ("enter",), ("theme", "")),
+            ("/theme ", ("down", "down", "enter"), ("theme", "light")),
+            ("/theme l", ("enter",), ("theme", "light")),
+            ("/theme zebra", ("enter",), ("theme", "zebra")),
+            ("/model o", ("enter",), ("model", "o")),
+            ("/model o", ("down", "enter"), ("model", "Other")),
+            ("/model o", ("tab", "enter"), ("model", "Other")),
+            ("/model other", ("enter",), ("model", "Other")),
+            ("/model ", ("down", "enter"), ("model", "big-one")),
+            ("/model one/more", ("enter",), ("model", "one/more")),
+            ("/tools of", ("tab", "enter"), ("tools", "off")),
+            ("/mode all", ("enter",), ("mode", "all")),
+        ):
+            await one.pilot.press(*("space" if sign == " " else sign for sign in typed))
+            await one.until(lambda typed=typed: area.text == typed)
+            await one.pilot.press(*keys)
+            await one.until(lambda: area.text == "")
+            await one.until(lambda: bool(runs))
+            assert runs == [wanted]
+            runs.clear()
+        await one.pilot.press(*"/theme", "space")
+        assert "/theme light" in await one.sees("/theme 16")
+        await one.pilot.press("l", "tab")
+        await one.until(lambda: area.text == "/theme light")
+
+
+async def test_thinking_offers_what_the_model_takes(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with ChatServer() as server, desk(home, server.base_url, dialect="vllm") as one:
+        await one.ready()
+        runs = ran(one, monkeypatch)
+        await one.pilot.press(*"/thinking", "space")
+        shown = await one.sees("/thinking off")
+        assert "/thinking high" not in shown
+        await one.pilot.press(*"o", "down", "enter")
+        await one.until(lambda: runs == [("thinking", "off")])
+    async with ChatServer() as server, desk(home, server.base_url, dialect="generic") as one:
+        await one.ready()
+        await one.pilot.press(*"/thinking", "space")
+        assert "/thinking on " not in await one.sees("/thinking [on")
+
+
+async def test_model_offers_what_the_server_lists(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = Config(models={"mine": ModelConfig("mine", "test", "served-0", None)})
+    models = [{"id": f"served-{n}"} for n in range(3)] + [{"id": "bad\x1b[2J"}]
+    async with (
+        ChatServer(models=models) as server,
+        desk(home, server.base_url, config=config) as one,
+    ):
+        await one.ready()
+        runs = ran(one, monkeypatch)
+        await one.pilot.press(*"/model", "space")
+        shown = await one.sees("/model served-2")
+        n_asked = asked(server)
+        assert "/model mine" in shown
+        assert "served-0" not in shown, "the configuration has it under a name of its own"
+        assert "bad" not in shown
+        # What the arrows chose stays chosen, and Enter at the beginning of a name runs none.
+        await one.pilot.press(*"s", "down", "down", "enter")
+        await one.until(lambda: runs == [("model", "served-2")])
+        runs.clear()
+        await one.pilot.press(*"/model", "space", *"serv", "enter")
+        await one.until(lambda: runs == [("model", "serv")])
+        assert asked(server) == n_asked, "it is asked once"
+
+
+def test_what_the_arrows_chose_stays_chosen_when_more_is_offered() -> None:
+    known = ["a-1", "a-2"]
+    menu = CommandMenu(COMMANDS, {}, values=lambda: Values(models=tuple(known)))
+    menu.follow("/model a")
+    assert menu.chosen is None, "a name that was only begun is run as it was typed"
+    assert menu.completion is not None
+    assert menu.completion.name == "model a-1"
+    menu.move(1)
+    menu.move(1)
+    known.insert(0, "a-0")
+    menu.follow("/model a")
+    assert menu.chosen is not None
+    assert menu.chosen.name == "model a-2"
+    menu.follow("/model a-")
+    assert menu.chosen is None
+    menu.move(-1)
+    assert menu.pick("/model a-") == "model a-2"

@@ -1,0 +1,100 @@
+"""A rewind with files, from the key to the disk, in the whole app."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support.chat_server import ChatServer, call, say
+from support.screens import Desk, desk
+from textual.events import Key
+
+from kimi_tui.soul.kimisoul import KimiSoul
+from kimi_tui.soul.rewind import Target
+from kimi_tui.tui.preview.screen import RewindScreen
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home of its own."""
+    monkeypatch.setenv("KIMI_TUI_HOME", str(tmp_path))
+    return tmp_path
+
+
+async def allow_all(one: Desk) -> KimiSoul:
+    """The agent asks for nothing from here on, and the files as they are now are known."""
+    await one.ready()
+    soul = one.screen.conversation.engine.soul
+    assert soul is not None
+    await soul.files_ready()
+    await soul.set_mode("all")
+    return soul
+
+
+async def test_f_brings_conversation_and_files_back_and_undo_takes_that_back(home: Path) -> None:
+    work = home / "app"
+    work.mkdir()
+    (work / "a.txt").write_text("old\n")
+    (work / "b.txt").write_text("old\n")
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        server.script(call("Shell", {"command": "echo new > a.txt; echo x > made"}), say("Done."))
+        await allow_all(one)
+        await one.say("Change it")
+        await one.sees("Done.")
+        await one.idle()
+        (work / "b.txt").write_text("by hand\n")
+        await one.say("/rewind 0")
+        await one.until(lambda: isinstance(one.app.screen, RewindScreen))
+        shown = await one.sees("Files changed since")
+        assert "restores 1, deletes 1" in shown
+        assert "also changed outside; stays" in shown
+        await one.pilot.press("f")
+        await one.until(lambda: one.screen.prompt.area.text == "Change it")
+        await one.sees("1 left alone")
+        assert sorted(path.name for path in work.iterdir()) == ["a.txt", "b.txt"]
+        assert (work / "a.txt").read_text() == "old\n"
+        assert (work / "b.txt").read_text() == "by hand\n"
+        one.screen.prompt.area.text = ""
+        await one.say("/undo")
+        await one.until(lambda: (work / "made").exists())
+        await one.until(lambda: (work / "a.txt").read_text() == "new\n")
+        assert (work / "b.txt").read_text() == "by hand\n"
+
+
+@pytest.mark.parametrize("size", [(120, 40), (80, 24), (60, 20)])
+async def test_what_an_undo_left_alone_is_seen_where_the_timeline_floats(
+    home: Path, size: tuple[int, int]
+) -> None:
+    work = home / "app"
+    work.mkdir()
+    (work / "a.txt").write_text("old\n")
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        await one.pilot.resize_terminal(*size)
+        server.script(call("Shell", {"command": "echo new > a.txt; echo x > made"}), say("Done."))
+        soul = await allow_all(one)
+        await one.say("Change it")
+        await one.sees("Done.")
+        await one.idle()
+        await soul.rewind(Target(0), "restore")
+        (work / "a.txt").write_text("by hand\n")
+        await one.pilot.press("ctrl+t", "u")
+        shown = await one.sees("Left alone:")
+        words = " ".join(row.rpartition("▌")[2].strip(" │") for row in shown.splitlines())
+        assert "Undone: the rewind to #0. 1 file went with it. Left alone: a.txt." in words
+
+
+async def test_a_key_that_comes_after_the_answer_answers_nothing(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        server.script(say("The apple is red."))
+        await one.ready()
+        await one.say("Tell me of apples")
+        await one.sees("The apple is red.")
+        await one.idle()
+        await one.say("/rewind 0")
+        await one.until(lambda: isinstance(one.app.screen, RewindScreen))
+        preview = one.app.screen
+        for _ in range(3):
+            # As the terminal sends them while a key is held down.
+            preview.post_message(Key("r", "r"))
+        await one.until(lambda: one.screen.prompt.area.text == "Tell me of apples")
+        assert one.app.screen is one.screen

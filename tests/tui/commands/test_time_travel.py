@@ -1,0 +1,718 @@
+"""Letters, jumps and world lines on the main screen with the real engine, and what the server is told then."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support.chat_server import ChatServer, call, say, stall
+from support.screens import Desk, desk
+
+from kimi_tui.config.settings import Config, DMailConfig
+from kimi_tui.soul.rewind import Target
+from kimi_tui.tui.commands.rewind import preview
+from kimi_tui.tui.compare.screen import CompareScreen
+from kimi_tui.tui.preview.screen import RewindScreen
+from kimi_tui.tui.summary import SummaryScreen
+from kimi_tui.tui.text_dialog import TextDialog
+from kimi_tui.tui.worldline.view import WorldLineTranscript
+from kimi_tui.wire.events import Notice
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home of its own."""
+    monkeypatch.setenv("KIMI_TUI_HOME", str(tmp_path))
+    return tmp_path
+
+
+def told(server: ChatServer, number: int = -1) -> str:
+    """What a request said, without the system prompt."""
+    return str(server.requests[number].body["messages"][1:])
+
+
+def chat(one: Desk) -> str:
+    """What stands left of the timeline."""
+    return "\n".join(line[:81] for line in one.text().split("\n"))
+
+
+async def answered(one: Desk, key: str) -> None:
+    """Answer the question on the screen, once it takes keys."""
+    panel = one.screen._approvals.panel  # pyright: ignore[reportPrivateUsage]
+    assert panel is not None
+
+    def is_gone() -> bool:
+        return one.screen._approvals.panel is not panel  # pyright: ignore[reportPrivateUsage]
+
+    while not is_gone():
+        await one.until(lambda: panel.armed)
+        await one.pilot.press(key)
+        # One that came before the question was painted, on a slow machine, is dropped and begins the wait anew.
+        await one.until(lambda: is_gone() or not panel.armed)
+
+
+async def two_turns(one: Desk, server: ChatServer) -> None:
+    """A conversation of two turns."""
+    server.script(say("The apple is red."), say("The pear is green."))
+    await one.ready()
+    await one.say("Tell me of apples")
+    await one.sees("The apple is red.")
+    await one.idle()
+    await one.say("Tell me of pears")
+    await one.sees("The pear is green.")
+    await one.idle()
+
+
+async def a_world_line(one: Desk, server: ChatServer) -> None:
+    """Two turns of which the second was left behind, and another in its place."""
+    await two_turns(one, server)
+    await one.say("/rewind 2")
+    await one.until(lambda: isinstance(one.app.screen, RewindScreen))
+    await one.pilot.press("r")
+    await one.until(lambda: one.screen.prompt.area.text == "Tell me of pears")
+    server.script(say("The plum is blue."))
+    one.screen.prompt.area.put("")
+    await one.say("Tell me of plums")
+    await one.sees("The plum is blue.")
+    await one.idle()
+
+
+async def test_a_letter_from_the_preview_goes_to_the_past_and_the_agent_goes_on(
+    home: Path,
+) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        await two_turns(one, server)
+        await one.say("/rewind 2")
+        await one.until(lambda: isinstance(one.app.screen, RewindScreen))
+        await one.sees("Send a D-Mail here")
+        await one.pilot.press("d")
+        await one.until(lambda: isinstance(one.app.screen, TextDialog))
+        await one.sees("D-Mail to #2")
+        server.script(say("So it is plums."))
+        await one.pilot.press(*"plums!", "enter")
+        await one.sees("So it is plums.")
+        await one.idle()
+        assert "plums!" in told(server)
+        # What it said there is no message of its own any more.
+        roles = [message["role"] for message in server.requests[-1].body["messages"]]
+        assert roles.count("assistant") == 1
+
+
+async def test_the_model_drafts_a_letter_and_an_empty_one_is_not_sent(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        await two_turns(one, server)
+        await one.say("/dmail 2")
+        await one.until(lambda: isinstance(one.app.screen, TextDialog))
+        await one.pilot.press("enter")
+        await one.sees("nothing to send")
+        server.script(say("Pears are green."))
+        await one.pilot.press("ctrl+l")
+        screen = one.app.screen
+        assert isinstance(screen, TextDialog)
+        await one.until(lambda: screen.area.text == "Pears are green.")
+        await one.pilot.press("escape")
+        await one.until(lambda: one.app.screen is one.screen)
+        assert "The pear is green." in one.text()
+
+
+async def test_a_fault_while_drafting_is_told_and_the_editor_takes_keys_again(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def faulty(*_: object) -> str:
+        raise ZeroDivisionError
+
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        await two_turns(one, server)
+        await one.say("/dmail 2")
+        await one.until(lambda: isinstance(one.app.screen, TextDialog))
+        screen = one.app.screen
+        assert isinstance(screen, TextDialog)
+        monkeypatch.setattr(one.screen.conversation.engine.soul, "draft_dmail", faulty)
+        await one.pilot.press("ctrl+l")
+        await one.sees("Something went wrong in the program")
+        await one.pilot.press(*"mine")
+        assert screen.area.text == "mine"
+
+
+async def test_escape_stops_a_draft_and_keeps_what_was_written(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        await two_turns(one, server)
+        await one.say("/dmail 2")
+        await one.until(lambda: isinstance(one.app.screen, TextDialog))
+        screen = one.app.screen
+        assert isinstance(screen, TextDialog)
+        server.script(stall())
+        sent = len(server.requests)
+        await one.pilot.press(*"mine", "ctrl+l")
+        await one.until(lambda: len(server.requests) > sent)
+        await one.pilot.press("escape")
+        await one.until(lambda: not screen.area.read_only)
+        assert one.app.screen is screen
+        assert screen.area.text == "mine"
+
+
+async def test_a_letter_by_command(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        await two_turns(one, server)
+        server.script(say("Grapes, then."))
+        await one.say("/dmail 2 think of grapes")
+        await one.sees("Grapes, then.")
+        await one.idle()
+        assert "think of grapes" in told(server)
+        await one.say("/dmail nowhere")
+        await one.sees("nowhere is no number.")
+
+
+async def test_a_part_is_compacted_with_words_on_what_to_keep(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        await two_turns(one, server)
+        await one.say("/rewind 2")
+        await one.until(lambda: isinstance(one.app.screen, RewindScreen))
+        await one.pilot.press("p")
+        await one.until(lambda: isinstance(one.app.screen, TextDialog))
+        await one.sees("Compact up to #2")
+        server.script(say("Apples were talked of."))
+        await one.pilot.press(*"colours", "enter")
+        await one.sees("Apples were talked of.")
+        await one.idle()
+        assert "colours" in told(server)
+        assert "The pear is green." in one.text()
+
+
+async def test_a_world_line_is_read_while_now_goes_on(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url, size=(120, 40)) as one:
+        await a_world_line(one, server)
+        await one.say("/worldline 1")
+        shown = await one.sees("World line 1   read only")
+        await one.sees("The pear is green.")
+        assert "The plum is blue." not in chat(one)
+        await one.sees("Reading world line 1. Esc returns to now.")
+        assert "left by your rewind to #2" in shown
+        assert isinstance(one.app.focused, WorldLineTranscript)
+        # What happens now happens behind it.
+        server.script(say("The fig is violet."))
+        one.screen.conversation.say("Tell me of figs")
+        await one.until(lambda: len(server.requests) == 4)
+        await one.idle()
+        assert "The fig is violet." not in chat(one)
+        await one.pilot.press("escape")
+        await one.until(lambda: "The fig is violet." in chat(one))
+        assert "The pear is green." not in chat(one)
+        assert one.app.focused is one.screen.prompt.area
+
+
+async def test_a_question_while_a_world_line_is_read(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url, size=(120, 40)) as one:
+        await a_world_line(one, server)
+        await one.say("/worldline 1")
+        await one.sees("Reading world line 1.")
+        server.script(call("Shell", {"command": "echo a"}), call("Shell", {"command": "echo b"}))
+        one.screen.conversation.say("Run both")
+        # It takes the keys, and its banner says that it waits.
+        await one.sees("! the agent waits for your answer")
+        await one.sees("y/n/e answer")
+        await answered(one, "y")
+        # Between two questions the line that is read has them again.
+        await one.until(lambda: len(server.requests) == 5)
+        await one.sees("Run this command?")
+        # Who opens the line anew has its keys at once, and with Escape those of the question.
+        one.screen.reader.focus()
+        await one.until(lambda: "y/n/e answer" not in one.text())
+        await one.pilot.press("escape")
+        await one.sees("y/n/e answer")
+        assert not one.screen.reading
+        server.script(say("All of it ran."))
+        await answered(one, "y")
+        await one.idle()
+        assert one.screen.prompt.area.has_focus
+
+
+async def test_the_keys_return_to_the_line_after_a_question(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url, size=(120, 40)) as one:
+        await a_world_line(one, server)
+        await one.say("/worldline 1")
+        await one.sees("Reading world line 1.")
+        server.script(call("Shell", {"command": "true"}), say("Done."))
+        one.screen.conversation.say("Run it")
+        await one.sees("Run this command?")
+        await answered(one, "y")
+        await one.idle()
+        await one.sees("Now   ● the agent is done, 2 steps")
+        assert isinstance(one.app.focused, WorldLineTranscript)
+        assert "j jump back" in one.text()
+
+
+async def test_leaving_the_program_while_a_world_line_is_read(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url, size=(120, 40)) as one:
+        await a_world_line(one, server)
+        await one.say("/worldline 1")
+        await one.sees("Reading world line 1.")
+        await one.pilot.press("ctrl+c")
+        await one.sees("Ctrl+C again quits.")
+        assert one.screen.reading == 1
+        await one.pilot.press("ctrl+d")
+        await one.until(lambda: one.app.return_code == 0)
+
+
+async def test_the_header_says_that_another_line_can_only_be_read(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url, size=(120, 40)) as one:
+        await a_world_line(one, server)
+        assert "asks first" in one.text().splitlines()[0]
+        await one.say("/worldline 1")
+        await one.sees("Reading world line 1.")
+        assert one.text().splitlines()[0].rstrip().endswith("read only")
+        await one.pilot.press("c")
+        await one.until(lambda: isinstance(one.app.screen, CompareScreen))
+        await one.sees("both share")
+        assert one.text().splitlines()[0].rstrip().endswith("read only")
+        await one.pilot.press("escape")
+        await one.until(lambda: not isinstance(one.app.screen, CompareScreen))
+        await one.pilot.press("escape")
+        await one.until(lambda: not one.screen.reading)
+        await one.sees("asks first")
+
+
+async def test_a_world_line_and_the_chat_are_searched(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url, size=(120, 40)) as one:
+        await a_world_line(one, server)
+        await one.say("/worldline 1")
+        await one.sees("Reading world line 1.")
+        await one.pilot.press("ctrl+f", *"pear")
+        await one.sees("1 of 2")
+        await one.pilot.press("enter")
+        assert "Shift+Enter before" in await one.sees("2 of 2")
+        # The first Escape ends the search, the second one goes back to now.
+        await one.pilot.press("tab")
+        await one.sees("n next   N before")
+        await one.pilot.press("escape")
+        await one.sees("c compare")
+        assert one.screen.reading == 1
+        await one.pilot.press("escape")
+        assert one.screen.reading == 0
+        # What the person writes is left alone by the key that searches.
+        one.screen.prompt.area.put("a draft")
+        await one.pilot.press("ctrl+f", *"plum")
+        await one.sees("1 of 2")
+        await one.pilot.press("escape")
+        assert one.screen.prompt.area.text == "a draft"
+        assert one.screen.prompt.area.has_focus
+        one.screen.prompt.area.put("")
+        await one.say("/search apple")
+        await one.sees("1 of 2")
+
+
+async def test_what_was_sent_to_now_is_undone_and_done_again(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url, size=(120, 40)) as one:
+        await a_world_line(one, server)
+        await one.say("/worldline 1")
+        await one.sees("Reading world line 1.")
+        await one.pilot.press("s")
+        await one.until(lambda: isinstance(one.app.screen, TextDialog))
+        await one.pilot.press("enter")
+        await one.sees("It stands at the end of the conversation.")
+        await one.until(lambda: "The pear is green." in chat(one))
+        await one.pilot.press("ctrl+t", "u")
+        await one.sees("Undone: what was sent to now.")
+        await one.until(lambda: "The pear is green." not in chat(one))
+        assert "The plum is blue." in chat(one)
+        await one.pilot.press("U")
+        await one.until(lambda: "The pear is green." in chat(one))
+
+
+async def test_a_warning_stands_once(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url, size=(120, 20)) as one:
+        await two_turns(one, server)
+        soul = one.screen.conversation.engine.soul
+        assert soul is not None
+        soul.wire.publish(Notice("warning", "The folder is gone.", "Bring it back."))
+        await one.sees("The folder is gone.")
+        await one.idle()
+        assert one.text().count("The folder is gone.") == 1
+        # Where the end of the chat is not on view it is told over it.
+        await one.say("/worldline")
+        one.screen.transcript.hold()
+        soul.wire.publish(Notice("warning", "The disk is slow."))
+        await one.until(lambda: one.text().count("The disk is slow.") >= 1)
+
+
+async def test_a_jump_from_the_line_that_is_read(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url, size=(120, 40)) as one:
+        await a_world_line(one, server)
+        await one.say("/worldline 1")
+        await one.sees("The pear is green.")
+        await one.pilot.press("j")
+        await one.sees("World line 1 is live again.")
+        await one.sees("The pear is green.")
+        assert not one.screen.reading
+        assert "The plum is blue." not in one.text()
+        server.script(say("Yes."))
+        await one.say("So?")
+        await one.sees("Yes.")
+        await one.idle()
+        assert "The pear is green." in told(server)
+
+
+async def test_a_jump_to_a_chosen_message_puts_it_into_the_prompt(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url, size=(120, 40)) as one:
+        await a_world_line(one, server)
+        await one.say("/worldline 1")
+        await one.sees("The pear is green.")
+        await one.pilot.press("shift+tab", "shift+tab", "j")
+        await one.until(lambda: one.screen.prompt.area.text == "Tell me of pears")
+
+
+async def test_the_timeline_opens_a_world_line(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url, size=(120, 40)) as one:
+        await a_world_line(one, server)
+        await one.pilot.press("ctrl+t")
+        timeline = one.screen.views.timeline
+        await one.until(lambda: timeline.has_focus)
+        timeline.select(("line", 1))
+        await one.pilot.press("enter")
+        await one.sees("The pear is green.")
+        assert one.screen.reading == 1
+
+
+async def test_a_message_of_another_line_is_sent_to_now(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url, size=(120, 40)) as one:
+        await a_world_line(one, server)
+        await one.say("/worldline 1")
+        await one.sees("The pear is green.")
+        await one.pilot.press("s")
+        await one.until(lambda: isinstance(one.app.screen, TextDialog))
+        await one.sees("The pear is green.")
+        await one.pilot.press(*"mind", "enter")
+        await one.until(lambda: not one.screen.reading)
+        await one.sees("It stands at the end of the conversation.")
+        server.script(say("I do."))
+        await one.say("Go")
+        await one.sees("I do.")
+        await one.idle()
+        assert "The pear is green." in told(server)
+        assert "mind" in told(server)
+        assert "The plum is blue." in told(server)
+
+
+async def test_a_jump_by_command(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        await a_world_line(one, server)
+        await one.say("/jump 1:2")
+        await one.until(lambda: one.screen.prompt.area.text == "Tell me of pears")
+        await one.say("/jump 1:x")
+        await one.sees("1:x is no number.")
+        assert Target(2, 1) != Target(2)
+
+
+async def test_two_lines_side_by_side(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url, size=(120, 40)) as one:
+        await a_world_line(one, server)
+        await one.say("/worldline 1")
+        await one.sees("The pear is green.")
+        await one.pilot.press("c")
+        await one.until(lambda: isinstance(one.app.screen, CompareScreen))
+        for said in (
+            "both share #0 to #1",
+            "The pear is green.",
+            "The plum is blue.",
+            "Neither changed a file since they parted.",
+        ):
+            await one.sees(said)
+        # From the other side's second message: jump to before it.
+        await one.pilot.press("down", "down", "j")
+        await one.sees("World line 1 is live again at #3; Enter")
+        assert not one.screen.reading
+
+
+@pytest.mark.parametrize("size", [(120, 40), (80, 24), (60, 20)])
+async def test_the_files_of_both_lines_are_compared(home: Path, size: tuple[int, int]) -> None:
+    async with ChatServer() as server, desk(home, server.base_url, size=size) as one:
+        server.script(
+            call("WriteFile", {"path": "a.txt", "content": "1\n2\n3\n"}),
+            say("Written."),
+            say("Otherwise."),
+        )
+        await one.ready()
+        await one.say("Write")
+        await one.until(lambda: one.screen._approvals.panel is not None)  # pyright: ignore[reportPrivateUsage]
+        await answered(one, "y")
+        await one.idle()
+        await one.say("/rewind 0")
+        await one.until(lambda: isinstance(one.app.screen, RewindScreen))
+        await one.sees("deletes 1")
+        await one.pilot.press("f")
+        await one.until(lambda: one.screen.prompt.area.text == "Write")
+        (home / "app" / "b.txt").write_text("mine\n")
+        await one.say("/compare 1")
+        await one.until(lambda: isinstance(one.app.screen, CompareScreen))
+        shown = [line.split() for line in (await one.sees("b.txt")).split("\n")]
+        assert ["a.txt", "new", "+3"] in [line[:3] for line in shown]
+        assert ["new", "outside"] in [line[-2:] for line in shown if line[:1] == ["b.txt"]]
+        await one.pilot.press("tab", "tab", "enter")
+        await one.sees("+ 1")
+        # Whatever is unfolded, the keys stay on the screen.
+        assert one.text().split("\n")[-1].strip().startswith("Tab other side")
+        await one.pilot.press("enter", "down", "enter")
+        await one.sees("+ mine")
+
+
+async def test_an_unfolded_answer_is_brought_into_view(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url, size=(60, 20)) as one:
+        await two_turns(one, server)
+        await one.say("/rewind 2")
+        await one.until(lambda: isinstance(one.app.screen, RewindScreen))
+        await one.pilot.press("r")
+        await one.until(lambda: one.screen.prompt.area.text == "Tell me of pears")
+        server.script(say("\n\n".join(f"Part {n} of **it**." for n in range(20))))
+        await one.pilot.press("enter")
+        await one.sees("Part 19 of it.")
+        await one.idle()
+        await one.say("/compare 1")
+        await one.until(lambda: isinstance(one.app.screen, CompareScreen))
+        await one.sees("+36 lines")
+        assert "Tell me of pears" in one.text()
+        await one.pilot.press("tab", "down", "down", "enter")
+        # It is higher than the pane: what stands above it makes room.
+        await one.until(lambda: "Tell me of pears" not in one.text())
+        assert "Part 0 of it." in one.text()
+
+
+@pytest.mark.parametrize(
+    ("keys", "said", "prompt"),
+    [
+        (("down", "j"), "World line 1 is live again at #2.", "Tell me of pears"),
+        (("j",), "World line 1 is live again.", ""),
+        (("down", "J"), "World line 1 is live again.", ""),
+    ],
+    ids=["to its first message", "nothing chosen", "whole"],
+)
+async def test_a_jump_from_the_comparison(
+    home: Path, keys: tuple[str, ...], said: str, prompt: str
+) -> None:
+    async with ChatServer() as server, desk(home, server.base_url, size=(120, 40)) as one:
+        await a_world_line(one, server)
+        await one.say("/compare 1")
+        await one.until(lambda: isinstance(one.app.screen, CompareScreen))
+        await one.sees("The pear is green.")
+        await one.pilot.press(*keys)
+        shown = await one.sees(said)
+        assert one.screen.prompt.area.text == prompt
+        assert ("The pear is green." in shown) == (not prompt)
+
+
+async def test_a_message_is_sent_from_the_comparison(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url, size=(120, 40)) as one:
+        await a_world_line(one, server)
+        await one.say("/compare 1")
+        await one.until(lambda: isinstance(one.app.screen, CompareScreen))
+        await one.pilot.press("n", "n", "s")
+        await one.until(lambda: isinstance(one.app.screen, TextDialog))
+        await one.sees("The pear is green.")
+        await one.pilot.press("escape")
+        await one.until(lambda: one.app.screen is one.screen)
+
+
+async def test_bookmarks_and_pins_are_kept(home: Path) -> None:
+    async with ChatServer() as server:
+        async with desk(home, server.base_url, size=(120, 40)) as one:
+            await two_turns(one, server)
+            await one.pilot.press("ctrl+t")
+            timeline = one.screen.views.timeline
+            await one.until(lambda: timeline.has_focus)
+            await one.pilot.press("b")
+            await one.until(lambda: isinstance(one.app.screen, TextDialog))
+            await one.pilot.press(*"good", "enter")
+            await one.sees("* good")
+            await one.until(lambda: timeline.has_focus)
+            await one.pilot.press("down", "P")
+            await one.sees("Pinned: neither")
+            await one.until(lambda: "‡" in one.text())
+            await one.pilot.press("escape")
+            await one.say("/pin 0")
+            await one.until(lambda: "‡ #0" in chat(one))
+            session = one.screen.conversation.engine.soul
+            assert session is not None
+            session_id = session.session.id
+        async with desk(home, server.base_url, size=(120, 40), resume=session_id) as one:
+            await one.ready()
+            await one.sees("* good")
+            assert "‡ #0" in chat(one)
+            await one.say("/bookmark 2 better")
+            await one.sees("* better")
+            await one.say("/pin 0")
+            await one.sees("No longer pinned.")
+            assert "‡ #0" not in chat(one)
+
+
+async def test_a_summary_is_read_edited_and_the_edit_undone(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url, size=(120, 40)) as one:
+        await two_turns(one, server)
+        server.script(say("Fruit was talked of."))
+        await one.say("Tell me of nuts")
+        await one.sees("Fruit was talked of.")
+        await one.idle()
+        server.script(say("They like fruit."))
+        await one.say("/compact")
+        await one.sees("They like fruit.")
+        await one.idle()
+        await one.pilot.press("ctrl+t", "end")
+        timeline = one.screen.views.timeline
+        live = timeline.model.tree.live if timeline.model is not None else []
+        timeline.select(live[0].row_key)
+        await one.pilot.press("enter")
+        await one.until(lambda: isinstance(one.app.screen, SummaryScreen))
+        await one.sees("Summary at #0")
+        await one.pilot.press("e")
+        await one.until(lambda: isinstance(one.app.screen, TextDialog))
+        await one.pilot.press("ctrl+end", *" Nuts too.", "enter")
+        await one.sees("The summary is yours now.")
+        await one.sees("They like fruit. Nuts too.")
+        await one.say("/undo")
+        await one.until(lambda: "Nuts too." not in chat(one))
+        await one.say("/summary")
+        await one.until(lambda: isinstance(one.app.screen, SummaryScreen))
+        await one.pilot.press("u")
+        await one.sees("The apple is red.")
+
+
+async def test_a_jump_to_a_step_through_the_preview_goes_on_with_enter(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url, size=(120, 40)) as one:
+        await a_world_line(one, server)
+        await one.say("/worldline 1")
+        await one.sees("The pear is green.")
+        one.screen.start(preview(one.screen, Target(3, 1)))
+        await one.until(lambda: isinstance(one.app.screen, RewindScreen))
+        await one.sees("Jump to world line 1, #3")
+        await one.sees("r  Jump there")
+        await one.sees("Leaves 1 step, 2 messages")
+        assert "Rewind" not in await one.sees("Becomes a world line")
+        await one.pilot.press("enter")
+        await one.sees("Jumped to #3 of world line 1; Enter in an empty prompt goes on from there.")
+        assert not one.screen.reading
+        await one.until(lambda: one.screen.conversation.state.can_resume)
+        server.script(say("Pears are green, I say."))
+        await one.pilot.press("enter")
+        await one.sees("Pears are green, I say.")
+        await one.idle()
+        assert "Tell me of pears" in told(server)
+        assert "plum" not in told(server)
+
+
+async def test_a_message_chosen_in_a_world_line_stays_on_view_when_there_is_less_room(
+    home: Path,
+) -> None:
+    async with ChatServer() as server, desk(home, server.base_url, size=(120, 40)) as one:
+        await a_world_line(one, server)
+        # All of it fits into the larger terminal, so its end is on view, too.
+        server.script(say("A fruit.  " * 120))
+        await one.say("More of them")
+        await one.sees("A fruit.")
+        await one.idle()
+        await one.say("/rewind 4")
+        await one.until(lambda: isinstance(one.app.screen, RewindScreen))
+        await one.pilot.press("r")
+        await one.until(lambda: one.screen.prompt.area.text == "More of them")
+        one.screen.prompt.area.put("")
+        await one.say("/worldline 2")
+        await one.sees("World line 2")
+        line = one.screen.on_view
+        assert isinstance(line, WorldLineTranscript)
+        line.show_checkpoint(4)
+        assert "More of them" in chat(one)
+        await one.pilot.resize_terminal(60, 20)
+        await one.pilot.pause()
+        assert "More of them" in one.text()
+
+
+async def test_the_row_of_the_first_turn_and_its_preview_say_the_same_figure(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url, size=(120, 40)) as one:
+        # Far from what was guessed before the server had said anything.
+        server.script(say("Well.", usage=(9_000, 40)), say("Well.", usage=(9_100, 40)))
+        await one.say("What is a plum?")
+        await one.sees("Well.")
+        await one.idle()
+        await one.say("And a pear?")
+        await one.until(lambda: len(server.requests) == 2)
+        await one.idle()
+        model, soul = one.screen.views.timeline.model, one.screen.conversation.engine.soul
+        assert model is not None
+        assert soul is not None
+        preview = await soul.preview(Target(0))
+        freed = preview.tokens_before - preview.tokens_after
+        assert abs(model.frees(model.tree.live[0]) - freed) <= 1
+        assert preview.estimated
+
+
+async def test_it_does_so_when_the_session_is_opened_again(home: Path) -> None:
+    async with ChatServer() as server:
+        server.script(say("Well.", usage=(9_000, 40)), say("Well.", usage=(9_100, 40)))
+        async with desk(home, server.base_url) as one:
+            for text in ("What is a plum?", "And a pear?"):
+                await one.say(text)
+                await one.until(lambda: "Well." in one.text())
+                await one.idle()
+        async with desk(home, server.base_url, size=(120, 40), resume="newest") as again:
+            await again.ready()
+            model, soul = again.screen.views.timeline.model, again.screen.conversation.engine.soul
+            assert model is not None
+            assert soul is not None
+            first = model.tree.live[0]
+            preview = await soul.preview(Target(0))
+            freed = preview.tokens_before - preview.tokens_after
+            assert abs(model.frees(first) - freed) <= 1
+            assert not first.measured
+
+
+async def test_clear_empties_the_chat_and_undo_brings_it_back(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        await two_turns(one, server)
+        await one.say("/clear")
+        await one.sees("Cleared: the agent begins anew")
+        await one.until(lambda: "The pear is green." not in chat(one))
+        await one.until(lambda: one.screen.views.timeline.model is not None)
+        await one.sees("clear")
+        await one.say("/clear")
+        await one.sees("There is nothing to clear.")
+        server.script(say("The plum is blue."))
+        await one.say("Tell me of plums")
+        await one.sees("The plum is blue.")
+        await one.idle()
+        assert "apple" not in told(server)
+        await one.say("/undo")
+        await one.sees("The pear is green.")
+        assert "The plum is blue." not in chat(one)
+        await one.say("/redo")
+        await one.until(lambda: "The pear is green." not in chat(one))
+
+
+async def test_without_dmails_no_key_offers_one(home: Path) -> None:
+    config = Config(dmail=DMailConfig(enabled=False))
+    async with ChatServer() as server, desk(home, server.base_url, config=config) as one:
+        await two_turns(one, server)
+        await one.say("/rewind 2")
+        await one.until(lambda: isinstance(one.app.screen, RewindScreen))
+        assert "D-Mail" not in one.text()
+        await one.pilot.press("d")
+        assert isinstance(one.app.screen, RewindScreen)
+        await one.pilot.press("escape")
+        await one.until(lambda: not isinstance(one.app.screen, RewindScreen))
+        await one.say("/dmail 2")
+        await one.sees("D-Mails are off")
+        assert "SendDMail" not in str(server.requests[-1].body)
+
+
+async def test_tools_are_listed_and_turned_off_and_on(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        await one.ready()
+        await one.say("/tools")
+        await one.sees("Tools are on: ReadFile")
+        await one.say("/tools off")
+        await one.sees("is told of no tools from its next call on")
+        server.script(say("The apple is red."))
+        await one.say("Tell me of apples")
+        await one.sees("The apple is red.")
+        await one.idle()
+        assert "tools" not in server.requests[-1].body
+        await one.say("/tools")
+        await one.sees("Tools are off: ReadFile")
+        await one.say("/tools on")
+        await one.sees("may call tools from its next call on")

@@ -1,0 +1,272 @@
+"""Two lines side by side as rows: what is the same stands at the same height, and what a message and a file look like."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kimi_tui.projection.comparison import Comparison, Side
+from kimi_tui.soul.world_line_reader import DivergedFile, DivergedFiles, FileSide, WorldLineMessage
+from kimi_tui.tui.compare.layout import ComparisonRows, FileTable, message_rows
+from kimi_tui.tui.glyphs import UNICODE
+from kimi_tui.tui.transcript.markdown_stream import MarkdownStream, whole_answer
+from kimi_tui.wire.display import BriefBlock, DiffBlock, DiffLine, DisplayBlock, ShellBlock
+
+
+def said(text: str, checkpoint: int = 1) -> WorldLineMessage:
+    """What the agent said."""
+    return WorldLineMessage(checkpoint, f"u{checkpoint}", 0, "agent", text)
+
+
+def measured(comparison: Comparison, width: int = 40) -> ComparisonRows:
+    """All of its rows."""
+    sheet = ComparisonRows(comparison, width, UNICODE)
+    assert not sheet.complete
+    for _ in sheet.measure():
+        pass
+    assert sheet.complete
+    return sheet
+
+
+def texts(comparison: Comparison, width: int = 40) -> list[tuple[str, str]]:
+    """The rows as plain text."""
+    sheet = measured(comparison, width)
+    rows = [(sheet.cell("other", row), sheet.cell("live", row)) for row in range(sheet.height)]
+    return [
+        (
+            "".join(text for text, _ in left.spans).strip(),
+            "".join(text for text, _ in right.spans).strip(),
+        )
+        for left, right in rows
+    ]
+
+
+def test_what_both_have_stands_at_the_same_height() -> None:
+    one = Comparison(
+        [said("same"), said("only left"), said("more left"), said("end")],
+        [said("same"), said("end")],
+    )
+    rows = texts(one)
+    assert ("same", "same") in rows
+    assert ("end", "end") in rows
+    assert ("only left", "") in rows
+    assert [entry.same for entry in one.sides["other"]] == [True, False, False, True]
+    assert one.next_difference("other", 0) == 1
+    assert one.next_difference("other", 2) == 1
+    assert one.next_difference("live", 0) is None
+
+
+def test_reminders_and_calls_without_words_are_left_out() -> None:
+    call = WorldLineMessage(1, "u", 0, "agent", "", calls=(("Shell", "ls"),))
+    reminder = WorldLineMessage(1, "u", 1, "reminder", "remember")
+    result = WorldLineMessage(1, "u", 2, "tool", "a\nb", name="Shell", target="ls", failed=True)
+    one = Comparison([call, reminder, result], [])
+    (row,) = texts(one)
+    assert row[0].startswith("× Shell ls")
+    assert row[0].endswith("#1")
+    one.unfolded.add(("other", 0))
+    assert len(texts(one)) == 3
+
+
+def test_long_words_are_folded_until_they_are_asked_for() -> None:
+    one = Comparison([said("\n".join(f"- line {i}" for i in range(10)))], [])
+    assert texts(one)[-1][0] == "+6 lines"
+    one.unfolded.add(("other", 0))
+    assert texts(one)[-1][0] == "- line 9"
+
+
+MARKED = """It is **done**, see *this*:
+
+| what | before | now |
+|---|---|---|
+| a | 1 | 2 |
+
+```python
+x = "y"
+```
+"""
+
+
+def test_an_answer_has_the_rows_that_it_has_in_the_chat() -> None:
+    one = Comparison([said(MARKED)], [said("Other words.")])
+    rows = [left for left, _ in texts(one, 60)]
+    assert rows[:3] == ["It is done, see this:", "", "what   before   now"]
+    assert rows[-1] == "+3 lines"
+    one.unfolded.add(("other", 0))
+    sheet = measured(one, 60)
+    rows = [sheet.cell("other", row).spans for row in range(sheet.height)]
+    chat = [
+        tuple((span.text, span.style) for span in line.spans) for line in whole_answer(MARKED, 60)
+    ]
+    assert [row for row in rows if row != ((" " * 4, "quiet"),)] == [row for row in chat if row]
+
+
+def test_what_both_said_is_quiet_but_keeps_its_shape() -> None:
+    one = Comparison([said(MARKED)], [said(MARKED)])
+    one.unfolded.add(("other", 0))
+    sheet = measured(one, 60)
+    styles = {style for row in range(sheet.height) for _, style in sheet.cell("other", row).spans}
+    assert styles == {"quiet", "quiet/i", "quiet@raised"}
+
+
+def test_of_a_very_long_answer_only_the_beginning_is_laid_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fed: list[int] = []
+    feed = MarkdownStream.feed
+
+    def counted(layout: MarkdownStream, text: str) -> int:
+        fed.append(len(text))
+        return feed(layout, text)
+
+    monkeypatch.setattr(MarkdownStream, "feed", counted)
+    message = said("- one of many entries\n" * 9_000)
+    rows = message_rows(message, 60, UNICODE, same=False, whole=False)
+    assert sum(fed) <= 1_500
+    assert len(rows) == 5
+    assert "".join(text for text, _ in rows[-1]).strip() == "+8,996 lines"
+    fed.clear()
+    assert len(message_rows(message, 60, UNICODE, same=False, whole=True)) == 1_001
+    assert sum(fed) <= 25_000
+
+
+def test_nothing_of_a_message_can_move_the_cursor() -> None:
+    one = Comparison([said("a\x1b[2Jb\x07")], [said("\x1b]52;c;eA==\x07")])
+    assert all(text.isprintable() for row in texts(one) for text in row)
+
+
+@given(
+    st.lists(st.sampled_from(["a", "b", "c", "long " * 30]), max_size=8),
+    st.lists(st.sampled_from(["a", "b", "c", "long " * 30]), max_size=8),
+    st.integers(min_value=20, max_value=90),
+)
+def test_every_message_has_its_place(left: list[str], right: list[str], width: int) -> None:
+    one = Comparison([said(text) for text in left], [said(text) for text in right])
+    sheet = measured(one, width)
+    for side, count in (("other", len(left)), ("live", len(right))):
+        name: Side = "other" if side == "other" else "live"
+        starts = sheet.starts[name]
+        assert len(starts) == count
+        assert starts == sorted(set(starts))
+        assert all(sheet.cell(name, row).entry == i for i, row in enumerate(starts))
+    shared = [i for i, entry in enumerate(one.sides["other"]) if entry.same]
+    matched = [i for i, entry in enumerate(one.sides["live"]) if entry.same]
+    for mine, theirs in zip(shared, matched, strict=True):
+        assert sheet.starts["other"][mine] == sheet.starts["live"][theirs]
+
+
+@pytest.mark.parametrize(
+    ("display", "failed", "fact"),
+    [
+        ((ShellBlock("ls", 1, 0.1),), True, "exit 1"),
+        ((DiffBlock("a", 12, 58, ()),), False, "+12 −58"),
+        ((DiffBlock("a", 3, 0, ()), DiffBlock("b", 1, 0, ())), False, "+4"),
+        ((BriefBlock("6 files"),), False, "6 files"),
+        ((), True, "failed"),
+        ((), False, ""),
+    ],
+)
+def test_a_call_tells_what_came_of_it(
+    display: tuple[DisplayBlock, ...], failed: bool, fact: str
+) -> None:
+    message = WorldLineMessage(
+        7, "u", 0, "tool", "x", name="Shell", target="t " * 40, failed=failed, display=display
+    )
+
+    def row(width: int) -> str:
+        (spans,) = message_rows(message, width, UNICODE, same=False, whole=False)
+        return "".join(text for text, _ in spans)
+
+    assert row(60).split("…")[1].split() == [*fact.split(), "#7"]
+    assert len(row(60)) == 58
+    # A target is worth more than what came of it.
+    assert row(26).split("…")[1].split() == ["#7"]
+
+
+def table(files: DivergedFiles, width: int = 120, fork: int = 3) -> FileTable:
+    """The table for world line 2."""
+    return FileTable(files, 2, fork, width, UNICODE)
+
+
+def words(rows: list[tuple[list[tuple[str, str]], int]]) -> list[str]:
+    """The rows as plain text."""
+    return ["".join(text for text, _ in spans) for spans, _ in rows]
+
+
+ROW = DiffLine("+", 4, "x")
+SAME = FileSide("same")
+FILES = DivergedFiles(
+    (
+        DivergedFile("a/b.py", FileSide("changed", "agent", 15, 61, (ROW,)), SAME),
+        DivergedFile("new.py", SAME, FileSide("new", "agent", 14, 0, (ROW,))),
+        DivergedFile("README", SAME, FileSide("changed", "others", 1, 1)),
+        DivergedFile("c", SAME, FileSide("changed", "both", 2)),
+        DivergedFile("d", *[FileSide("gone", "agent", 0, 3, (ROW,))] * 2, alike=True),
+        DivergedFile("e", FileSide("changed", is_text=False), FileSide("changed")),
+    ),
+    ("A remark.",),
+)
+
+
+def test_each_side_of_the_files_has_a_column() -> None:
+    rows = table(FILES).rows(frozenset())
+    assert [index for _, index in rows] == [0, 1, 2, 3, 4, 5, -1]
+    assert [re.split(" {2,}", row.strip(), maxsplit=2) for row in words(rows)[:2]] == [
+        ["a/b.py", "+15 −61", "same as at #3"],
+        ["new.py", "same as at #3", "new  +14"],
+    ]
+    ends = [
+        "same as at #3", "new  +14", "changed outside", "also outside  +2", "as on world line 2",
+        "no other text",
+    ]  # fmt: skip
+    for row, end in zip(words(rows), ends, strict=False):
+        assert row.endswith(end)
+        assert len(row) == 118
+    assert "gone  −3 " in words(rows)[4]
+    assert "not a text" in words(rows)[5]
+    assert words(rows)[-1].strip() == "A remark."
+    head = "".join(text for text, _ in table(FILES).head())
+    assert head.index("world line 2") + 12 == words(rows)[0].index("−61") + 3 == 57
+    assert "as it was" in words(table(FILES, fork=-1).rows(frozenset()))[1]
+
+
+@pytest.mark.parametrize("width", [40, 60, 80])
+def test_a_narrow_table_says_less(width: int) -> None:
+    rows = words(table(FILES, width).rows(frozenset()))
+    assert all(len(row) == width - 2 for row in rows[:-1])
+    assert rows[0].split()[1:] == ["+15", "−61", "same"]
+    assert "as there" in rows[4]
+
+
+def test_a_diff_says_which_side_it_is_of() -> None:
+    rows = words(table(FILES).rows(frozenset({0})))
+    assert [row.strip() for row in rows[1:3]] == ["World line 2, since #3", "4 + x"]
+    rows = words(table(FILES).rows(frozenset({4})))
+    assert [row.strip() for row in rows[5:7]] == ["On both, since #3", "4 + x"]
+    rows = words(table(FILES).rows(frozenset({5})))
+    assert [row.strip() for row in rows[6:10]] == [
+        "World line 2, since #3",
+        "There is no diff to show.",
+        "Now, since #3",
+        "There is no diff to show.",
+    ]
+
+
+def test_where_there_are_no_files_a_sentence_says_so() -> None:
+    assert words(table(DivergedFiles(reason="It is unknown.")).rows(frozenset())) == [
+        "    It is unknown."
+    ]
+    (row,) = words(table(DivergedFiles()).rows(frozenset()))
+    assert row.strip() == "Neither changed a file since they parted."
+    assert "now" not in str(table(DivergedFiles()).head())
+
+
+def test_no_file_name_can_move_the_cursor() -> None:
+    hostile = DivergedFile(
+        "a\x1b[2J\nb", FileSide("new", rows=(DiffLine("+", 1, "\x1b[2J\x07"),)), SAME
+    )
+    rows = words(table(DivergedFiles((hostile,), ("r\x1b[2J",))).rows(frozenset({0})))
+    assert all(row.isprintable() for row in rows)

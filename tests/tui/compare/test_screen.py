@@ -1,0 +1,68 @@
+"""The comparison on the screen: what is said there, and what a fault leaves of it."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+from support.still_screen import still_screen
+
+from kimi_tui.soul.world_line_reader import (
+    DivergedFiles,
+    WorldLineComparison,
+    WorldLineInfo,
+    WorldLineMessage,
+)
+from kimi_tui.tui.compare.layout import ComparisonRows
+from kimi_tui.tui.compare.screen import CompareScreen
+from kimi_tui.tui.main.header import Heading
+
+
+def page() -> CompareScreen:
+    """Two lines that share nothing."""
+    return CompareScreen(
+        WorldLineComparison(
+            -1,
+            -1,
+            (WorldLineMessage(0, "u0", 0, "agent", "what is now"),),
+            (WorldLineMessage(0, "v0", 0, "agent", "what was then"),),
+            DivergedFiles(()),
+            0,
+        ),
+        WorldLineInfo(2, "rewind", 0, "v0", "", 4_000, 2_000, 9, "", 1, 0, 1, 1, 0),
+        used=2_000,
+        heading=Heading("Compared", "~", "main", "kimi-k2"),
+    )
+
+
+async def test_what_is_copied_is_said(tmp_path: Path) -> None:
+    async with still_screen(tmp_path) as one:
+        one.app.push_screen(page())
+        await one.sees("what was then")
+        one.app.screen.query_one("CompareHead").text_select_all()
+        await one.pilot.press("ctrl+c")
+        await one.sees("Copied ")
+        assert "Compare" in one.app.clipboard
+        assert "what was then" in one.text()
+
+
+async def test_a_fault_while_it_is_measured_is_told_and_it_can_be_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def measure(sheet: ComparisonRows) -> Generator[None]:
+        raise RuntimeError("cannot be measured")
+        yield
+
+    async with still_screen(tmp_path) as one:
+        with monkeypatch.context() as patch:
+            patch.setattr(ComparisonRows, "measure", measure)
+            one.app.push_screen(page())
+            await one.sees("Something went wrong in the program")
+            assert isinstance(one.app.screen, CompareScreen)
+            await one.pilot.press("down", "enter", "n", "tab", "pagedown")
+        assert "cannot be measured" in caplog.text
+        await one.pilot.resize_terminal(100, 30)
+        await one.sees("what was then")
+        await one.pilot.press("escape")
+        await one.until(lambda: one.app.screen is one.screen)

@@ -1,0 +1,21 @@
+"""The event loop of the screen is never held up: a test fails where one callback of it takes too long."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from support import drawn, parsed_css
+from support.watchdog import Watchdog, held_up
+
+parsed_css.remember()
+drawn.wait_for_it()
+Watchdog(held_up.append, with_garbage=False).install()
+
+
+@pytest.fixture(autouse=True)
+def watchdog() -> Iterator[None]:
+    """Watch."""
+    held_up.clear()
+    yield
+    assert not held_up, "the event loop was held up:\n" + "\n".join(held_up)

@@ -1,0 +1,175 @@
+"""The choice of a model: what a server lists, names that it does not know, and what is remembered."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support.chat_server import ChatServer, say
+from support.screens import Desk, desk
+
+from kimi_tui.config.file import read_config
+from kimi_tui.config.model_choice import Choice, Overrides, choose
+from kimi_tui.config.settings import Config
+from kimi_tui.launch import Launch
+from kimi_tui.llm.models import FoundModel, LocalServer
+from kimi_tui.tui.first_run import models
+from kimi_tui.tui.first_run.models import SERVERS, choice_of, model_facts, remember_model, server_of
+from kimi_tui.tui.first_run.screens import ModelScreen
+from kimi_tui.tui.first_run.welcome import ways
+
+MODELS = ("kimi-test", {"id": "kimi-large", "context_length": 64_000}, "text-embedding-3")
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home of its own, and nothing about models in the environment."""
+    monkeypatch.setenv("KIMI_TUI_HOME", str(tmp_path))
+    monkeypatch.delenv("KIMI_MODEL_NAME", raising=False)
+    return tmp_path
+
+
+def configure(home: Path, base_url: str) -> Launch:
+    """A configuration with a comment, and how the program starts with it."""
+    path = home / "config.toml"
+    path.write_text(
+        f"""# my own words
+default_model = "fast"
+
+[providers.mine]
+type = "openai_legacy"
+base_url = "{base_url}"
+api_key = "sk-1"
+
+[models.fast]
+provider = "mine"
+model = "kimi-test"  # the quick one
+"""
+    )
+    config = read_config(path)
+    choice = choose(config, Overrides(), {})
+    assert isinstance(choice, Choice)
+    return Launch(work_dir=home / "app", config_path=path, config=config, choice=choice)
+
+
+async def started(one: Desk, launch: Launch) -> None:
+    """Have the program believe that it was started so."""
+    await one.ready()
+    one.app.launch = launch
+
+
+async def test_the_list_has_the_servers_chat_models_and_narrows_by_typing(home: Path) -> None:
+    async with ChatServer(models=MODELS) as server, desk(home, server.base_url) as one:
+        await started(one, configure(home, server.base_url))
+        await one.say("/model")
+        await one.until(lambda: isinstance(one.app.screen, ModelScreen))
+        shown = await one.sees("kimi-large")
+        assert "64" in shown
+        assert "fast" in shown
+        assert "text-embedding-3" not in shown
+        assert "kimi-test" not in shown.split("Which model")[1], "it stands there as fast"
+        await one.pilot.press(*"large")
+        await one.until(lambda: "Paste another key" not in one.text())
+        await one.pilot.press("enter")
+        await one.sees("The agent now uses kimi-large.")
+        await one.sees("It is the default from now on.")
+        text = (home / "config.toml").read_text()
+        assert "# my own words" in text
+        assert "# the quick one" in text
+        again = choose(read_config(home / "config.toml"), Overrides(), {})
+        assert isinstance(again, Choice)
+        assert (again.model, again.window, again.api_key) == ("kimi-large", 64_000, "sk-1")
+        server.script(say("Large words."))
+        await one.say("Hello")
+        await one.sees("Large words.")
+        assert server.requests[-1].body["model"] == "kimi-large"
+        # And back, by the name that it has in the configuration.
+        await one.say("/model fast")
+        await one.sees("The agent now uses kimi-test.")
+        await one.until(lambda: read_config(home / "config.toml").default_model == "fast")
+        assert list(read_config(home / "config.toml").models) == ["fast", "kimi-large"]
+
+
+async def test_a_name_that_nobody_knows_is_said_with_near_ones(home: Path) -> None:
+    async with ChatServer(models=MODELS) as server, desk(home, server.base_url) as one:
+        await one.ready()
+        await one.say("/model kimi-larg")
+        await one.sees("test has no model kimi-larg. Did you mean kimi-large?")
+        await one.say("/model banana")
+        await one.sees("test has no model banana.")
+        choice = one.app.launch.choice
+        assert isinstance(choice, Choice)
+        assert choice.model == "kimi-test"
+        await one.say("/model kimi-large")
+        await one.sees("The agent now uses kimi-large.")
+        await one.sees("For this session")
+        assert not (home / "config.toml").exists()
+
+
+async def test_a_fault_while_a_model_is_looked_for_ends_nothing(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broken(launch: Launch, name: str) -> Launch | str:
+        raise RuntimeError("a fault")
+
+    monkeypatch.setattr(models, "model_by_name", broken)
+    async with ChatServer(models=MODELS) as server, desk(home, server.base_url) as one:
+        await one.ready()
+        await one.say("/model kimi-large")
+        await one.sees("Something went wrong in the program; it goes on.")
+        server.script(say("Still here."))
+        await one.say("Hello")
+        await one.sees("Still here.")
+
+
+async def test_what_flags_or_the_environment_said_is_not_remembered(home: Path) -> None:
+    launch = configure(home, "http://127.0.0.1:9/v1")
+    choice = launch.choice
+    assert isinstance(choice, Choice)
+    after = launch._replace(choice=choice._replace(model="other"))
+    before = (home / "config.toml").read_text()
+    flagged = launch._replace(choice=choice._replace(model="by-flag"))
+    assert "For this session" in (await remember_model(flagged, after, {})).holds
+    assert (
+        "KIMI_MODEL_NAME" in (await remember_model(launch, after, {"KIMI_MODEL_NAME": "x"})).holds
+    )
+    assert (home / "config.toml").read_text() == before
+    assert (await remember_model(launch, launch, {})).holds == ""
+    (home / "config.toml").write_text("not = [toml")
+    assert "could not be saved" in (await remember_model(launch, after, {})).holds
+
+
+# --- without a screen
+
+
+def test_the_servers_of_moonshot_are_told_apart() -> None:
+    urls = [server.base_url for server in SERVERS]
+    assert len(set(urls)) == 5
+    assert SERVERS[server_of("https://api.moonshot.cn/v1")].name == "moonshot-cn"
+    assert SERVERS[server_of("https://elsewhere/v1")].base_url == ""
+
+
+def test_what_is_saved_of_a_listed_model() -> None:
+    model = FoundModel("m", 1000, frozenset({"tools", "thinking"}))
+    choice = choice_of(model, "p", "https://h/v1", "k")
+    assert choice == Choice("p", "https://h/v1", "m", "k", 1000, None, ("thinking",))
+    assert choice_of(FoundModel("m"), "p", "https://h/v1", "k").capabilities is None
+
+
+def test_words_about_models_and_servers() -> None:
+    assert model_facts(FoundModel("m", 262_144, frozenset({"thinking"}))) == "262k   thinking"
+    assert model_facts(FoundModel("m")) == ""
+    one = LocalServer("vLLM", "http://127.0.0.1:8000/v1", (FoundModel("a"),))
+    assert ways((one,))[1].about == "found: vLLM on port 8000; 1 model"
+    others = tuple(
+        LocalServer(name, "http://127.0.0.1:1/v1", (FoundModel("a"), FoundModel("b")))
+        for name in ("Ollama", "llama.cpp", "LM Studio")
+    )
+    about = ways((*others, one))[1].about
+    assert about == "found: Ollama, llama.cpp, LM Studio, vLLM; 7 models"
+    assert len(about) <= 55, "it must be readable in a window of 60 columns"
+    assert "none found" in ways(())[1].about
+
+
+def test_nothing_is_configured_by_default() -> None:
+    assert Launch(Path("/x"), Path("/y")).config == Config()

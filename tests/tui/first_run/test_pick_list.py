@@ -1,0 +1,29 @@
+"""The list to pick from: what was typed narrows it, and the chosen entry is among what is shown."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kimi_tui.tui.first_run.pick_list import Entry, PickState
+
+
+@given(
+    st.lists(st.text("ab", min_size=1, max_size=3), max_size=30),
+    st.lists(st.one_of(st.integers(-12, 12), st.text("ab", max_size=2)), max_size=20),
+    st.integers(1, 8),
+)
+def test_the_chosen_entry_matches_and_is_shown(
+    names: list[str], doings: list[int | str], rows: int
+) -> None:
+    state = PickState(tuple(Entry(name) for name in names))
+    for doing in doings:
+        if isinstance(doing, str):
+            state.type(doing)
+        else:
+            state.move(doing)
+        shown = state.window(rows)
+        assert len(shown) == min(rows, len(state.matching))
+        if state.matching:
+            assert state.chosen in state.matching
+            assert state.chosen in shown

@@ -1,0 +1,396 @@
+"""The first run: three ways to begin, a key that is checked at once, and what is saved."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+from support.chat_server import ChatServer, status
+from support.screens import Desk
+from textual.widgets import Input
+
+from kimi_tui.config.file import read_config
+from kimi_tui.config.model_choice import Choice, NeedsChoice, Overrides, choose
+from kimi_tui.config.settings import Config
+from kimi_tui.launch import Launch
+from kimi_tui.llm import models as discovery
+from kimi_tui.llm.models import FoundModel, LocalServer
+from kimi_tui.tui.app import KimiApp
+from kimi_tui.tui.first_run.screens import KeyScreen, LocalScreen
+from kimi_tui.tui.first_run.welcome import WelcomeScreen
+from kimi_tui.tui.main.screen import MainScreen
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home of its own."""
+    monkeypatch.setenv("KIMI_TUI_HOME", str(tmp_path))
+    return tmp_path
+
+
+def app(home: Path, choice: Choice | NeedsChoice = NeedsChoice()) -> KimiApp:  # noqa: B008
+    """The program with nothing configured."""
+    return KimiApp(Launch(work_dir=home, config_path=home / "config.toml", choice=choice))
+
+
+async def paste_key(one: Desk, base_url: str, key: str) -> None:
+    """From the first screen to a pasted key for another server."""
+    await one.pilot.press("1")
+    await one.until(lambda: isinstance(one.app.screen, KeyScreen))
+    await one.pilot.press("down", "down", "down", "down", "enter")
+    await one.until(lambda: one.app.screen.query_one("#url", Input).has_focus)
+    one.app.screen.query_one("#url", Input).value = base_url
+    await one.pilot.press("enter")
+    await one.until(lambda: one.app.screen.query_one("#key", Input).has_focus)
+    # All at once, as a paste is.
+    one.app.screen.query_one("#key", Input).value = key
+
+
+async def test_a_pasted_key_is_checked_at_once_saved_and_used(home: Path) -> None:
+    async with ChatServer(models=["small", "large"]) as server:
+        running = app(home)
+        async with running.run_test(size=(80, 24)) as pilot:
+            one = Desk(running, pilot)
+            await paste_key(one, server.base_url, "sk-secret-key")
+            shown = await one.sees("accepted, 2 models")
+            assert "sk-secret-key" not in shown
+            asked = next(one for one in server.other_requests if one.path == "/v1/models")
+            assert asked.headers["authorization"] == "Bearer sk-secret-key"
+            await pilot.press("down", "enter")
+            await one.sees("What shall we work on?")
+            await one.ready()
+            assert one.screen.conversation.state.model == "large"
+            await one.screen.end()
+    config = read_config(home / "config.toml")
+    assert config.models["large"].model == "large"
+    assert stat.S_IMODE((home / "config.toml").stat().st_mode) == 0o600
+
+
+async def test_what_is_no_url_is_said_at_once_and_can_be_mended(home: Path) -> None:
+    running = app(home)
+    async with running.run_test(size=(80, 24)) as pilot:
+        one = Desk(running, pilot)
+        await pilot.press("1")
+        await one.until(lambda: isinstance(running.screen, KeyScreen))
+        await pilot.press("down", "down", "down", "down", "enter", *"host/v1", "enter")
+        await one.sees("must begin with https:// or http://")
+        url = running.screen.query_one("#url", Input)
+        assert url.has_focus
+        await pilot.press("home", *"http://", "enter")
+        await one.until(lambda: running.screen.query_one("#key", Input).has_focus)
+        assert url.value == "http://host/v1"
+        await pilot.press("enter")
+        await one.sees("any word will do")
+
+
+async def test_another_url_takes_the_models_of_the_first_away(home: Path) -> None:
+    async with ChatServer(models=["only-here"]) as server:
+        running = app(home)
+        async with running.run_test(size=(80, 24)) as pilot:
+            one = Desk(running, pilot)
+            await paste_key(one, server.base_url, "sk-secret-key")
+            await one.sees("only-here")
+            running.screen.query_one("#url", Input).value = "http://127.0.0.1:9/v1"
+            await one.until(lambda: "only-here" not in one.text())
+
+
+async def test_a_refused_key_says_why_and_nothing_is_saved(home: Path) -> None:
+    async with ChatServer() as server:
+        server.route("GET", "/v1/models", status(401, {"error": {"message": "bad key"}}))
+        running = app(home)
+        async with running.run_test(size=(80, 24)) as pilot:
+            one = Desk(running, pilot)
+            await paste_key(one, server.base_url, "sk-wrong-key")
+            await one.sees("bad key")
+            assert "sk-wrong-key" not in one.text()
+            assert not (home / "config.toml").exists()
+
+
+async def test_a_server_without_a_list_of_models_asks_for_the_name(home: Path) -> None:
+    async with ChatServer() as server:
+        server.route("GET", "/v1/models", status(404, {"error": "no such path"}))
+        running = app(home)
+        async with running.run_test(size=(80, 24)) as pilot:
+            one = Desk(running, pilot)
+            await paste_key(one, server.base_url, "sk-good-key")
+            await one.until(lambda: running.screen.query_one("#name", Input).has_focus)
+            await pilot.press(*"my-model", "enter")
+            await one.sees("What shall we work on?")
+            await one.ready()
+            await one.screen.end()
+    assert read_config(home / "config.toml").default_model == "my-model"
+
+
+async def test_a_disk_that_refuses_is_told_and_the_choice_is_used(home: Path) -> None:
+    (home / "file").write_text("")
+    async with ChatServer(models=["m"]) as server:
+        running = KimiApp(Launch(work_dir=home, config_path=home / "file" / "config.toml"))
+        async with running.run_test(size=(100, 30)) as pilot:
+            one = Desk(running, pilot)
+            await paste_key(one, server.base_url, "sk-good-key")
+            await one.sees("accepted, 1 model")
+            await pilot.press("enter")
+            await one.sees("could not be saved")
+            await one.screen.end()
+
+
+async def test_a_base_url_without_its_key_asks_for_that_alone(home: Path) -> None:
+    running = app(home, NeedsChoice("https://host.example/v1"))
+    async with running.run_test(size=(80, 24)) as pilot:
+        one = Desk(running, pilot)
+        await one.until(lambda: isinstance(running.screen, KeyScreen))
+        shown = await one.sees("https://host.example/v1")
+        assert "Another server" in shown
+        assert running.screen.query_one("#key", Input).has_focus
+        await pilot.press("escape")
+        await one.until(lambda: isinstance(running.screen, WelcomeScreen))
+
+
+async def test_a_local_server_is_found_and_used_without_a_key(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with ChatServer(models=["llama"]) as server:
+        found = (LocalServer("Ollama", server.base_url, (FoundModel("llama", 4096),)),)
+
+        async def servers() -> list[LocalServer]:
+            return list(found)
+
+        monkeypatch.setattr("kimi_tui.llm.models.local_servers", servers)
+        running = app(home)
+        async with running.run_test(size=(80, 24)) as pilot:
+            one = Desk(running, pilot)
+            await one.sees("found: Ollama on port")
+            await pilot.press("2")
+            await one.until(lambda: isinstance(running.screen, LocalScreen))
+            await one.sees("4.1k")
+            await pilot.press("enter")
+            await one.sees("What shall we work on?")
+            await one.ready()
+            await one.screen.end()
+    config = read_config(home / "config.toml")
+    assert config.providers["ollama"].api_key == ""
+    assert config.models["llama"].max_context_size == 4096
+
+
+async def test_no_local_server_says_what_to_do(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def none() -> list[LocalServer]:
+        return []
+
+    monkeypatch.setattr("kimi_tui.llm.models.local_servers", none)
+    running = app(home)
+    async with running.run_test(size=(80, 24)) as pilot:
+        one = Desk(running, pilot)
+        await one.sees("none found")
+        await pilot.press("down", "enter")
+        await one.sees("press Ctrl+R")
+        await pilot.press("escape", "escape")
+        await one.until(lambda: running.return_code == 0)
+
+
+async def test_many_models_are_narrowed_by_letters_and_looked_for_again(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[int] = []
+
+    async def servers() -> list[LocalServer]:
+        looks.append(1)
+        models = tuple(FoundModel(f"run-{number}-of-{len(looks)}") for number in range(12))
+        return [LocalServer("Ollama", "http://127.0.0.1:9/v1", models)]
+
+    monkeypatch.setattr("kimi_tui.llm.models.local_servers", servers)
+    running = app(home)
+    async with running.run_test(size=(80, 24)) as pilot:
+        one = Desk(running, pilot)
+        await one.sees("12 models")
+        await pilot.press("2")
+        await one.sees("run-3-of-1")
+        await pilot.press("r")
+        await one.sees("only with: r")
+        await pilot.press("ctrl+r")
+        await one.sees("run-3-of-2")
+
+
+def begun_with(home: Path, base_url: str, key: str) -> KimiApp:
+    """The program as the environment's key and server alone start it."""
+    environ = {"OPENAI_API_KEY": key, "OPENAI_BASE_URL": base_url}
+    chosen = choose(Config(), Overrides(), environ)
+    assert isinstance(chosen, Choice)
+    assert not chosen.model
+    return app(home, chosen)
+
+
+async def test_a_key_of_the_environment_alone_asks_which_model(home: Path) -> None:
+    async with ChatServer(models=["small", "large"]) as server:
+        running = begun_with(home, server.base_url, "sk-of-environment")
+        async with running.run_test(size=(80, 24)) as pilot:
+            one = Desk(running, pilot)
+            await one.sees("accepted, 2 models")
+            await pilot.press("down", "enter")
+            await one.until(
+                lambda: (
+                    isinstance(running.screen, MainScreen) and one.screen.conversation.state.ready
+                )
+            )
+            assert one.screen.conversation.state.model == "large"
+            await one.screen.end()
+        config = read_config(home / "config.toml")
+        assert config.models[config.default_model].model == "large"
+        assert "sk-of-environment" not in (home / "config.toml").read_text()
+        environ = {"OPENAI_API_KEY": "sk-of-environment", "OPENAI_BASE_URL": server.base_url}
+        again = choose(config, Overrides(), environ)
+        assert isinstance(again, Choice)
+        assert (again.model, again.api_key) == ("large", "sk-of-environment")
+
+
+@pytest.mark.parametrize("others", [[], ["text-embedding-3-small"]])
+async def test_a_server_with_one_model_that_chats_needs_no_choice(
+    home: Path, others: list[str]
+) -> None:
+    async with ChatServer(models=[*others, "only"]) as server:
+        running = begun_with(home, server.base_url, "sk-of-environment")
+        async with running.run_test(size=(80, 24)) as pilot:
+            one = Desk(running, pilot)
+            await one.ready()
+            assert one.screen.conversation.state.model == "only"
+            assert not (home / "config.toml").exists()
+            await one.screen.end()
+
+
+@pytest.mark.parametrize("size", [(80, 24), (60, 20)])
+async def test_a_server_that_cannot_be_asked_is_told_beside_the_other_ways(
+    home: Path, size: tuple[int, int]
+) -> None:
+    async with ChatServer(models=["small", "large"]) as server:
+        gone = server.base_url
+    running = begun_with(home, gone, "sk-of-environment")
+    async with running.run_test(size=size) as pilot:
+        one = Desk(running, pilot)
+        shown = await one.sees("Watch the demo")
+        assert "127.0.0.1" in shown
+        assert "Paste a key" in shown
+        assert "Use a local server" in shown
+        assert "readable by you alone" in shown
+        await pilot.press("escape")
+        await one.until(lambda: running.return_code == 0)
+
+
+@pytest.mark.parametrize("size", [(120, 40), (80, 24), (60, 20)])
+async def test_all_ways_are_on_every_screen(home: Path, size: tuple[int, int]) -> None:
+    running = app(home)
+    async with running.run_test(size=size) as pilot:
+        one = Desk(running, pilot)
+        shown = await one.sees("Which model shall it use?")
+        for words in ("Paste a key", "Use a local server", "Watch the demo", "readable by you"):
+            assert words in shown
+        assert shown.split("\n")[-1].strip().startswith("Enter choose")
+
+
+async def test_a_server_that_loads_its_model_is_waited_for(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with ChatServer(models=["qwen"]) as server:
+        loading = status(503, {"error": {"code": 503, "message": "Loading model"}})
+        is_ready: list[bool] = []
+        server.route("GET", "/v1/models", lambda _: None if is_ready else loading)
+        ports = {"llama.cpp": server.port}
+        monkeypatch.setattr(discovery, "_PAUSE_S", 0.05)
+
+        async def servers(asked: dict[str, int] | None = None) -> list[LocalServer]:
+            return await real(asked or ports, timeout_s=5.0)
+
+        real = discovery.local_servers
+        monkeypatch.setattr("kimi_tui.llm.models.local_servers", servers)
+        running = app(home)
+        async with running.run_test(size=(80, 24)) as pilot:
+            one = Desk(running, pilot)
+            await one.sees(f"llama.cpp on port {server.port} is loading its model")
+            await pilot.press("2")
+            await one.until(lambda: isinstance(running.screen, LocalScreen))
+            await one.sees("is loading its model, which then")
+            is_ready.append(True)
+            await one.sees("qwen")
+            await pilot.press("enter")
+            await one.sees("What shall we work on?")
+            await one.ready()
+            assert one.screen.conversation.state.model == "qwen"
+            await one.screen.end()
+
+
+@pytest.mark.parametrize("typed", ["", "/", "/v1/chat/completions", "/v1/ "])
+async def test_a_base_url_is_put_right_saved_so_and_said(home: Path, typed: str) -> None:
+    async with ChatServer(models=["m", "text-embedding-3-small"]) as server:
+        server.route("GET", "/models", status(404, "no such page", content_type="text/html"))
+        running = app(home)
+        async with running.run_test(size=(80, 24)) as pilot:
+            one = Desk(running, pilot)
+            await paste_key(one, server.origin + typed, "sk-secret-key")
+            shown = await one.sees(f"accepted, 1 model at {server.base_url}")
+            assert "embedding" not in shown
+            await pilot.press("enter")
+            await one.sees("What shall we work on?")
+            await one.ready()
+            await one.screen.end()
+    config = read_config(home / "config.toml")
+    assert [provider.base_url for provider in config.providers.values()] == [server.base_url]
+
+
+# --- faults of the program
+
+
+async def faulty(*_: object, **__: object) -> None:
+    """In place of what asks servers, or saves."""
+    raise ZeroDivisionError
+
+
+async def test_a_fault_in_a_check_is_told_and_the_key_can_be_checked_again(
+    home: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with ChatServer(models=["small"]) as server:
+        running = app(home)
+        async with running.run_test(size=(100, 30)) as pilot:
+            one = Desk(running, pilot)
+            with monkeypatch.context() as patched:
+                patched.setattr("kimi_tui.llm.models.chat_models", faulty)
+                await paste_key(one, server.base_url, "sk-secret-key")
+                await one.sees("Something went wrong in the program")
+            await pilot.press("enter")
+            await one.sees("accepted, 1 model")
+    assert "ZeroDivisionError" in caplog.text
+
+
+async def test_a_fault_while_saving_is_told_and_another_model_can_be_chosen(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with ChatServer(models=["small"]) as server:
+        running = app(home)
+        async with running.run_test(size=(100, 30)) as pilot:
+            one = Desk(running, pilot)
+            await paste_key(one, server.base_url, "sk-secret-key")
+            await one.sees("accepted, 1 model")
+            with monkeypatch.context() as patched:
+                patched.setattr("kimi_tui.tui.first_run.screens.save", faulty)
+                await pilot.press("enter")
+                await one.sees("Something went wrong in the program")
+            await pilot.press("enter")
+            await one.sees("What shall we work on?")
+            await one.ready()
+            await one.screen.end()
+
+
+async def test_a_fault_while_looking_for_servers_leaves_all_three_ways(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def none() -> list[LocalServer]:
+        return []
+
+    monkeypatch.setattr("kimi_tui.llm.models.local_servers", faulty)
+    running = app(home)
+    async with running.run_test(size=(100, 30)) as pilot:
+        one = Desk(running, pilot)
+        await one.sees("none found")
+        await pilot.press("2")
+        await one.sees("Something went wrong in the program")
+        monkeypatch.setattr("kimi_tui.llm.models.local_servers", none)
+        await pilot.press("ctrl+r")
+        await one.sees("Start one and press Ctrl+R")

@@ -1,0 +1,156 @@
+"""The message that a rewind gave back: where it stands after an undo and a redo."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import cast
+
+import pytest
+from support.chat_server import ChatServer, call, say
+from support.screens import Desk, desk
+
+from kimi_tui.tui.main.drafts import ReturnedMessages
+from kimi_tui.tui.preview.screen import RewindScreen
+from kimi_tui.wire.events import LineChanged, Operation
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home of its own."""
+    monkeypatch.setenv("KIMI_TUI_HOME", str(tmp_path))
+    return tmp_path
+
+
+async def rewound(one: Desk, number: int, text: str) -> None:
+    """A rewind, and its message in the prompt."""
+    await one.say(f"/rewind {number}")
+    await one.until(lambda: isinstance(one.app.screen, RewindScreen))
+    await one.pilot.press("r")
+    await one.until(lambda: one.screen.prompt.area.text == text)
+
+
+async def test_an_undo_takes_it_away_and_a_redo_gives_it_again(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        server.script(say("The apple is red."), say("The pear is green."))
+        await one.ready()
+        area = one.screen.prompt.area
+        await one.say("Tell me of apples")
+        await one.sees("The apple is red.")
+        await one.idle()
+        await one.say("Tell me of pears")
+        await one.sees("The pear is green.")
+        await one.idle()
+        await rewound(one, 2, "Tell me of pears")
+        await rewound(one, 0, "Tell me of apples")
+        one.screen.action_command("undo")
+        await one.until(lambda: area.text == "")
+        await one.sees("The apple is red.")
+        one.screen.action_command("undo")
+        await one.sees("The pear is green.")
+        one.screen.action_command("redo")
+        await one.until(lambda: area.text == "Tell me of pears")
+        one.screen.action_command("redo")
+        await one.until(lambda: area.text == "Tell me of apples")
+        area.put("Tell me of apples and more")
+        one.screen.action_command("undo")
+        await one.sees("The apple is red.")
+        assert area.text == "Tell me of apples and more"
+        one.screen.action_command("redo")
+        timeline = one.screen.views.timeline
+        await one.until(lambda: timeline.model is not None and not timeline.model.tree.live)
+        assert area.text == "Tell me of apples and more"
+
+
+def op(name: str, uid: str = "", line: int = 0) -> LineChanged:
+    """An operation as the engine tells it."""
+    return LineChanged(cast("Operation", name), 1, line, uid)
+
+
+def test_what_the_user_wrote_is_left_alone() -> None:
+    returned = ReturnedMessages()
+    assert returned.changed(op("undo", line=1), "hello") is None, "of an operation of another day"
+    returned.gave(("rewind", "a"), "hello")
+    assert returned.changed(op("rewind", "a"), "hello") is None, "the rewind itself"
+    assert returned.changed(op("undo", line=1), "hello!") is None
+    assert returned.changed(op("redo", line=1), "mine") is None
+    assert returned.changed(op("undo", line=1), "mine") is None
+    assert returned.changed(op("redo", line=1), "") == "hello"
+    assert returned.changed(op("undo", line=1), "hello") == ""
+
+
+@pytest.mark.parametrize("heard_first", [False, True])
+def test_each_operation_gives_its_own_message(heard_first: bool) -> None:
+    returned = ReturnedMessages()
+    for uid in ("late", "early"):
+        if heard_first:
+            returned.changed(op("rewind", uid), uid)
+        returned.gave(("rewind", uid), uid)
+        if not heard_first:
+            returned.changed(op("rewind", uid), uid)
+    assert returned.changed(op("undo", line=1), "early") == ""
+    assert returned.changed(op("undo", line=1), "") is None
+    assert returned.changed(op("redo", line=1), "") == "late"
+    assert returned.changed(op("redo", line=1), "late") == "early"
+    assert returned.changed(op("redo", line=1), "early") is None, "there is no more"
+
+
+@pytest.mark.parametrize("name", ["dmail", "compaction", "clear", "jump", "files", "rewind"])
+def test_no_other_operation_touches_the_prompt(name: str) -> None:
+    returned = ReturnedMessages()
+    returned.gave(("rewind", "a"), "old words")
+    returned.changed(op("rewind", "a"), "old words")
+    assert returned.changed(op("undo", line=1), "") is None
+    # What follows empties what could be done again, also where the same checkpoint goes.
+    assert returned.changed(op(name, "a", line=1 if name == "jump" else 0), "") is None
+    for _ in range(2):
+        assert returned.changed(op("undo", line=1), "") is None
+        assert returned.changed(op("redo", line=1), "") is None
+
+
+def test_a_message_that_was_sent_does_not_come_again() -> None:
+    returned = ReturnedMessages()
+    returned.gave(("rewind", "a"), "words")
+    returned.changed(op("rewind", "a"), "words")
+    returned.said()
+    assert returned.changed(op("undo", line=1), "") is None
+    assert returned.changed(op("redo", line=1), "") is None, "the line that comes back holds it"
+
+
+def test_the_message_of_a_jump_goes_with_its_undoing() -> None:
+    returned = ReturnedMessages()
+    returned.gave(("jump", "3"), "there")
+    assert returned.changed(op("jump", "b", line=3), "there") is None
+    assert returned.changed(op("undo", line=4), "there") == ""
+    assert returned.changed(op("redo", line=3), "") == "there"
+
+
+async def test_doing_a_dmail_again_never_touches_the_prompt(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        area = one.screen.prompt.area
+        server.script(say("First answer."), say("Second answer."))
+        await one.ready()
+        for text in ("First", "Second"):
+            await one.say(f"{text} plain")
+            await one.sees(f"{text} answer.")
+            await one.idle()
+        await rewound(one, 2, "Second plain")
+        area.put("")
+        await one.say("/undo")
+        await one.sees("Second answer.")
+        server.script(
+            call("SendDMail", {"message": "it is done", "checkpoint_id": 2}),
+            say("After the letter."),
+        )
+        await one.say("Third plain")
+        await one.sees("After the letter.")
+        await one.idle()
+        await one.say("/undo")
+        await one.sees("Undone: the D-Mail")
+        await one.say("/redo")
+        await one.sees("Done again: the D-Mail")
+        await one.sees("After the letter.")
+        assert area.text == ""
+        server.script(say("Fourth answer."))
+        await one.say("Fourth plain")
+        await one.sees("Fourth answer.")
+        assert str(server.requests[-1].body["messages"]).count("Second plain") == 1

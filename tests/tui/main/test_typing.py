@@ -1,0 +1,254 @@
+"""Where what is typed lands: in the prompt, whatever was clicked, but in what was opened for its letters."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+from support.chat_server import ChatServer, call, say, stall
+from support.screens import Desk, desk
+
+from kimi_tui.soul.rewind import Target
+from kimi_tui.tui.commands.world_lines import open_line
+from kimi_tui.tui.preview.screen import RewindScreen
+
+FOR_EVER_S = 1e9
+"""No keyboard of these tests is ever quiet for so long."""
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home of its own."""
+    monkeypatch.setenv("KIMI_TUI_HOME", str(tmp_path))
+    return tmp_path
+
+
+async def a_conversation(one: Desk, server: ChatServer) -> None:
+    """Two turns with a tool card, and a world line beside them."""
+    (one.app.launch.work_dir / "a.txt").write_text("line\n" * 30)
+    server.script(
+        say("# Apples\n\nThey are **red**.", think="Let me think of apples."),
+        call("ReadFile", {"path": "a.txt"}),
+        say("Thirty lines."),
+        say("Plums are blue."),
+    )
+    await one.ready()
+    for text, answer in (("Tell me of apples", "They are red."), ("Read a.txt", "Thirty lines.")):
+        await one.say(text)
+        await one.sees(answer)
+        await one.idle()
+    soul = one.screen.conversation.engine.soul
+    assert soul is not None
+    await soul.rewind(Target(2))
+    await one.until(lambda: "Thirty lines." not in one.text())
+    await one.say("Tell me of plums")
+    await one.sees("Plums are blue.")
+    await one.idle()
+    one.screen.chat_pane.clear_notices()
+
+
+def facts(one: Desk, server: ChatServer) -> tuple[object, ...]:
+    """What must not change by typing."""
+    screen = one.screen
+    soul = screen.conversation.engine.soul
+    model = screen.views.timeline.model
+    assert soul is not None
+    assert model is not None
+    return (
+        len(server.requests),
+        [point.uid for point in model.tree.live],
+        dict(soul.bookmarks),
+        soul.pins,
+        screen.conversation.state.mode,
+        one.app.theme,
+    )
+
+
+async def home_again(one: Desk) -> None:
+    """Leave what a click opened, and empty the prompt."""
+    while one.app.screen is not one.screen:
+        await one.pilot.press("escape")
+    if one.screen.reading:
+        one.screen.reader.leave()
+        await one.until(lambda: not one.screen.reading)
+    one.screen.return_to_prompt()
+    one.screen.prompt.area.put("")
+    await one.pilot.pause()
+
+
+@pytest.mark.parametrize(("size", "seed"), [((120, 40), 1), ((80, 24), 2)])
+async def test_what_is_typed_after_any_click_lands_in_the_prompt(
+    home: Path, size: tuple[int, int], seed: int
+) -> None:
+    text = "uf rJoPwU"  # keys of the chat, the timeline, the preview and a world line
+    async with (
+        ChatServer() as server,
+        desk(home, server.base_url, size=size, quiet_s=FOR_EVER_S) as one,
+    ):
+        await a_conversation(one, server)
+        await home_again(one)
+        before = facts(one, server)
+        chance = random.Random(seed)
+        rows = one.text().split("\n")
+        # Where something can be clicked, and anywhere.
+        marks = [
+            (x, y) for y, row in enumerate(rows) for x, sign in enumerate(row) if sign in "#◊▸⌄●•✓"
+        ]
+        places = chance.sample(marks, min(len(marks), 14))
+        places += [(chance.randrange(size[0]), chance.randrange(size[1])) for _ in range(16)]
+        for place in places:
+            await one.pilot.click(offset=place)
+            await one.pilot.pause()
+            await one.pilot.press(*text)
+            await one.until(lambda: one.screen.prompt.area.text == text)
+            assert facts(one, server) == before, place
+            await home_again(one)
+
+
+async def test_a_click_leaves_the_keys_and_the_footer_where_they_are(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        await a_conversation(one, server)
+        await one.pilot.click(offset=(20, 8))
+        assert one.screen.prompt.area.has_focus
+        server.script(say("Done it."))
+        await one.pilot.press(*"just do it", "enter", *"for all")
+        await one.sees("Done it.")
+        assert one.screen.prompt.area.text == "for all"
+        assert "just do it" in str(server.requests[-1].body["messages"][-1])
+        assert one.app.screen is one.screen
+
+
+async def test_the_chat_is_entered_on_purpose_and_says_so(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        await a_conversation(one, server)
+        area, chat = one.screen.prompt.area, one.screen.transcript
+        assert "Enter send" in one.text()
+        await one.pilot.press("tab")
+        await one.until(lambda: chat.has_focus)
+        shown = await one.sees("Esc prompt")
+        assert "Enter send" not in shown
+        assert "Space unfold" in shown
+        await one.pilot.press("k", "k", "j")
+        assert chat.has_focus
+        # A letter that is no key of the chat is a word, and so is all that follows.
+        await one.pilot.press(*"hjk")
+        await one.until(lambda: area.text == "hjk")
+        assert area.has_focus
+        await one.sees("Enter send")
+        # Tab completes where something stands in the prompt; the command goes there as well.
+        await one.pilot.press("tab")
+        assert area.has_focus
+        await one.say("/chat")
+        await one.until(lambda: chat.has_focus)
+        await one.pilot.press("escape")
+        await one.until(lambda: area.has_focus)
+        await one.pilot.press("tab")
+        await one.until(lambda: chat.has_focus)
+        await one.pilot.press("tab")
+        await one.until(lambda: area.has_focus)
+
+
+async def test_escape_in_the_chat_goes_back_and_stops_nothing(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        server.script(stall())
+        await one.ready()
+        await one.say("Work")
+        await one.until(lambda: one.screen.conversation.state.running)
+        await one.pilot.press("tab")
+        await one.until(lambda: one.screen.transcript.has_focus)
+        await one.pilot.press("escape")
+        await one.until(lambda: one.screen.prompt.area.has_focus)
+        assert one.screen.conversation.state.running
+        await one.pilot.press("escape")
+        await one.idle()
+
+
+async def test_a_click_in_the_chat_leaves_the_timeline(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        await a_conversation(one, server)
+        await one.pilot.press("ctrl+t")
+        await one.until(lambda: one.screen.timeline_pane.has_keys)
+        await one.pilot.click(offset=(20, 30))
+        await one.until(lambda: one.screen.prompt.area.has_focus)
+        await one.pilot.press("u")
+        assert one.screen.prompt.area.text == "u"
+
+
+async def test_keys_without_anyone_to_have_them_are_the_prompts(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        await one.ready()
+        one.screen.set_focus(None)
+        await one.pilot.press(*"abc")
+        assert one.screen.prompt.area.text == "abc"
+
+
+@pytest.mark.parametrize("key", ["r", "enter", "n", "y", "d"])
+async def test_what_is_typed_ahead_does_not_answer_a_preview(home: Path, key: str) -> None:
+    async with (
+        ChatServer() as server,
+        desk(home, server.base_url, quiet_s=FOR_EVER_S) as one,
+    ):
+        await a_conversation(one, server)
+        before = facts(one, server)
+        await one.say("/rewind 2")
+        await one.until(lambda: isinstance(one.app.screen, RewindScreen))
+        preview = one.app.screen
+        await one.pilot.press(key)
+        assert one.app.screen is preview
+        # Once it was quiet the same key counts.
+        assert isinstance(preview, RewindScreen)
+        await one.until(lambda: preview._quiet is not None)  # pyright: ignore[reportPrivateUsage]
+        assert not preview.armed
+        assert facts(one, server) == before
+        await one.pilot.press("escape")
+        await one.until(lambda: one.app.screen is one.screen)
+        assert one.screen.prompt.area.text == ("" if key == "enter" else key), "it was a word"
+
+
+async def test_a_preview_answers_once_the_keyboard_was_quiet(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url, quiet_s=0.3) as one:
+        await a_conversation(one, server)
+        await one.say("/rewind 2")
+        await one.until(lambda: isinstance(one.app.screen, RewindScreen))
+        preview = one.app.screen
+        assert isinstance(preview, RewindScreen)
+        await one.until(lambda: preview.armed)
+        await one.pilot.press("r")
+        await one.until(lambda: one.screen.prompt.area.text == "Tell me of plums")
+
+
+async def test_a_world_line_takes_letters_once_the_keyboard_was_quiet(home: Path) -> None:
+    async with (
+        ChatServer() as server,
+        desk(home, server.base_url, quiet_s=FOR_EVER_S) as one,
+    ):
+        await a_conversation(one, server)
+        before = facts(one, server)
+        await one.say("/worldline 1")
+        await one.until(lambda: one.screen.reader.has_keys)
+        await one.pilot.press(*"just")
+        assert one.screen.reading == 1
+        assert facts(one, server) == before
+        await one.pilot.press("escape")
+        await one.until(lambda: not one.screen.reading)
+        assert one.screen.prompt.area.text == "just"
+
+
+async def test_escape_from_a_world_line_goes_back_to_where_it_was_opened(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        await a_conversation(one, server)
+        pane = one.screen.timeline_pane
+        await one.pilot.press("ctrl+t")
+        await one.until(lambda: pane.has_keys)
+        one.screen.start(open_line(one.screen, 1))
+        await one.until(lambda: one.screen.reader.has_keys)
+        await one.pilot.press("escape")
+        await one.until(lambda: pane.has_keys)
+        assert not one.screen.reading
+        await one.pilot.press("escape")
+        await one.until(lambda: one.screen.prompt.area.has_focus)
+        await one.say("/worldline 1")
+        await one.until(lambda: one.screen.reader.has_keys)
+        await one.pilot.press("escape")
+        await one.until(lambda: one.screen.prompt.area.has_focus)

@@ -1,0 +1,309 @@
+"""The app over the life of several sessions: each takes the place of the one before, and nothing of that stays."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from weakref import ReferenceType, WeakSet, ref
+
+import pytest
+from support.chat_server import ChatServer, say
+from support.screens import Desk, desk
+from textual.css.stylesheet import Stylesheet
+from textual.dom import DOMNode
+
+from kimi_tui.config.file import read_config
+from kimi_tui.config.settings import Config
+from kimi_tui.projection.timeline import TimelineModel
+from kimi_tui.projection.transcript import TranscriptModel
+from kimi_tui.tui.main.screen import MainScreen
+from kimi_tui.tui.preview.screen import RewindScreen
+from kimi_tui.tui.replay.screen import ReplayScreen
+from kimi_tui.tui.transcript.transcript import Transcript
+
+STREAM_LIMIT_S = Config().stream_timeout_s
+SIZES = ((120, 40), (80, 24), (60, 20))
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home of its own."""
+    monkeypatch.setenv("KIMI_TUI_HOME", str(tmp_path))
+    return tmp_path
+
+
+async def by_new(one: Desk) -> None:
+    """The command."""
+    await one.say("/new")
+
+
+async def by_fork(one: Desk) -> None:
+    """The other command."""
+    await one.say("/fork")
+
+
+async def by_preview(one: Desk) -> None:
+    """`n` in the preview of a rewind."""
+    await one.say("/rewind 0")
+    await one.until(lambda: isinstance(one.app.screen, RewindScreen))
+    await one.sees("Rewind to #0")
+    await one.pilot.press("n")
+
+
+async def by_replay(one: Desk) -> None:
+    """`c` at the end of a replay."""
+    await one.say("/replay")
+    await one.until(lambda: isinstance(one.app.screen, ReplayScreen))
+    replay = one.app.screen
+    await one.until(lambda: replay.focused is not None)
+    await one.pilot.press("end")
+    await one.sees("Answered.")
+    await one.pilot.press("c")
+
+
+Way = Callable[[Desk], Awaitable[None]]
+
+
+async def leave(
+    one: Desk,
+    server: ChatServer,
+    way: Way,
+    models: list[ReferenceType[TranscriptModel | TimelineModel]] | None = None,
+) -> None:
+    """Say something, so that there is something to fork, and go on in another session.
+
+    Args:
+        one: the app.
+        server: its model's.
+        way: into the other session.
+        models: gets what the session was drawn from.
+    """
+    server.script(say("Answered."))
+    await one.say("A question")
+    await one.sees("Answered.")
+    await one.idle()
+    before = one.screen
+    if models is not None:
+        chat, timeline = before.transcript._model, before.views.timeline.model
+        assert chat is not None
+        assert timeline is not None
+        models += (ref(chat), ref(timeline))
+        del chat, timeline
+    await way(one)
+    await one.until(lambda: isinstance(one.app.screen, MainScreen) and one.app.screen is not before)
+    await one.ready()
+
+
+@pytest.mark.parametrize("way", [by_fork, by_preview], ids=lambda way: way.__name__)
+async def test_a_fork_says_that_it_is_one_for_it_looks_the_same(home: Path, way: Way) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        await one.ready()
+        await leave(one, server, way)
+        await one.sees("This is a fork;")
+        await one.say("/new")
+        await one.until(lambda: "This is a fork;" not in one.text())
+
+
+async def resized(one: Desk) -> None:
+    """Every size, and back to the first."""
+    for width, height in (*SIZES[::-1], SIZES[0]):
+        await one.pilot.resize_terminal(width, height)
+        await one.until(lambda width=width: one.app.screen.size.width == width)
+
+
+@pytest.mark.parametrize(
+    "ways",
+    [
+        (by_new, by_new),
+        (by_fork, by_fork),
+        (by_preview, by_preview),
+        (by_replay, by_replay),
+        (by_new, by_fork, by_replay, by_preview, by_new),
+    ],
+    ids=lambda ways: "-".join(way.__name__ for way in ways),
+)
+async def test_one_session_after_another(home: Path, ways: tuple[Way, ...]) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        await one.ready()
+        for way in ways:
+            await leave(one, server, way)
+            await resized(one)
+            assert one.app.screen_stack == [one.screen]
+            assert one.screen.prompt.area.has_focus
+        server.script(say("Still here."))
+        await one.say("And now?")
+        await one.sees("Still here.")
+
+
+@pytest.mark.parametrize("size", SIZES[1:])
+async def test_sessions_follow_one_another_on_small_screens(
+    home: Path, size: tuple[int, int]
+) -> None:
+    async with ChatServer() as server, desk(home, server.base_url, size=size) as one:
+        await one.ready()
+        for way in (by_new, by_fork, by_new):
+            await leave(one, server, way)
+            await resized(one)
+            await one.pilot.resize_terminal(*size)
+        assert one.app.screen_stack == [one.screen]
+
+
+async def test_commands_that_come_too_fast_open_no_two_sessions(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        await one.ready()
+        for _ in range(3):
+            one.screen.action_command("new")
+        await one.until(lambda: one.app.current_mode != one.app.DEFAULT_MODE)
+        await one.ready()
+        assert one.app.screen_stack == [one.screen]
+        await resized(one)
+        await one.say("/new")
+        await one.ready()
+
+
+@pytest.mark.parametrize("way", [by_new, by_fork])
+async def test_another_session_parses_no_style_sheet_again(
+    home: Path, way: Way, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parsed: list[Stylesheet] = []
+    reparse = Stylesheet.reparse
+
+    def counted(sheet: Stylesheet) -> None:
+        parsed.append(sheet)
+        reparse(sheet)
+
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        await one.ready()
+        await one.say("/theme light")
+        await one.sees("The theme is light.")
+        server.script(say("Answered."))
+        await one.say("A question")
+        await one.sees("Answered.")
+        await one.idle()
+        before = one.screen
+        page = before.styles.background
+        monkeypatch.setattr(Stylesheet, "reparse", counted)
+        await way(one)
+        await one.until(lambda: one.app.screen is not before)
+        await one.ready()
+        assert parsed == []
+        assert one.screen.styles.background == page
+        assert one.screen.header.styles.height == before.header.styles.height
+        await one.say("/theme dark")
+        await one.until(lambda: one.screen.styles.background != page)
+
+
+def count_tasks(name: str) -> int:
+    """How many tasks run whose names begin so."""
+    return sum(task.get_name().startswith(name) for task in asyncio.all_tasks())
+
+
+async def test_nothing_of_the_sessions_before_stays_in_memory(home: Path) -> None:
+    screens: list[ReferenceType[MainScreen]] = []
+    parts: list[WeakSet[DOMNode]] = []
+    models: list[ReferenceType[TranscriptModel | TimelineModel]] = []
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        # The event loop forgets a cancelled timer, and whose it was, once nothing waits that is due before it. Here
+        # something always does: the limits of the model's answers lie behind it.
+        asyncio.get_running_loop().call_later(STREAM_LIMIT_S - 20, lambda: None)
+        await one.ready()
+        for _ in range(5):
+            screens.append(ref(one.screen))
+            await leave(one, server, by_new, models)
+            parts.append(WeakSet(one.screen.walk_children(with_self=True)))
+        server.script(say("Answered."))
+        await one.say("The last question")
+        await one.sees("Answered.")
+        await one.idle()
+
+        def is_held(session: int) -> bool:
+            """Whether the collector leaves anything of a session that was left."""
+            # A thread of the pool holds what it did last, and so the chat that had it import something.
+            kept = (
+                part
+                for part in parts[session - 1]
+                if not isinstance(part, Transcript) or part.blocks
+            )
+            shown = models[2 * session : 2 * session + 2]
+            return (
+                screens[session]() is not None
+                or any(kept)
+                or any(model() is not None for model in shown)
+            )
+
+        def count_held() -> int:
+            # Textual holds the first screen as long as the app runs; what was left last may still be on its way out.
+            gc.collect()
+            return sum(map(is_held, range(1, len(screens) - 1)))
+
+        # A thread that writes for a session left, and a client that says good-bye, hold it until they are done: one may
+        # be held so, but sessions do not pile up.
+        await one.until(lambda: count_held() <= 1)
+        await one.until(lambda: count_tasks("recorder") == 1)
+        await one.until(lambda: count_tasks("message pump MainScreen") == 1)
+
+
+@pytest.mark.parametrize("way", [by_new, by_fork, by_preview, by_replay])
+async def test_no_way_into_another_session_makes_it_ask_less(home: Path, way: Way) -> None:
+    async with ChatServer() as server, desk(home, server.base_url, mode="all") as one:
+        await one.ready()
+        await one.say("/mode ask")
+        await one.until(lambda: one.screen.conversation.state.mode == "ask")
+        await leave(one, server, way)
+        assert one.screen.conversation.state.mode == "ask"
+        soul = one.screen.conversation.engine.soul
+        assert soul is not None
+        assert soul.mode == "ask"
+        assert "asks first" in one.text()
+
+
+async def test_a_mode_that_was_said_in_words_goes_along(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        await one.ready()
+        await one.say("/mode edits")
+        await one.until(lambda: one.screen.conversation.state.mode == "edits")
+        await leave(one, server, by_new)
+        assert one.screen.conversation.state.mode == "edits"
+
+
+async def test_a_theme_is_kept_and_an_unknown_one_named(home: Path) -> None:
+    path = home / "config.toml"
+    path.write_text('# mine\nglyphs = "unicode"\n')
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        await one.ready()
+        before = one.app.theme
+        await one.say("/theme solarized")
+        await one.sees("There is no theme solarized: dark, light or 16.")
+        assert one.app.theme == before
+        await one.say("/theme light")
+        await one.sees("The theme is light.")
+        assert read_config(path).theme == "light"
+        assert path.read_text().startswith("# mine\n")
+        await one.say("/theme")
+        await one.until(lambda: read_config(path).theme == "16")
+
+
+async def test_a_theme_is_no_reason_to_hide_the_settings_of_kimi_cli(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    theirs = home / "theirs.toml"
+    theirs.write_text('default_model = "m"\n')
+    monkeypatch.setattr("kimi_tui.tui.app.kimi_cli_config_file", lambda: theirs)
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        await one.ready()
+        await one.say("/theme light")
+        await one.sees("The theme is light, in this run.")
+        assert not (home / "config.toml").exists()
+
+
+async def test_a_configuration_that_cannot_be_changed_stays(home: Path) -> None:
+    path = home / "config.toml"
+    path.write_text("theme = [\n")
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        await one.ready()
+        await one.say("/theme light")
+        await one.sees("was not changed")
+        assert path.read_text() == "theme = [\n"
+        assert one.app.theme.endswith("light")

@@ -1,0 +1,255 @@
+"""What a callback or a task raises is reported, wherever it is scheduled, and nothing else stands still because of it."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+from contextvars import Context, copy_context
+from pathlib import Path
+
+import pytest
+from support.chat_server import ChatServer, call, say
+from support.screens import desk
+from textual.app import App, ComposeResult
+from textual.message_pump import MessagePump
+from textual.widgets import Static
+from textual.worker import Worker
+
+import kimi_tui.tui
+from kimi_tui.projection.gauge import GaugeModel
+from kimi_tui.projection.timeline import TimelineModel
+from kimi_tui.projection.transcript import TranscriptModel
+from kimi_tui.tui.callbacks import Callbacks, apart, each
+from kimi_tui.tui.main import state as main_model
+from kimi_tui.wire.events import Record, StepBegin, TurnBegin
+
+TUI = Path(kimi_tui.tui.__file__).parent
+OWN = TUI / "callbacks.py"
+BARE = frozenset(
+    {
+        "call_at",
+        "call_soon",
+        "call_soon_threadsafe",
+        "create_task",
+        "ensure_future",
+        "add_done_callback",
+        "add_signal_handler",
+        "add_reader",
+        "add_writer",
+        "run_in_executor",
+        "run_coroutine_threadsafe",
+    }
+)
+
+
+def bare_calls(source: str) -> list[int]:
+    """The lines that schedule on the event loop without a report of what is raised there."""
+    found: list[int] = []
+    for node in ast.walk(ast.parse(source)):
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+            continue
+        owner = ast.unparse(node.func.value)
+        name = node.func.attr
+        of_loop = "loop" in owner.lower() or owner == "asyncio"
+        is_ours = "callbacks" in owner.lower()
+        swallows = any(
+            keyword.arg == "exit_on_error"
+            and isinstance(keyword.value, ast.Constant)
+            and not keyword.value.value
+            for keyword in node.keywords
+        )
+        if (name in BARE and not is_ours) or (name == "call_later" and of_loop) or swallows:
+            found.append(node.lineno)
+    return found
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "asyncio.get_running_loop().call_later(1, f)",
+        "loop.call_at(1, f)",
+        "self._loop.call_soon(f)",
+        "asyncio.create_task(f())",
+        "asyncio.ensure_future(f())",
+        "task.add_done_callback(f)",
+        "self.run_worker(f(), exit_on_error=False)",
+    ],
+)
+def test_what_is_forbidden_is_found(source: str) -> None:
+    assert bare_calls(source) == [1]
+
+
+def test_nothing_is_scheduled_without_a_report() -> None:
+    bare = [
+        f"{path.relative_to(TUI)}:{line}"
+        for path in sorted(TUI.rglob("*.py"))
+        if path != OWN
+        for line in bare_calls(path.read_text("utf-8"))
+    ]
+    assert not bare, "use kimi_tui.tui.callbacks"
+
+
+async def test_callbacks_and_tasks_report_what_they_raise() -> None:
+    errors: list[Exception] = []
+    callbacks = Callbacks(errors.append)
+    done = asyncio.Event()
+
+    async def fails() -> None:
+        raise ValueError("task")
+
+    def fail() -> None:
+        raise ValueError("callback")
+
+    callbacks.call_later(0.0, fail)
+    callbacks.call_at(asyncio.get_running_loop().time(), fail)
+    await callbacks.start(fails())
+    callbacks.call_later(0.0, done.set)
+    await done.wait()
+    assert sorted(map(str, errors)) == ["callback", "callback", "task"]
+
+
+async def test_closing_ends_what_still_runs() -> None:
+    callbacks = Callbacks(lambda error: None)
+    task = callbacks.start(asyncio.sleep(3600, None))
+    await asyncio.sleep(0)
+    await callbacks.close()
+    assert task.cancelled()
+
+
+def test_each_goes_on_behind_what_fails() -> None:
+    taken: list[int] = []
+    errors: list[Exception] = []
+
+    def take(number: int) -> None:
+        taken.append(10 // number)
+
+    assert not each((1, 0, 2), take, errors.append)
+    assert taken == [10, 5]
+    assert isinstance(errors[0], ZeroDivisionError)
+    assert each((1,), take, errors.append)
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home of its own."""
+    monkeypatch.setenv("KIMI_TUI_HOME", str(tmp_path))
+    return tmp_path
+
+
+@pytest.mark.parametrize("kind", [TimelineModel, GaugeModel, TranscriptModel])
+@pytest.mark.parametrize("again", [False, True], ids=["once", "always"])
+async def test_a_view_that_cannot_take_an_event_is_told_of_and_the_others_go_on(
+    home: Path, monkeypatch: pytest.MonkeyPatch, kind: type, again: bool
+) -> None:
+    apply = kind.apply
+    failures: list[int] = []
+
+    def broken(self: object, record: Record) -> object:
+        # The second step of the only turn; where it is always so, also when the view is built anew.
+        if isinstance(record.event, StepBegin) and record.event.n == 2 and (again or not failures):
+            failures.append(record.seq)
+            raise RuntimeError("this view is broken")
+        return apply(self, record)
+
+    monkeypatch.setattr(kind, "apply", broken)
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        server.script(
+            call("ReadFile", {"path": "nothing"}), say("The first answer."), say("The second.")
+        )
+        await one.ready()
+        await one.say("A question")
+        await one.until(lambda: bool(failures))
+        await one.sees("Something went wrong in the program")
+        await one.sees("The first answer.")
+        await one.idle()
+        log = (home / "logs" / "kimi-tui.log").read_text()
+        assert "this view is broken" in log
+        assert "Traceback" in log
+        await one.say("Another question")
+        shown = await one.sees("The second.")
+        await one.idle()
+        assert one.app.is_running
+        # Both turns stand on the timeline, whatever was broken.
+        timeline = one.screen.views.timeline.model
+        assert timeline is not None
+        await one.until(lambda: len(timeline_points(one.screen.views.timeline.model)) == 5)
+        assert "2 " in shown
+        # It is told of, but does not fill the log: once a fault.
+        assert (home / "logs" / "kimi-tui.log").read_text().count("Traceback") == 1
+
+
+def timeline_points(model: TimelineModel | None) -> list[object]:
+    """The checkpoints that it shows."""
+    return list(model.tree.live) if model is not None else []
+
+
+async def test_a_fault_in_the_frame_of_the_screen_is_told_of(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reduce = main_model.reduce
+
+    def broken(state: object, record: Record) -> object:
+        if isinstance(record.event, TurnBegin):
+            raise RuntimeError("this frame is broken")
+        return reduce(state, record)  # pyright: ignore[reportArgumentType]
+
+    monkeypatch.setattr(main_model, "reduce", broken)
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        server.script(say("The answer."))
+        await one.ready()
+        await one.say("A question")
+        await one.sees("The answer.")
+        await one.sees("Something went wrong in the program")
+
+
+async def test_what_nobody_caught_on_the_loop_is_told_of(home: Path) -> None:
+    def fail() -> None:
+        raise RuntimeError("nobody catches this")
+
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        await one.ready()
+        asyncio.get_running_loop().call_soon(fail)
+        await one.sees("Something went wrong in the program")
+        assert "nobody catches this" in (home / "logs" / "kimi-tui.log").read_text()
+
+
+async def test_what_is_scheduled_holds_no_widget() -> None:
+    class Shown(Static):
+        """Schedules in its own handler, and from a worker of its own."""
+
+        def on_mount(self) -> None:
+            callbacks = Callbacks(lambda error: None)
+            look()
+            callbacks.call_later(0, look)
+            callbacks.call_at(0, look)
+            self.run_worker(self._work(callbacks))
+
+        async def _work(self, callbacks: Callbacks) -> None:
+            callbacks.start(looking())
+            await apart(looking())
+
+    contexts: list[Context] = []
+    whole = asyncio.Event()
+
+    def look() -> None:
+        contexts.append(copy_context())
+        if len(contexts) == 5:
+            whole.set()
+
+    async def looking() -> None:
+        look()
+
+    class Showing(App[None]):
+        def compose(self) -> ComposeResult:
+            yield Shown()
+
+    app = Showing()
+    async with app.run_test():
+        async with asyncio.timeout(10):
+            await whole.wait()
+        named = [
+            {type(value) for value in context.values() if isinstance(value, MessagePump | Worker)}
+            for context in contexts
+        ]
+        assert named.count({type(app)}) == 4
+        assert {Shown, type(app)} in named  # the handler's own

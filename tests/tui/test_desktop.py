@@ -1,0 +1,278 @@
+"""What is said of a copy and what may hinder it; a link opens in a window or is copied, and nothing takes the terminal."""
+
+from __future__ import annotations
+
+import base64
+import os
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+from support.chat_server import ChatServer, say
+from support.screens import Desk, desk
+from support.still_screen import still_screen
+
+from kimi_tui.tools.process import find_program
+from kimi_tui.tui.desktop import (
+    amount,
+    asks_tmux,
+    browser_command,
+    browser_environment,
+    hindrance,
+    open_in_browser,
+    tmux_option,
+)
+from kimi_tui.tui.transcript.transcript import Transcript
+
+ANSWER = "Look:\n\n```python\nif a:\n\tb()\n```\n\nand\n\n```\nx\n```"
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home of its own, in a terminal of which nothing is known."""
+    monkeypatch.setenv("KIMI_TUI_HOME", str(tmp_path))
+    for name in ("TMUX", "STY", "TERM_PROGRAM", "VTE_VERSION"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    return tmp_path
+
+
+def test_how_much_it_is() -> None:
+    assert amount("a") == "1 character"
+    assert amount("a" * 1_234) == "1,234 characters"
+    assert amount("a\nb", "python") == "2 lines of python"
+
+
+@pytest.mark.parametrize(
+    ("environ", "option", "words"),
+    [
+        ({"TERM": "xterm-kitty"}, "", ""),
+        ({"TERM_PROGRAM": "Apple_Terminal"}, "", "hold Fn"),
+        (
+            {"TMUX": "/tmp/tmux-0/default,1,0", "TERM_PROGRAM": "tmux"},
+            "external",
+            "set-clipboard on",
+        ),
+        ({"TMUX": "/tmp/tmux-0/default,1,0"}, "", "set-clipboard on"),
+        ({"TMUX": "/tmp/tmux-0/default,1,0", "VTE_VERSION": "7600"}, "on", ""),
+        ({"STY": "1.pts"}, "", "Shift"),
+        ({"TERM": "linux"}, "", "no clipboard"),
+        ({"VTE_VERSION": "7600"}, "", "Ctrl+Shift+C"),
+    ],
+)
+def test_what_may_keep_it(environ: dict[str, str], option: str, words: str) -> None:
+    told = hindrance(environ, option)
+    assert words in told
+    assert bool(words) == bool(told)
+
+
+def test_tmux_is_asked_only_in_tmux(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not asks_tmux({"TERM": "screen"})
+    (tmp_path / "tmux").write_text("#!/bin/sh\necho on\n")
+    (tmp_path / "tmux").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    assert tmux_option() == "on"
+    monkeypatch.setenv("PATH", str(tmp_path / "nowhere"))
+    assert tmux_option() == ""
+
+
+async def answered(one: Desk, server: ChatServer) -> None:
+    """A session in which something was answered."""
+    server.script(say(ANSWER))
+    await one.ready()
+    await one.say("Please  show it")
+    await one.sees("and")
+    await one.idle()
+
+
+def written_to(one: Desk, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[str]]:
+    """What goes to the clipboard of the terminal from now on."""
+    driver = one.app._driver
+    assert driver is not None
+    out: list[str] = []
+    monkeypatch.setattr(driver, "write", out.append)
+
+    def copies() -> list[str]:
+        taken = [one for one in out if one.startswith("\x1b]52;c;")]
+        return [base64.b64decode(one[7:-1]).decode() for one in taken]
+
+    return copies
+
+
+async def test_every_copy_is_said(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        await answered(one, server)
+        copies = written_to(one, monkeypatch)
+        await one.say("/copy")
+        await one.sees("Copied the last answer, 12 lines.")
+        await one.say("/copy code")
+        await one.sees("Copied 1 character (2 of 2).")
+        await one.say("/copy code")
+        await one.sees("Copied 2 lines of python (1 of 2).")
+        await one.say("/copy that")
+        await one.sees("There is no /copy that")
+        chat = one.screen.transcript
+        await one.pilot.mouse_down(chat, offset=(4, 0))
+        await one.pilot.hover(chat, offset=(15, 0))
+        await one.pilot.mouse_up(chat, offset=(15, 0))
+        one.screen.focus_prompt()
+        await one.pilot.press("ctrl+c")
+        await one.sees("Copied 12 characters.")
+        assert copies() == [ANSWER, "x", "if a:\n\tb()", "Please  show"]
+        assert one.screen.get_selected_text() is None
+        # Where the chat has the keys, too.
+        chat.focus()
+        await one.pilot.press("ctrl+a", "ctrl+c")
+        await one.sees("Copied 14 lines.")
+        assert copies()[-1] == f"Please  show it\n\n{ANSWER}"
+        assert one.app.is_running
+
+
+async def test_with_nothing_to_copy_that_is_said(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        await one.ready()
+        await one.say("/copy")
+        await one.sees("There is no answer to copy yet.")
+        await one.say("/copy code")
+        await one.sees("There is no code to copy here.")
+
+
+async def test_tmux_that_keeps_copies_is_said(
+    home: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "tmux").write_text("#!/bin/sh\necho external\n")
+    (tmp_path / "tmux").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setenv("TMUX", "/tmp/none,1,0")
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        await answered(one, server)
+        await one.say("/copy")
+        shown = await one.sees("Copied the last answer, 12 lines.")
+        assert "set -g set-clipboard on" in shown
+
+
+async def test_the_place_in_the_chat_is_the_same_after_a_world_line(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        await one.ready()
+        for n in range(2):
+            server.script(say("\n\n".join(f"part {n}.{k}" for k in range(60))))
+            await one.say(f"Question {n}")
+            await one.sees(f"part {n}.59")
+            await one.idle()
+        await one.say("/rewind 2")
+        await one.sees("Rewind")
+        await one.pilot.press("enter")
+        await one.sees("Rewound")
+        chat = one.screen.transcript
+        assert isinstance(chat, Transcript)
+        chat.scroll_relative(y=-20)
+        await one.pilot.pause()
+        top = chat.top
+        rows = [chat.render_line(y).text for y in range(10)]
+        one.screen.prompt.area.put("/worldline 1")
+        await one.pilot.press("enter")
+        await one.sees("World line 1")
+        await one.pilot.resize_terminal(90, 30)
+        await one.pilot.resize_terminal(120, 40)
+        one.screen.action_command("worldline", "")
+        await one.until(lambda: not one.screen.reading)
+        await one.pilot.pause()
+        await one.until(lambda: chat.is_ready)
+        assert chat.top == top
+        assert [chat.render_line(y).text for y in range(10)] == rows
+
+
+URL = "https://example.org/a?b=c&d"
+
+
+def program(folder: Path, name: str, script: str = "exit 0") -> Path:
+    folder.mkdir(exist_ok=True)
+    path = folder / name
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    return path
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    return folder
+
+
+def test_only_where_there_is_a_desktop(tmp_path: Path, work: Path) -> None:
+    path = str(tmp_path / "bin")
+    for name in ("xdg-open", "open", "wslview", "w3m", "www-browser"):
+        program(tmp_path / "bin", name)
+    env = {"PATH": path}
+    assert browser_command(URL, env, [work], "linux") is None
+    assert browser_command(URL, {**env, "DISPLAY": ""}, [work], "linux") is None
+    assert browser_command(URL, {**env, "DISPLAY": ":0"}, [work], "linux") == [
+        f"{path}/xdg-open",
+        URL,
+    ]
+    assert browser_command(URL, {**env, "WSL_INTEROP": "x"}, [work], "linux") == [
+        f"{path}/wslview",
+        URL,
+    ]
+    assert browser_command(URL, env, [work], "darwin") == [f"{path}/open", URL]
+    assert browser_command(URL, {"PATH": str(work), "DISPLAY": ":0"}, [work], "linux") is None
+
+
+def test_no_opener_of_a_work_folder(tmp_path: Path, work: Path) -> None:
+    program(work, "xdg-open")
+    env = {"PATH": str(work), "WAYLAND_DISPLAY": "w"}
+    assert browser_command(URL, env, [work], "linux") is None
+    elsewhere = tmp_path / "elsewhere"
+    assert browser_command(URL, env, [elsewhere, work], "linux") is None
+    assert browser_command(URL, env, [elsewhere], "linux") == [f"{work}/xdg-open", URL]
+
+
+def test_the_environment_holds_no_keys_and_no_text_browser() -> None:
+    env = {
+        "HOME": "/h", "DISPLAY": ":0", "KIMI_API_KEY": "k", "GITHUB_TOKEN": "t", "BROWSER": "/usr/bin/w3m %s",
+    }  # fmt: skip
+    assert browser_environment(env) == {"HOME": "/h", "DISPLAY": ":0"}
+    assert browser_environment({"BROWSER": "firefox"}) == {"BROWSER": "firefox"}
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="needs another opener there")
+def test_the_opener_has_no_terminal(tmp_path: Path, work: Path) -> None:
+    said = tmp_path / "said"
+    script = f'(exec 3</dev/tty) 2>/dev/null && echo terminal >{said} || echo "$1" >{said}'
+    program(tmp_path / "bin", "xdg-open", script)
+    env = {"PATH": f"{tmp_path}/bin:{os.environ['PATH']}", "DISPLAY": ":0"}
+    assert open_in_browser(URL, env, [work])
+    assert said.read_text().strip() == URL
+    program(tmp_path / "bin", "xdg-open", "exit 3")
+    assert not open_in_browser(URL, env, [work])
+    assert not open_in_browser(URL, {"PATH": env["PATH"]}, [work])
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="needs another opener there")
+async def test_no_opener_of_the_folder_of_a_session_that_was_begun_elsewhere(
+    tmp_path: Path, work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program(work, "xdg-open", f"echo run > {tmp_path}/ran")
+    monkeypatch.setenv("PATH", f"{work}:/usr/bin:/bin")
+    monkeypatch.setenv("DISPLAY", ":0")
+    monkeypatch.setattr("kimi_tui.tools.process.find_program", only_in(tmp_path))
+    (tmp_path / "home").mkdir()
+    async with still_screen(tmp_path / "home") as one:
+        one.screen.transcript.work_dir = str(work)
+        one.app.open_url("https://example.org/")
+        await one.sees("No browser can be opened from here")
+        one.screen.transcript.work_dir = str(tmp_path / "home")
+        one.app.open_url("https://example.org/")
+        await one.until((tmp_path / "ran").exists)
+
+
+def only_in(folder: Path) -> Callable[..., str | None]:
+    """`find_program`, but the programs of the machine are none."""
+
+    def find(name: str, environ: Mapping[str, str], *work_dirs: Path) -> str | None:
+        found = find_program(name, environ, *work_dirs)
+        return found if found and found.startswith(str(folder)) else None
+
+    return find

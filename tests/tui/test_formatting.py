@@ -1,0 +1,30 @@
+"""The sentences of the statistics."""
+
+from __future__ import annotations
+
+import pytest
+
+from kimi_tui.soul.statistics import Statistics
+from kimi_tui.tui.formatting import statistics_pairs
+
+
+@pytest.mark.parametrize(
+    ("waits", "said"),
+    [
+        ((9.0, 6.0, 10.0), "the model 9.0 s, tools 6.0 s, you 10 s"),
+        ((9.0, 6.0, 0.0), "the model 9.0 s, tools 6.0 s"),
+        ((9.0, 0.04, 0.01), "the model 9.0 s"),
+        ((0.0, 0.0, 0.0), None),
+    ],
+)
+def test_who_was_not_waited_for_is_not_named(
+    waits: tuple[float, float, float], said: str | None
+) -> None:
+    model_s, tools_s, person_s = waits
+    figures = Statistics(model_s=model_s, tools_s=tools_s, person_s=person_s)
+    assert dict(statistics_pairs(figures)).get("waited for") == said
+
+
+def test_tools_are_called_as_everywhere_else() -> None:
+    figures = Statistics(tool_calls={"StrReplaceFile": 2, "mcp__web__get": 1})
+    assert dict(statistics_pairs(figures))["tool calls"] == "Edit 2, web/get 1"

@@ -1,0 +1,159 @@
+"""The gauge: figures, bar, what it says after a fold, and that it stays within its row."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+from support.story import Teller, until_folding, whole_story
+from support.time_travel_app import TimeTravelApp
+
+from kimi_tui.projection.gauge import Freed
+from kimi_tui.tui.gauge import (
+    Places,
+    alarm_of,
+    bar_spans,
+    details,
+    figure_spans,
+    forecast,
+)
+from kimi_tui.tui.glyphs import ASCII, UNICODE
+from kimi_tui.wire.events import StatusUpdate
+
+LOOKS = StatusUpdate(
+    used=58_300, limit=262_144, trigger=212_144, system=7_000, talk=20_600, tools=30_700
+)
+
+
+def text(spans: list[tuple[str, str]]) -> str:
+    return "".join(part for part, _ in spans)
+
+
+def test_the_bar_of_the_pictures() -> None:
+    bar = bar_spans(LOOKS, 58_300, 77, UNICODE, freed=None, mono=False)
+    assert text(bar) == "━" * 17 + "─" * 45 + "≡" + "─" * 14
+    assert [style for _, style in bar] == ["system", "talk", "tools", "free", "mark", "free"]
+    mono = text(bar_spans(LOOKS, 58_300, 77, UNICODE, freed=None, mono=True))
+    assert mono.startswith("┅┅━━━━━━═════════─")
+
+
+def test_where_bar_and_figures_stand() -> None:
+    assert Places.of(120, 38) == Places(2, 77, 83, 37)
+    assert Places.of(80, 0) == Places(2, 41, 45, 33)
+    assert Places.of(60, 0) == Places(2, 36, 40, 18)
+
+
+def test_what_was_freed_is_marked_in_its_colour() -> None:
+    freed = Freed("dmail", 49_800, 31_400, 1)
+    status = StatusUpdate(used=31_400, limit=262_144, trigger=212_144)
+    bar = bar_spans(status, 31_400, 77, UNICODE, freed=freed, mono=False)
+    assert ("╌" * 6, "dmail") in bar
+    assert "◆ −18.4k" in text(figure_spans(status, 31_400, 37, UNICODE, freed=freed))
+    assert "@ -18.4k" in text(figure_spans(status, 31_400, 37, ASCII, freed=freed))
+
+
+@pytest.mark.parametrize(
+    ("used", "per_step", "words"),
+    [
+        (58_300, 17_500, "in ~9 steps"),
+        (58_300, 0, "at 212k"),
+        (200_000, 17_500, "next step"),
+        (230_000, 10, "next step"),
+    ],
+)
+def test_the_forecast(used: int, per_step: int, words: str) -> None:
+    status = StatusUpdate(used=used, limit=262_144, trigger=212_144, per_step=per_step)
+    assert forecast(status) == words
+
+
+@pytest.mark.parametrize(("used", "style"), [(100_000, ""), (184_000, "warn"), (223_000, "error")])
+def test_colour_and_percentage_warn(used: int, style: str) -> None:
+    status = StatusUpdate(used=used, limit=262_144, trigger=250_000, talk=used)
+    assert alarm_of(status) == style
+    bar = bar_spans(status, used, 77, UNICODE, freed=None, mono=False)
+    assert bar[0][1] == (style or "talk")
+    figures = figure_spans(status, used, 37, UNICODE, freed=None)
+    assert next(s for t, s in figures if t.endswith("%")) == (style or "ink")
+
+
+@given(
+    st.integers(0, 3_000_000),
+    st.integers(0, 3_000_000),
+    st.integers(0, 3_000_000),
+    st.integers(1, 200),
+    st.booleans(),
+)
+def test_nothing_is_ever_wider_than_its_place(
+    used: int, limit: int, trigger: int, width: int, estimated: bool
+) -> None:
+    status = StatusUpdate(
+        used, limit, trigger, estimated, system=used // 3, talk=used // 3, tools=used // 3
+    )
+    for glyphs in (UNICODE, ASCII):
+        bar = bar_spans(status, used, width, glyphs, freed=Freed("rewind", limit, 0, 1), mono=True)
+        assert cell_len(text(bar)) == width
+        figures = figure_spans(status, used, max(24, width), glyphs, freed=None)
+        assert cell_len(text(figures)) == max(24, width)
+
+
+def test_details_name_split_and_totals() -> None:
+    status = StatusUpdate(
+        58_300, 262_144, 212_144, True, False, 7_000, 20_600, 30_700, 0, 700_000, 6_000, 70
+    )
+    assert details(status) == [
+        "System prompt and tools  7.0k",
+        "Conversation  20.6k",
+        "Tool results  30.7k",
+        "Free  204k",
+        "Compacts at 212k",
+        "",
+        "This session: input 700k (6.0k cached)",
+        "output 70",
+        "~ is an estimate until the next answer.",
+    ]
+    assert details(status, "about $0.42")[-3:-1] == ["output 70", "cost about $0.42"]
+
+
+async def test_on_the_screen() -> None:
+    app = TimeTravelApp(whole_story().records)
+    async with app.run_test(size=(120, 40)) as pilot:
+        assert app.gauge_text == (
+            "  " + "━" * 14 + "─" * 48 + "≡" + "─" * 14 + "    47.5k / 262k  18%  ≡ in ~10 steps"
+        )
+        app.gauge.view(210_000)
+        await pilot.pause()
+        assert "210k / 262k  80%" in app.gauge_text
+        app.gauge.view(None)
+        await pilot.pause()
+        assert "47.5k" in app.gauge_text
+
+
+@pytest.mark.parametrize("motion", [True, False])
+async def test_the_fall_is_told_and_ends_where_the_model_is(motion: bool) -> None:
+    story: Teller = until_folding()
+    app = TimeTravelApp(story.records, motion=motion)
+    async with app.run_test(size=(120, 40)) as pilot:
+        before = app.gauge.shown
+        first = len(story.records)
+        story.dmail(8)
+        app.feed(story.records[first:])
+        assert "◆ −18.4k" in app.gauge_text
+        assert app.gauge.shown == (before if motion else story.used)
+        await pilot.wait_for_animation()
+        assert app.gauge.shown == story.used
+        assert "~31.6k / 262k" in app.gauge_text
+
+
+async def test_hover_tells_the_rest() -> None:
+    app = TimeTravelApp(whole_story().records)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.hover("Gauge", offset=(5, 0))
+        await pilot.pause()
+        assert "Tool results" in str(app.gauge.tooltip)
+
+
+async def test_before_the_session_is_open() -> None:
+    app = TimeTravelApp()
+    async with app.run_test(size=(80, 24)):
+        assert app.gauge_text.strip() == "─" * 41

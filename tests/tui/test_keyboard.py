@@ -1,0 +1,164 @@
+"""Names of keys; and what is typed at once behind a key that opens something goes to what it opens, and acts on nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from support.chat_server import ChatServer, say
+from support.screens import Desk, desk
+from textual import events
+
+from kimi_tui.soul.kimisoul import KimiSoul
+from kimi_tui.soul.rewind import RewindPreview, Target
+from kimi_tui.tui.keyboard import key_name
+from kimi_tui.tui.main.help import HelpScreen
+from kimi_tui.tui.preview.screen import RewindScreen
+from kimi_tui.tui.text_dialog import TextDialog
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home of its own."""
+    monkeypatch.setenv("KIMI_TUI_HOME", str(tmp_path))
+    return tmp_path
+
+
+def at_once(one: Desk, *keys: str) -> None:
+    """Press keys faster than anything can be opened in between."""
+    for key in keys:
+        key = "space" if key == " " else key
+        character = key if len(key) == 1 else {"space": " ", "enter": "\r"}.get(key)
+        one.app.post_message(events.Key(key, character))
+
+
+async def a_turn(one: Desk, server: ChatServer) -> KimiSoul:
+    """A conversation of one turn; its engine."""
+    server.script(say("They are red."))
+    await one.ready()
+    await one.say("Tell me of apples")
+    await one.sees("They are red.")
+    await one.idle()
+    soul = one.screen.conversation.engine.soul
+    assert soul is not None
+    return soul
+
+
+async def test_a_bookmark_is_named_by_what_is_typed_at_once(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        soul = await a_turn(one, server)
+        await one.pilot.press("ctrl+t")
+        await one.until(lambda: one.screen.timeline_pane.has_keys)
+        # P pins, u undoes, w reads a line and p plays back, where they act on the timeline.
+        at_once(one, *"jbPuwp")
+        await one.until(lambda: isinstance(one.app.screen, TextDialog))
+        field = one.app.screen
+        assert isinstance(field, TextDialog)
+        await one.until(lambda: field.area.text == "Puwp")
+        assert not soul.pins
+        at_once(one, "x", "enter")
+        await one.until(lambda: "Puwpx" in soul.bookmarks.values())
+
+
+async def test_the_palette_takes_what_is_typed_at_once(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        await a_turn(one, server)
+        at_once(one, "ctrl+p", *"show the help", "enter")
+        await one.until(lambda: isinstance(one.app.screen, HelpScreen))
+        assert one.screen.prompt.area.text == ""
+        assert len(server.requests) == 1, "Enter has sent nothing"
+
+
+@pytest.mark.parametrize("typed", [("ctrl+t", "j", "enter"), ("tab", "k", "enter")])
+async def test_what_is_typed_while_a_preview_is_computed_acts_on_nothing(
+    home: Path, monkeypatch: pytest.MonkeyPatch, typed: tuple[str, ...]
+) -> None:
+    computed = asyncio.Event()
+    preview = KimiSoul.preview
+
+    async def slow(self: KimiSoul, target: Target) -> RewindPreview:
+        await computed.wait()
+        return await preview(self, target)
+
+    monkeypatch.setattr(KimiSoul, "preview", slow)
+    async with ChatServer() as server, desk(home, server.base_url, quiet_s=1e9) as one:
+        soul = await a_turn(one, server)
+        for key in typed:
+            await one.pilot.press(key)
+        at_once(one, *"PyPu just")
+        await one.pilot.pause()
+        assert not soul.pins
+        computed.set()
+        await one.until(lambda: isinstance(one.app.screen, RewindScreen))
+        await one.until(lambda: one.screen.prompt.area.text == "PyPu just")
+        assert not soul.pins
+        assert len(server.requests) == 1
+
+
+async def test_escape_lets_go_of_what_was_typed_ahead(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    never = asyncio.Event()
+
+    async def slow(self: KimiSoul, target: Target) -> RewindPreview:
+        await never.wait()
+        raise KeyError(f"There is no checkpoint #{target.id}.")
+
+    monkeypatch.setattr(KimiSoul, "preview", slow)
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        await a_turn(one, server)
+        await one.say("/rewind 0")
+        at_once(one, *"lost")
+        await one.pilot.press("escape")
+        await one.pilot.press(*"kept")
+        await one.until(lambda: one.screen.prompt.area.text == "kept")
+        never.set()
+        await one.sees("There is no checkpoint #0.")
+
+
+async def test_what_is_typed_in_the_prompt_is_not_held_back_for_long(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    computed = asyncio.Event()
+
+    async def slow(self: KimiSoul, target: Target) -> RewindPreview:
+        await computed.wait()
+        raise KeyError(f"There is no checkpoint #{target.id}.")
+
+    monkeypatch.setattr(KimiSoul, "preview", slow)
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        await a_turn(one, server)
+        await one.say("/rewind 0")
+        at_once(one, *"later")
+        await one.until(lambda: one.screen.prompt.area.text == "later")
+        computed.set()
+        await one.sees("There is no checkpoint #0.")
+        assert one.screen.prompt.area.text == "later"
+
+
+async def test_a_command_that_opens_nothing_leaves_the_keys_where_they_are(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        await a_turn(one, server)
+        at_once(one, *"/usage", "enter", *"more")
+        await one.until(lambda: one.screen.prompt.area.text == "more")
+
+
+@pytest.mark.parametrize(
+    ("key", "name"),
+    [
+        ("ctrl+t", "Ctrl+T"),
+        ("f1", "F1"),
+        ("shift+tab", "Shift+Tab"),
+        ("escape,q", "Esc"),
+        ("ctrl+home", "Ctrl+Home"),
+        ("ctrl+underscore", "Ctrl+_"),
+        ("ctrl+full_stop", "Ctrl+."),
+        ("question_mark", "?"),
+        ("alt+delete", "Alt+Delete"),
+        ("insert", "Insert"),
+        ("K", "K"),
+    ],
+)
+def test_keys_as_people_read_them(key: str, name: str) -> None:
+    assert key_name(key) == name

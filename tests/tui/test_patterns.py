@@ -1,0 +1,130 @@
+"""No pattern that meets foreign text takes more than linear time: each is fed a megabyte of its worst."""
+
+from __future__ import annotations
+
+import ast
+import resource
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import kimi_tui.projection
+import kimi_tui.tui
+from kimi_tui import foreign_text
+from kimi_tui.projection import tool_calls
+from kimi_tui.tui.transcript import markdown, markdown_splitter, tool_card
+from kimi_tui.tui.transcript import search as transcript_search
+
+SIZE = 1_000_000
+CPU_S = 40
+"""Far more than what is linear takes on a slow machine, far less than what is not."""
+
+
+BORDER_SIZE = 250_000
+"""What passes the border goes through several patterns and a loop."""
+
+
+def of(piece: str, end: str = "", size: int = SIZE) -> str:
+    return piece * (size // len(piece)) + end
+
+
+def search(query: str) -> Callable[[str], object]:
+    pattern = transcript_search.pattern_of(query)
+    assert pattern is not None
+    return lambda text: list(pattern.finditer(text))
+
+
+CASES: dict[str, tuple[Callable[[str], object], list[str]]] = {
+    "tool_calls.re.search": (
+        lambda text: (tool_calls.argument(text, "path"), tool_calls.target("SendDMail", text)),
+        [of('"path" '), of('"path":"\\'), '{"path":"' + of("\\a"), '"path"' + of(" "), of('"checkpoint_id" '),
+         '"checkpoint_id":' + of("1")],
+    ),
+    "search._NO_WORD": (lambda text: transcript_search._letters(text), [of("_-"), of("-"), of("a")]),
+    "search.re.compile": (
+        lambda text: (search("a b c d e")(text), search("aaaaaaaaab")(text)),
+        [of("a "), of("a"), of("a\0"), "a" + of(" "), of("a     "), of("a \0")],
+    ),
+    "tool_card._SAYS_WHY": (
+        lambda text: tool_card._SAYS_WHY.match(text[: tool_card._WHY_CHARS]),
+        [of(" "), of("a."), of("Error"), "E" + of(" "), of("npm ERR")],
+    ),
+    "markdown._URL": (
+        lambda text: list(markdown._URL.finditer(text)),
+        [of("https://"), of("https://,,,"), "https://" + of(","), of("https:// "), of("http")],
+    ),
+    "markdown._TASK": (markdown._TASK.match, ["[x]" + of(" "), of("[ ")]),
+    "markdown_splitter._HEADING": (markdown_splitter._HEADING.match, [of("#"), of(" "), "#" + of("\t")]),
+    "markdown_splitter._ITEM": (markdown_splitter._ITEM.match, [of("1"), "1." + of(" ", "x"), "-" + of(" \t"), of("-")]),
+    "markdown_splitter._QUOTE": (markdown_splitter._QUOTE.match, [of(" "), of(">")]),
+    "markdown_splitter.by hand": (
+        lambda text: (markdown_splitter.fence_of(text), markdown_splitter.is_rule(text)),
+        [of("`"), of("~", "`"), "```" + of(" ", "`"), "~~~" + of(" \t", "`"), of("- "), "- - -" + of(" ", "x"),
+         of("-" + " " * 99, "x")],
+    ),
+}  # fmt: skip
+BORDER: list[Callable[[str], object]] = [
+    foreign_text.one_line, foreign_text.visible, foreign_text.expand_tabs,
+]  # fmt: skip
+BORDER_WORST = [
+    of(" "), of("a "), of(" " * 9 + "a"), of("\n"), of(" \n"), of("\x1b["), of("\x1b[1;"), of("\x1b]"), of("\x9b0"),
+    "\x1b[" + of("0"), of("\u0301"), of("e\u0301"), of("\u0301" * 12 + "e"), of("\u2500"), of("\u200d"), of("\t"), of("\ud800"),
+]  # fmt: skip
+
+
+def test_every_pattern_is_tried() -> None:
+    found: set[str] = set()
+    roots = [Path(one.__file__ or "").parent for one in (kimi_tui.tui, kimi_tui.projection)]
+    for path in (path for root in roots for path in root.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            match node:
+                case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call(func=function)):
+                    pass
+                case ast.Call(func=function):
+                    name = f"re.{function.attr}" if isinstance(function, ast.Attribute) else ""
+                case _:
+                    continue
+            match function:
+                case ast.Attribute(value=ast.Name(id="re"), attr=attr) if attr != "escape":
+                    found.add(f"{path.stem}.{name}")
+                case _:
+                    pass
+    # A call that is assigned to a name is found twice.
+    twice = {"markdown_splitter.re.compile", "markdown.re.compile", "tool_card.re.compile"}
+    assert found - twice - {"tool_calls.found", "tool_calls.number"} == set(CASES) - {
+        "markdown_splitter.by hand"
+    }
+
+
+def main() -> None:
+    """Feed them all; the system ends what takes too long."""
+    resource.setrlimit(resource.RLIMIT_CPU, (CPU_S, CPU_S))
+    for name, (work, texts) in CASES.items():
+        print(name, flush=True)
+        for text in texts:
+            work(text)
+    for work in BORDER:
+        print(work.__name__, flush=True)
+        for text in BORDER_WORST:
+            work(text[:BORDER_SIZE])
+    print("done", flush=True)
+
+
+@pytest.mark.timeout(300)
+def test_a_megabyte_of_the_worst_takes_no_longer_than_one_of_prose() -> None:
+    run = subprocess.run(
+        [sys.executable, __file__],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={"PYTHONPATH": f"{Path(__file__).parents[1]}"},
+        cwd=Path(__file__).parents[2],
+    )
+    assert run.stdout.split()[-1:] == ["done"], f"{run.stdout} {run.stderr[-500:]}"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,266 @@
+"""Rows as text: columns at every width, lanes, and nothing wider than its row."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+from rich.style import Style
+from support.story import LIMIT, Teller, until_arrived, whole_story
+
+from kimi_tui.projection.timeline import TimelineModel
+from kimi_tui.projection.timeline_rows import Row
+from kimi_tui.projection.timeline_tree import Checkpoint, WorldLine
+from kimi_tui.tui import formatting as numbers
+from kimi_tui.tui.glyphs import ASCII, UNICODE, Glyphs
+from kimi_tui.tui.timeline.painter import Painter
+from kimi_tui.tui.timeline.rows import Columns, Look, now_spans, row_spans
+from kimi_tui.tui.timeline.viewport import Viewport
+
+
+def model_of(teller: Teller) -> TimelineModel:
+    model = TimelineModel()
+    for record in teller.records:
+        model.apply(record)
+    return model
+
+
+def painted(model: TimelineModel, width: int, glyphs: Glyphs = UNICODE) -> list[str]:
+    lines: list[str] = []
+    for row in reversed(list(model.rows)):
+        look = Look(
+            limit=LIMIT,
+            is_head=row.checkpoint is model.tree.head and row.checkpoint is not None,
+            used=model.used,
+            has_arc=row.line is not None and row.line.reason == "dmail"
+            if row.kind == "line"
+            else row.checkpoint is not None and row.checkpoint.kind == "dmail",
+        )
+        spans = row_spans(row, Columns.of(width), glyphs, look)
+        lines.append("".join(text for text, _ in spans))
+    assert {cell_len(line) for line in lines} == {width - 1}
+    return [line.rstrip() for line in lines]
+
+
+def test_the_story_at_its_full_width() -> None:
+    assert painted(model_of(whole_story()), 38) == [
+        "●   #16 now                 47.5k ▂",
+        "×   #15 Shell pytest -q t…  +1.2k ▂",
+        "│   #14 Edit tokeni….py ±1  +0.9k ▂",
+        "│   #13 Read tokenizer.py   +2.1k ▂",
+        "│   #12 Todo 1 of 3 done    +0.4k ▂",
+        '●   #11 Fields with "" in…  42.9k ▂',
+        "│",
+        "│   #10 Shell git diff       ~+6k ▂",
+        '│    #9 Grep "find("        +5.3k ▂',
+        "◆─╮  #8 D-Mail from #12    −18.4k ▁",
+        "├─◊ world line 3          5 steps",
+        "│    #7 Glob src/csv/*      +0.3k ▁",
+        "●    #6 Why is the import…  31.0k ▁",
+        "│",
+        "│    #5 I split the line…   +2.9k ▁",
+        "●    #4 Split at the comm…  28.1k ▁",
+        "│",
+        "├─◊ world line 2 rewind  14 steps",
+        "│    #3 Shell make test      ~+2k ▁",
+        "│    #2 Write impor….py ±2  +3.1k ▁",
+        "●    #1 Add a CSV importer  22.8k ▁",
+        "≡    #0 Compacted        211k→21k ▁",
+        "┆ ◊ world line 1         64 steps",
+    ]
+
+
+def test_the_story_in_thirty_and_twenty_four_columns() -> None:
+    model = model_of(whole_story())
+    thirty, narrow = painted(model, 30), painted(model, 24)
+    assert thirty[1] == "×   #15 Shell pytest…   +1.2k"
+    assert thirty[2] == "│   #14 Edit token….py  +0.9k"
+    assert thirty[10] == "├─◊ world line 3      5 steps"
+    assert narrow[1] == "× #15 Shell pyt…  +1.2k"
+    assert narrow[9] == "◆  #8 D-Mail fr… −18.4k"
+    assert narrow[10] == "◊ line 3        5 steps"
+
+
+def test_the_story_in_ascii() -> None:
+    lines = painted(model_of(whole_story()), 38, ASCII)
+    assert all(line.isascii() for line in lines)
+    assert lines[9] == "@-+  #8 D-Mail from #12    -18.4k _"
+    assert lines[21] == "=    #0 Compacted        211k>21k _"
+
+
+def test_an_opened_world_line_closes_the_loop_of_the_arc() -> None:
+    model = model_of(until_arrived())
+    model.toggle(next(row for row in model.rows if row.line is not None and row.line.n == 3))
+    assert painted(model, 38)[1:9] == [
+        "◆─╮  #8 D-Mail from #12    −18.4k ▁",
+        "│ ◊ #12 D-Mail to #8        ~+400",
+        "│ │ #11 Read import.log    +14.2k",
+        "│ │ #10 Shell head import…  +1.9k",
+        '│ │  #9 Grep "slow"         +0.8k',
+        "│ │  #8 Read importer.py    +1.1k",
+        "├─╯ world line 3          5 steps",
+        "│    #7 Glob src/csv/*      +0.3k ▁",
+    ]
+
+
+def test_a_long_world_line_opens_in_two_steps() -> None:
+    model = model_of(until_arrived())
+    model.toggle(next(row for row in model.rows if row.line is not None and row.line.n == 2))
+    lines = painted(model, 38)
+    at = lines.index("├─╯ world line 2 rewind  14 steps")
+    assert lines[at - 6 : at] == [
+        "│ ◊     +9 steps",
+        "│ ×  #8 Shell pytest -q     +2.9k",
+        "│ │  #7 Edit tokenizer.py   +1.1k",
+        "│ ×  #6 Shell pytest -q     +2.9k",
+        "│ │  #5 Edit tokenizer.py   +1.1k",
+        "│ ●  #4 Use a regular exp…  28.1k",
+    ]
+    model.toggle(next(row for row in model.rows if row.kind == "more"))
+    assert not any("+9 steps" in line for line in painted(model, 38))
+    assert sum(line.startswith("│ ") and "#" in line for line in painted(model, 38)) > 13
+
+
+def test_the_line_before_a_compaction_stands_below_it() -> None:
+    model = model_of(until_arrived())
+    model.toggle(next(row for row in model.rows if row.line is not None and row.line.n == 1))
+    lines = painted(model, 38)
+    at = lines.index("┆ ◊ world line 1         64 steps")
+    assert lines[at - 1].startswith("≡    #0")
+    assert lines[at + 1].startswith("┆ │ #63 Shell make check-…")
+    assert lines[-1] == "┆ │     +59 steps"
+
+
+def test_a_line_that_parted_from_an_open_line_takes_a_third_lane() -> None:
+    t = Teller()
+    t.turn("One")
+    for _ in range(4):
+        t.step(("Shell", {"command": "a"}))
+    t.rewind(3)
+    t.step(("Shell", {"command": "b"}))
+    t.rewind(1)
+    model = model_of(t)
+    model.toggle(next(row for row in model.rows if row.kind == "line"))
+    assert painted(model, 38)[:6] == [
+        "│ ◊  #3 Shell b             ~+900",
+        "│ ├─◊ world line 1 rewind 2 steps",
+        "│ │  #2 Shell a             +0.9k",
+        "│ │  #1 Shell a             +0.9k",
+        "├─╯ world line 2 rewind   3 steps",
+        "●    #0 One                 ~5.2k ▁",
+    ]
+    model.toggle(next(row for row in model.rows if row.line is not None and row.line.n == 1))
+    assert "│ ├─╯ world line 1 rewind 2 steps" in painted(model, 38)
+
+
+def test_of_several_calls_the_telling_one_names_the_step() -> None:
+    t = Teller()
+    t.turn("One")
+    todo = ("SetTodoList", {"todos": [{"status": "done"}]})
+    t.step(todo, ("ReadFile", {"path": "a.py"}), ("Glob", {"pattern": "*"}))
+    t.step(todo)
+    lines = painted(model_of(t), 38)
+    assert lines[0].startswith("●    #2 Todo 1 of 1 done")
+    assert lines[1].startswith("│    #1 Read a.py +2")
+
+
+def test_a_bookmark_stands_in_place_of_what_happened_there() -> None:
+    t = Teller()
+    t.turn("One")
+    t.step(("ReadFile", {"path": "a.py"}))
+    model = model_of(t)
+    for checkpoint in model.tree.live:
+        model.set_bookmark(checkpoint.uid, "Here it worked")
+    lines = painted(model, 38)
+    assert lines[0].startswith("●    #1 * Here it worked")
+    assert lines[1].startswith("●    #0 * Here it worked")
+
+
+def test_a_line_that_was_just_left_does_not_say_now() -> None:
+    model = model_of(until_arrived())
+    line = model.tree.lines[3]
+    line.at = time.time() - 5
+    state = Viewport()
+    state.show(model)
+    state.full_width = state.width = 38
+    state.height = state.screen_height = 40
+    shown = Painter(state, lambda name, ground: Style(), tuple).lines(0, 40)
+    assert "world line 3 <1 min" in "\n".join(strip.text for strip in shown)
+
+
+def test_now_stands_above_while_nothing_runs() -> None:
+    look = Look(limit=LIMIT, used=58_300)
+    spans = now_spans(Columns.of(38), UNICODE, look)
+    assert "".join(text for text, _ in spans).rstrip() == "●       now                 58.3k ▂"
+
+
+@given(
+    st.text(max_size=60),
+    st.integers(0, 30_000),
+    st.integers(-2_000_000, 2_000_000),
+    st.sampled_from(["user", "step", "dmail", "compaction", "error"]),
+    st.sampled_from([24, 29, 30, 37, 38, 40, 50]),
+    st.integers(0, 1_000),
+)
+def test_no_row_is_ever_wider_than_its_pane(
+    words: str, number: int, change: int, kind: str, width: int, files: int
+) -> None:
+    checkpoint = Checkpoint(1, number, "u", kind, 0, 0.0, words=words, files=files)
+    checkpoint.tokens, checkpoint.tokens_end, checkpoint.measured, checkpoint.end_measured = (
+        0,
+        change,
+        True,
+        True,
+    )
+    if kind in ("dmail", "compaction"):
+        checkpoint.saved, checkpoint.before = change, 1_999_999
+    columns = Columns.of(width, digits=len(str(number)))
+    for glyphs in (UNICODE, ASCII):
+        row = Row("checkpoint", 0, checkpoint=checkpoint, hidden=files)
+        text = "".join(t for t, _ in row_spans(row, columns, glyphs, Look(limit=LIMIT)))
+        assert cell_len(text) == width - 1
+        # Numbers are never cut.
+        assert f"#{number}" in text
+
+
+@pytest.mark.parametrize(
+    ("reason", "width", "age", "words"),
+    [
+        ("dmail", 38, "2 h", "world line 1 2 h      5 steps"),
+        ("rewind", 38, "2 h", "line 1 rewind 2 h     5 steps"),
+        ("rewind", 38, "", "world line 1 rewind   5 steps"),
+        ("rewind", 30, "12 min", "line 1 rewind 5 steps"),
+        ("rewind", 24, "2 h", "line 1 rewind 5 steps"),
+        ("dmail", 24, "2 h", "line 1 2 h 5 steps"),
+    ],
+)
+def test_a_folded_line_says_its_name_why_and_when_it_was_left(
+    reason: str, width: int, age: str, words: str
+) -> None:
+    line = WorldLine(
+        1, reason, 0.0, checkpoints=[Checkpoint(n, n, "", "step", n, 0.0) for n in range(5)]
+    )
+    spans = row_spans(Row("line", 1, line=line), Columns.of(width), UNICODE, Look(age=age))
+    text = "".join(text for text, _ in spans)
+    assert text.replace("  ", " ").split("◊ ")[-1].split() == words.split()
+    assert len(text) == width - 1
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (-5, "now"),
+        (59, "now"),
+        (60, "1 min"),
+        (7_300, "2 h"),
+        (90_000, "1 d"),
+        (1.3e6, "2 w"),
+        (1e7, ""),
+    ],
+)
+def test_a_short_age_has_at_most_six_cells(seconds: float, words: str) -> None:
+    assert numbers.short_age(seconds) == words
+    assert len(words) <= 6

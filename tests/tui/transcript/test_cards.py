@@ -1,0 +1,160 @@
+"""What a tool card says, and what of it stays where room is short."""
+
+from __future__ import annotations
+
+import pytest
+
+from kimi_tui.projection.blocks import ToolBlock, UserBlock
+from kimi_tui.tui.transcript.cards import user_message
+from kimi_tui.tui.transcript.rows import Room, cells
+from kimi_tui.tui.transcript.tool_card import tool_card
+from kimi_tui.wire.display import BriefBlock, DiffBlock, DiffLine, ShellBlock, TodoBlock, TodoItem
+
+WIDE = Room(81)
+
+
+def block(tool: str = "Shell", name: str = "Shell", **values: object) -> ToolBlock:
+    made = ToolBlock(key=1, checkpoint=5, uid="u", tool=tool, name=name)
+    made.state = "done"
+    for key, value in values.items():
+        setattr(made, key, value)
+    return made
+
+
+def rows(made: ToolBlock, room: Room = WIDE) -> list[str]:
+    return [line.text.rstrip() for line in tool_card(made, room)]
+
+
+def shell(output: str, code: int | None = 0, **values: object) -> ToolBlock:
+    state = "done" if code == 0 else "failed"
+    values = {"target": "make test", "state": state, **values}
+    return block(output=output, display=(ShellBlock("make test", code, 2.4),), **values)
+
+
+def test_a_command_that_went_well_shows_its_last_line() -> None:
+    assert rows(shell("one\ntwo\nthree\n\n")) == [
+        "  ✓ Shell make test                                        exit 0   2.4 s    #5",
+        "      three   +2 lines",
+    ]
+
+
+def test_a_command_that_failed_shows_three_and_why_in_red() -> None:
+    made = shell("a\nb\nFAILED tests/test_x.py\n1 failed\n", 1)
+    assert rows(made)[1:] == ["      b", "      FAILED tests/test_x.py", "      1 failed   +1 line"]
+    styles = [line.spans[1].style for line in list(tool_card(made, WIDE))[1:]]
+    assert styles == ["quiet", "error", "quiet"]
+
+
+def test_unfolded_shows_all() -> None:
+    made = shell("one\n\ntwo\n")
+    made.unfolded = True
+    assert rows(made)[1:] == ["      one", "", "      two"]
+
+
+def test_a_very_long_output_is_bounded() -> None:
+    made = shell("x\n" * 5_000)
+    made.unfolded = True
+    shown = rows(made)
+    assert len(shown) < 1_010
+    assert shown[-1] == "      +4,000 lines more"
+
+
+@pytest.mark.parametrize("width", [40, 60, 69, 70, 81, 120])
+def test_exit_codes_are_never_cut(width: int) -> None:
+    made = shell("", 137, target="python -m something " + "long " * 30, tokens=12_300)
+    (row,) = rows(made, Room(width))
+    assert "exit 137" in row
+    assert "#5" in row
+    assert cells(row) <= width
+
+
+def test_narrow_cards_keep_one_fact() -> None:
+    made = block(
+        "ReadFile",
+        "Read",
+        target="src/csv/tokenizer.py",
+        display=(BriefBlock("184 lines"),),
+        tokens=2_100,
+    )
+    assert rows(made, Room(60)) == ["  ✓ Read  src/csv/tokenizer.py                 +2.1k    #5"]
+
+
+def test_paths_lose_their_middle() -> None:
+    made = block("ReadFile", "Read", target="src/" + "very/" * 20 + "long/tokenizer.py")
+    assert "src/…/tokenizer.py" in rows(made)[0]
+
+
+def diff(lines: int) -> DiffBlock:
+    return DiffBlock(
+        "a.py", lines, 0, tuple(DiffLine("+", n + 1, f"    line {n}") for n in range(lines))
+    )
+
+
+def test_a_diff_loses_common_indentation_and_folds_after_twelve_rows() -> None:
+    made = block("StrReplaceFile", "Edit", target="a.py", display=(diff(20),))
+    shown = rows(made)
+    assert shown[1] == "       1 + line 0"
+    assert len(shown) == 1 + 12 + 1
+    assert shown[-1] == "      +8 lines"
+    made.unfolded = True
+    assert len(rows(made)) == 21
+
+
+def said(text: str, **values: object) -> list[str]:
+    made = UserBlock(key=1, text=text)
+    for key, value in values.items():
+        setattr(made, key, value)
+    return [line.text.rstrip() for line in user_message(made, WIDE)]
+
+
+@pytest.mark.parametrize(
+    ("text", "last"),
+    [
+        # Every line takes two rows: six of them fit.
+        ("\n".join(["word " * 25] * 200), "+194 lines"),
+        ("short\n" * 500 + "end", "+489 lines"),
+        ("short\n" * 9_000 + "end", "+8,989 lines"),
+        # One of them goes on behind the fold.
+        ("short\n" + "word " * 400, "+1 line"),
+        ("a" * 3_000, "+2,172 characters"),
+    ],
+)
+def test_what_a_person_pasted_is_counted_in_its_own_lines(text: str, last: str) -> None:
+    shown = said(text)
+    assert shown[-1] == f"▌   {last}"
+    assert len(shown) == 12 + 1
+    assert len(said(text, unfolded=True)) > 13
+
+
+def test_a_diff_that_was_cut_says_what_is_missing() -> None:
+    cut = DiffBlock("a.py", 500, 3, diff(5).lines)
+    made = block("WriteFile", "Write", target="a.py", display=(cut,))
+    assert rows(made)[-1] == "      +498 lines"
+    assert "+500 −3" in rows(made)[0]
+
+
+def test_lists() -> None:
+    todo = TodoBlock(
+        (TodoItem("A", "done"), TodoItem("B", "in_progress"), TodoItem("C", "pending"))
+    )
+    made = block("SetTodoList", "Todo", display=(todo, BriefBlock("1 of 3 done")))
+    assert rows(made) == [
+        "  ✓ Todo  1 of 3 done                                                        #5",
+        "      ✓ A",
+        "      • B",
+        "      · C",
+    ]
+    assert len(rows(made, Room(80, low=True))) == 1
+
+
+@pytest.mark.parametrize(
+    ("state", "fact"),
+    [("waiting", "waits for you"), ("rejected", "you said no"), ("stopped", "stopped by you")],
+)
+def test_what_the_person_did(state: str, fact: str) -> None:
+    assert fact in rows(block(target="x", state=state))[0]
+
+
+def test_a_failure_without_output_tells_its_message() -> None:
+    made = block("ReadFile", "Read", target="x", state="failed", message="There is no such file.")
+    assert rows(made)[1] == "      There is no such file."

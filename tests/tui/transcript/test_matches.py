@@ -1,0 +1,196 @@
+"""Where a searched text stands in the rows of the chat: across rows, folded or not, in either case, nothing interpreted."""
+
+from __future__ import annotations
+
+import pytest
+
+from kimi_tui.projection.blocks import (
+    AgentBlock,
+    Block,
+    DMailBlock,
+    PackedText,
+    ThoughtBlock,
+    ToolBlock,
+    UserBlock,
+)
+from kimi_tui.tui.transcript import copying
+from kimi_tui.tui.transcript.rows import Room
+from kimi_tui.tui.transcript.search import (
+    Finder,
+    Found,
+    Origin,
+    Place,
+    drained,
+    matches,
+    may_hold,
+    parts_in_row,
+    pattern_of,
+    unfolded_rows,
+)
+
+ROOM = Room(60)
+START = Origin()
+
+
+def agent(text: str, key: int = 1) -> AgentBlock:
+    """What the agent said."""
+    block = AgentBlock(key, key, f"u{key}")
+    block.stream.add(text)
+    block.stream.end()
+    block.open = False
+    return block
+
+
+def shell(output: str, key: int = 1, target: str = "make") -> ToolBlock:
+    """A command that has run."""
+    return ToolBlock(
+        key,
+        key,
+        f"u{key}",
+        tool="Shell",
+        name="Shell",
+        target=target,
+        state="done",
+        result=PackedText.of(output),
+    )
+
+
+def words(block: Block, query: str) -> list[list[str]]:
+    """The matches in a block, each as the pieces of its rows."""
+    pattern = pattern_of(query)
+    assert pattern is not None
+    rows = drained(unfolded_rows(block, ROOM))
+    return [
+        [rows[part.row].text[part.start : part.end] for part in match]
+        for match in matches(rows, pattern)
+    ]
+
+
+def test_what_is_read_is_found_not_its_source() -> None:
+    assert words(agent("so **very** much, _very_ much"), "VERY much") == [["very much"]] * 2
+    assert words(agent("so **very** much"), "**") == []
+    assert words(agent("a &lt;b&gt; c"), "<b>") == [["<b>"]]
+    assert words(agent("no [red]markup[/red] here"), "[red]") == [["[red]"]]
+
+
+def test_across_the_end_of_a_row() -> None:
+    said = "word " * 9 + "the end of one row and the beginning of the next"
+    assert words(agent(said), "word the end of") == [["word the", "end of"]]
+    # The number at the right of the person's first row is no part of what was said.
+    person = UserBlock(1, 4, "u", text=said)
+    assert words(person, "word the end of") == [["word the", "end of"]]
+    assert words(person, "#4") == []
+    assert words(UserBlock(1, 4, "u", text="short"), "#4") == [["#4"]]
+
+
+def whole(block: Block) -> str:
+    """What is copied of all rows of an unfolded block."""
+    rows = drained(unfolded_rows(block, ROOM))
+    end = copying.Place(len(rows) - 1, len(rows[-1].text))
+    return copying.part_of(block, rows, copying.Place(0, 0), end)
+
+
+def test_a_line_that_was_cut_anywhere() -> None:
+    line = "x" * 40 + "needle" + "y" * 60 + " needle"
+    for block in (shell(line), agent(f"```\n{line}\n```")):
+        assert ["".join(parts) for parts in words(block, "needle")] == ["needle"] * 2
+        assert line in whole(block)
+
+
+def test_blanks_at_a_cut_are_kept() -> None:
+    for at in range(45, 60):
+        line = "x" * at + " z" + "y" * 30
+        for block in (shell(line), agent(f"```\n{line}\n```")):
+            assert line in whole(block)
+
+
+def test_what_is_folded_is_found() -> None:
+    block = shell("\n".join(f"line {n}" for n in range(30)))
+    assert words(block, "line 3") == [["line 3"]]
+    assert not block.unfolded
+    thought = ThoughtBlock(1, open=False)
+    thought.stream.add("deep\nthinking")
+    assert words(thought, "thinking") == [["thinking"]]
+    letter = DMailBlock(2, 7, "u", text="Mind this", folded=(shell("lost words"),))
+    assert words(letter, "lost words") == [["lost words"]]
+
+
+@pytest.mark.parametrize(
+    ("block", "query", "expected"),
+    [
+        (agent("**foo**bar"), "foobar", True),
+        (agent(r"foo\_bar"), "foo_bar", True),
+        (agent("a &amp; b"), "a & b", True),
+        (agent("nothing"), "something", False),
+        (agent("nothing"), "**", True),
+        (shell("output", target="make test"), "make TEST", True),
+        (shell("output"), "puts", False),
+    ],
+)
+def test_what_cannot_hold_it_is_not_laid_out(block: Block, query: str, expected: bool) -> None:
+    assert may_hold(block, query) is expected
+
+
+def test_one_row_is_marked_as_the_whole_is() -> None:
+    block = agent("an apple, " * 60)
+    rows = drained(unfolded_rows(block, ROOM))
+    pattern = pattern_of("apple, an")
+    assert pattern is not None
+    whole = [part for match in matches(rows, pattern) for part in match]
+    assert len(whole) > 60
+    single = [part for row in range(len(rows)) for part in parts_in_row(rows, row, pattern)]
+    assert single == whole
+
+
+def run(finder: Finder, blocks: list[Block], origin: Origin = START) -> list[Place]:
+    """The places to go to at once."""
+    return [place for place in finder.scan(blocks, ROOM, origin) if place is not None]
+
+
+def test_the_nearest_below_then_round_the_ends() -> None:
+    blocks: list[Block] = [agent("an apple and an apple", 1), shell("pear", 2), agent("apple", 3)]
+    finder = Finder("apple")
+    assert finder.told(blocks) == Found("apple", 0, 0, complete=False)
+    assert run(finder, blocks, Origin(1)) == [Place(3, 0)]
+    finder.current = Place(3, 0)
+    assert finder.told(blocks).words == "3 of 3"
+    assert finder.next(blocks, 1) == Place(1, 0)
+    assert finder.next(blocks, -1) == Place(1, 1)
+    finder.current = Place(1, 0)
+    assert finder.next(blocks, 1) == Place(1, 1)
+    assert finder.next(blocks, -1) == Place(3, 0)
+    # Nothing below: the nearest above.
+    assert run(Finder("pear"), blocks, Origin(2)) == [Place(2, 0)]
+    assert run(Finder("apple and"), blocks, Origin(2)) == [Place(1, 0)]
+    assert run(Finder("  "), blocks) == []
+
+
+def test_what_is_above_the_first_visible_row_is_not_below() -> None:
+    blocks: list[Block] = [agent("apple\n\n" + "word\n\n" * 20 + "apple", 1)]
+    assert run(Finder("apple"), blocks, Origin(0, 10)) == [Place(1, 1)]
+    assert run(Finder("apple"), blocks, Origin(0, 0)) == [Place(1, 0)]
+    blocks = [agent("apple\n\n" + "word\n\n" * 20, 1)]
+    assert run(Finder("apple"), blocks, Origin(0, 10)) == [Place(1, 0)]
+
+
+def test_what_changes_is_counted_anew() -> None:
+    growing = agent("apple", 2)
+    blocks: list[Block] = [agent("apple", 1), growing]
+    finder = Finder("apple")
+    run(finder, blocks)
+    growing.stream.add(" and apple")
+    growing.touch()
+    run(finder, blocks)
+    assert finder.told(blocks).total == 3
+    assert finder.told(blocks[:1]).total == 1
+    longer = finder.refined("apples")
+    run(longer, blocks)
+    assert longer.told(blocks).words == "none"
+
+
+def test_the_search_gives_way_often() -> None:
+    blocks: list[Block] = [agent("nothing", n) for n in range(60)]
+    steps = sum(1 for _ in Finder("thing").scan(blocks, ROOM, Origin()))
+    assert steps > 60
+    long_one: list[Block] = [agent("a word " * 3_000, 1)]
+    assert sum(1 for _ in Finder("word").scan(long_one, ROOM, Origin())) > 8

@@ -1,0 +1,162 @@
+"""Pictures of the chat, wide and narrow."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+from support.chat_app import ChatApp
+from support.conversation import LETTER, TOKENIZER_DIFF, Conversation, quoted_fields, slow_import
+from support.pictures import PictureExtension
+from syrupy.assertion import SnapshotAssertion
+
+from kimi_tui.tui.glyphs import ASCII
+from kimi_tui.wire.display import BriefBlock, ShellBlock
+from kimi_tui.wire.events import (
+    CompactionEnd,
+    SteerQueued,
+    StepRetry,
+    ToolOutput,
+    ToolStarted,
+    TurnBegin,
+)
+
+BESIDE_TIMELINE = (81, 37)
+SMALL = (80, 24)
+SMALLEST = (60, 20)
+
+
+def letter() -> Conversation:
+    talk = slow_import()
+    talk.tool("StrReplaceFile", {"path": "src/csv/importer.py"}, "", TOKENIZER_DIFF, cost=0)
+    talk.step()
+    talk.tool("SendDMail", {"message": LETTER, "checkpoint_id": 8}, "not sent", cost=400)
+    talk.letter(8, LETTER)
+    talk.step(think="a\nb\nc", think_s=2.0, text="I go straight to line 212")
+    return talk
+
+
+def troubles() -> Conversation:
+    talk = Conversation(tokens=196_000)
+    talk.checkpoint = 17
+    talk.user("Now the same for tab-separated files.")
+    talk.step(
+        text="The tokenizer takes its separator from the dialect, so most of it is there already."
+    )
+    talk.tool(
+        "Shell", {"command": "make docs"}, "make: *** No rule to make target 'docs'.  Stop.",
+        ShellBlock("make docs", 2, 0.3), error=True, cost=200,
+    )  # fmt: skip
+    talk.step()
+    talk.tool(
+        "ReadFile", {"path": "src/csv/dialects.py"}, "Nearest: src/csv/dialect.py", BriefBlock("no such file"),
+        error=True, cost=100,
+    )  # fmt: skip
+    talk.step()
+    talk.tool(
+        "Shell", {"command": "pytest -q --slow"}, "", ShellBlock("pytest -q --slow", None, 12.0), error=True,
+        interrupted=True,
+    )  # fmt: skip
+    talk.end("interrupted")
+    talk.tell(TurnBegin("", resumed=True))
+    talk.step()
+    talk.end(
+        "error",
+        error="401, the key was refused",
+        advice="Check api_key in config.toml. Enter tries again.",
+    )
+    talk.tell(TurnBegin("", resumed=True))
+    talk.step()
+    talk.tell(StepRetry(1, 2, 3, 10.0, "the server is overloaded (529)", 529))
+    return talk
+
+
+def at_work() -> Conversation:
+    talk = Conversation(tokens=211_000)
+    talk.user("Tidy up.")
+    talk.checkpoint = 0
+    talk.mark("compaction")
+    talk.tell(
+        CompactionEnd(
+            211_000, 21_000, "\n".join(f"Point {n} of the summary." for n in range(1, 9)), 1
+        )
+    )
+    talk.user("Go on with the docs.\n\nAll of them.")
+    talk.step(
+        text="| what | rows |\n|---|--:|\n| docs | 12 |\n\n> quoted\n\nSee **https://example.org**."
+    )
+    key = talk.call("Shell", {"command": "make docs"})
+    talk.tell(ToolStarted(key, "Shell", '{"command": "make docs"}'))
+    talk.tell(ToolOutput(key, "".join(f"page {n} written\n" for n in range(9))))
+    talk.tell(SteerQueued("s", "And the man page"))
+    return talk
+
+
+@pytest.fixture
+def picture(snapshot: SnapshotAssertion) -> SnapshotAssertion:
+    return snapshot.use_extension(PictureExtension)
+
+
+@pytest.mark.parametrize("size", [BESIDE_TIMELINE, SMALLEST], ids=["wide", "smallest"])
+@pytest.mark.parametrize("make", [quoted_fields, letter, troubles, at_work])
+async def test_chat(
+    make: Callable[[], Conversation],
+    size: tuple[int, int],
+    picture: SnapshotAssertion,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    talk = make()
+    monkeypatch.setattr(time, "time", lambda: talk.now + 6.0)
+    assert await taken(ChatApp(), talk, size) == picture
+
+
+async def test_ascii(picture: SnapshotAssertion) -> None:
+    assert await taken(ChatApp(glyphs=ASCII), letter(), SMALL) == picture
+
+
+async def test_sixteen_colours(picture: SnapshotAssertion) -> None:
+    app = ChatApp(theme="kimi-16", ansi=True)
+    assert await taken(app, quoted_fields(), BESIDE_TIMELINE) == picture
+
+
+@pytest.mark.parametrize("progress", [0.45, 0.85])
+async def test_folding(
+    progress: float, picture: SnapshotAssertion, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = ChatApp()
+    # Time stands still: the picture of one moment is wanted.
+    monkeypatch.setattr(app.transcript, "animate", lambda *_, **__: None)
+    talk = slow_import()
+    talk.step()
+    talk.tool("SendDMail", {"message": LETTER, "checkpoint_id": 8}, "not sent", cost=400)
+    async with app.run_test(size=BESIDE_TIMELINE) as pilot:
+        app.transcript.apply(talk.take())
+        await pilot.pause()
+        talk.now = time.time()
+        talk.letter(8, LETTER)
+        app.transcript.apply(talk.take())
+        app.transcript.motion_progress = progress
+        await pilot.pause()
+        assert app.export_screenshot() == picture
+
+
+async def test_chosen_and_unfolded(picture: SnapshotAssertion) -> None:
+    app = ChatApp()
+    async with app.run_test(size=BESIDE_TIMELINE) as pilot:
+        app.transcript.apply(letter().records)
+        app.transcript.focus()
+        for _ in range(3):
+            app.transcript.action_choose(-1)
+        app.transcript.action_fold()
+        await pilot.pause()
+        await pilot.hover("#chat", offset=(20, 0))
+        await pilot.pause()
+        assert app.export_screenshot() == picture
+
+
+async def taken(app: ChatApp, talk: Conversation, size: tuple[int, int]) -> str:
+    async with app.run_test(size=size) as pilot:
+        app.transcript.apply(talk.records)
+        await pilot.pause()
+        return app.export_screenshot()

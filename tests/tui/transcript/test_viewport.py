@@ -1,0 +1,385 @@
+"""Blocks below each other: positions stay true through any changes, and far blocks cost nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.conversation import Conversation
+from support.effort import n_calls
+
+from kimi_tui.projection.blocks import AgentBlock, Block, ThoughtBlock, ToolBlock, UserBlock
+from kimi_tui.projection.transcript import TranscriptModel
+from kimi_tui.tui.transcript.layout import rows_of
+from kimi_tui.tui.transcript.rows import BLANK, Line, Room
+from kimi_tui.tui.transcript.viewport import KEPT_ROWS, Flow, Viewport
+from kimi_tui.wire.events import TextPart
+
+ROOM = Room(80)
+
+
+def long_talk(turns: int) -> Conversation:
+    talk = Conversation()
+    for n in range(turns):
+        talk.user(f"Question {n}")
+        talk.step(text=f"Answer {n}.\n\n" + "word " * 100)
+        talk.tool("Glob", {"pattern": "*"})
+        talk.tool("Shell", {"command": "ls"}, "a\nb\nc", error=True)
+        talk.end()
+    return talk
+
+
+def flow_of(talk: Conversation) -> tuple[TranscriptModel, Flow]:
+    model = TranscriptModel()
+    for record in talk.records:
+        model.apply(record)
+    flow = Flow(ROOM)
+    flow.update(model.blocks, 0)
+    return model, flow
+
+
+def all_lines(flow: Flow) -> list[Line]:
+    for index in range(len(flow.views)):
+        flow.ensure(index)
+    return [flow.line(row)[2] for row in range(flow.height)]
+
+
+def expected(model: TranscriptModel, room: Room = ROOM) -> list[str]:
+    out: list[str] = []
+    before = None
+    height = 0
+    for block in model.blocks:
+        rows = rows_of(block, room)
+        close = isinstance(before, ToolBlock) and isinstance(block, ToolBlock) and height == 1
+        if before is not None and not close:
+            out.append("")
+        out += [row.text.rstrip() for row in rows]
+        before, height = block, len(rows)
+    return out
+
+
+def test_rows_are_the_blocks_with_blank_rows_between() -> None:
+    model, flow = flow_of(long_talk(3))
+    assert [line.text.rstrip() for line in all_lines(flow)] == expected(model)
+
+
+def test_only_what_is_asked_for_is_laid_out() -> None:
+    _, flow = flow_of(long_talk(200))
+    flow.line(flow.height - 1)
+    assert sum(view.laid for view in flow.views) == 1
+
+
+def test_where_a_row_is_found() -> None:
+    _, flow = flow_of(long_talk(5))
+    all_lines(flow)
+    for row in range(flow.height):
+        index, offset = flow.find(row)
+        assert flow.start(index) + offset == row
+        assert 0 <= offset < flow.views[index].rows
+
+
+def test_far_rows_are_forgotten_and_come_back() -> None:
+    model, flow = flow_of(long_talk(700))
+    height = len(all_lines(flow))
+    assert height > KEPT_ROWS + 1_000
+    flow.evict(height - 40, height)
+    kept = sum(len(view.lines) for view in flow.views)
+    assert kept < KEPT_ROWS + 200
+    assert flow.height == height
+    assert flow.line(0)[2].text.strip().startswith("▌")
+    assert [line.text.rstrip() for line in all_lines(flow)] == expected(model)
+
+
+def test_blocks_exchanged_under_the_same_key_count_once() -> None:
+    model, flow = flow_of(long_talk(400))
+    height = len(all_lines(flow))
+    assert KEPT_ROWS < height < 2 * KEPT_ROWS
+    for _ in range(2):
+        flow.update([replace(block) for block in model.blocks], 0)
+        all_lines(flow)
+        flow.evict(0, 40)
+        assert all(view.laid for view in flow.views)
+    flow.update(model.blocks, 0)
+    assert [line.text.rstrip() for line in all_lines(flow)] == expected(model)
+
+
+def test_a_mark_stays_with_its_text_where_its_block_is_exchanged() -> None:
+    block = UserBlock(1, text="one\n" * 5 + "here\nand there")
+    flow = Flow(ROOM)
+    flow.update([block], 0)
+    flow.ensure(0)
+    mark = flow.mark_at(5)
+    assert mark is not None
+    flow.marks.append(mark)
+    flow.update([replace(block, text="zero\n" + block.text)], 0)
+    flow.ensure(0)
+    assert "here" in flow.views[0].lines[mark.row].text
+
+
+def test_another_width() -> None:
+    model, flow = flow_of(long_talk(3))
+    all_lines(flow)
+    narrow = Room(40)
+    flow.resize(narrow)
+    assert [line.text.rstrip() for line in all_lines(flow)] == expected(model, narrow)
+
+
+def test_a_growing_answer_is_laid_out_in_slices() -> None:
+    talk = Conversation()
+    talk.user("Hi")
+    talk.step(text="Well. ")
+    model, flow = flow_of(talk)
+    flow.ensure(1)
+    for _ in range(1_000):
+        talk.tell(TextPart("word " * 10))
+    for record in talk.records[-1_000:]:
+        model.apply(record)
+    flow.update(model.blocks, 1)
+    flow.ensure(1)
+    assert flow.behind
+    rounds = 1
+    while flow.behind:
+        flow.ensure(1)
+        rounds += 1
+    assert 10 < rounds < 30
+    block = model.blocks[1]
+    assert isinstance(block, AgentBlock)
+    shown = [line.text.rstrip().removesuffix("▌").rstrip() for line in flow.views[1].lines]
+    assert shown == [row.text.rstrip() for row in rows_of(block, ROOM)]
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["user", "text", "tool", "letter", "end", "fold", "ensure"]), st.integers(0, 9)),
+        max_size=40,
+    )
+)  # fmt: skip
+def test_positions_stay_true(steps: list[tuple[str, int]]) -> None:
+    talk = Conversation()
+    model = TranscriptModel()
+    flow = Flow(ROOM)
+    for step, number in steps:
+        first: int | None = None
+        match step:
+            case "user":
+                talk.user("Words\n" * (number + 1))
+            case "text":
+                talk.step(text="Some *text*.\n\n" * number + "more")
+            case "tool":
+                talk.tool("Shell", {"command": "x"}, "o\n" * number, error=bool(number % 2))
+            case "letter" if talk.checkpoint > number:
+                talk.letter(number, "Do not.")
+            case "end":
+                talk.end()
+            case "fold" if model.blocks:
+                first = model.toggle(model.blocks[number % len(model.blocks)]).first
+            case "ensure" if flow.views:
+                flow.ensure(number % len(flow.views))
+            case _:
+                pass
+        for record in talk.take():
+            change = model.apply(record)
+            if change.first is not None:
+                first = change.first if first is None else min(first, change.first)
+        if first is not None:
+            flow.update(model.blocks, first)
+        assert [view.block for view in flow.views] == model.blocks
+        assert flow.height == sum(view.rows for view in flow.views)
+    lines = [line.text.rstrip().removesuffix("▌").rstrip() for line in all_lines(flow)]
+    assert lines == [row.removesuffix("▌").rstrip() for row in expected(model)]
+    assert flow.line(flow.height)[2] is BLANK
+
+
+LONG_LINES = "A line of the log that was pasted here, 中文 and all of it.\n" * 5_000
+LONG_LINE = "word " * 60_000
+
+
+def long_blocks() -> list[Block]:
+    thought = ThoughtBlock(2, unfolded=True, open=False)
+    thought.stream.add(LONG_LINES)
+    tool = ToolBlock(3, tool="Shell", state="done", unfolded=True)
+    tool.output = (LONG_LINE[:4_000] + "\n") * 900
+    answer = AgentBlock(4, open=False)
+    answer.stream.add(f"See [one].\n\n{LONG_LINES}\n\n{LONG_LINE}\n\n[one]: https://a.b")
+    pinned = AgentBlock(5, open=False, pinned=True, checkpoint=3)
+    pinned.stream.add(LONG_LINES)
+    return [
+        UserBlock(1, text=LONG_LINES, unfolded=True),
+        UserBlock(6, text=LONG_LINE, unfolded=True),
+        thought,
+        tool,
+        answer,
+        pinned,
+    ]
+
+
+@pytest.mark.parametrize(
+    "block", long_blocks(), ids=lambda block: f"{type(block).__name__}-{block.key}"
+)
+def test_what_is_long_is_laid_out_in_slices(block: Block) -> None:
+    flow = Flow(ROOM)
+    flow.update([block], 0)
+    spent = [n_calls(lambda: flow.ensure(0))]
+    assert flow.behind
+    height = flow.height
+    while flow.behind:
+        flow.update([block], 0)
+        spent.append(n_calls(lambda: flow.ensure(0)))
+        height = max(height, flow.height)
+    assert len(spent) > 4
+    whole = n_calls(lambda: rows_of(block, ROOM))
+    # Each of them is a small part of the whole, and all of them together are not much more than that.
+    assert max(spent) < whole / 2
+    assert sum(spent) < 3 * whole
+    assert flow.views[0].lines == rows_of(block, ROOM)
+    assert flow.height == len(flow.views[0].lines)
+
+
+def test_an_unfolded_thought_grows_by_what_comes() -> None:
+    def spent(start: int) -> int:
+        block = ThoughtBlock(1, unfolded=True)
+        block.stream.add("word " * start)
+        flow = Flow(ROOM)
+        flow.update([block], 0)
+        flow.ensure(0)
+        while flow.behind:
+            flow.ensure(0)
+
+        def grow() -> None:
+            for _ in range(50):
+                block.stream.add("more words\n and ")
+                block.touch()
+                flow.update([block], 0)
+                flow.ensure(0)
+
+        calls = n_calls(grow)
+        block.open = False
+        block.touch()
+        assert [line.text.rstrip() for line in flow.views[0].lines[1:]] == [
+            line.text.rstrip() for line in rows_of(block, ROOM)[1:]
+        ]
+        return calls
+
+    assert spent(30_000) < 1.5 * spent(100)
+
+
+HEIGHT = 20
+
+
+def viewport_of(talk: Conversation) -> tuple[TranscriptModel, Viewport]:
+    model, flow = flow_of(talk)
+    viewport = Viewport(flow)
+    viewport.height = HEIGHT
+    viewport.settle()
+    return model, viewport
+
+
+def visible(viewport: Viewport) -> list[str]:
+    rows = range(viewport.top, viewport.top + viewport.height)
+    return [viewport.flow.line(row)[2].text.rstrip() for row in rows]
+
+
+def grow(model: TranscriptModel, viewport: Viewport, talk: Conversation, told: int) -> None:
+    first = len(model.blocks)
+    for record in talk.records[told:]:
+        change = model.apply(record)
+        first = min(first, first if change.first is None else change.first)
+    viewport.update(model.blocks, first)
+    viewport.settle()
+
+
+def test_the_end_is_followed_until_it_is_left_and_what_comes_then_is_new() -> None:
+    talk = long_talk(6)
+    model, viewport = viewport_of(talk)
+    assert viewport.top == viewport.last_top > 0
+    told = len(talk.records)
+    talk.user("One more")
+    grow(model, viewport, talk, told)
+    assert viewport.top == viewport.last_top
+    assert "One more" in visible(viewport)[-1]
+    assert not viewport.n_new
+
+    old, viewport.top = viewport.top, viewport.top - 5
+    viewport.scrolled(old, at_end=False)
+    before, told, height = visible(viewport), len(talk.records), viewport.flow.height
+    talk.step(text="word " * 200)
+    grow(model, viewport, talk, told)
+    assert visible(viewport) == before
+    assert viewport.n_new == viewport.flow.height - height > 0
+    viewport.show_end()
+    assert viewport.top == viewport.last_top
+    assert not viewport.n_new
+
+
+def test_what_is_read_stands_still_whatever_is_unfolded_above_it_and_at_another_width() -> None:
+    talk = Conversation()
+    talk.user("Question")
+    talk.tool("Shell", {"command": "make"}, "\n".join(f"row {n}" for n in range(30)))
+    talk.step(text="\n\n".join(f"Paragraph {n} of the answer, and some words." for n in range(60)))
+    talk.end()
+    model, viewport = viewport_of(talk)
+    all_lines(viewport.flow)
+    viewport.settle()
+    viewport.show_row(40)
+    before = visible(viewport)
+    model.toggle(model.blocks[1])
+    viewport.update(model.blocks, 1)
+    viewport.settle()
+    assert visible(viewport) == before
+    assert not viewport.n_new
+    viewport.resize(Room(24))
+    assert visible(viewport)[0].split()[:2] == before[0].split()[:2]
+    assert not viewport.n_new
+
+
+def test_an_unfolded_block_opens_where_it_is_seen() -> None:
+    talk = Conversation()
+    for n in range(8):
+        talk.user(f"Question {n}")
+        talk.tool("Shell", {"command": f"make {n}"}, "\n".join(f"row {n}-{k}" for k in range(30)))
+        talk.end()
+    model, viewport = viewport_of(talk)
+    index = len(model.blocks) - 1
+    row = viewport.flow.start(index) + viewport.flow.views[index].gap - viewport.top
+    model.toggle(model.blocks[index])
+    viewport.toggled(model.blocks, index)
+    viewport.settle()
+    viewport.stay()
+    assert "make" in visible(viewport)[row]
+    assert visible(viewport)[row + 1].strip() == "row 7-0"
+    assert not viewport.follows
+    assert not viewport.n_new
+
+    viewport.show_row(viewport.flow.start(index) + 12)
+    assert "make" not in visible(viewport)[0]
+    model.toggle(model.blocks[index])
+    viewport.toggled(model.blocks, index)
+    viewport.settle()
+    assert any("make 7" in row for row in visible(viewport))
+
+
+def test_where_what_was_read_is_gone_the_next_visible_block_stays_in_its_place() -> None:
+    model, viewport = viewport_of(long_talk(12))
+    all_lines(viewport.flow)
+    index = 20
+    viewport.show_row(viewport.flow.start(index) + viewport.flow.views[index].gap)
+    next_key = model.blocks[index + 1].key
+    at = viewport.flow.start(index + 1) - viewport.top
+    del model.blocks[index]
+    viewport.update(model.blocks, index)
+    viewport.settle()
+    assert model.blocks[index].key == next_key
+    assert viewport.flow.start(index) - viewport.top == at
+
+
+def test_turns_are_gone_to_from_the_first_visible_row() -> None:
+    _, viewport = viewport_of(long_talk(6))
+    all_lines(viewport.flow)
+    viewport.show_row(viewport.turn_row(-1))
+    first = visible(viewport)[0]
+    viewport.show_row(viewport.turn_row(-1))
+    assert visible(viewport)[0] != first
+    viewport.show_row(viewport.turn_row(1))
+    assert visible(viewport)[0] == first

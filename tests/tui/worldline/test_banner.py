@@ -1,0 +1,125 @@
+"""What the banner over a world line says of that line, and of the live one meanwhile."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from kimi_tui.soul.world_line_reader import WorldLineInfo
+from kimi_tui.tui.glyphs import ASCII, UNICODE
+from kimi_tui.tui.worldline.banner import (
+    News,
+    banner_spans,
+    left_when,
+    left_words,
+    news_after,
+    news_spans,
+    within_margin,
+)
+from kimi_tui.wire.events import (
+    CheckpointCreated,
+    CompactionEnd,
+    ContextReverted,
+    Event,
+    TurnBegin,
+    TurnEnd,
+)
+
+NOW = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
+
+
+def info(reason: str = "rewind", checkpoint_id: int = 4, at: str = "") -> WorldLineInfo:
+    """A line that was left two hours ago."""
+    at = at or (NOW - timedelta(hours=2)).isoformat()
+    return WorldLineInfo(2, reason, checkpoint_id, "u4", at, 47_200, 30_000, 9, "", 8, 4, 8, 9, 1)
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        (info(), "left by your rewind to #4, 2 h ago"),
+        (info("dmail"), "left by a D-Mail to #4, 2 h ago"),
+        (info("undo"), "left by your undo, 2 h ago"),
+        (info("foreign", at="nonsense"), "left by a change of line"),
+        (info(at=NOW.isoformat()), "left by your rewind to #4, now"),
+    ],
+)
+def test_why_a_line_was_left(line: WorldLineInfo, words: str) -> None:
+    assert left_words(line, NOW) == words
+
+
+@pytest.mark.parametrize("width", [30, 40, 60, 81, 120])
+def test_the_banner_fits(width: int) -> None:
+    for row in banner_spans(info(), width, UNICODE, NOW):
+        assert sum(len(text) for text, _ in row) <= width
+    first, second = banner_spans(info(), 81, UNICODE, NOW)
+    assert "left by your rewind" in str(first)
+    assert "Esc" in str(second)
+
+
+@pytest.mark.parametrize("width", [30, 60, 81])
+def test_the_banner_names_the_way_back_at_every_width(width: int) -> None:
+    _, keys = banner_spans(info(), width, UNICODE, NOW)
+    assert "".join(text for text, _ in keys).endswith("Esc back to now")
+
+
+# --- the live line
+
+STEP = CheckpointCreated(5, "u5", "step")
+DMAIL = ContextReverted("dmail", 8, "u8", 12, 3, 9, 4, 60_000, 41_600, "a D-Mail")
+
+
+def said(*events: Event, running: bool = False, asks: bool = False) -> str:
+    """The words after some events."""
+    news = News()
+    for event in events:
+        news = news_after(news, event)
+    return "".join(text for text, _ in news_spans(news, UNICODE, running=running, asks=asks))
+
+
+@pytest.mark.parametrize(
+    ("events", "running", "asks", "wanted"),
+    [
+        ((), False, False, ""),
+        ((), True, False, "Now   • the agent works"),
+        ((TurnBegin("x"), STEP, STEP), True, False, "Now   • the agent works, 2 steps"),
+        ((STEP,), True, True, "Now   ! the agent waits for your answer"),
+        ((STEP, TurnEnd("done")), False, False, "Now   ● the agent is done, 1 step"),
+        ((TurnEnd("interrupted"),), False, False, "Now   ● the agent was stopped"),
+        ((TurnEnd("error"),), False, False, "Now   ● the agent stopped at an error"),
+        ((TurnEnd("done"), TurnBegin("x")), True, False, "Now   • the agent works"),
+        ((DMAIL,), False, False, "Now   ◆ D-Mail to #8, −18.4k"),
+        ((DMAIL, STEP), True, False, "Now   ◆ D-Mail to #8, −18.4k   • the agent works, 1 step"),
+        ((CompactionEnd(9, 1),), False, False, "Now   ≡ compacted"),
+        ((CompactionEnd(9, 1, error="no"),), False, False, ""),
+    ],
+)
+def test_what_is_said(events: tuple[Event, ...], running: bool, asks: bool, wanted: str) -> None:
+    assert said(*events, running=running, asks=asks) == wanted
+
+
+def test_what_does_not_fit_is_left_out_whole() -> None:
+    news = news_after(News(), DMAIL)
+    spans = [("[ ", "lost"), ("  ", "quiet"), *news_spans(news, ASCII, running=True, asks=True)]
+    for width in range(6, 90):
+        row = "".join(text for text, _ in within_margin(spans, width))
+        assert len(row) <= width - 2
+        assert row.isascii()
+    assert within_margin(spans, 200) == spans
+
+
+@pytest.mark.parametrize(
+    ("at", "words"),
+    [
+        ("2026-03-02T10:00:00+00:00", "left 2 h ago"),
+        ("2026-03-02T11:59:50", "left just now"),
+        ("0001-01-01T00:00:00+14:00", ""),
+        ("9999-12-31T23:59:59-12:00", ""),
+        ("long ago", ""),
+        ("", ""),
+    ],
+)
+def test_when_it_was_left_is_told_where_it_is_a_time(at: str, words: str) -> None:
+    info = WorldLineInfo(2, "rewind", 4, "u4", at, 47_200, 28_100, 14, "", 12, 4, 12, 14, 1)
+    assert left_when(info, NOW) == words

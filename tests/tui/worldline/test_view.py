@@ -1,0 +1,91 @@
+"""A world line in the place of the chat: what is said there, and what a fault leaves of it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from support.screens import Desk
+from support.still_screen import still_screen
+from support.story import whole_story
+
+from kimi_tui.projection.blocks import AgentBlock, MarkBlock, ToolBlock, UserBlock
+from kimi_tui.soul.world_line_reader import WorldLineInfo, WorldLineMessage
+from kimi_tui.tui.worldline.view import (
+    WorldLineTranscript,
+    WorldLineView,
+    message_of,
+    newest_words,
+)
+from kimi_tui.wire.events import Record
+
+LINE = WorldLineInfo(2, "rewind", 4, "u4", "", 47_200, 28_100, 14, "", 12, 4, 12, 14, 1)
+
+
+@asynccontextmanager
+async def reading(home: Path) -> AsyncIterator[tuple[Desk, WorldLineView]]:
+    """A world line on view."""
+    async with still_screen(home) as one:
+        view = WorldLineView(LINE, str(home))
+        reader = one.screen.reader
+        reader._reading = view  # pyright: ignore[reportPrivateUsage]
+        await one.screen.chat_pane.read(view)
+        reader.focus()
+        await view.show(whole_story().records, -1)
+        yield one, view
+
+
+async def test_what_is_copied_is_said(tmp_path: Path) -> None:
+    async with reading(tmp_path) as (one, _):
+        await one.pilot.press("tab", "y")
+        await one.sees("Copied ")
+        assert one.app.clipboard
+        await one.pilot.press("Y")
+        await one.sees("There is no code to copy here.")
+
+
+async def test_what_cannot_be_shown_is_left_out_and_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    apply = WorldLineTranscript.apply
+    faults = 1
+
+    def fails_once(self: WorldLineTranscript, records: Sequence[Record], *, live: bool) -> None:
+        nonlocal faults
+        if faults:
+            faults -= 1
+            raise RuntimeError("cannot be drawn")
+        apply(self, records, live=live)
+
+    monkeypatch.setattr(WorldLineTranscript, "apply", fails_once)
+    async with reading(tmp_path) as (one, view):
+        await one.sees("Something went wrong in the program")
+        assert view.transcript.blocks
+        assert "cannot be drawn" in caplog.text
+        await one.pilot.press("escape")
+        await one.until(lambda: not one.screen.reading)
+
+
+def test_which_message_a_block_shows() -> None:
+    messages = [
+        WorldLineMessage(1, "a", 0, "user", "hello"),
+        WorldLineMessage(2, "b", 0, "agent", "on it"),
+        WorldLineMessage(2, "b", 1, "tool", "one", name="Shell"),
+        WorldLineMessage(2, "b", 2, "tool", "two", name="Shell"),
+    ]
+    blocks = [
+        UserBlock(1, 1, "a"),
+        AgentBlock(2, 2, "b"),
+        ToolBlock(3, 2, "b"),
+        ToolBlock(4, 2, "b"),
+        MarkBlock(5, 2, "b"),
+    ]
+    found = [message_of(block, blocks, messages) for block in blocks]
+    assert found == [*messages, None]
+    assert message_of(None, blocks, messages) is None
+    assert message_of(UserBlock(9, 9, "z"), blocks, messages) is None
+    assert newest_words(messages) is messages[1]
+    assert newest_words(messages[:1]) is messages[0]
+    assert newest_words([]) is None
