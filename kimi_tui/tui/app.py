@@ -42,7 +42,7 @@ from kimi_tui.tui.theme import DARK, FEW, TRUE_COLOUR, derived, themes_for
 from kimi_tui.tui.transcript.transcript import Transcript
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from kimi_tui.tui.main.notices import Level
 
@@ -172,9 +172,11 @@ class KimiApp(App[None], inherit_bindings=False):
     @on(SessionChosen)
     async def _session_chosen(self, event: SessionChosen) -> None:
         """Another session takes the place of what is on the screen."""
-        if not await self._may_leave():
-            return
         before = [screen for screen in self.screen_stack if isinstance(screen, MainScreen)]
+        if not await self._may_leave():
+            for screen in before:
+                screen.type_ahead.stay()
+            return
         # What is asked is settled by what holds now, not by what the program was started with.
         modes = [screen.conversation.state.mode for screen in before]
         self.launch = event.launch._replace(mode=modes[-1]) if modes else event.launch
@@ -190,8 +192,17 @@ class KimiApp(App[None], inherit_bindings=False):
         following = f"session-{self._n_sessions}"
         _add_mode(self)(following, self._following_screen)
         await self.switch_mode(following)
+        await self._take_along(before)
         await self.remove_mode(left)
         self._drop_watchers()
+
+    async def _take_along(self, before: Sequence[MainScreen]) -> None:
+        """What was typed in the session that is left, and not sent, goes into the prompt of the one that follows."""
+        following = self.screen
+        for screen in before:
+            if isinstance(following, MainScreen) and (draft := screen.prompt.area.text):
+                following.keep(draft)
+            await screen.type_ahead.hand_over()
 
     def _drop_watchers(self) -> None:
         """Textual's text areas watch the app's theme, and it holds those that are gone until the theme changes."""

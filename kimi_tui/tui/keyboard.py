@@ -147,24 +147,23 @@ class TypeAhead:
     Args:
         screen: whose commands they are.
         hand_on: gives a key to the app again.
-        text_opens: whether Enter behind a text in the prompt runs a command that opens something.
     """
 
     def __init__(
         self,
         screen: Screen[None],
         hand_on: Callable[[events.Key | events.Paste], Awaitable[None]],
-        text_opens: Callable[[str], bool],
     ) -> None:
         self._screen = screen
         self._hand_on = hand_on
-        self._text_opens = text_opens
         self._held: list[events.Key | events.Paste] = []
         self._openings: set[object] = set()
         """What is on its way."""
         self._n_hold = 0
         """Counts holds, so that what ends an earlier one does not end this one."""
         self._is_holding = False
+        self._is_leaving = False
+        """Whether another session is about to take the place of this one, and what is typed is meant for that."""
 
     def takes(self, event: events.Key | events.Paste) -> bool:
         """Whether a key is held back, and must not be handed on now."""
@@ -181,14 +180,15 @@ class TypeAhead:
         return True
 
     def _opens(self, key: str) -> bool:
-        """Whether a key opens something where the focus is now: Enter does behind some of the commands."""
+        """Whether a key opens something where the focus is now, or may: Enter does behind some of the commands."""
         if len(key) == 1 and isinstance(self._screen.focused, TextArea):
             return False  # a letter of a text: looking bindings up would cost each of them 60 µs
         bound = self._screen.active_bindings.get(key)
         if bound is None or not bound.enabled:
             return False
         if bound.binding.id == "send":
-            return isinstance(bound.node, TextArea) and self._text_opens(bound.node.text)
+            # What was typed at once may still be on its way to the prompt.
+            return isinstance(bound.node, TextArea) and bound.node.text[:1] in ("", "/")
         return bound.binding.id in OPENING_KEYS
 
     def _hold(self) -> None:
@@ -209,6 +209,21 @@ class TypeAhead:
             self._openings.discard(token)
             if not self._openings and self._screen.is_current:
                 self._release(self._n_hold)
+
+    def leave(self) -> None:
+        """Hold back all that is typed from here on for the session that takes the place of this one."""
+        self._is_leaving = self._is_holding = True
+
+    def stay(self) -> None:
+        """The session stays, and gets what was typed meanwhile."""
+        if self._is_leaving:
+            self._is_leaving = False
+            self._release(self._n_hold)
+
+    async def hand_over(self) -> None:
+        """The other session is on the screen: it gets what was typed meanwhile."""
+        self._is_leaving = False
+        await self._flush(self._n_hold)
 
     def screen_opened(self) -> None:
         """Another screen is over this one, and will soon have the focus."""
@@ -247,7 +262,7 @@ class TypeAhead:
             self._release(hold)
 
     def _release(self, hold: int) -> None:
-        if self._is_holding and hold == self._n_hold:
+        if self._is_holding and hold == self._n_hold and not self._is_leaving:
             # In the queue of the keys: those that wait there are held back before, and keep their order.
             app_of(self._screen).call_later(self._flush, hold)
 

@@ -10,9 +10,10 @@ from support.chat_server import ChatServer, say
 from support.screens import Desk, desk
 from textual import events
 
+from kimi_tui.soul.errors import SoulError
 from kimi_tui.soul.kimisoul import KimiSoul
 from kimi_tui.soul.rewind import RewindPreview, Target
-from kimi_tui.tui.keyboard import key_name
+from kimi_tui.tui.keyboard import LONGEST_WAIT_S, key_name
 from kimi_tui.tui.main.help import HelpScreen
 from kimi_tui.tui.preview.screen import RewindScreen
 from kimi_tui.tui.text_dialog import TextDialog
@@ -162,3 +163,52 @@ async def test_a_command_that_opens_nothing_leaves_the_keys_where_they_are(home:
 )
 def test_keys_as_people_read_them(key: str, name: str) -> None:
     assert key_name(key) == name
+
+
+async def test_what_is_typed_while_a_fork_is_made_is_said_in_the_fork(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = asyncio.Event()
+    fork = KimiSoul.fork
+
+    async def slow(self: KimiSoul, target: Target | None = None) -> str:
+        await made.wait()
+        return await fork(self, target)
+
+    monkeypatch.setattr(KimiSoul, "fork", slow)
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        first = (await a_turn(one, server)).session
+        server.script(say("They are yellow."))
+        at_once(one, *"/fork", "enter", *"And pears", "enter")
+        # Longer than what is typed behind another command waits to be seen.
+        await asyncio.sleep(LONGEST_WAIT_S + 0.1)
+        assert len(server.requests) == 1
+        made.set()
+        await one.sees("They are yellow.")
+        soul = one.screen.conversation.engine.soul
+        assert soul is not None
+        assert soul.session.id != first.id
+
+
+async def test_what_is_typed_while_a_fork_fails_stays_in_the_prompt(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def failing(self: KimiSoul, target: Target | None = None) -> str:
+        raise SoulError("The fork could not be made.")
+
+    monkeypatch.setattr(KimiSoul, "fork", failing)
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        await a_turn(one, server)
+        at_once(one, *"/fork", "enter", *"And pears")
+        await one.sees("The fork could not be made.")
+        await one.until(lambda: one.screen.prompt.area.text == "And pears")
+
+
+async def test_a_draft_goes_along_into_another_session(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        await a_turn(one, server)
+        before = one.screen
+        await one.pilot.press(*"Pears")
+        one.screen.action_command("new")
+        await one.until(lambda: one.app.screen is not before and one.screen is not before)
+        await one.until(lambda: one.screen.prompt.area.text == "Pears")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kimi_tui.tui.commands.command import number
-from kimi_tui.tui.main.messages import SessionChosen
 from kimi_tui.tui.main.state import MODE_WORDS, Mode
 
 if TYPE_CHECKING:
@@ -58,7 +57,7 @@ async def replay(screen: MainScreen, argument: str) -> None:
 
     launch = await screen.ask(ReplayScreen(screen.kimi.launch, screen.kimi.size, soul.session))
     if launch is not None:
-        screen.post_message(SessionChosen(launch))
+        screen.leave_for(launch)
 
 
 # --- its model
@@ -183,17 +182,18 @@ async def fork(screen: MainScreen, argument: str) -> None:
 
 async def fork_at(screen: MainScreen, soul: KimiSoul, target: Target | None) -> None:
     """Fork the session before a checkpoint, or whole, and go on in the fork where it can be opened."""
-    session_id = await soul.fork(target)
-    launch = screen.conversation.forked(session_id)
-    if launch is None:
-        screen.tell("Forked into a new session.", advice=f"Its id is {session_id}.")
-    else:
-        screen.post_message(SessionChosen(launch))
+    with screen.leaving():
+        session_id = await soul.fork(target)
+        launch = screen.conversation.forked(session_id)
+        if launch is None:
+            screen.tell("Forked into a new session.", advice=f"Its id is {session_id}.")
+        else:
+            screen.leave_for(launch)
 
 
 def new(screen: MainScreen, argument: str) -> None:
     """Leave this session and begin another."""
-    screen.post_message(SessionChosen(screen.conversation.anew()))
+    screen.leave_for(screen.conversation.anew())
 
 
 def tell_no_number(screen: MainScreen, text: str) -> None:

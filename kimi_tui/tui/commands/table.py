@@ -223,6 +223,7 @@ COMMANDS = CommandTable(
         "Copy the conversation, or what precedes checkpoint N, into a session of its own.",
         session.fork,
         argument="[N]",
+        opens=True,
     ),
     Command(
         "rename",
@@ -236,6 +237,7 @@ COMMANDS = CommandTable(
         "Start a new session",
         "An empty session in the same folder.",
         session.new,
+        opens=True,
     ),
     Command(
         "theme",

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Generator, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
@@ -40,7 +41,7 @@ from kimi_tui.tui.main.footer import (
     hints,
 )
 from kimi_tui.tui.main.header import Header, branch_of, heading_of
-from kimi_tui.tui.main.messages import ModelMissing, OpeningFailed, QuitChosen
+from kimi_tui.tui.main.messages import ModelMissing, OpeningFailed, QuitChosen, SessionChosen
 from kimi_tui.tui.main.panes import (
     NARROW_BELOW,
     OVERLAY_BELOW,
@@ -132,7 +133,7 @@ class MainScreen(Screen[None]):
         self._gauge_row = Container(id="gauge-row")
         self.prompt = PromptBar(key_of("send", self.keys))
         self.footer = Footer()
-        self.type_ahead = TypeAhead(self, self._hand_on, self._opens)
+        self.type_ahead = TypeAhead(self, self._hand_on)
         self._approvals = ApprovalSlot(self.prompt, last_key_at, self.keys, self.focus_prompt)
         self._demo = DemoPlayer(self, launch, last_key_at)
         self._views: Views | None = None
@@ -142,6 +143,8 @@ class MainScreen(Screen[None]):
         """The command whose argument is being typed."""
         self._is_whole = True
         """Whether all that happened could be shown when it was last drawn anew."""
+        self._is_left = False
+        """Whether another session was chosen to take its place."""
         self._is_looking = False
         """Whether the branch is being looked at."""
         self._warned_at = -WARNED_S
@@ -259,7 +262,7 @@ class MainScreen(Screen[None]):
         command = COMMANDS[name]
         if command.needs_argument and not argument:
             self.focus_prompt()
-            self._keep(f"/{name} ")
+            self.keep(f"/{name} ")
             self.tell(f"{command.usage}: {command.help}")
         elif (work := command.handler(self, argument)) is not None:
             self.start(work, opens=command.opens)
@@ -276,6 +279,23 @@ class MainScreen(Screen[None]):
     async def _opened_by(self, work: Coroutine[Any, Any, None]) -> None:
         with self.type_ahead.opening():
             await work
+
+    @contextmanager
+    def leaving(self) -> Generator[None]:
+        """What is typed in this context is meant for the session that it ends with; for this one where it ends with none."""
+        self.type_ahead.leave()
+        self._is_left = False
+        try:
+            yield
+        finally:
+            if not self._is_left:
+                self.type_ahead.stay()
+
+    def leave_for(self, launch: Launch) -> None:
+        """Let another session take the place of this one."""
+        self._is_left = True
+        self.type_ahead.leave()
+        self.post_message(SessionChosen(launch))
 
     async def ask(self, question: Screen[T | None]) -> T | None:
         """Show a screen over this one; its answer, None where the user stays where they are."""
@@ -459,7 +479,7 @@ class MainScreen(Screen[None]):
             self._run_written(parsed.command, parsed.argument, text)
         elif parsed.unknown:
             self._say_unknown(parsed)
-            self._keep(text)
+            self.keep(text)
         else:
             self.conversation.remember(text)
             # Whoever speaks wants to see the answer, wherever they were reading.
@@ -472,14 +492,6 @@ class MainScreen(Screen[None]):
             return menu.pick(text)
         return next((command.name for command in COMMANDS.offered(text)), "")
 
-    def _opens(self, text: str) -> bool:
-        """Whether Enter behind this text runs a command that opens something, or goes to it."""
-        if not text.startswith("/"):
-            return False
-        entry = self._entry(text)
-        command = COMMANDS.parse(f"/{entry}" if entry else text).command
-        return command is not None and command.opens
-
     def _run_entry(self, chosen: str) -> None:
         """Run an entry of the menu: a command's name, with a value behind a blank where it offered one."""
         name, _, argument = chosen.partition(" ")
@@ -489,7 +501,7 @@ class MainScreen(Screen[None]):
         """Run a command that was written; one with words behind it that it does not take stays in the prompt."""
         if argument and not command.argument:
             self.tell(f"/{command.name} takes nothing behind it.", advice=AS_MESSAGE)
-            self._keep(text)
+            self.keep(text)
             return
         if argument or not command.needs_argument:
             self.conversation.remember(text)
@@ -589,7 +601,7 @@ class MainScreen(Screen[None]):
         self.conversation.remember(self.prompt.area.text)
         self.prompt.area.put(text)
 
-    def _keep(self, text: str) -> None:
+    def keep(self, text: str) -> None:
         """Put what was not done back into the prompt; where something was typed meanwhile, Up brings it back."""
         if self.prompt.area.text:
             self.conversation.remember(text)
