@@ -27,16 +27,16 @@ from kimi_tui.config.settings import ConfigError
 from kimi_tui.launch import Launch
 from kimi_tui.tui.callbacks import FAULT, Callbacks, fault_advice, reported
 from kimi_tui.tui.desktop import amount, asks_tmux, hindrance, tmux_option
+from kimi_tui.tui.frame.panes import ShowsNotices
 from kimi_tui.tui.glyphs import ASCII, UNICODE, Glyphs
-from kimi_tui.tui.main.messages import (
+from kimi_tui.tui.main.screen import MainScreen
+from kimi_tui.tui.screens import (
     ModelMissing,
     OpeningFailed,
     QuitChosen,
     SessionChosen,
+    sheets,
 )
-from kimi_tui.tui.main.panes import ShowsNotices
-from kimi_tui.tui.main.screen import MainScreen
-from kimi_tui.tui.screens import sheets
 from kimi_tui.tui.shutdown import Ending, QuitKeys, listen
 from kimi_tui.tui.theme import DARK, FEW, TRUE_COLOUR, derived, themes_for
 from kimi_tui.tui.transcript.transcript import Transcript
@@ -44,7 +44,7 @@ from kimi_tui.tui.transcript.transcript import Transcript
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from kimi_tui.tui.main.notices import Level
+    from kimi_tui.tui.frame.notices import Level
 
 
 MOUSE_OFF = "\x1b[?1000l\x1b[?1003l\x1b[?1015l\x1b[?1006l"

@@ -1,4 +1,4 @@
-"""What all screens share: the app with a type, their style sheets, and that a question is answered once."""
+"""What all screens share: the app with a type, style sheets, what they tell the app, and that a question is answered once."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, cast
 
 from textual.await_complete import AwaitComplete
+from textual.message import Message
 from textual.screen import Screen, ScreenResultType
 
 if TYPE_CHECKING:
     from textual.app import App
     from textual.message_pump import MessagePump
+
+    from kimi_tui.launch import Launch
 
 STYLE_SHEETS = Path(__file__).parent.parent / "css"
 """The folder of the style sheets. Each screen names its own, so that what is not shown is not parsed."""
@@ -48,3 +51,35 @@ class AnswersOnce(Screen[ScreenResultType]):
     def dismiss(self, result: ScreenResultType | None = None) -> AwaitComplete:
         """Close with `result`, unless it is closed already."""
         return super().dismiss(result) if self.is_current else AwaitComplete()
+
+
+# What a screen tells the app. Plain classes: dataclasses would take longer to define than all of them.
+
+
+class OpeningFailed(Message):
+    """The session cannot be opened: end with these words and this exit code."""
+
+    def __init__(self, words: str, code: int) -> None:
+        super().__init__()
+        self.words = words
+        self.code = code
+
+
+class ModelMissing(Message):
+    """The session cannot be opened before a model is chosen; `words` say why its server cannot be asked, or nothing."""
+
+    def __init__(self, words: str) -> None:
+        super().__init__()
+        self.words = words
+
+
+class SessionChosen(Message):
+    """Another session was chosen, to take the place of this one."""
+
+    def __init__(self, launch: Launch) -> None:
+        super().__init__()
+        self.launch = launch
+
+
+class QuitChosen(Message):
+    """The user quits."""

@@ -249,7 +249,7 @@ def test_a_thread_that_hangs_does_not_hold_up_the_end(configured: Program) -> No
     hangs = """
 import sys, threading
 from kimi_tui import cli
-from kimi_tui.tui.main import header
+from kimi_tui.tui.frame import header
 header.branch_of = lambda folder: threading.Event().wait() or ""
 sys.exit(cli.main([]))
 """

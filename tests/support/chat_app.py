@@ -9,7 +9,7 @@ from textual.containers import Container
 from textual.message import Message
 
 from kimi_tui.tui.glyphs import UNICODE, Glyphs
-from kimi_tui.tui.main.footer import first_hints
+from kimi_tui.tui.main.hints import first_hints
 from kimi_tui.tui.screens import sheets
 from kimi_tui.tui.theme import KIMI_DARK, KIMI_LIGHT, KIMI_SIXTEEN
 from kimi_tui.tui.transcript.transcript import Transcript

@@ -18,8 +18,8 @@ from kimi_tui.launch import Launch
 from kimi_tui.tui.app import KimiApp
 from kimi_tui.tui.main.reader import Reader
 from kimi_tui.tui.main.screen import MainScreen
-from kimi_tui.tui.main.state import Mode
 from kimi_tui.tui.preview.screen import RewindScreen
+from kimi_tui.tui.state import Mode
 
 TIMEOUT_S = 60.0
 """Long: it only ends what hangs, and other programs may have the machine for a while."""

@@ -19,8 +19,8 @@ import kimi_tui.tui
 from kimi_tui.projection.gauge import GaugeModel
 from kimi_tui.projection.timeline import TimelineModel
 from kimi_tui.projection.transcript import TranscriptModel
+from kimi_tui.tui import state as main_model
 from kimi_tui.tui.callbacks import Callbacks, apart, each
-from kimi_tui.tui.main import state as main_model
 from kimi_tui.wire.events import Record, StepBegin, TurnBegin
 
 TUI = Path(kimi_tui.tui.__file__).parent

@@ -35,9 +35,8 @@ from kimi_tui.tui.approval.model import (
 )
 from kimi_tui.tui.glyphs import Glyphs, glyphs_of
 from kimi_tui.tui.keyboard import QuietKeyboard, key_of, keys_of
-from kimi_tui.tui.prompt.area import PromptArea
+from kimi_tui.tui.prompt.area import AnswerArea, PromptArea
 from kimi_tui.tui.screens import app_of
-from kimi_tui.tui.text_dialog import AnswerArea
 from kimi_tui.wire.events import ApprovalAnswer, ApprovalRequest
 
 EDGE = 1

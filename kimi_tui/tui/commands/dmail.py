@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kimi_tui.tui.callbacks import apart
-from kimi_tui.tui.commands.command import line_and_number
 from kimi_tui.tui.commands.session import WAY_BACK, tell_no_number
+from kimi_tui.tui.prompt.command import line_and_number
 
 if TYPE_CHECKING:
     from kimi_tui.soul.kimisoul import KimiSoul
@@ -44,7 +44,7 @@ async def write_dmail(screen: MainScreen, soul: KimiSoul, target: Target) -> Non
     Raises:
         KeyError: there is no such checkpoint; the text is for the user.
     """
-    from kimi_tui.tui.text_dialog import Drafting, TextDialog, TextQuestion
+    from kimi_tui.tui.dialogs.text_dialog import Drafting, TextDialog, TextQuestion
 
     if not soul.has_dmail:
         screen.tell("D-Mails are off: [dmail] enabled is false in the configuration.")
@@ -80,7 +80,7 @@ async def compact_part(
     Raises:
         KeyError: there is no such checkpoint; the text is for the user.
     """
-    from kimi_tui.tui.text_dialog import TextDialog, TextQuestion
+    from kimi_tui.tui.dialogs.text_dialog import TextDialog, TextQuestion
 
     part = f"from {name_of(start)} on" if start else f"up to {name_of(until)}" if until else ""
     stays = "before" if start else "from there on"

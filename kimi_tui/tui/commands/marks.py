@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kimi_tui.tui.commands.command import number
 from kimi_tui.tui.commands.dmail import name_of
 from kimi_tui.tui.commands.rewind import preview
 from kimi_tui.tui.commands.session import WAY_BACK, tell_no_number
+from kimi_tui.tui.prompt.command import number
 
 if TYPE_CHECKING:
     from kimi_tui.soul.kimisoul import KimiSoul
@@ -60,7 +60,7 @@ def _live_checkpoint(screen: MainScreen, text: str) -> tuple[int, str] | None:
 
 async def name_checkpoint(screen: MainScreen, target: Target, uid: str) -> None:
     """Ask for a name of a checkpoint; an empty one takes the name away."""
-    from kimi_tui.tui.text_dialog import TextDialog, TextQuestion
+    from kimi_tui.tui.dialogs.text_dialog import TextDialog, TextQuestion
 
     soul = await screen.conversation.opened()
     letter = TextQuestion(
@@ -102,7 +102,7 @@ async def read_summary(screen: MainScreen, uid: str) -> None:
         SoulBusy: the agent works.
     """
     from kimi_tui.soul.rewind import Target
-    from kimi_tui.tui.summary import Summary, SummaryScreen
+    from kimi_tui.tui.dialogs.summary import Summary, SummaryScreen
 
     soul = await screen.conversation.opened()
     found = [one for one in await soul.messages() if one.kind == "summary"]
@@ -125,7 +125,7 @@ async def read_summary(screen: MainScreen, uid: str) -> None:
 
 
 async def _edit(screen: MainScreen, soul: KimiSoul, text: str) -> None:
-    from kimi_tui.tui.text_dialog import TextDialog, TextQuestion
+    from kimi_tui.tui.dialogs.text_dialog import TextDialog, TextQuestion
 
     letter = TextQuestion(
         title="Edit the summary",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kimi_tui.tui.commands.command import number
 from kimi_tui.tui.commands.dmail import compact_part, write_dmail
 from kimi_tui.tui.commands.session import WAY_BACK, fork_at
+from kimi_tui.tui.prompt.command import number
 
 if TYPE_CHECKING:
     from kimi_tui.soul.kimisoul import KimiSoul

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kimi_tui.tui.commands.command import number
-from kimi_tui.tui.main.state import MODE_WORDS, Mode
+from kimi_tui.tui.prompt.command import number
+from kimi_tui.tui.state import MODE_WORDS, Mode
 
 if TYPE_CHECKING:
     from kimi_tui.soul.kimisoul import KimiSoul
@@ -44,7 +44,7 @@ async def stats(screen: MainScreen, argument: str) -> None:
     if not figures.turns and not figures.steps:
         screen.tell("Nothing was done yet.")
         return
-    from kimi_tui.tui.main.statistics import StatisticsScreen
+    from kimi_tui.tui.dialogs.statistics import StatisticsScreen
 
     await screen.ask(StatisticsScreen(screen.conversation.state.title, figures))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kimi_tui.tui.commands import dmail, marks, rewind, session, view, world_lines
-from kimi_tui.tui.commands.command import Command, CommandTable, Values
+from kimi_tui.tui.prompt.command import Command, CommandTable, Values
 
 
 def _one_of(*values: str) -> Callable[[Values], tuple[str, ...]]:

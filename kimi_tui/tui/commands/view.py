@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kimi_tui.tui.main.messages import QuitChosen
+from kimi_tui.tui.screens import QuitChosen
 
 if TYPE_CHECKING:
     from kimi_tui.tui.main.screen import MainScreen
@@ -38,7 +38,7 @@ def copy(screen: MainScreen, argument: str) -> None:
 
 def notices(screen: MainScreen, argument: str) -> None:
     """List what was told, to be read again."""
-    from kimi_tui.tui.main.notices import NoticesScreen
+    from kimi_tui.tui.dialogs.notices import NoticesScreen
 
     screen.kimi.push_screen(NoticesScreen(tuple(screen.told)))
 
@@ -53,7 +53,7 @@ async def palette(screen: MainScreen, argument: str) -> None:
 
 def help_page(screen: MainScreen, argument: str) -> None:
     """List all keys and commands."""
-    from kimi_tui.tui.main.help import HelpScreen
+    from kimi_tui.tui.dialogs.help import HelpScreen
 
     screen.kimi.push_screen(HelpScreen(screen.commands, screen.keys))
 

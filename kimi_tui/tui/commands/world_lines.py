@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from kimi_tui.tui.commands.command import number
 from kimi_tui.tui.commands.session import WAY_BACK, tell_no_number
+from kimi_tui.tui.prompt.command import number
 
 if TYPE_CHECKING:
     from kimi_tui.soul.kimisoul import KimiSoul
@@ -75,8 +75,8 @@ async def compare_with_live(screen: MainScreen, world_line: int) -> None:
     """
     from kimi_tui.projection.comparison import Comparison
     from kimi_tui.tui.compare.screen import CompareScreen
+    from kimi_tui.tui.frame.header import READ_ONLY
     from kimi_tui.tui.gauge import Gauge
-    from kimi_tui.tui.main.header import READ_ONLY
     from kimi_tui.tui.worldline.view import newest_words
 
     soul = await screen.conversation.opened()
@@ -157,7 +157,7 @@ async def send_to_now(
         screen.tell(f"World line {world_line} holds no message.")
         return
     from kimi_tui.foreign_text import one_line
-    from kimi_tui.tui.text_dialog import TextDialog, TextQuestion
+    from kimi_tui.tui.dialogs.text_dialog import TextDialog, TextQuestion
 
     text = message.text or ", ".join(f"{name} {target}" for name, target in message.calls)
     letter = TextQuestion(

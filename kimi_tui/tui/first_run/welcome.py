@@ -22,10 +22,9 @@ from kimi_tui.foreign_text import clean
 from kimi_tui.launch import Launch
 from kimi_tui.tui.callbacks import reported
 from kimi_tui.tui.first_run.models import local_servers, where
+from kimi_tui.tui.frame.footer import Footer
 from kimi_tui.tui.glyphs import Glyphs, glyphs_of
-from kimi_tui.tui.main.footer import Footer
-from kimi_tui.tui.main.messages import QuitChosen, SessionChosen
-from kimi_tui.tui.screens import app_of, sheets
+from kimi_tui.tui.screens import QuitChosen, SessionChosen, app_of, sheets
 
 if TYPE_CHECKING:
     from kimi_tui.llm.models import LocalServer

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 
 from kimi_tui.config.model_choice import Choice
 from kimi_tui.launch import Launch
-from kimi_tui.tui.commands.command import Values
+from kimi_tui.tui.frame.header import model_name
 from kimi_tui.tui.main.engine import CannotOpen, Engine, Found, Opened
 from kimi_tui.tui.main.feed import Feed
-from kimi_tui.tui.main.header import model_name
-from kimi_tui.tui.main.state import MainState, Mode, Queued
+from kimi_tui.tui.prompt.command import Values
+from kimi_tui.tui.state import MainState, Mode, Queued
 
 if TYPE_CHECKING:
     from kimi_tui.llm.provider import ChatProvider
@@ -398,7 +398,7 @@ class Conversation:
     # --- what the engine tells
 
     def _show(self, records: Sequence[Record]) -> None:
-        from kimi_tui.tui.main.state import reduce
+        from kimi_tui.tui.state import reduce
         from kimi_tui.wire.events import Notice, StatusUpdate, TurnBegin, TurnEnd
 
         self._screen.draw(records, live=self._live)
@@ -457,7 +457,7 @@ class Conversation:
     def _caught_up(self) -> None:
         """The history is shown; what comes now happens now."""
         from kimi_tui.process import give_back
-        from kimi_tui.tui.main.state import settled
+        from kimi_tui.tui.state import settled
 
         self._live = True
         self._screen.history_told()

@@ -29,10 +29,10 @@ from kimi_tui.soul.history import end_of_context
 from kimi_tui.soul.model_slot import LoopLimits
 from kimi_tui.soul.record import end_of_record
 from kimi_tui.soul.runtime import open_soul
+from kimi_tui.tui.frame.header import branch_of
 from kimi_tui.tui.main.engine import CannotOpen, Found, NoModelNamed, Opened
-from kimi_tui.tui.main.header import branch_of
-from kimi_tui.tui.main.state import title_from
 from kimi_tui.tui.prompt.history import History, history_file, read_history
+from kimi_tui.tui.state import title_from
 from kimi_tui.wire.events import Record, TurnBegin
 
 log = logging.getLogger(__name__)

@@ -22,27 +22,10 @@ from kimi_tui.launch import Launch
 from kimi_tui.tui.approval.slot import ApprovalSlot
 from kimi_tui.tui.callbacks import report_of
 from kimi_tui.tui.commands import marks, rewind, world_lines
-from kimi_tui.tui.commands.command import Command, ParsedLine
 from kimi_tui.tui.commands.table import COMMANDS
-from kimi_tui.tui.glyphs import glyphs_of
-from kimi_tui.tui.keyboard import TypeAhead, key_of
-from kimi_tui.tui.main.conversation import Conversation
-from kimi_tui.tui.main.demo import DemoPlayer
-from kimi_tui.tui.main.drafts import ReturnedMessages
-from kimi_tui.tui.main.engine import CannotOpen, NoModelNamed
-from kimi_tui.tui.main.feed import Views
-from kimi_tui.tui.main.footer import (
-    DEMO_QUESTION,
-    PLAYED_QUESTION,
-    Footer,
-    Place,
-    demo_hints,
-    first_hints,
-    hints,
-)
-from kimi_tui.tui.main.header import Header, branch_of, heading_of
-from kimi_tui.tui.main.messages import ModelMissing, OpeningFailed, QuitChosen, SessionChosen
-from kimi_tui.tui.main.panes import (
+from kimi_tui.tui.frame.footer import Footer
+from kimi_tui.tui.frame.header import Header, branch_of, heading_of
+from kimi_tui.tui.frame.panes import (
     NARROW_BELOW,
     OVERLAY_BELOW,
     SHORT_BELOW,
@@ -51,10 +34,34 @@ from kimi_tui.tui.main.panes import (
     TimelinePane,
     timeline_width,
 )
-from kimi_tui.tui.main.state import MainState, Queued, Told
+from kimi_tui.tui.frame.views import Views
+from kimi_tui.tui.glyphs import glyphs_of
+from kimi_tui.tui.keyboard import TypeAhead, key_of
+from kimi_tui.tui.main.conversation import Conversation
+from kimi_tui.tui.main.demo import DemoPlayer
+from kimi_tui.tui.main.drafts import ReturnedMessages
+from kimi_tui.tui.main.engine import CannotOpen, NoModelNamed
+from kimi_tui.tui.main.hints import (
+    DEMO_QUESTION,
+    PLAYED_QUESTION,
+    Place,
+    demo_hints,
+    first_hints,
+    hints,
+)
 from kimi_tui.tui.prompt.area import CHORDS, PromptArea
 from kimi_tui.tui.prompt.bar import PromptBar
-from kimi_tui.tui.screens import add_sheets, app_of, sheets
+from kimi_tui.tui.prompt.command import Command, ParsedLine
+from kimi_tui.tui.screens import (
+    ModelMissing,
+    OpeningFailed,
+    QuitChosen,
+    SessionChosen,
+    add_sheets,
+    app_of,
+    sheets,
+)
+from kimi_tui.tui.state import MainState, Queued, Told
 from kimi_tui.tui.transcript.transcript import Transcript, copy_selection
 
 if TYPE_CHECKING:
@@ -62,10 +69,10 @@ if TYPE_CHECKING:
     from kimi_tui.soul.system_prompt import FolderFacts
     from kimi_tui.tui.app import KimiApp
     from kimi_tui.tui.approval.panel import ApprovalPanel
-    from kimi_tui.tui.commands.menu import CommandMenu
+    from kimi_tui.tui.frame.notices import Level
     from kimi_tui.tui.main.engine import Found
-    from kimi_tui.tui.main.notices import Level
     from kimi_tui.tui.main.reader import Reader
+    from kimi_tui.tui.prompt.menu import CommandMenu
     from kimi_tui.tui.timeline.timeline import Timeline
     from kimi_tui.tui.worldline.view import WorldLineTranscript
     from kimi_tui.wire.events import Record
@@ -531,7 +538,7 @@ class MainScreen(Screen[None]):
         self._begun = command
 
     def _new_menu(self) -> CommandMenu:
-        from kimi_tui.tui.commands.menu import CommandMenu
+        from kimi_tui.tui.prompt.menu import CommandMenu
 
         return CommandMenu(COMMANDS, self.keys, values=lambda: self.conversation.values)
 

@@ -15,8 +15,8 @@ from kimi_tui.foreign_text import one_line
 from kimi_tui.tui import formatting
 from kimi_tui.tui.diff import change_counts, diff_rows
 from kimi_tui.tui.formatting import Span, spans_width
+from kimi_tui.tui.frame.footer import Hint, roomiest
 from kimi_tui.tui.glyphs import Glyphs
-from kimi_tui.tui.main.footer import Hint, roomiest
 
 if TYPE_CHECKING:
     from kimi_tui.soul.rewind import FilePreview, FilesPreview

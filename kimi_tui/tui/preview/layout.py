@@ -17,8 +17,8 @@ from kimi_tui.foreign_text import one_line
 from kimi_tui.tool_names import short_name
 from kimi_tui.tui import formatting
 from kimi_tui.tui.formatting import Span, cost_words, fitted, spans_width
+from kimi_tui.tui.frame.footer import GAP, fit
 from kimi_tui.tui.glyphs import Glyphs
-from kimi_tui.tui.main.footer import GAP, fit
 from kimi_tui.tui.preview.files import (
     FilesState,
     file_keys,

@@ -18,8 +18,8 @@ from kimi_tui.tui.transcript.transcript import copy_selection
 if TYPE_CHECKING:
     from textual.document._document import Location
 
-    from kimi_tui.tui.commands.menu import CommandMenu
     from kimi_tui.tui.prompt.history import History
+    from kimi_tui.tui.prompt.menu import CommandMenu
 
 HELD_S = 0.7
 NEWLINE_KEYS = (
@@ -310,3 +310,11 @@ class PromptArea(TextArea):
     def _is_wrapped_below(self) -> bool:
         here = self.wrapped_document.location_to_offset(self.cursor_location).y
         return here < self.wrapped_document.height - 1
+
+
+class AnswerArea(PromptArea):
+    """The field of a question, like that of the prompt, but Enter leaves the text in it until the question is closed."""
+
+    def action_send(self) -> None:
+        """Hand over what stands here."""
+        self.post_message(self.Sent(self.text))

@@ -12,9 +12,9 @@ from textual.widget import Widget
 
 from kimi_tui.tui.formatting import clock
 from kimi_tui.tui.glyphs import glyphs_of
-from kimi_tui.tui.main.state import MainState
 from kimi_tui.tui.prompt.area import PromptArea
 from kimi_tui.tui.screens import app_of
+from kimi_tui.tui.state import MainState
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult

@@ -15,7 +15,7 @@ from kimi_tui.projection.recording import PlaybackClock, streamed_text
 from kimi_tui.projection.replay import sliced
 from kimi_tui.tui.callbacks import report_of, reported
 from kimi_tui.tui.formatting import counted, tokens
-from kimi_tui.tui.main.feed import Views
+from kimi_tui.tui.frame.views import Views
 from kimi_tui.tui.replay.files import ReplayFiles
 from kimi_tui.tui.replay.scrubber import Scrubber
 from kimi_tui.wire.events import Record, TextPart, ThinkPart

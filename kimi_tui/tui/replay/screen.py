@@ -19,11 +19,9 @@ from kimi_tui.app_paths import short
 from kimi_tui.config.model_choice import Choice
 from kimi_tui.launch import Launch
 from kimi_tui.tui.callbacks import report_of, reported
-from kimi_tui.tui.glyphs import Glyphs, glyphs_of
-from kimi_tui.tui.main.footer import Footer, Hint
-from kimi_tui.tui.main.header import Header, heading_of
-from kimi_tui.tui.main.messages import OpeningFailed, QuitChosen, SessionChosen
-from kimi_tui.tui.main.panes import (
+from kimi_tui.tui.frame.footer import Footer, Hint
+from kimi_tui.tui.frame.header import Header, heading_of
+from kimi_tui.tui.frame.panes import (
     NARROW_BELOW,
     OVERLAY_BELOW,
     SHORT_BELOW,
@@ -32,13 +30,22 @@ from kimi_tui.tui.main.panes import (
     TimelinePane,
     timeline_width,
 )
-from kimi_tui.tui.screens import AnswersOnce, add_sheets, app_of, sheets
+from kimi_tui.tui.glyphs import Glyphs, glyphs_of
+from kimi_tui.tui.screens import (
+    AnswersOnce,
+    OpeningFailed,
+    QuitChosen,
+    SessionChosen,
+    add_sheets,
+    app_of,
+    sheets,
+)
 from kimi_tui.tui.transcript.transcript import Transcript
 
 if TYPE_CHECKING:
     from kimi_tui.session.session import Session
-    from kimi_tui.tui.main.feed import Views
-    from kimi_tui.tui.main.notices import Level
+    from kimi_tui.tui.frame.notices import Level
+    from kimi_tui.tui.frame.views import Views
     from kimi_tui.tui.replay.player import Player
     from kimi_tui.tui.replay.scrubber import Scrubber
     from kimi_tui.tui.replay.source import RecordedSession
@@ -120,7 +127,7 @@ class ReplayScreen(AnswersOnce[Launch | None]):
 
     def _furnish(self, recorded: RecordedSession) -> None:
         from kimi_tui.projection.recording import PlaybackClock
-        from kimi_tui.tui.main.feed import Views
+        from kimi_tui.tui.frame.views import Views
         from kimi_tui.tui.replay.files import ReplayFiles
         from kimi_tui.tui.replay.player import Player
         from kimi_tui.tui.replay.scrubber import Scrubber

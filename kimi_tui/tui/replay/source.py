@@ -23,8 +23,8 @@ from kimi_tui.session.side_files import read_state
 from kimi_tui.session.store import SessionStore, read_only_copy
 from kimi_tui.soul.history import session_history
 from kimi_tui.soul.record import close_dangling_calls, final_checkpoints, read_records
-from kimi_tui.tui.main.header import branch_of
-from kimi_tui.tui.main.state import title_from
+from kimi_tui.tui.frame.header import branch_of
+from kimi_tui.tui.state import title_from
 from kimi_tui.wire.events import (
     CheckpointCreated,
     Record,

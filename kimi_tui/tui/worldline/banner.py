@@ -13,8 +13,8 @@ from rich.cells import cell_len
 
 from kimi_tui.tui import formatting
 from kimi_tui.tui.formatting import Span, spans_width
+from kimi_tui.tui.frame.footer import GAP, fit
 from kimi_tui.tui.glyphs import Glyphs
-from kimi_tui.tui.main.footer import GAP, fit
 from kimi_tui.tui.timeline.details import left_by
 from kimi_tui.wire.events import (
     CheckpointCreated,

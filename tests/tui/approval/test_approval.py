@@ -25,8 +25,8 @@ from kimi_tui.tui.approval.model import (
 from kimi_tui.tui.approval.panel import ApprovalPanel, detail_row
 from kimi_tui.tui.glyphs import ASCII
 from kimi_tui.tui.keyboard import QUIET_S, QuietKeyboard
+from kimi_tui.tui.prompt.area import AnswerArea
 from kimi_tui.tui.screens import sheets
-from kimi_tui.tui.text_dialog import AnswerArea
 from kimi_tui.tui.theme import KIMI_DARK
 from kimi_tui.wire.display import DiffBlock, DiffLine
 from kimi_tui.wire.events import ApprovalRequest

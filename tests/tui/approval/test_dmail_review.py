@@ -12,7 +12,7 @@ from support.screens import Desk, desk
 from kimi_tui.config.settings import Config, DMailConfig
 from kimi_tui.projection.blocks import AgentBlock, DMailBlock, ToolBlock
 from kimi_tui.tui.approval.panel import ApprovalPanel
-from kimi_tui.tui.text_dialog import AnswerArea
+from kimi_tui.tui.prompt.area import AnswerArea
 
 REVIEWED = Config(dmail=DMailConfig(review=True))
 

@@ -12,9 +12,9 @@ from kimi_tui.config.settings import Config, DMailConfig
 from kimi_tui.soul.rewind import Target
 from kimi_tui.tui.commands.rewind import preview
 from kimi_tui.tui.compare.screen import CompareScreen
+from kimi_tui.tui.dialogs.summary import SummaryScreen
+from kimi_tui.tui.dialogs.text_dialog import TextDialog
 from kimi_tui.tui.preview.screen import RewindScreen
-from kimi_tui.tui.summary import SummaryScreen
-from kimi_tui.tui.text_dialog import TextDialog
 from kimi_tui.tui.worldline.view import WorldLineTranscript
 from kimi_tui.wire.events import Notice
 

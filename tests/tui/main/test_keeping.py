@@ -17,8 +17,8 @@ from kimi_tui.session.session import Session
 from kimi_tui.session.store import SessionStore
 from kimi_tui.soul.record import read_records
 from kimi_tui.soul.statistics import statistics, with_journal
+from kimi_tui.tui.dialogs.statistics import StatisticsScreen
 from kimi_tui.tui.formatting import statistics_pairs
-from kimi_tui.tui.main.statistics import StatisticsScreen
 
 
 @pytest.fixture

@@ -18,11 +18,11 @@ from kimi_tui.config.settings import Config, DMailConfig
 from kimi_tui.session.store import SessionStore
 from kimi_tui.soul.rewind import Target
 from kimi_tui.tui.compare.screen import CompareScreen
+from kimi_tui.tui.dialogs.summary import SummaryScreen
+from kimi_tui.tui.dialogs.text_dialog import TextDialog
 from kimi_tui.tui.preview.screen import RewindScreen
 from kimi_tui.tui.replay.screen import ReplayScreen
 from kimi_tui.tui.replay.scrubber import Scrubber
-from kimi_tui.tui.summary import SummaryScreen
-from kimi_tui.tui.text_dialog import TextDialog
 
 SIZES = [(120, 40), (80, 24), (60, 20)]
 

@@ -18,7 +18,7 @@ from kimi_tui.session.session import Session
 from kimi_tui.tui.main import opening
 from kimi_tui.tui.main.engine import CannotOpen
 from kimi_tui.tui.main.opening import open_session
-from kimi_tui.tui.main.state import Mode
+from kimi_tui.tui.state import Mode
 from kimi_tui.wire.events import Record
 
 

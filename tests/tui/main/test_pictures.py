@@ -22,7 +22,7 @@ from kimi_tui.launch import Launch
 from kimi_tui.llm.models import LocalServer
 from kimi_tui.soul.system_prompt import FolderFacts
 from kimi_tui.tui.app import KimiApp
-from kimi_tui.tui.main.notices import Notices
+from kimi_tui.tui.frame.notices import Notices
 from kimi_tui.tui.main.screen import MainScreen
 from kimi_tui.wire.display import DiffBlock, DiffLine
 from kimi_tui.wire.events import ApprovalRequest, Record

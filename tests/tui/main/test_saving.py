@@ -12,7 +12,7 @@ from support.screens import desk
 
 from kimi_tui.config.settings import Config
 from kimi_tui.filesystem import Storage
-from kimi_tui.tui.main.header import Heading, fit
+from kimi_tui.tui.frame.header import Heading, fit
 
 
 class Disk:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kimi_tui.soul.rewind import FilePreview, FilesPreview
-from kimi_tui.tui.main.footer import fit
+from kimi_tui.tui.frame.footer import fit
 from kimi_tui.tui.preview.files import FilesState, file_keys
 
 WIDTHS = {60: 51, 80: 67, 120: 99}

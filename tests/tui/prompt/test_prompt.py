@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from textual.app import App, ComposeResult
 
 from kimi_tui.config.keymap import DEFAULT_KEYS
-from kimi_tui.tui.main.state import MainState
 from kimi_tui.tui.prompt.area import HELD_S, PromptArea
 from kimi_tui.tui.prompt.bar import IDLE_WORDS, RESUME_WORDS, STEER_WORDS, PromptBar
 from kimi_tui.tui.prompt.history import History, append_history, history_file, read_history
 from kimi_tui.tui.screens import sheets
+from kimi_tui.tui.state import MainState
 from kimi_tui.tui.theme import KIMI_DARK
 
 

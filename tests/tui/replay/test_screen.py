@@ -29,7 +29,7 @@ from kimi_tui.session.session import Session
 from kimi_tui.session.store import SessionStore
 from kimi_tui.soul.record import final_checkpoints
 from kimi_tui.tui.app import KimiApp
-from kimi_tui.tui.main.feed import Views
+from kimi_tui.tui.frame.views import Views
 from kimi_tui.tui.main.screen import MainScreen
 from kimi_tui.tui.replay.player import Player
 from kimi_tui.tui.replay.screen import ReplayScreen, load_session

@@ -14,9 +14,7 @@ from kimi_tui.tui.replay.scrubber import (
     time_at,
     track_spans,
 )
-from kimi_tui.wire.events import (
-    CompactionEnd,
-)
+from kimi_tui.wire.events import CompactionEnd
 
 STORY = whole_story().records
 

@@ -9,10 +9,10 @@ from support.chat_server import ChatServer, say, stall
 from support.screens import Desk, desk
 
 from kimi_tui.config.settings import Config, ModelConfig
-from kimi_tui.tui.commands.command import Values
-from kimi_tui.tui.commands.menu import CommandMenu
 from kimi_tui.tui.commands.table import COMMANDS
-from kimi_tui.tui.main.help import HelpScreen
+from kimi_tui.tui.dialogs.help import HelpScreen
+from kimi_tui.tui.prompt.command import Values
+from kimi_tui.tui.prompt.menu import CommandMenu
 
 
 @pytest.fixture

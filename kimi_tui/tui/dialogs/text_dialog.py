@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import ClassVar, Literal, NamedTuple
 
 from textual import on
@@ -15,9 +15,9 @@ from textual.widgets import Static
 
 from kimi_tui.foreign_text import clean
 from kimi_tui.tui.callbacks import reported
+from kimi_tui.tui.frame.footer import Hint, hint_row
 from kimi_tui.tui.glyphs import ASCII, glyphs_of
-from kimi_tui.tui.main.footer import Hint, fit
-from kimi_tui.tui.prompt.area import PromptArea
+from kimi_tui.tui.prompt.area import AnswerArea, PromptArea
 from kimi_tui.tui.screens import AnswersOnce, app_of, sheets
 
 Kind = Literal["", "dmail", "compaction"]
@@ -71,22 +71,6 @@ def dialog_keys(question: TextQuestion, *, can_draft: bool, drafting: bool) -> t
     # Short, and before what every editor has: in a narrow terminal nothing else would tell of it.
     draft = (("Ctrl+L", "model drafts it"),) if can_draft else ()
     return (("Enter", question.verb), *draft, ("Shift+Enter", "new line"), ("Esc", "cancel"))
-
-
-class AnswerArea(PromptArea):
-    """The field of the prompt, but Enter leaves the text in it until the dialog is closed."""
-
-    def action_send(self) -> None:
-        """Hand over what stands here."""
-        self.post_message(self.Sent(self.text))
-
-
-def key_content(keys: Sequence[Hint], width: int) -> Content:
-    """The last row of a dialog, as many keys as fit into `width` cells."""
-    parts: list[tuple[str, str] | str] = []
-    for key, meaning in fit(keys, width):
-        parts += ["   " if parts else "", (key, "$ink"), " ", (meaning, "$ink-quiet")]
-    return Content.assemble(*parts)
 
 
 class Drafting(NamedTuple):
@@ -168,7 +152,7 @@ class TextDialog(ModalScreen[str | None], AnswersOnce[str | None]):
             self._question, can_draft=self._drafting is not None, drafting=self._is_drafting
         )
         width = min(88, app_of(self).size.width * 96 // 100) - AROUND
-        self._keys.update(key_content(keys, width))
+        self._keys.update(hint_row(keys, width))
 
     def _say(self, words: str, style: str) -> None:
         self._status.display = bool(words)

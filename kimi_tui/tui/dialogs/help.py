@@ -11,11 +11,11 @@ from textual.content import Content
 
 from kimi_tui.config.keymap import DEFAULT_KEYS
 from kimi_tui.tui.approval.model import CHANGE_KEY
-from kimi_tui.tui.commands.command import CommandTable
+from kimi_tui.tui.dialogs.text_screen import TextRows, TextScreen
 from kimi_tui.tui.formatting import cut, wrap_words
 from kimi_tui.tui.glyphs import Glyphs, drawn, glyphs_of
 from kimi_tui.tui.keyboard import key_name, key_of, line_break_key
-from kimi_tui.tui.main.text_screen import TextRows, TextScreen
+from kimi_tui.tui.prompt.command import CommandTable
 from kimi_tui.tui.screens import sheets
 
 Pair = tuple[str, str]

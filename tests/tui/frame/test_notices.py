@@ -9,7 +9,8 @@ import pytest
 from support.chat_server import ChatServer, say
 from support.screens import desk
 
-from kimi_tui.tui.main.notices import NoticesScreen
+from kimi_tui.tui.dialogs.notices import NoticesScreen
+from kimi_tui.tui.frame.notices import Shown, with_notice, without
 
 SIZES = [(120, 40), (80, 24), (60, 20)]
 
@@ -90,3 +91,17 @@ async def test_nothing_was_told(home: Path) -> None:
         one.screen.told.clear()
         await one.say("/notices")
         await one.sees("Nothing was told in this session.")
+
+
+def test_a_passing_notice_gives_way_and_a_lasting_one_stays() -> None:
+    lasting = Shown("error", "The disk is full", topic="disk")
+    passing = Shown("info", "Copied", until=16.0)
+    board = with_notice(with_notice((), lasting, 10.0), passing, 10.0)
+    assert board == (lasting, passing)
+    again = Shown("info", "Forked", until=17.0)
+    assert with_notice(board, again, 11.0) == (lasting, again)
+    assert without(board, "", 20.0) == (lasting,)
+    assert without(board, "disk", 11.0) == (passing,)
+    assert (
+        with_notice(board, lasting._replace(text="Still full"), 11.0)[0].text != "The disk is full"
+    )

@@ -1,66 +1,16 @@
-"""The last row of a screen: keys and what they do, whole pairs only; and which those are, by focus and by what the agent does."""
+"""The keys that the footer of the main screen lists, by what has the focus and by what the agent does."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Literal
 
-from rich.cells import cell_len
 from textual.binding import Binding
-from textual.content import Content
-from textual.reactive import reactive
-from textual.widget import Widget
 
+from kimi_tui.tui.frame.footer import Hint
 from kimi_tui.tui.glyphs import Glyphs
 from kimi_tui.tui.keyboard import key_of, line_break_key
-from kimi_tui.tui.main.state import MainState
-
-Hint = tuple[str, str]
-GAP = 3
-WAY_OUT = "Esc"
-
-
-def fit(hints: Sequence[Hint], width: int) -> tuple[Hint, ...]:
-    """The hints that fit into `width` cells whole, from the first on; the way out is among them before any other."""
-    shown = _from_first(hints, width)
-    out = next((hint for hint in hints if hint[0] == WAY_OUT), None)
-    if out is None or out in shown or not _from_first([out], width):
-        return shown
-    others = [hint for hint in hints if hint is not out]
-    return (*_from_first(others, width - _cells(out) - GAP), out)
-
-
-def roomiest(wordings: Sequence[Sequence[Hint]], width: int) -> Sequence[Hint]:
-    """The first of the wordings of which every hint fits, else the last, which is the shortest."""
-    return next((one for one in wordings if fit(one, width) == tuple(one)), wordings[-1])
-
-
-def _from_first(hints: Sequence[Hint], width: int) -> tuple[Hint, ...]:
-    used, shown = 0, list[Hint]()
-    for hint in hints:
-        used += _cells(hint) + (GAP if shown else 0)
-        if used > width:
-            break
-        shown.append(hint)
-    return tuple(shown)
-
-
-def _cells(hint: Hint) -> int:
-    return cell_len(hint[0]) + 1 + cell_len(hint[1])
-
-
-class Footer(Widget):
-    """The last row of a screen."""
-
-    hints: reactive[tuple[Hint, ...]] = reactive(())
-
-    def render(self) -> Content:
-        """As many hints as fit."""
-        parts: list[tuple[str, str] | str] = []
-        for key, meaning in fit(self.hints, self.content_size.width):
-            parts += [(" " * GAP, "") if parts else "", (key, "$ink"), " ", (meaning, "$ink-quiet")]
-        return Content.assemble(*parts)
-
+from kimi_tui.tui.state import MainState
 
 Place = Literal["prompt", "chat", "timeline", "filter", "found", "line", "search", "matches"]
 

@@ -1,7 +1,6 @@
 """Notices under the last rows of the chat: what happened, then what to do, in a few rows.
 
-One with a topic stays until it is solved; the others go after a few seconds or when the next one comes. What was told
-can be read again in a list.
+One with a topic stays until it is solved; the others go after a few seconds or when the next one comes.
 """
 
 from __future__ import annotations
@@ -18,9 +17,6 @@ from textual.widget import Widget
 from kimi_tui.foreign_text import clean, one_line
 from kimi_tui.tui.formatting import cut, wrap_words
 from kimi_tui.tui.glyphs import glyphs_of
-from kimi_tui.tui.main.state import Told
-from kimi_tui.tui.main.text_screen import TextRows, TextScreen
-from kimi_tui.tui.screens import sheets
 
 Level = Literal["info", "warning", "error"]
 STAYS_S = 6.0
@@ -175,48 +171,6 @@ class Notices(Widget):
             left = f"    {len(texts) - n_shown} more; /notices lists all of them"
             rows.append(Content.assemble((glyphs.edge, "$warn"), (left[1:], "$ink")))
         return rows
-
-
-class NoticesText(TextRows):
-    """All that was told, the newest first, each with its time."""
-
-    TIME_CELLS = 10
-
-    def __init__(self, told: Sequence[Told]) -> None:
-        super().__init__()
-        self._told = tuple(reversed(told))
-
-    def wrapped(self, width: int) -> list[Content]:
-        """Every notice, and its advice below it."""
-        if not self._told:
-            return [Content.styled("Nothing was told in this session.", "$ink-quiet")]
-        lines: list[Content] = []
-        room = max(16, width - self.TIME_CELLS)
-        indent = " " * self.TIME_CELLS
-        for one in self._told:
-            style = {"warning": "$warn", "error": "$kind-error"}.get(one.level, "$ink-strong")
-            at = f"{time.strftime('%H:%M:%S', time.localtime(one.at)):<{self.TIME_CELLS}}"
-            first, *rest = wrap_words(one_line(one.text), room) or [""]
-            lines.append(Content.assemble((at, "$ink-quiet"), (first, style)))
-            lines += [Content.styled(indent + row, style) for row in rest]
-            advice = " ".join(clean(one.advice).split())
-            lines += [
-                Content.styled(indent + row, "$ink") for row in wrap_words(advice, room) if row
-            ]
-        return lines
-
-
-class NoticesScreen(TextScreen):
-    """The notices of this run, to be read again.
-
-    Args:
-        told: the oldest first.
-    """
-
-    CSS_PATH = sheets("help")
-
-    def __init__(self, told: Sequence[Told]) -> None:
-        super().__init__("Notices", NoticesText(told))
 
 
 def _wrapped(text: str, width: int, rows: int, ellipsis: str) -> list[str]:

@@ -13,11 +13,12 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from kimi_tui.foreign_text import clean
+from kimi_tui.tui.dialogs.text_dialog import AROUND, SHORT_BELOW
 from kimi_tui.tui.formatting import tokens
+from kimi_tui.tui.frame.footer import hint_row
 from kimi_tui.tui.glyphs import ASCII, glyphs_of
 from kimi_tui.tui.screens import AnswersOnce, app_of, sheets
 from kimi_tui.tui.scrollbar import use_thin_scrollbar
-from kimi_tui.tui.text_dialog import AROUND, SHORT_BELOW, key_content
 
 LOW_BELOW = 24
 
@@ -90,7 +91,7 @@ class SummaryScreen(ModalScreen[str | None], AnswersOnce[str | None]):
     def _keys(self, width: int) -> Content:
         keys = [(key, words) for key, words, _ in self._summary.answers]
         room = min(96, width * 96 // 100) - AROUND
-        return key_content([*keys, ("Esc", "close")], room)
+        return hint_row([*keys, ("Esc", "close")], room)
 
     def on_key(self, event: events.Key) -> None:
         """The letter of an answer answers at once."""

@@ -20,7 +20,7 @@ from kimi_tui.filesystem import open_regular
 from kimi_tui.launch import Launch
 from kimi_tui.tui.formatting import cut, path
 from kimi_tui.tui.glyphs import glyphs_of
-from kimi_tui.tui.main.state import MODE_WORDS, Mode
+from kimi_tui.tui.state import MODE_WORDS, Mode
 
 GAP = 3
 NEW_SESSION = "New session"

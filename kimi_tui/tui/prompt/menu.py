@@ -10,10 +10,10 @@ from textual.geometry import Size
 from textual.message import Message
 from textual.widget import Widget
 
-from kimi_tui.tui.commands.command import Command, CommandTable, Values
 from kimi_tui.tui.formatting import cut
 from kimi_tui.tui.glyphs import drawn, glyphs_of
 from kimi_tui.tui.keyboard import key_of
+from kimi_tui.tui.prompt.command import Command, CommandTable, Values
 
 NAME_CELLS = 25
 

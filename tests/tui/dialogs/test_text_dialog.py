@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from support.still_screen import still_screen
 
-from kimi_tui.tui.text_dialog import (
+from kimi_tui.tui.dialogs.text_dialog import (
     Drafting,
     TextDialog,
     TextQuestion,

@@ -6,20 +6,19 @@ Only the chat stands on the first picture; the other widgets are imported when t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 from textual.containers import Container
 from textual.content import Content
+from textual.widget import Widget
 
 from kimi_tui.tui.transcript.transcript import Transcript
 
 if TYPE_CHECKING:
-    from kimi_tui.tui.commands.menu import CommandMenu
-    from kimi_tui.tui.commands.table import Command
-    from kimi_tui.tui.main.footer import Place
-    from kimi_tui.tui.main.notices import Level, Notices
+    from kimi_tui.tui.frame.notices import Level, Notices
+    from kimi_tui.tui.prompt.command import Command
+    from kimi_tui.tui.prompt.menu import CommandMenu
     from kimi_tui.tui.timeline.timeline import Timeline
-    from kimi_tui.tui.worldline.view import WorldLineView
 
 NARROW_BELOW = 80
 SHORT_BELOW = 30
@@ -37,7 +36,9 @@ def timeline_width(screen_width: int) -> int:
     return SLIM_TIMELINE if screen_width < SLIM_BELOW else WIDE_TIMELINE
 
 
-_FRAME_KEYS: Mapping[str, str] = {
+Place = Literal["timeline", "filter", "found"]
+"""What the keys of the timeline do: act on its rows, write a filter, or act on the rows that were found."""
+_FRAME_KEYS: Mapping[Place, str] = {
     "timeline": "Enter preview  ? keys",
     "filter": "Enter go there  Esc all steps",
     "found": "Enter preview  Esc all steps",
@@ -61,7 +62,7 @@ class NoticingPane(Container):
     def tell(self, text: str, level: Level, advice: str, topic: str = "") -> None:
         """Show a notice for a few seconds; with a topic, until that is solved."""
         if self._notices is None:
-            from kimi_tui.tui.main.notices import Notices
+            from kimi_tui.tui.frame.notices import Notices
 
             self._notices = Notices()
             self.mount(self._notices)
@@ -70,7 +71,7 @@ class NoticingPane(Container):
     def tell_all(self, texts: Sequence[str], level: Level) -> None:
         """Show several notices that came at once as one list."""
         if self._notices is None:
-            from kimi_tui.tui.main.notices import Notices
+            from kimi_tui.tui.frame.notices import Notices
 
             self._notices = Notices()
             self.mount(self._notices)
@@ -103,15 +104,15 @@ class ChatPane(NoticingPane):
         self._menu: CommandMenu | None = None
         self._notice_rows = 0
 
-    async def read(self, reading: WorldLineView) -> None:
+    async def read(self, world_line: Widget) -> None:
         """Put a world line in front of the chat."""
         self.add_class("-reading")
-        await self.mount(reading)
+        await self.mount(world_line)
 
-    def end_reading(self, reading: WorldLineView) -> None:
+    def end_reading(self, world_line: Widget) -> None:
         """Show the chat again."""
         self.remove_class("-reading")
-        reading.remove()
+        world_line.remove()
 
     @property
     def command(self) -> Command | None:

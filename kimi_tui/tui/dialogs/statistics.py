@@ -8,8 +8,8 @@ from rich.cells import cell_len
 from textual.content import Content
 
 from kimi_tui.foreign_text import one_line
+from kimi_tui.tui.dialogs.text_screen import TextRows, TextScreen
 from kimi_tui.tui.formatting import statistics_pairs, wrap_words
-from kimi_tui.tui.main.text_screen import TextRows, TextScreen
 from kimi_tui.tui.screens import sheets
 
 if TYPE_CHECKING:

@@ -1,0 +1,1 @@
+"""What stands over a screen: texts to be read, and a text that is asked for."""

@@ -1,0 +1,240 @@
+"""Chat, timeline and gauge of one session: three models that take the same events, and the widgets that draw them.
+
+Timeline and gauge are imported when they are first shown, after the first paint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from kimi_tui.tui.callbacks import Report, each, report_of
+
+if TYPE_CHECKING:
+    from kimi_tui.projection.gauge import GaugeModel
+    from kimi_tui.projection.timeline import TimelineModel
+    from kimi_tui.projection.timeline_tree import Checkpoint
+    from kimi_tui.projection.transcript import TranscriptModel
+    from kimi_tui.tui.gauge import Gauge
+    from kimi_tui.tui.timeline.timeline import Timeline
+    from kimi_tui.tui.transcript.transcript import Transcript
+    from kimi_tui.tui.transcript.viewport import Flow
+    from kimi_tui.wire.events import Record
+
+CHUNK = 32
+"""Events that are taken in one go where a session is built anew."""
+FLOW_SLICE = 300
+"""Blocks that are put into their places in one go, in about two milliseconds."""
+
+
+class Models(NamedTuple):
+    """What the three pictures are drawn from."""
+
+    chat: TranscriptModel
+    flow: Flow
+    timeline: TimelineModel
+    gauge: GaugeModel
+
+    @classmethod
+    def new(cls, transcript: Transcript) -> Models:
+        """Those of a session in which nothing has happened, to be shown there."""
+        from kimi_tui.projection.gauge import GaugeModel
+        from kimi_tui.projection.timeline import TimelineModel
+        from kimi_tui.projection.transcript import TranscriptModel
+        from kimi_tui.tui.transcript.viewport import Flow
+
+        chat = TranscriptModel(work_dir=transcript.work_dir)
+        return cls(chat, Flow(transcript.room()), TimelineModel(), GaugeModel())
+
+    def take(self, records: Sequence[Record], report: Report) -> None:
+        """This happened next. What one of the three cannot take is reported, and the others take it."""
+        chat = self.chat
+        changed: list[int] = []
+
+        def draw(record: Record) -> None:
+            first = chat.apply(record).first
+            if first is not None:
+                changed.append(first)
+
+        for take in (draw, self.timeline.apply, self.gauge.apply):
+            each(records, take, report)
+        if changed:
+            # A little each time: at the end it would be a tenth of a second in one go.
+            self.flow.update(chat.blocks, min(changed))
+
+
+class Views:
+    """The three pictures of one session.
+
+    Args:
+        transcript: the chat.
+        broken: told what one of them cannot take; they should then be rebuilt from the record.
+    """
+
+    def __init__(self, transcript: Transcript, broken: Report | None = None) -> None:
+        from kimi_tui.tui.gauge import Gauge
+        from kimi_tui.tui.timeline.timeline import Timeline
+
+        self._transcript = transcript
+        self._broken = broken or report_of(transcript)
+        self._timeline = Timeline()
+        self._gauge = Gauge()
+        self._untold: Models | None = None
+
+    @property
+    def timeline(self) -> Timeline:
+        """The line of checkpoints."""
+        return self._timeline
+
+    @property
+    def gauge(self) -> Gauge:
+        """How full the window is."""
+        return self._gauge
+
+    def fit(self, timeline_width: int) -> None:
+        """The timeline stands beside the chat in this width, or (0) floats over it."""
+        self._timeline.overlay = timeline_width == 0
+        self._gauge.timeline_width = timeline_width
+
+    def live_point(self, checkpoint_id: int) -> Checkpoint | None:
+        """A checkpoint of the live line, as the timeline knows it; None where there is none."""
+        live = self._timeline.model.tree.live if self._timeline.model is not None else ()
+        return next((point for point in live if point.id == checkpoint_id), None)
+
+    def mark(self, bookmarks: Mapping[str, str], pins: frozenset[tuple[str, int]]) -> None:
+        """Show which checkpoints bear names, and where messages are pinned."""
+        timeline, _ = self._models()
+        for uid in timeline.bookmarks.keys() - bookmarks.keys():
+            timeline.set_bookmark(uid, "")
+        for uid, name in bookmarks.items():
+            timeline.set_bookmark(uid, name)
+        timeline.set_pins(frozenset(uid for uid, _ in pins))
+        self._timeline.changed(motion=False)
+        self._transcript.pins = pins
+
+    def apply(self, records: Sequence[Record], *, live: bool) -> None:
+        """Show what happened; what is history is shown when all of it is told (`history_told`)."""
+        if live:
+            each((records,), self._transcript.apply, self._broken)
+            self._take(records, live=True)
+            return
+        if self._untold is None:
+            self._untold = Models.new(self._transcript)
+        # There is nothing to rebuild it from but this.
+        self._untold.take(records, report_of(self._transcript))
+
+    def settle_history(self) -> Iterator[None]:
+        """Make ready what the history tells, in small steps."""
+        if self._untold is not None:
+            if (shown := self._timeline.model) is not None and shown.arrangement:
+                self._untold.timeline.arrange(shown.arrangement)
+            yield from self._untold.timeline.rows.settle()
+
+    def history_told(self) -> None:
+        """Show what the history tells; whoever was reading its end goes on doing so."""
+        untold, self._untold = self._untold, None
+        if untold is None:
+            return
+        self._transcript.show_whole(untold.chat, untold.flow)
+        self._timeline.show_whole(untold.timeline)
+        self._gauge.model = untold.gauge
+
+    def glance(self, records: Sequence[Record]) -> None:
+        """Show the end of a history until all of it is told."""
+        end = Models.new(self._transcript)
+        end.take(records, report_of(self._transcript))
+        self.show(end.chat, end.timeline, end.gauge)
+
+    def play(self, records: Sequence[Record], *, live: bool) -> None:
+        """Show again what happened once, as if it happened now where `live`."""
+        self._transcript.apply(records, live=live)
+        self._take(records, live=live)
+
+    def settle(self, chat: TranscriptModel, timeline: TimelineModel) -> Generator[None, None, Flow]:
+        """Make ready in small steps what is to be shown; returns where the blocks of the chat stand."""
+        from kimi_tui.tui.transcript.viewport import Flow
+
+        flow = Flow(self._transcript.room())
+        for start in range(0, len(chat.blocks), FLOW_SLICE):
+            flow.update(chat.blocks[: start + FLOW_SLICE], start)
+            yield
+        yield from timeline.rows.settle()
+        return flow
+
+    def show(
+        self,
+        chat: TranscriptModel,
+        timeline: TimelineModel,
+        gauge: GaugeModel,
+        flow: Flow | None = None,
+    ) -> None:
+        """Show these in place of what is shown; with a flow it is known where the chat's blocks stand."""
+        self._transcript.show_model(chat, flow)
+        self._timeline.model, self._gauge.model = timeline, gauge
+
+    def _take(self, records: Sequence[Record], *, live: bool) -> None:
+        timeline, gauge = self._models()
+        changed = [False, False]
+
+        def take_timeline(record: Record) -> None:
+            changed[0] |= timeline.apply(record)
+
+        def take_gauge(record: Record) -> None:
+            changed[1] |= gauge.apply(record)
+
+        # One that cannot take something is no reason for the other to stand still.
+        each(records, take_timeline, self._broken)
+        each(records, take_gauge, self._broken)
+        if changed[0]:
+            self._timeline.changed(motion=live)
+        if changed[1]:
+            self._gauge.changed(motion=live)
+
+    async def rebuild(
+        self,
+        records: Sequence[Record],
+        since: Callable[[], Sequence[Record]],
+        report: Report | None = None,
+    ) -> bool:
+        """Show these events in place of what is shown, without those that cannot be shown; whether all of them can.
+
+        What is shown stays until all of them are taken, a few milliseconds at a time.
+
+        Args:
+            records: what happened, in order.
+            since: takes what has happened behind them, and is empty when nothing more has.
+            report: told what cannot be shown.
+        """
+        report = report or report_of(self._transcript)
+        anew = Models.new(self._transcript)
+        arrangement = self._timeline.model.arrangement if self._timeline.model is not None else None
+        whole = True
+
+        def tell(error: Exception) -> None:
+            nonlocal whole
+            whole = False
+            report(error)
+
+        from kimi_tui.soul.tasks import Pace
+
+        pace, taken = Pace(), 0
+        # Nothing is awaited behind the last look at what has happened meanwhile.
+        while chunk := records[taken : taken + CHUNK] or since():
+            taken += len(chunk)
+            anew.take(chunk, tell)
+            await pace.rest()
+        if arrangement is not None:
+            anew.timeline.arrange(arrangement)
+        is_same_room = anew.flow.room == self._transcript.room()
+        self.show(anew.chat, anew.timeline, anew.gauge, anew.flow if is_same_room else None)
+        return whole
+
+    def _models(self) -> tuple[TimelineModel, GaugeModel]:
+        from kimi_tui.projection.gauge import GaugeModel
+        from kimi_tui.projection.timeline import TimelineModel
+
+        if self._timeline.model is None:
+            self._timeline.model = TimelineModel()
+        if self._gauge.model is None:
+            self._gauge.model = GaugeModel()
+        return self._timeline.model, self._gauge.model

@@ -1,0 +1,161 @@
+"""The help: whatever it lists, only what is on view is painted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from support.chat_server import ChatServer
+from support.screens import desk
+from textual.binding import Binding
+from textual.content import Content
+from textual.selection import SELECT_ALL
+
+from kimi_tui.config.keymap import DEFAULT_KEYS
+from kimi_tui.tui.approval.model import choices
+from kimi_tui.tui.commands.table import COMMANDS
+from kimi_tui.tui.dialogs.help import PLACES, HelpText, sections
+from kimi_tui.tui.glyphs import ASCII, UNICODE
+from kimi_tui.tui.keyboard import key_name
+from kimi_tui.tui.main.hints import hints
+from kimi_tui.tui.prompt.area import PromptArea
+from kimi_tui.tui.state import MainState
+from kimi_tui.tui.transcript.transcript import Transcript
+from kimi_tui.wire.events import ApprovalRequest
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home of its own."""
+    monkeypatch.setenv("KIMI_TUI_HOME", str(tmp_path))
+    return tmp_path
+
+
+async def test_only_the_rows_on_view_are_painted(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    painted: set[int] = set()
+    render_line = HelpText.render_line
+
+    def noted(self: HelpText, y: int) -> object:
+        painted.add(y)
+        return render_line(self, y)
+
+    def whole(self: HelpText) -> Content:
+        raise AssertionError("all rows are made into one text")
+
+    monkeypatch.setattr(HelpText, "render_line", noted)
+    monkeypatch.setattr(HelpText, "render", whole)
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        await one.ready()
+        # A scroll that is animated passes by every row.
+        one.app.animation_level = "none"
+        await one.pilot.press("f1")
+        await one.sees("Prompt")
+        text = one.app.screen.query_one(HelpText)
+        assert len(painted) < text.size.height / 2
+        await one.pilot.press("end")
+        await one.sees("/quit")
+        assert len(painted) < text.size.height
+
+
+async def test_all_of_it_can_be_selected(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        await one.ready()
+        await one.pilot.press("f1")
+        await one.sees("Esc close")
+        # The screen behind it is painted anew, dimmed.
+        shown = await one.sees("New session")
+        text = one.app.screen.query_one(HelpText)
+        one.app.screen.selections = {text: SELECT_ALL}
+        selected = one.app.screen.get_selected_text()
+        assert selected is not None
+        assert "Prompt" in selected
+        assert "/quit" in selected
+        await one.pilot.pause()
+        assert one.text() == shown
+        one.app.screen.clear_selection()
+        await one.pilot.pause()
+        assert one.text() == shown
+
+
+@pytest.mark.parametrize("size", [(120, 40), (80, 24), (60, 20)])
+async def test_no_row_is_wider_than_the_frame(home: Path, size: tuple[int, int]) -> None:
+    async with ChatServer() as server, desk(home, server.base_url, size=size) as one:
+        await one.ready()
+        await one.pilot.press("f1")
+        await one.sees("Prompt")
+        text = one.app.screen.query_one(HelpText)
+        rows = text.wrapped(text.content_size.width)
+        assert max(row.cell_length for row in rows) <= text.content_size.width
+        assert len(rows) == text.size.height
+
+
+@pytest.mark.parametrize("glyphs", [UNICODE, ASCII])
+def test_the_help_names_every_command(glyphs: object) -> None:
+    words = str(sections(COMMANDS, {}, glyphs))  # type: ignore[arg-type]
+    assert all(f"/{command.name}" in words for command in COMMANDS)
+
+
+def helped(keys: Mapping[str, str]) -> dict[str, dict[str, str]]:
+    """What the help says of each key, by area."""
+    return {title: dict(pairs) for title, pairs in sections(COMMANDS, keys, UNICODE)}
+
+
+def test_the_help_lists_every_key_of_every_place() -> None:
+    areas = {area: title for title, area, _ in PLACES} | {"summary": "D-Mails and summaries"}
+    said = helped({})
+    listed = " ".join(said["Prompt"]) + " ".join(said["Approvals"])
+    for name, keys in DEFAULT_KEYS.items():
+        area, dot, _ = name.partition(".")
+        first = key_name(keys)
+        if dot:
+            rows = said[areas[area]]
+            assert any(first in row.split(", ") for row in rows), name
+            assert all(rows.values()), name
+        elif name in COMMANDS:
+            assert said["Commands"][COMMANDS[name].usage].endswith(f"  {first}"), name
+        else:
+            assert first in listed, name
+    for bindings in (PromptArea.BINDINGS, Transcript.BINDINGS):
+        assert all(isinstance(one, Binding) and one.description for one in bindings)
+    assert "Alt+D" in listed
+    assert "Ctrl+Y" in listed
+    questions = [choices(request()) for request in (asks, asks_a_dmail)]
+    keys_of_answers = {choice.key for answers in questions for choice in answers}
+    assert keys_of_answers <= set(", ".join(said["Approvals"]).split(", "))
+
+
+def asks() -> ApprovalRequest:
+    """A question with every answer."""
+    return ApprovalRequest("1", "k", "WriteFile", "?", "x", session_offer="Yes, always")
+
+
+def asks_a_dmail() -> ApprovalRequest:
+    """The one of a letter."""
+    return ApprovalRequest("1", "k", "SendDMail", "?", "x", kind="dmail")
+
+
+def test_names_of_the_help_are_those_of_actions() -> None:
+    names = {name for _, _, rows in PLACES for names, _ in rows for name in names}
+    assert names <= DEFAULT_KEYS.keys()
+
+
+def test_help_and_footer_follow_the_configuration() -> None:
+    keys = {"send": "ctrl+s", "escape": "f9", "chat.fold": "x", "timeline.undo": "z"}
+    idle = dict(hints("prompt", MainState(), keys, UNICODE, 0.0))
+    assert (idle["Ctrl+S"], idle["Enter"]) == ("send", "new line")
+    running = dict(hints("prompt", MainState(running=True), keys, UNICODE, 0.0))
+    assert (running["Ctrl+S"], running["F9"]) == ("steer", "stop")
+    assert dict(hints("chat", MainState(), keys, UNICODE, 0.0))["x"] == "unfold"
+    assert dict(hints("timeline", MainState(), keys, UNICODE, 0.0))["z"] == "undo"
+    said = helped(keys)
+    assert said["Prompt"]["Ctrl+S"].startswith("send")
+    assert not said["Prompt"].get("Enter", "").startswith("send")
+    assert "x" in said["Chat"]
+    assert "z, U" in said["Timeline"]
+    # Where it does something else, it breaks no line.
+    taken = dict(hints("prompt", MainState(), {"send": "f4", "help": "enter"}, UNICODE, 0.0))
+    assert taken["Shift+Enter"] == "new line"
+    assert dict(hints("prompt", MainState(), {}, UNICODE, 0.0))["Enter"] == "send"

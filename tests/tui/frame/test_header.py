@@ -1,0 +1,95 @@
+"""What the header says in its width, and the branch that it names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+
+from kimi_tui.tui.frame.header import Heading, branch_of, fit, model_name
+
+HEADING = Heading("Fix quoted fields", "~/work/importer", "main", "kimi-k2 thinking", "ask")
+
+
+def test_the_header_loses_branch_then_model_then_folder() -> None:
+    parts = ["branch", "model", "folder"]
+    left: list[list[str]] = []
+    for width in range(120, 20, -1):
+        fitted = fit(HEADING, width)
+        shown = [part for part in parts if getattr(fitted, part)]
+        if not left or left[-1] != shown:
+            left.append(shown)
+        assert fitted.mode == "asks first"
+    assert left == [["branch", "model", "folder"], ["model", "folder"], ["folder"], []]
+
+
+def test_a_long_folder_loses_its_middle_before_the_title_loses_anything() -> None:
+    heading = Heading("Fix the quoted fields", "~/work/clients/some-company/importer", mode="ask")
+    whole = fit(heading, 76)
+    assert (whole.title, whole.folder) == (heading.title, heading.folder)
+    shorter = fit(heading, 56)
+    assert (shorter.title, shorter.folder) == (heading.title, "~/…/importer")
+    shortest = fit(heading, 46)
+    assert (shortest.title, shortest.folder) == ("Fix the quoted fiel…", "…/importer")
+    assert fit(heading, 36) == ("Fix the quoted fields", "", "", "", "asks first", "")
+
+
+@given(st.text(max_size=80), st.text(max_size=40), st.integers(30, 150))
+def test_the_header_never_overflows(title: str, folder: str, width: int) -> None:
+    fitted = fit(Heading(title, folder, "main", "m", "all"), width)
+    cells = cell_len(fitted.title) + sum(
+        gap + cell_len(part)
+        for gap, part in (
+            (3, fitted.folder),
+            (2, fitted.branch),
+            (3, fitted.model),
+            (3, fitted.mode),
+        )
+        if part
+    )
+    assert cells <= width or not fitted.folder
+
+
+def test_the_branch_is_read_from_head_alone(tmp_path: Path) -> None:
+    git = tmp_path / ".git"
+    git.mkdir()
+    (git / "HEAD").write_text("ref: refs/heads/feature/x\n")
+    (tmp_path / "deep").mkdir()
+    assert branch_of(tmp_path / "deep") == "feature/x"
+    (git / "HEAD").write_text("a" * 40 + "\n")
+    assert branch_of(tmp_path) == "aaaaaaa"
+    (git / "HEAD").write_text("nonsense \x1b[2J")
+    assert branch_of(tmp_path) == ""
+
+
+def test_worktrees_and_odd_places_have_a_branch_or_none(tmp_path: Path) -> None:
+    real = tmp_path / "real"
+    real.mkdir()
+    (real / "HEAD").write_text("ref: refs/heads/wt\n")
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    (tree / ".git").write_text(f"gitdir: {real}\n")
+    assert branch_of(tree) == "wt"
+    (tree / ".git").write_text("gitdir: /dev/zero\n")
+    assert branch_of(tree) == ""
+    assert branch_of(Path("/")) == ""
+
+
+@pytest.mark.parametrize(
+    ("model", "name"),
+    [
+        ("kimi-k3", "kimi-k3"),
+        ("moonshotai/kimi-k3", "moonshotai/kimi-k3"),
+        ("/srv/models/qwen/qwen3-8b-q4.gguf", "qwen3-8b-q4.gguf"),
+        ("./qwen3.gguf", "qwen3.gguf"),
+        ("C:\\models\\qwen3.gguf", "qwen3.gguf"),
+        ("accounts/fireworks/models/kimi-k3", "kimi-k3"),
+        ("/", "/"),
+        ("", ""),
+    ],
+)
+def test_a_model_that_is_a_path_is_named_by_its_last_part(model: str, name: str) -> None:
+    assert model_name(model) == name
