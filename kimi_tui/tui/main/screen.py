@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Container
 from textual.geometry import Size
 from textual.screen import Screen
 
@@ -24,16 +23,8 @@ from kimi_tui.tui.callbacks import report_of
 from kimi_tui.tui.commands import marks, rewind, world_lines
 from kimi_tui.tui.commands.table import COMMANDS
 from kimi_tui.tui.frame.footer import Footer
-from kimi_tui.tui.frame.header import Header, branch_of, heading_of
-from kimi_tui.tui.frame.panes import (
-    NARROW_BELOW,
-    OVERLAY_BELOW,
-    SHORT_BELOW,
-    SLIM_BELOW,
-    ChatPane,
-    TimelinePane,
-    timeline_width,
-)
+from kimi_tui.tui.frame.frame import SessionFrame
+from kimi_tui.tui.frame.header import branch_of, heading_of
 from kimi_tui.tui.frame.views import Views
 from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.keyboard import TypeAhead, key_of
@@ -134,16 +125,16 @@ class MainScreen(Screen[None]):
         self.transcript.reading = READING if launch.resume is not None else ""
         self.told: deque[Told] = deque(maxlen=TOLD_LIMIT)
         self.conversation = Conversation(launch, self)
-        self.header = Header(heading_of(launch)._replace(title=self._opening))
-        self.chat_pane = ChatPane(self.transcript, self._new_menu)
-        self.timeline_pane = TimelinePane()
-        self._gauge_row = Container(id="gauge-row")
+        heading = heading_of(launch)._replace(title=self._opening)
+        self._frame = SessionFrame(self, launch, size, heading, self.transcript, self._new_menu)
+        self.header = self._frame.header
+        self.chat_pane = self._frame.chat_pane
+        self.timeline_pane = self._frame.timeline_pane
         self.prompt = PromptBar(key_of("send", self.keys))
         self.footer = Footer()
         self.type_ahead = TypeAhead(self, self._hand_on)
         self._approvals = ApprovalSlot(self.prompt, last_key_at, self.keys, self.focus_prompt)
         self._demo = DemoPlayer(self, launch, last_key_at)
-        self._views: Views | None = None
         self._reader: Reader | None = None
         self._returned = ReturnedMessages()
         self._begun: Command | None = None
@@ -157,9 +148,6 @@ class MainScreen(Screen[None]):
         self._warned_at = -WARNED_S
         self._escaped_at = 0.0
         self._left_at = 0.0
-        self.set_class(launch.config.glyphs == "ascii", "-ascii")
-        # Before anything is styled or laid out, so that it need not be done twice.
-        self._fit(size)
 
     def begins_styled(self, css_update_count: int) -> None:
         """Let the style sheets stand as they were parsed.
@@ -171,9 +159,7 @@ class MainScreen(Screen[None]):
 
     def compose(self) -> ComposeResult:
         """The parts, from the top."""
-        yield self.header
-        yield Container(self.chat_pane, self.timeline_pane, id="body")
-        yield self._gauge_row
+        yield from self._frame.compose()
         yield self.prompt
         yield self.footer
 
@@ -186,40 +172,21 @@ class MainScreen(Screen[None]):
     def on_unmount(self) -> None:
         """Let go of what the session is drawn from: Textual holds the very first screen as long as the program runs."""
         self.conversation.stop_feed()
-        self._views = self._reader = None
+        self._frame.views = self._reader = None
 
     @property
     def views(self) -> Views:
         """Chat, timeline and gauge. The latter two are imported and put in their places when they are first needed."""
-        if self._views is None:
-            add_sheets(self, "timeline", "gauge", "approval")
-            self._views = Views(self.transcript, self._view_broken)
-            self._views.timeline.reading = READING if self.transcript.reading else ""
-            self.timeline_pane.furnish(self._views.timeline)
-            self._views.gauge.cost_words = self.conversation.cost_words
-            self._gauge_row.mount(self._views.gauge)
-            self._fit(app_of(self).size)
-        return self._views
+        views = self._frame.views
+        if views is None:
+            views = self._frame.furnish("approval", broken=self._view_broken)
+            views.timeline.reading = READING if self.transcript.reading else ""
+            views.gauge.cost_words = self.conversation.cost_words
+        return views
 
     def on_resize(self, event: events.Resize) -> None:
         """Other sizes have other places for the timeline and less air."""
-        self._fit(event.size)
-
-    def _fit(self, size: Size) -> None:
-        floats = size.width < OVERLAY_BELOW
-        slim = size.width < SLIM_BELOW
-        # All at once: each change styles the whole screen anew.
-        self.update_classes(
-            {
-                "-overlay": floats,
-                "-narrow": size.width < NARROW_BELOW,
-                "-slim": slim and not floats,
-                "-short": size.height < SHORT_BELOW,
-            }
-        )
-        if self._views is not None:
-            self._views.fit(timeline_width(size.width))
-            self.timeline_pane.settle()
+        self._frame.fit(event.size)
 
     # --- beginning and end
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, ClassVar
 from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Container
 from textual.content import Content
 from textual.geometry import Size
 
@@ -20,23 +19,14 @@ from kimi_tui.config.model_choice import Choice
 from kimi_tui.launch import Launch
 from kimi_tui.tui.callbacks import report_of, reported
 from kimi_tui.tui.frame.footer import Footer, Hint
-from kimi_tui.tui.frame.header import Header, heading_of
-from kimi_tui.tui.frame.panes import (
-    NARROW_BELOW,
-    OVERLAY_BELOW,
-    SHORT_BELOW,
-    SLIM_BELOW,
-    ChatPane,
-    TimelinePane,
-    timeline_width,
-)
+from kimi_tui.tui.frame.frame import SessionFrame
+from kimi_tui.tui.frame.header import heading_of
 from kimi_tui.tui.glyphs import Glyphs, glyphs_of
 from kimi_tui.tui.screens import (
     AnswersOnce,
     OpeningFailed,
     QuitChosen,
     SessionChosen,
-    add_sheets,
     app_of,
     sheets,
 )
@@ -45,7 +35,6 @@ from kimi_tui.tui.transcript.transcript import Transcript
 if TYPE_CHECKING:
     from kimi_tui.session.session import Session
     from kimi_tui.tui.frame.notices import Level
-    from kimi_tui.tui.frame.views import Views
     from kimi_tui.tui.replay.player import Player
     from kimi_tui.tui.replay.scrubber import Scrubber
     from kimi_tui.tui.replay.source import RecordedSession
@@ -82,26 +71,20 @@ class ReplayScreen(AnswersOnce[Launch | None]):
         self._session = session
         self._recorded: RecordedSession | None = None
         self._player: Player | None = None
-        self._views: Views | None = None
         self._scrubber: Scrubber | None = None
         self._forking = self._is_over = False
         self._early: list[str] | None = []
         """Keys that were pressed while the session was read; None since it is."""
         heading = heading_of(launch)._replace(words=READ_ONLY, title="Replay")
-        self.header = Header(heading)
         self.transcript = Transcript(work_dir=str(launch.work_dir))
         self.footer = Footer()
-        self._chat_pane = ChatPane(self.transcript)
-        self._timeline_pane = TimelinePane()
-        self._gauge_row = Container(id="gauge-row")
-        self.set_class(launch.config.glyphs == "ascii", "-ascii")
-        self._fit(size)
+        self._frame = SessionFrame(self, launch, size, heading, self.transcript)
+        self.header = self._frame.header
+        self._timeline_pane = self._frame.timeline_pane
 
     def compose(self) -> ComposeResult:
         """The parts, from the top; the rest is imported when the first picture stands."""
-        yield self.header
-        yield Container(self._chat_pane, self._timeline_pane, id="body")
-        yield self._gauge_row
+        yield from self._frame.compose()
         yield self.footer
 
     def on_mount(self) -> None:
@@ -127,27 +110,22 @@ class ReplayScreen(AnswersOnce[Launch | None]):
 
     def _furnish(self, recorded: RecordedSession) -> None:
         from kimi_tui.projection.recording import PlaybackClock
-        from kimi_tui.tui.frame.views import Views
         from kimi_tui.tui.replay.files import ReplayFiles
         from kimi_tui.tui.replay.player import Player
         from kimi_tui.tui.replay.scrubber import Scrubber
 
-        add_sheets(self, "timeline", "gauge")
         self._recorded = recorded
         replay, recording = recorded.replay, recorded.replay.recording
         clock = PlaybackClock(recording, waits=app_of(self).animation_level != "none")
-        views = self._views = Views(self.transcript)
+        views = self._frame.furnish()
         scrubber = self._scrubber = Scrubber()
         scrubber.follow(recording, clock)
         files = ReplayFiles()
         player = Player(self, replay, clock, views, scrubber, files, self._update_footer)
         self._player = player
-        self._timeline_pane.furnish(views.timeline)
         self._timeline_pane.border_subtitle = Content("Enter go there")
         self._timeline_pane.mount(files)
-        self._gauge_row.mount(views.gauge)
         self.mount(scrubber, before=self.footer)
-        self._fit(app_of(self).size)
         self.header.heading = self.header.heading._replace(
             title=recorded.title or self.header.heading.title,
             folder=short(recorded.session.work_dir),
@@ -164,18 +142,8 @@ class ReplayScreen(AnswersOnce[Launch | None]):
 
     def on_resize(self, event: events.Resize) -> None:
         """Other sizes have other places for the timeline and less air."""
-        self._fit(event.size)
+        self._frame.fit(event.size)
         self._update_footer()
-
-    def _fit(self, size: Size) -> None:
-        floats = size.width < OVERLAY_BELOW
-        slim = size.width < SLIM_BELOW
-        self.set_class(floats, "-overlay")
-        self.set_class(size.width < NARROW_BELOW, "-narrow")
-        self.set_class(slim and not floats, "-slim")
-        self.set_class(size.height < SHORT_BELOW, "-short")
-        if self._views is not None:
-            self._views.fit(timeline_width(size.width))
 
     # --- the moment
 
@@ -318,7 +286,7 @@ class ReplayScreen(AnswersOnce[Launch | None]):
 
     def tell(self, text: str, *, level: Level = "info", advice: str = "") -> None:
         """Show a notice for a few seconds."""
-        self._chat_pane.tell(text, level, advice)
+        self._frame.chat_pane.tell(text, level, advice)
 
     def _tell(self, words: str) -> None:
         self.tell(words, level="warning")
