@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kimi_tui.tui.timeline.timeline import Timeline
     from kimi_tui.tui.transcript.transcript import Transcript
     from kimi_tui.tui.transcript.viewport import Flow
-    from kimi_tui.wire.events import Record
+    from kimi_tui.wire.events import EventRecord
 
 CHUNK = 32
 """Events that are taken in one go where a session is built anew."""
@@ -46,12 +46,12 @@ class Models(NamedTuple):
         chat = TranscriptModel(work_dir=transcript.work_dir)
         return cls(chat, Flow(transcript.room()), TimelineModel(), GaugeModel())
 
-    def take(self, records: Sequence[Record], report: Report) -> None:
+    def take(self, records: Sequence[EventRecord], report: Report) -> None:
         """This happened next. What one of the three cannot take is reported, and the others take it."""
         chat = self.chat
         changed: list[int] = []
 
-        def draw(record: Record) -> None:
+        def draw(record: EventRecord) -> None:
             first = chat.apply(record).first
             if first is not None:
                 changed.append(first)
@@ -112,7 +112,7 @@ class Views:
         self._timeline.changed(motion=False)
         self._transcript.pins = pins
 
-    def apply(self, records: Sequence[Record], *, live: bool) -> None:
+    def apply(self, records: Sequence[EventRecord], *, live: bool) -> None:
         """Show what happened; what is history is shown when all of it is told (`history_told`)."""
         if live:
             each((records,), self._transcript.apply, self._broken)
@@ -139,13 +139,13 @@ class Views:
         self._timeline.show_whole(untold.timeline)
         self._gauge.model = untold.gauge
 
-    def glance(self, records: Sequence[Record]) -> None:
+    def glance(self, records: Sequence[EventRecord]) -> None:
         """Show the end of a history until all of it is told."""
         end = Models.new(self._transcript)
         end.take(records, report_of(self._transcript))
         self.show(end.chat, end.timeline, end.gauge)
 
-    def play(self, records: Sequence[Record], *, live: bool) -> None:
+    def play(self, records: Sequence[EventRecord], *, live: bool) -> None:
         """Show again what happened once, as if it happened now where `live`."""
         self._transcript.apply(records, live=live)
         self._take(records, live=live)
@@ -172,14 +172,14 @@ class Views:
         self._transcript.show_model(chat, flow)
         self._timeline.model, self._gauge.model = timeline, gauge
 
-    def _take(self, records: Sequence[Record], *, live: bool) -> None:
+    def _take(self, records: Sequence[EventRecord], *, live: bool) -> None:
         timeline, gauge = self._models()
         changed = [False, False]
 
-        def take_timeline(record: Record) -> None:
+        def take_timeline(record: EventRecord) -> None:
             changed[0] |= timeline.apply(record)
 
-        def take_gauge(record: Record) -> None:
+        def take_gauge(record: EventRecord) -> None:
             changed[1] |= gauge.apply(record)
 
         # One that cannot take something is no reason for the other to stand still.
@@ -192,8 +192,8 @@ class Views:
 
     async def rebuild(
         self,
-        records: Sequence[Record],
-        since: Callable[[], Sequence[Record]],
+        records: Sequence[EventRecord],
+        since: Callable[[], Sequence[EventRecord]],
         report: Report | None = None,
     ) -> bool:
         """Show these events in place of what is shown, without those that cannot be shown; whether all of them can.

@@ -14,7 +14,7 @@ from kimi_tui.tui.callbacks import Callbacks, Report
 if TYPE_CHECKING:
     import asyncio
 
-    from kimi_tui.wire.events import Record
+    from kimi_tui.wire.events import EventRecord
     from kimi_tui.wire.queue import Subscription, Wire
 
 FRAME_S = 1 / 60
@@ -42,7 +42,7 @@ class Feed:
 
     def __init__(
         self,
-        show: Callable[[Sequence[Record]], None],
+        show: Callable[[Sequence[EventRecord]], None],
         caught_up: Callable[[], None],
         settle: Callable[[], Iterator[None]] = lambda: iter(()),
         report: Report = _raise,
@@ -55,13 +55,13 @@ class Feed:
         self._settling: Iterator[None] | None = None
         self._wire: Wire | None = None
         self._subscription: Subscription | None = None
-        self._waiting: deque[Record] = deque()
+        self._waiting: deque[EventRecord] = deque()
         self._history_left = 0
         self._in_history = False
         self._drawn_at = 0.0
         self._handle: asyncio.Handle | None = None
 
-    def follow(self, wire: Wire, history: Sequence[Record]) -> None:
+    def follow(self, wire: Wire, history: Sequence[EventRecord]) -> None:
         """Show `history`, then what the wire tells from now on."""
         self.stop()
         self._wire = wire
@@ -122,7 +122,7 @@ class Feed:
         except Exception as error:
             self._report(error)
 
-    def _chunk(self) -> list[Record]:
+    def _chunk(self) -> list[EventRecord]:
         """What is shown next, in one go. What happens now is told apart from the history: that left nothing open."""
         count = min(CHUNK, len(self._waiting))
         if self._in_history:
