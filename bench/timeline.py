@@ -22,7 +22,7 @@ from support.time_travel_app import TimeTravelApp
 from textual.pilot import Pilot
 
 from kimi_tui.projection.timeline import TimelineModel
-from kimi_tui.wire.events import Record
+from kimi_tui.wire.events import EventRecord
 
 CHECKPOINTS = 10_000
 WORLD_LINES = 200
@@ -120,7 +120,7 @@ async def frames(teller: Teller) -> float:
                 await asyncio.sleep(0)
             slowest = max(slowest, report(name, times))
 
-        def arrived(new: Sequence[Record]) -> None:
+        def arrived(new: Sequence[EventRecord]) -> None:
             for record in new:
                 model.apply(record)
             timeline.changed()

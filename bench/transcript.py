@@ -24,7 +24,7 @@ from textual.geometry import Region
 
 from kimi_tui.tui.transcript.code import warm_up
 from kimi_tui.tui.transcript.transcript import Transcript
-from kimi_tui.wire.events import Record, TextPart, TurnEnd
+from kimi_tui.wire.events import EventRecord, TextPart, TurnEnd
 
 SIZE = (120, 40)
 RUNS = 3
@@ -89,10 +89,10 @@ async def streamed(pieces: list[str]) -> tuple[float, float, float]:
         for at in range(0, len(pieces), BATCH):
             for piece in pieces[at : at + BATCH]:
                 started = time.perf_counter()
-                app.transcript.apply([Record(1, time.time(), TextPart(piece))])
+                app.transcript.apply([EventRecord(1, time.time(), TextPart(piece))])
                 longest = max(longest, time.perf_counter() - started)
             await asyncio.sleep(0)
-        app.transcript.apply([Record(1, time.time(), TurnEnd("done"))])
+        app.transcript.apply([EventRecord(1, time.time(), TurnEnd("done"))])
         await _drawn(app.transcript)
         await pilot.pause()
         return time.process_time() - cpu, time.perf_counter() - wall, longest

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from kimi_tui.wire.codec import Decoder
-from kimi_tui.wire.events import FilesChanged, FilesRestored, Record, TurnEnd
+from kimi_tui.wire.events import EventRecord, FilesChanged, FilesRestored, TurnEnd
 
 LOG_ROWS = 4_200
 BAD_ROW = 412
@@ -151,7 +151,7 @@ def has_own_files(work_dir: Path, data_dir: Path, made_at: float) -> bool:
     return False
 
 
-def _records(data_dir: Path) -> Iterator[Record]:
+def _records(data_dir: Path) -> Iterator[EventRecord]:
     """All that the sessions told; lines that cannot be read are passed over."""
     for file in sorted(data_dir.glob("sessions/*/*/wire.jsonl")):
         decoder = Decoder()

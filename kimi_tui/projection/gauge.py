@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from kimi_tui.wire.events import CompactionEnd, ContextReverted, Record, StatusUpdate
+from kimi_tui.wire.events import CompactionEnd, ContextReverted, EventRecord, StatusUpdate
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class GaugeModel:
         self.status = StatusUpdate(used=0, limit=0, trigger=0)
         self.freed = Freed()
 
-    def apply(self, record: Record) -> bool:
+    def apply(self, record: EventRecord) -> bool:
         """Take in one event; returns whether the gauge may look different now."""
         match record.event:
             case StatusUpdate() as status:

@@ -17,8 +17,8 @@ from kimi_tui.wire.events import (
     CompactionEnd,
     ContextReverted,
     Event,
+    EventRecord,
     LineChanged,
-    Record,
     StepBegin,
     TextPart,
     ThinkPart,
@@ -75,7 +75,7 @@ class Recording:
         turns: those of them before which a turn's first words stand.
     """
 
-    def __init__(self, records: Sequence[Record]) -> None:
+    def __init__(self, records: Sequence[EventRecord]) -> None:
         self.records = tuple(records)
         self._begun: list[float] = []
         self._reached: list[float] = []
@@ -197,7 +197,7 @@ def streamed_text(event: Event) -> str:
     return event.text if isinstance(event, TextPart | ThinkPart) else ""
 
 
-def _durations(record: Record, following: Record | None) -> tuple[float, float]:
+def _durations(record: EventRecord, following: EventRecord | None) -> tuple[float, float]:
     """For how many seconds the text of an event is streamed, and how long the pause behind it is."""
     if following is None:
         return 0.0, 0.0
@@ -243,7 +243,7 @@ def _marker_kind(event: Event) -> MarkerKind | None:
             return None
 
 
-def _stops(records: Sequence[Record]) -> list[int]:
+def _stops(records: Sequence[EventRecord]) -> list[int]:
     """Where something begins, all before it is complete; an event that belongs to the one before it begins nothing."""
     stops: list[int] = []
     is_open, compacting = False, False

@@ -26,10 +26,10 @@ from kimi_tui.wire.events import (
     CheckpointCreated,
     CompactionEnd,
     ContextReverted,
+    EventRecord,
     FilesChanged,
     FilesRestored,
     LineChanged,
-    Record,
     StatusUpdate,
 )
 
@@ -91,7 +91,7 @@ class ChangedFiles:
         self._changed: dict[str, str] = {}
         self._brought_back: tuple[str, ...] = ()
 
-    def apply(self, record: Record) -> bool:
+    def apply(self, record: EventRecord) -> bool:
         """Take in one event; tells whether the list may be another one."""
         match record.event:
             case CheckpointCreated(id=number, uid=uid, kind=kind):
@@ -173,7 +173,7 @@ class UpcomingCheckpoints:
         records: the events of the session.
     """
 
-    def __init__(self, records: Sequence[Record]) -> None:
+    def __init__(self, records: Sequence[EventRecord]) -> None:
         self._checkpoints: list[Checkpoint] = []
         self._positions: list[int] = []
         self._eras: list[tuple[int, int]] = [(0, 0)]
@@ -252,7 +252,7 @@ class Moment:
     files: ChangedFiles = field(default_factory=ChangedFiles)
     position: int = 0
 
-    def apply(self, records: Sequence[Record], report: Report) -> None:
+    def apply(self, records: Sequence[EventRecord], report: Report) -> None:
         """Let these happen; what one of the four cannot take is reported, and the others take it."""
         for take in (self.chat.apply, self.timeline.apply, self.gauge.apply, self.files.apply):
             for record in records:
@@ -300,7 +300,10 @@ class Replay:
     """
 
     def __init__(
-        self, records: Sequence[Record], work_dir: str = "", keyframe_every: int = KEYFRAME_EVERY
+        self,
+        records: Sequence[EventRecord],
+        work_dir: str = "",
+        keyframe_every: int = KEYFRAME_EVERY,
     ) -> None:
         self.recording = Recording(records)
         self.upcoming = UpcomingCheckpoints(records)

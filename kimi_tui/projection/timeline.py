@@ -28,9 +28,9 @@ from kimi_tui.wire.events import (
     CheckpointCreated,
     CompactionEnd,
     ContextReverted,
+    EventRecord,
     FilesChanged,
     LineChanged,
-    Record,
     StatusUpdate,
     StepInterrupted,
     StepRetry,
@@ -216,7 +216,7 @@ class TimelineModel:
         self._compaction: Checkpoint | None = None
         self._edited: Checkpoint | None = None
 
-    def apply(self, record: Record) -> bool:
+    def apply(self, record: EventRecord) -> bool:
         """Take in one event; returns whether anything that is drawn may have changed."""
         match record.event:
             case TextPart(text):

@@ -32,11 +32,11 @@ from kimi_tui.wire.events import (
     CompactionBegin,
     CompactionEnd,
     ContextReverted,
+    EventRecord,
     FailureKind,
     FilesRestored,
     LineChanged,
     Notice,
-    Record,
     StatusUpdate,
     SteerQueued,
     SteerTaken,
@@ -109,7 +109,7 @@ class TranscriptModel:
         """Where a block stands now."""
         return self._list.at(block).first
 
-    def apply(self, record: Record) -> Change:
+    def apply(self, record: EventRecord) -> Change:
         """Take one event in. Never raises on content."""
         event, at = record.event, record.at
         match event:

@@ -22,7 +22,7 @@ from kimi_tui.soul.tool_results import files_written
 from kimi_tui.tools.toolset import default_toolset
 from kimi_tui.wire import events as ev
 from kimi_tui.wire.display import DiffBlock
-from kimi_tui.wire.events import CheckpointKind, Record, StatusUpdate
+from kimi_tui.wire.events import CheckpointKind, EventRecord, StatusUpdate
 
 # Their own message is not sent before the next step asks: what they hold was counted before them.
 _UNSENT: frozenset[CheckpointKind] = frozenset({"user", "dmail"})
@@ -89,7 +89,7 @@ def checkpoint_rows(
     messages: Sequence[Message],
     *,
     world_line: int = 0,
-    recorded: Mapping[str, Sequence[Record]] = MappingProxyType({}),
+    recorded: Mapping[str, Sequence[EventRecord]] = MappingProxyType({}),
     files: Mapping[str, Collection[str]] = MappingProxyType({}),
     bookmarks: Mapping[str, str] = MappingProxyType({}),
     meter: TokenMeter | None = None,
@@ -144,7 +144,7 @@ def _tokens(
     return point.tokens, kind in ("compaction", "summary") or point.was is not None
 
 
-def _kind(part: Segment, recorded: Sequence[Record]) -> CheckpointKind:
+def _kind(part: Segment, recorded: Sequence[EventRecord]) -> CheckpointKind:
     """What began there; of a step, how it ended where it did not end well."""
     kind = part.kind
     if kind != "step":
@@ -162,13 +162,13 @@ def _kind(part: Segment, recorded: Sequence[Record]) -> CheckpointKind:
     return kind
 
 
-def _label(recorded: Sequence[Record]) -> str:
+def _label(recorded: Sequence[EventRecord]) -> str:
     """Of a step that left no message: why."""
     errors = (r.event.error for r in recorded if isinstance(r.event, ev.TurnEnd))
     return label_of(next((error for error in errors if error), ""))
 
 
-def _at(recorded: Sequence[Record]) -> str:
+def _at(recorded: Sequence[EventRecord]) -> str:
     if not recorded:
         return ""
     try:
@@ -178,7 +178,7 @@ def _at(recorded: Sequence[Record]) -> str:
     return made.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def files_by_checkpoint(records: Iterable[Record]) -> dict[str, set[str]]:
+def files_by_checkpoint(records: Iterable[EventRecord]) -> dict[str, set[str]]:
     """The files that were seen to change in each step, commands' changes included, by the uid of its checkpoint."""
     found: dict[str, set[str]] = {}
     for record in records:
@@ -187,7 +187,7 @@ def files_by_checkpoint(records: Iterable[Record]) -> dict[str, set[str]]:
     return found
 
 
-def _files(part: Segment, recorded: Sequence[Record], seen: Collection[str]) -> set[str]:
+def _files(part: Segment, recorded: Sequence[EventRecord], seen: Collection[str]) -> set[str]:
     """The files that the step changed: what was seen and what its results show, else what its messages tell."""
     shown = {
         block.path
@@ -199,7 +199,7 @@ def _files(part: Segment, recorded: Sequence[Record], seen: Collection[str]) -> 
     return shown.union(seen) or set(files_written(part.messages))
 
 
-def _meter_of(session: Session, records: list[Record]) -> TokenMeter:
+def _meter_of(session: Session, records: list[EventRecord]) -> TokenMeter:
     """How far estimates were off in this session."""
     context = session.context
     meter = TokenMeter(context.system_prompt or "", default_toolset().specs())

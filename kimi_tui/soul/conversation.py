@@ -29,9 +29,9 @@ from kimi_tui.wire.events import (
     CheckpointCreated,
     CheckpointKind,
     ContextReverted,
+    EventRecord,
     LineChanged,
     Operation,
-    Record,
     StatusUpdate,
     StepRetry,
 )
@@ -79,7 +79,7 @@ class Conversation:
         self.denwa = DenwaRenji(wire, limits.dmails_to_one_checkpoint)
         self.ledger = Ledger(prices)
 
-    async def resume(self, stored: Sequence[Record], shown: Sequence[Record]) -> None:
+    async def resume(self, stored: Sequence[EventRecord], shown: Sequence[EventRecord]) -> None:
         """Take up the token figures and costs of an earlier run, once, before anything is published.
 
         Args:

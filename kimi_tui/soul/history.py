@@ -51,8 +51,8 @@ from kimi_tui.wire.events import (
     CheckpointCreated,
     CheckpointKind,
     Event,
+    EventRecord,
     Operation,
-    Record,
     StepBegin,
     TurnBegin,
     TurnEnd,
@@ -73,8 +73,8 @@ class History(NamedTuple):
         remarks: sentences for the user on what could not be read.
     """
 
-    stored: list[Record]
-    shown: list[Record]
+    stored: list[EventRecord]
+    shown: list[EventRecord]
     remarks: tuple[str, ...] = ()
 
 
@@ -106,17 +106,17 @@ def read_history(session: Session, *, end: bool = False) -> History:
     return History([], [], tuple(remarks))
 
 
-def session_history(session: Session) -> list[Record]:
+def session_history(session: Session) -> list[EventRecord]:
     """What a listener of an open session should hear. Reads files: call it in a thread."""
     return read_history(session).shown
 
 
-def fits(records: list[Record], session: Session) -> bool:
+def fits(records: list[EventRecord], session: Session) -> bool:
     """Whether these events lead to the live world line as it is."""
     return final_checkpoints(records) == [point.uid for point in session.context.checkpoints]
 
 
-def rebuild_history(session: Session, records: Sequence[Record]) -> list[Record]:
+def rebuild_history(session: Session, records: Sequence[EventRecord]) -> list[EventRecord]:
     """Rebuild the history of a session: each world line that was left, how it was left, and the live one last."""
     context = session.context
     # One for all, since it remembers what it read.
@@ -172,7 +172,9 @@ def _parted_later(
     return found, shared
 
 
-def rebuild_world_line(session: Session, records: Sequence[Record], n: int) -> list[Record]:
+def rebuild_world_line(
+    session: Session, records: Sequence[EventRecord], n: int
+) -> list[EventRecord]:
     """Rebuild the events of one world line (0: the live one) from its first checkpoint on, as it was when it was left.
 
     Raises:
@@ -197,11 +199,11 @@ class _HistoryBuilder:
         records: the record, as far as it can be read.
     """
 
-    def __init__(self, session: Session, records: Sequence[Record]) -> None:
+    def __init__(self, session: Session, records: Sequence[EventRecord]) -> None:
         self._recorded = records_by_checkpoint(records)
         self._kimi_cli = KimiCliRecord(records)
         self._marks = UserMarks(session)
-        self._records: list[Record] = []
+        self._records: list[EventRecord] = []
         self._at = 0.0
         self._in_turn = False
         self._n = 0
@@ -302,7 +304,7 @@ class _HistoryBuilder:
         for event in events_from_messages(segment.messages, point.uid):
             self._add(event, at)
 
-    def _add_events(self, segment: Segment, recorded: Sequence[Record] | None) -> None:
+    def _add_events(self, segment: Segment, recorded: Sequence[EventRecord] | None) -> None:
         if recorded:
             for record in recorded:
                 self._add(record.event, record.at)
@@ -325,7 +327,7 @@ class _HistoryBuilder:
         calls = [call for m in segment.messages for call in m.tool_calls or ()]
         return self._kimi_cli.step([call.function.name for call in calls])
 
-    def finish(self, *, is_open: bool = False) -> list[Record]:
+    def finish(self, *, is_open: bool = False) -> list[EventRecord]:
         """The records. `is_open`: the conversation ends in the middle of something."""
         # What ended in the middle of something without a word had its program killed: nobody heard the turn end.
         if self._in_turn and (self._stopped or not is_open):
@@ -353,8 +355,8 @@ class _HistoryBuilder:
                 pass
         self._records.append(self._record(event))
 
-    def _record(self, event: Event) -> Record:
-        return Record(len(self._records) + 1, self._at, event)
+    def _record(self, event: Event) -> EventRecord:
+        return EventRecord(len(self._records) + 1, self._at, event)
 
     def _made(self, segment: Segment) -> Iterator[Event]:
         point, kind = segment.point, segment.kind
@@ -459,7 +461,7 @@ def _answer(message: Message, uid: str, n_calls: int) -> Iterator[Event]:
         yield ev.ToolStarted(key, call.function.name, arguments)
 
 
-def end_of_context(session: Session) -> list[Record]:
+def end_of_context(session: Session) -> list[EventRecord]:
     """The same where there is no record: the last messages of the session's file, without times and diffs.
 
     Told are whole turns of what is sent now. The session need not be open.
@@ -502,7 +504,7 @@ def end_of_context(session: Session) -> list[Record]:
     add_kept()
     if events:
         events.append(TurnEnd("done"))
-    return [Record(place, 0.0, event) for place, event in enumerate(events, 1)]
+    return [EventRecord(place, 0.0, event) for place, event in enumerate(events, 1)]
 
 
 def _tail(path: Path) -> Iterator[dict[str, Any]]:

@@ -48,9 +48,9 @@ from kimi_tui.soul.world_line_reader import (
 )
 from kimi_tui.wire.events import (
     ApprovalAnswer,
+    EventRecord,
     FailureKind,
     Notice,
-    Record,
     StatusUpdate,
     TurnBegin,
     TurnEnd,
@@ -96,12 +96,12 @@ class KimiSoul(Soul):
         mode: Mode,
         compaction: Compaction,
         environ: Mapping[str, str],
-        history: Sequence[Record],
+        history: Sequence[EventRecord],
     ) -> None:
         wire, context = conversation.wire, conversation.context
         self._session = session
         self._conversation = conversation
-        self._history: Sequence[Record] = history
+        self._history: Sequence[EventRecord] = history
         self._recorder = Recorder(session.record, wire)
         self._marks = UserMarks(session)
         self._approval = Approval(wire, mode)
@@ -214,16 +214,16 @@ class KimiSoul(Soul):
     # -- history ---------------------------------------------------------------------------------
 
     @property
-    def opened_with(self) -> Sequence[Record]:
+    def opened_with(self) -> Sequence[EventRecord]:
         """The history that was there when the session was opened; nothing once it was handed over."""
         return self._history
 
-    def hand_over_history(self) -> Sequence[Record]:
+    def hand_over_history(self) -> Sequence[EventRecord]:
         """The same, for the first listener: a long one takes much room, so it is kept no longer here."""
         history, self._history = self._history, ()
         return history
 
-    async def history(self) -> list[Record]:
+    async def history(self) -> list[EventRecord]:
         """Everything that was published, as a new listener (or one that must begin anew) should hear it."""
         await self._recorder.flush()
         return await asyncio.to_thread(session_history, self._session)
@@ -546,7 +546,7 @@ class KimiSoul(Soul):
         """The world lines that were left, in order of number. At any time."""
         return await self._world_lines.world_lines()
 
-    async def read_line(self, world_line: int) -> list[Record]:
+    async def read_line(self, world_line: int) -> list[EventRecord]:
         """The events of one world line from its first checkpoint on, as a listener should hear them to show it.
 
         Feed them to new models. D-Mails and summaries on it are among them, without what they undid. At any time.

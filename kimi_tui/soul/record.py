@@ -27,8 +27,8 @@ from kimi_tui.wire.events import (
     CompactionEnd,
     ContextReverted,
     Event,
+    EventRecord,
     LineChanged,
-    Record,
     TextPart,
     ThinkPart,
     ToolCall,
@@ -64,7 +64,7 @@ class Recorder:
         self._woken = asyncio.Event()
         self._subscription = wire.subscribe(wake=self._woken.set, records=True)
         self._lock = asyncio.Lock()
-        self._open: Record | None = None
+        self._open: EventRecord | None = None
         self._pieces: list[str] = []
         self._lines: list[Json] = []
         self._arguments: dict[str, str] = {}
@@ -113,7 +113,7 @@ class Recorder:
         for line in lines:
             self._file.append(line)
 
-    def _take(self, record: Record) -> None:
+    def _take(self, record: EventRecord) -> None:
         event = record.event
         if isinstance(event, ToolOutput):
             return
@@ -159,7 +159,7 @@ class Recorder:
         self._lines.append(encode_record(replace(record, event=event)))
 
 
-def _continuation(first: Record, second: Record) -> str | None:
+def _continuation(first: EventRecord, second: EventRecord) -> str | None:
     """The text that the second event adds to the first, or None where it is no continuation."""
     match first.event, second.event:
         case (TextPart(), TextPart(text)) | (ThinkPart(), ThinkPart(text)):
@@ -172,15 +172,15 @@ def _continuation(first: Record, second: Record) -> str | None:
             return None
 
 
-def read_records(session: Session) -> list[Record]:
+def read_records(session: Session) -> list[EventRecord]:
     """Everything in the record that can be read, numbered upwards."""
     return records_and_skipped(session)[0]
 
 
-def records_and_skipped(session: Session) -> tuple[list[Record], int]:
+def records_and_skipped(session: Session) -> tuple[list[EventRecord], int]:
     """The same, and how many of the records that we wrote cannot be read."""
     decoder = Decoder()
-    records: list[Record] = []
+    records: list[EventRecord] = []
     n_skipped = newest = 0
     for line in _lines(session.record.read()):
         try:
@@ -207,14 +207,14 @@ def _lines(read: Iterable[dict[str, Any]]) -> Iterable[dict[str, Any]]:
         log.exception("the record ends in the middle")
 
 
-def end_of_record(session: Session) -> list[Record]:
+def end_of_record(session: Session) -> list[EventRecord]:
     """The last turns of the record, to be shown until all of it is read.
 
     Only whole turns, and only what does not depend on anything further up.
     """
     file = session.record
     decoder = Decoder()
-    records: list[Record] = []
+    records: list[EventRecord] = []
     known: set[str] = set()
     for line in file.read(file.tail_start(END_BYTES)):
         record = decoder.decode_record(line, records[-1].seq + 1 if records else 1)
@@ -236,7 +236,7 @@ def end_of_record(session: Session) -> list[Record]:
     return [*records, *close_dangling_calls(records)]
 
 
-def close_dangling_calls(records: Iterable[Record]) -> list[Record]:
+def close_dangling_calls(records: Iterable[EventRecord]) -> list[EventRecord]:
     """The events with which a stop would have ended the calls and questions that are open at the end of a record.
 
     Args:
@@ -245,7 +245,7 @@ def close_dangling_calls(records: Iterable[Record]) -> list[Record]:
     calls: dict[str, str] = {}
     begun: set[str] = set()
     asked: dict[str, str] = {}
-    last: Record | None = None
+    last: EventRecord | None = None
     for record in records:
         last = record
         match record.event:
@@ -273,7 +273,7 @@ def close_dangling_calls(records: Iterable[Record]) -> list[Record]:
     events += [
         _stopped(key, call_id, begun=key not in asked.values()) for key, call_id in calls.items()
     ]
-    return [Record(last.seq + n, last.at, event) for n, event in enumerate(events, 1)]
+    return [EventRecord(last.seq + n, last.at, event) for n, event in enumerate(events, 1)]
 
 
 def _stopped(key: str, call_id: str, *, begun: bool) -> ev.ToolResult:
@@ -288,7 +288,7 @@ def _stopped(key: str, call_id: str, *, begun: bool) -> ev.ToolResult:
     )
 
 
-def final_checkpoints(records: Sequence[Record]) -> list[str] | None:
+def final_checkpoints(records: Sequence[EventRecord]) -> list[str] | None:
     """The uids of the world line at which these events end; None where they lead to one that they do not contain."""
     live: list[str] = []
     world_lines: dict[int, list[str]] = {}
@@ -334,11 +334,11 @@ _OPERATIONS = (
 )
 
 
-def records_by_checkpoint(records: Sequence[Record]) -> dict[str, list[Record]]:
+def records_by_checkpoint(records: Sequence[EventRecord]) -> dict[str, list[EventRecord]]:
     """The events of a record by the checkpoint they belong to; operations belong to none."""
-    found: dict[str, list[Record]] = {}
-    before: list[Record] = []
-    current: list[Record] = []
+    found: dict[str, list[EventRecord]] = {}
+    before: list[EventRecord] = []
+    current: list[EventRecord] = []
     for record in records:
         match record.event:
             case ev.TurnBegin() | ev.StepBegin() as begin:
@@ -371,7 +371,9 @@ def _begins_turn(event: ev.Event) -> bool:
     return isinstance(event, ev.TurnBegin) and not event.resumed
 
 
-def _renamed(records: Sequence[Record], created: ev.CheckpointCreated) -> Iterator[Record]:
+def _renamed(
+    records: Sequence[EventRecord], created: ev.CheckpointCreated
+) -> Iterator[EventRecord]:
     """The records of a checkpoint that was renumbered, with its new name everywhere."""
     old, new = f"{created.was}:", f"{created.uid}:"
     for record in records:
@@ -418,7 +420,7 @@ class KimiCliRecord:
         records: the whole record; what stands before the first checkpoint of ours is kimi-cli's.
     """
 
-    def __init__(self, records: Iterable[Record]) -> None:
+    def __init__(self, records: Iterable[EventRecord]) -> None:
         self._units = _units(records)
         self._next = 0
         # Where turns with the same words begin, so that one that is nowhere costs no walk through all of them.
@@ -449,7 +451,7 @@ class KimiCliRecord:
         return None
 
 
-def _units(records: Iterable[Record]) -> list[RecordedUnit]:
+def _units(records: Iterable[EventRecord]) -> list[RecordedUnit]:
     units: list[RecordedUnit] = []
     for record in records:
         match record.event:

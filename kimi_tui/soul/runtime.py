@@ -22,7 +22,7 @@ from kimi_tui.soul.system_prompt import build_system_prompt
 from kimi_tui.soul.toolbox import Toolbox
 from kimi_tui.soul.usage import Price
 from kimi_tui.tools.toolset import Toolset, default_toolset
-from kimi_tui.wire.events import DISK_TOPIC, Notice, Record
+from kimi_tui.wire.events import DISK_TOPIC, EventRecord, Notice
 from kimi_tui.wire.queue import Wire
 from kimi_tui.workspace.entries import Limits
 
@@ -90,7 +90,7 @@ async def open_soul(
         conversation = Conversation(session.context, wire, model, toolbox, files, limits, prices)
         await conversation.resume(stored, shown)
         # The gauge must show the state before anything happens: for the first listener, and not stored.
-        status = Record(newest, shown[-1].at if shown else 0.0, conversation.status)
+        status = EventRecord(newest, shown[-1].at if shown else 0.0, conversation.status)
         soul = KimiSoul(
             session,
             conversation,

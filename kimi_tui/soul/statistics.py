@@ -16,7 +16,7 @@ from kimi_tui.wire.events import (
     CompactionBegin,
     CompactionEnd,
     ContextReverted,
-    Record,
+    EventRecord,
     StatusUpdate,
     StepBegin,
     StepInterrupted,
@@ -84,7 +84,7 @@ class _Clock:
         self.asking_model = False
 
 
-def statistics(records: Iterable[Record]) -> Statistics:
+def statistics(records: Iterable[EventRecord]) -> Statistics:
     """Count a session's events, given in order."""
     clock = _Clock()
     tools: Counter[str] = Counter()

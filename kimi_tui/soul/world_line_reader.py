@@ -20,7 +20,7 @@ from kimi_tui.soul.segments import Segment, call_target, segments
 from kimi_tui.soul.tool_results import INTERRUPTED, outcome_of
 from kimi_tui.wire import events as ev
 from kimi_tui.wire.display import DiffLine, DisplayBlock
-from kimi_tui.wire.events import Record
+from kimi_tui.wire.events import EventRecord
 from kimi_tui.workspace.divergence import SideChange
 
 MessageKind = Literal["user", "agent", "tool", "dmail", "summary", "reminder"]
@@ -162,7 +162,7 @@ class RecordedFacts:
         records: all of it; none where that need not be known.
     """
 
-    def __init__(self, records: Sequence[Record] = ()) -> None:
+    def __init__(self, records: Sequence[EventRecord] = ()) -> None:
         self._pieces = records_by_checkpoint(records)
         self._dmails: dict[str, DMailOrigin] = {}
         dmail: DMailOrigin | None = None
@@ -205,7 +205,7 @@ class WorldLineReader:
         lines = await asyncio.to_thread(self._lines().list, live, context.messages)
         return [_info(line) for line in lines]
 
-    async def read(self, world_line: int) -> list[Record]:
+    async def read(self, world_line: int) -> list[EventRecord]:
         """The events of a world line, as `history` rebuilds them.
 
         Raises:
@@ -261,7 +261,7 @@ class WorldLineReader:
             divergence.reason,
         )
 
-    def _read(self, world_line: int) -> list[Record]:
+    def _read(self, world_line: int) -> list[EventRecord]:
         return rebuild_world_line(self.session, read_records(self.session), world_line)
 
     def _messages(

@@ -15,7 +15,7 @@ from typing import Any, Literal, cast, get_args, get_origin, get_type_hints
 
 from kimi_tui.wire import events as ev
 from kimi_tui.wire.display import decode_display, encode_display, is_number, is_whole, seconds_of
-from kimi_tui.wire.events import Event, Record
+from kimi_tui.wire.events import Event, EventRecord
 
 # By field: the first nine have no name at kimi-cli, the last four have an empty payload there.
 _STORED_BY_FIELD: dict[str, type] = {
@@ -115,7 +115,7 @@ def encode(event: Event) -> Json:
             return _record(type(event).__name__, _encode_fields(event))
 
 
-def encode_record(record: Record) -> Json:
+def encode_record(record: EventRecord) -> Json:
     """A whole line of `wire.jsonl`."""
     return {"timestamp": record.at, "seq": record.seq, "message": encode(record.event)}
 
@@ -215,7 +215,7 @@ class Decoder:
         self._arguments: dict[str, list[str]] = {}
         self._status = ev.StatusUpdate(0, 0, 0)
 
-    def decode_record(self, line: Mapping[str, Any], seq: int) -> Record | None:
+    def decode_record(self, line: Mapping[str, Any], seq: int) -> EventRecord | None:
         """One line of `wire.jsonl`; `seq` is the number it gets where it bears none."""
         message = line.get("message")
         if not isinstance(message, dict):
@@ -224,7 +224,7 @@ class Decoder:
         if event is None:
             return None
         at, own_seq = line.get("timestamp"), line.get("seq")
-        return Record(
+        return EventRecord(
             own_seq if is_whole(own_seq) else seq,
             seconds_of(at),
             event,

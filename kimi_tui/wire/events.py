@@ -399,7 +399,7 @@ Event = (
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class EventRecord:
     """An event with its place: `seq` counts from 1 within a session, `at` is seconds since 1970."""
 
     seq: int

@@ -14,8 +14,8 @@ from dataclasses import replace
 
 from kimi_tui.wire.events import (
     Event,
+    EventRecord,
     Notice,
-    Record,
     TextPart,
     ThinkPart,
     ToolCallPart,
@@ -49,12 +49,12 @@ class Subscription:
 
     def __init__(self, wake: Callable[[], None] | None = None) -> None:
         self.listens = False
-        self._pending: deque[Record] = deque()
+        self._pending: deque[EventRecord] = deque()
         self._ready = asyncio.Event()
         self._closed = False
         self._wake = wake
 
-    def put(self, record: Record) -> None:
+    def put(self, record: EventRecord) -> None:
         """Queue one record (called by the wire)."""
         if self._pending:
             last = self._pending[-1]
@@ -73,7 +73,7 @@ class Subscription:
         self._closed = True
         self._ready.set()
 
-    def drain(self) -> list[Record]:
+    def drain(self) -> list[EventRecord]:
         """All records that are waiting, in order; empty if there are none."""
         records = list(self._pending)
         self._pending.clear()
@@ -81,10 +81,10 @@ class Subscription:
             self._ready.clear()
         return records
 
-    def __aiter__(self) -> AsyncIterator[Record]:
+    def __aiter__(self) -> AsyncIterator[EventRecord]:
         return self._iterate()
 
-    async def _iterate(self) -> AsyncIterator[Record]:
+    async def _iterate(self) -> AsyncIterator[EventRecord]:
         while True:
             await self._ready.wait()
             while self._pending:
@@ -112,17 +112,17 @@ class Wire:
         self._subscriptions: list[Subscription] = []
         self._n_listeners = 0
         # Notices that are not solved, by topic, and those that were published while nobody listened.
-        self._unsolved: dict[str, Record] = {}
-        self._missed_notices: list[Record] = []
+        self._unsolved: dict[str, EventRecord] = {}
+        self._missed_notices: list[EventRecord] = []
 
     @property
     def next_seq(self) -> int:
         """The number of the next event."""
         return self._next_seq
 
-    def publish(self, event: Event) -> Record:
+    def publish(self, event: Event) -> EventRecord:
         """Queue the event for every subscriber; returns it with its number and time."""
-        record = Record(self._next_seq, time.time(), event)
+        record = EventRecord(self._next_seq, time.time(), event)
         self._next_seq += 1
         if isinstance(event, Notice):
             self._remember(event, record)
@@ -153,7 +153,7 @@ class Wire:
                 subscription.put(record)
         return subscription
 
-    def _remember(self, notice: Notice, record: Record) -> None:
+    def _remember(self, notice: Notice, record: EventRecord) -> None:
         if notice.topic:
             self._unsolved.pop(notice.topic, None)
             if not notice.solved:

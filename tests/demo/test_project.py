@@ -13,7 +13,7 @@ import pytest
 from kimi_tui.demo.demo import Demo, prepare
 from kimi_tui.demo.project import BAD_ROW, LOG_ROWS, SAMPLE_ROWS
 from kimi_tui.wire.codec import encode_record
-from kimi_tui.wire.events import Event, FilesChanged, FilesRestored, Record, TurnEnd
+from kimi_tui.wire.events import Event, EventRecord, FilesChanged, FilesRestored, TurnEnd
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def told(demo: Demo, *events: tuple[float, Event]) -> None:
     folder = demo.data_dir / "sessions" / "folder" / "id"
     folder.mkdir(parents=True)
     lines = [
-        json.dumps(encode_record(Record(number, demo.made_at + after_s, event)))
+        json.dumps(encode_record(EventRecord(number, demo.made_at + after_s, event)))
         for number, (after_s, event) in enumerate(events, 1)
     ]
     (folder / "wire.jsonl").write_text("\n".join(["not json", *lines]) + "\n", encoding="utf-8")

@@ -52,7 +52,7 @@ EDITED: list[ev.Event] = [
 def told(*events: ev.Event) -> tuple[TranscriptModel, TimelineModel]:
     chat, timeline = TranscriptModel(), TimelineModel()
     for seq, event in enumerate(events, 1):
-        record = ev.Record(seq, float(seq), event)
+        record = ev.EventRecord(seq, float(seq), event)
         chat.apply(record)
         timeline.apply(record)
     return chat, timeline

@@ -17,9 +17,9 @@ from kimi_tui.wire.events import (
     CompactionBegin,
     CompactionEnd,
     ContextReverted,
+    EventRecord,
     LineChanged,
     Notice,
-    Record,
 )
 
 ROOM = Room(80)
@@ -212,7 +212,7 @@ def test_an_edited_summary_keeps_what_the_first_one_gained() -> None:
     # The talk has gone on meanwhile.
     talk.tell(CompactionEnd(11_000, 10_000, "My summary.", 2))
     for number, record in enumerate(talk.take(), 1):
-        model.apply(Record(number, record.at, record.event))
+        model.apply(EventRecord(number, record.at, record.event))
     (card,) = [block for block in model.blocks if isinstance(block, CompactionBlock)]
     assert (card.tokens_before, card.tokens_after, card.summary) == (50_000, 8_000, "My summary.")
     title = " ".join(compaction_card(card, ROOM)[0].text.split())

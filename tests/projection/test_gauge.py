@@ -5,7 +5,7 @@ from __future__ import annotations
 from support.story import until_folding
 
 from kimi_tui.projection.gauge import Freed, GaugeModel
-from kimi_tui.wire.events import CompactionEnd, ContextReverted, Record, TextPart
+from kimi_tui.wire.events import CompactionEnd, ContextReverted, EventRecord, TextPart
 
 
 def test_it_falls_at_once_with_a_revert() -> None:
@@ -14,12 +14,12 @@ def test_it_falls_at_once_with_a_revert() -> None:
         model.apply(record)
     before = model.status
     event = ContextReverted("dmail", 8, "u", 12, 3, 5, 4, before.used, 31_400)
-    assert model.apply(Record(1, 0.0, event))
+    assert model.apply(EventRecord(1, 0.0, event))
     assert model.status.used == 31_400
     assert model.status.estimated
     assert model.freed == Freed("dmail", before.used, 31_400, model.freed.serial)
     assert model.status.system + model.status.talk + model.status.tools == 31_400
-    assert not model.apply(Record(2, 0.0, TextPart("x")))
+    assert not model.apply(EventRecord(2, 0.0, TextPart("x")))
 
 
 def test_a_failed_compaction_changes_nothing() -> None:
@@ -27,5 +27,5 @@ def test_a_failed_compaction_changes_nothing() -> None:
     for record in until_folding().records:
         model.apply(record)
     before = (model.status, model.freed)
-    assert not model.apply(Record(1, 0.0, CompactionEnd(9, 0, error="The model said no.")))
+    assert not model.apply(EventRecord(1, 0.0, CompactionEnd(9, 0, error="The model said no.")))
     assert (model.status, model.freed) == before

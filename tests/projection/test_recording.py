@@ -9,7 +9,7 @@ from kimi_tui.projection.recording import LONGEST_PAUSE_S, PlaybackClock, Record
 from kimi_tui.wire.events import (
     CheckpointCreated,
     Event,
-    Record,
+    EventRecord,
     TextPart,
     ThinkPart,
     TurnBegin,
@@ -18,8 +18,8 @@ from kimi_tui.wire.events import (
 STORY = whole_story().records
 
 
-def records_of(*events: tuple[float, Event]) -> list[Record]:
-    return [Record(n, at, event) for n, (at, event) in enumerate(events, 1)]
+def records_of(*events: tuple[float, Event]) -> list[EventRecord]:
+    return [EventRecord(n, at, event) for n, (at, event) in enumerate(events, 1)]
 
 
 def test_long_pauses_are_shortened_and_time_never_goes_back() -> None:
@@ -61,7 +61,7 @@ def test_a_text_is_played_as_it_was_streamed() -> None:
 
 
 def test_what_has_no_times_is_played_at_a_pace_of_its_own() -> None:
-    records = [Record(r.seq, 0.0, r.event) for r in STORY]
+    records = [EventRecord(r.seq, 0.0, r.event) for r in STORY]
     recording = Recording(records)
     n_steps = sum(isinstance(record.event, CheckpointCreated) for record in records)
     assert n_steps * 0.5 <= recording.length_s <= n_steps * 2

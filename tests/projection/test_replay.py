@@ -25,10 +25,10 @@ from kimi_tui.wire.events import (
     CompactionEnd,
     ContextReverted,
     Event,
+    EventRecord,
     FilesChanged,
     FilesRestored,
     LineChanged,
-    Record,
 )
 
 STORY = whole_story().records
@@ -63,7 +63,7 @@ def failed(error: Exception) -> None:
     raise error
 
 
-def prefix(records: Sequence[Record], position: int) -> Moment:
+def prefix(records: Sequence[EventRecord], position: int) -> Moment:
     """The moment by its definition."""
     moment = Moment()
     moment.apply(records[:position], failed)
@@ -71,7 +71,7 @@ def prefix(records: Sequence[Record], position: int) -> Moment:
 
 
 @st.composite
-def recordings(draw: st.DrawFn) -> list[Record]:
+def recordings(draw: st.DrawFn) -> list[EventRecord]:
     """Sessions of any shape, with all that can happen to a line."""
     teller = Teller()
     for number in range(draw(st.integers(1, 8))):
@@ -100,7 +100,7 @@ def recordings(draw: st.DrawFn) -> list[Record]:
 @settings(max_examples=40, deadline=None)
 @given(recordings(), st.lists(st.integers(0, 400), min_size=1, max_size=6), st.integers(1, 40))
 def test_any_moment_is_its_events_whatever_was_looked_at_before(
-    records: list[Record], positions: list[int], keyframe_every: int
+    records: list[EventRecord], positions: list[int], keyframe_every: int
 ) -> None:
     replay = Replay(records, keyframe_every=keyframe_every)
     for wanted in positions:
@@ -115,7 +115,7 @@ def test_any_moment_is_its_events_whatever_was_looked_at_before(
 
 @settings(max_examples=40, deadline=None)
 @given(recordings())
-def test_every_checkpoint_has_a_moment_of_its_own(records: list[Record]) -> None:
+def test_every_checkpoint_has_a_moment_of_its_own(records: list[EventRecord]) -> None:
     recording = Recording(records)
     assert recording.stops[0] == 0
     assert recording.stops[-1] == len(records)
@@ -262,7 +262,7 @@ def test_files_at_a_moment() -> None:
     model = ChangedFiles()
 
     def tell(event: Event) -> list[tuple[str, int, bool]]:
-        model.apply(Record(1, 0.0, event))
+        model.apply(EventRecord(1, 0.0, event))
         return [(f.path, f.id, f.is_left) for f in model.files]
 
     for number in range(4):
@@ -289,7 +289,7 @@ def test_files_that_came_back_without_the_conversation() -> None:
     model = ChangedFiles()
 
     def tell(event: Event) -> list[tuple[str, int]]:
-        model.apply(Record(1, 0.0, event))
+        model.apply(EventRecord(1, 0.0, event))
         return [(f.path, f.id) for f in model.files]
 
     for number in range(3):
@@ -306,7 +306,7 @@ def test_files_from_before_a_compaction_are_of_the_same_line() -> None:
 
     def tell(*events: Event) -> tuple[tuple[str, int, bool, bool], ...]:
         for event in events:
-            model.apply(Record(1, 0.0, event))
+            model.apply(EventRecord(1, 0.0, event))
         return tuple((f.path, f.id, f.is_left, f.is_compacted) for f in model.files)
 
     tell(CheckpointCreated(0, "u0", "user"), FilesChanged("u0", ("a",)))

@@ -14,9 +14,9 @@ from kimi_tui.wire.events import (
     CheckpointCreated,
     CompactionEnd,
     ContextReverted,
+    EventRecord,
     FilesChanged,
     LineChanged,
-    Record,
     StepRetry,
     TextPart,
     ToolCall,
@@ -69,13 +69,13 @@ def test_what_commands_changed_counts_with_what_tools_showed() -> None:
     model = model_of(t)
     (turn, step) = model.tree.live
     before, revision = model.revision, step.revision
-    model.apply(Record(99, 0.0, FilesChanged(step.uid, ("a", "b", "c"))))
+    model.apply(EventRecord(99, 0.0, FilesChanged(step.uid, ("a", "b", "c"))))
     assert step.files == 3
     assert model.revision > before
     assert step.revision > revision
-    model.apply(Record(100, 0.0, FilesChanged(turn.uid, ("x",))))
+    model.apply(EventRecord(100, 0.0, FilesChanged(turn.uid, ("x",))))
     assert (turn.files, step.files) == (1, 3)
-    model.apply(Record(101, 0.0, FilesChanged("nobody", ("x",))))
+    model.apply(EventRecord(101, 0.0, FilesChanged("nobody", ("x",))))
 
 
 def test_the_change_of_a_step_is_what_the_next_one_starts_with() -> None:

@@ -12,7 +12,7 @@ from support.story import Teller
 
 from kimi_tui.projection.timeline import TimelineModel
 from kimi_tui.projection.timeline_rows import Builder, Row, Rows
-from kimi_tui.wire.events import LineChanged, Record
+from kimi_tui.wire.events import EventRecord, LineChanged
 
 OPERATIONS = st.lists(
     st.tuples(
@@ -38,7 +38,7 @@ OPERATIONS = st.lists(
 )
 
 
-def model_of(records: Iterable[Record]) -> TimelineModel:
+def model_of(records: Iterable[EventRecord]) -> TimelineModel:
     model = TimelineModel()
     for record in records:
         model.apply(record)
@@ -236,7 +236,7 @@ def test_no_checkpoint_is_ever_lost(operations: list[tuple[str, int]]) -> None:
     assert seen <= set(held)
     # Every line can still be gone back to, as it was.
     for n, stored in teller.stored.items():
-        probe = model_of([*teller.records, Record(0, 0.0, LineChanged("jump", 0, n, ""))])
+        probe = model_of([*teller.records, EventRecord(0, 0.0, LineChanged("jump", 0, n, ""))])
         assert [checkpoint.uid for checkpoint in probe.tree.live] == [uid for uid, _ in stored]
 
 

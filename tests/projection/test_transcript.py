@@ -32,9 +32,9 @@ from kimi_tui.wire.events import (
     CompactionEnd,
     ContextReverted,
     Event,
+    EventRecord,
     LineChanged,
     Notice,
-    Record,
     StatusUpdate,
     SteerQueued,
     SteerTaken,
@@ -89,7 +89,7 @@ def test_the_words_get_their_checkpoint_in_either_order(words_first: bool) -> No
     pair: list[Event] = [TurnBegin("Hi"), CheckpointCreated(3, "u3", "user", "Hi")]
     model = TranscriptModel()
     for n, event in enumerate(pair if words_first else reversed(pair)):
-        model.apply(Record(n, 0.0, event))
+        model.apply(EventRecord(n, 0.0, event))
     assert only(model, UserBlock).checkpoint == 3
     assert only(model, UserBlock).uid == "u3"
 
@@ -365,8 +365,8 @@ def test_a_jump_into_a_line_takes_it_up_to_there() -> None:
 
 def test_an_unknown_line_asks_to_be_told_anew() -> None:
     model = shown(quoted_fields())
-    assert model.apply(Record(1, 0.0, LineChanged("undo", 9, 8, "u"))).rebuild
-    assert not model.apply(Record(1, 0.0, LineChanged("rewind", 9, 0, "u"))).rebuild
+    assert model.apply(EventRecord(1, 0.0, LineChanged("undo", 9, 8, "u"))).rebuild
+    assert not model.apply(EventRecord(1, 0.0, LineChanged("rewind", 9, 0, "u"))).rebuild
 
 
 @pytest.mark.parametrize("end_first", [True, False])
@@ -446,7 +446,7 @@ def test_a_jump_to_a_point_without_blocks_of_its_own() -> None:
 
 def test_operations_on_files_alone_change_nothing() -> None:
     model = shown(quoted_fields())
-    change = model.apply(Record(1, 0.0, LineChanged("undo", 0, 0, "u")))
+    change = model.apply(EventRecord(1, 0.0, LineChanged("undo", 0, 0, "u")))
     assert (change.first, change.rebuild) == (None, False)
 
 
@@ -517,7 +517,7 @@ def test_every_change_names_the_first_block_that_differs() -> None:
     assert_changes_are_true(talk.records)
 
 
-def assert_changes_are_true(records: list[Record]) -> None:
+def assert_changes_are_true(records: list[EventRecord]) -> None:
     model = TranscriptModel()
     before: list[tuple[int, int]] = []
     for record in records:
@@ -567,7 +567,7 @@ events = st.one_of(
 
 @given(st.lists(events, max_size=40))
 def test_any_order_of_events_is_taken_in(sequence: list[Event]) -> None:
-    assert_changes_are_true([Record(n, float(n), event) for n, event in enumerate(sequence)])
+    assert_changes_are_true([EventRecord(n, float(n), event) for n, event in enumerate(sequence)])
 
 
 def test_marks_for_files() -> None:

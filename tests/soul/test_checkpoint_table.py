@@ -54,8 +54,8 @@ def rows(records: list[dict[str, Any]], **source: Any) -> list[CheckpointRow]:
     return checkpoint_rows(index, messages, **source)
 
 
-def told(*events: ev.Event) -> list[ev.Record]:
-    return [ev.Record(seq, float(seq), event) for seq, event in enumerate(events, 1)]
+def told(*events: ev.Event) -> list[ev.EventRecord]:
+    return [ev.EventRecord(seq, float(seq), event) for seq, event in enumerate(events, 1)]
 
 
 def test_a_flooding_result_counts_for_its_own_row() -> None:
@@ -175,5 +175,5 @@ def test_bookmarks_follow_a_compaction() -> None:
 
 def test_times_come_from_the_record_where_the_line_has_none() -> None:
     records = [{**point(0), "at": ""}, user("a"), {**point(1), "at": ""}]
-    found = rows(records, recorded={"u0": [ev.Record(1, 1_700_000_000.5, ev.TurnBegin("a"))]})
+    found = rows(records, recorded={"u0": [ev.EventRecord(1, 1_700_000_000.5, ev.TurnBegin("a"))]})
     assert [row.at for row in found] == ["2023-11-14T22:13:20.500Z", ""]

@@ -15,12 +15,12 @@ from kimi_tui.projection.transcript import TranscriptModel
 from kimi_tui.soul.history import fits, rebuild_history
 from kimi_tui.soul.record import read_records
 from kimi_tui.soul.rewind import Target
-from kimi_tui.wire.events import Record
+from kimi_tui.wire.events import EventRecord
 
 Tree = tuple[list[str], dict[int, tuple[str, list[str]]]]
 
 
-def tree(records: Sequence[Record]) -> Tree:
+def tree(records: Sequence[EventRecord]) -> Tree:
     """The checkpoints of the live line, and of every line that is drawn beside it what is its own."""
     model = TimelineModel()
     for record in records:
@@ -35,7 +35,7 @@ def tree(records: Sequence[Record]) -> Tree:
     )
 
 
-def chat(records: Sequence[Record]) -> list[str]:
+def chat(records: Sequence[EventRecord]) -> list[str]:
     model = TranscriptModel()
     for record in records:
         model.apply(record)

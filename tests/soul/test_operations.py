@@ -353,7 +353,7 @@ async def test_screens_show_the_same_live_and_afterwards(tmp_path: Path) -> None
     from kimi_tui.projection.timeline import TimelineModel
     from kimi_tui.projection.transcript import TranscriptModel
 
-    def shown(records: list[ev.Record]) -> tuple[list[str], list[str]]:
+    def shown(records: list[ev.EventRecord]) -> tuple[list[str], list[str]]:
         chat, timeline = TranscriptModel(), TimelineModel()
         for record in records:
             chat.apply(record)
@@ -366,7 +366,7 @@ async def test_screens_show_the_same_live_and_afterwards(tmp_path: Path) -> None
         return blocks, [point.uid for point in timeline.tree.live]
 
     async with stage(tmp_path) as on:
-        live: list[ev.Record] = []
+        live: list[ev.EventRecord] = []
         heard = on.soul.wire.subscribe()
 
         async def check() -> None:

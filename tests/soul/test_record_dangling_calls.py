@@ -26,14 +26,14 @@ from kimi_tui.tools.base import ToolEnv, ToolOutcome
 from kimi_tui.tools.toolset import Toolset
 from kimi_tui.tui.replay.source import read
 from kimi_tui.wire import events as ev
-from kimi_tui.wire.events import Event, Record
+from kimi_tui.wire.events import Event, EventRecord
 
 
-def recorded(*events: Event) -> list[Record]:
-    return [Record(n, 10.0 + n, event) for n, event in enumerate(events, 1)]
+def recorded(*events: Event) -> list[EventRecord]:
+    return [EventRecord(n, 10.0 + n, event) for n, event in enumerate(events, 1)]
 
 
-def shown(records: list[Record]) -> list[ToolBlock]:
+def shown(records: list[EventRecord]) -> list[ToolBlock]:
     model = TranscriptModel()
     for record in records:
         model.apply(record)

@@ -6,8 +6,8 @@ from kimi_tui.soul.statistics import statistics
 from kimi_tui.wire import events as ev
 
 
-def told(*events: tuple[float, ev.Event]) -> list[ev.Record]:
-    return [ev.Record(seq, at, event) for seq, (at, event) in enumerate(events, 1)]
+def told(*events: tuple[float, ev.Event]) -> list[ev.EventRecord]:
+    return [ev.EventRecord(seq, at, event) for seq, (at, event) in enumerate(events, 1)]
 
 
 def reverted(reason: ev.Operation, before: int, after: int) -> ev.ContextReverted:

@@ -19,7 +19,7 @@ from kimi_tui.wire.events import (
     CheckpointCreated,
     ContextReverted,
     Event,
-    Record,
+    EventRecord,
     StatusUpdate,
     StepBegin,
     TextPart,
@@ -36,7 +36,7 @@ class Conversation:
     """Writes events down as the soul would tell them. `records` is what came of it; `take` hands over the newest."""
 
     def __init__(self, *, started: float | None = None, tokens: int = 20_000) -> None:
-        self.records: list[Record] = []
+        self.records: list[EventRecord] = []
         self.now = time.time() if started is None else started
         self.tokens = tokens
         self.checkpoint = 0
@@ -44,7 +44,7 @@ class Conversation:
         self._calls = 0
         self._step = 0
 
-    def take(self) -> list[Record]:
+    def take(self) -> list[EventRecord]:
         """The records since the last time."""
         new = self.records[self._taken :]
         self._taken = len(self.records)
@@ -53,7 +53,7 @@ class Conversation:
     def tell(self, event: Event, *, after_s: float = 0.0) -> None:
         """One event."""
         self.now += after_s
-        self.records.append(Record(len(self.records) + 1, self.now, event))
+        self.records.append(EventRecord(len(self.records) + 1, self.now, event))
 
     def user(self, text: str) -> None:
         """The person says something: a turn with its checkpoint."""

@@ -14,9 +14,9 @@ from kimi_tui.wire.events import (
     CompactionEnd,
     ContextReverted,
     Event,
+    EventRecord,
     LineChanged,
     Operation,
-    Record,
     StatusUpdate,
     StepBegin,
     TextPart,
@@ -37,7 +37,7 @@ START = 1_772_460_000.0
 class Teller:
     """Tells events in the order in which the engine does, and keeps the books that this needs."""
 
-    records: list[Record] = field(default_factory=list)
+    records: list[EventRecord] = field(default_factory=list)
     used: int = 5_200
     at: float = START
     line: list[tuple[str, int]] = field(default_factory=list)
@@ -52,7 +52,7 @@ class Teller:
     def tell(self, event: Event, *, after_s: float = 0.5) -> None:
         """One event."""
         self.at += after_s
-        self.records.append(Record(len(self.records) + 1, self.at, event))
+        self.records.append(EventRecord(len(self.records) + 1, self.at, event))
 
     def status(self, *, sent: int | None = None, estimated: bool = False) -> None:
         """The state of the window."""
@@ -208,7 +208,7 @@ def until_folding() -> Teller:
     t.turn("Add a CSV importer")
     t.used = 22_800
     t.line[-1] = (t.line[-1][0], 22_800)
-    t.records[-1] = Record(
+    t.records[-1] = EventRecord(
         t.records[-1].seq,
         t.at,
         CheckpointCreated(1, t.line[-1][0], "user", "Add a CSV importer", tokens=22_800),

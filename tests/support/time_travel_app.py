@@ -20,7 +20,7 @@ from kimi_tui.tui.glyphs import UNICODE, Glyphs
 from kimi_tui.tui.screens import sheets
 from kimi_tui.tui.theme import KIMI_DARK, KIMI_LIGHT, KIMI_SIXTEEN
 from kimi_tui.tui.timeline.timeline import Timeline
-from kimi_tui.wire.events import Record
+from kimi_tui.wire.events import EventRecord
 
 RECORDS_AT_ONCE = 200
 """How many of a history are applied in one callback of the loop, as the program does it in slices, too."""
@@ -43,7 +43,7 @@ class TimeTravelApp(App[None]):
 
     def __init__(
         self,
-        records: Iterable[Record] = (),
+        records: Iterable[EventRecord] = (),
         *,
         theme: str = "kimi-dark",
         glyphs: Glyphs = UNICODE,
@@ -83,12 +83,12 @@ class TimeTravelApp(App[None]):
             await asyncio.sleep(0)
         self._changed(motion=False)
 
-    def feed(self, records: Iterable[Record], *, motion: bool = True) -> None:
+    def feed(self, records: Iterable[EventRecord], *, motion: bool = True) -> None:
         """Apply records to both models, and show them."""
         self._apply(records)
         self._changed(motion=motion)
 
-    def _apply(self, records: Iterable[Record]) -> None:
+    def _apply(self, records: Iterable[EventRecord]) -> None:
         timeline, gauge = self.timeline.model, self.gauge.model
         assert timeline is not None
         assert gauge is not None

@@ -21,7 +21,7 @@ from kimi_tui.projection.timeline import TimelineModel
 from kimi_tui.projection.transcript import TranscriptModel
 from kimi_tui.tui.callbacks import Callbacks, apart, each
 from kimi_tui.tui.main import state as main_model
-from kimi_tui.wire.events import Record, StepBegin, TurnBegin
+from kimi_tui.wire.events import EventRecord, StepBegin, TurnBegin
 
 TUI = Path(kimi_tui.tui.__file__).parent
 OWN = TUI / "callbacks.py"
@@ -144,7 +144,7 @@ async def test_a_view_that_cannot_take_an_event_is_told_of_and_the_others_go_on(
     apply = kind.apply
     failures: list[int] = []
 
-    def broken(self: object, record: Record) -> object:
+    def broken(self: object, record: EventRecord) -> object:
         # The second step of the only turn; where it is always so, also when the view is built anew.
         if isinstance(record.event, StepBegin) and record.event.n == 2 and (again or not failures):
             failures.append(record.seq)
@@ -188,7 +188,7 @@ async def test_a_fault_in_the_frame_of_the_screen_is_told_of(
 ) -> None:
     reduce = main_model.reduce
 
-    def broken(state: object, record: Record) -> object:
+    def broken(state: object, record: EventRecord) -> object:
         if isinstance(record.event, TurnBegin):
             raise RuntimeError("this frame is broken")
         return reduce(state, record)  # pyright: ignore[reportArgumentType]

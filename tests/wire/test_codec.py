@@ -102,8 +102,8 @@ def test_every_event_comes_back_as_it_was(kind: type, data: st.DataObject) -> No
     event = data.draw(events_of(kind))
     if isinstance(event, ev.ToolCall | ev.ToolResult) and event.id == event.key:
         return  # stored once, and an id of its own is not needed then
-    line = json.loads(json.dumps(encode_record(ev.Record(7, 12.5, event))))
-    assert Decoder().decode_record(line, 1) == ev.Record(7, 12.5, event)
+    line = json.loads(json.dumps(encode_record(ev.EventRecord(7, 12.5, event))))
+    assert Decoder().decode_record(line, 1) == ev.EventRecord(7, 12.5, event)
 
 
 # As large as JSON allows, which is larger than any float, and what Python's reader takes for numbers besides.
@@ -158,7 +158,7 @@ def test_a_number_that_no_float_holds_is_no_error(huge: float) -> None:
     result = {"tool_call_id": "c", "return_value": {"is_error": False}, "duration_s": huge}
     message = {"type": "ToolResult", "payload": result}
     record = Decoder().decode_record({"message": message, "timestamp": huge, "seq": huge}, 7)
-    assert record == ev.Record(7, 0.0, ev.ToolResult("c", False, "", ""))
+    assert record == ev.EventRecord(7, 0.0, ev.ToolResult("c", False, "", ""))
     retry = {"n": 1, "next_attempt": 2, "max_attempts": 3, "wait_s": huge}
     assert Decoder().decode({"type": "StepRetry", "payload": retry}) == ev.StepRetry(
         1, 2, 3, 0.0, ""

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from kimi_tui.soul.kimisoul import KimiSoul
     from kimi_tui.tui.main.screen import MainScreen
     from kimi_tui.tui.prompt.history import History
-    from kimi_tui.wire.events import ApprovalAnswer, Notice, Record
+    from kimi_tui.wire.events import ApprovalAnswer, EventRecord, Notice
 
 
 PROBE_S = 3.0
@@ -61,7 +61,7 @@ class Conversation:
         self.engine = Engine(
             lambda words: screen.tell(words, level="warning"), report=screen.report
         )
-        self._since: list[Record] | None = None
+        self._since: list[EventRecord] | None = None
         """What was told while the history is read again; None while it is not."""
         self.history: History | None = None
         self.kept = ""
@@ -397,7 +397,7 @@ class Conversation:
 
     # --- what the engine tells
 
-    def _show(self, records: Sequence[Record]) -> None:
+    def _show(self, records: Sequence[EventRecord]) -> None:
         from kimi_tui.tui.main.state import reduce
         from kimi_tui.wire.events import Notice, StatusUpdate, TurnBegin, TurnEnd
 
@@ -507,7 +507,7 @@ class Conversation:
             history = await soul.history()
             last = history[-1].seq if history else 0
 
-            def since() -> list[Record]:
+            def since() -> list[EventRecord]:
                 told, self._since = self._since or [], []
                 return [record for record in told if record.seq > last]
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kimi_tui.llm.provider import ChatProvider
     from kimi_tui.soul.kimisoul import KimiSoul
     from kimi_tui.tui.prompt.history import History
-    from kimi_tui.wire.events import Record
+    from kimi_tui.wire.events import EventRecord
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ class Opened(NamedTuple):
     """
 
     soul: KimiSoul
-    history: Sequence[Record]
+    history: Sequence[EventRecord]
     past: History
     title: str
     provider: ChatProvider
@@ -71,7 +71,7 @@ class Found(NamedTuple):
     n_messages: int | None
     folder: Path
     branch: str
-    end: Sequence[Record] = ()
+    end: Sequence[EventRecord] = ()
 
 
 _OpenSession = Callable[["Launch", Callable[[Found], None]], Awaitable[Opened]]

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from kimi_tui.tui.timeline.timeline import Timeline
     from kimi_tui.tui.transcript.transcript import Transcript
     from kimi_tui.tui.transcript.viewport import Flow
-    from kimi_tui.wire.events import Record
+    from kimi_tui.wire.events import EventRecord
     from kimi_tui.wire.queue import Subscription, Wire
 
 FRAME_S = 1 / 60
@@ -54,7 +54,7 @@ class Feed:
 
     def __init__(
         self,
-        show: Callable[[Sequence[Record]], None],
+        show: Callable[[Sequence[EventRecord]], None],
         caught_up: Callable[[], None],
         settle: Callable[[], Iterator[None]] = lambda: iter(()),
         report: Report = _raise,
@@ -67,13 +67,13 @@ class Feed:
         self._settling: Iterator[None] | None = None
         self._wire: Wire | None = None
         self._subscription: Subscription | None = None
-        self._waiting: deque[Record] = deque()
+        self._waiting: deque[EventRecord] = deque()
         self._history_left = 0
         self._in_history = False
         self._drawn_at = 0.0
         self._handle: asyncio.Handle | None = None
 
-    def follow(self, wire: Wire, history: Sequence[Record]) -> None:
+    def follow(self, wire: Wire, history: Sequence[EventRecord]) -> None:
         """Show `history`, then what the wire tells from now on."""
         self.stop()
         self._wire = wire
@@ -134,7 +134,7 @@ class Feed:
         except Exception as error:
             self._report(error)
 
-    def _chunk(self) -> list[Record]:
+    def _chunk(self) -> list[EventRecord]:
         """What is shown next, in one go. What happens now is told apart from the history: that left nothing open."""
         count = min(CHUNK, len(self._waiting))
         if self._in_history:
@@ -174,12 +174,12 @@ class Models(NamedTuple):
         chat = TranscriptModel(work_dir=transcript.work_dir)
         return cls(chat, Flow(transcript.room()), TimelineModel(), GaugeModel())
 
-    def take(self, records: Sequence[Record], report: Report) -> None:
+    def take(self, records: Sequence[EventRecord], report: Report) -> None:
         """This happened next. What one of the three cannot take is reported, and the others take it."""
         chat = self.chat
         changed: list[int] = []
 
-        def draw(record: Record) -> None:
+        def draw(record: EventRecord) -> None:
             first = chat.apply(record).first
             if first is not None:
                 changed.append(first)
@@ -240,7 +240,7 @@ class Views:
         self._timeline.changed(motion=False)
         self._transcript.pins = pins
 
-    def apply(self, records: Sequence[Record], *, live: bool) -> None:
+    def apply(self, records: Sequence[EventRecord], *, live: bool) -> None:
         """Show what happened; what is history is shown when all of it is told (`history_told`)."""
         if live:
             each((records,), self._transcript.apply, self._broken)
@@ -267,13 +267,13 @@ class Views:
         self._timeline.show_whole(untold.timeline)
         self._gauge.model = untold.gauge
 
-    def glance(self, records: Sequence[Record]) -> None:
+    def glance(self, records: Sequence[EventRecord]) -> None:
         """Show the end of a history until all of it is told."""
         end = Models.new(self._transcript)
         end.take(records, report_of(self._transcript))
         self.show(end.chat, end.timeline, end.gauge)
 
-    def play(self, records: Sequence[Record], *, live: bool) -> None:
+    def play(self, records: Sequence[EventRecord], *, live: bool) -> None:
         """Show again what happened once, as if it happened now where `live`."""
         self._transcript.apply(records, live=live)
         self._take(records, live=live)
@@ -300,14 +300,14 @@ class Views:
         self._transcript.show_model(chat, flow)
         self._timeline.model, self._gauge.model = timeline, gauge
 
-    def _take(self, records: Sequence[Record], *, live: bool) -> None:
+    def _take(self, records: Sequence[EventRecord], *, live: bool) -> None:
         timeline, gauge = self._models()
         changed = [False, False]
 
-        def take_timeline(record: Record) -> None:
+        def take_timeline(record: EventRecord) -> None:
             changed[0] |= timeline.apply(record)
 
-        def take_gauge(record: Record) -> None:
+        def take_gauge(record: EventRecord) -> None:
             changed[1] |= gauge.apply(record)
 
         # One that cannot take something is no reason for the other to stand still.
@@ -320,8 +320,8 @@ class Views:
 
     async def rebuild(
         self,
-        records: Sequence[Record],
-        since: Callable[[], Sequence[Record]],
+        records: Sequence[EventRecord],
+        since: Callable[[], Sequence[EventRecord]],
         report: Report | None = None,
     ) -> bool:
         """Show these events in place of what is shown, without those that cannot be shown; whether all of them can.

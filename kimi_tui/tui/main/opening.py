@@ -33,7 +33,7 @@ from kimi_tui.tui.main.engine import CannotOpen, Found, NoModelNamed, Opened
 from kimi_tui.tui.main.header import branch_of
 from kimi_tui.tui.main.state import title_from
 from kimi_tui.tui.prompt.history import History, history_file, read_history
-from kimi_tui.wire.events import Record, TurnBegin
+from kimi_tui.wire.events import EventRecord, TurnBegin
 
 log = logging.getLogger(__name__)
 
@@ -125,7 +125,7 @@ def _found(session: Session) -> Found:
     )
 
 
-def _end(session: Session) -> Sequence[Record]:
+def _end(session: Session) -> Sequence[EventRecord]:
     """How the session ended. Nothing where that cannot be told: it is read through in any case."""
     try:
         return end_of_record(session) or end_of_context(session)
@@ -180,7 +180,7 @@ def _check_dialect(name: str) -> None:
         raise CannotOpen(f"{error.message} {error.advice}", USAGE) from error
 
 
-def _title(session: Session, history: Sequence[Record]) -> str:
+def _title(session: Session, history: Sequence[EventRecord]) -> str:
     """What the user called it, else what they said first; after a compaction only the record knows that."""
     if session.state.title:
         return session.state.title

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kimi_tui.soul.world_line_reader import WorldLineMessage
     from kimi_tui.tui.main.screen import MainScreen
     from kimi_tui.tui.transcript.transcript import Transcript
-    from kimi_tui.wire.events import Record
+    from kimi_tui.wire.events import EventRecord
 
 
 class Reader:
@@ -106,7 +106,7 @@ class Reader:
         await reading.show(records, checkpoint_id)
         reading.transcript.pins = screen.transcript.pins
 
-    def hear(self, records: Sequence[Record]) -> None:
+    def hear(self, records: Sequence[EventRecord]) -> None:
         """Something happened on the live line meanwhile."""
         if self._reading is not None:
             for record in records:

@@ -70,7 +70,7 @@ if TYPE_CHECKING:
     from kimi_tui.tui.main.reader import Reader
     from kimi_tui.tui.timeline.timeline import Timeline
     from kimi_tui.tui.worldline.view import WorldLineTranscript
-    from kimi_tui.wire.events import Record
+    from kimi_tui.wire.events import EventRecord
 
 T = TypeVar("T")
 
@@ -354,7 +354,7 @@ class MainScreen(Screen[None]):
 
     # --- what the conversation tells
 
-    def draw(self, records: Sequence[Record], *, live: bool) -> None:
+    def draw(self, records: Sequence[EventRecord], *, live: bool) -> None:
         """Show what happened in chat, timeline and gauge."""
         self.views.apply(records, live=live)
         if live:
@@ -381,7 +381,7 @@ class MainScreen(Screen[None]):
         if not waiting and not gone:
             return
         from kimi_tui.projection.blocks import UserBlock
-        from kimi_tui.wire.events import Record, SteerQueued, SteerTaken
+        from kimi_tui.wire.events import EventRecord, SteerQueued, SteerTaken
 
         now = time.time()
         shown = {block.steer for block in self.transcript.blocks if isinstance(block, UserBlock)}
@@ -389,7 +389,7 @@ class MainScreen(Screen[None]):
             *(SteerTaken(one.id, one.text, withdrawn=True) for one in gone),
             *(SteerQueued(one.id, one.text) for one in waiting if one.id not in shown),
         ]
-        self.transcript.apply([Record(0, now, event) for event in events])
+        self.transcript.apply([EventRecord(0, now, event) for event in events])
 
     @property
     def sees_end(self) -> bool:
@@ -410,7 +410,7 @@ class MainScreen(Screen[None]):
         self.views.history_told()
 
     async def redraw(
-        self, records: Sequence[Record], since: Callable[[], Sequence[Record]]
+        self, records: Sequence[EventRecord], since: Callable[[], Sequence[EventRecord]]
     ) -> None:
         """Show these events, and what has happened since, in place of what is shown."""
         self._is_whole = await self.views.rebuild(records, since)
@@ -436,7 +436,7 @@ class MainScreen(Screen[None]):
             self.reader.tell_news()
         self._update_footer()
 
-    def _follow_branch(self, records: Sequence[Record]) -> None:
+    def _follow_branch(self, records: Sequence[EventRecord]) -> None:
         """What the agent does may change the branch, and others may while it rests."""
         from kimi_tui.wire.events import ToolResult, TurnBegin, TurnEnd
 
@@ -458,7 +458,7 @@ class MainScreen(Screen[None]):
         if soul is not None and (soul.bookmarks or soul.pins):
             self.views.mark(soul.bookmarks, soul.pins)
 
-    def move_marks(self, records: Sequence[Record]) -> None:
+    def move_marks(self, records: Sequence[EventRecord]) -> None:
         """Names and pins go along where an operation gave their messages another place."""
         from kimi_tui.wire.events import LineChanged
 
@@ -643,7 +643,7 @@ class MainScreen(Screen[None]):
             key = ("jump", str(line)) if line else ("rewind", uid)
             self._returned.gave(key, self.prompt.area.text)
 
-    def settle_returned(self, records: Sequence[Record]) -> None:
+    def settle_returned(self, records: Sequence[EventRecord]) -> None:
         """Have a message that came back to the chat no longer in the prompt, and the other way round."""
         from kimi_tui.wire.events import LineChanged, TurnBegin
 

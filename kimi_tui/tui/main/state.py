@@ -11,7 +11,7 @@ from kimi_tui.foreign_text import one_line
 from kimi_tui.tui.formatting import cut
 
 if TYPE_CHECKING:
-    from kimi_tui.wire.events import ApprovalRequest, Record, StatusUpdate
+    from kimi_tui.wire.events import ApprovalRequest, EventRecord, StatusUpdate
 
 
 Mode = Literal["ask", "edits", "all"]
@@ -68,7 +68,7 @@ def title_from(text: str) -> str:
     return cut(one_line(text), TITLE_CELLS)
 
 
-def reduce(state: MainState, record: Record) -> MainState:
+def reduce(state: MainState, record: EventRecord) -> MainState:
     """The state after one event."""
     from kimi_tui.wire import events as wire
 

@@ -18,7 +18,7 @@ from kimi_tui.tui.formatting import counted, tokens
 from kimi_tui.tui.main.feed import Views
 from kimi_tui.tui.replay.files import ReplayFiles
 from kimi_tui.tui.replay.scrubber import Scrubber
-from kimi_tui.wire.events import Record, TextPart, ThinkPart
+from kimi_tui.wire.events import EventRecord, TextPart, ThinkPart
 
 if TYPE_CHECKING:
     from kimi_tui.projection.replay import ChangedFiles, Moment, Replay
@@ -157,7 +157,7 @@ class Player:
         await asyncio.sleep(0)
         del before
 
-    def _apply(self, records: Sequence[Record], *, live: bool) -> None:
+    def _apply(self, records: Sequence[EventRecord], *, live: bool) -> None:
         self._views.play(records, live=live)
         for record in records:
             if self._files is not None:
@@ -245,7 +245,7 @@ class Player:
             self._scrubber.refresh()
 
 
-def _part_of(record: Record, start: int, end: int | None = None) -> Record:
+def _part_of(record: EventRecord, start: int, end: int | None = None) -> EventRecord:
     """The record with a part of its text."""
     part = streamed_text(record.event)[start:end]
     event = TextPart(part) if isinstance(record.event, TextPart) else ThinkPart(part)

@@ -27,7 +27,7 @@ from kimi_tui.tui.main.header import branch_of
 from kimi_tui.tui.main.state import title_from
 from kimi_tui.wire.events import (
     CheckpointCreated,
-    Record,
+    EventRecord,
     StatusUpdate,
     StepBegin,
     TextPart,
@@ -63,7 +63,7 @@ def find(launch: Launch) -> Session:
 
 def read(session: Session) -> RecordedSession:
     """Read a session, whether anyone has it open or not. Takes its time: call it in a thread."""
-    records: Sequence[Record] = read_records(session)
+    records: Sequence[EventRecord] = read_records(session)
     if not (_is_whole(records) and _is_true(records, session)):
         records = _with_sizes(asyncio.run(_records_of_context(session)))
     if holder_of(session.dir) is None:
@@ -77,7 +77,7 @@ def read(session: Session) -> RecordedSession:
     )
 
 
-def _is_whole(records: Sequence[Record]) -> bool:
+def _is_whole(records: Sequence[EventRecord]) -> bool:
     """Whether the record begins where the conversation does. Of another program, or damaged, it does not."""
     for record in records:
         match record.event:
@@ -90,7 +90,7 @@ def _is_whole(records: Sequence[Record]) -> bool:
     return False
 
 
-def _is_true(records: Sequence[Record], session: Session) -> bool:
+def _is_true(records: Sequence[EventRecord], session: Session) -> bool:
     """Whether the record ends where the conversation does: else its end is lost, or a part of it.
 
     While another process works on it, one of the two may be a step ahead of the other.
@@ -102,17 +102,17 @@ def _is_true(records: Sequence[Record], session: Session) -> bool:
     return all(one == other for one, other in zip(told, line, strict=False))
 
 
-async def _records_of_context(session: Session) -> Sequence[Record]:
+async def _records_of_context(session: Session) -> Sequence[EventRecord]:
     """The history from the conversation itself. Reading it may repair it, so a copy is read: the session is not ours."""
     async with read_only_copy(session) as copied:
         return session_history(copied)
 
 
-def _with_sizes(records: Sequence[Record]) -> Sequence[Record]:
+def _with_sizes(records: Sequence[EventRecord]) -> Sequence[EventRecord]:
     """Where nobody noted how full the window was, the checkpoints still know how much there was at each of them."""
     if any(isinstance(record.event, StatusUpdate) for record in records):
         return records
-    sized: list[Record] = []
+    sized: list[EventRecord] = []
     for record in records:
         sized.append(record)
         match record.event:
@@ -123,7 +123,7 @@ def _with_sizes(records: Sequence[Record]) -> Sequence[Record]:
     return [replace(record, seq=number) for number, record in enumerate(sized, 1)]
 
 
-def _title(session: Session, records: Sequence[Record]) -> str:
+def _title(session: Session, records: Sequence[EventRecord]) -> str:
     named = read_state(session.dir).title
     first = next((r.event.text for r in records if isinstance(r.event, TurnBegin)), "")
     return named or title_from(first)

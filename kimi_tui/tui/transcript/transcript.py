@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from kimi_tui.tui.transcript.motion import Motion
     from kimi_tui.tui.transcript.search import Found, Search
     from kimi_tui.tui.transcript.viewport import Flow, View, Viewport
-    from kimi_tui.wire.events import Record
+    from kimi_tui.wire.events import EventRecord
 
 LOW_ROWS = 30
 LOWEST_ROWS = 24
@@ -413,7 +413,7 @@ class Transcript(ScrollView, can_focus=True):
 
     # --- events
 
-    def apply(self, records: Sequence[Record], *, live: bool | None = None) -> None:
+    def apply(self, records: Sequence[EventRecord], *, live: bool | None = None) -> None:
         """Take events in and draw them: at once after a pause, else with the next frame.
 
         Args:
@@ -442,7 +442,7 @@ class Transcript(ScrollView, can_focus=True):
             ended = is_live and was_streaming and not model.streaming
             self._draw_soon(FRAME_S if is_live else HISTORY_FRAME_S, at_once=ended)
 
-    def show_history(self, records: Sequence[Record]) -> None:
+    def show_history(self, records: Sequence[EventRecord]) -> None:
         """Forget what is shown and show these events instead."""
         self.finish_motion()
         self._model = None

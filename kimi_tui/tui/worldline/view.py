@@ -29,7 +29,7 @@ from kimi_tui.tui.worldline import banner
 
 if TYPE_CHECKING:
     from kimi_tui.soul.world_line_reader import WorldLineInfo, WorldLineMessage
-    from kimi_tui.wire.events import Record
+    from kimi_tui.wire.events import EventRecord
 
 LineAction = Literal["jump", "compare", "send", "leave"]
 """What a key does with the world line on view."""
@@ -136,7 +136,7 @@ class WorldLineView(Vertical):
         yield self.banner
         yield self.transcript
 
-    async def show(self, records: Sequence[Record], checkpoint_id: int) -> None:
+    async def show(self, records: Sequence[EventRecord], checkpoint_id: int) -> None:
         """Show the line, at a checkpoint where one is given (-1: at its end)."""
         for start in range(0, len(records), SLICE):
             some = records[start : start + SLICE]

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 
 from kimi_tui.tui.main.feed import FRAME_S, HISTORY_SLICE_S, Feed
-from kimi_tui.wire.events import Record, StepBegin, TextPart
+from kimi_tui.wire.events import EventRecord, StepBegin, TextPart
 from kimi_tui.wire.queue import Wire
 
 
@@ -15,13 +15,13 @@ class Listener:
     """Notes what it is shown."""
 
     def __init__(self) -> None:
-        self.shown: list[Record] = []
+        self.shown: list[EventRecord] = []
         self.calls = 0
         self.caught_up_after: int | None = None
         self.happened = asyncio.Event()
         self.feed = Feed(self.show, self.caught_up)
 
-    def show(self, records: Sequence[Record]) -> None:
+    def show(self, records: Sequence[EventRecord]) -> None:
         """Take a slice."""
         self.calls += 1
         self.shown += records
@@ -52,7 +52,7 @@ class Listener:
 
 async def test_history_comes_first_then_what_happens() -> None:
     wire, one = Wire(first_seq=1001), Listener()
-    history = [Record(n, 0.0, StepBegin(n)) for n in range(1, 1001)]
+    history = [EventRecord(n, 0.0, StepBegin(n)) for n in range(1, 1001)]
     one.feed.follow(wire, history)
     wire.publish(StepBegin(1001))
     await one.has(1001)
@@ -111,7 +111,7 @@ async def test_what_remains_to_be_done_is_done_in_slices_before_it_is_through() 
             yield
 
     one.feed = Feed(one.show, one.caught_up, settle)
-    one.feed.follow(wire, [Record(n, 0.0, StepBegin(n)) for n in range(1, 11)])
+    one.feed.follow(wire, [EventRecord(n, 0.0, StepBegin(n)) for n in range(1, 11)])
     turns = 0
 
     def turn() -> None:

@@ -29,7 +29,7 @@ from kimi_tui.tui.app import KimiApp
 from kimi_tui.tui.main import opening
 from kimi_tui.tui.main.screen import MainScreen
 from kimi_tui.tui.preview.screen import RewindScreen
-from kimi_tui.wire.events import Record
+from kimi_tui.wire.events import EventRecord
 
 LAST = "One index runs past the end"
 
@@ -311,7 +311,7 @@ async def test_marks_made_before_and_after(glance: Glance) -> None:
     await glance.desk.until(lambda: not point.pinned)
 
 
-def told_by(records: Sequence[Record]) -> tuple[list[tuple[object, ...]], list[str]]:
+def told_by(records: Sequence[EventRecord]) -> tuple[list[tuple[object, ...]], list[str]]:
     """The chat after these events, and the checkpoints of the live line."""
     chat, timeline = TranscriptModel(), TimelineModel()
     for record in records:

@@ -33,8 +33,8 @@ from kimi_tui.wire.events import (
     CompactionEnd,
     ContextReverted,
     Event,
+    EventRecord,
     LineChanged,
-    Record,
     SteerQueued,
     SteerTaken,
     StepBegin,
@@ -50,7 +50,7 @@ BEGIN = MainState()
 def after(*events: Event, state: MainState = BEGIN) -> MainState:
     """The state after some events, a second apart."""
     for number, event in enumerate(events, 1):
-        state = reduce(state, Record(number, 1000.0 + number, event))
+        state = reduce(state, EventRecord(number, 1000.0 + number, event))
     return state
 
 

@@ -19,7 +19,7 @@ from kimi_tui.tui.main import opening
 from kimi_tui.tui.main.engine import CannotOpen
 from kimi_tui.tui.main.opening import open_session
 from kimi_tui.tui.main.state import Mode
-from kimi_tui.wire.events import Record
+from kimi_tui.wire.events import EventRecord
 
 
 @pytest.fixture
@@ -133,10 +133,10 @@ async def test_the_last_page_comes_first_without_a_record_too(
 async def test_what_cannot_be_glanced_at_is_named_while_it_is_read(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def nothing(_session: Session) -> list[Record]:
+    def nothing(_session: Session) -> list[EventRecord]:
         return []
 
-    def broken(_session: Session) -> list[Record]:
+    def broken(_session: Session) -> list[EventRecord]:
         raise ZeroDivisionError
 
     monkeypatch.setattr(opening, "end_of_record", nothing)

@@ -25,7 +25,7 @@ from kimi_tui.tui.app import KimiApp
 from kimi_tui.tui.main.notices import Notices
 from kimi_tui.tui.main.screen import MainScreen
 from kimi_tui.wire.display import DiffBlock, DiffLine
-from kimi_tui.wire.events import ApprovalRequest, Record
+from kimi_tui.wire.events import ApprovalRequest, EventRecord
 
 SIZES = [(120, 40), (80, 24), (60, 20)]
 EDGES = [pytest.param(SIZES[0], id="wide"), pytest.param(SIZES[2], id="narrow")]
@@ -66,7 +66,7 @@ def app(home: Path, **config: object) -> KimiApp:
     )
 
 
-async def show(running: KimiApp, pilot: Pilot[None], records: Sequence[Record]) -> MainScreen:
+async def show(running: KimiApp, pilot: Pilot[None], records: Sequence[EventRecord]) -> MainScreen:
     """Let the main screen show these events."""
     screen = running.screen
     assert isinstance(screen, MainScreen)

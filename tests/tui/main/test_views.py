@@ -8,17 +8,19 @@ from pathlib import Path
 from support.chat_server import ChatServer
 from support.screens import desk
 
-from kimi_tui.wire.events import CheckpointCreated, Record, TextPart, TurnBegin, TurnEnd
+from kimi_tui.wire.events import CheckpointCreated, EventRecord, TextPart, TurnBegin, TurnEnd
 
 
-def _turn(number: int) -> list[Record]:
+def _turn(number: int) -> list[EventRecord]:
     events = [
         TurnBegin(f"question {number}"),
         CheckpointCreated(number, f"uid-{number}", "user", f"question {number}"),
         TextPart(f"answer {number}"),
         TurnEnd("done"),
     ]
-    return [Record(number * len(events) + place, 0.0, one) for place, one in enumerate(events, 1)]
+    return [
+        EventRecord(number * len(events) + place, 0.0, one) for place, one in enumerate(events, 1)
+    ]
 
 
 async def test_a_long_session_is_shown_anew_in_slices_with_what_happens_meanwhile(

@@ -37,7 +37,7 @@ from kimi_tui.tui.replay.scrubber import Scrubber
 from kimi_tui.tui.replay.source import RecordedSession, fork_at
 from kimi_tui.tui.timeline.timeline import Timeline
 from kimi_tui.wire.codec import encode_record
-from kimi_tui.wire.events import FilesChanged, Record, TextPart
+from kimi_tui.wire.events import EventRecord, FilesChanged, TextPart
 
 CONTEXT = """\
 {"role":"_checkpoint","id":0}
@@ -58,7 +58,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def story() -> list[Record]:
+def story() -> list[EventRecord]:
     """The story of the pictures, with files."""
     records = list(whole_story().records)
     at = next(
@@ -66,11 +66,11 @@ def story() -> list[Record]:
     )
     uid = getattr(records[at + 2].event, "uid", "")
     changed = FilesChanged(uid, ("src/csv/importer.py", "src/csv/tokenizer.py"))
-    records.insert(at + 12, Record(0, records[at + 11].at, changed))
-    return [Record(seq, r.at, r.event) for seq, r in enumerate(records, 1)]
+    records.insert(at + 12, EventRecord(0, records[at + 11].at, changed))
+    return [EventRecord(seq, r.at, r.event) for seq, r in enumerate(records, 1)]
 
 
-def stored(home: Path, records: Sequence[Record], context: str = CONTEXT) -> str:
+def stored(home: Path, records: Sequence[EventRecord], context: str = CONTEXT) -> str:
     """A session on the disk that has this record, or without one this context; returns its id."""
     work = home / "work" / "importer"
     work.mkdir(parents=True, exist_ok=True)
@@ -84,7 +84,7 @@ def stored(home: Path, records: Sequence[Record], context: str = CONTEXT) -> str
     return session.id
 
 
-def conversation(records: Sequence[Record]) -> str:
+def conversation(records: Sequence[EventRecord]) -> str:
     """The line at which a record ends, with the least that a conversation can hold."""
     lines: list[dict[str, object]] = []
     for number, uid in enumerate(final_checkpoints(records) or ()):
@@ -511,7 +511,7 @@ def test_an_event_that_a_reducer_cannot_take_does_not_keep_the_others_from_being
 ) -> None:
     apply = ChangedFiles.apply
 
-    def fails(model: ChangedFiles, record: Record) -> bool:
+    def fails(model: ChangedFiles, record: EventRecord) -> bool:
         if isinstance(record.event, FilesChanged):
             raise RuntimeError("a fault")
         return apply(model, record)
@@ -527,7 +527,7 @@ async def test_a_session_in_which_something_cannot_be_shown_is_played_and_that_i
 ) -> None:
     apply = ChangedFiles.apply
 
-    def fails(model: ChangedFiles, record: Record) -> bool:
+    def fails(model: ChangedFiles, record: EventRecord) -> bool:
         if isinstance(record.event, FilesChanged):
             raise RuntimeError("a fault")
         return apply(model, record)

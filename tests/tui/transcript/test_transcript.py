@@ -18,8 +18,8 @@ from kimi_tui.tui.glyphs import ASCII
 from kimi_tui.tui.transcript.transcript import Transcript
 from kimi_tui.wire.events import (
     ContextReverted,
+    EventRecord,
     LineChanged,
-    Record,
     StepRetry,
     TextPart,
     ThinkPart,
@@ -278,7 +278,7 @@ async def test_history_moves_nothing_and_replaces() -> None:
     async with app.run_test(size=SIZE) as pilot:
         old = slow_import()
         for n, record in enumerate(old.records):
-            old.records[n] = Record(record.seq, 1_000.0 + n, record.event)
+            old.records[n] = EventRecord(record.seq, 1_000.0 + n, record.event)
         old.now = 2_000.0
         old.letter(8, LETTER)
         await feed(app, pilot, old)

@@ -19,7 +19,7 @@ from kimi_tui.tui.worldline.view import (
     message_of,
     newest_words,
 )
-from kimi_tui.wire.events import Record
+from kimi_tui.wire.events import EventRecord
 
 LINE = WorldLineInfo(2, "rewind", 4, "u4", "", 47_200, 28_100, 14, "", 12, 4, 12, 14, 1)
 
@@ -52,7 +52,9 @@ async def test_what_cannot_be_shown_is_left_out_and_told(
     apply = WorldLineTranscript.apply
     faults = 1
 
-    def fails_once(self: WorldLineTranscript, records: Sequence[Record], *, live: bool) -> None:
+    def fails_once(
+        self: WorldLineTranscript, records: Sequence[EventRecord], *, live: bool
+    ) -> None:
         nonlocal faults
         if faults:
             faults -= 1
