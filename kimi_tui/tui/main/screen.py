@@ -7,6 +7,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
@@ -25,6 +26,7 @@ from kimi_tui.tui.commands.table import COMMANDS
 from kimi_tui.tui.frame.footer import Footer
 from kimi_tui.tui.frame.frame import SessionFrame
 from kimi_tui.tui.frame.header import branch_of, heading_of
+from kimi_tui.tui.frame.notices import STAYS_S
 from kimi_tui.tui.frame.views import Views
 from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.keyboard import TypeAhead, key_of
@@ -77,6 +79,9 @@ WARNED_S = 10.0
 TWICE_S = 1.0
 TOLD_LIMIT = 200
 """Notices that are kept to be read again."""
+QUIT = "quit"
+"""Topic of the notice that the key just pressed quits when it comes again."""
+QUITTING = ("ctrl+c", "ctrl+d")
 AS_MESSAGE = "A blank before the slash sends it as a message."
 
 
@@ -147,7 +152,8 @@ class MainScreen(Screen[None]):
         """Whether the branch is being looked at."""
         self._warned_at = -WARNED_S
         self._escaped_at = 0.0
-        self._left_at = 0.0
+        self._quits_at: float | None = None
+        """When it was said that the key quits if it is pressed again; None when it does not."""
 
     def begins_styled(self, css_update_count: int) -> None:
         """Let the style sheets stand as they were parsed.
@@ -549,15 +555,21 @@ class MainScreen(Screen[None]):
 
     @on(PromptArea.ExitPressed)
     def _exit_pressed(self, event: PromptArea.ExitPressed) -> None:
-        """Ctrl+C stops what runs, else empties the prompt; twice in a row it quits, and so does Ctrl+D."""
-        now = time.monotonic()
-        if now - self._left_at < TWICE_S:
+        """Ctrl+C stops what runs, else empties the prompt; again while it is said that this quits, it does, as Ctrl+D."""
+        if self._quits_at is not None:
             self.post_message(QuitChosen())
             return
-        self._left_at = now
         if event.stops and not self.conversation.stop() and self.prompt.area.text:
             self.conversation.remember(self.prompt.area.take())
-        self.tell(f"{event.key} again quits.")
+        self._quits_at = time.monotonic()
+        self.tell(f"{event.key} again quits.", topic=QUIT)
+        self.set_timer(STAYS_S, partial(self._quit_no_more, self._quits_at))
+
+    def _quit_no_more(self, since: float | None = None) -> None:
+        """Another key came, or none for long: the next Ctrl+C means what the first one did."""
+        if self._quits_at is not None and since in (None, self._quits_at):
+            self._quits_at = None
+            self.solved(QUIT)
 
     # --- what is put into the prompt
 
@@ -751,6 +763,8 @@ class MainScreen(Screen[None]):
         Returns:
             Whether the key has been taken, and is not to be handed on.
         """
+        if not isinstance(event, events.Key) or event.key not in QUITTING:
+            self._quit_no_more()
         if event.is_forwarded:
             return False  # on its way back from what it was handed on to
         if self.type_ahead.takes(event):

@@ -465,8 +465,28 @@ async def test_ctrl_c_twice_quits(home: Path) -> None:
         await one.pilot.press(*"text", "ctrl+c")
         assert one.screen.prompt.area.text == ""
         await one.sees("Ctrl+C again quits.")
+        await one.pilot.press(*"more")
+        await one.until(lambda: "again quits" not in one.text())
+        await one.pilot.press("ctrl+c")
+        await one.sees("Ctrl+C again quits.")
+        assert one.screen.prompt.area.text == "", "a letter in between: it meant the text again"
+        assert one.app.return_code is None
         await one.pilot.press("ctrl+c")
         await one.until(lambda: one.app.return_code == 0)
+
+
+async def test_ctrl_c_quits_as_long_as_it_says_so(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kimi_tui.tui.main.screen.STAYS_S", 0.2)
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        await one.ready()
+        await one.pilot.press("ctrl+c")
+        await one.sees("Ctrl+C again quits.")
+        await one.until(lambda: "again quits" not in one.text())
+        await one.pilot.press("ctrl+c")
+        await one.sees("Ctrl+C again quits.")
+        assert one.app.return_code is None
 
 
 async def test_paging_where_there_is_nothing_to_read(home: Path) -> None:
