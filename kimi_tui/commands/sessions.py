@@ -342,7 +342,7 @@ def statistics_facts(figures: Statistics) -> dict[str, Any]:
         "cost": _cost_facts(figures.cost),
         "model_s": round(figures.model_s, 3),
         "tools_s": round(figures.tools_s, 3),
-        "person_s": round(figures.person_s, 3),
+        "person_s": round(figures.user_s, 3),
     }
 
 

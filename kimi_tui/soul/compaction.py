@@ -761,11 +761,11 @@ def _written(message: Message, caps: _Caps, names: dict[str, str]) -> str:
     if message.role == "tool":
         name = names.get(message.tool_call_id or "", "tool")
         return f"[Result of {name}]\n{shortened(_body(message, caps), caps.result)}"
-    heading = {"user": "Person", "assistant": "Agent", "system": "Program"}[message.role]
+    heading = {"user": "User", "assistant": "Agent", "system": "Program"}[message.role]
     lines = [shortened(_body(message, caps), caps.text)]
     lines += [_call(call, caps) for call in message.tool_calls or ()]
     if message.interrupted:
-        lines.append("(stopped by the person here)")
+        lines.append("(stopped by the user here)")
     body = "\n".join(line for line in lines if line)
     return f"[{heading}]\n{body}" if body else ""
 

@@ -86,7 +86,7 @@ class DenwaRenji:
                 )
             raise ValueError(
                 f"{self._limit} D-Mails have gone to checkpoint {checkpoint_id} in this turn already. Stop sending "
-                "them there: go on with what you know, or tell the person what is in the way."
+                "them there: go on with what you know, or tell the user what is in the way."
             )
         self._pending.append(DMail(message, checkpoint_id, restore_files))
 

@@ -241,7 +241,7 @@ class DMailDelivery:
             await self._approval.ask(ask, key="", tool="SendDMail")
         except ToolRejected as no:
             why = f": {no.feedback}" if no.feedback else "."
-            return DMailRestore(f"{_ASKED_FOR} The person said no{why} They were not brought back.")
+            return DMailRestore(f"{_ASKED_FOR} The user said no{why} They were not brought back.")
         try:
             prepared = await self._restorer.prepare(plan)
         except OSError as error:
@@ -358,7 +358,7 @@ def compose_dmail(
     text = "\n\n".join(part.strip() for part in texts)
     files = _still_changed(files_written(undone), changed or {}, restored, work_dir)
     facts = _facts(undone, carried, files_note, files)
-    template = "dmail_letter" if author == "agent" else "dmail_by_hand"
+    template = "dmail_by_agent" if author == "agent" else "dmail_by_hand"
     body = prompt(template, CHECKPOINT=str(checkpoint_id), FACTS=facts, TEXT=text)
     return ComposedDMail(
         carried,
@@ -426,17 +426,15 @@ def _facts(
     if files_note:
         lines.append(f"- {files_note}")
     if any(is_user_words(message) for message in carried):
-        lines.append("- What the person said since then stands before this message.")
+        lines.append("- What the user said since then stands before this message.")
     if not all(is_user_words(message) for message in carried):
         lines.append(
-            "- What the person pinned stands before this message too, as it was: it has been done already."
+            "- What the user pinned stands before this message too, as it was: it has been done already."
         )
     if shown:
         text = shortened("\n".join(shown), _MAX_SHOWN_CHARS)
         quoted_text = "\n".join(f"  > {line}" for line in text.split("\n"))
-        lines.append(
-            f"- The person has already read this from you; do not repeat it:\n{quoted_text}"
-        )
+        lines.append(f"- The user has already read this from you; do not repeat it:\n{quoted_text}")
     return "\n".join(lines)
 
 

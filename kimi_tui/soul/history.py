@@ -44,7 +44,7 @@ from kimi_tui.soul.record import (
 )
 from kimi_tui.soul.segments import Segment, segments
 from kimi_tui.soul.token_meter import WorldLineTokens
-from kimi_tui.soul.tool_results import INTERRUPTED, NOT_BEGUN, call_key, outcome_of
+from kimi_tui.soul.tool_results import INTERRUPTED, call_key, outcome_of, was_stopped
 from kimi_tui.wire import events as ev
 from kimi_tui.wire.codec import encode_record
 from kimi_tui.wire.events import (
@@ -438,10 +438,10 @@ def events_from_messages(messages: Sequence[Message], uid: str) -> Iterator[Even
                     outcome.is_error,
                     outcome.output,
                     outcome.message,
-                    interrupted=outcome.message in (INTERRUPTED, NOT_BEGUN),
+                    interrupted=was_stopped(outcome),
                     id=call_id,
                 )
-        elif is_user_words(message) and internal_kind(message) is None:
+        elif is_user_words(message):
             yield ev.SteerTaken("", message.text, number=number)
     for key, call_id in open_calls:
         yield ev.ToolResult(key, True, "", INTERRUPTED, interrupted=True, id=call_id)

@@ -33,7 +33,7 @@ class Statistics:
     """Counts, tokens and seconds of a session.
 
     `dmail_tokens_saved` is the sum over all D-Mails; `compactions` are pairs of tokens before and after. `model_s`,
-    `tools_s` and `person_s` are the seconds spent waiting for the model, for tools, and for an answer of the user.
+    `tools_s` and `user_s` are the seconds spent waiting for the model, for tools, and for an answer of the user.
     `cost` is for who has prices to fill in; None where there are none. `is_fork`: all figures count what came along
     from another session too.
     """
@@ -51,7 +51,7 @@ class Statistics:
     rewinds: int = 0
     model_s: float = 0.0
     tools_s: float = 0.0
-    person_s: float = 0.0
+    user_s: float = 0.0
     cost: Cost | None = None
     is_fork: bool = False
 
@@ -66,12 +66,12 @@ class _Clock:
     asking_model: bool = False
     model_s: float = 0.0
     tools_s: float = 0.0
-    person_s: float = 0.0
+    user_s: float = 0.0
 
     def advance(self, at: float) -> None:
         passed = max(0.0, at - self.at) if self.at else 0.0
         if self.asked:
-            self.person_s += passed
+            self.user_s += passed
         elif self.running:
             self.tools_s += passed
         elif self.asking_model:
@@ -145,7 +145,7 @@ def statistics(records: Iterable[EventRecord]) -> Statistics:
         rewinds=rewinds,
         model_s=clock.model_s,
         tools_s=clock.tools_s,
-        person_s=clock.person_s,
+        user_s=clock.user_s,
     )
 
 

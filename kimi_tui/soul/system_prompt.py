@@ -93,7 +93,8 @@ _DMAIL = _Section("Checkpoints and D-Mail", "system_dmail")
 def notes_in(system_prompt: str) -> str:
     """The name of the file whose notes for agents stand in a system prompt; empty where there are none."""
     for name in AGENTS_FILES:
-        if prompt("agents_md", PATH=name, TEXT="") in system_prompt:
+        # Only what older versions wrote too: the words around it have changed.
+        if f"\n# Project notes\n\nThe project keeps notes for agents in `{name}`." in system_prompt:
             return name
     return ""
 

@@ -11,6 +11,7 @@ that a call saw stand beside its result under the key `saw`.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -22,17 +23,14 @@ from kimi_tui.tools.base import (
     ToolOutcome,
 )
 
-INTERRUPTED = "The person stopped this call before it ended. It may have taken effect in part: look before you rely on it."
-
-_NOT_RUN = "Not run: "
-
-_REFUSED = "The person refused this call"
-
-NOT_RUN = f"{_NOT_RUN}the person refused another call of this step."
-
-NOT_BEGUN = f"{_NOT_RUN}the person stopped the agent before this call began."
-
+INTERRUPTED = "The user stopped this call before it ended. It may have taken effect in part: look before you rely on it."
+NOT_RUN = "Not run: the user refused another call of this step."
+NOT_BEGUN = "Not run: the user stopped the agent before this call began."
+_REFUSED = "The user refused this call"
 REJECTED = f"{_REFUSED}. Do not try to reach the same by another way; ask what they want."
+# How the results of such calls begin in a stored session; older ones say "person".
+_STOPPED = re.compile("The (user|person) stopped this call |Not run: the (user|person) stopped ")
+_NEVER_RAN = re.compile("The (user|person) refused this call|Not run: ")
 
 
 def tool_message(call_id: str, outcome: ToolOutcome) -> Message:
@@ -62,7 +60,12 @@ def outcome_of(message: Message) -> ToolOutcome:
 
 def never_ran(outcome: ToolOutcome) -> bool:
     """Whether the call was refused, or the agent was stopped before it began."""
-    return outcome.message.startswith((_REFUSED, _NOT_RUN))
+    return _NEVER_RAN.match(outcome.message) is not None
+
+
+def was_stopped(outcome: ToolOutcome) -> bool:
+    """Whether the user stopped the call, or the agent before it began."""
+    return _STOPPED.match(outcome.message) is not None
 
 
 def rejection(feedback: str) -> ToolOutcome:

@@ -42,7 +42,7 @@ class EmptyDMail(SoulError):
     """There is nothing to send."""
 
     def __init__(self) -> None:
-        super().__init__("The letter is empty.", advice="Write what the agent should know there.")
+        super().__init__("The D-Mail is empty.", advice="Write what the agent should know there.")
 
 
 class DMailOff(SoulError):
@@ -194,7 +194,7 @@ class UserDMails:
         conversation.publish_status()
         text = completion.message.text.strip()
         if not text:
-            raise NoDraft("The model wrote no letter.", advice="Try again, or write it yourself.")
+            raise NoDraft("The model wrote no D-Mail.", advice="Try again, or write it yourself.")
         return text
 
     def _undone(self, target: Target) -> Sequence[Message]:
@@ -229,7 +229,7 @@ def _speaker(message: Message) -> str:
         return "a D-Mail"
     if summary_text(message) is not None:
         return "a summary"
-    return "what the person said" if is_user_words(message) else "what the agent said"
+    return "what the user said" if is_user_words(message) else "what the agent said"
 
 
 def _text(message: Message) -> str:

@@ -39,7 +39,7 @@ class ToolRejected(Exception):
     """The user said no. `feedback` is why, empty for a bare no (which ends the turn)."""
 
     def __init__(self, feedback: str = "") -> None:
-        super().__init__(feedback or "The person said no.")
+        super().__init__(feedback or "The user said no.")
         self.feedback = feedback
 
 

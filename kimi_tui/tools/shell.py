@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 from dataclasses import replace
 from typing import ClassVar
@@ -25,8 +26,9 @@ DEFAULT_TIMEOUT_S = 60
 MAX_TIMEOUT_S = 300
 _LONGEST_COMMAND = 100_000
 """The kernel takes 128 KiB for one argument."""
-_CHANGED = "\nThe person changed the command before it ran. What ran is:\n"
-"""Stands in stored sessions, so it never changes."""
+_CHANGED = "\nThe user changed the command before it ran. What ran is:\n"
+# In a stored session; older ones say "person".
+_STORED_CHANGED = re.compile(_CHANGED.replace("user", "(?:user|person)"))
 
 
 class ShellParams(BaseModel):
@@ -96,7 +98,8 @@ def command_that_ran(asked_for: str, message: str) -> str:
         asked_for: the command of the call.
         message: of its result, which says so.
     """
-    return message.partition(_CHANGED)[2] or asked_for
+    _, *ran = _STORED_CHANGED.split(message, 1)
+    return ran[0] if ran else asked_for
 
 
 def shell_argv(command: str, env: ToolEnv) -> list[str]:

@@ -274,7 +274,7 @@ def statistics_pairs(figures: Statistics) -> list[tuple[str, str]]:
     waits = (
         ("the model", figures.model_s),
         ("tools", figures.tools_s),
-        ("you", figures.person_s),
+        ("you", figures.user_s),
     )
     waited = ", ".join(f"{who} {duration(time_s)}" for who, time_s in waits if time_s >= LEAST_S)
     if waited:

@@ -134,7 +134,7 @@ async def test_a_part_in_the_middle(tmp_path: Path) -> None:
         on.server.script(say("SUMMARY"), say("four"))
         await on.soul.compact(start=Target(2), until=Target(5))
         asked = on.server.requests[-1].messages[-1]["content"]
-        assert "[Person]\nsecond" in asked
+        assert "[User]\nsecond" in asked
         assert not any(words in asked for words in ("first word", "third"))
         assert [p["id"] for p in points(on.file())] == [0, 1, 2, 3, 4]
         await on.soul.run("on")

@@ -278,7 +278,7 @@ async def test_the_letter_names_what_ran_and_not_what_was_asked_for(tmp_path: Pa
         on.soul.answer(request.id, "once", "echo changed")
         request = await next_event(heard, ev.ApprovalRequest)
         assert "\nchanged" in on.sent()[-1][1]
-        assert "The person changed the command" in on.sent()[-1][1]
+        assert "The user changed the command" in on.sent()[-1][1]
         on.soul.answer(request.id, "no", "not that")
         await turn
         facts = on.ear.of(ev.ContextReverted)[0].facts

@@ -542,7 +542,7 @@ async def test_a_dmail_goes_without_the_files_where_the_person_says_no(tmp_path:
         await turn
         assert files(on) == {"a": "new\n"}
         facts = on.ear.of(ev.ContextReverted)[0].facts
-        assert "The person said no: keep them" in facts
+        assert "The user said no: keep them" in facts
         assert on.ear.of(ev.FilesRestored) == []
 
 

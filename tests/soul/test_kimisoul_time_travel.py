@@ -51,7 +51,7 @@ async def test_a_letter_by_hand(tmp_path: Path) -> None:
         await on.soul.resume()
         last = on.sent()[-1][1]
         assert last.startswith("first\n\notherwise\n\n" + DMAIL_START)
-        assert "written by the person" in last
+        assert "written by the user" in last
         assert "Look in src first." in last
         on.session.record.path.unlink()
         rebuild_history = [r.event for r in session_history(on.session)]
@@ -105,7 +105,7 @@ async def test_the_model_drafts_a_letter(tmp_path: Path) -> None:
         assert "tools" not in request.body
         asked = request.messages[-1]["content"]
         assert "otherwise" in asked
-        assert "[Person]\nfirst" not in asked
+        assert "[User]\nfirst" not in asked
         on.server.script(say("For the other line."))
         await on.soul.draft_dmail(Target(4, world_line=1))
         assert "third" in on.server.requests[-1].messages[-1]["content"]
@@ -234,7 +234,7 @@ async def test_a_message_is_sent_to_a_checkpoint(tmp_path: Path) -> None:
         await on.soul.carry(1, there.uid, there.number, to=Target(1), go_on=True)
         last = on.sent()[-1][1]
         assert last.startswith("first\n\notherwise\n\n")
-        assert "what the person said, at checkpoint #2 of world line 1:\n\nsecond" in last
+        assert "what the user said, at checkpoint #2 of world line 1:\n\nsecond" in last
 
 
 async def test_reading_lines(tmp_path: Path) -> None:

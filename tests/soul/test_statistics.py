@@ -32,7 +32,7 @@ def test_time_goes_to_the_person_then_to_tools_then_to_the_model() -> None:
     assert (found.turns, found.steps) == (1, 1)
     assert found.tool_calls == {"Shell": 1, "WriteFile": 1}
     assert found.tool_failures == 1
-    assert (found.model_s, found.tools_s, found.person_s) == (9.0, 6.0, 10.0)
+    assert (found.model_s, found.tools_s, found.user_s) == (9.0, 6.0, 10.0)
 
 
 def test_a_turn_that_was_killed_waits_for_nobody() -> None:

@@ -79,7 +79,7 @@ async def test_a_command_that_the_person_changed_runs_and_is_told(bench: Bench) 
     outcome = await bench.run("Shell", command="rm -rf .")
     assert (outcome.output, outcome.is_error) == ("careful\n", False)
     assert (bench.work_dir / "made").exists()
-    assert "The person changed the command before it ran." in outcome.message
+    assert "The user changed the command before it ran." in outcome.message
     assert command_that_ran("rm -rf .", outcome.message) == bench.approver.instead
     (effect,) = outcome.effects
     assert isinstance(effect, CommandRun)
@@ -90,7 +90,7 @@ async def test_a_command_that_the_person_changed_runs_and_is_told(bench: Bench) 
 def talkative_input() -> Iterator[None]:
     """This process has an input with text in it, as a terminal app has."""
     read_end, write_end = os.pipe()
-    os.write(write_end, b"typed by the person\n")
+    os.write(write_end, b"typed by the user\n")
     kept = os.dup(0)
     os.dup2(read_end, 0)
     yield

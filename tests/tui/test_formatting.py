@@ -20,8 +20,8 @@ from kimi_tui.tui.formatting import statistics_pairs
 def test_who_was_not_waited_for_is_not_named(
     waits: tuple[float, float, float], said: str | None
 ) -> None:
-    model_s, tools_s, person_s = waits
-    figures = Statistics(model_s=model_s, tools_s=tools_s, person_s=person_s)
+    model_s, tools_s, user_s = waits
+    figures = Statistics(model_s=model_s, tools_s=tools_s, user_s=user_s)
     assert dict(statistics_pairs(figures)).get("waited for") == said
 
 
