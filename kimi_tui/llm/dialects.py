@@ -13,8 +13,8 @@ from collections.abc import Mapping, Set
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from kimi_tui.llm.base_url import host_of
 from kimi_tui.llm.errors import LLMError
+from kimi_tui.llm.transport import host_of
 
 ReasoningBack = Literal[
     "as_came", "never", "reasoning_content", "reasoning", "reasoning_details", "think_tag"
@@ -487,7 +487,8 @@ class LearnedQuirks:
         return f"no {name}"
 
 
-_known: dict[tuple[str, str, str], LearnedQuirks] = {}
+learned_quirks: dict[tuple[str, str, str], LearnedQuirks] = {}
+"""What was learned in this run of the program, by base URL, model and configured dialect."""
 
 
 def quirks_of(provider: str, model: str, dialect: str = "") -> LearnedQuirks:
@@ -498,9 +499,4 @@ def quirks_of(provider: str, model: str, dialect: str = "") -> LearnedQuirks:
         model: the model's id.
         dialect: the configured one. Under another dialect other requests were made, so other things were learned.
     """
-    return _known.setdefault((provider, model, dialect), LearnedQuirks())
-
-
-def forget_quirks() -> None:
-    """Forget everything (a changed configuration, a test)."""
-    _known.clear()
+    return learned_quirks.setdefault((provider, model, dialect), LearnedQuirks())

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import httpx2
 
 from kimi_tui import __version__
-from kimi_tui.llm.base_url import host_of, is_loopback
+from kimi_tui.llm.transport import host_of, is_loopback
 
 USER_AGENT = f"kimi-tui/{__version__}"
 MAX_ERROR_BYTES = 256 * 1024

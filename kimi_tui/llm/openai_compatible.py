@@ -14,7 +14,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 from kimi_tui.llm import errors, thinking
-from kimi_tui.llm.base_url import check_origin, is_loopback
 from kimi_tui.llm.dialects import MAX_LEARNED_PER_REQUEST, Dialect, choose, for_model, quirks_of
 from kimi_tui.llm.errors import (
     APIStatusError,
@@ -37,6 +36,8 @@ from kimi_tui.llm.request import ChatRequest, EncodedRequest, Recipient, build_r
 from kimi_tui.llm.stream import AnswerReader
 from kimi_tui.llm.transport import (
     NetworkFailures,
+    check_origin,
+    is_loopback,
     openai_client,
     request_headers,
 )
@@ -62,7 +63,6 @@ class OpenAICompatible(ChatProvider):
         thinking: `on`, `off` or an effort, where the model takes that; empty to ask models that are said to think.
         session_id: names the conversation to providers that cache by such a key.
         stream_timeout_s: how long a stream may be silent.
-        connect_timeout_s: how long connecting may take.
         max_output: limit of an answer in tokens; None leaves it to the server.
     """
 
@@ -79,7 +79,6 @@ class OpenAICompatible(ChatProvider):
         thinking: str = "",
         session_id: str = "",
         stream_timeout_s: float = 120.0,
-        connect_timeout_s: float = 10.0,
         max_output: int | None = None,
     ) -> None:
         if not model:
@@ -89,8 +88,7 @@ class OpenAICompatible(ChatProvider):
         self._api_key = api_key
         self._session_id = session_id
         self._stream_timeout_s = stream_timeout_s
-        self._connect_timeout_s = connect_timeout_s
-        self._network = NetworkFailures(self._host, api_key, connect_timeout_s, stream_timeout_s)
+        self._network = NetworkFailures(self._host, api_key, stream_timeout_s)
         self._max_output = max_output
         self._dialect = choose(self._base_url, model, dialect)
         self._dialect_is_set = dialect is not None
@@ -216,7 +214,6 @@ class OpenAICompatible(ChatProvider):
                 openai_client,
                 self._base_url,
                 self._api_key,
-                connect_s=self._connect_timeout_s,
                 read_s=self._stream_timeout_s,
             )
         request = ChatRequest(

@@ -394,13 +394,11 @@ class EncodedRequest:
         data: the JSON body.
         optional: the fields a server might refuse, those of messages too.
         estimated_tokens: of the messages.
-        tool_tokens: of the tools, which some servers do not count.
     """
 
     data: bytes
     optional: frozenset[str]
     estimated_tokens: int
-    tool_tokens: int = 0
 
 
 def build_request(
@@ -438,7 +436,6 @@ def build_request(
         _encoded(fields),
         frozenset(fields.keys() - _ALWAYS_SENT | in_messages),
         _estimated(request, messages),
-        _fixed(_json(tools).decode()) if tools else 0,
     )
 
 

@@ -1,24 +1,27 @@
-"""The `openai` client, made so that nothing of the environment leaks into a request, and the errors of its connections.
+"""The way to a server: its base URL, the `openai` client and its headers, and the errors of its connections.
 
+A base URL is judged by its text alone: nothing is resolved or connected. Nothing of the environment leaks into a request.
 The client does transport, authentication and connection pooling; retries, redirects and the reading of streams are done
 elsewhere. Both it and the HTTP library take half a second to import, so that happens inside functions.
 """
 
 from __future__ import annotations
 
+import ipaddress
 import logging
 import os
 import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
-from kimi_tui.llm.base_url import check_origin, is_loopback
-from kimi_tui.llm.errors import APIConnectionError, APITimeoutError, redact
+from kimi_tui.llm.errors import APIConnectionError, APITimeoutError, LLMError, redact
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI, Omit
 
 
+_CONNECT_S = 10.0
 _NO_KEY = "none"
 _ABOUT_THE_MACHINE = (
     "Lang",
@@ -30,6 +33,54 @@ _ABOUT_THE_MACHINE = (
     "Async",
 )
 _importing = threading.Lock()
+
+
+def host_of(base_url: str) -> str:
+    """The host of a base URL in lower case, or an empty string."""
+    try:
+        return (urlsplit(base_url).hostname or "").lower()
+    except ValueError:
+        return ""
+
+
+def origin_of(base_url: str) -> str:
+    """Scheme, host and port of a base URL."""
+    parts = urlsplit(base_url)
+    return f"{parts.scheme}://{parts.netloc}"
+
+
+def is_loopback(host: str) -> bool:
+    """Whether the host is this machine."""
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def check_origin(base_url: str, api_key: str) -> str:
+    """The host of a base URL that a key may be sent to.
+
+    Raises:
+        LLMError: this is no web address, or the key would cross a network unencrypted.
+    """
+    try:
+        parts = urlsplit(base_url)
+        host = (parts.hostname or "").lower()
+        _ = parts.port
+    except ValueError:
+        host, parts = "", urlsplit("")
+    if parts.scheme not in {"http", "https"} or not host:
+        raise LLMError(
+            f"{base_url!r} is no base URL.", advice="It looks like https://api.moonshot.ai/v1."
+        )
+    if parts.scheme == "http" and api_key and not is_loopback(host):
+        raise LLMError(
+            f"The key would go to {host} unencrypted.",
+            advice="Use https, or no key for a server in your own network.",
+        )
+    return host
 
 
 def preload() -> None:
@@ -71,7 +122,7 @@ def _custom_headers() -> list[str]:
     return [line.partition(":")[0].strip() for line in lines if ":" in line]
 
 
-def openai_client(base_url: str, api_key: str, *, connect_s: float, read_s: float) -> AsyncOpenAI:
+def openai_client(base_url: str, api_key: str, *, read_s: float) -> AsyncOpenAI:
     """A client for one origin with one key.
 
     Raises:
@@ -92,7 +143,7 @@ def openai_client(base_url: str, api_key: str, *, connect_s: float, read_s: floa
         admin_api_key="",
         webhook_secret="",
         max_retries=0,
-        http_client=CarefulClient(base_url, connect_s=connect_s, read_s=read_s),
+        http_client=CarefulClient(base_url, connect_s=_CONNECT_S, read_s=read_s),
         default_headers={"User-Agent": USER_AGENT},
     )
 
@@ -103,7 +154,6 @@ class NetworkFailures:
 
     host: str
     secret: str = field(repr=False)
-    connect_timeout_s: float
     stream_timeout_s: float
 
     def timeout(self, error: BaseException) -> APITimeoutError:
@@ -113,7 +163,7 @@ class NetworkFailures:
         cause = error.__cause__ or error
         if isinstance(cause, httpx2.ConnectTimeout | httpx2.PoolTimeout):
             return APITimeoutError(
-                f"{self.host} did not accept a connection within {self.connect_timeout_s:g} s.",
+                f"{self.host} did not accept a connection within {_CONNECT_S:g} s.",
                 advice="Check the network and the base URL.",
             )
         return APITimeoutError(

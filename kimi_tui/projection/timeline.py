@@ -18,7 +18,6 @@ from kimi_tui.projection.timeline_tree import (
     Revert,
     Tree,
     WorldLine,
-    seconds_of,
 )
 from kimi_tui.projection.tool_calls import target
 from kimi_tui.tool_names import short_name
@@ -43,6 +42,7 @@ from kimi_tui.wire.events import (
     ToolStarted,
     TurnBegin,
     TurnEnd,
+    iso_seconds,
 )
 
 LABEL_LIMIT = 200
@@ -285,7 +285,7 @@ class TimelineModel:
     def _checkpoint(self, event: CheckpointCreated, at: float) -> None:
         self._relabel(self._steps.settle(self.tree.head))
         head = self.tree.head
-        when = seconds_of(event.at, at)
+        when = iso_seconds(event.at, at)
         tokens = event.tokens or self.used
         if head is not None:
             if not head.end_measured:

@@ -8,7 +8,6 @@ move what is attached to it.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Literal, NamedTuple
 
 State = Literal["open", "done", "failed", "stopped"]
@@ -180,14 +179,6 @@ class Revert:
     reason: str
     line: WorldLine
     serial: int
-
-
-def seconds_of(iso: str, otherwise: float) -> float:
-    """An ISO time in seconds since 1970; `otherwise` where it is none."""
-    try:
-        return datetime.fromisoformat(iso).timestamp() if iso else otherwise
-    except ValueError:
-        return otherwise
 
 
 class _Departure(NamedTuple):

@@ -20,11 +20,12 @@ from kimi_tui.soul.denwarenji import DenwaRenji
 from kimi_tui.soul.file_history import FileHistory
 from kimi_tui.soul.internal_messages import ends_open, internal_kind
 from kimi_tui.soul.model_slot import LoopLimits, ModelSlot
+from kimi_tui.soul.system_prompt import adapted
 from kimi_tui.soul.tasks import run_to_completion
 from kimi_tui.soul.token_meter import TokenMeter
 from kimi_tui.soul.tool_results import ToolMemory
-from kimi_tui.soul.toolbox import Toolbox
 from kimi_tui.soul.usage import Ledger, Price
+from kimi_tui.tools.toolset import Toolset
 from kimi_tui.wire.events import (
     CheckpointCreated,
     CheckpointKind,
@@ -37,15 +38,26 @@ from kimi_tui.wire.events import (
 )
 from kimi_tui.wire.queue import Wire
 
+DMAIL_TOOL = "SendDMail"
+_NO_TOOLS = Toolset(())
+
 
 class Conversation:
     """The live world line of one session. `resume` must be awaited once before anything else.
+
+    System prompt and tool list are the same in every request of a session, because the providers' prompt caches hold
+    only what begins alike. They change when the user changes them: `[dmail] enabled` is read when a session is opened
+    and holds for it until it is left, also where it began otherwise; `/tools` holds from the next call on, until it
+    is changed again, another model is chosen or the session is left. The first call after such a change is read anew
+    by the provider, and paid for so. Nothing that is stored changes: the prompt is adapted when it is sent, and
+    markers of checkpoints stay in the file but are left out of what is sent while the model has no tool that names
+    them.
 
     Args:
         context: the messages.
         wire: where events are published.
         model: the model in use.
-        toolbox: the tools, and whether checkpoints are named to the model.
+        tools: of the session.
         files: the snapshots of the working files; one is taken at every checkpoint.
         limits: of the loop.
         prices: what models cost, by model.
@@ -53,6 +65,8 @@ class Conversation:
     Attributes:
         meter: counts the tokens.
         memory: what tools remember.
+        all_tools: the tools of the session, also while they are off.
+        uses_tools: whether the model is told of them.
         denwa: the mailbox of the D-Mail tool.
         ledger: counts what calls cost.
     """
@@ -62,7 +76,7 @@ class Conversation:
         context: Context,
         wire: Wire,
         model: ModelSlot,
-        toolbox: Toolbox,
+        tools: Toolset,
         files: FileHistory,
         limits: LoopLimits,
         prices: Mapping[str, Price] | None = None,
@@ -70,10 +84,11 @@ class Conversation:
         self.context = context
         self.wire = wire
         self.model = model
-        self.toolbox = toolbox
+        self.all_tools = tools
+        self.uses_tools = True
         self.files = files
         self.limits = limits
-        self.meter = TokenMeter(self.system, toolbox.specs())
+        self.meter = TokenMeter(self.system, tools.specs())
         context.whole_request = self.meter.whole_request
         self.memory = ToolMemory()
         self.denwa = DenwaRenji(wire, limits.dmails_to_one_checkpoint)
@@ -104,7 +119,18 @@ class Conversation:
     @property
     def system(self) -> str:
         """The system prompt as it is sent."""
-        return self.toolbox.prompt(self.context.system_prompt or "")
+        stored = self.context.system_prompt or ""
+        return adapted(stored, tools=self.uses_tools, dmail=self.marks)
+
+    @property
+    def toolset(self) -> Toolset:
+        """What the model is told of, and what runs when it calls it."""
+        return self.all_tools if self.uses_tools else _NO_TOOLS
+
+    @property
+    def marks(self) -> bool:
+        """Whether checkpoints are named to the model: it has the tool that sends D-Mails to them."""
+        return self.toolset.get(DMAIL_TOOL) is not None
 
     @property
     def sent(self) -> Sequence[Message]:
@@ -116,9 +142,9 @@ class Conversation:
         context = self.context
         index, messages = context.index, context.messages
         n_markers = index.n_messages - index.counts(0)[0]
-        if not n_markers or (self.toolbox.marks and n_markers <= len(context.checkpoints)):
+        if not n_markers or (self.marks and n_markers <= len(context.checkpoints)):
             return messages
-        points = context.checkpoints if self.toolbox.marks else ()
+        points = context.checkpoints if self.marks else ()
         named = {point.message_index for point in points}
         return [m for n, m in enumerate(messages) if n in named or not index.is_marker(n)]
 
@@ -177,8 +203,8 @@ class Conversation:
 
     def use_tools(self, on: bool) -> None:
         """Tell the model of tools, or of none, from the next call on."""
-        self.toolbox.use(on)
-        self.meter.begins_with(self.system, self.toolbox.specs())
+        self.uses_tools = on
+        self.meter.begins_with(self.system, self.toolset.specs())
         self.publish_status()
 
     # -- journaled_append ---------------------------------------------------------------------------------
@@ -189,7 +215,7 @@ class Conversation:
 
     async def _checkpoint(self, kind: CheckpointKind, label: str) -> Checkpoint:
         tokens = self.used
-        point = await self.context.checkpoint(self.toolbox.marks)
+        point = await self.context.checkpoint(self.marks)
         if kind != "step":
             # A step's figure is published again with its answer; this one stays, so it is the one that a preview gives.
             tokens = self.tokens_before(point.id)

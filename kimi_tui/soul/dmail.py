@@ -148,7 +148,7 @@ class DMailDelivery:
         uid = new_uid()
         # Written before it holds: a pin on a uid that no checkpoint has does no harm, one that is lost would.
         await marks.pin_all((uid, place) for place in dmail.pinned)
-        marker = conversation.toolbox.marks
+        marker = conversation.marks
         async with restorer.journaled(files.prepared, "dmail") as entry:
             reverted = await context.revert_to(
                 checkpoint_id,

@@ -12,7 +12,6 @@ import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -231,7 +230,7 @@ class _HistoryBuilder:
             shared: how many of them stay.
             parts: the segments that follow there.
         """
-        at = _seconds(world_line.left_by.at)
+        at = ev.iso_seconds(world_line.left_by.at)
         if world_line.reason == "compaction":
             # Added when the summary's checkpoint is there.
             self._compaction = ev.CompactionEnd(
@@ -273,7 +272,7 @@ class _HistoryBuilder:
         goes = back.checkpoints[shared].uid if shared < len(back.checkpoints) else ""
         self._dmail_published = False
         changed = ev.LineChanged(cast("Operation", op), world_line.n, back.n, goes)
-        self._add(changed, _seconds(world_line.left_by.at))
+        self._add(changed, ev.iso_seconds(world_line.left_by.at))
 
     def end_compaction(self) -> None:
         """Add, after a segment, the end of the compaction that made it, if one did."""
@@ -286,7 +285,7 @@ class _HistoryBuilder:
         recorded = self._recorded.get(segment.point.uid)
         dmail, self._dmail_published = None if self._dmail_published else _dmail_of(segment), False
         if dmail is not None:
-            at = recorded[0].at if recorded else _seconds(segment.point.at)
+            at = recorded[0].at if recorded else ev.iso_seconds(segment.point.at)
             tokens = self._tokens.at(segment.point)
             self._add(_dmail_event(dmail, segment.point, tokens), at)
         summary = next((text for m in segment.messages if (text := summary_text(m))), "")
@@ -297,7 +296,7 @@ class _HistoryBuilder:
 
     def _add_summary(self, segment: Segment, summary: str) -> None:
         """A summary of which it is not known what it replaced, and what was kept beside it."""
-        point, at = segment.point, _seconds(segment.point.at)
+        point, at = segment.point, ev.iso_seconds(segment.point.at)
         tokens = self._tokens.at(point)
         self._add(ev.CheckpointCreated(point.id, point.uid, segment.kind, "", tokens, point.at), at)
         self._add(ev.CompactionEnd(tokens, tokens, summary), at)
@@ -310,7 +309,7 @@ class _HistoryBuilder:
                 self._add(record.event, record.at)
             return
         unit = self._kimi_cli_unit(segment)
-        at = _seconds(segment.point.at) or (unit.at if unit is not None else 0.0)
+        at = ev.iso_seconds(segment.point.at) or (unit.at if unit is not None else 0.0)
         place = 0
         for event in self._made(segment):
             if isinstance(event, ev.ToolResult) and unit is not None:
@@ -406,13 +405,6 @@ def _dmail_event(dmail: Message, point: Checkpoint, tokens: int) -> ev.ContextRe
         text=dmail_text(dmail) or "",
         author=author_of(dmail),
     )
-
-
-def _seconds(iso: str) -> float:
-    try:
-        return datetime.fromisoformat(iso).timestamp() if iso else 0.0
-    except ValueError:
-        return 0.0
 
 
 def events_from_messages(messages: Sequence[Message], uid: str) -> Iterator[Event]:

@@ -13,13 +13,12 @@ from kimi_tui.session.errors import StorageTrouble
 from kimi_tui.session.session import Session
 from kimi_tui.soul.approval import Mode
 from kimi_tui.soul.compaction import Compaction, SimpleCompaction
-from kimi_tui.soul.conversation import Conversation
+from kimi_tui.soul.conversation import DMAIL_TOOL, Conversation
 from kimi_tui.soul.file_history import FileHistory, snapshot_scope
 from kimi_tui.soul.history import read_history
 from kimi_tui.soul.kimisoul import KimiSoul
 from kimi_tui.soul.model_slot import LoopLimits, ModelSlot
 from kimi_tui.soul.system_prompt import build_system_prompt
-from kimi_tui.soul.toolbox import Toolbox
 from kimi_tui.soul.usage import Price
 from kimi_tui.tools.toolset import Toolset, default_toolset
 from kimi_tui.wire.events import DISK_TOPIC, EventRecord, Notice
@@ -37,7 +36,6 @@ async def open_soul(
     compaction: Compaction | None = None,
     environ: Mapping[str, str] | None = None,
     policy: RetryPolicy | None = None,
-    today: date | None = None,
     file_limits: Limits | None = None,
     follow_files: bool = True,
     prices: Mapping[str, Price] | None = None,
@@ -53,7 +51,6 @@ async def open_soul(
         compaction: how contexts are made shorter.
         environ: the environment of the program.
         policy: how often and how patiently failed calls are repeated.
-        today: the date that a new session's prompt names.
         file_limits: how much of the working files is kept.
         follow_files: scan them at once; else only when they are asked for.
         prices: what models cost, by model.
@@ -65,7 +62,9 @@ async def open_soul(
     limits = limits or LoopLimits()
     # A copy: tools read it in threads, and what else becomes of the variables is not their business.
     environ = dict(os.environ if environ is None else environ)
-    toolbox = Toolbox(toolset or default_toolset(), dmail=limits.dmail_enabled)
+    tools = toolset or default_toolset()
+    if not limits.dmail_enabled:
+        tools = tools.without(DMAIL_TOOL)
     model = ModelSlot(provider, policy or RetryPolicy(max_attempts=limits.max_retries_per_step))
     if not session.lock.held:
         await session.open()
@@ -75,8 +74,8 @@ async def open_soul(
                 build_system_prompt,
                 session.work_dir,
                 environ,
-                today or date.today(),  # noqa: DTZ011 - the user's own day is meant
-                dmail=toolbox.marks,
+                date.today(),  # noqa: DTZ011 - the user's own day is meant
+                dmail=tools.get(DMAIL_TOOL) is not None,
             )
             await session.context.write_system_prompt(text)
         stored, shown, remarks = await asyncio.to_thread(read_history, session, end=True)
@@ -87,7 +86,7 @@ async def open_soul(
         _publish_disk_troubles(session.context, wire)
         around = await asyncio.to_thread(snapshot_scope, session, environ)
         files = FileHistory(session, wire, file_limits or Limits(), around)
-        conversation = Conversation(session.context, wire, model, toolbox, files, limits, prices)
+        conversation = Conversation(session.context, wire, model, tools, files, limits, prices)
         await conversation.resume(stored, shown)
         # The gauge must show the state before anything happens: for the first listener, and not stored.
         status = EventRecord(newest, shown[-1].at if shown else 0.0, conversation.status)

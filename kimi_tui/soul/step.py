@@ -72,7 +72,7 @@ class ModelCall:
         return await conversation.model.ask(
             self._provider,
             conversation.system,
-            conversation.toolbox.specs(),
+            conversation.toolset.specs(),
             conversation.sent,
             on_item=self._on_item,
             on_retry=self._on_retry,
@@ -267,7 +267,7 @@ class StepRunner:
 
     def _nudge(self, done: Sequence[CallResult], point: Checkpoint) -> Message | None:
         """A reminder that D-Mails exist, after results that take much room; None where there is no need for one."""
-        if not self._conversation.toolbox.marks:
+        if not self._conversation.marks:
             return None
         meter = self._conversation.meter
         sizes = [meter.estimated(text_tokens(each.outcome.output)) for each in done]

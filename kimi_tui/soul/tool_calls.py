@@ -144,7 +144,7 @@ class ToolBatch:
         return groups
 
     def _changes(self, call: Call) -> bool:
-        tool = self._conversation.toolbox.toolset.get(call.name)
+        tool = self._conversation.toolset.get(call.name)
         return tool is not None and tool.changes
 
     async def _run_one(self, call: Call) -> None:
@@ -217,7 +217,7 @@ class _Runner:
         rejected, feedback = False, ""
         try:
             async with asyncio.timeout(limit_s) as self._limit:
-                outcome = await conversation.toolbox.toolset.run(call.name, call.arguments, env)
+                outcome = await conversation.toolset.run(call.name, call.arguments, env)
         except ToolRejected as no:
             rejected, feedback = True, no.feedback
             outcome = rejection(feedback)
@@ -256,7 +256,7 @@ class _Runner:
         if self._limit is not None:
             self._limit.reschedule(None)
         instead = await self._runtime.approval.ask(ask, key=call.key, tool=call.name)
-        tool = conversation.toolbox.toolset.get(call.name)
+        tool = conversation.toolset.get(call.name)
         if tool is not None and tool.changes:
             inside = [edit.path for edit in ask.edits if not edit.path.startswith(("/", "~"))]
             paths = None if ask.action == "run command" else inside

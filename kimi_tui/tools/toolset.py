@@ -43,6 +43,11 @@ class Toolset:
         """The tools as they are sent to the model, in order."""
         return list(self._specs)
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Their names, in order."""
+        return tuple(self._tools)
+
     def get(self, name: str) -> AnyTool | None:
         """The tool of this name."""
         return self._tools.get(name)

@@ -9,6 +9,7 @@ is said.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Literal
 
 from kimi_tui.wire.display import DisplayBlock
@@ -405,3 +406,11 @@ class EventRecord:
     seq: int
     at: float
     event: Event
+
+
+def iso_seconds(iso: str, otherwise: float = 0.0) -> float:
+    """A time as checkpoints have it, ISO 8601, in seconds since 1970; `otherwise` where it is none."""
+    try:
+        return datetime.fromisoformat(iso).timestamp() if iso else otherwise
+    except ValueError:
+        return otherwise

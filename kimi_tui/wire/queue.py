@@ -115,11 +115,6 @@ class Wire:
         self._unsolved: dict[str, EventRecord] = {}
         self._missed_notices: list[EventRecord] = []
 
-    @property
-    def next_seq(self) -> int:
-        """The number of the next event."""
-        return self._next_seq
-
     def publish(self, event: Event) -> EventRecord:
         """Queue the event for every subscriber; returns it with its number and time."""
         record = EventRecord(self._next_seq, time.time(), event)

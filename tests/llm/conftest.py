@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 from support.chat_server import ChatServer, strict
 
-from kimi_tui.llm.dialects import forget_quirks
+from kimi_tui.llm.dialects import learned_quirks
 from kimi_tui.llm.openai_compatible import OpenAICompatible
 
 
 @pytest.fixture(autouse=True)
 def _no_quirks() -> None:
-    forget_quirks()
+    learned_quirks.clear()
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from kimi_tui.llm.dialects import forget_quirks
+from kimi_tui.llm.dialects import learned_quirks
 
 
 @pytest.fixture(autouse=True)
@@ -18,4 +18,4 @@ def _plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def _no_quirks() -> None:
     """What a server at the same port taught an earlier test."""
-    forget_quirks()
+    learned_quirks.clear()

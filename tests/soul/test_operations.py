@@ -302,7 +302,7 @@ async def test_the_history_is_the_same_conversation(tmp_path: Path, spoil: str) 
         if spoil == "nothing":
             assert told == live
         # What is told now goes on behind it.
-        assert on.soul.wire.next_seq > on.soul.opened_with[-1].seq
+        assert on.soul.wire.publish(ev.Notice("info", "")).seq > on.soul.opened_with[-1].seq
 
 
 async def test_the_history_after_operations(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ async def test_without_dmails_no_request_has_a_word_of_them(tmp_path: Path) -> N
         assert not [record for record in on.file() if is_marker(record)]
         assert "d-mail" not in on.file()[0]["content"].lower()
         assert not on.soul.has_dmail
-        # Checkpoints are there all the same: for the person.
+        # Checkpoints are there all the same: for the user.
         assert len(on.session.context.checkpoints) == 5
         outcome = await on.soul.rewind(Target(3))
         assert outcome.prompt == "and on"
