@@ -419,7 +419,7 @@ async def _usage(
         return reported
 
     def count() -> Usage:
-        output = tokens.estimate_message(message)
+        output = tokens.message_tokens(message)
         if reported is not None and reported.input:
             return Usage(reported.input, output, reported.cached, estimated=True)
         return Usage(tokens.estimate_request(system, tools, history), output, estimated=True)

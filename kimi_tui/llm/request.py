@@ -476,12 +476,12 @@ def _estimated(request: ChatRequest, messages: Sequence[Sent]) -> int:
     left = _COUNTED_CHARS
     for message in reversed(request.history):
         if tokens.is_counted(message):
-            total += tokens.estimate_said(message)
+            total += tokens.said_tokens(message)
             continue
         size = _said_chars(message)
         if size <= left:
             left -= size
-            total += tokens.estimate_said(message)
+            total += tokens.said_tokens(message)
         else:
             total += size // _CHARS_A_TOKEN
     return total

@@ -291,7 +291,7 @@ class ScriptedProvider(ChatProvider):
         if answer.usage is not None:
             return Usage(answer.usage.input, answer.usage.output, answer.usage.cached)
         head = tokens.estimate_fixed(system, tools)
-        sizes = [tokens.estimate_message(message) for message in history]
+        sizes = [tokens.message_tokens(message) for message in history]
         shared = 0
         for before, now in zip(self._seen, history, strict=False):
             if before is not now and before != now:

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any, cast, overload
 
 from kimi_tui.filesystem import Storage
-from kimi_tui.llm.message import Message, TextPart, ThinkPart
-from kimi_tui.llm.tokens import estimate
+from kimi_tui.llm.message import Message
+from kimi_tui.llm.tokens import message_tokens, text_tokens
 from kimi_tui.session.jsonl import CHUNK_BYTES, RawLine, SkippedLine, lines, parse
 from kimi_tui.session.schema import (
     CHECKPOINT,
@@ -43,15 +43,10 @@ Read = Callable[[int, int], bytes]
 _MAX_SKIPPED_KEPT = 1_000
 # Names of tools that no tool has are passed over: a model may write anything.
 _LONGEST_NAME = 64
-
-
 CACHE_BYTES = 32 << 20
-_SAMPLE = 8_192
 _BYTES_A_TOKEN = 4
 # More than this since the last usage is estimated by its size alone.
 _LOOKED_AT_BYTES = 1 << 18
-_IMAGE_TOKENS = 1_000
-_MESSAGE_TOKENS = 4
 
 
 class Kind(IntEnum):
@@ -525,30 +520,6 @@ class StoredMessages(Sequence[Message]):
                 return parse_message(self._storage.read_exactly(fd, length, offset))
         except OSError:
             return parse_message(b"")
-
-
-def text_tokens(text: str) -> int:
-    """An estimate for one text, by a sample of it where it is long."""
-    if len(text) <= 2 * _SAMPLE:
-        return estimate(text)
-    sample = text[:_SAMPLE] + text[-_SAMPLE:]
-    return round(estimate(sample) * len(text) / len(sample))
-
-
-def message_tokens(message: Message) -> int:
-    """An estimate for one message with everything in it that is sent."""
-    total = _MESSAGE_TOKENS
-    for part in message.parts:
-        if isinstance(part, TextPart):
-            total += text_tokens(part.text)
-        elif isinstance(part, ThinkPart):
-            total += text_tokens(part.think)
-        elif part.type == "image_url":
-            total += _IMAGE_TOKENS
-    for call in message.tool_calls or ():
-        total += _MESSAGE_TOKENS + text_tokens(call.function.name)
-        total += text_tokens(call.function.arguments or "")
-    return total
 
 
 class TokenEstimate:

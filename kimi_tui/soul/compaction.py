@@ -31,10 +31,9 @@ from kimi_tui.llm.provider import (
     ToolSpec,
     Usage,
 )
-from kimi_tui.llm.tokens import estimate
+from kimi_tui.llm.tokens import estimate, message_tokens, text_tokens
 from kimi_tui.prompts import prompt
 from kimi_tui.session.context import Context, Reverted
-from kimi_tui.session.context_index import message_tokens, text_tokens
 from kimi_tui.session.errors import StorageTrouble
 from kimi_tui.session.journal import Entry
 from kimi_tui.session.jsonl import lines, parse

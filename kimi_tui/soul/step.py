@@ -19,8 +19,8 @@ from kimi_tui.llm.provider import (
     ToolCallDelta,
     Usage,
 )
+from kimi_tui.llm.tokens import text_tokens
 from kimi_tui.prompts import prompt
-from kimi_tui.session.context_index import text_tokens
 from kimi_tui.session.schema import Checkpoint
 from kimi_tui.soul.conversation import Conversation
 from kimi_tui.soul.errors import BackToTheFuture

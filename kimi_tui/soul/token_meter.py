@@ -15,8 +15,9 @@ from collections.abc import Sequence
 
 from kimi_tui.llm.message import Message
 from kimi_tui.llm.provider import ModelInfo, ToolSpec, Usage
+from kimi_tui.llm.tokens import message_tokens, text_tokens
 from kimi_tui.session.context import Context
-from kimi_tui.session.context_index import ContextIndex, TokenEstimate, message_tokens, text_tokens
+from kimi_tui.session.context_index import ContextIndex, TokenEstimate
 from kimi_tui.session.schema import Checkpoint
 from kimi_tui.soul.model_slot import LoopLimits
 from kimi_tui.wire.events import StatusUpdate

@@ -21,7 +21,7 @@ from kimi_tui.llm.provider import (
     ToolSpec,
     Usage,
 )
-from kimi_tui.llm.tokens import estimate, estimate_message
+from kimi_tui.llm.tokens import estimate, message_tokens
 
 
 def collected(*items: StreamItem) -> Collector:
@@ -177,7 +177,7 @@ async def test_other_errors_are_not_tried_again() -> None:
 async def test_usage_is_estimated_where_none_came() -> None:
     done, _ = await run(Planned([TextDelta("four words are here"), Finished("stop")]))
     assert done.usage.estimated
-    assert done.usage.input == estimate("system words") + estimate_message(
+    assert done.usage.input == estimate("system words") + message_tokens(
         user_message("hello there")
     )
     assert done.usage.output == 4 + 4

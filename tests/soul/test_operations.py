@@ -10,7 +10,7 @@ from support.chat_server import call, calls, gate, say
 from support.soul import Stage, stage
 
 from kimi_tui.llm.message import Message
-from kimi_tui.session.context_index import text_tokens
+from kimi_tui.llm.tokens import text_tokens
 from kimi_tui.session.errors import NothingToUndo
 from kimi_tui.soul.errors import NothingToClear, SoulBusy
 from kimi_tui.soul.history import fits, session_history

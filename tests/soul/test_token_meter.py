@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from kimi_tui.llm.message import Message, user_message
 from kimi_tui.llm.provider import ModelInfo, ToolSpec, Usage
-from kimi_tui.session.context_index import ContextIndex, message_tokens
+from kimi_tui.llm.tokens import message_tokens
+from kimi_tui.session.context_index import ContextIndex
 from kimi_tui.session.schema import message_line
 from kimi_tui.soul.model_slot import LoopLimits
 from kimi_tui.soul.token_meter import MessageSums, TokenMeter
