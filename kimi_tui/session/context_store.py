@@ -80,7 +80,7 @@ class ContextStore:
     Attributes:
         live: The file; only looked at from outside.
         index: Where things stand in it; another object after each switch.
-        cache: The messages of it that were parsed lately.
+        messages: Its messages, parsed when looked at; another object after each switch.
         on_trouble: Called on the event loop when the disk begins to refuse, and with None when all is saved again.
         on_remark: Called on the event loop with a sentence for the user when something was found that nobody expected.
     """
@@ -90,8 +90,7 @@ class ContextStore:
         self.storage = storage
         self.journal = Journal(folder, storage)
         self.live = DurableFile(live_path(folder), storage, self._make_folder)
-        self.index = ContextIndex()
-        self.cache = MessageCache()
+        self._take_over(ContextIndex(), MessageCache())
         self.on_trouble: Callable[[StorageTrouble | None], None] = lambda _trouble: None
         self.on_remark: Callable[[str], None] = lambda _text: None
         self._make = make_folder
@@ -106,11 +105,6 @@ class ContextStore:
         self._sync_lock = asyncio.Lock()
         self._lock = asyncio.Lock()
         self._running: set[asyncio.Future[Any]] = set()
-
-    @property
-    def messages(self) -> MessageList:
-        """The messages of the live file, parsed when looked at."""
-        return MessageList(self.index, self.live.read, self.cache)
 
     async def open(self) -> list[str]:
         """Read what is on the disk. Returns sentences for the user on what had to be repaired.
@@ -196,11 +190,11 @@ class ContextStore:
             ) from error
         finally:
             self._notify()
-        self.index = plan.index
+        self._cache.cut(plan.shared)
+        self._take_over(plan.index, self._cache)
         # A file that was only cut, or taken over from a stored one, is the beginning of that one until it grows.
         # Its size alone would not tell: records of other names are as long.
         self._held_by = (0, 0) if plan.extra else (plan.source or entry.n, plan.size)
-        self.cache.cut(plan.shared)
         return entry
 
     def prefetch(self, keep: int) -> None:
@@ -272,9 +266,14 @@ class ContextStore:
         if refused is not None and refused.errno not in READ_ONLY:
             self.live.distrust(refused, "save the conversation")
         self.live.salvage_tail()
-        self.index, self.cache = index, MessageCache()
+        self._take_over(index, MessageCache())
         self._held_by = (0, 0)
         self.messages.preload(_PRELOAD_BYTES)
+
+    def _take_over(self, index: ContextIndex, cache: MessageCache) -> None:
+        """The live file has this index now; `cache` holds only messages that are in it."""
+        self.index, self._cache = index, cache
+        self.messages = MessageList(index, self.live.read, cache)
 
     def _index_appended(self) -> ContextIndex:
         """Take in what was appended: more than was meant to be, where a torn end could only be closed."""

@@ -185,16 +185,12 @@ class Session:
             names[uid] = name
         self._write_marks(replace(self.marks, bookmarks=names))
 
-    def pin(self, uid: str, number: int, pinned: bool = True) -> None:
-        """Keep message `number` after a checkpoint from being compacted away, or no longer.
-
-        Raises:
-            StorageTrouble: It could not be written.
-        """
-        self.change_pins({(uid, number)}, pinned)
-
     def change_pins(self, pins: Iterable[tuple[str, int]], pinned: bool = True) -> None:
-        """Pin messages, or unpin them, all in one write.
+        """Keep messages from being compacted away, or no longer, all in one write.
+
+        Args:
+            pins: Each by the uid of its checkpoint and its number behind it.
+            pinned: Whether to keep them.
 
         Raises:
             StorageTrouble: It could not be written.

@@ -62,8 +62,8 @@ class UserMarks:
         root = self._root(uid)
         async with self._lock:
             if root != uid and (uid, number) in self._session.marks.pins:
-                await asyncio.to_thread(self._session.pin, uid, number, False)
-            await asyncio.to_thread(self._session.pin, root, number, pinned)
+                await asyncio.to_thread(self._session.change_pins, {(uid, number)}, False)
+            await asyncio.to_thread(self._session.change_pins, {(root, number)}, pinned)
 
     async def pin_all(self, pins: Iterable[Pin]) -> None:
         """Pin messages that are about to stand behind a checkpoint of that name.

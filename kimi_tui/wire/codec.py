@@ -56,8 +56,8 @@ _STATUS_FIELDS = tuple(
 Json = dict[str, Any]
 
 
-def encode(event: Event) -> Json:
-    """The event as it is stored."""
+def _encode(event: Event) -> tuple[str, Json]:
+    """The name and the payload under which an event is stored."""
     match event:
         case ev.TurnBegin(text, resumed, images):
             payload: Json = {"user_input": text}
@@ -65,63 +65,62 @@ def encode(event: Event) -> Json:
                 payload["resumed"] = True
             if images:
                 payload["images"] = images
-            return _record("TurnBegin", payload)
+            return "TurnBegin", payload
         case ev.StepBegin(n):
-            return _record("StepBegin", {"n": n})
+            return "StepBegin", {"n": n}
         case ev.StepRetry():
-            return _record(
-                "StepRetry",
-                {
-                    "n": event.n,
-                    "next_attempt": event.attempt,
-                    "max_attempts": event.max_attempts,
-                    "wait_s": event.wait_s,
-                    "error_type": event.reason,
-                    "status_code": event.status,
-                },
-            )
+            return "StepRetry", {
+                "n": event.n,
+                "next_attempt": event.attempt,
+                "max_attempts": event.max_attempts,
+                "wait_s": event.wait_s,
+                "error_type": event.reason,
+                "status_code": event.status,
+            }
         case ev.TextPart(text):
-            return _record("ContentPart", {"type": "text", "text": text})
+            return "ContentPart", {"type": "text", "text": text}
         case ev.ThinkPart(text):
-            return _record("ContentPart", {"type": "think", "think": text, "encrypted": None})
+            return "ContentPart", {"type": "think", "think": text, "encrypted": None}
         case ev.ToolCall(key, name, arguments, call_id):
-            return _record(
-                "ToolCall",
-                {
-                    "type": "function",
-                    "id": call_id or key,
-                    "function": {"name": name, "arguments": arguments},
-                    "extras": None,
-                    "key": key,
-                },
-            )
+            return "ToolCall", {
+                "type": "function",
+                "id": call_id or key,
+                "function": {"name": name, "arguments": arguments},
+                "extras": None,
+                "key": key,
+            }
         case ev.ToolCallPart(key, arguments):
-            return _record("ToolCallPart", {"arguments_part": arguments, "key": key})
+            return "ToolCallPart", {"arguments_part": arguments, "key": key}
         case ev.ToolResult():
-            return _record("ToolResult", _encode_result(event))
+            return "ToolResult", _encode_result(event)
         case ev.StatusUpdate():
-            return _record("StatusUpdate", _encode_status(event))
+            return "StatusUpdate", _encode_status(event)
         case ev.ApprovalRequest():
-            return _record("ApprovalRequest", _encode_approval(event))
+            return "ApprovalRequest", _encode_approval(event)
         case ev.ApprovalResolved(request_id, answer, feedback):
-            return _record(
-                "ApprovalResponse",
-                {"request_id": request_id, "response": _ANSWERS[answer], "feedback": feedback},
-            )
+            return "ApprovalResponse", {
+                "request_id": request_id,
+                "response": _ANSWERS[answer],
+                "feedback": feedback,
+            }
         case ev.SteerTaken(steer_id, text, withdrawn, number):
             payload = {"user_input": text, "id": steer_id, "number": number}
-            return _record("SteerWithdrawn" if withdrawn else "SteerInput", payload)
+            return "SteerWithdrawn" if withdrawn else "SteerInput", payload
         case _:
-            return _record(type(event).__name__, _encode_fields(event))
+            return type(event).__name__, {
+                field.name: list(cast("tuple[str, ...]", value))
+                if isinstance(value, tuple)
+                else value
+                for field in fields(event)
+                if (value := getattr(event, field.name)) is not None
+            }
 
 
 def encode_record(record: EventRecord) -> Json:
     """A whole line of `wire.jsonl`."""
-    return {"timestamp": record.at, "seq": record.seq, "message": encode(record.event)}
-
-
-def _record(name: str, payload: Json) -> Json:
-    return {"type": name, "payload": payload}
+    name, payload = _encode(record.event)
+    message = {"type": name, "payload": payload}
+    return {"timestamp": record.at, "seq": record.seq, "message": message}
 
 
 # -- kimi-cli's own shapes -----------------------------------------------------------------------------------------
@@ -187,16 +186,7 @@ def _encode_approval(event: ev.ApprovalRequest) -> Json:
     return payload if event.kind == "tool" else payload | {"kind": event.kind}
 
 
-# -- events that are stored field by field -------------------------------------------------------------------------
-
-
-def _encode_fields(event: Event) -> Json:
-    return {
-        field.name: list(cast("tuple[str, ...]", value)) if isinstance(value, tuple) else value
-        for field in fields(event)
-        if (value := getattr(event, field.name)) is not None
-    }
-
+# -- reading -------------------------------------------------------------------------------------------------------
 
 _FLAGS = frozenset({"estimated", "limit_estimated"})
 

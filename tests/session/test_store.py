@@ -224,9 +224,8 @@ async def test_bookmarks_and_pins(store: SessionStore) -> None:
     session.bookmark("u1", "one")
     session.bookmark("u2", "two")
     session.bookmark("u1", "")
-    session.pin("u1", 2)
-    session.pin("u1", 3)
-    session.pin("u1", 2, pinned=False)
+    session.change_pins({("u1", 2), ("u1", 3)})
+    session.change_pins({("u1", 2)}, pinned=False)
     await session.aclose()
     marks = read_marks(session.dir)
     assert marks.bookmarks == {"u2": "two"}

@@ -16,11 +16,16 @@ from hypothesis import strategies as st
 from kimi_tui.session import schema
 from kimi_tui.wire import display as d
 from kimi_tui.wire import events as ev
-from kimi_tui.wire.codec import Decoder, encode, encode_record
+from kimi_tui.wire.codec import Decoder, encode_record
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
 LINE = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n"), max_size=20)
 COUNT = st.integers(0, 10**9)
+
+
+def encode(event: ev.Event) -> dict[str, Any]:
+    """The event as a line of the record holds it."""
+    return encode_record(ev.EventRecord(1, 0.0, event))["message"]
 
 
 @st.composite
