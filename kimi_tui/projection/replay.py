@@ -7,10 +7,8 @@ moment, and the checkpoints that were not made yet.
 
 from __future__ import annotations
 
-import asyncio
 import io
 import pickle
-import time
 from bisect import bisect_right
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -37,7 +35,6 @@ KEYFRAME_EVERY = 500
 """Records between two keyframes: as many are applied anew in the worst case."""
 SLICE = 100
 """Records that are applied in one go, in about a millisecond."""
-SLICE_S = 0.002
 PIECE = 200
 """Blocks or checkpoints that are read in one go from a keyframe, in about a millisecond."""
 MOST_FAULTS = 10
@@ -228,20 +225,6 @@ class UpcomingCheckpoints:
         return newest[2]
 
 
-async def sliced(work: Generator[None, None, Made]) -> Made:
-    """What a generator makes, with room for keys and frames where it stops on the way, if it worked for long enough."""
-    since = time.perf_counter()
-    while True:
-        try:
-            next(work)
-        except StopIteration as end:
-            await asyncio.sleep(0)
-            return end.value
-        if time.perf_counter() - since > SLICE_S:
-            await asyncio.sleep(0)
-            since = time.perf_counter()
-
-
 @dataclass(slots=True)
 class Moment:
     """What chat, timeline, gauge and file list show, when `position` records have happened."""
@@ -324,19 +307,15 @@ class Replay:
 
     def at(self, position: int) -> Moment:
         """A new moment at this position; nothing of any other moment is in it."""
-        slices = self._slices(position)
+        slices = self.slices(position)
         while True:
             try:
                 next(slices)
             except StopIteration as end:
                 return end.value
 
-    async def reach(self, position: int) -> Moment:
-        """The same, without keeping keys and frames waiting for all of it."""
-        return await sliced(self._slices(position))
-
-    def _slices(self, position: int) -> Generator[None, None, Moment]:
-        """Makes a moment, and stops after every piece of the work."""
+    def slices(self, position: int) -> Generator[None, None, Moment]:
+        """Makes the same, and stops after every piece of the work, so that keys and frames need not wait for all of it."""
         position = max(0, min(self.recording.end, position))
         index = bisect_right(self._keyframes, position, key=lambda one: one.position) - 1
         keyframe = self._keyframes[index]

@@ -5,7 +5,7 @@ Every event costs a constant amount of work, but for reverts, which cost what th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -586,7 +586,7 @@ class TimelineModel:
             self.revision += 1
         return checkpoint.row_key
 
-    def search(self, needle: str) -> Iterator[None]:
+    def search(self, needle: str) -> Generator[None]:
         """Show only rows that hold the text, found in small steps for as many checkpoints as there may be."""
         yield from self.rows.search(needle)
         self.revision += 1

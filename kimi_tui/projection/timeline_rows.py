@@ -9,7 +9,7 @@ reaches is built when somebody looks, once for as many changes as there were.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Literal
@@ -235,7 +235,7 @@ class Rows:
         self._headings += [n for n in range(start, len(live)) if live[n].is_heading]
         self._missing = start if self._missing is None else min(start, self._missing)
 
-    def settle(self) -> Iterator[None]:
+    def settle(self) -> Generator[None]:
         """Build what is missing, a checkpoint at a time; if something changes in between, the rest waits until it is needed."""
         before = self._changes
         rows: list[Row] = []
@@ -361,7 +361,7 @@ class Rows:
         self._builder = Builder(self._tree, typed.strip().lower())
         self.reset()
 
-    def search(self, typed: str) -> Iterator[None]:
+    def search(self, typed: str) -> Generator[None]:
         """The same a checkpoint at a time: who looks at ten thousand has to let others run in between.
 
         Until it has ended, what was shown before is shown, and kept up to date.

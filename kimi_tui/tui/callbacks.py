@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Iterator
 from contextvars import Context
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -163,19 +163,29 @@ def drained(work: Generator[None, None, T]) -> T:
             return end.value
 
 
+def go_on(steps: Iterator[None], until: float, at_least: int = 1) -> bool:
+    """Take steps until a time of `time.perf_counter`, and `at_least` so many; whether there may be more."""
+    for count, _ in enumerate(steps, 1):
+        if count >= at_least and time.perf_counter() >= until:
+            return True
+    return False
+
+
 async def in_slices(work: Generator[None, None, T], slice_s: float) -> T:
-    """What a generator returns; between two of its steps keys and frames get their turn once a slice is over.
+    """What a generator returns; keys and frames get their turn before it, once a slice is over, and before the result is used.
 
     Args:
         work: gives way often; a step takes less than a slice.
         slice_s: how long it computes in one go, in seconds.
     """
-    until = time.perf_counter() + slice_s
-    while True:
-        try:
-            next(work)
-        except StopIteration as end:
-            return end.value
-        if time.perf_counter() >= until:
-            await asyncio.sleep(0)
-            until = time.perf_counter() + slice_s
+    returned: list[T] = []
+
+    def steps() -> Generator[None]:
+        returned.append((yield from work))
+
+    is_pending, under_way = True, steps()
+    while is_pending:
+        await asyncio.sleep(0)
+        is_pending = go_on(under_way, time.perf_counter() + slice_s)
+    await asyncio.sleep(0)
+    return returned[0]

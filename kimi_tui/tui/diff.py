@@ -1,16 +1,20 @@
-"""A diff as rows of spans: the styles `added`, `removed`, and `ok` and `error` for how much that is."""
+"""A diff as rows: cut at the edge where it is looked through, wrapped on bands where it is read in a card.
+
+What an approval shows is in `approval/model.py`: there nothing may be cut, dedented or left out as it may here.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from rich.cells import set_cell_size
 
 from kimi_tui.foreign_text import clean, expand_tabs
-from kimi_tui.tui import formatting
+from kimi_tui.tui import formatting, rows
 from kimi_tui.tui.formatting import Span, joined
 from kimi_tui.tui.glyphs import Glyphs
+from kimi_tui.tui.rows import LINE_LIMIT, MARGIN, Line
 
 if TYPE_CHECKING:
     from kimi_tui.wire.display import DiffLine
@@ -50,18 +54,55 @@ def diff_rows(
     """
     digits = digits or max((len(str(line.number)) for line in lines), default=1)
     looks = {" ": (" ", context), "-": (glyphs.minus, "removed"), "+": ("+", "added")}
-    rows: list[list[Span]] = []
+    made: list[list[Span]] = []
     for line in lines:
         sign, style = looks[line.sign]
         number = f"{'  ' if banded else ''}{line.number:>{digits}} "
         room = max(1, width - indent - len(number) - 2)
-        # A carriage return within a line comes out of `clean` as a line feed.
-        text = formatting.cut(expand_tabs(clean(line.text).replace("\n", " ")), room, glyphs.cut)
+        text = formatting.cut(expand_tabs(_plain(line.text)), room, glyphs.cut)
         text = f"{sign} {text}"
         if banded:
             text = set_cell_size(text, room + 2)
         is_tinted = banded and line.sign != " "
-        rows.append(
+        made.append(
             [(" " * indent, "quiet"), (number, style if is_tinted else "quiet"), (text, style)]
         )
-    return rows
+    return made
+
+
+def common_indent(lines: Iterable[DiffLine]) -> int:
+    """How many blanks all of these lines begin with, but for those that are blank."""
+    indents = [
+        len(text) - len(text.lstrip(" "))
+        for line in lines
+        if (text := expand_tabs(line.text[:LINE_LIMIT])).strip()
+    ]
+    return min(indents, default=0)
+
+
+def band_rows(line: DiffLine, dedent: int, width: int, glyphs: Glyphs) -> list[Line]:
+    """One line on a band up to column `width`, in as many rows as it needs, without `dedent` blanks at its beginning."""
+    ink, ground, sign = {
+        "+": ("add", "add-bg", "+"),
+        "-": ("del", "del-bg", glyphs.minus),
+        " ": ("ink", "page", " "),
+    }[line.sign]
+    at = f"@{ground}"
+    text = expand_tabs(_plain(line.text[:LINE_LIMIT]))[dedent:]
+    lead = rows.Span(f" {line.number:>3} ", ("quiet" if line.sign == " " else ink) + at)
+    mark = rows.Span(f"{sign} ", ink + at)
+    made: list[Line] = []
+    parts = rows.chop([rows.Span(text, ink + at)], max(8, width - MARGIN - 7))
+    for index, part in enumerate(parts):
+        head = (lead, mark) if not index else (rows.Span(" " * 7, ink + at),)
+        spans = [rows.Span(" " * MARGIN), *head, *part]
+        padding = max(0, width - formatting.spans_width(spans))
+        rows.pad(spans, width, ink + at)
+        chopped = None if index == len(parts) - 1 else padding
+        made.append(Line(tuple(spans), margin=MARGIN + 7, chopped=chopped))
+    return made
+
+
+def _plain(text: str) -> str:
+    """A line without anything that a terminal obeys. A carriage return within it comes out of `clean` as a line feed."""
+    return clean(text).replace("\n", " ")

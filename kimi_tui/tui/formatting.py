@@ -213,9 +213,9 @@ def joined(cells: Iterable[Span]) -> list[Span]:
     return spans
 
 
-def spans_width(spans: Iterable[Span]) -> int:
-    """How many cells the pieces take together."""
-    return sum(cell_len(text) for text, _ in spans)
+def spans_width(spans: Iterable[tuple[str, ...]]) -> int:
+    """How many cells the pieces take together: text first, whatever follows it."""
+    return sum(len(span[0]) if span[0].isascii() else cell_len(span[0]) for span in spans)
 
 
 def fitted(spans: Iterable[Span], width: int) -> list[Span]:

@@ -11,7 +11,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from kimi_tui.tui.formatting import Span
-from kimi_tui.tui.transcript.rows import style_parts
+from kimi_tui.tui.rows import style_parts
 
 
 class SpanPainter:

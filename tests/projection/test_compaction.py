@@ -5,9 +5,9 @@ from __future__ import annotations
 from kimi_tui.projection.blocks import AgentBlock, CompactionBlock, DMailBlock, UserBlock
 from kimi_tui.projection.timeline import TimelineModel
 from kimi_tui.projection.transcript import TranscriptModel
+from kimi_tui.tui.rows import Room
 from kimi_tui.tui.timeline.details import whole_label
 from kimi_tui.tui.transcript.cards import dmail_card
-from kimi_tui.tui.transcript.rows import Room
 from kimi_tui.wire import events as ev
 
 TURNS: list[ev.Event] = [

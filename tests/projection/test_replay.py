@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import io
 import re
 from collections.abc import Sequence
@@ -191,24 +190,19 @@ def test_going_back_in_a_long_session_is_quick() -> None:
         assert n_calls(lambda: replay.at(position)) < from_the_start / 4  # noqa: B023
 
 
-async def test_the_way_to_a_moment_leaves_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    # However quick the machine: every piece of work counts as long enough.
-    monkeypatch.setattr("kimi_tui.projection.replay.SLICE_S", 0.0)
-    replay = Replay(STORY, keyframe_every=10_000)
-    n_others = 0
-
-    async def others() -> None:
-        nonlocal n_others
-        while True:
-            n_others += 1
-            await asyncio.sleep(0)
-
-    busy = asyncio.create_task(others())
-    moment = await replay.reach(len(STORY) - 1)
-    busy.cancel()
+def test_the_way_to_a_moment_leaves_room_for_others() -> None:
+    slices = Replay(STORY, keyframe_every=10_000).slices(len(STORY) - 1)
+    n_stops = 0
+    while True:
+        try:
+            next(slices)
+        except StopIteration as end:
+            moment = end.value
+            break
+        n_stops += 1
     assert shown(moment) == shown(prefix(STORY, len(STORY) - 1))
     # Once for each hundred records, and between reading the models.
-    assert n_others > len(STORY) // 100
+    assert n_stops > len(STORY) // 100
 
 
 # --- time

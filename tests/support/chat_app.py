@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 from textual.app import App, ComposeResult
 from textual.containers import Container
 from textual.message import Message
 
+from kimi_tui.projection.transcript import TranscriptModel
 from kimi_tui.tui.glyphs import UNICODE, Glyphs
 from kimi_tui.tui.main.hints import first_hints
 from kimi_tui.tui.screens import sheets
 from kimi_tui.tui.theme import KIMI_DARK, KIMI_LIGHT, KIMI_SIXTEEN
 from kimi_tui.tui.transcript.transcript import Transcript
+from kimi_tui.wire.events import EventRecord
 
 
 class ChatApp(App[None]):
@@ -49,9 +52,6 @@ class ChatApp(App[None]):
     def on_transcript_pin_toggled(self, message: Transcript.PinToggled) -> None:
         self.posted.append(message)
 
-    def on_transcript_fold_toggled(self, message: Transcript.FoldToggled) -> None:
-        self.posted.append(message)
-
     def on_transcript_rebuild_needed(self, message: Transcript.RebuildNeeded) -> None:
         self.posted.append(message)
 
@@ -63,3 +63,11 @@ class ChatApp(App[None]):
 
         width, height = view.outer_size.width, view.size.height
         return [strip.text.rstrip() for strip in view.render_lines(Region(0, 0, width, height))]
+
+
+def show_history(transcript: Transcript, records: Sequence[EventRecord]) -> None:
+    """Forget what is shown and show these events instead."""
+    model = TranscriptModel(work_dir=transcript.work_dir)
+    for record in records:
+        model.apply(record)
+    transcript.show_model(model)

@@ -15,7 +15,7 @@ from rich.cells import cell_len, chop_cells
 
 from kimi_tui import foreign_text
 from kimi_tui.tui.glyphs import UNICODE, Glyphs
-from kimi_tui.tui.transcript.rows import ranges
+from kimi_tui.tui.rows import ranges
 from kimi_tui.wire.display import DiffBlock
 from kimi_tui.wire.events import ApprovalAnswer, ApprovalRequest
 

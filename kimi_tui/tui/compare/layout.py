@@ -19,8 +19,8 @@ from kimi_tui.tui.diff import change_counts, diff_rows
 from kimi_tui.tui.faults import log_fault
 from kimi_tui.tui.formatting import Span, spans_width
 from kimi_tui.tui.glyphs import Glyphs
+from kimi_tui.tui.rows import Line, plain_rows, style_parts
 from kimi_tui.tui.transcript.markdown_stream import MarkdownStream
-from kimi_tui.tui.transcript.rows import Line, plain_rows, style_parts
 from kimi_tui.wire.display import BriefBlock, DiffBlock, ShellBlock
 
 if TYPE_CHECKING:

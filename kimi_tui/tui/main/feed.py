@@ -6,10 +6,9 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from itertools import islice
 from typing import TYPE_CHECKING
 
-from kimi_tui.tui.callbacks import Callbacks, Report
+from kimi_tui.tui.callbacks import Callbacks, Report, go_on
 
 if TYPE_CHECKING:
     import asyncio
@@ -22,8 +21,6 @@ SLICE_S = 0.004
 HISTORY_SLICE_S = 0.0015
 """Of a long history; a key takes several turns of the loop, and each of them waits for a slice."""
 CHUNK = 32
-STEPS = 64
-"""Of what is made ready at the end of a history, between two looks at the clock."""
 
 
 def _raise(error: Exception) -> None:
@@ -84,7 +81,7 @@ class Feed:
         self._waiting.clear()
 
     def _wake(self) -> None:
-        self._schedule(max(0.0, self._drawn_at + FRAME_S - time.monotonic()))
+        self._schedule(max(0.0, self._drawn_at + FRAME_S - time.perf_counter()))
 
     def _schedule(self, delay_s: float) -> None:
         if self._handle is None:
@@ -95,12 +92,12 @@ class Feed:
         if self._subscription is None:
             return
         self._waiting += self._subscription.drain()
-        until = time.monotonic() + (HISTORY_SLICE_S if self._in_history else SLICE_S)
-        while time.monotonic() < until and (chunk := self._chunk()):
+        until = time.perf_counter() + (HISTORY_SLICE_S if self._in_history else SLICE_S)
+        while time.perf_counter() < until and (chunk := self._chunk()):
             self._attempt(partial(self._show, chunk))
         if self._in_history and not self._history_left:
             self._catch_up(until)
-        self._drawn_at = time.monotonic()
+        self._drawn_at = time.perf_counter()
         if self._waiting or self._settling is not None:
             self._schedule(0.0)
 
@@ -108,7 +105,7 @@ class Feed:
         """What remains to be done before the history is through; where that fails, it is through all the same."""
         try:
             self._settling = self._settling or self._settle()
-            if not _at_end(self._settling, until):
+            if go_on(self._settling, until):
                 return
         except Exception as error:
             self._report(error)
@@ -129,11 +126,3 @@ class Feed:
             count = min(count, self._history_left)
             self._history_left -= count
         return [self._waiting.popleft() for _ in range(count)]
-
-
-def _at_end(steps: Iterator[None], until: float) -> bool:
-    """Take steps until that time; whether there are no more."""
-    while sum(1 for _ in islice(steps, STEPS)) == STEPS:
-        if time.monotonic() >= until:
-            return False
-    return True

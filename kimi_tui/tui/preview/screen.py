@@ -27,9 +27,9 @@ from kimi_tui.tui.preview.layout import (
     PreviewAction,
     PreviewAnswer,
 )
+from kimi_tui.tui.rows import plain_rows
 from kimi_tui.tui.screens import AnswersOnce, app_of, sheets
 from kimi_tui.tui.span_painter import SpanPainter
-from kimi_tui.tui.transcript.rows import plain_rows
 
 if TYPE_CHECKING:
     from kimi_tui.soul.rewind import RewindPreview

@@ -12,8 +12,7 @@ from textual.timer import Timer
 from textual.widget import Widget
 
 from kimi_tui.projection.recording import PlaybackClock, streamed_text
-from kimi_tui.projection.replay import sliced
-from kimi_tui.tui.callbacks import report_of, reported
+from kimi_tui.tui.callbacks import in_slices, report_of, reported
 from kimi_tui.tui.formatting import counted, tokens
 from kimi_tui.tui.frame.views import Views
 from kimi_tui.tui.replay.files import ReplayFiles
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from kimi_tui.tui.transcript.viewport import Flow
 
 FRAME_S = 1 / 30
+SLICE_S = 0.002
 NEAR = 400
 """Up to so many records ahead are applied to what is shown; farther ones come from a keyframe."""
 
@@ -146,8 +146,8 @@ class Player:
             self._position = position
             self._show_position()
             return
-        moment = await self._replay.reach(position)
-        flow = await sliced(self._views.settle(moment.chat, moment.timeline))
+        moment = await in_slices(self._replay.slices(position), SLICE_S)
+        flow = await in_slices(self._views.settle(moment.chat, moment.timeline), SLICE_S)
         self._views.show(moment.chat, moment.timeline, moment.gauge, flow)
         before, self._shown = self._shown, (moment, flow)
         self._files = moment.files

@@ -7,12 +7,10 @@ imported before it is needed, so that the widget can stand on the first screen; 
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from functools import partial
-from itertools import islice
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from rich.style import Style
@@ -28,7 +26,7 @@ from textual.strip import Strip
 from kimi_tui.foreign_text import one_line
 from kimi_tui.projection.timeline_rows import SHORT, Row
 from kimi_tui.projection.timeline_tree import Checkpoint, Future, Key
-from kimi_tui.tui.callbacks import report_of
+from kimi_tui.tui.callbacks import go_on, in_slices, report_of
 from kimi_tui.tui.faults import blank_strips
 from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.screens import app_of
@@ -48,8 +46,6 @@ REVERT_MOTION_S = 0.3
 FILTER_CHARS = 200
 """Characters that are taken of what is pasted into the filter."""
 _SLICE_S = 0.002
-_BETWEEN = 100
-"""Checkpoints that are looked at between two looks at the clock."""
 _AT_ONCE = 500
 """Checkpoints that are looked at before anyone else may do something: most sessions have no more."""
 
@@ -216,7 +212,7 @@ class Timeline(ScrollView, can_focus=True):
 
     async def _settle(self, model: TimelineModel, motion: bool) -> None:
         with self._faults_reported():
-            await _in_slices(model.rows.settle())
+            await in_slices(model.rows.settle(), _SLICE_S)
         self._settling = None
         if model is self.model:
             self._show_changed(motion=motion)
@@ -579,16 +575,16 @@ class Timeline(ScrollView, can_focus=True):
             self._searching.cancel()
         steps = model.search(needle)
         with self._faults_reported():
-            if _went_on(steps, at_least=_AT_ONCE):
+            if go_on(steps, time.perf_counter() + _SLICE_S, at_least=_AT_ONCE):
                 work = partial(self._search, model, steps)
                 self._searching = self.run_worker(work, group="search")
                 self.refresh()
                 return
         self._show_found()
 
-    async def _search(self, model: TimelineModel, steps: Iterator[None]) -> None:
+    async def _search(self, model: TimelineModel, steps: Generator[None]) -> None:
         with self._faults_reported():
-            await _in_slices(steps)
+            await in_slices(steps, _SLICE_S)
         if model is self.model:
             self._show_found()
 
@@ -713,23 +709,3 @@ def _target_of(row: Row) -> Target:
     return Target(
         checkpoint.id if checkpoint is not None else -1, line.n if line is not None else 0
     )
-
-
-async def _in_slices(steps: Iterator[None]) -> None:
-    """Take all steps, and let others run before, in between, and before what is done with the result."""
-    is_pending = True
-    while is_pending:
-        await asyncio.sleep(0)
-        is_pending = _went_on(steps)
-    await asyncio.sleep(0)
-
-
-def _went_on(steps: Iterator[None], at_least: int = _BETWEEN) -> bool:
-    """Take steps for a few milliseconds; whether there are more."""
-    until = time.perf_counter() + _SLICE_S
-    count = at_least
-    while sum(1 for _ in islice(steps, count)) == count:
-        if time.perf_counter() > until:
-            return True
-        count = _BETWEEN
-    return False

@@ -16,8 +16,8 @@ from kimi_tui.projection.blocks import (
     ThoughtBlock,
     UserBlock,
 )
-from kimi_tui.tui.formatting import change, counted, cut, duration, path, tokens
-from kimi_tui.tui.transcript.rows import (
+from kimi_tui.tui.formatting import change, counted, cut, duration, path, spans_width, tokens
+from kimi_tui.tui.rows import (
     HIT_FOLD,
     MARGIN,
     RIGHT,
@@ -35,7 +35,6 @@ from kimi_tui.tui.transcript.rows import (
     prose_width,
     ranges,
     title_row,
-    width_of,
 )
 
 USER_ROWS = 12
@@ -154,7 +153,7 @@ def error_card(block: ErrorBlock, room: Room) -> list[Line]:
     """What failed, why, and what to change."""
     head = [Span("  "), Span(room.glyphs.failed, "error"), Span(" "), Span(block.title, "strong")]
     number = number_span(block.checkpoint, live=block.live, pin=pin_of(block, room))
-    free = room.width - RIGHT - width_of(head) - 3 - 6
+    free = room.width - RIGHT - spans_width(head) - 3 - 6
     width = prose_width(room.width)
     rows: list[Line] = []
     if block.reason and cells(block.reason) <= free:
@@ -178,7 +177,7 @@ def retry_card(block: RetryBlock, room: Room) -> list[Line]:
         Span("   "),
     ]
     attempt = f"{min(block.attempt, block.max_attempts)} of {block.max_attempts}"
-    free = room.width - RIGHT - width_of(head) - cells(attempt) - 3
+    free = room.width - RIGHT - spans_width(head) - cells(attempt) - 3
     head.append(Span(cut(block.reason, max(1, free), room.glyphs.cut), "quiet"))
     title = title_row(room, head, [Fact((Span(attempt, "quiet"),), 0)], None)
     size = min(36, max(8, room.width - 40))
@@ -290,11 +289,11 @@ def _folded_row(block: DMailBlock, room: Room, edge: Span, ground: str) -> Line:
         edits = sum(count for _, count in block.kept)
         name = block.kept[0][0] if len(block.kept) == 1 else counted(len(block.kept), "file")
         fact = f" ({counted(edits, 'edit')})"
-        free = room.width - RIGHT - width_of(spans) - cells(fact) - len("   kept: ")
+        free = room.width - RIGHT - spans_width(spans) - cells(fact) - len("   kept: ")
         if free >= 8:
             name = path(name, free, room.glyphs.cut)
             kept = [Span("kept: ", "quiet"), Span(name, "ink"), Span(fact, "quiet")]
-            pad(spans, max(width_of(spans) + 3, room.width - RIGHT - 2 - width_of(kept)))
+            pad(spans, max(spans_width(spans) + 3, room.width - RIGHT - 2 - spans_width(kept)))
             spans.extend(kept)
     return Line(tuple(spans), fill=ground, hit=HIT_FOLD)
 

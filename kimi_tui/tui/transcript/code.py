@@ -11,7 +11,7 @@ from functools import lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
-from kimi_tui.tui.transcript.rows import Span
+from kimi_tui.tui.rows import Span
 
 if TYPE_CHECKING:
     from pygments.lexer import Lexer

@@ -26,9 +26,9 @@ from kimi_tui.projection.blocks import (
     UserBlock,
 )
 from kimi_tui.projection.tool_calls import argument
+from kimi_tui.tui.rows import HIT_FOLD, Line
 from kimi_tui.tui.transcript.layout import follows_closely, rows_in_slices
 from kimi_tui.tui.transcript.marks import Mark, extent_of, is_code, line_around
-from kimi_tui.tui.transcript.rows import HIT_FOLD, Line
 from kimi_tui.tui.transcript.viewport import Flow, View
 from kimi_tui.wire.display import DiffBlock
 

@@ -19,6 +19,19 @@ from kimi_tui.projection.blocks import (
     UserBlock,
 )
 from kimi_tui.tui.faults import log_fault
+from kimi_tui.tui.formatting import spans_width
+from kimi_tui.tui.rows import (
+    RIGHT,
+    Line,
+    Room,
+    Span,
+    cells,
+    number_span,
+    pad,
+    pin_of,
+    plain_rows,
+    prose_width,
+)
 from kimi_tui.tui.transcript.cards import (
     compaction_card,
     dmail_card,
@@ -30,19 +43,6 @@ from kimi_tui.tui.transcript.cards import (
     user_message,
 )
 from kimi_tui.tui.transcript.markdown_stream import whole_answer
-from kimi_tui.tui.transcript.rows import (
-    RIGHT,
-    Line,
-    Room,
-    Span,
-    cells,
-    number_span,
-    pad,
-    pin_of,
-    plain_rows,
-    prose_width,
-    width_of,
-)
 from kimi_tui.tui.transcript.tool_card import DIFF_ROWS, tool_card
 from kimi_tui.wire.display import DiffBlock, TodoBlock
 
@@ -145,7 +145,7 @@ def with_pin(rows: list[Line], block: Block, room: Room) -> list[Line]:
     pin = pin_of(block, room)
     sign = number_span(block.checkpoint, live=block.live, pin=pin) or Span(pin, "quiet")
     first = rows[0] if rows else Line()
-    free = room.width - RIGHT - width_of(first.spans)
+    free = room.width - RIGHT - spans_width(first.spans)
     if cells(pin) >= free:
         # Code fills its rows to their end.
         rows, first = [Line(), *rows], Line()

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from kimi_tui.foreign_text import clean, expand_tabs
+from kimi_tui.tui.formatting import spans_width
 from kimi_tui.tui.glyphs import UNICODE, Glyphs
-from kimi_tui.tui.transcript.code import colour
-from kimi_tui.tui.transcript.rows import (
+from kimi_tui.tui.rows import (
     BLANK,
     HIT_LINK,
     MARGIN,
@@ -26,9 +26,9 @@ from kimi_tui.tui.transcript.rows import (
     Span,
     cells,
     prose_width,
-    width_of,
     wrap,
 )
+from kimi_tui.tui.transcript.code import colour
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -464,7 +464,7 @@ class _Layout:
 
     def deeper(self, prefix: Prefix, span: Span) -> Prefix:
         """What stands before rows one level deeper; where no room would be left, they begin at the left again."""
-        if width_of(prefix) + cells(span.text) > self.width - SMALLEST_TEXT:
+        if spans_width(prefix) + cells(span.text) > self.width - SMALLEST_TEXT:
             prefix = (MARGIN_SPAN,)
         return (*prefix, span)
 
@@ -478,9 +478,9 @@ class _Layout:
 
     def text(self, runs: Sequence[Span], first: Prefix, rest: Prefix) -> list[Line]:
         """Running text within the width of prose."""
-        room = max(2, min(self.prose + MARGIN, self.width) - width_of(rest))
+        room = max(2, min(self.prose + MARGIN, self.width) - spans_width(rest))
         rows = wrap(runs, room)
-        margin = width_of(rest)
+        margin = spans_width(rest)
         last = len(rows) - 1
         return [
             Line(
@@ -504,7 +504,7 @@ class _Layout:
         Where the pane is too narrow for so many columns, every row is a list of what the columns hold.
         """
         count = max(len(table.head), 1)
-        room = self.width - RIGHT - width_of(rest) - COLUMN_GAP * (count - 1)
+        room = self.width - RIGHT - spans_width(rest) - COLUMN_GAP * (count - 1)
         if room < count * SMALLEST_COLUMN:
             return self.records(table, first, rest)
         widths = list(table.widths) or _column_widths(table, room)
@@ -545,7 +545,7 @@ def _table_row(
         spans: list[Span] = []
         for column, size in enumerate(widths):
             cell = columns[column][at] if at < len(columns[column]) else []
-            free = max(0, size - width_of(cell))
+            free = max(0, size - spans_width(cell))
             align = aligns[column] if column < len(aligns) else ""
             before = free if align == "right" else free // 2 if align == "center" else 0
             if before:
@@ -563,7 +563,7 @@ class CodeLine:
     def __init__(self, width: int, prefix: Prefix = (MARGIN_SPAN,)) -> None:
         self._width = width
         self._prefix = prefix
-        self._start = width_of(prefix)
+        self._start = spans_width(prefix)
         self._chopper = Chopper(max(2, width - RIGHT - self._start - 4))
         self._told = 0
         """Rows that were given out as settled."""
@@ -589,7 +589,7 @@ class CodeLine:
 
     def _row(self, index: int) -> Line:
         rows = self._chopper.rows
-        fill = max(0, self._width - RIGHT - self._start - 2 - width_of(rows[index]))
+        fill = max(0, self._width - RIGHT - self._start - 2 - spans_width(rows[index]))
         prefix = (Span(" " * self._start),) if index else self._prefix
         return Line(
             (*prefix, _CODE_LEAD, *rows[index], Span(" " * fill, "ink@raised")),
@@ -600,7 +600,7 @@ class CodeLine:
 
 def code_rows(line: Sequence[Span], width: int, prefix: Prefix = (MARGIN_SPAN,)) -> list[Line]:
     """One line of code as raised rows. What it is made of has no two neighbours that look alike."""
-    room = width - RIGHT - width_of(prefix) - 4
+    room = width - RIGHT - spans_width(prefix) - 4
     size = 0
     for span in line:
         size += len(span.text) if span.text.isascii() else width
@@ -636,7 +636,7 @@ def _column_widths(table: Table, room: int) -> list[int]:
     natural = [1] * count
     for row in (table.head, *table.rows):
         for column, cell in enumerate(row[:count]):
-            natural[column] = max(natural[column], width_of(cell))
+            natural[column] = max(natural[column], spans_width(cell))
     if sum(natural) <= room:
         return natural
     limit = max(natural)

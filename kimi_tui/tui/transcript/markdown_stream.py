@@ -13,6 +13,7 @@ from typing import NamedTuple
 from kimi_tui.foreign_text import expand_tabs
 from kimi_tui.tui.faults import log_fault
 from kimi_tui.tui.glyphs import UNICODE, Glyphs
+from kimi_tui.tui.rows import BLANK, Line, Span, plain_rows
 from kimi_tui.tui.transcript.code import INK, LEX_LIMIT, RELEX_CHARS, CodeStream, colour, is_short
 from kimi_tui.tui.transcript.markdown import (
     CodeLine,
@@ -27,7 +28,6 @@ from kimi_tui.tui.transcript.markdown import (
     lay_out,
 )
 from kimi_tui.tui.transcript.markdown_splitter import Piece, Splitter
-from kimi_tui.tui.transcript.rows import BLANK, Line, Span, plain_rows
 
 RESOLVE_CHARS = 3_000
 """Characters that are laid out again for late link definitions in one go."""

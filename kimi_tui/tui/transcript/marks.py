@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from kimi_tui.tui.transcript.rows import HANGING, HIT_CHECKPOINT, Line, style_parts
+from kimi_tui.tui.rows import HANGING, HIT_CHECKPOINT, Line, style_parts
 
 _SIZES = (24, 16, 12, 8, 6, 5, 4)
 """How many characters around a place find it again where the text before and behind it has changed: the most first."""

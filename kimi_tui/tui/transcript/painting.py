@@ -20,7 +20,7 @@ from textual.strip import Strip
 
 from kimi_tui.foreign_text import clean
 from kimi_tui.tui.faults import NOTHING, log_fault
-from kimi_tui.tui.transcript.rows import BLANK, HIT_LINK, Line, Span, cells, style_parts
+from kimi_tui.tui.rows import BLANK, HIT_LINK, Line, Span, cells, style_parts
 
 if TYPE_CHECKING:
     from kimi_tui.tui.transcript.viewport import View

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from rich.cells import get_character_cell_size
 
+from kimi_tui.tui.rows import Line
 from kimi_tui.tui.transcript.marks import Extent, Mark, extent_of, line_around
-from kimi_tui.tui.transcript.rows import Line
 
 if TYPE_CHECKING:
     from kimi_tui.tui.transcript.viewport import Flow

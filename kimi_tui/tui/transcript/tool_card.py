@@ -8,12 +8,14 @@ from collections.abc import Iterator, Sequence
 from kimi_tui.foreign_text import clean, expand_tabs, one_line
 from kimi_tui.projection.blocks import ToolBlock, ToolState
 from kimi_tui.projection.tool_calls import argument, todo_summary
-from kimi_tui.tui.formatting import change, cut, duration, grouped, path
-from kimi_tui.tui.glyphs import Glyphs
-from kimi_tui.tui.transcript.rows import (
+from kimi_tui.tui.diff import band_rows, change_counts, common_indent
+from kimi_tui.tui.formatting import change, cut, duration, path, spans_width
+from kimi_tui.tui.glyphs import UNICODE, Glyphs
+from kimi_tui.tui.rows import (
     FACT_GAP,
     HANGING,
     HIT_FOLD,
+    LINE_LIMIT,
     MARGIN,
     RIGHT,
     Fact,
@@ -24,20 +26,16 @@ from kimi_tui.tui.transcript.rows import (
     chop,
     fold_mark,
     number_span,
-    pad,
     paragraph,
     pin_of,
     prose_width,
     title_row,
-    width_of,
 )
-from kimi_tui.wire.display import BriefBlock, DiffBlock, DiffLine, ShellBlock, TodoBlock
+from kimi_tui.wire.display import BriefBlock, DiffBlock, ShellBlock, TodoBlock
 
 TAIL_ROWS = 3
 DIFF_ROWS = 12
 UNFOLDED_ROWS = 1_000
-LINE_LIMIT = 4_000
-"""Characters of one line of output that are drawn."""
 
 _WHY_CHARS = 200
 """Characters of a line in which a reason begins."""
@@ -117,9 +115,9 @@ def _rank(fact: Fact) -> int:
 
 
 def _free(room: Room, head: Sequence[Span], facts: Sequence[Fact], number: Span | None) -> int:
-    taken = sum(width_of(fact.spans) + FACT_GAP for fact in facts)
+    taken = sum(spans_width(fact.spans) + FACT_GAP for fact in facts)
     taken += FACT_GAP + max(3, cells(number.text)) if number is not None else 0
-    return max(1, room.width - RIGHT - width_of(head) - taken)
+    return max(1, room.width - RIGHT - spans_width(head) - taken)
 
 
 def _target(block: ToolBlock) -> str:
@@ -165,14 +163,8 @@ def _facts(block: ToolBlock) -> list[Fact]:
         style, rank = ("error", 0) if shell.exit_code else ("quiet", 4)
         out.append(Fact((Span(f"exit {shell.exit_code}", style),), rank))
     elif has_diff and not failed:
-        spans = [Span(f"+{grouped(added)}", "ok")] if added or not removed else []
-        if removed:
-            spans.extend(
-                [Span(" "), Span(f"−{grouped(removed)}", "error")]
-                if spans
-                else [Span(f"−{grouped(removed)}", "error")]
-            )
-        out.append(Fact(tuple(spans), 1))
+        counts = change_counts(added, removed, UNICODE, blank="ink") or [("+0", "ok")]
+        out.append(Fact(tuple(Span(*one) for one in counts), 1))
     elif brief and brief != block.target and not has_list and block.state in {"done", "failed"}:
         out.append(Fact((Span(brief, "error" if failed else "quiet"),), 0 if failed else 3))
     elif failed:
@@ -293,7 +285,7 @@ def _last_rows(shown: list[str], count: int, room: Room, block: ToolBlock) -> li
     ]
     if hidden > 0 and rows:
         mark = Span(f"   {fold_mark(hidden)}", "ink" if block.over else "quiet")
-        if width_of(rows[-1].spans) + cells(mark.text) <= room.width - RIGHT:
+        if spans_width(rows[-1].spans) + cells(mark.text) <= room.width - RIGHT:
             rows[-1] = rows[-1]._replace(spans=(*rows[-1].spans, mark))
         else:
             rows.append(
@@ -339,41 +331,9 @@ def _diff(diff: DiffBlock, room: Room, *, unfolded: bool) -> Iterator[Line]:
     if room.lowest and not unfolded:
         lines = tuple(line for line in lines if line.sign != " ")
     shown = lines[:limit]
-    dedent = _common_indent(diff.lines)
+    dedent = common_indent(diff.lines)
     for line in shown:
-        yield from _diff_row(line, dedent, room)
+        yield from band_rows(line, dedent, room.width - RIGHT, room.glyphs)
     hidden = max(len(lines), diff.added + diff.removed) - len(shown)
     if hidden > 0:
         yield Line((Span(" " * HANGING), Span(fold_mark(hidden))), hit=HIT_FOLD, margin=HANGING)
-
-
-def _common_indent(lines: Sequence[DiffLine]) -> int:
-    indents = [
-        len(text) - len(text.lstrip(" "))
-        for line in lines
-        if (text := expand_tabs(line.text[:LINE_LIMIT])).strip()
-    ]
-    return min(indents, default=0)
-
-
-def _diff_row(line: DiffLine, dedent: int, room: Room) -> list[Line]:
-    ink, ground, sign = {
-        "+": ("add", "add-bg", "+"),
-        "-": ("del", "del-bg", room.glyphs.minus),
-        " ": ("ink", "page", " "),
-    }[line.sign]
-    at = f"@{ground}"
-    text = expand_tabs(clean(line.text[:LINE_LIMIT]).replace("\n", " "))[dedent:]
-    lead = Span(f" {line.number:>3} ", ("quiet" if line.sign == " " else ink) + at)
-    mark = Span(f"{sign} ", ink + at)
-    width = room.width - RIGHT
-    rows: list[Line] = []
-    parts = chop([Span(text, ink + at)], max(8, width - MARGIN - 7))
-    for index, part in enumerate(parts):
-        head = (lead, mark) if not index else (Span(" " * 7, ink + at),)
-        spans = [Span(" " * MARGIN), *head, *part]
-        padding = max(0, width - width_of(spans))
-        pad(spans, width, ink + at)
-        chopped = None if index == len(parts) - 1 else padding
-        rows.append(Line(tuple(spans), margin=MARGIN + 7, chopped=chopped))
-    return rows

@@ -29,11 +29,7 @@ from kimi_tui.tui.callbacks import Callbacks, drained, in_slices, report_of, rep
 from kimi_tui.tui.desktop import amount
 from kimi_tui.tui.formatting import grouped
 from kimi_tui.tui.glyphs import Glyphs, glyphs_of
-from kimi_tui.tui.screens import app_of
-from kimi_tui.tui.scrollbar import use_thin_scrollbar
-from kimi_tui.tui.transcript.marks import Mark
-from kimi_tui.tui.transcript.painting import CLASSES, Painter
-from kimi_tui.tui.transcript.rows import (
+from kimi_tui.tui.rows import (
     BLANK,
     HIT_CHECKPOINT,
     HIT_FOLD,
@@ -43,6 +39,10 @@ from kimi_tui.tui.transcript.rows import (
     Span,
     hit_at,
 )
+from kimi_tui.tui.screens import app_of
+from kimi_tui.tui.scrollbar import use_thin_scrollbar
+from kimi_tui.tui.transcript.marks import Mark
+from kimi_tui.tui.transcript.painting import CLASSES, Painter
 from kimi_tui.tui.transcript.selection import CHARACTER, LINE, TextSelection
 from kimi_tui.tui.transcript.welcome import empty_rows, facts_words, reading_rows
 
@@ -188,15 +188,6 @@ class Transcript(ScrollView, can_focus=True):
         def __init__(self, words: str) -> None:
             super().__init__()
             self.words = words
-
-    class FoldToggled(Message):
-        """A block was folded or unfolded."""
-
-        def __init__(self, transcript: Transcript, key: int, *, unfolded: bool) -> None:
-            super().__init__()
-            self.transcript = transcript
-            self.key = key
-            self.unfolded = unfolded
 
     class RebuildNeeded(Message):
         """The events do not tell what the live line looks like now: `show_model` with all of it is needed."""
@@ -441,15 +432,6 @@ class Transcript(ScrollView, can_focus=True):
             # The last words of a turn are worth a frame of their own; those of a history are not.
             ended = is_live and was_streaming and not model.streaming
             self._draw_soon(FRAME_S if is_live else HISTORY_FRAME_S, at_once=ended)
-
-    def show_history(self, records: Sequence[EventRecord]) -> None:
-        """Forget what is shown and show these events instead."""
-        self.finish_motion()
-        self._model = None
-        model, _ = self._shown()
-        for record in records:
-            model.apply(record)
-        self.show_model(model)
 
     def show_model(self, model: TranscriptModel, flow: Flow | None = None) -> None:
         """Forget what is shown and show this conversation instead.
@@ -1028,7 +1010,6 @@ class Transcript(ScrollView, can_focus=True):
         self._draw()
         viewport.stay()
         self.refresh_rows()
-        self.post_message(self.FoldToggled(self, block.key, unfolded=block.unfolded))
 
     # --- copying
 

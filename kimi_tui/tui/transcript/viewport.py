@@ -15,6 +15,7 @@ from textual.strip import Strip
 
 from kimi_tui.projection.blocks import AgentBlock, Block, ThoughtBlock, UserBlock
 from kimi_tui.tui.faults import log_fault
+from kimi_tui.tui.rows import BLANK, Line, Room, Span
 from kimi_tui.tui.transcript.cards import ThoughtStream
 from kimi_tui.tui.transcript.layout import (
     SLICE_ROWS,
@@ -26,7 +27,6 @@ from kimi_tui.tui.transcript.layout import (
 )
 from kimi_tui.tui.transcript.markdown_stream import MarkdownStream
 from kimi_tui.tui.transcript.marks import Mark, extent_of, moved
-from kimi_tui.tui.transcript.rows import BLANK, Line, Room, Span
 
 SLICE = 3_000
 """Characters of a growing answer that are laid out in one go, about 3 ms: a key must not wait for more."""

@@ -11,7 +11,7 @@ from rich.cells import cell_len
 from kimi_tui.app_paths import short
 from kimi_tui.tui.formatting import cut, path
 from kimi_tui.tui.glyphs import Glyphs
-from kimi_tui.tui.transcript.rows import Line, Span
+from kimi_tui.tui.rows import Line, Span
 
 if TYPE_CHECKING:
     from kimi_tui.soul.system_prompt import FolderFacts

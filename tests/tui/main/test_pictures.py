@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from support.chat_app import show_history
 from support.conversation import quoted_fields
 from support.pictures import PictureExtension
 from support.story import whole_story
@@ -88,7 +89,7 @@ async def test_a_conversation(
     running = app(tmp_path)
     async with running.run_test(size=size) as pilot:
         screen = await show(running, pilot, whole_story().records)
-        screen.transcript.show_history(quoted_fields().records)
+        show_history(screen.transcript, quoted_fields().records)
         await pilot.pause()
         assert running.export_screenshot() == picture
 
@@ -100,7 +101,7 @@ async def test_the_timeline_over_the_chat(
     running = app(tmp_path)
     async with running.run_test(size=size) as pilot:
         screen = await show(running, pilot, whole_story().records)
-        screen.transcript.show_history(quoted_fields().records)
+        show_history(screen.transcript, quoted_fields().records)
         await pilot.press("ctrl+t")
         await pilot.pause()
         assert running.export_screenshot() == picture
@@ -167,7 +168,7 @@ async def test_an_approval(
     running = app(tmp_path)
     async with running.run_test(size=size) as pilot:
         screen = await show(running, pilot, whole_story().records)
-        screen.transcript.show_history(quoted_fields().records)
+        show_history(screen.transcript, quoted_fields().records)
         state = screen.conversation.state
         screen.conversation._change(  # pyright: ignore[reportPrivateUsage]
             state._replace(approvals=(asked,))
@@ -228,7 +229,7 @@ async def test_signs_that_every_terminal_has(picture: SnapshotAssertion, tmp_pat
     running = app(tmp_path, glyphs="ascii")
     async with running.run_test(size=(80, 24)) as pilot:
         screen = await show(running, pilot, whole_story().records)
-        screen.transcript.show_history(quoted_fields().records)
+        show_history(screen.transcript, quoted_fields().records)
         await pilot.press("ctrl+t")
         await pilot.pause()
         shown = running.export_screenshot()

@@ -118,7 +118,7 @@ async def test_a_long_line_that_is_live_again_is_built_in_slices(
         story.jump(left, op="undo")
         app.feed(story.records[n_told:])
         # Nothing is built in the callback that tells of it, and every later one does a part.
-        assert model.rows.n_missing > 2 * timeline._BETWEEN  # pyright: ignore[reportPrivateUsage]
+        assert model.rows.n_missing > 2 * timeline._AT_ONCE  # pyright: ignore[reportPrivateUsage]
         while model.rows.n_missing:
             await pilot.pause()
         assert len(model.rows) == n_rows

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kimi_tui.projection.blocks import ToolBlock, UserBlock
+from kimi_tui.tui.rows import Room, cells
 from kimi_tui.tui.transcript.cards import user_message
-from kimi_tui.tui.transcript.rows import Room, cells
 from kimi_tui.tui.transcript.tool_card import tool_card
 from kimi_tui.wire.display import BriefBlock, DiffBlock, DiffLine, ShellBlock, TodoBlock, TodoItem
 

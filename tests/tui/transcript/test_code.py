@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from kimi_tui.tui.rows import Span
 from kimi_tui.tui.transcript import markdown_splitter
 from kimi_tui.tui.transcript.code import (
     COMMENT,
@@ -16,7 +17,6 @@ from kimi_tui.tui.transcript.code import (
     colour,
     lexer_for,
 )
-from kimi_tui.tui.transcript.rows import Span
 
 
 def test_line_by_line_as_at_once() -> None:

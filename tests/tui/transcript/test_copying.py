@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from support.chat_app import ChatApp
+from support.chat_app import ChatApp, show_history
 from support.conversation import Conversation
 from support.effort import n_calls
 from textual.pilot import Pilot
@@ -20,9 +20,9 @@ from kimi_tui.projection.blocks import (
     UserBlock,
 )
 from kimi_tui.tui.desktop import amount
+from kimi_tui.tui.rows import Line, Room
 from kimi_tui.tui.transcript.copying import Place, code_of, part_of, source_of
 from kimi_tui.tui.transcript.layout import rows_of
-from kimi_tui.tui.transcript.rows import Line, Room
 from kimi_tui.tui.transcript.selection import extent_of
 from kimi_tui.tui.transcript.transcript import Transcript
 from kimi_tui.wire.display import DiffBlock, DiffLine
@@ -280,7 +280,7 @@ async def test_a_selection_of_what_is_gone_is_gone() -> None:
         y = row_of(app, "some words")
         await drag(pilot, (4, y), (7, y))
         assert app.screen.get_selected_text() == "some"
-        app.transcript.show_history(Conversation().records)
+        show_history(app.transcript, Conversation().records)
         await drawn(app, pilot)
         assert app.screen.get_selected_text() is None
 

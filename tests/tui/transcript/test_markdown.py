@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from support.effort import n_calls
 
 from kimi_tui.foreign_text import clean
+from kimi_tui.tui.rows import HIT_LINK, Line, cells
 from kimi_tui.tui.transcript import code, markdown_splitter, markdown_stream
 from kimi_tui.tui.transcript.markdown_stream import MarkdownStream, whole_answer
-from kimi_tui.tui.transcript.rows import HIT_LINK, Line, cells
 
 WIDTH = 60
 

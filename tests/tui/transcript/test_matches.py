@@ -13,8 +13,8 @@ from kimi_tui.projection.blocks import (
     ToolBlock,
     UserBlock,
 )
+from kimi_tui.tui.rows import Room
 from kimi_tui.tui.transcript import copying
-from kimi_tui.tui.transcript.rows import Room
 from kimi_tui.tui.transcript.search import (
     Finder,
     Found,

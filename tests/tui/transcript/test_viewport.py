@@ -12,8 +12,8 @@ from support.effort import n_calls
 
 from kimi_tui.projection.blocks import AgentBlock, Block, ThoughtBlock, ToolBlock, UserBlock
 from kimi_tui.projection.transcript import TranscriptModel
+from kimi_tui.tui.rows import BLANK, Line, Room
 from kimi_tui.tui.transcript.layout import rows_of
-from kimi_tui.tui.transcript.rows import BLANK, Line, Room
 from kimi_tui.tui.transcript.viewport import KEPT_ROWS, Flow, Viewport
 from kimi_tui.wire.events import TextPart
 

@@ -7,8 +7,9 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kimi_tui.tui.transcript import rows as wrapping
-from kimi_tui.tui.transcript.rows import Span, cells, chop, ranges, width_of, wrap
+from kimi_tui.tui import rows as wrapping
+from kimi_tui.tui.formatting import spans_width
+from kimi_tui.tui.rows import Span, cells, chop, ranges, wrap
 
 texts = st.text(alphabet="ab c中é\u0301👍 \n", max_size=60)
 ascii_texts = st.text(alphabet="abc  d\n", max_size=60)
@@ -60,4 +61,4 @@ def test_chopping_keeps_blanks(spans: list[Span], width: int) -> None:
     assert "".join(span.text for row in rows for span in row) == "".join(
         span.text for span in spans
     )
-    assert all(width_of(row) <= width for row in rows)
+    assert all(spans_width(row) <= width for row in rows)

@@ -1,4 +1,4 @@
-"""Rows of the transcript as plain values: runs of text, their styles, and what a click on them means; how text is wrapped.
+"""Rows of the transcript, and of what looks like it, as plain values: text, styles, what a click does; how text is wrapped.
 
 A style is a short text, `name/flags@background`: `ink`, `strong@band`, `ink/iu@raised` (b bold, i italic, u underline, s
 struck through). The palette turns it into colours, so a row can be made and tested without a screen. Widths are in
@@ -7,7 +7,7 @@ cells. What is long can be wrapped a piece at a time: `iter_ranges` is lazy, a `
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -15,7 +15,7 @@ from rich.cells import cell_len, get_character_cell_size
 
 from kimi_tui.foreign_text import clean, expand_tabs
 from kimi_tui.tui.faults import NOTHING, log_fault
-from kimi_tui.tui.formatting import MINUS, grouped
+from kimi_tui.tui.formatting import MINUS, grouped, spans_width
 from kimi_tui.tui.glyphs import UNICODE, Glyphs
 
 if TYPE_CHECKING:
@@ -32,6 +32,8 @@ PROSE_WIDTH = 88
 """The widest prose."""
 NUMBER_ROOM = 6
 """What is kept free of prose before the right edge's margin: the column of `#N` and the gap before it."""
+LINE_LIMIT = 4_000
+"""Characters that are drawn of one line of what a tool gave back or changed."""
 
 HIT_FOLD = "fold"
 HIT_CHECKPOINT = "#"
@@ -39,7 +41,10 @@ HIT_LINK = "link:"
 
 
 class Span(NamedTuple):
-    """A run of text in one style. `hit` says what a click does: `#12` or `link:https://…`."""
+    """A run of text in one style. `hit` says what a click does: `#12` or `link:https://…`.
+
+    Where nothing can be clicked in a row its text and style are enough: `formatting.Span`.
+    """
 
     text: str
     style: str = "ink"
@@ -68,7 +73,7 @@ class Line(NamedTuple):
     @property
     def width(self) -> int:
         """Its width in cells."""
-        return width_of(self.spans)
+        return spans_width(self.spans)
 
     @property
     def goes_on(self) -> bool:
@@ -103,11 +108,6 @@ def style_parts(style: str) -> tuple[str, str, str]:
     return ink, flags, ground
 
 
-def width_of(spans: Iterable[Span]) -> int:
-    """The width of several runs in cells."""
-    return sum(cells(span.text) for span in spans)
-
-
 def prose_width(width: int, *, numbered: bool = True) -> int:
     """How wide prose may be in a pane of this width; `numbered` rows may end with `#N`."""
     room = width - MARGIN - RIGHT - (NUMBER_ROOM if numbered else 0)
@@ -116,7 +116,7 @@ def prose_width(width: int, *, numbered: bool = True) -> int:
 
 def pad(spans: list[Span], column: int, style: str = "ink") -> None:
     """Add blanks so that the next span starts at this column, where that is still ahead."""
-    missing = column - width_of(spans)
+    missing = column - spans_width(spans)
     if missing > 0:
         spans.append(Span(" " * missing, style))
 
@@ -182,7 +182,7 @@ def title_row(
             right.append(Span(" " * (FACT_GAP + max(0, 3 - cells(number.text)))))
         right.append(number)
     spans = list(left)
-    pad(spans, room.width - RIGHT - width_of(right))
+    pad(spans, room.width - RIGHT - spans_width(right))
     spans.extend(right)
     return Line(tuple(spans), fill=fill, hit=hit, margin=2)
 
