@@ -25,7 +25,7 @@ test-fast: venv-dev ## under a minute: no terminals, kills, pictures, whole scre
 
 test-all: export PYTHONDONTWRITEBYTECODE =
 test-all: lint types imports ## also a kill and a power cut at every single call, and long properties
-	$(BIN)/pytest -n $(WORKERS) --dist loadgroup -m "" --hypothesis-profile=exhaustive $(TESTS)
+	$(BIN)/pytest -n $(WORKERS) --dist loadgroup -m "" --timeout=600 --hypothesis-profile=exhaustive $(TESTS)
 
 lint: venv-dev ## ruff: rules and format
 	$(BIN)/ruff check .
@@ -42,8 +42,8 @@ imports: venv-dev ## which part may import which
 	$(BIN)/lint-imports
 
 tests: export PYTHONDONTWRITEBYTECODE =
-tests: venv-dev ## pytest alone
-	$(BIN)/pytest -n $(WORKERS) --dist loadgroup $(TESTS)
+tests: venv-dev ## pytest alone; the few that fail beside others once more by themselves
+	@scripts/run-tests.sh -n $(WORKERS) --dist loadgroup $(TESTS)
 
 snapshots: venv-dev ## draw the stored pictures anew; look at the changes before you keep them
 	$(BIN)/pytest -n 0 --snapshot-update $(TESTS)

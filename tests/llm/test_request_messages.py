@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.chat_server import sequence_fault
 
@@ -105,7 +105,6 @@ messages = st.one_of(
 )
 
 
-@settings(max_examples=250)
 @given(
     st.lists(messages, max_size=9),
     st.sampled_from(sorted(DIALECTS)),

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.effort import n_calls
 from support.story import Teller, whole_story
@@ -96,7 +96,6 @@ def recordings(draw: st.DrawFn) -> list[EventRecord]:
     return teller.records
 
 
-@settings(max_examples=40, deadline=None)
 @given(recordings(), st.lists(st.integers(0, 400), min_size=1, max_size=6), st.integers(1, 40))
 def test_any_moment_is_its_events_whatever_was_looked_at_before(
     records: list[EventRecord], positions: list[int], keyframe_every: int
@@ -112,7 +111,6 @@ def test_any_moment_is_its_events_whatever_was_looked_at_before(
         assert shown(moment) == shown(prefix(records, len(records)))
 
 
-@settings(max_examples=40, deadline=None)
 @given(recordings())
 def test_every_checkpoint_has_a_moment_of_its_own(records: list[EventRecord]) -> None:
     recording = Recording(records)

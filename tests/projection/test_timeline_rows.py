@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.story import Teller
 
@@ -86,7 +86,6 @@ def perform(teller: Teller, model: TimelineModel, name: str, number: int) -> Non
 
 
 @given(OPERATIONS)
-@settings(deadline=None, max_examples=150)
 def test_rows_kept_up_to_date_are_those_built_anew(operations: list[tuple[str, int]]) -> None:
     teller, model = Teller(), TimelineModel()
     applied = 0
@@ -108,7 +107,6 @@ def test_rows_kept_up_to_date_are_those_built_anew(operations: list[tuple[str, i
 
 
 @given(OPERATIONS, st.integers(1, 9), st.integers(0, 30))
-@settings(deadline=None, max_examples=100)
 def test_rows_that_nobody_looked_at_are_built_when_somebody_does(
     operations: list[tuple[str, int]], pause: int, taken: int
 ) -> None:
@@ -187,7 +185,6 @@ def test_many_undos_of_a_history_are_one_build(monkeypatch: pytest.MonkeyPatch) 
 
 
 @given(OPERATIONS, OPERATIONS, st.integers(0, 60))
-@settings(deadline=None, max_examples=80)
 def test_a_search_that_is_overtaken_finds_what_is_there_now(
     before: list[tuple[str, int]], meanwhile: list[tuple[str, int]], taken: int
 ) -> None:
@@ -219,7 +216,6 @@ def test_a_search_that_is_overtaken_finds_what_is_there_now(
 
 
 @given(OPERATIONS)
-@settings(deadline=None, max_examples=60)
 def test_no_checkpoint_is_ever_lost(operations: list[tuple[str, int]]) -> None:
     teller, model = Teller(), TimelineModel()
     seen: set[str] = set()
@@ -241,7 +237,6 @@ def test_no_checkpoint_is_ever_lost(operations: list[tuple[str, int]]) -> None:
 
 
 @given(OPERATIONS)
-@settings(deadline=None, max_examples=60)
 def test_a_history_gives_the_same_view(operations: list[tuple[str, int]]) -> None:
     teller, model = Teller(), TimelineModel()
     for name, number in operations:

@@ -7,7 +7,7 @@ import json
 import tempfile
 from pathlib import Path
 
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from support.quick_disk import memory_folder
 
@@ -74,7 +74,6 @@ pieces = st.one_of(
 )
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.lists(pieces, max_size=8), st.integers(0, 5), st.booleans())
 @example([b'{"role":"user","content":"a"}\n' * 3 + b"\0" * 50], 0, False)
 @example([encode({"role": "_checkpoint", "id": 10**30})], 0, False)
@@ -134,7 +133,6 @@ async def _open_and_go_on(folder: Path, data: bytes, target: int) -> None:
     await again.aclose()
 
 
-@settings(max_examples=300)
 @given(odd_records | good_records)
 def test_what_the_index_takes_for_a_message_is_one(record: dict[str, object]) -> None:
     if record.get("role") in ("user", "assistant", "tool", "system"):

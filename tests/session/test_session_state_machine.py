@@ -270,5 +270,5 @@ class Sessions(RuleBasedStateMachine):
             ]
 
 
-Sessions.TestCase.settings = settings(max_examples=50, stateful_step_count=40, deadline=None)
+Sessions.TestCase.settings = settings(stateful_step_count=40)
 TestSessions = Sessions.TestCase

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kimi_tui.soul.display import blocks_of, diff_block, diffs_of
@@ -14,7 +14,6 @@ TEXTS = st.lists(st.sampled_from("abcd "), max_size=12).map("\n".join) | st.text
 )
 
 
-@settings(deadline=None)
 @given(TEXTS | st.none(), TEXTS)
 def test_a_diff_turns_the_old_text_into_the_new(before: str | None, after: str) -> None:
     block = diff_block(FileEdit("f", before, after), None)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.tool_env import Bench
 from support.watching import until
@@ -616,7 +616,6 @@ async def test_nothing_to_change_is_said_and_not_asked(bench: Bench) -> None:
 plain = st.text(alphabet="ab \n", max_size=30)
 
 
-@settings(deadline=None)
 @given(before=plain, old=plain.filter(bool), new=plain, after=plain, crlf=st.booleans())
 def test_a_replacement_is_what_str_replace_gives(
     before: str, old: str, new: str, after: str, crlf: bool
@@ -635,7 +634,6 @@ def test_a_replacement_is_what_str_replace_gives(
     assert result == (expected.replace("\n", "\r\n") if "\r\n" in stored else expected)
 
 
-@settings(deadline=None)
 @given(text=st.text(max_size=300), wanted=st.text(max_size=100))
 def test_the_nearest_passage_of_anything(text: str, wanted: str) -> None:
     from kimi_tui.tools.text import nearest_passage

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.tool_env import Bench
 
@@ -177,7 +177,6 @@ names = st.text(alphabet="ab.", min_size=1, max_size=3).filter(lambda name: name
 parts = st.sampled_from(["**", "*", "a*", "?", "*b", "a", "b", "[ab]"])
 
 
-@settings(deadline=None)
 @given(st.lists(parts, min_size=1, max_size=4), st.lists(names, min_size=1, max_size=4))
 def test_a_pattern_matches_what_its_expression_says(pattern: list[str], path: list[str]) -> None:
     (compiled,) = patterns_of("/".join(["**", *pattern]))

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kimi_tui.foreign_text import clean
@@ -9,7 +9,6 @@ from kimi_tui.tools.process import HEAD_CHARS, LIVE_CHARS, TAIL_CHARS, Capture, 
 pieces = st.lists(st.binary(max_size=40), max_size=20)
 
 
-@settings(deadline=None)
 @given(pieces)
 def test_short_output_is_kept_whole(chunks: list[bytes]) -> None:
     capture = Capture()
@@ -24,7 +23,6 @@ def test_short_output_is_kept_whole(chunks: list[bytes]) -> None:
     assert not capture.text().shortened
 
 
-@settings(deadline=None)
 @given(st.integers(200, 70_000), st.integers(2_000, 20_000))
 def test_long_output_keeps_its_ends_in_bounded_memory(size: int, n_lines: int) -> None:
     data = b"".join(b"line %06d of much output \xc3\xa9\n" % n for n in range(n_lines))
@@ -53,7 +51,6 @@ def test_one_endless_line() -> None:
     assert "more characters" in text
 
 
-@settings(deadline=None)
 @given(st.text(max_size=200), st.lists(st.integers(1, 7), min_size=1))
 def test_live_pieces_join_to_the_whole(text: str, sizes: list[int]) -> None:
     data = text.encode()

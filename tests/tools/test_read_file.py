@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.tool_env import Bench
 from support.watching import loop_waits, n_descriptors, peak_bytes, reset_peak_bytes, until
@@ -303,7 +303,6 @@ async def test_a_cancel_while_the_file_is_opened_leaves_no_descriptor(
 lines_of_text = st.lists(st.text(alphabet="ab\r é€", max_size=12), max_size=30)
 
 
-@settings(deadline=None)
 @given(
     lines=lines_of_text,
     ends=st.booleans(),

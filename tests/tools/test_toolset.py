@@ -7,7 +7,7 @@ import re
 from typing import Any, ClassVar
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 from support.tool_env import Bench
@@ -168,7 +168,6 @@ fields = st.sampled_from(
 )
 
 
-@settings(deadline=None)
 @given(
     name=st.sampled_from(
         ["ReadFile", "WriteFile", "StrReplaceFile", "Glob", "SetTodoList", "SendDMail"]

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any, get_args
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kimi_tui.session import schema
@@ -101,7 +101,6 @@ KINDS: tuple[type, ...] = get_args(ev.Event)
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_every_event_comes_back_as_it_was(kind: type, data: st.DataObject) -> None:
     event = data.draw(events_of(kind))
@@ -120,7 +119,6 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_nothing_in_the_file_breaks_the_reader(data: st.DataObject) -> None:
     kind = data.draw(st.sampled_from(KINDS))

@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Collection
 from pathlib import Path
 
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from support.followed_folder import CoarseClock, Place, PowerCut, power_cut
 
@@ -42,12 +42,6 @@ ROUND = st.one_of(
 )
 
 
-@settings(
-    max_examples=100,
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=[HealthCheck.too_slow],
-)
 @given(st.lists(ROUND, min_size=3, max_size=8))
 @example([("went_on", "b", "x", "y", True)])
 def test_nothing_foreign_is_ever_lost_and_what_is_tracked_comes_back(rounds: list) -> None:

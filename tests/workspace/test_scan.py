@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kimi_tui.workspace import scan
@@ -250,7 +250,6 @@ EDITS = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(EDITS, min_size=1, max_size=6))
 def test_looking_again_finds_what_a_first_look_finds(
     rounds: list[list[tuple[str, str | None]]],
