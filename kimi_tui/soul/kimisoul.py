@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeVar
 
 from kimi_tui.llm.errors import LLMError, LLMNotSet, ToolsNotSupported
 from kimi_tui.llm.message import Message
-from kimi_tui.llm.provider import ChatProvider
+from kimi_tui.llm.provider import Capability, ChatProvider
 from kimi_tui.session.errors import StorageTrouble
 from kimi_tui.session.session import Session
 from kimi_tui.soul.approval import Approval, Mode
@@ -29,6 +29,7 @@ from kimi_tui.soul.history import session_history
 from kimi_tui.soul.internal_messages import is_user_words, user_words
 from kimi_tui.soul.loop import AgentLoop, Steering
 from kimi_tui.soul.operations import Operations
+from kimi_tui.soul.protocol import Soul
 from kimi_tui.soul.record import Recorder
 from kimi_tui.soul.rewind import FilesChoice, RewindOutcome, RewindPreview, Target
 from kimi_tui.soul.segments import label_of
@@ -70,7 +71,7 @@ class EmptySummary(SoulError):
         super().__init__("The summary is empty.", advice="Undo the compaction to be without it.")
 
 
-class KimiSoul:
+class KimiSoul(Soul):
     """The engine as a screen sees it; `runtime.open_soul` opens it. Methods run on the event loop and never block it.
 
     Turns and operations run one at a time: whatever changes the context, and reads all of it, raises `SoulBusy` while
@@ -135,10 +136,21 @@ class KimiSoul:
         return self._session
 
     @property
+    def name(self) -> str:
+        """What the agent is called."""
+        return "kimi-tui"
+
+    @property
     def model_name(self) -> str:
         """The model in use, as its server calls it; empty while none is set."""
         info = self._conversation.model.info()
         return "" if info is None else info.model
+
+    @property
+    def model_capabilities(self) -> frozenset[Capability] | None:
+        """What the model in use can take and do; None while none is set."""
+        info = self._conversation.model.info()
+        return None if info is None else info.capabilities
 
     @property
     def status(self) -> StatusUpdate:
@@ -149,6 +161,11 @@ class KimiSoul:
     def used(self) -> int:
         """Tokens of the context now, as the gauge shows them."""
         return self._conversation.used
+
+    @property
+    def message_count(self) -> int:
+        """How many messages the context holds, checkpoint markers not counted."""
+        return self._conversation.context.index.counts(0)[0]
 
     @property
     def mode(self) -> Mode:
