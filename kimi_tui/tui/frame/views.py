@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from kimi_tui.projection.timeline import TimelineModel
     from kimi_tui.projection.timeline_tree import Checkpoint
     from kimi_tui.projection.transcript import TranscriptModel
-    from kimi_tui.tui.gauge import Gauge
-    from kimi_tui.tui.timeline.timeline import Timeline
     from kimi_tui.tui.transcript.transcript import Transcript
     from kimi_tui.tui.transcript.viewport import Flow
     from kimi_tui.wire.events import EventRecord
@@ -69,6 +67,10 @@ class Views:
     Args:
         transcript: the chat.
         broken: told what one of them cannot take; they should then be rebuilt from the record.
+
+    Attributes:
+        timeline: the line of checkpoints.
+        gauge: how full the window is.
     """
 
     def __init__(self, transcript: Transcript, broken: Report | None = None) -> None:
@@ -77,28 +79,18 @@ class Views:
 
         self._transcript = transcript
         self._broken = broken or report_of(transcript)
-        self._timeline = Timeline()
-        self._gauge = Gauge()
+        self.timeline = Timeline()
+        self.gauge = Gauge()
         self._untold: Models | None = None
-
-    @property
-    def timeline(self) -> Timeline:
-        """The line of checkpoints."""
-        return self._timeline
-
-    @property
-    def gauge(self) -> Gauge:
-        """How full the window is."""
-        return self._gauge
 
     def fit(self, timeline_width: int) -> None:
         """The timeline stands beside the chat in this width, or (0) floats over it."""
-        self._timeline.overlay = timeline_width == 0
-        self._gauge.timeline_width = timeline_width
+        self.timeline.overlay = timeline_width == 0
+        self.gauge.timeline_width = timeline_width
 
     def live_point(self, checkpoint_id: int) -> Checkpoint | None:
         """A checkpoint of the live line, as the timeline knows it; None where there is none."""
-        live = self._timeline.model.tree.live if self._timeline.model is not None else ()
+        live = self.timeline.model.tree.live if self.timeline.model is not None else ()
         return next((point for point in live if point.id == checkpoint_id), None)
 
     def mark(self, bookmarks: Mapping[str, str], pins: frozenset[tuple[str, int]]) -> None:
@@ -109,7 +101,7 @@ class Views:
         for uid, name in bookmarks.items():
             timeline.set_bookmark(uid, name)
         timeline.set_pins(frozenset(uid for uid, _ in pins))
-        self._timeline.changed(motion=False)
+        self.timeline.changed(motion=False)
         self._transcript.pins = pins
 
     def apply(self, records: Sequence[EventRecord], *, live: bool) -> None:
@@ -126,7 +118,7 @@ class Views:
     def settle_history(self) -> Iterator[None]:
         """Make ready what the history tells, in small steps."""
         if self._untold is not None:
-            if (shown := self._timeline.model) is not None and shown.arrangement:
+            if (shown := self.timeline.model) is not None and shown.arrangement:
                 self._untold.timeline.arrange(shown.arrangement)
             yield from self._untold.timeline.rows.settle()
 
@@ -136,8 +128,8 @@ class Views:
         if untold is None:
             return
         self._transcript.show_whole(untold.chat, untold.flow)
-        self._timeline.show_whole(untold.timeline)
-        self._gauge.model = untold.gauge
+        self.timeline.show_whole(untold.timeline)
+        self.gauge.model = untold.gauge
 
     def glance(self, records: Sequence[EventRecord]) -> None:
         """Show the end of a history until all of it is told."""
@@ -170,7 +162,7 @@ class Views:
     ) -> None:
         """Show these in place of what is shown; with a flow it is known where the chat's blocks stand."""
         self._transcript.show_model(chat, flow)
-        self._timeline.model, self._gauge.model = timeline, gauge
+        self.timeline.model, self.gauge.model = timeline, gauge
 
     def _take(self, records: Sequence[EventRecord], *, live: bool) -> None:
         timeline, gauge = self._models()
@@ -186,9 +178,9 @@ class Views:
         each(records, take_timeline, self._broken)
         each(records, take_gauge, self._broken)
         if changed[0]:
-            self._timeline.changed(motion=live)
+            self.timeline.changed(motion=live)
         if changed[1]:
-            self._gauge.changed(motion=live)
+            self.gauge.changed(motion=live)
 
     async def rebuild(
         self,
@@ -207,7 +199,7 @@ class Views:
         """
         report = report or report_of(self._transcript)
         anew = Models.new(self._transcript)
-        arrangement = self._timeline.model.arrangement if self._timeline.model is not None else None
+        arrangement = self.timeline.model.arrangement if self.timeline.model is not None else None
         whole = True
 
         def tell(error: Exception) -> None:
@@ -233,8 +225,8 @@ class Views:
         from kimi_tui.projection.gauge import GaugeModel
         from kimi_tui.projection.timeline import TimelineModel
 
-        if self._timeline.model is None:
-            self._timeline.model = TimelineModel()
-        if self._gauge.model is None:
-            self._gauge.model = GaugeModel()
-        return self._timeline.model, self._gauge.model
+        if self.timeline.model is None:
+            self.timeline.model = TimelineModel()
+        if self.gauge.model is None:
+            self.gauge.model = GaugeModel()
+        return self.timeline.model, self.gauge.model

@@ -68,7 +68,7 @@ if TYPE_CHECKING:
     from kimi_tui.tui.prompt.menu import CommandMenu
     from kimi_tui.tui.timeline.timeline import Timeline
     from kimi_tui.tui.worldline.view import WorldLineTranscript
-    from kimi_tui.wire.events import EventRecord
+    from kimi_tui.wire.events import EventRecord, LineChanged
 
 T = TypeVar("T")
 
@@ -330,13 +330,24 @@ class MainScreen(Screen[None]):
 
     def draw(self, records: Sequence[EventRecord], *, live: bool) -> None:
         """Show what happened in chat, timeline and gauge."""
+        from kimi_tui.wire.events import LineChanged, ToolResult, TurnBegin, TurnEnd
+
         self.views.apply(records, live=live)
-        if live:
-            self.move_marks(records)
-            self.settle_returned(records)
-            self._follow_branch(records)
-            if self.reading:
-                self.reader.hear(records)
+        for record in records if live else ():
+            match record.event:
+                case LineChanged() as changed:
+                    # Names and pins go along where an operation gave their messages another place.
+                    self.show_marks()
+                    self._settle_returned(changed)
+                case TurnBegin():
+                    self._returned.said()
+                    self._follow_branch()
+                case TurnEnd() | ToolResult():
+                    self._follow_branch()
+                case _:
+                    pass
+        if live and self.reading:
+            self.reader.hear(records)
 
     def found(self, found: Found) -> None:
         """Show what is known of the session, until all of it is there."""
@@ -410,16 +421,11 @@ class MainScreen(Screen[None]):
             self.reader.tell_news()
         self._update_footer()
 
-    def _follow_branch(self, records: Sequence[EventRecord]) -> None:
+    def _follow_branch(self) -> None:
         """What the agent does may change the branch, and others may while it rests."""
-        from kimi_tui.wire.events import ToolResult, TurnBegin, TurnEnd
-
-        if self._is_looking or not any(
-            isinstance(record.event, ToolResult | TurnBegin | TurnEnd) for record in records
-        ):
-            return
-        self._is_looking = True
-        self.conversation.engine.start(self._look_for_branch())
+        if not self._is_looking:
+            self._is_looking = True
+            self.conversation.engine.start(self._look_for_branch())
 
     async def _look_for_branch(self) -> None:
         self._is_looking = False
@@ -431,13 +437,6 @@ class MainScreen(Screen[None]):
         soul = self.conversation.engine.soul
         if soul is not None and (soul.bookmarks or soul.pins):
             self.views.mark(soul.bookmarks, soul.pins)
-
-    def move_marks(self, records: Sequence[EventRecord]) -> None:
-        """Names and pins go along where an operation gave their messages another place."""
-        from kimi_tui.wire.events import LineChanged
-
-        if any(isinstance(record.event, LineChanged) for record in records):
-            self.show_marks()
 
     # --- what is written in the prompt
 
@@ -617,17 +616,11 @@ class MainScreen(Screen[None]):
             key = ("jump", str(line)) if line else ("rewind", uid)
             self._returned.gave(key, self.prompt.area.text)
 
-    def settle_returned(self, records: Sequence[EventRecord]) -> None:
+    def _settle_returned(self, changed: LineChanged) -> None:
         """Have a message that came back to the chat no longer in the prompt, and the other way round."""
-        from kimi_tui.wire.events import LineChanged, TurnBegin
-
-        for record in records:
-            if isinstance(record.event, TurnBegin):
-                self._returned.said()
-            elif isinstance(record.event, LineChanged):
-                text = self._returned.changed(record.event, self.prompt.area.text)
-                if text is not None:
-                    self.prompt.area.put(text)
+        text = self._returned.changed(changed, self.prompt.area.text)
+        if text is not None:
+            self.prompt.area.put(text)
 
     # --- the chat, and a world line in its place
 

@@ -31,6 +31,9 @@ class PromptBar(Widget):
 
     Args:
         send: the key that sends, as the user knows it.
+
+    Attributes:
+        area: the text field.
     """
 
     state: reactive[MainState] = reactive(MainState(), always_update=False)
@@ -40,25 +43,20 @@ class PromptBar(Widget):
     def __init__(self, send: str = "Enter") -> None:
         super().__init__()
         self._resume_words = RESUME_WORDS.format(send=send or "/continue")
-        self._area = PromptArea(placeholder=IDLE_WORDS)
+        self.area = PromptArea(placeholder=IDLE_WORDS)
         self._timer: Timer | None = None
         self._beat = 0
 
-    @property
-    def area(self) -> PromptArea:
-        """The text field."""
-        return self._area
-
     def compose(self) -> ComposeResult:
         """The field; sign and clock are drawn around it."""
-        yield self._area
+        yield self.area
 
     def watch_state(self, old: MainState, new: MainState) -> None:
         """Follow the session: the words in the empty field, the clock."""
         resume = self._resume_words
         words = STEER_WORDS if new.running else resume if new.can_resume else IDLE_WORDS
-        if self._area.placeholder != words:
-            self._area.placeholder = words
+        if self.area.placeholder != words:
+            self.area.placeholder = words
         self.set_class(new.running or new.compacting, "-busy")
         self.set_class(new.retry_until > time.time(), "-waiting")
         busy = new.running or new.compacting
@@ -78,7 +76,7 @@ class PromptBar(Widget):
 
     def watch_reading(self, reading: int) -> None:
         """The field gives way to a sentence, and keeps its draft."""
-        self._area.display = not reading
+        self.area.display = not reading
         self.set_class(bool(reading), "-reading")
 
     def on_descendant_focus(self) -> None:
@@ -97,7 +95,7 @@ class PromptBar(Widget):
     def render(self) -> Content:
         """The sign, and the clock at the right end of the first row."""
         glyphs = glyphs_of(self)
-        sign = Content.styled(glyphs.prompt, "$accent" if self._area.has_focus else "$ink-quiet")
+        sign = Content.styled(glyphs.prompt, "$accent" if self.area.has_focus else "$ink-quiet")
         right = self._activity()
         words = Content("")
         if self.reading:
