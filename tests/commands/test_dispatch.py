@@ -110,8 +110,13 @@ def test_no_traceback(
     assert log.exists() == isinstance(error, ValueError)
 
 
-@pytest.mark.parametrize("command", ["sessions", "sessions --help", "checkpoints"])
-@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-", "| true"])
+@pytest.mark.parametrize(
+    ("command", "closed"),
+    [
+        *(("sessions", closed) for closed in (">&-", "2>&-", "<&- >&- 2>&-", "| true")),
+        *(("sessions --help", ">&-"), ("sessions --help", "| true"), ("checkpoints", "2>&-")),
+    ],
+)
 def test_closed_streams_end_nothing(tmp_path: Path, command: str, closed: str) -> None:
     shell = f"set -o pipefail; {PROGRAM} {command} {closed}"
     ran = subprocess.run(

@@ -28,7 +28,7 @@ def _state(pid: int) -> str:
 
 
 def _until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 50
     while not holds():
         assert time.monotonic() < deadline, "it did not come to that"
         time.sleep(0.02)
@@ -57,13 +57,7 @@ def _restored(written: bytes) -> None:
         assert switches[-1] == last, mode
 
 
-@pytest.mark.parametrize(
-    "number",
-    [
-        *(signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGINT, signal.SIGALRM),
-        *(signal.SIGVTALRM, signal.SIGPROF, signal.SIGXCPU),
-    ],
-)
+@pytest.mark.parametrize("number", [signal.SIGQUIT, signal.SIGINT, signal.SIGPROF])
 def test_every_signal_that_ends_it_leaves_the_terminal_as_it_was(
     configured: Program, number: signal.Signals
 ) -> None:
@@ -75,7 +69,10 @@ def test_every_signal_that_ends_it_leaves_the_terminal_as_it_was(
 
 
 def test_no_signal_that_ends_a_program_is_forgotten() -> None:
-    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2):
+    for number in (
+        *(signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGINT, signal.SIGUSR1),
+        *(signal.SIGUSR2, signal.SIGALRM, signal.SIGVTALRM, signal.SIGPROF, signal.SIGXCPU),
+    ):
         assert number in SIGNALS
     for number in (signal.SIGSEGV, signal.SIGWINCH, signal.SIGTSTP, signal.SIGCHLD, signal.SIGPIPE):
         assert number not in SIGNALS

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from support.chat_server import ChatServerThread, say
 from support.program import Program
 
@@ -44,25 +43,25 @@ def test_the_menu_runs_what_is_highlighted(configured: Program, server: ChatServ
     assert terminal.wait_exit() == 0
 
 
-@pytest.mark.parametrize("size", [1, 100])
 def test_every_enter_with_a_modifier_breaks_the_line_as_bytes(
-    configured: Program, server: ChatServerThread, size: int
+    configured: Program, server: ChatServerThread
 ) -> None:
-    server.script(say("Five lines."))
+    server.script(say("Ten lines."))
     terminal = configured.start()
     terminal.wait_for(READY)
     forms = (b"\x1b\r", b"\x1b[27;2;13~", b"\x1b[13;2u", b"\x1b[27;5;13~", b"\n")
-    for line, form in enumerate(forms):
+    # Whole, and as a slow connection brings it.
+    pieces = [(form, size) for size in (100, 1) for form in forms]
+    for line, (form, size) in enumerate(pieces):
         terminal.type(f"line {line}")
-        # Whole, and as a slow connection brings it.
         for at in range(0, len(form), size):
             terminal.write(form[at : at + size])
         terminal.type(f"begin {line}")
         terminal.wait_for(f"  begin {line}")
     terminal.write(b"\x1bd\x17\x19\r")  # Alt+D, Ctrl+W, Ctrl+Y, Enter
-    terminal.wait_for("Five lines.")
+    terminal.wait_for("Ten lines.")
     (request,) = server.requests
     sent = str(request.messages[-1]["content"])
-    assert "".join(f"line {n}\nbegin {n}" for n in range(len(forms))) in sent
+    assert "".join(f"line {n}\nbegin {n}" for n in range(len(pieces))) in sent
     terminal.key("ctrl+q")
     assert terminal.wait_exit() == 0

@@ -191,7 +191,7 @@ async def test_a_preview_during_a_switch_touches_nothing_of_it(folder: Path, wan
         if name == "replace":
             # The switch is in its thread, its file complete: whatever began to copy now would cut that.
             done = asyncio.run_coroutine_threadsafe(look(), loop)
-            done.result(timeout=5)
+            done.result(timeout=50)
 
     async def look() -> None:
         session.context.prepare_revert(wanted)

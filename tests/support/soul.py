@@ -26,7 +26,7 @@ from kimi_tui.wire.queue import Subscription, Wire
 from support.chat_server import ChatServer, strict
 
 E = TypeVar("E")
-PATIENCE_S = 10.0
+PATIENCE_S = 50.0
 
 
 async def next_event(

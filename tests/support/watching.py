@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 
-async def until(condition: Callable[[], bool], within_s: float = 5.0) -> bool:
+async def until(condition: Callable[[], bool], within_s: float = 50.0) -> bool:
     """Wait for a condition that another process or thread brings about."""
     end = time.monotonic() + within_s
     while not condition():

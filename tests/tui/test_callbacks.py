@@ -245,7 +245,7 @@ async def test_what_is_scheduled_holds_no_widget() -> None:
 
     app = Showing()
     async with app.run_test():
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(50):
             await whole.wait()
         named = [
             {type(value) for value in context.values() if isinstance(value, MessagePump | Worker)}

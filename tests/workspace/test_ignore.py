@@ -150,17 +150,17 @@ def test_a_hostile_rule_takes_no_longer_than_its_length_says(rule: str) -> None:
     assert long < 20 * short + 0.05
 
 
-def test_a_hundred_thousand_rules_are_bounded() -> None:
-    names = IgnoreFile("\n".join(f"name{number}" for number in range(100_000)))
+def test_twenty_thousand_rules_are_bounded() -> None:
+    names = IgnoreFile("\n".join(f"name{number}" for number in range(20_000)))
     assert names.n_expressions == 0
-    assert names.verdict("deep/name77777", is_folder=False) is True
-    endings = IgnoreFile("\n".join(f"*.e{number}" for number in range(100_000)))
+    assert names.verdict("deep/name17777", is_folder=False) is True
+    endings = IgnoreFile("\n".join(f"*.e{number}" for number in range(20_000)))
     assert endings.n_expressions == 0
-    assert endings.verdict("x.e99999", is_folder=False) is True
-    others = IgnoreFile("\n".join(f"r?{number}" for number in range(100_000)))
+    assert endings.verdict("x.e19999", is_folder=False) is True
+    others = IgnoreFile("\n".join(f"r?{number}" for number in range(20_000)))
     assert others.n_expressions <= MOST_EXPRESSIONS
     # The last ones count, as they do where all of them do.
-    assert others.verdict("rx99999", is_folder=False) is True
+    assert others.verdict("rx19999", is_folder=False) is True
     assert others.verdict("rx1", is_folder=False) is None
     stack = IgnoreStack().entered("", others)
     inner = IgnoreFile("in?er\n", stack.room)

@@ -423,7 +423,7 @@ async def test_two_lines_side_by_side(home: Path) -> None:
         assert not one.screen.reading
 
 
-@pytest.mark.parametrize("size", [(120, 40), (80, 24), (60, 20)])
+@pytest.mark.parametrize("size", [(120, 40), (60, 20)])
 async def test_the_files_of_both_lines_are_compared(home: Path, size: tuple[int, int]) -> None:
     async with ChatServer() as server, desk(home, server.base_url, size=size) as one:
         server.script(

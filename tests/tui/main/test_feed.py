@@ -35,7 +35,7 @@ class Listener:
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Wait for something to hold."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(50):
             while not condition():
                 self.happened.clear()
                 await self.happened.wait()

@@ -31,9 +31,13 @@ class Disk:
         monkeypatch.setattr(Storage, "write", write)
 
 
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EACCES, errno.EROFS])
 @pytest.mark.parametrize(
-    ("size", "theme"), [((120, 40), "dark"), ((80, 24), "light"), ((60, 20), "dark")]
+    ("number", "size", "theme"),
+    [
+        (errno.ENOSPC, (120, 40), "dark"),
+        (errno.EACCES, (80, 24), "light"),
+        (errno.EROFS, (60, 20), "dark"),
+    ],
 )
 async def test_trouble_from_the_start_is_said_and_stays_in_sight(
     tmp_path: Path,

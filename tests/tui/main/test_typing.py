@@ -95,8 +95,8 @@ async def test_what_is_typed_after_any_click_lands_in_the_prompt(
         marks = [
             (x, y) for y, row in enumerate(rows) for x, sign in enumerate(row) if sign in "#◊▸⌄●•✓"
         ]
-        places = chance.sample(marks, min(len(marks), 14))
-        places += [(chance.randrange(size[0]), chance.randrange(size[1])) for _ in range(16)]
+        places = chance.sample(marks, min(len(marks), 9))
+        places += [(chance.randrange(size[0]), chance.randrange(size[1])) for _ in range(6)]
         for place in places:
             await one.pilot.click(offset=place)
             await one.pilot.pause()
@@ -183,27 +183,27 @@ async def test_keys_without_anyone_to_have_them_are_the_prompts(home: Path) -> N
         assert one.screen.prompt.area.text == "abc"
 
 
-@pytest.mark.parametrize("key", ["r", "enter", "n", "y", "d"])
-async def test_what_is_typed_ahead_does_not_answer_a_preview(home: Path, key: str) -> None:
+async def test_what_is_typed_ahead_does_not_answer_a_preview(home: Path) -> None:
     async with (
         ChatServer() as server,
         desk(home, server.base_url, quiet_s=FOR_EVER_S) as one,
     ):
         await a_conversation(one, server)
         before = facts(one, server)
-        await one.say("/rewind 2")
-        await one.until(lambda: isinstance(one.app.screen, RewindScreen))
-        preview = one.app.screen
-        await one.pilot.press(key)
-        assert one.app.screen is preview
-        # Once it was quiet the same key counts.
-        assert isinstance(preview, RewindScreen)
-        await one.until(lambda: preview._quiet is not None)  # pyright: ignore[reportPrivateUsage]
-        assert not preview.armed
-        assert facts(one, server) == before
-        await one.pilot.press("escape")
-        await one.until(lambda: one.app.screen is one.screen)
-        assert one.screen.prompt.area.text == ("" if key == "enter" else key), "it was a word"
+        for key in ("r", "enter", "n", "y", "d"):
+            await one.say("/rewind 2")
+            await one.until(lambda: isinstance(one.app.screen, RewindScreen))
+            preview = one.app.screen
+            await one.pilot.press(key)
+            assert one.app.screen is preview, key
+            # Once it was quiet the same key counts.
+            assert isinstance(preview, RewindScreen)
+            await one.until(lambda preview=preview: preview._quiet is not None)  # pyright: ignore[reportPrivateUsage]
+            assert not preview.armed
+            assert facts(one, server) == before, key
+            await one.pilot.press("escape")
+            await one.until(lambda: one.app.screen is one.screen)
+            assert one.screen.prompt.area.text == ("" if key == "enter" else key), "it was a word"
 
 
 async def test_a_preview_answers_once_the_keyboard_was_quiet(home: Path) -> None:

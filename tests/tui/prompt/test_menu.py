@@ -42,6 +42,15 @@ async def offers(one: Desk, name: str) -> None:
     await one.until(lambda: pane.command is not None and pane.command.name == name)
 
 
+async def click_on(one: Desk, typed: str, wanted: str) -> None:
+    """Type the beginning of a command, and click on a row of the menu once it has taken its place for it."""
+    await one.pilot.press(*typed)
+    await offers(one, COMMANDS.offered(typed)[0].name)
+    await one.pilot.pause()
+    y = next(at for at, row in enumerate(one.text().split("\n")) if wanted in row)
+    await one.pilot.click(offset=(6, y))
+
+
 async def test_enter_runs_what_is_highlighted(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url) as one:
         await one.ready()
@@ -73,7 +82,13 @@ async def test_enter_runs_the_chosen_one_at_every_row(
     async with ChatServer() as server, desk(home, server.base_url) as one:
         await one.ready()
         commands = ran(one, monkeypatch)
-        for prefix in ("", "re", "co", "compact", "t"):
+        await one.pilot.press("/")
+        for command in COMMANDS.offered("/"):
+            await offers(one, command.name)
+            await one.pilot.press("down")
+        await one.pilot.press("enter")
+        await one.until(lambda: commands == [(COMMANDS.offered("/")[-1].name, "")])
+        for prefix in ("re", "co", "compact", "t"):
             for row, command in enumerate(COMMANDS.offered(f"/{prefix}")):
                 commands.clear()
                 await one.pilot.press("/", *prefix)
@@ -153,20 +168,14 @@ async def test_arguments(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_a_click_runs_the_row_and_leaves_the_keys_where_they_are(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url) as one:
         await one.ready()
-        await one.pilot.press(*"/h")
-        shown = await one.sees("/help")
-        y = next(at for at, row in enumerate(shown.split("\n")) if "/help" in row)
-        await one.pilot.click(offset=(6, y))
+        await click_on(one, "/h", "/help")
         await one.until(lambda: isinstance(one.app.screen, HelpScreen))
         await one.pilot.press("escape")
         await one.until(lambda: one.app.screen is one.screen)
         assert one.screen.prompt.area.text == ""
         assert one.screen.prompt.area.has_focus
         # And one that needs something more waits for it.
-        await one.pilot.press(*"/jum")
-        shown = await one.sees("/jump")
-        y = next(at for at, row in enumerate(shown.split("\n")) if "/jump" in row)
-        await one.pilot.click(offset=(6, y))
+        await click_on(one, "/jum", "/jump")
         await one.until(lambda: one.screen.prompt.area.text == "/jump ")
 
 
