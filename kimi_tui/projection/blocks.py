@@ -358,7 +358,6 @@ class BlockList:
         blocks: as they stand; the last `tail` of them (what is queued) stay last.
         base: the first block whose checkpoint is on the live line: what stands before was compacted.
         checkpoint, uid: the newest point of the live line; None between a cut and the next one.
-        points: all checkpoints of the live line since the last compaction, as (uid, number).
         attempt: keys of what the running attempt of a model call has streamed: gone if it is tried again.
     """
 
@@ -367,7 +366,6 @@ class BlockList:
     base: int = 0
     checkpoint: int | None = None
     uid: str = ""
-    points: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
     attempt: set[int] = field(default_factory=set[int])
     _next_key: int = 0
 
@@ -427,7 +425,6 @@ class BlockList:
     def begin_point(self, checkpoint: int, uid: str) -> None:
         """A checkpoint was made."""
         self.checkpoint, self.uid = checkpoint, uid
-        self.points.append((uid, checkpoint))
 
     def first_from(self, checkpoint: int) -> int:
         """The first block on the live line that belongs to this checkpoint or a later one."""
@@ -437,9 +434,7 @@ class BlockList:
                 return index
         return self.end
 
-    def forget_point(self, checkpoint: int | None = None) -> None:
-        """The line is another one, cut before a checkpoint (None: whole); its next point is not there yet."""
-        while checkpoint is not None and self.points and self.points[-1][1] >= checkpoint:
-            self.points.pop()
+    def forget_point(self) -> None:
+        """The line is another one; its next point is not there yet."""
         self.checkpoint, self.uid = None, ""
         self.attempt.clear()

@@ -20,6 +20,7 @@ from kimi_tui.projection.recording import Marker, Recording
 from kimi_tui.projection.timeline import TimelineModel
 from kimi_tui.projection.timeline_tree import Checkpoint, Future
 from kimi_tui.projection.transcript import TranscriptModel
+from kimi_tui.projection.world_lines import CheckpointName, WorldLines
 from kimi_tui.wire.events import (
     CheckpointCreated,
     CompactionEnd,
@@ -63,13 +64,6 @@ class ChangedFile(NamedTuple):
     is_compacted: bool = False
 
 
-class _Line(NamedTuple):
-    """The checkpoints of a line by their uids: those that a compaction replaced, and those since."""
-
-    before: list[str]
-    live: list[str]
-
-
 class ChangedFiles:
     """The working files that the agent changed, the newest change first.
 
@@ -78,11 +72,7 @@ class ChangedFiles:
 
     def __init__(self) -> None:
         self._ids: dict[str, int] = {}
-        self._live: list[str] = []
-        self._before: list[str] = []
-        """What stood before the newest compaction of the live line."""
-        self._lines: dict[int, _Line] = {}
-        self._replaced: _Line | None = None
+        self._lines = WorldLines[CheckpointName]()
         self._history: dict[str, list[str]] = {}
         """The steps that changed a file, whatever became of them."""
         self._changed: dict[str, str] = {}
@@ -91,12 +81,9 @@ class ChangedFiles:
     def apply(self, record: EventRecord) -> bool:
         """Take in one event; tells whether the list may be another one."""
         match record.event:
-            case CheckpointCreated(id=number, uid=uid, kind=kind):
-                if kind == "compaction" and number == 0:
-                    self._replaced = self._line()
-                    self._before, self._live = self._before + self._live, []
+            case CheckpointCreated(id=number, uid=uid) as event:
                 self._ids[uid] = number
-                self._live.append(uid)
+                self._lines.add(event, CheckpointName(uid, number))
                 return False
             case FilesChanged(uid=uid, paths=paths):
                 for path in paths:
@@ -104,19 +91,17 @@ class ChangedFiles:
                     self._note(path, uid)
             case FilesRestored(uid=uid, restored=restored, deleted=deleted):
                 self._brought_back = (*restored, *deleted)
-                stop = self._live.index(uid) if uid in self._live else len(self._live)
-                self._bring_back(self._brought_back, (*self._before, *self._live[:stop]))
-            case CompactionEnd(error="", world_line=n) if n and self._replaced is not None:
-                self._lines[n], self._replaced = self._replaced, None
-            case ContextReverted(uid=uid, world_line=n, reason=reason):
-                if n:
-                    self._lines[n] = self._line()
-                if reason == "clear":
-                    self._before, self._live = [], []
-                elif uid in self._live:
-                    del self._live[self._live.index(uid) :]
-            case LineChanged(op="jump" | "undo" | "redo") as event:
-                self._switch(event)
+                line = self._line()
+                stop = line.index(uid) if uid in line else len(line)
+                self._bring_back(self._brought_back, line[:stop])
+            case LineChanged(op=op, to_line=to_line) as event:
+                self._lines.apply(event, record.at)
+                # The event of the files that came with it was before this one.
+                if to_line or op == "undo":
+                    self._bring_back(self._brought_back, self._line())
+                self._brought_back = ()
+            case ContextReverted() | CompactionEnd():
+                self._lines.apply(record.event, record.at)
             case _:
                 return False
         return True
@@ -124,7 +109,8 @@ class ChangedFiles:
     @property
     def files(self) -> tuple[ChangedFile, ...]:
         """What there is to show."""
-        live, before = set(self._live), set(self._before)
+        live = {one.uid for one in self._lines.live.points}
+        before = {one.uid for one in self._lines.before_now()}
         return tuple(
             ChangedFile(
                 one_line(path),
@@ -135,19 +121,9 @@ class ChangedFiles:
             for path, uid in reversed(self._changed.items())
         )
 
-    def _line(self) -> _Line:
-        return _Line(self._before, list(self._live))
-
-    def _switch(self, event: LineChanged) -> None:
-        """Another line is live. The event of the files that came with it was before this one."""
-        if event.to_line:
-            if event.from_line:
-                self._lines[event.from_line] = self._line()
-            self._before, line = self._lines.get(event.to_line, self._line())
-            self._live = line[: line.index(event.uid)] if event.uid in line else list(line)
-        if event.to_line or event.op == "undo":
-            self._bring_back(self._brought_back, (*self._before, *self._live))
-        self._brought_back = ()
+    def _line(self) -> list[str]:
+        """The checkpoints of the live line, with those that were compacted, oldest first."""
+        return [one.uid for one in (*self._lines.before_now(), *self._lines.live.points)]
 
     def _bring_back(self, paths: Iterable[str], line: Sequence[str]) -> None:
         """These files are as this line left them."""

@@ -1,7 +1,8 @@
 """What reverts, D-Mails, compactions, undo and jumps make of the blocks.
 
-What a cut takes away is kept under its world line's number, so that undo, redo and jumps bring the same blocks back. A
-D-Mail carries over what the user said and pinned; a compaction renumbers what stays behind its summary.
+`world_lines` says which line is live then. The blocks of one that was left are kept under its number, so that undo, redo
+and jumps bring the same blocks back. A D-Mail carries over what the user said and pinned; a compaction renumbers what
+stays behind its summary.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from kimi_tui.projection.blocks import (
     UserBlock,
     both,
 )
+from kimi_tui.projection.world_lines import CheckpointName, WorldLines
 from kimi_tui.wire.display import DiffBlock
 from kimi_tui.wire.events import (
     CheckpointCreated,
@@ -37,33 +39,37 @@ from kimi_tui.wire.events import (
 B = TypeVar("B", bound=Block)
 
 
-class WorldLines:
+class Reverts:
     """The live line's blocks and those of the lines that were left."""
 
     def __init__(self, blocks: BlockList) -> None:
         self._list = blocks
-        self._left: dict[int, _LeftLine] = {}
-        self._replaced: tuple[tuple[str, int], ...] = ()
+        self._lines = WorldLines[CheckpointName]()
+        self._left: dict[int, _LeftBlocks] = {}
         self._summary: SummaryPoint | None = None
 
-    def _remember(self, world_line: int) -> None:
+    def created(self, event: CheckpointCreated) -> None:
+        """A checkpoint was made, or moved behind a summary."""
+        self._lines.add(event, CheckpointName(event.uid, event.id))
+        self._list.begin_point(event.id, event.uid)
+
+    def _keep(self, world_line: int, blocks: Sequence[Block]) -> None:
         if world_line:
-            blocks = self._list
-            self._left[world_line] = _LeftLine(
-                tuple(blocks.blocks[: blocks.end]), blocks.base, tuple(blocks.points)
-            )
+            self._left[world_line] = _LeftBlocks(tuple(blocks), self._list.base)
 
     def reverted(self, event: ContextReverted, at: float) -> Change:
         """The line was cut before a checkpoint; a D-Mail leaves its card there."""
         blocks = self._list
-        self._remember(event.world_line)
+        edit = self._lines.apply(event, at)
+        if edit is not None:
+            self._keep(edit.left, blocks.blocks[: blocks.end])
         if event.reason == "clear":
             gone = tuple(blocks.blocks[: blocks.end])
             del blocks.blocks[: blocks.end]
             blocks.base = 0
-            blocks.forget_point(0)
+            blocks.forget_point()
             return Change(0, gone)
-        first = blocks.first_from(event.checkpoint_id)
+        first = blocks.end if edit is None else blocks.first_from(event.checkpoint_id)
         gone = tuple(blocks.blocks[first : blocks.end])
         stays: list[Block] = []
         if event.reason == "dmail":
@@ -72,7 +78,7 @@ class WorldLines:
             carried = carry_over(gone, event.checkpoint_id, pinned, keeps_words=keeps_words)
             stays = [*carried.blocks, _dmail_block(event, carried, blocks.new_key(), at)]
         blocks.blocks[first : blocks.end] = stays
-        blocks.forget_point(event.checkpoint_id)
+        blocks.forget_point()
         return Change(first, gone)
 
     def dmail_named(self, event: CheckpointCreated) -> Change:
@@ -96,10 +102,13 @@ class WorldLines:
         block.automatic = event.automatic
         return self._list.append(block)
 
-    def parted(self, event: ContextReverted) -> None:
+    def parted(self, event: ContextReverted, at: float) -> None:
         """What follows a checkpoint is about to be replaced by a summary."""
-        self._replaced = tuple(self._list.points)
-        self._list.forget_point(event.checkpoint_id)
+        edit = self._lines.apply(event, at)
+        if edit is not None:
+            blocks = self._list.blocks[: self._list.end]
+            self._keep(edit.left, [one for one in blocks if one is not self._running()])
+        self._list.forget_point()
 
     def moved(self, event: CheckpointCreated) -> bool:
         """A checkpoint was renumbered; False where it is itself the summary that the others stand behind."""
@@ -111,10 +120,6 @@ class WorldLines:
     def compaction_point(self, event: CheckpointCreated) -> Change:
         """The summary's checkpoint was made: its card stands there, whatever is told before the end."""
         blocks = self._list
-        if not event.id:
-            # The line that is replaced is remembered with its own points; the new one begins with this.
-            self._replaced = tuple(blocks.points[:-1])
-            del blocks.points[:-1]
         self._summary = SummaryPoint(event.id, event.uid, event.was)
         if event.was:
             return NOTHING
@@ -131,6 +136,10 @@ class WorldLines:
         change = NOTHING
         block = self._running()
         summary, self._summary = self._summary, None
+        replaced = self._lines.replaced
+        numbers = {one.uid: one.id for one in replaced.points} if replaced is not None else {}
+        edit = self._lines.apply(event, at)
+        left = edit.left if edit is not None else 0
         if event.error:
             if block is None:
                 return NOTHING
@@ -144,12 +153,9 @@ class WorldLines:
             block.checkpoint, block.uid = None, ""
             change = blocks.append(block)
         if summary is not None and summary.is_partial:
-            return both(change, self._put_summary(event, summary, block))
+            return both(change, self._put_summary(event, summary, block, numbers, left))
         index = blocks.at(block).first or 0
-        if event.world_line:
-            self._left[event.world_line] = _LeftLine(
-                tuple(blocks.blocks[:index]), blocks.base, self._replaced
-            )
+        self._keep(left, blocks.blocks[:index])
         _fill(block, event)
         for earlier in blocks.blocks[blocks.base : index]:
             earlier.live = False
@@ -159,14 +165,18 @@ class WorldLines:
         return change
 
     def _put_summary(
-        self, event: CompactionEnd, summary: SummaryPoint, card: CompactionBlock
+        self,
+        event: CompactionEnd,
+        summary: SummaryPoint,
+        card: CompactionBlock,
+        numbers: Mapping[str, int],
+        left: int,
     ) -> Change:
         """The card stands in the place of what it summarises, and what was kept behind it."""
         blocks, base = self._list, self._list.base
         before = [block for block in blocks.blocks[: blocks.end] if block is not card]
-        if event.world_line:
-            self._left[event.world_line] = _LeftLine(tuple(before), base, self._replaced)
-        laid = rearrange(before, base, summary, dict(self._replaced))
+        self._keep(left, before)
+        laid = rearrange(before, base, summary, numbers)
         card.checkpoint, card.uid = summary.checkpoint, summary.uid
         _fill(card, event)
         old = next((one for one in before if summary.was and one.uid == summary.was), None)
@@ -189,22 +199,22 @@ class WorldLines:
                 return block
         return None
 
-    def switched(self, event: LineChanged) -> Change:
+    def switched(self, event: LineChanged, at: float) -> Change:
         """Another line is live: its blocks come back, or must be told anew where they are not known."""
-        if event.op not in {"undo", "redo", "jump"} or not event.to_line:
+        edit = self._lines.apply(event, at)
+        if edit is None:
             return NOTHING
-        known = self._left.get(event.to_line)
+        known = self._left.get(edit.back) if edit.is_known else None
         if known is None:
             return Change(rebuild=True)
         blocks = self._list
-        self._remember(event.from_line)
+        self._keep(edit.left, blocks.blocks[: blocks.end])
         kept = list(known.blocks)
         blocks.base = known.base
-        blocks.points = list(known.points)
-        cut = dict(known.points).get(event.uid)
-        if cut is not None:
-            at = (index for index in range(known.base, len(kept)) if _is_from(kept[index], cut))
-            del kept[next(at, len(kept)) :]
+        if edit.stop is not None:
+            cut = edit.stop.id
+            at_cut = (n for n in range(known.base, len(kept)) if _is_from(kept[n], cut))
+            del kept[next(at_cut, len(kept)) :]
         old = blocks.blocks[: blocks.end]
         first = next(
             (at for at, (was, now) in enumerate(zip(old, kept, strict=False)) if was is not now),
@@ -217,17 +227,16 @@ class WorldLines:
                 block.touch()
                 first = min(first, index)
         blocks.blocks[: blocks.end] = kept
-        blocks.forget_point(cut)
+        blocks.forget_point()
         return Change(first)
 
 
 @dataclass(frozen=True, slots=True)
-class _LeftLine:
-    """A line that was left: its blocks, where its numbers begin among them, and its checkpoints."""
+class _LeftBlocks:
+    """The blocks of a line that was left, and where its numbers begin among them."""
 
     blocks: tuple[Block, ...]
     base: int
-    points: tuple[tuple[str, int], ...]
 
 
 def _fill(card: CompactionBlock, event: CompactionEnd) -> None:

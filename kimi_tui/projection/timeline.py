@@ -12,6 +12,7 @@ from typing import NamedTuple
 from kimi_tui.foreign_text import one_line
 from kimi_tui.projection.timeline_rows import SHORT, Row, Rows
 from kimi_tui.projection.timeline_tree import (
+    LABEL_LIMIT,
     Call,
     Checkpoint,
     Key,
@@ -20,6 +21,7 @@ from kimi_tui.projection.timeline_tree import (
     WorldLine,
 )
 from kimi_tui.projection.tool_calls import target
+from kimi_tui.projection.world_lines import WorldLines
 from kimi_tui.tool_names import short_name
 from kimi_tui.wire.display import DiffBlock
 from kimi_tui.wire.events import (
@@ -45,8 +47,6 @@ from kimi_tui.wire.events import (
     iso_seconds,
 )
 
-LABEL_LIMIT = 200
-"""Characters of a label that are kept; the rest never fits on the screen."""
 _PARTS_LIMIT = 10_000
 # What a step changed may be known only when there are a few later ones.
 _LATEST = 50
@@ -198,7 +198,8 @@ class TimelineModel:
         self.revision: int = 0
         self.bookmarks: dict[str, str] = {}
         self.pins: frozenset[str] = frozenset()
-        self.tree = Tree()
+        self._world_lines = WorldLines[Checkpoint]()
+        self.tree = Tree(self._world_lines)
         self.rows = Rows(self.tree)
         self.running = False
         self.used = 0
@@ -212,7 +213,6 @@ class TimelineModel:
         self.is_revert_new = False
         self._steps = Steps()
         self._last_cut: ContextReverted | None = None
-        self._replaced: WorldLine | None = None
         self._compaction: Checkpoint | None = None
         self._edited: Checkpoint | None = None
 
@@ -259,7 +259,7 @@ class TimelineModel:
             case ContextReverted() as event:
                 self._reverted(event, record.at)
             case CompactionEnd() as event:
-                self._compacted(event)
+                self._compacted(event, record.at)
             case LineChanged() as event:
                 self._switched(event, record.at)
             case _:
@@ -300,7 +300,7 @@ class TimelineModel:
             id=event.id,
             uid=event.uid or f"~{key}",
             kind=event.kind,
-            index=0,
+            index=len(self.tree.live),
             at=when,
             words=one_line(event.label)[:LABEL_LIMIT],
             tokens=tokens,
@@ -319,23 +319,18 @@ class TimelineModel:
         self._steps.begin()
         if checkpoint.is_summary:
             self._edited = self._known(event.was) if event.was and not is_moved else None
-        if checkpoint.is_summary and self._replaced is None and event.id == 0 and self.tree.live:
-            # No event came but the checkpoint: what stood here is the line that the summary replaces.
-            self._replaced = WorldLine(0, "compaction", when, tokens_before=self.used)
-            self.tree.replace(self._replaced)
         if not is_moved:
             self._link(checkpoint)
-        replaced, self._replaced = self._replaced, None
-        self.tree.append(checkpoint)
-        if replaced is not None:
-            self.tree.set_base(checkpoint, replaced)
+        if self._world_lines.add(event, checkpoint):
+            checkpoint.index = 0
+            self.tree.lay()
             self.rows.reset()
         else:
             self.rows.appended(checkpoint)
 
     def _known(self, uid: str) -> Checkpoint | None:
         """The checkpoint with this uid, on the live line or one that was left."""
-        index = self.tree.find(uid, -1)
+        index = self.find(uid, -1)
         return self.tree.find_left(uid) if index is None else self.tree.live[index]
 
     def _link(self, checkpoint: Checkpoint) -> None:
@@ -403,41 +398,29 @@ class TimelineModel:
 
     def _reverted(self, event: ContextReverted, at: float) -> None:
         self._relabel(self._steps.settle(self.tree.head))
-        index = self.tree.find(event.uid, event.checkpoint_id)
         self.used = event.tokens_after
-        if index is None:
+        head = self.tree.head
+        edit = self._world_lines.apply(event, at)
+        if edit is None:
             return
         self._last_cut = event
-        line = WorldLine(
-            event.world_line,
-            event.reason,
-            at,
-            tokens_before=event.tokens_before,
-            tokens_after=event.tokens_after,
-            text=one_line(event.text)[:LABEL_LIMIT],
-            from_id=event.from_checkpoint,
-            to_id=event.checkpoint_id,
-            by_user=event.author == "person",
-        )
-        self.is_revert_new = True
-        self.revert = Revert(event.reason, line, self.revert.serial + 1 if self.revert else 1)
-        head = self.tree.head
         if head is not None:
             head.tokens_end = event.tokens_before
             head.ended_at = head.ended_at or at
             head.state = "done" if head.state == "open" else head.state
             head.touch()
-        if event.reason == "compaction" and index == 0:
-            self.tree.replace(line)
-            self._replaced = line
-            self.rows.reset()
-            return
-        self.tree.cut(index, line)
-        self.rows.cut(index)
+        line = self.tree.attach(edit)
+        if line is None:
+            line = WorldLine(0, event.reason, at, list(edit.gone))
+            self.rows.reset(min(edit.kept, self.tree.lay()))
+        self.rows.cut(edit.kept)
+        self.is_revert_new = True
+        self.revert = Revert(event.reason, line, self.revert.serial + 1 if self.revert else 1)
         self._touch_head()
 
-    def _compacted(self, event: CompactionEnd) -> None:
+    def _compacted(self, event: CompactionEnd, at: float) -> None:
         checkpoint, self._compaction = self._compaction, None
+        edit = self._world_lines.apply(event, at)
         if event.error or checkpoint is None:
             return
         change = event.tokens_after - event.tokens_before
@@ -451,35 +434,25 @@ class TimelineModel:
             checkpoint.tokens_end = event.tokens_after
             checkpoint.tokens = checkpoint.tokens if checkpoint.index else event.tokens_after
         self.used = event.tokens_after
-        base = self.tree.base(checkpoint)
-        if base is not None:
-            base.tokens_before, base.tokens_after = event.tokens_before, event.tokens_after
-            if base.n == 0:
-                n_checkpoints = len(base.checkpoints)
-                self.tree.number_base(base, event.world_line)
-                if len(base.checkpoints) != n_checkpoints:
-                    self.rows.reset()
+        if edit is not None:
+            self.tree.lay()
+            self.rows.reset()
         checkpoint.touch()
 
     def _switched(self, event: LineChanged, at: float) -> None:
-        if event.op not in ("jump", "undo", "redo") or not event.to_line:
-            return
         self._relabel(self._steps.settle(self.tree.head))
-        left = WorldLine(event.from_line, event.op, at, tokens_before=self.used)
-        left.from_id = self.tree.head.id if self.tree.head is not None else -1
-        start = self.tree.switch(event.to_line, left, event.uid)
-        if start is None:
-            # A line from before the first event: all that is known is where the live line ends now.
-            index = self.tree.find(event.uid, -1) if event.uid else None
-            if index is None:
-                return
-            self.tree.cut(index, left)
-            start = 0
+        edit = self._world_lines.apply(event, at)
+        if edit is None:
+            return
         self._last_cut = None
-        self.rows.reset(start)
+        self.rows.reset(min(edit.kept, self.tree.lay()))
         self._touch_head()
 
     # --- questions
+
+    def find(self, uid: str, checkpoint_id: int) -> int | None:
+        """The index on the live line of the checkpoint with this uid, or else with this id."""
+        return self._world_lines.find(uid, checkpoint_id)
 
     @property
     def n_steps(self) -> int:

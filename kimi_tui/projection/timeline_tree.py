@@ -1,15 +1,22 @@
 """The checkpoints of a session: the live line and the world lines beside it, as a tree that reverts, compactions and jumps reshape.
 
-Knows nothing of events or rows, and imports nothing of the wire, so that the widget can know it before the engine is
-loaded. A world line is attached to the key of the checkpoint above which it branches off, so cutting a line never has to
-move what is attached to it.
+Which lines there are is `world_lines`' to say; here is where they branch off from one another. Imports nothing of the
+wire, so that the widget can know it before the engine is loaded.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 
+from kimi_tui.foreign_text import one_line
+
+if TYPE_CHECKING:
+    from kimi_tui.projection.world_lines import LeftLine, LineEdit, Path, WorldLines
+
+LABEL_LIMIT = 200
+"""Characters of a label that are kept; the rest never fits on the screen."""
 State = Literal["open", "done", "failed", "stopped"]
 Key = tuple[str, int]
 """What a row is, stable while rows come and go: `("checkpoint", key)`, `("line", number)`, `("more", number)`, `("now", 0)`."""
@@ -181,64 +188,41 @@ class Revert:
     serial: int
 
 
-class _Departure(NamedTuple):
-    """How a line was left for the first time, and where it ended then."""
-
-    tip: Checkpoint | None
-    reason: str
-    at: float
-    text: str
-    from_id: int
-    to_id: int
-    by_user: bool
-    tokens_before: int
-    tokens_after: int
-
-    @classmethod
-    def of(cls, line: WorldLine) -> _Departure:
-        return cls(
-            line.checkpoints[-1] if line.checkpoints else None,
-            line.reason,
-            line.at,
-            line.text,
-            line.from_id,
-            line.to_id,
-            line.by_user,
-            line.tokens_before,
-            line.tokens_after,
-        )
-
-
 class Tree:
-    """Checkpoints by line.
+    """The world lines as a tree: which checkpoints each of them has for its own, and where it branches off.
+
+    The live line is the trunk. Of the others the one that was left last has what no line before it has, and so on: what
+    is drawn depends on the set of lines alone, and not on the way that led there.
+
+    Args:
+        world_lines: the lines.
 
     Attributes:
-        live: the live line, oldest first.
-        lines: the world lines that are drawn, by number.
+        lines: the world lines that are drawn, by number: those that have something of their own.
         root: the key to which is attached what branches off before the live line's first checkpoint.
-        changed: the keys to which something was attached or from which it was detached since this was last cleared.
     """
 
-    def __init__(self) -> None:
-        self.live: list[Checkpoint] = []
+    def __init__(self, world_lines: WorldLines[Checkpoint]) -> None:
+        self._all = world_lines
         self.lines: dict[int, WorldLine] = {}
-        self.root = 1
-        self.changed: set[int] = set()
-        self._next_key = 2
+        self.root = _root(0)
+        self._next_key = 1
         self._forks: dict[int, list[WorldLine]] = {}
         self._bases: dict[int, WorldLine] = {}
-        self._replaced: dict[int, Checkpoint] = {}
-        # The newest checkpoint of every line there ever was: it tells the line, wherever its checkpoints stand now.
-        self._tips: dict[int, Checkpoint] = {}
-        self._departures: dict[int, _Departure] = {}
+
+    @property
+    def live(self) -> list[Checkpoint]:
+        """The live line, oldest first."""
+        return self._all.live.points
 
     @property
     def head(self) -> Checkpoint | None:
         """The newest checkpoint of the live line."""
-        return self.live[-1] if self.live else None
+        live = self._all.live.points
+        return live[-1] if live else None
 
     def new_key(self) -> int:
-        """A key that no checkpoint or root has."""
+        """A key that no checkpoint has."""
         key = self._next_key
         self._next_key += 1
         return key
@@ -248,258 +232,166 @@ class Tree:
         return self._forks.get(key, [])
 
     def base(self, checkpoint: Checkpoint) -> WorldLine | None:
-        """The line that this compaction replaced whole."""
+        """The line that this compaction replaced whole, where it is drawn below it."""
         return self._bases.get(checkpoint.key)
 
     def key_below(self, index: int) -> int:
         """The key to which is attached what branches off before the live checkpoint at `index`."""
         return self.live[index - 1].key if index > 0 else self.root
 
-    def find(self, uid: str, checkpoint_id: int) -> int | None:
-        """The index on the live line of the checkpoint with this uid, or else with this id."""
-        live = self.live
-        if 0 <= checkpoint_id < len(live) and live[checkpoint_id].id == checkpoint_id:
-            guess = checkpoint_id
-            if not uid or live[guess].uid == uid:
-                return guess
-        by_id: int | None = None
-        for index in range(len(live) - 1, -1, -1):
-            if uid and live[index].uid == uid:
-                return index
-            if by_id is None and live[index].id == checkpoint_id:
-                by_id = index
-        return by_id
-
     def find_left(self, uid: str) -> Checkpoint | None:
         """The checkpoint with this uid on a line that was left, the newest of them first."""
-        for line in reversed(self.lines.values()):
-            found = next(
-                (checkpoint for checkpoint in reversed(line.checkpoints) if checkpoint.uid == uid),
-                None,
-            )
-            if found is not None:
-                return found
+        replaced = self._all.replaced
+        paths = [line.path for line in reversed(self._all.left.values())]
+        for path in [*([replaced] if replaced is not None else []), *paths]:
+            for checkpoint in reversed(path.points):
+                if checkpoint.uid == uid:
+                    return checkpoint
         return None
 
-    def append(self, checkpoint: Checkpoint) -> None:
-        """A new checkpoint at the end of the live line."""
-        checkpoint.index = len(self.live)
-        self.live.append(checkpoint)
+    def before_now(self) -> list[Checkpoint]:
+        """The checkpoints that compactions of the live line have replaced, oldest first."""
+        return self._all.before_now()
 
-    def cut(self, index: int, line: WorldLine) -> None:
-        """Take the live checkpoints from `index` on away; they become `line`.
+    def attach(self, edit: LineEdit[Checkpoint]) -> WorldLine | None:
+        """The end of the live line was cut off and has become a new line; None where it is no new one."""
+        left = self._all.left.get(edit.left)
+        if left is None or edit.left in self.lines or not edit.gone:
+            return None
+        line = self._drawn(left, list(edit.gone))
+        line.parent, line.at_root = self.key_below(edit.kept), edit.kept == 0
+        self.lines[line.n] = line
+        self._forks.setdefault(line.parent, []).append(line)
+        return line
 
-        A line without a number is none of its own: it is the beginning of one that stands above it.
-        """
-        line.checkpoints = self.live[index:]
-        del self.live[index:]
-        self._leave(line, self.key_below(index), at_root=index == 0)
-
-    def replace(self, line: WorldLine) -> None:
-        """The whole live line becomes `line`, to stand below the compaction that is appended next."""
-        line.checkpoints = self.live
-        line.root = self.root
-        line.is_base = True
-        self.live = []
-        self.root = self.new_key()
-        self._store(line)
-
-    def set_base(self, checkpoint: Checkpoint, line: WorldLine) -> None:
-        """`checkpoint` is the compaction that replaced `line`."""
-        self._bases[checkpoint.key] = line
-        if line.checkpoints:
-            self._replaced[checkpoint.key] = line.checkpoints[-1]
-
-    def replaced(self, checkpoint: Checkpoint) -> list[Checkpoint]:
-        """The checkpoints that this compaction replaced, oldest first; their line may have gone on after them."""
-        line = self.base(checkpoint)
-        path = self.path(line) if line is not None else []
-        tip = self._replaced.get(checkpoint.key)
-        end = next((place for place, one in enumerate(path) if one is tip), len(path) - 1)
-        return path[: end + 1]
-
-    def number_base(self, line: WorldLine, n: int) -> None:
-        """Tell the line that a compaction replaced its number; 0 where it is the beginning of a longer one."""
-        tip = line.checkpoints[-1] if line.checkpoints else None
-        longer = self._longer(tip) if tip is not None else None
-        if n == 0 and longer is not None:
-            n = longer.n
-        elif n == 0:
-            n = next(
-                (known for known, checkpoint in self._tips.items() if checkpoint is tip and known),
-                0,
-            )
-        if n == line.n:
-            return
-        old = self.lines.get(n)
-        if old is not None and old is longer:
-            # It is the longer line that was left, then and for that reason; a compaction only began as it did.
-            self._detach(old)
-            line.checkpoints = line.checkpoints + old.checkpoints
-        self.lines.pop(line.n, None)
-        self._tips.pop(line.n, None)
-        self._departures.pop(line.n, None)
-        line.n = n
-        self._store(line)
-
-    def _longer(self, tip: Checkpoint) -> WorldLine | None:
-        """The line that goes on where another one ends."""
-        return next((fork for fork in reversed(self.forks(tip.key)) if not fork.root), None)
-
-    def path(self, line: WorldLine) -> list[Checkpoint]:
-        """The line's checkpoints from its root on, the shared ones included."""
-        own = line.checkpoints
-        current = line
-        # No more turns than lines: a damaged record may have lines that are attached to one another.
-        for _ in self.lines:
-            if current.root:
-                break
-            place = self._place_of(current.parent)
-            if place is None:
-                break
-            holder, checkpoints, index = place
-            own = checkpoints[: index + 1] + own
-            if holder is None:
-                break
-            current = holder
-        return own
-
-    def switch(self, to_line: int, left: WorldLine, before_uid: str = "") -> int | None:
-        """Make world line `to_line` live (up to before `before_uid`, where it has that).
-
-        Args:
-            to_line: the number of the line.
-            left: what the live line becomes; without a number it is the beginning of a line that stands above it.
-            before_uid: the first checkpoint of the line that is not taken along.
+    def lay(self) -> int:
+        """Find anew where every line branches off.
 
         Returns:
-            From which checkpoint of the live line on it, or what is attached to it, is another now; None if no such line is known.
+            The first place on the live line of which anything that is attached there is another now.
         """
-        self.changed.clear()
-        tip = self._tips.get(to_line)
-        place = self._place_of(tip.key) if tip is not None else None
-        if place is None:
-            return None
-        holder, checkpoints, index = place
-        path = checkpoints[: index + 1] if holder is None else self.path(holder)
-        path = path[: len(path) - (len(checkpoints) - index - 1)] if holder is not None else path
-        stop = next((i for i, p in enumerate(path) if before_uid and p.uid == before_uid), None)
-        target = path[:stop]
-        shared = 0
-        for mine, theirs in zip(self.live, target, strict=False):
-            if mine is not theirs:
-                break
-            shared += 1
-        first = shared
-        left.checkpoints = self.live[shared:]
-        old_root, self.root = self.root, self.root if holder is None else self._root_of(holder)
-        self._lift(target, shared)
-        self._detach_bases()
-        self.live = target
-        for position, checkpoint in enumerate(target):
-            checkpoint.index = position
-        if self.root != old_root:
-            left.root = old_root
-            shared = len(target)
-        self._leave(left, self.key_below(shared), at_root=shared == 0)
-        reached = [checkpoint.index for checkpoint in target if checkpoint.key in self.changed]
+        before, lines = self._outline(), self.lines
+        self._forks, self._bases, self.lines = {}, {}, {}
+        live = self._all.live
+        self.root = _root(live.origin)
+        taken = _Taken(live)
+        if live.base is not None and live.points:
+            self._lay_base(live.points[0], live.base, taken, lines)
+        for left in reversed(self._all.left.values()):
+            if left.n not in self.lines:
+                self._lay_line(left, taken, lines)
+        for forks in self._forks.values():
+            forks.reverse()
+        after = self._outline()
+        others = {key for key in {*before, *after} if before.get(key) != after.get(key)}
+        places = [place for place, one in enumerate(self.live) if one.key in others]
         # Something else that changed is within a line that may be attached anywhere.
-        return min([first, *reached]) if len(reached) == len(self.changed) else 0
+        return min(places, default=len(self.live)) if len(places) == len(others) else 0
 
-    def _detach_bases(self) -> None:
-        """A replaced line whose beginning is live again branches off from it, and stands below nothing."""
-        for line in list(self.lines.values()):
-            if line.root == self.root:
-                self._detach(line)
-                line.root = 0
-                line.is_base = False
-                self._attach(line, self.root, at_root=True)
-
-    def _leave(self, line: WorldLine, parent: int, *, at_root: bool) -> None:
-        """Attach what was live."""
-        if not line.checkpoints:
+    def _lay_line(
+        self, left: LeftLine[Checkpoint], taken: _Taken, lines: Mapping[int, WorldLine]
+    ) -> None:
+        """A line that branches off."""
+        path = left.path
+        own = taken.rest(path)
+        if not own:
             return
-        tip = line.checkpoints[-1]
-        if line.n == 0:
-            # A longer line begins with this one: what that has more is attached to the newest checkpoint.
-            longer = self._longer(tip)
-            if longer is not None:
-                self._detach(longer)
-                longer.checkpoints = line.checkpoints + longer.checkpoints
-                longer.root = line.root
-                line = longer
-            else:
-                line.n = next((n for n, known in self._tips.items() if known is tip), 0)
-        if line.n > 0:
-            self._attach(line, parent, at_root=at_root)
-
-    def _lift(self, target: list[Checkpoint], shared: int) -> None:
-        """Take `target` out of the lines that hold it; what stood above stays as a line of its own."""
-        wanted = {checkpoint.key for checkpoint in target[shared:]}
-        for holder in list(self.lines.values()):
-            taken = [checkpoint for checkpoint in holder.checkpoints if checkpoint.key in wanted]
-            if not taken:
-                continue
-            self._detach(holder)
-            holder.checkpoints = holder.checkpoints[len(taken) :]
-            holder.is_base = False
-            holder.root = 0
-            if holder.checkpoints:
-                self._attach(holder, taken[-1].key, at_root=False)
-
-    def _attach(self, line: WorldLine, parent: int, *, at_root: bool) -> None:
-        line.parent = parent
-        line.at_root = at_root
-        old = self.lines.get(line.n)
-        if old is not None and old is not line:
-            self._detach(old)
-            if line.checkpoints and old.parent == line.checkpoints[-1].key:
-                line.checkpoints = line.checkpoints + old.checkpoints
-        self._store(line)
-        self.changed.add(parent)
-        self._forks.setdefault(parent, []).append(line)
-
-    def _store(self, line: WorldLine) -> None:
-        # A line that is left again, by an undo, say, is still the one that was left by a rewind.
-        known = self._departures.setdefault(line.n, _Departure.of(line))
-        line.reason = known.reason
-        if line.checkpoints and known.tip is line.checkpoints[-1]:
-            line.at, line.text = known.at, known.text
-            line.from_id, line.to_id = known.from_id, known.to_id
-            line.by_user = known.by_user
-            line.tokens_before, line.tokens_after = known.tokens_before, known.tokens_after
+        line = self._drawn(left, own, lines.get(left.n))
+        if len(own) < len(path.points):
+            line.parent = path.points[-len(own) - 1].key
+        elif path.origin in taken.origins:
+            line.parent, line.at_root = _root(path.origin), True
+        else:
+            line.root = _root(path.origin)
+            # It was compacted from there.
+            base = path.base
+            while base is not None and not taken.has(base.points[-1]):
+                base = base.base
+            line.at_root = base is None
+            line.parent = self.root if base is None else base.points[-1].key
+        taken.take(path, own)
         self.lines[line.n] = line
-        if line.checkpoints:
-            self._tips[line.n] = line.checkpoints[-1]
+        self._forks.setdefault(line.parent, []).append(line)
+        if len(own) == len(path.points) and path.base is not None:
+            self._lay_base(own[0], path.base, taken, lines)
 
-    def _detach(self, line: WorldLine) -> None:
-        del self.lines[line.n]
-        siblings = self._forks.get(line.parent, [])
-        if line in siblings:
-            siblings.remove(line)
-            self.changed.add(line.parent)
-        for key in [key for key, base in self._bases.items() if base is line]:
-            del self._bases[key]
-            self.changed.add(key)
+    def _lay_base(
+        self,
+        summary: Checkpoint,
+        base: Path[Checkpoint],
+        taken: _Taken,
+        lines: Mapping[int, WorldLine],
+    ) -> None:
+        """What a compaction replaced stands below it, unless it branches off from that itself."""
+        if base.origin in taken.origins:
+            return
+        held = [one for one in reversed(self._all.left.values()) if base.begins(one.path)]
+        # Rather the line that ends there than one that went on.
+        left = next((one for one in held if one.path.begins(base)), held[0] if held else None)
+        if left is None:
+            # It has no number before the compaction has ended.
+            line = WorldLine(0, "compaction", summary.at, list(base.points))
+        else:
+            line = self._drawn(left, list(left.path.points), lines.get(left.n))
+        line.root, line.is_base = _root(base.origin), True
+        taken.take(base, line.checkpoints)
+        self.lines[line.n] = line
+        self._bases[summary.key] = line
+        if base.base is not None:
+            self._lay_base(base.points[0], base.base, taken, lines)
 
-    def _root_of(self, line: WorldLine) -> int:
-        current = line
-        for _ in self.lines:
-            if current.root:
-                break
-            place = self._place_of(current.parent)
-            if place is None:
-                return current.parent
-            if place[0] is None:
-                return self.root
-            current = place[0]
-        return current.root
+    def _drawn(
+        self, left: LeftLine[Checkpoint], own: list[Checkpoint], known: WorldLine | None = None
+    ) -> WorldLine:
+        """The line as it is drawn: the same object for as long as it is, since rows hold it."""
+        line = known or WorldLine(left.n, left.reason, left.at)
+        line.checkpoints, line.reason, line.at = own, left.reason, left.at
+        line.parent = line.root = 0
+        line.is_base = line.at_root = False
+        line.tokens_before, line.tokens_after = left.tokens_before, left.tokens_after
+        line.text = one_line(left.text)[:LABEL_LIMIT]
+        line.from_id, line.to_id, line.by_user = left.from_id, left.to_id, left.by_user
+        return line
 
-    def _place_of(self, key: int) -> tuple[WorldLine | None, list[Checkpoint], int] | None:
-        """The line that holds a checkpoint (None: the live one), its checkpoints, and the index there."""
-        for line in (None, *self.lines.values()):
-            checkpoints = self.live if line is None else line.checkpoints
-            for index, checkpoint in enumerate(checkpoints):
-                if checkpoint.key == key:
-                    return line, checkpoints, index
-        return None
+    def _outline(self) -> dict[int, list[tuple[object, ...]]]:
+        """What is attached to each key, as far as it decides which rows there are."""
+        found: dict[int, list[tuple[object, ...]]] = {}
+        bases = ((key, [line]) for key, line in self._bases.items())
+        for key, lines in (*self._forks.items(), *bases):
+            found.setdefault(key, []).extend(
+                (line.n, line.is_base, line.root, len(line.checkpoints)) for line in lines
+            )
+        return found
+
+
+def _root(origin: int) -> int:
+    """The key of the place where lines begin; never 0, and no checkpoint's."""
+    return -1 - origin
+
+
+class _Taken:
+    """The checkpoints and the beginnings that have their place in the tree."""
+
+    def __init__(self, live: Path[Checkpoint]) -> None:
+        self._live = live.points
+        self._keys: set[int] = set()
+        self.origins = {live.origin}
+
+    def has(self, checkpoint: Checkpoint) -> bool:
+        """Whether it has its place."""
+        live, index = self._live, checkpoint.index
+        on_live = index < len(live) and live[index] is checkpoint
+        return on_live or checkpoint.key in self._keys
+
+    def rest(self, path: Path[Checkpoint]) -> list[Checkpoint]:
+        """The end of a line that has no place yet."""
+        points = path.points
+        count = len(points)
+        while count and not self.has(points[count - 1]):
+            count -= 1
+        return points[count:]
+
+    def take(self, path: Path[Checkpoint], own: Sequence[Checkpoint]) -> None:
+        """These have their place now."""
+        self._keys.update(one.key for one in own)
+        self.origins.add(path.origin)

@@ -23,7 +23,7 @@ from kimi_tui.projection.blocks import (
     UserBlock,
     both,
 )
-from kimi_tui.projection.reverts import WorldLines
+from kimi_tui.projection.reverts import Reverts
 from kimi_tui.projection.tool_calls import ToolCalls
 from kimi_tui.wire.events import (
     ApprovalRequest,
@@ -80,7 +80,7 @@ class TranscriptModel:
         self._list = BlockList()
         self._speech = Speech(self._list)
         self._calls = ToolCalls(self._list)
-        self._world_lines = WorldLines(self._list)
+        self._reverts = Reverts(self._list)
         self._steps = StepTokens()
         self._spare: CheckpointCreated | None = None
         """A checkpoint of a user's turn whose words have not come yet."""
@@ -147,11 +147,11 @@ class TranscriptModel:
             case ContextReverted():
                 return self._reverted(event, at)
             case CompactionBegin():
-                return both(self._speech.settle(at), self._world_lines.compacting(event, at))
+                return both(self._speech.settle(at), self._reverts.compacting(event, at))
             case CompactionEnd():
                 if not event.error:
                     self._steps.cut(0)
-                return both(self._speech.end_retry(), self._world_lines.compacted(event, at))
+                return both(self._speech.end_retry(), self._reverts.compacted(event, at))
             case ApprovalRequest(kind="dmail"):
                 return self._calls.dmails_wait()
             case ApprovalRequest(key=key):
@@ -167,7 +167,7 @@ class TranscriptModel:
             case Notice():
                 return self._notice(event, at)
             case LineChanged():
-                return self._switched(event)
+                return self._switched(event, at)
             case _:
                 # Of what the agent's tools changed the cards tell; the rest is for the timeline.
                 return NOTHING
@@ -219,15 +219,14 @@ class TranscriptModel:
         return change
 
     def _created(self, event: CheckpointCreated) -> Change:
-        if event.was and self._world_lines.moved(event):
-            self._list.begin_point(event.id, event.uid)
+        self._reverts.created(event)
+        if event.was and self._reverts.moved(event):
             return NOTHING
         is_step = event.kind == "step"
         change = self._cost(self._steps.begin(event.id, event.tokens, is_step=is_step))
         blocks = self._list
-        blocks.begin_point(event.id, event.uid)
         if event.kind in _SUMMARIES:
-            return both(change, self._world_lines.compaction_point(event))
+            return both(change, self._reverts.compaction_point(event))
         last = blocks.last
         if event.kind == "user":
             if isinstance(last, UserBlock) and last.checkpoint is None and last.live:
@@ -235,7 +234,7 @@ class TranscriptModel:
                 return both(change, blocks.touched(last))
             self._spare = event
         elif isinstance(last, DMailBlock) and not last.uid:
-            change = both(change, self._world_lines.dmail_named(event))
+            change = both(change, self._reverts.dmail_named(event))
         return change
 
     def _cost(self, found: tuple[int, int, bool] | None) -> Change:
@@ -297,15 +296,15 @@ class TranscriptModel:
     def _reverted(self, event: ContextReverted, at: float) -> Change:
         change = self._speech.settle(at)
         if event.reason == "compaction":
-            self._world_lines.parted(event)
+            self._reverts.parted(event, at)
             return change
         self._calls.forget()
         self._spare = None
         self._steps.cut(event.checkpoint_id if event.reason != "clear" else 0)
-        return both(change, self._world_lines.reverted(event, at))
+        return both(change, self._reverts.reverted(event, at))
 
-    def _switched(self, event: LineChanged) -> Change:
-        change = self._world_lines.switched(event)
+    def _switched(self, event: LineChanged, at: float) -> Change:
+        change = self._reverts.switched(event, at)
         if change.first is not None:
             self._steps = StepTokens()
             self._calls.forget()

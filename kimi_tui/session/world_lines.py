@@ -48,7 +48,9 @@ class WorldLine:
     Attributes:
         n: Its number; 0 is the live line.
         reason: The kind of operation that left it, `foreign` for another program's file, `unknown` where nothing tells.
-        left_by: That operation, as journaled or as far as the files tell; blank but for its `n` where nothing does.
+        left_by: That operation, as journaled or as far as the files tell; blank but for its `n` where nothing does. The
+            newest where it was live again in between; undo and redo leave it for the reason that it was left for before.
+        left_before: The operations that had left it before that, oldest first.
         checkpoints: All of its checkpoints, also those it shares with others.
         n_messages: How many messages it holds, markers not counted.
         shared: How many of its first checkpoints are the live line's too.
@@ -61,6 +63,7 @@ class WorldLine:
     checkpoints: Sequence[Checkpoint] = field(default=())
     n_messages: int = 0
     shared: int = 0
+    left_before: tuple[Entry, ...] = ()
 
 
 class WorldLines:
@@ -88,10 +91,14 @@ class WorldLines:
             messages: Its messages.
         """
         sizes = stored_world_lines(self._folder)
-        left_by = {entry.n: entry for entry in reversed(self._journal.entries) if entry.stored}
+        left_by: dict[int, list[Entry]] = {}
+        for entry in self._journal.entries:
+            is_again = entry.n in left_by and entry.size == sizes.get(entry.n)
+            if entry.stored or (is_again and entry.op not in ("undo", "redo")):
+                left_by.setdefault(entry.n, []).append(entry)
         numbers = list(sizes)
         return [
-            self._describe(n, sizes[n], left_by.get(n), following, (live, messages))
+            self._describe(n, sizes[n], left_by.get(n, ()), following, (live, messages))
             for n, following in zip(numbers, [*numbers[1:], 0], strict=False)
         ]
 
@@ -132,7 +139,7 @@ class WorldLines:
         return StoredMessages(self._storage, world_line_path(self._folder, n), self.index(n))
 
     def _describe(
-        self, n: int, size: int, entry: Entry | None, following: int, live: _Line
+        self, n: int, size: int, entries: Sequence[Entry], following: int, live: _Line
     ) -> WorldLine:
         own: Sequence[Message] = ()
         try:
@@ -141,6 +148,7 @@ class WorldLines:
         except UnknownWorldLine:
             index = ContextIndex()
         is_foreign = n in self._journal.foreign
+        entry = entries[-1] if entries else None
         if entry is None and not is_foreign:
             entry = self._inferred(n, following)
         return WorldLine(
@@ -151,6 +159,7 @@ class WorldLines:
             checkpoints=index.checkpoints,
             n_messages=index.counts(0)[0],
             shared=shared_checkpoints((index.checkpoints, own), live),
+            left_before=tuple(entries[:-1]),
         )
 
     def _inferred(self, n: int, following: int) -> Entry | None:

@@ -230,20 +230,26 @@ class _HistoryBuilder:
             shared: how many of them stay.
             parts: the segments that follow there.
         """
-        at = ev.iso_seconds(world_line.left_by.at)
-        if world_line.reason == "compaction":
+        left_by, was = world_line.left_by, world_line.reason
+        is_compacted = bool(parts) and parts[0].kind in ("compaction", "summary")
+        if world_line.left_before and is_compacted != (was == "compaction"):
+            # It was live again later; this is about the time before.
+            left_by = world_line.left_before[-1]
+            was = left_by.op
+        at = ev.iso_seconds(left_by.at)
+        if was == "compaction":
             # Added when the summary's checkpoint is there.
             self._compaction = ev.CompactionEnd(
-                world_line.left_by.tokens_before,
-                world_line.left_by.tokens_after,
-                world_line.left_by.text,
+                left_by.tokens_before,
+                left_by.tokens_after,
+                left_by.text,
                 world_line.n,
             )
             if shared == 0:
                 # Ends the text that stands before it. Who asked for it is not stored anywhere.
-                self._add(ev.CompactionBegin(world_line.left_by.tokens_before, automatic=False), at)
+                self._add(ev.CompactionBegin(left_by.tokens_before, automatic=False), at)
                 return
-        reason = world_line.reason if world_line.reason in _REASONS else "rewind"
+        reason = was if was in _REASONS else "rewind"
         cut = shown[shared]
         dmail = _dmail_of(parts[0]) if parts and reason == "dmail" else None
         self._dmail_published = dmail is not None
@@ -254,11 +260,11 @@ class _HistoryBuilder:
                 uid=cut.uid,
                 from_checkpoint=shown[-1].id,
                 world_line=world_line.n,
-                messages_dropped=world_line.left_by.messages_dropped,
+                messages_dropped=left_by.messages_dropped,
                 tool_calls_dropped=0,
-                tokens_before=world_line.left_by.tokens_before,
-                tokens_after=world_line.left_by.tokens_after,
-                text=world_line.left_by.text if reason == "dmail" else "",
+                tokens_before=left_by.tokens_before,
+                tokens_after=left_by.tokens_after,
+                text=left_by.text if reason == "dmail" else "",
                 carried=() if dmail is None else _carried_with(dmail, parts[0]),
                 pinned=() if dmail is None else self._marks.pinned_points(shown[shared:]),
                 author="agent" if dmail is None else author_of(dmail),

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from kimi_tui.projection.world_lines import CheckpointName, WorldLines
 from kimi_tui.session.jsonl import JsonlLog
 from kimi_tui.session.session import Session
 from kimi_tui.soul.tasks import run_to_completion
@@ -47,7 +48,6 @@ GATHERED_S = 0.1
 """For so many seconds events are gathered before they are written together."""
 END_BYTES = 1 << 18
 """So much of the end of a file is read for somebody who waits until all of it is read."""
-_SWITCHES = frozenset({"jump", "undo", "redo"})
 
 
 class Recorder:
@@ -290,38 +290,14 @@ def _stopped(key: str, call_id: str, *, begun: bool) -> ev.ToolResult:
 
 def final_checkpoints(records: Sequence[EventRecord]) -> list[str] | None:
     """The uids of the world line at which these events end; None where they lead to one that they do not contain."""
-    live: list[str] = []
-    world_lines: dict[int, list[str]] = {}
-    replaced: list[str] | None = None
+    lines = WorldLines[CheckpointName]()
     for record in records:
         match record.event:
-            case CheckpointCreated(uid=uid, kind=kind, id=number):
-                if kind == "compaction" and number == 0:
-                    replaced, live = live, []
-                live.append(uid)
-            case CompactionEnd(error="", world_line=n) if n and replaced is not None:
-                world_lines[n], replaced = replaced, None
-            case ContextReverted(from_checkpoint=newest, checkpoint_id=number) if newest < number:
-                pass  # a D-Mail at the end
-            case ContextReverted(uid=uid, world_line=n, checkpoint_id=number):
-                if n:
-                    world_lines[n] = list(live)
-                if uid in live:
-                    del live[live.index(uid) :]
-                elif number:
-                    return None
-                else:
-                    live.clear()
-            case LineChanged(op=op, from_line=left, to_line=n, uid=uid) if op in _SWITCHES and n:
-                target = world_lines.get(n)
-                if target is None:
-                    return None
-                if left:
-                    world_lines[left] = list(live)
-                live = target[: target.index(uid)] if uid in target else list(target)
-            case _:
-                pass
-    return live
+            case CheckpointCreated(id=number, uid=uid) as event:
+                lines.add(event, CheckpointName(uid, number))
+            case event:
+                lines.apply(event, record.at)
+    return None if lines.is_lost else [point.uid for point in lines.live.points]
 
 
 _OPERATIONS = (

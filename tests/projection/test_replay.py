@@ -18,7 +18,7 @@ from kimi_tui.tui.glyphs import UNICODE
 from kimi_tui.tui.replay.scrubber import (
     track_spans,
 )
-from kimi_tui.tui.timeline.token_curve import columns_of, past_of
+from kimi_tui.tui.timeline.token_curve import columns_of
 from kimi_tui.wire.events import (
     CheckpointCreated,
     CompactionEnd,
@@ -229,7 +229,7 @@ def test_the_curve_has_room_for_what_was_and_what_comes(width: int) -> None:
     for position in replay.recording.stops:
         tree = replay.at(position).timeline.tree
         future = replay.upcoming.after(position, None)
-        columns = columns_of(past_of(tree), tree.live, width, future)
+        columns = columns_of(tree.before_now(), tree.live, width, future)
         assert len(columns) <= width
         if width > 1 and tree.live:
             assert [c.mark for c in columns].count("playhead") == 1

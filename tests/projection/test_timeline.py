@@ -191,7 +191,7 @@ def test_undoing_a_rewind_brings_the_line_back_and_keeps_what_came_after() -> No
     assert [p.words for p in model.tree.lines[t.n_lines].checkpoints] == ["Another way"]
 
 
-def test_a_line_is_named_after_what_left_it_first() -> None:
+def test_undo_and_redo_leave_a_line_for_the_reason_it_was_left_for() -> None:
     t = Teller()
     t.turn("One")
     t.step()
@@ -221,10 +221,25 @@ def test_undoing_a_compaction_brings_the_whole_conversation_back() -> None:
     model = model_of(t)
     assert [p.uid for p in model.tree.live] == before
     assert [p.kind for p in model.tree.lines[t.n_lines].checkpoints] == ["compaction", "user"]
-    # And back again: the compacted line is as it was.
-    t.tell(LineChanged("redo", 9, t.n_lines, ""))
+    # And back again: the compacted line is as it was, below the compaction, and its past is in the curve.
+    t.tell(LineChanged("redo", left, t.n_lines, ""))
     model = model_of(t)
     assert [p.kind for p in model.tree.live] == ["compaction", "user"]
+    assert model.tree.base(model.tree.live[0]) is model.tree.lines[left]
+    assert [p.uid for p in model.tree.before_now()] == before
+    assert [row.kind for row in model.rows] == ["base", "checkpoint", "checkpoint"]
+
+
+def test_a_line_has_the_newest_reason_for_which_it_was_left() -> None:
+    t = Teller()
+    t.turn("One")
+    t.step()
+    left = t.rewind(1)
+    t.tell(LineChanged("undo", 0, left, ""))
+    t.tell(CheckpointCreated(0, "sum", "compaction"))
+    t.tell(CompactionEnd(6_100, 2_000, "S", world_line=left))
+    (line,) = model_of(t).tree.lines.values()
+    assert (line.n, line.reason, line.is_base) == (left, "compaction", True)
 
 
 def test_a_jump_into_the_middle_leaves_the_rest_as_a_line() -> None:

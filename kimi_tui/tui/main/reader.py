@@ -6,10 +6,11 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
+from kimi_tui.projection.world_lines import News, news_after
 from kimi_tui.tui.frame.header import READ_ONLY
 from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.keyboard import QUIET_S, QuietKeyboard
-from kimi_tui.tui.worldline.banner import News, news_after, news_spans
+from kimi_tui.tui.worldline.banner import news_spans
 from kimi_tui.tui.worldline.view import WorldLineView, message_of
 
 if TYPE_CHECKING:

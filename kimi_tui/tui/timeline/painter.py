@@ -26,7 +26,6 @@ from kimi_tui.tui.timeline.token_curve import (
     Column,
     columns_of,
     curve_spans,
-    past_of,
     with_forecast,
 )
 from kimi_tui.tui.timeline.viewport import Areas, Viewport
@@ -263,7 +262,7 @@ class Painter:
             return
         first = model.tree.live[0] if model.tree.live else None
         if first is not self._past_of:
-            self._past_of, self._past = first, past_of(model.tree)
+            self._past_of, self._past = first, model.tree.before_now()
         self.curve = columns_of(self._past, model.tree.live, width, view.future)
         if not limit and view.future is not None:
             # What is played back is measured by its fullest, where nobody noted how large the window was.

@@ -247,7 +247,7 @@ class Timeline(ScrollView, can_focus=True):
             return
         if row.checkpoint is None or row.line is not None:
             self.select(row.key)
-        elif (index := model.tree.find(row.checkpoint.uid, row.checkpoint.id)) is not None:
+        elif (index := model.find(row.checkpoint.uid, row.checkpoint.id)) is not None:
             self.select_checkpoint(model.tree.live[index])
 
     # --- the motion of a revert: what it takes away goes row by row; the model is in its final state all the time

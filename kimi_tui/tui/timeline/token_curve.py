@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from kimi_tui.projection.timeline_tree import Checkpoint, Future, Tree
+from kimi_tui.projection.timeline_tree import Checkpoint, Future
 from kimi_tui.tui.formatting import Span, joined
 from kimi_tui.tui.glyphs import Glyphs
 
@@ -22,19 +22,6 @@ class Column:
     is_past: bool
     mark: str = ""
     is_ahead: bool = False
-
-
-def past_of(tree: Tree) -> list[Checkpoint]:
-    """The checkpoints before the newest compaction (and those before that one), oldest first."""
-    past: list[Checkpoint] = []
-    first = tree.live[0] if tree.live else None
-    for _ in tree.lines:
-        before = tree.replaced(first) if first is not None else []
-        if not before:
-            break
-        past = before + past
-        first = past[0]
-    return past
 
 
 def columns_of(

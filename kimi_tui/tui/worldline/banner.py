@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 
@@ -16,17 +16,10 @@ from kimi_tui.tui.formatting import Span, spans_width
 from kimi_tui.tui.frame.footer import GAP, fit
 from kimi_tui.tui.glyphs import Glyphs
 from kimi_tui.tui.timeline.details import left_by
-from kimi_tui.wire.events import (
-    CheckpointCreated,
-    CompactionEnd,
-    ContextReverted,
-    TurnBegin,
-    TurnEnd,
-)
 
 if TYPE_CHECKING:
+    from kimi_tui.projection.world_lines import News
     from kimi_tui.soul.world_line_reader import WorldLineInfo
-    from kimi_tui.wire.events import Event
 
 
 _ENDS = {"done": "is done", "interrupted": "was stopped", "rejected": "stopped at your no"}
@@ -90,42 +83,6 @@ def within_margin(spans: Sequence[Span], width: int) -> list[Span]:
             break
         shown.append((text, colour))
     return shown
-
-
-class News(NamedTuple):
-    """What happened on the live line since the other one was opened.
-
-    Attributes:
-        steps: of the newest turn.
-        dmail: the checkpoint at which the newest D-Mail arrived, -1 for none.
-        saved: the tokens that it took away.
-        compacted: whether the context was compacted.
-        ended: how the newest turn ended, empty while it has not.
-    """
-
-    steps: int = 0
-    dmail: int = -1
-    saved: int = 0
-    compacted: bool = False
-    ended: str = ""
-
-
-def news_after(news: News, event: Event) -> News:
-    """The news after one more event."""
-    match event:
-        case TurnBegin():
-            return news._replace(steps=0, ended="")
-        case CheckpointCreated(kind="step", was=""):
-            return news._replace(steps=news.steps + 1)
-        case ContextReverted(reason="dmail") as cut:
-            saved = max(0, cut.tokens_before - cut.tokens_after)
-            return news._replace(dmail=cut.checkpoint_id, saved=saved)
-        case CompactionEnd(error=""):
-            return news._replace(compacted=True)
-        case TurnEnd(reason=reason):
-            return news._replace(ended=reason)
-        case _:
-            return news
 
 
 def news_spans(news: News, glyphs: Glyphs, *, running: bool, asks: bool) -> list[Span]:

@@ -11,7 +11,7 @@ from kimi_tui.projection.timeline import TimelineModel
 from kimi_tui.projection.timeline_tree import Checkpoint
 from kimi_tui.tui.glyphs import UNICODE
 from kimi_tui.tui.timeline import details
-from kimi_tui.tui.timeline.token_curve import columns_of, curve_spans, past_of, with_forecast
+from kimi_tui.tui.timeline.token_curve import columns_of, curve_spans, with_forecast
 
 
 def checkpoints(count: int, start: int = 0) -> list[Checkpoint]:
@@ -34,7 +34,7 @@ def test_the_story_has_its_past_its_marks_and_its_height() -> None:
     model = TimelineModel()
     for record in whole_story().records:
         model.apply(record)
-    past = past_of(model.tree)
+    past = model.tree.before_now()
     assert len(past) == 64
     columns = columns_of(past, model.tree.live, 35)
     lines = curve_spans(columns, width=35, rows=3, limit=LIMIT, trigger=TRIGGER, glyphs=UNICODE)
@@ -113,7 +113,7 @@ def test_a_line_that_went_on_is_past_only_up_to_the_compaction() -> None:
     teller.compact()
     for record in teller.records:
         model.apply(record)
-    assert [checkpoint.id for checkpoint in past_of(model.tree)] == [0, 1, 2]
+    assert [checkpoint.id for checkpoint in model.tree.before_now()] == [0, 1, 2]
     (line,) = model.tree.lines.values()
     # It was left by the rewind, and held then what it holds.
     assert [checkpoint.id for checkpoint in line.checkpoints] == [0, 1, 2, 3, 4, 5]

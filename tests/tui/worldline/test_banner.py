@@ -6,14 +6,13 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from kimi_tui.projection.world_lines import News, news_after
 from kimi_tui.soul.world_line_reader import WorldLineInfo
 from kimi_tui.tui.glyphs import ASCII, UNICODE
 from kimi_tui.tui.worldline.banner import (
-    News,
     banner_spans,
     left_when,
     left_words,
-    news_after,
     news_spans,
     within_margin,
 )

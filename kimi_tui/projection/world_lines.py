@@ -1,0 +1,305 @@
+"""What each operation does to the set of world lines: decided here, for every view and for the record.
+
+A world line is the list of its checkpoints from its beginning on. There is one live line, and every line that was left
+stays, by its number. A D-Mail, a rewind and a clearing cut the live line, a compaction of all begins another one upon
+it, and undo, redo and jumps make a line live that was left. Who keeps more than the checkpoints (blocks, rows, files)
+follows the `LineEdit` that each operation gives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Generic, NamedTuple, Protocol, TypeVar
+
+from kimi_tui.wire.events import (
+    CheckpointCreated,
+    CompactionEnd,
+    ContextReverted,
+    Event,
+    LineChanged,
+    TurnBegin,
+    TurnEnd,
+)
+
+_SWITCHES = frozenset({"jump", "undo", "redo"})
+_SUMMARIES = frozenset({"compaction", "summary"})
+
+
+class Point(Protocol):
+    """What a view keeps of a checkpoint. Points are told apart by identity: uids of imported lines may repeat."""
+
+    @property
+    def uid(self) -> str: ...
+    @property
+    def id(self) -> int: ...
+
+
+P = TypeVar("P", bound=Point)
+
+
+@dataclass(slots=True, eq=False)
+class CheckpointName:
+    """A checkpoint, for who needs to know no more of it."""
+
+    uid: str
+    id: int
+
+
+@dataclass(slots=True, eq=False)
+class Path(Generic[P]):
+    """The checkpoints of a line, oldest first.
+
+    Attributes:
+        base: what the compaction that the line begins with has replaced.
+        origin: the same for lines that begin in the same place: 0 for that of the session, another for each compaction.
+    """
+
+    points: list[P]
+    base: Path[P] | None = None
+    origin: int = 0
+
+    def begins(self, other: Path[P]) -> bool:
+        """Whether the other line is this one, or goes on where this one ends."""
+        count = len(self.points)
+        return 0 < count <= len(other.points) and other.points[count - 1] is self.points[-1]
+
+
+@dataclass(slots=True, eq=False)
+class LeftLine(Generic[P]):
+    """A line that was left, and why: the newest reason, but that undo and redo bring back what was.
+
+    Attributes:
+        n: its number.
+        reason: the operation.
+        at: when, in seconds since 1970.
+        text: the D-Mail.
+        from_id: its newest checkpoint then, `to_id` where the operation went back to; -1 where that is not known.
+        by_user: left by a D-Mail that the user wrote.
+    """
+
+    n: int
+    path: Path[P]
+    reason: str
+    at: float = 0.0
+    text: str = ""
+    from_id: int = -1
+    to_id: int = -1
+    by_user: bool = False
+    tokens_before: int = 0
+    tokens_after: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LineEdit(Generic[P]):
+    """What an operation did to the live line.
+
+    Attributes:
+        kept: how many of its first checkpoints are still there.
+        gone: those that came after.
+        left: the number of the line that holds all of it as it was; 0 where it has none of its own.
+        back: the number of the line that is live now, all of it or what comes before `stop`; 0 where none came back.
+        is_known: false where the events do not tell what is live now.
+    """
+
+    kept: int
+    gone: Sequence[P] = ()
+    left: int = 0
+    back: int = 0
+    stop: P | None = None
+    is_known: bool = True
+
+
+@dataclass(slots=True)
+class WorldLines(Generic[P]):
+    """The live line and those that were left.
+
+    Attributes:
+        live: the live line.
+        left: the others by number, the one that was left last at the end.
+        replaced: the line as it was before a compaction that has not ended yet.
+        is_lost: an operation named a checkpoint or a line that no event before it told of.
+    """
+
+    live: Path[P] = field(default_factory=lambda: Path[P]([]))
+    left: dict[int, LeftLine[P]] = field(default_factory=dict[int, LeftLine[P]])
+    replaced: Path[P] | None = None
+    is_lost: bool = False
+    _n_origins: int = 0
+
+    def add(self, event: CheckpointCreated, point: P) -> bool:
+        """A checkpoint was made; returns whether a new line begins with it, in place of one that was compacted."""
+        live = self.live
+        is_new = event.kind in _SUMMARIES and event.id == 0 and bool(live.points)
+        if is_new:
+            self.replaced = live
+            self._n_origins += 1
+            self.live = Path([], live, self._n_origins)
+        self.live.points.append(point)
+        return is_new
+
+    def apply(self, event: Event, at: float) -> LineEdit[P] | None:
+        """Take in an operation at a time; None where the lines stay as they are."""
+        match event:
+            case ContextReverted():
+                return self._reverted(event, at)
+            case CompactionEnd():
+                return self._compacted(event, at)
+            case LineChanged(op=op, to_line=to_line) if op in _SWITCHES and to_line:
+                return self._switched(event, at)
+            case _:
+                return None
+
+    def find(self, uid: str, number: int) -> int | None:
+        """The place on the live line of the checkpoint with this uid, or else with this number."""
+        live = self.live.points
+        guess = live[number] if 0 <= number < len(live) else None
+        if guess is not None and guess.id == number and uid in ("", guess.uid):
+            return number
+        by_number: int | None = None
+        for place in range(len(live) - 1, -1, -1):
+            if uid and live[place].uid == uid:
+                return place
+            if by_number is None and live[place].id == number:
+                by_number = place
+        return by_number
+
+    def before_now(self) -> list[P]:
+        """The checkpoints that compactions of the live line have replaced, oldest first."""
+        found: list[P] = []
+        base = self.live.base
+        while base is not None:
+            found = base.points + found
+            base = base.base
+        return found
+
+    def _reverted(self, event: ContextReverted, at: float) -> LineEdit[P] | None:
+        if event.from_checkpoint < event.checkpoint_id and event.reason == "dmail":
+            # A D-Mail at the end, which undoes nothing.
+            return None
+        was = self.live
+        place = 0 if event.reason == "clear" else self.find(event.uid, event.checkpoint_id)
+        if place is None:
+            self.is_lost = True
+            return None
+        if event.reason == "compaction":
+            if place == 0:
+                # The checkpoint of the summary tells that all of it was replaced.
+                return None
+            self.replaced = was
+        left = self._leave(
+            LeftLine(
+                event.world_line,
+                was,
+                event.reason,
+                at,
+                event.text,
+                event.from_checkpoint,
+                event.checkpoint_id,
+                event.author == "person",
+                event.tokens_before,
+                event.tokens_after,
+            )
+        )
+        # What is said after a clearing does not stand upon what was compacted before it.
+        base = None if event.reason == "clear" else was.base
+        self.live = Path(was.points[:place], base, was.origin)
+        return LineEdit(place, was.points[place:], left)
+
+    def _compacted(self, event: CompactionEnd, at: float) -> LineEdit[P] | None:
+        was, self.replaced = self.replaced, None
+        if event.error or was is None or self.live.base is not was:
+            return None
+        left = self._leave(
+            LeftLine(
+                event.world_line,
+                was,
+                "compaction",
+                at,
+                tokens_before=event.tokens_before,
+                tokens_after=event.tokens_after,
+            )
+        )
+        return LineEdit(0, was.points, left)
+
+    def _switched(self, event: LineChanged, at: float) -> LineEdit[P]:
+        was, target = self.live, self.left.get(event.to_line)
+        newest = was.points[-1].id if was.points else -1
+        left = self._leave(LeftLine(event.from_line, was, event.op, at, from_id=newest))
+        if target is None:
+            self.is_lost = True
+            place = self.find(event.uid, -1) if event.uid else None
+            kept = len(was.points) if place is None else place
+            self.live = Path(was.points[:kept], was.base, was.origin)
+            return LineEdit(kept, was.points[kept:], left, is_known=False)
+        points = target.path.points
+        stop = next((i for i, p in enumerate(points) if event.uid and p.uid == event.uid), None)
+        self.live = Path(points[:stop], target.path.base, target.path.origin)
+        kept = 0
+        for mine, other in zip(was.points, self.live.points, strict=False):
+            if mine is not other:
+                break
+            kept += 1
+        last = None if stop is None else points[stop]
+        return LineEdit(kept, was.points[kept:], left, event.to_line, last)
+
+    def _leave(self, line: LeftLine[P]) -> int:
+        """Keep a line that is no longer live; the number of the one that holds just that, 0 where none does."""
+        known = self.left.get(line.n) or next(
+            (
+                one
+                for one in reversed(self.left.values())
+                if not line.n and line.path.begins(one.path)
+            ),
+            None,
+        )
+        if known is not None and line.path.begins(known.path):
+            # Nothing new: it is one that was left before, or the beginning of that.
+            self.left[known.n] = self.left.pop(known.n)
+            if len(known.path.points) > len(line.path.points):
+                return 0
+            if line.reason in ("undo", "redo"):
+                # It is as it was when it was left before, for the reason that it was left for.
+                return known.n
+            line.n = known.n
+        elif not line.n or not line.path.points:
+            return 0
+        self.left.pop(line.n, None)
+        self.left[line.n] = line
+        return line.n
+
+
+class News(NamedTuple):
+    """What happened on the live line while somebody read another one.
+
+    Attributes:
+        steps: of the newest turn.
+        dmail: the checkpoint at which the newest D-Mail arrived, -1 for none.
+        saved: the tokens that it took away.
+        compacted: whether the context was compacted.
+        ended: how the newest turn ended, empty while it has not.
+    """
+
+    steps: int = 0
+    dmail: int = -1
+    saved: int = 0
+    compacted: bool = False
+    ended: str = ""
+
+
+def news_after(news: News, event: Event) -> News:
+    """The news after one more event."""
+    match event:
+        case TurnBegin():
+            return news._replace(steps=0, ended="")
+        case CheckpointCreated(kind="step", was=""):
+            return news._replace(steps=news.steps + 1)
+        case ContextReverted(reason="dmail") as cut:
+            saved = max(0, cut.tokens_before - cut.tokens_after)
+            return news._replace(dmail=cut.checkpoint_id, saved=saved)
+        case CompactionEnd(error=""):
+            return news._replace(compacted=True)
+        case TurnEnd(reason=reason):
+            return news._replace(ended=reason)
+        case _:
+            return news
