@@ -63,6 +63,7 @@ def row_facts(row: CheckpointRow) -> dict[str, Any]:
         "tokens_change": row.tokens_change,
         "files_changed": row.files_changed,
         "bookmark": row.bookmark or None,
+        "said": row.said if row.said >= 0 else None,
     }
 
 
@@ -74,8 +75,9 @@ def _print_rows(rows: Sequence[CheckpointRow]) -> None:
             [
                 f"#{row.id}",
                 reason_words(row.kind),
-                tokens(row.tokens, estimated=row.estimated),
-                change(row.tokens_change, estimated=row.change_estimated),
+                # A message that has no checkpoint of its own has no figures either.
+                "" if row.said >= 0 else tokens(row.tokens, estimated=row.estimated),
+                "" if row.said >= 0 else change(row.tokens_change, estimated=row.change_estimated),
                 f"±{row.files_changed}" if row.files_changed else "",
                 age_of(row.at, now),
                 cut(f"[{row.bookmark}] {row.label}" if row.bookmark else row.label, 60),

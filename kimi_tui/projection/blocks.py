@@ -9,11 +9,11 @@ from __future__ import annotations
 import zlib
 from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal, TypeVar
 
-from kimi_tui.foreign_text import Cleaner, has_pictures
+from kimi_tui.foreign_text import Cleaner, clean, clean_source, has_pictures
 from kimi_tui.wire.display import DisplayBlock
 
 _WORTH_CHARS = 1_000
@@ -95,6 +95,11 @@ class UserBlock(Block):
     images: int = 0
     steer: str = ""
     queued: bool = False
+
+    def write(self, text: str) -> None:
+        """Let it say this."""
+        self.text = clean(text)
+        self.written = clean_source(text) if has_pictures(text) else ""
 
 
 PIECE = 4_096
@@ -348,6 +353,14 @@ def both(first: Change, second: Change) -> Change:
         first.gone + second.gone,
         first.rebuild or second.rebuild,
     )
+
+
+def place_among_said(block: Block, blocks: Sequence[Block]) -> int:
+    """The place of a message of the user among those behind the same checkpoint; -1 for any other block."""
+    if not isinstance(block, UserBlock) or not block.uid:
+        return -1
+    same = [one for one in blocks if one.uid == block.uid and isinstance(one, UserBlock)]
+    return next((place for place, one in enumerate(same) if one is block), -1)
 
 
 @dataclass(slots=True)

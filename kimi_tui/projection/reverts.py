@@ -76,10 +76,22 @@ class Reverts:
             pinned = frozenset(event.pinned)
             keeps_words = bool(event.carried)
             carried = carry_over(gone, event.checkpoint_id, pinned, keeps_words=keeps_words)
+            if not any(isinstance(block, UserBlock) for block in carried.blocks):
+                # What was said is not among the blocks: a line that is only read begins with it.
+                carried = self._with_words(carried, event, at)
             stays = [*carried.blocks, _dmail_block(event, carried, blocks.new_key(), at)]
         blocks.blocks[first : blocks.end] = stays
-        blocks.forget_point()
+        if edit is not None or not event.uid:
+            blocks.forget_point()
         return Change(first, gone)
+
+    def _with_words(self, carried: CarriedOver, event: ContextReverted, at: float) -> CarriedOver:
+        words = [self._list.new(UserBlock, at) for _ in event.carried]
+        for number, block in enumerate(words, carried.messages):
+            block.checkpoint, block.uid, block.number = event.checkpoint_id, "", number
+        for block, text in zip(words, event.carried, strict=True):
+            block.write(text)
+        return CarriedOver((*carried.blocks, *words), carried.messages + len(words), carried.folded)
 
     def dmail_named(self, event: CheckpointCreated) -> Change:
         """The checkpoint of a D-Mail was made: it stands there, and what was carried over with it."""
@@ -264,6 +276,7 @@ def _dmail_block(event: ContextReverted, carried: CarriedOver, key: int, at: flo
     return DMailBlock(
         key=key,
         checkpoint=event.checkpoint_id,
+        uid=event.uid if event.from_checkpoint < event.checkpoint_id else "",
         number=carried.messages,
         at=at,
         text=clean(event.text).strip(),

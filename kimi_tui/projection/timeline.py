@@ -33,6 +33,7 @@ from kimi_tui.wire.events import (
     FilesChanged,
     LineChanged,
     StatusUpdate,
+    SteerTaken,
     StepInterrupted,
     StepRetry,
     TextPart,
@@ -249,6 +250,9 @@ class TimelineModel:
                 if kind:
                     self._relabel(self._steps.drop_attempt(self.tree.head))
                 self._end_turn(reason, record.at)
+            case SteerTaken(text=text, withdrawn=False) if self.tree.head is not None:
+                self.tree.head.say((text,))
+                self.rows.relabelled(self.tree.head)
             case StepInterrupted(failed=False):
                 self._relabel(self._steps.settle(self.tree.head))
                 if self.tree.head is not None:
@@ -341,10 +345,13 @@ class TimelineModel:
         if cut is None:
             return
         if checkpoint.kind == "dmail" and cut.reason == "dmail":
-            checkpoint.from_line = cut.world_line
-            # A D-Mail of the user comes from no step.
-            checkpoint.from_id = cut.from_checkpoint if cut.author == "agent" else -1
-            checkpoint.saved = cut.tokens_after - cut.tokens_before
+            if cut.from_checkpoint >= cut.checkpoint_id:
+                checkpoint.from_line = cut.world_line
+                # A D-Mail of the user comes from no step.
+                checkpoint.from_id = cut.from_checkpoint if cut.author == "agent" else -1
+                checkpoint.saved = cut.tokens_after - cut.tokens_before
+            checkpoint.text = cut.text
+            checkpoint.say(cut.carried, carried=True)
         elif checkpoint.is_summary and cut.reason == "compaction":
             checkpoint.before = cut.tokens_before
             checkpoint.saved = cut.tokens_after - cut.tokens_before
@@ -363,10 +370,24 @@ class TimelineModel:
             elif not event.estimated and head.tokens == head.tokens_end:
                 head.tokens, head.measured = event.used, True
             self._measure_previous(head)
+        self._correct_first()
         head.tokens_end = event.used
         # The server has not seen yet what tools gave back.
         head.end_measured = head.measured and not event.estimated and not head.calls
         head.touch()
+
+    def _correct_first(self) -> None:
+        """What precedes the first turn is never sent alone; what was learned of estimates since makes that a better one."""
+        live = self.tree.live
+        if not live or not live[0].is_heading or live[0].measured:
+            return
+        first = live[0]
+        tokens = round(first.tokens * self.correction / first.correction)
+        if len(live) > 1 and live[1].measured:
+            tokens = min(tokens, live[1].tokens)
+        if (tokens, self.correction) != (first.tokens, first.correction):
+            first.tokens, first.correction = tokens, self.correction
+            first.touch()
 
     def _measure_previous(self, head: Checkpoint) -> None:
         if head.measured and head.index > 0:
@@ -384,7 +405,7 @@ class TimelineModel:
             return
         head.ended_at = head.ended_at or at
         heading = self.rows.heading_of(head.index)
-        if heading is not None:
+        if heading is not None and heading.is_heading:
             heading.ended_at = at
         if reason == "interrupted":
             head.state = "stopped"
@@ -401,9 +422,10 @@ class TimelineModel:
         self.used = event.tokens_after
         head = self.tree.head
         edit = self._world_lines.apply(event, at)
+        if edit is not None or (event.reason == "dmail" and not event.uid):
+            self._last_cut = event
         if edit is None:
             return
-        self._last_cut = event
         if head is not None:
             head.tokens_end = event.tokens_before
             head.ended_at = head.ended_at or at
@@ -433,6 +455,7 @@ class TimelineModel:
         if checkpoint is self.tree.head:
             checkpoint.tokens_end = event.tokens_after
             checkpoint.tokens = checkpoint.tokens if checkpoint.index else event.tokens_after
+        checkpoint.text = event.summary
         self.used = event.tokens_after
         if edit is not None:
             self.tree.lay()
@@ -454,6 +477,13 @@ class TimelineModel:
         """The index on the live line of the checkpoint with this uid, or else with this id."""
         return self._world_lines.find(uid, checkpoint_id)
 
+    def path_of(self, world_line: int) -> Sequence[Checkpoint]:
+        """All checkpoints of a line that was left, or of the live one (0), shared ones included."""
+        if not world_line:
+            return self._world_lines.live.points
+        left = self._world_lines.left.get(world_line)
+        return left.path.points if left is not None else ()
+
     @property
     def n_steps(self) -> int:
         """Checkpoints on the live line, without a summary in place of older ones."""
@@ -462,11 +492,7 @@ class TimelineModel:
 
     def frees(self, checkpoint: Checkpoint) -> int:
         """How many tokens a rewind to this live checkpoint frees."""
-        tokens = checkpoint.tokens
-        if checkpoint.index == 0 and not checkpoint.measured:
-            # Nothing but an estimate is before it, and what was learned since makes that a better one.
-            tokens = round(tokens * self.correction / checkpoint.correction)
-        return max(0, self.used - tokens)
+        return max(0, self.used - checkpoint.tokens)
 
     # --- what the user does
 

@@ -16,7 +16,7 @@ from typing import Literal
 
 from kimi_tui.projection.timeline_tree import Checkpoint, Key, Tree, WorldLine
 
-RowKind = Literal["checkpoint", "gap", "line", "foot", "base", "more"]
+RowKind = Literal["checkpoint", "said", "gap", "line", "foot", "base", "more"]
 
 MAX_DEPTH = 40
 """Lines within lines that are followed; a damaged record may have lines that are attached to one another."""
@@ -29,7 +29,8 @@ class Row:
     """One row.
 
     `lanes` has a character for every lane left of the row's own: `l` a line that goes on, `b` the line before a
-    compaction. `is_tip` marks the newest row of an opened world line, `hidden` counts what a fold holds.
+    compaction. `is_tip` marks the newest row of an opened world line, `hidden` counts what a fold holds. A row of the kind
+    `said` is the message `said` of those that the user said behind `checkpoint`.
     """
 
     kind: RowKind
@@ -39,15 +40,25 @@ class Row:
     line: WorldLine | None = None
     is_tip: bool = False
     hidden: int = 0
+    said: int = -1
 
     @property
     def key(self) -> Key:
         """What selection names; a gap cannot be selected."""
         if self.kind == "checkpoint" and self.checkpoint is not None:
             return self.checkpoint.row_key
+        if self.kind == "said" and self.checkpoint is not None:
+            return self.checkpoint.said_key(self.said)
         if self.line is not None:
             return ("more", self.line.n) if self.kind == "more" else self.line.row_key
         return ("gap", self.order)
+
+    @property
+    def is_words(self) -> bool:
+        """Whether it is a message of the user."""
+        checkpoint = self.checkpoint
+        is_heading = checkpoint is not None and checkpoint.is_heading
+        return self.kind == "said" or (self.kind == "checkpoint" and is_heading)
 
     @property
     def names_line(self) -> bool:
@@ -76,7 +87,7 @@ class Builder:
         fold: Checkpoint | None = None
         for index in range(start, min(end, len(live))):
             checkpoint = live[index]
-            if checkpoint.is_heading:
+            if checkpoint.begins_turn:
                 fold = checkpoint if checkpoint.folded else None
             if self.needle:
                 yield from self._filtered(checkpoint)
@@ -85,15 +96,35 @@ class Builder:
                 continue
             if tree.base(checkpoint) is not None:
                 yield from self._base(checkpoint, "", 2 * index - 1)
-            if checkpoint.is_heading and index > 0 and not live[index - 1].is_summary:
-                yield Row("gap", 2 * index)
-            if fold is checkpoint:
-                yield Row(
-                    "checkpoint", 2 * index, checkpoint=checkpoint, hidden=self._steps_of(index)
-                )
-                continue
-            yield Row("checkpoint", 2 * index, checkpoint=checkpoint)
-            yield from self._forks(checkpoint.key, "", 2 * index + 1)
+            yield from self.own(checkpoint)
+            if fold is not checkpoint:
+                yield from self._forks(checkpoint.key, "", 2 * index + 1)
+
+    def own(self, checkpoint: Checkpoint) -> Iterator[Row | None]:
+        """The rows of a live checkpoint itself, without what branches off."""
+        index, live = checkpoint.index, self._tree.live
+        is_first = index == 0 or live[index - 1].is_summary
+        if not self.needle and checkpoint.is_heading and not is_first:
+            yield Row("gap", 2 * index)
+        is_folded = checkpoint.folded and checkpoint.begins_turn and not self.needle
+        hidden = self._steps_of(index) if is_folded else 0
+        yield from self._with_said(
+            Row("checkpoint", 2 * index, checkpoint=checkpoint, hidden=hidden)
+        )
+
+    def _with_said(self, row: Row) -> Iterator[Row | None]:
+        """A checkpoint's row between what the user said before it and after it, as far as the filter finds them."""
+        checkpoint, found = row.checkpoint, self.needle
+        assert checkpoint is not None
+        said = [
+            replace(row, kind="said", said=n, is_tip=False, hidden=0)
+            if not found or found in checkpoint.said[n].lower()
+            else None
+            for n in range(len(checkpoint.said))
+        ]
+        yield from said[: checkpoint.n_carried]
+        yield row if not found or checkpoint.matches(found) else None
+        yield from said[checkpoint.n_carried :]
 
     def forks_at(self, index: int) -> Iterator[Row | None]:
         """What stands directly below the live checkpoint `index`."""
@@ -112,17 +143,13 @@ class Builder:
         order = 2 * checkpoint.index
         if checkpoint.is_summary:
             yield from self._base(checkpoint, "", order - 1)
-        yield (
-            Row("checkpoint", order, checkpoint=checkpoint)
-            if checkpoint.matches(self.needle)
-            else None
-        )
+        yield from self.own(checkpoint)
         yield from self._forks(checkpoint.key, "", order + 1)
 
     def _steps_of(self, index: int) -> int:
         """How many checkpoints the turn that begins at a live index has."""
         live = self._tree.live
-        end = next((i for i in range(index + 1, len(live)) if live[i].is_heading), len(live))
+        end = next((i for i in range(index + 1, len(live)) if live[i].begins_turn), len(live))
         return end - index - 1
 
     def _forks(self, key: int, lanes: str, order: int) -> Iterator[Row | None]:
@@ -168,13 +195,10 @@ class Builder:
             yield Row("more", order, lanes, line=line, hidden=hidden)
         for checkpoint in shown:
             yield from self._base(checkpoint, lanes, order)
-            if not self.needle or checkpoint.matches(self.needle):
-                is_tip = not hidden and checkpoint is checkpoints[-1] and not line.is_base
-                yield Row(
-                    "checkpoint", order, lanes, checkpoint=checkpoint, line=line, is_tip=is_tip
-                )
-            else:
-                yield None
+            is_tip = not hidden and checkpoint is checkpoints[-1] and not line.is_base
+            yield from self._with_said(
+                Row("checkpoint", order, lanes, checkpoint=checkpoint, line=line, is_tip=is_tip)
+            )
             yield from self._forks(checkpoint.key, lanes, order)
         if hidden and not line.is_base:
             yield Row("more", order, lanes, line=line, is_tip=True, hidden=hidden)
@@ -220,11 +244,6 @@ class Rows:
         """For how many checkpoints of the live line the rows are still to be built."""
         return 0 if self._missing is None else len(self._tree.live) - self._missing
 
-    @property
-    def headings(self) -> list[int]:
-        """The live indexes of the turns, oldest first."""
-        return self._headings
-
     # --- changes of the tree
 
     def reset(self, start: int = 0) -> None:
@@ -232,7 +251,7 @@ class Rows:
         self._changes += 1
         del self._headings[bisect_left(self._headings, start) :]
         live = self._tree.live
-        self._headings += [n for n in range(start, len(live)) if live[n].is_heading]
+        self._headings += [n for n in range(start, len(live)) if live[n].begins_turn]
         self._missing = start if self._missing is None else min(start, self._missing)
 
     def settle(self) -> Generator[None]:
@@ -282,7 +301,7 @@ class Rows:
     def appended(self, checkpoint: Checkpoint) -> None:
         """A checkpoint was appended to the live line."""
         self._changes += 1
-        if checkpoint.is_heading:
+        if checkpoint.begins_turn:
             self._headings.append(checkpoint.index)
         if self._missing is not None:
             return
@@ -323,14 +342,13 @@ class Rows:
 
     def relabelled(self, checkpoint: Checkpoint) -> None:
         """What a checkpoint of the live line says is another thing now: a filter may find it, or no longer."""
-        if self.needle and self._missing is None:
+        heading = self.heading_of(checkpoint.index)
+        is_hidden = heading is not None and heading is not checkpoint and heading.folded
+        if self._missing is not None:
+            self._missing = min(self._missing, checkpoint.index)
+        elif self.needle or (checkpoint.said and not is_hidden):
             order = 2 * checkpoint.index
-            found = (
-                [Row("checkpoint", order, checkpoint=checkpoint)]
-                if checkpoint.matches(self.needle)
-                else []
-            )
-            self._splice(order, order, found)
+            self._splice(order, order, self._builder.own(checkpoint))
         self._changes += 1
 
     # --- folding
@@ -399,6 +417,15 @@ class Rows:
             if rows[at].checkpoint is checkpoint and rows[at].kind == "checkpoint":
                 return at
             at += 1
+        return None
+
+    def words_near(self, index: int, step: int) -> int | None:
+        """The next row before (`step` -1) or after (1) an index at which the user says something on the live line."""
+        rows = self._whole()
+        while 0 <= (index := index + step) < len(rows):
+            row = rows[index]
+            if row.line is None and row.is_words:
+                return index
         return None
 
     def index_of(self, key: Key) -> int | None:

@@ -19,9 +19,13 @@ LABEL_LIMIT = 200
 """Characters of a label that are kept; the rest never fits on the screen."""
 State = Literal["open", "done", "failed", "stopped"]
 Key = tuple[str, int]
-"""What a row is, stable while rows come and go: `("checkpoint", key)`, `("line", number)`, `("more", number)`, `("now", 0)`."""
+"""What a row is, stable while rows come and go: `("checkpoint", key)`, `("said", key)`, `("line", number)`, `("more", number)`,
+`("now", 0)`."""
 
 NOW: Key = ("now", 0)
+_TEXT_CHARS = 20_000
+"""Characters of a D-Mail or a summary in which a filter looks."""
+_MOST_SAID = 1 << 16
 
 
 @dataclass(slots=True, eq=False)
@@ -41,7 +45,8 @@ class Checkpoint:
 
     `tokens` is what was sent there, `tokens_end` what the next checkpoint starts with; both are estimates until
     their `measured` flag is set; the estimates were multiplied by `correction`. `saved` is the signed change that a
-    D-Mail or compaction made.
+    D-Mail or compaction made, `text` what it says. `said` are the user's messages that stand behind it and have no
+    checkpoint of their own, each in one line; the first `n_carried` of them stand before its D-Mail.
     """
 
     key: int
@@ -67,13 +72,21 @@ class Checkpoint:
     folded: bool = False
     bookmark: str = ""
     pinned: bool = False
+    text: str = ""
+    said: tuple[str, ...] = ()
+    n_carried: int = 0
     revision: int = 0
     _search: str = field(default="", repr=False)
 
     @property
     def is_heading(self) -> bool:
-        """Whether a turn begins here."""
+        """Whether it is a message of the user, with which a turn begins."""
         return self.kind == "user"
+
+    @property
+    def begins_turn(self) -> bool:
+        """Whether what follows belongs to what the user says here."""
+        return self.kind == "user" or self.n_carried > 0
 
     @property
     def is_summary(self) -> bool:
@@ -95,6 +108,18 @@ class Checkpoint:
         """How selection names this checkpoint."""
         return ("checkpoint", self.key)
 
+    def said_key(self, number: int) -> Key:
+        """How selection names a message of the user behind this checkpoint."""
+        return ("said", self.key * _MOST_SAID + number)
+
+    def say(self, words: Sequence[str], *, carried: bool = False) -> None:
+        """The user said something behind this checkpoint; `carried`: before the D-Mail that is there."""
+        room = _MOST_SAID - len(self.said)
+        self.said += tuple(one_line(text)[:LABEL_LIMIT] for text in words[:room])
+        if carried:
+            self.n_carried = len(self.said)
+        self.touch()
+
     def take_over(self, old: Checkpoint) -> None:
         """Be what `old` was, under another number: what happened there is the same."""
         self.at, self.ended_at, self.words = old.at, old.ended_at, old.words
@@ -103,7 +128,8 @@ class Checkpoint:
         if old.from_id >= 0 and old.id != self.id:
             # The step that sent the D-Mail has no number on this line.
             self.from_id, self.words = -1, "D-Mail from an earlier step"
-        self.saved, self.before = old.saved, old.before
+        self.saved, self.before, self.text = old.saved, old.before, old.text
+        self.said, self.n_carried = old.said, old.n_carried
         self.bookmark = old.bookmark or self.bookmark
         self.pinned = old.pinned or self.pinned
 
@@ -113,9 +139,10 @@ class Checkpoint:
         self._search = ""
 
     def matches(self, needle: str) -> bool:
-        """Whether the words, a tool or a target hold the (lower-case) text."""
+        """Whether the words, a tool, a target, the D-Mail or the summary hold the (lower-case) text."""
         if not self._search:
             parts = [f"#{self.id}", self.words, self.bookmark, _KIND_WORDS.get(self.kind, "")]
+            parts.append(self.text[:_TEXT_CHARS])
             for call in self.calls or ():
                 parts += (call.name, call.target)
             self._search = "\n".join(parts).lower()

@@ -6,7 +6,7 @@ Nothing here draws or knows a width. Tool calls are `tool_calls.py`'s; what is c
 
 from __future__ import annotations
 
-from kimi_tui.foreign_text import clean, clean_source, has_pictures, one_line
+from kimi_tui.foreign_text import one_line
 from kimi_tui.projection.blocks import (
     NOTHING,
     AgentBlock,
@@ -194,7 +194,7 @@ class TranscriptModel:
         if not event.text and not event.images:
             return change
         block = self._list.new(UserBlock, at)
-        _write(block, event.text)
+        block.write(event.text)
         block.images = event.images
         spare, self._spare = self._spare, None
         block.checkpoint, block.uid = (spare.id, spare.uid) if spare is not None else (None, "")
@@ -247,7 +247,7 @@ class TranscriptModel:
 
     def _queued(self, event: SteerQueued, at: float) -> Change:
         block = self._list.new(UserBlock, at)
-        _write(block, event.text)
+        block.write(event.text)
         block.steer = event.id
         block.queued = True
         block.checkpoint, block.uid = None, ""
@@ -264,7 +264,7 @@ class TranscriptModel:
             return change
         change = both(change, self._speech.close(at))
         taken = self._list.new(UserBlock, at)
-        _write(taken, event.text)
+        taken.write(event.text)
         taken.steer = event.id
         taken.number = event.number
         return both(change, self._list.append(taken))
@@ -309,12 +309,6 @@ class TranscriptModel:
             self._steps = StepTokens()
             self._calls.forget()
         return change
-
-
-def _write(block: UserBlock, text: str) -> None:
-    """Let a block say this."""
-    block.text = clean(text)
-    block.written = clean_source(text) if has_pictures(text) else ""
 
 
 class Speech:

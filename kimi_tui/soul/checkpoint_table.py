@@ -6,15 +6,18 @@ Made from the files of a session alone: no engine is asked, so that looking at a
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from types import MappingProxyType
 
 from kimi_tui.llm.message import Message
+from kimi_tui.projection.timeline import TimelineModel
+from kimi_tui.projection.timeline_tree import Checkpoint as Shown
 from kimi_tui.session.context_index import ContextIndex
 from kimi_tui.session.schema import Checkpoint
 from kimi_tui.session.session import Session
 from kimi_tui.soul.history import session_history
+from kimi_tui.soul.preview import words_before_dmail
 from kimi_tui.soul.record import records_by_checkpoint
 from kimi_tui.soul.segments import Segment, label_of, segments
 from kimi_tui.soul.token_meter import TokenMeter, WorldLineTokens
@@ -40,6 +43,7 @@ class CheckpointRow:
             where either is an estimate.
         files_changed: How many files its step changed.
         bookmark: The user's name for it, or nothing.
+        said: Where this is not the checkpoint itself but a message of the user that stands behind it: which of them.
     """
 
     id: int
@@ -54,6 +58,7 @@ class CheckpointRow:
     change_estimated: bool
     files_changed: int
     bookmark: str
+    said: int = -1
 
 
 def list_checkpoints(session: Session, world_line: int = 0) -> list[CheckpointRow]:
@@ -81,6 +86,7 @@ def list_checkpoints(session: Session, world_line: int = 0) -> list[CheckpointRo
         files=files_by_checkpoint(records),
         bookmarks=session.marks.bookmarks,
         meter=_meter_of(session, records),
+        shown=_shown(records, world_line),
     )
 
 
@@ -93,46 +99,76 @@ def checkpoint_rows(
     files: Mapping[str, Collection[str]] = MappingProxyType({}),
     bookmarks: Mapping[str, str] = MappingProxyType({}),
     meter: TokenMeter | None = None,
+    shown: Mapping[str, Shown] = MappingProxyType({}),
 ) -> list[CheckpointRow]:
-    """Every checkpoint of a world line, oldest first, those it shares with others included.
+    """Every checkpoint of a world line and every message of the user, oldest first, shared ones included.
 
     Args:
         index: where things stand in it.
         messages: its messages.
         world_line: its number.
-        told: the records of each checkpoint, by its uid.
+        recorded: the records of each checkpoint, by its uid.
         files: the files that were seen to change in its step, by uid.
         bookmarks: names by uid.
         meter: estimates tokens where no server has given a figure yet.
+        shown: the checkpoints as the timeline shows them, by uid: its figures go before those that the files
+            give; of a turn it shows no change.
     """
     parts = segments(index.checkpoints, messages)
     tokens_of = WorldLineTokens(index, messages, meter)
     kinds: list[CheckpointKind] = [_kind(part, recorded.get(part.point.uid, ())) for part in parts]
     figures = [
-        _tokens(part.point, kind, tokens_of) for part, kind in zip(parts, kinds, strict=True)
+        (known.tokens, not known.measured)
+        if (known := shown.get(part.point.uid)) is not None
+        else _tokens(part.point, kind, tokens_of)
+        for part, kind in zip(parts, kinds, strict=True)
     ]
     figures.append(tokens_of.before(index.size))
     rows: list[CheckpointRow] = []
     for place, part in enumerate(parts):
         point, (tokens, estimated) = part.point, figures[place]
         events = recorded.get(point.uid, ())
-        rows.append(
-            CheckpointRow(
-                id=point.id,
-                uid=point.uid,
-                world_line=world_line,
-                kind=kinds[place],
-                label=part.label or _label(events),
-                at=point.at or _at(events),
-                tokens=tokens,
-                estimated=estimated,
-                tokens_change=figures[place + 1][0] - tokens,
-                change_estimated=estimated or figures[place + 1][1],
-                files_changed=len(_files(part, events, files.get(point.uid, ()))),
-                bookmark=bookmarks.get(point.uid, bookmarks.get(point.was or "", "")),
-            )
+        change = figures[place + 1][0] - tokens
+        is_guess = estimated or figures[place + 1][1]
+        known = shown.get(point.uid)
+        if known is not None and not known.is_heading and (known.change or known.change_measured):
+            change, is_guess = known.change, not known.change_measured
+        row = CheckpointRow(
+            id=point.id,
+            uid=point.uid,
+            world_line=world_line,
+            kind=kinds[place],
+            label=part.label or _label(events),
+            at=point.at or _at(events),
+            tokens=tokens,
+            estimated=estimated,
+            tokens_change=change,
+            change_estimated=is_guess,
+            files_changed=len(_files(part, events, files.get(point.uid, ()))),
+            bookmark=bookmarks.get(point.uid, bookmarks.get(point.was or "", "")),
         )
+        rows += _with_said(row, part)
     return rows
+
+
+def _with_said(row: CheckpointRow, part: Segment) -> list[CheckpointRow]:
+    """A checkpoint's row between what the user said before its D-Mail and after it, beside what it began with."""
+    said = [
+        replace(row, kind="user", label=label_of(text), tokens_change=0, files_changed=0, said=n)
+        for n, text in enumerate(part.said)
+    ]
+    if row.kind == "user":
+        return [row]
+    n_before = len(words_before_dmail(part))
+    return [*said[:n_before], row, *said[n_before:]]
+
+
+def _shown(records: Iterable[EventRecord], world_line: int) -> dict[str, Shown]:
+    """The checkpoints of a world line as the timeline shows them; none of one that no event tells of."""
+    model = TimelineModel()
+    for record in records:
+        model.apply(record)
+    return {point.uid: point for point in model.path_of(world_line)}
 
 
 def _tokens(

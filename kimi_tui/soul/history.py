@@ -289,16 +289,22 @@ class _HistoryBuilder:
     def add_segment(self, segment: Segment) -> None:
         """Add what happened behind a checkpoint: as it was recorded, else made from the messages."""
         recorded = self._recorded.get(segment.point.uid)
-        dmail, self._dmail_published = None if self._dmail_published else _dmail_of(segment), False
-        if dmail is not None:
+        dmail, is_published = _dmail_of(segment), self._dmail_published
+        self._dmail_published = False
+        if dmail is not None and not is_published:
             at = recorded[0].at if recorded else ev.iso_seconds(segment.point.at)
-            tokens = self._tokens.at(segment.point)
-            self._add(_dmail_event(dmail, segment.point, tokens), at)
+            tokens, carried = self._tokens.at(segment.point), _carried_with(dmail, segment)
+            self._add(_dmail_event(dmail, segment.point, tokens, carried), at)
         summary = next((text for m in segment.messages if (text := summary_text(m))), "")
         if summary and self._compaction is None:
             self._add_summary(segment, summary)
-        else:
-            self._add_events(segment, recorded)
+            return
+        self._add_events(segment, recorded)
+        if dmail is not None and not is_published:
+            # What was pinned came along too; nothing of the line tells of it where it stood before.
+            pinned = [m for m in _before(dmail, segment) if m.role != "user"]
+            for event in events_from_messages(pinned, segment.point.uid):
+                self._add(event, self._at)
 
     def _add_summary(self, segment: Segment, summary: str) -> None:
         """A summary of which it is not known what it replaced, and what was kept beside it."""
@@ -306,8 +312,16 @@ class _HistoryBuilder:
         tokens = self._tokens.at(point)
         self._add(ev.CheckpointCreated(point.id, point.uid, segment.kind, "", tokens, point.at), at)
         self._add(ev.CompactionEnd(tokens, tokens, summary), at)
-        for event in events_from_messages(segment.messages, point.uid):
-            self._add(event, at)
+        first = 0
+        for place, message in enumerate([*segment.messages, None]):
+            if message is not None and dmail_text(message) is None:
+                continue
+            kept = segment.messages[first:place]
+            for event in events_from_messages(kept, point.uid, first):
+                self._add(event, at)
+            first = place + 1
+            if message is not None:
+                self._add(_dmail_event(message, point, tokens, uid=point.uid), at)
 
     def _add_events(self, segment: Segment, recorded: Sequence[EventRecord] | None) -> None:
         if recorded:
@@ -374,7 +388,9 @@ class _HistoryBuilder:
             return
         if kind != "step":
             yield created
-            yield from events_from_messages(segment.messages, point.uid)
+            dmail = _dmail_of(segment)
+            first = 0 if dmail is None else segment.messages.index(dmail) + 1
+            yield from events_from_messages(segment.messages[first:], point.uid, first)
             return
         if not self._in_turn:
             yield ev.TurnBegin("", resumed=True)
@@ -392,16 +408,24 @@ def _dmail_of(segment: Segment) -> Message | None:
 
 def _carried_with(dmail: Message, segment: Segment) -> tuple[str, ...]:
     """The user's words that stand before a D-Mail. kimi-cli carried nothing over: there the D-Mail is the first."""
-    before = segment.messages[: segment.messages.index(dmail)]
-    return tuple(m.text for m in before if is_user_words(m) and internal_kind(m) is None)
+    return tuple(m.text for m in _before(dmail, segment) if is_user_words(m))
 
 
-def _dmail_event(dmail: Message, point: Checkpoint, tokens: int) -> ev.ContextReverted:
-    """A D-Mail of which it is not known, or does not matter here, what it undid."""
+def _before(dmail: Message, segment: Segment) -> Sequence[Message]:
+    return segment.messages[: segment.messages.index(dmail)]
+
+
+def _dmail_event(
+    dmail: Message, point: Checkpoint, tokens: int, carried: tuple[str, ...] = (), uid: str = ""
+) -> ev.ContextReverted:
+    """A D-Mail of which it is not known, or does not matter here, what it undid.
+
+    With a `uid` it stands behind that checkpoint, with what else is there; else it begins the next one.
+    """
     return ev.ContextReverted(
         reason="dmail",
         checkpoint_id=point.id,
-        uid="",
+        uid=uid,
         from_checkpoint=point.id - 1,
         world_line=0,
         messages_dropped=0,
@@ -409,15 +433,16 @@ def _dmail_event(dmail: Message, point: Checkpoint, tokens: int) -> ev.ContextRe
         tokens_before=tokens,
         tokens_after=tokens,
         text=dmail_text(dmail) or "",
+        carried=carried,
         author=author_of(dmail),
     )
 
 
-def events_from_messages(messages: Sequence[Message], uid: str) -> Iterator[Event]:
-    """The answers, calls, results and steers among some messages."""
+def events_from_messages(messages: Sequence[Message], uid: str, first: int = 0) -> Iterator[Event]:
+    """The answers, calls, results and steers among some messages, the first of which is number `first` of its checkpoint."""
     open_calls: list[tuple[str, str]] = []
     n_calls = 0
-    for number, message in enumerate(messages):
+    for number, message in enumerate(messages, first):
         if message.role == "assistant":
             yield from _answer(message, uid, n_calls)
             open_calls = [

@@ -77,11 +77,11 @@ class Operations:
         if files == "only":
             return await self._files_only(target, prepared)
         if target.world_line:
-            return await self.jump(target.world_line, target.id, prepared)
+            return await self.jump(target.world_line, target.id, prepared, target.said)
         conversation = self.conversation
         point = self.conversation.reachable(target.id)
         before, figure = conversation.used, conversation.figure_before(point.id)
-        prompt = rewind_prompt(_segment_of(conversation, point))
+        prompt = rewind_prompt(_segment_of(conversation, point), target.said)
         async with self.restorer.journaled(prepared, "rewind") as entry:
             reverted = await conversation.context.revert_to(point.id, reason="rewind", files=entry)
         left = self.conversation.number_of(reverted)
@@ -100,8 +100,9 @@ class Operations:
         world_line: int,
         checkpoint_id: int | None = None,
         prepared: Prepared | None = None,
+        said: int = -1,
     ) -> RewindOutcome:
-        """Carry out `KimiSoul.jump`; `prepared` is what comes back of the files with it."""
+        """Carry out `KimiSoul.jump`; `prepared` is what comes back of the files with it, `said` is `Target.said`."""
         conversation = self.conversation
         index = await asyncio.to_thread(self.session.world_lines.index, world_line)
         before = conversation.used
@@ -116,7 +117,7 @@ class Operations:
             messages = await asyncio.to_thread(self.session.world_lines.messages_of, world_line)
             place = index.checkpoints.index(point)
             there = await asyncio.to_thread(segment_at, index.checkpoints, index, messages, place)
-            prompt = rewind_prompt(there)
+            prompt = rewind_prompt(there, said)
         await self._follow(reverted, reverted.messages_kept)
         outcomes = await self.restorer.carry_out(prepared, reverted.entry.uid)
         conversation.publish_line_changed("jump", left, world_line, reverted.entry.uid)

@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
-from itertools import accumulate
+from itertools import accumulate, takewhile
 from operator import add
 from typing import overload
 
@@ -21,7 +21,7 @@ from kimi_tui.session.context_index import Kind
 from kimi_tui.session.schema import Checkpoint
 from kimi_tui.session.world_lines import WorldLines
 from kimi_tui.soul.conversation import Conversation
-from kimi_tui.soul.internal_messages import dmail_text, summary_text
+from kimi_tui.soul.internal_messages import dmail_text, is_user_words, summary_text
 from kimi_tui.soul.rewind import DroppedMessage, RewindPreview, Target
 from kimi_tui.soul.segments import Segment, call_target, kind_of, label_of, segment_at
 from kimi_tui.soul.tasks import Pace
@@ -29,23 +29,48 @@ from kimi_tui.soul.token_meter import WorldLineTokens
 from kimi_tui.soul.usage import Cost
 from kimi_tui.wire.events import CheckpointKind
 
-_WITH_A_PROMPT = frozenset({"user", "dmail"})
-
 _LISTED = {Kind.SAID: 1, Kind.DMAIL: 1, Kind.SUMMARY: 1, Kind.WORDS: 1}
 
 # How many rows a message has in the list beside those of its calls, by its kind.
 _ROWS = bytes(_LISTED.get(Kind(kind), 0) if kind < len(Kind) else 0 for kind in range(256))
-
-_UNSAID = bytes.maketrans(bytes([Kind.SAID]), bytes([Kind.OTHER]))
 
 _RESULTS = frozenset({Kind.RESULT, Kind.FAILED})
 
 _MOST_KNOWN = 1_000
 
 
-def rewind_prompt(segment: Segment) -> str:
-    """What goes back into the prompt after a rewind to this checkpoint: the user's words, if it began with them."""
-    return segment.user_words if segment.kind in _WITH_A_PROMPT else ""
+def rewind_prompt(segment: Segment, chosen: int = -1) -> str:
+    """What goes back into the prompt after a rewind to this checkpoint.
+
+    That is the message of the user that was `chosen` among those behind it, or else what it began with; of those that
+    stand before a D-Mail the newest.
+    """
+    said = segment.said
+    if 0 <= chosen < len(said):
+        return said[chosen]
+    if segment.kind == "user":
+        return segment.user_words
+    carried = words_before_dmail(segment)
+    return carried[-1] if carried else ""
+
+
+def _returned(segment: Segment, chosen: int) -> range:
+    """Which of the user's messages behind a checkpoint `rewind_prompt` gives."""
+    n_said = len(segment.said)
+    if 0 <= chosen < n_said:
+        return range(chosen, chosen + 1)
+    if segment.kind == "user":
+        return range(n_said)
+    n_carried = len(words_before_dmail(segment))
+    return range(max(0, n_carried - 1), n_carried)
+
+
+def words_before_dmail(segment: Segment) -> list[str]:
+    """The messages of the user that were carried over with a D-Mail."""
+    if segment.kind != "dmail":
+        return []
+    before = takewhile(lambda message: dmail_text(message) is None, segment.messages)
+    return [message.text for message in before if is_user_words(message)]
 
 
 async def preview_of(conversation: Conversation, target: Target) -> RewindPreview:
@@ -60,8 +85,7 @@ async def preview_of(conversation: Conversation, target: Target) -> RewindPrevie
     there = segment_at(context.checkpoints, context.index, context.messages, place)
     used, estimated = conversation.used, conversation.estimated
     after, is_estimated = conversation.figure_before(target.id)
-    prompt = rewind_prompt(there)
-    goes = DroppedMessages(conversation, place, without_prompt=bool(prompt))
+    goes = DroppedMessages(conversation, place, _returned(there, target.said))
     # From here on the context may grow, or become another one; what goes was settled above.
     preview = await _preview(target, there, goes, used, min(after, used))
     return replace(preview, estimated=estimated or is_estimated or after > used)
@@ -104,9 +128,10 @@ async def _preview(
 ) -> RewindPreview:
     """The preview, with estimated tokens. `there` is what the checkpoint began."""
     begun = await goes.begun()
+    is_chosen = 0 <= target.said < len(there.said)
     return RewindPreview(
         target=target,
-        label=there.label,
+        label=label_of(there.said[target.said]) if is_chosen else there.label,
         steps=begun["step"],
         turns=begun["user"],
         messages=goes.n_messages,
@@ -114,7 +139,7 @@ async def _preview(
         tokens_after=after,
         estimated=True,
         goes=goes,
-        prompt=rewind_prompt(there),
+        prompt=rewind_prompt(there, target.said),
         cost=await goes.cost(),
         ran_commands=goes.ran_commands,
     )
@@ -133,11 +158,11 @@ class DroppedMessages(Sequence[DroppedMessage]):
     Args:
         conversation: the live conversation.
         place: the first checkpoint that goes, by its place in the list.
-        without_prompt: what was said there comes back into the prompt, and is not listed.
+        returned: which of what the user said behind that checkpoint comes back into the prompt, and is not listed.
     """
 
     def __init__(
-        self, conversation: Conversation, place: int, *, without_prompt: bool = False
+        self, conversation: Conversation, place: int, returned: Collection[int] = ()
     ) -> None:
         context = conversation.context
         self._conversation = conversation
@@ -151,9 +176,13 @@ class DroppedMessages(Sequence[DroppedMessage]):
         self._known: dict[int, tuple[DroppedMessage, ...]] = {}
         self.n_messages = len(self._kinds) - self._kinds.count(Kind.MARKER)
         listed = self._kinds
-        if without_prompt:
-            end = self._end_of(0)
-            listed = listed[:end].translate(_UNSAID) + listed[end:]
+        if returned:
+            here = bytearray(listed)
+            said = [n for n in range(self._end_of(0)) if here[n] == Kind.SAID]
+            for number in returned:
+                if number < len(said):
+                    here[said[number]] = Kind.OTHER
+            listed = bytes(here)
         self._listed = listed
         # The number of rows up to and with each message.
         self._rows = list(accumulate(map(add, listed.translate(_ROWS), self._calls)))

@@ -16,10 +16,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A checkpoint by name: `id` on world line `world_line` (0: the live one)."""
+    """A checkpoint by name: `id` on world line `world_line` (0: the live one).
+
+    `said` chooses one of the messages that the user said behind it, counted from 0: that one comes back into the prompt
+    after a rewind. -1 chooses none of them.
+    """
 
     id: int
     world_line: int = 0
+    said: int = -1
 
 
 FilesChoice = Literal["keep", "restore", "only"]

@@ -42,9 +42,14 @@ class Segment:
         return "user" if first is not None and is_user_words(first) else "step"
 
     @property
+    def said(self) -> tuple[str, ...]:
+        """The user's messages in it."""
+        return tuple(m.text for m in self.messages if is_user_words(m))
+
+    @property
     def user_words(self) -> str:
         """What the user said in it."""
-        return "\n\n".join(m.text for m in self.messages if is_user_words(m) and m.text.strip())
+        return "\n\n".join(text for text in self.said if text.strip())
 
     @property
     def label(self) -> str:

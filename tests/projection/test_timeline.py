@@ -404,3 +404,30 @@ def test_a_cut_in_what_another_line_began_with_makes_that_line_longer() -> None:
     assert {n: [p.id for p in line.checkpoints] for n, line in model.tree.lines.items()} == {
         1: [2, 3, 4]
     }
+
+
+def test_messages_without_a_checkpoint_of_their_own_are_rows_and_a_filter_finds_letters() -> None:
+    t = Teller()
+    t.turn("One")
+    t.step()
+    t.turn("Two")
+    t.step()
+    t.dmail(1, "only line 412 matters", carried=("Two", "And three"))
+    t.step()
+    t.steer("Rather four")
+    model = model_of(t)
+    rows = [(row.kind, row.checkpoint.id, row.said) for row in model.rows if row.checkpoint]
+    assert rows == [
+        ("checkpoint", 0, -1),
+        ("said", 1, 0),
+        ("said", 1, 1),
+        ("checkpoint", 1, -1),
+        ("checkpoint", 2, -1),
+        ("said", 2, 0),
+    ]
+    # What follows belongs to what was said last, and a fold of it holds no more than that.
+    assert model.rows.heading_of(2) is model.tree.live[1]
+    model.rows.filter("412 MATTERS")
+    assert [row.checkpoint for row in model.rows] == [model.tree.live[1]]
+    model.rows.filter("three")
+    assert [row.said for row in model.rows] == [1]

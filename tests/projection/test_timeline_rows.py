@@ -12,6 +12,7 @@ from support.story import Teller
 
 from kimi_tui.projection.timeline import TimelineModel
 from kimi_tui.projection.timeline_rows import Builder, Row, Rows
+from kimi_tui.projection.timeline_tree import Checkpoint
 from kimi_tui.wire.events import EventRecord, LineChanged
 
 OPERATIONS = st.lists(
@@ -23,6 +24,7 @@ OPERATIONS = st.lists(
                 "step",
                 "rewind",
                 "dmail",
+                "steer",
                 "compact",
                 "undo",
                 "jump",
@@ -49,6 +51,10 @@ def facts_of(rows: Rows) -> list[tuple[object, ...]]:
     return [(row.kind, row.key, row.order, row.lanes, row.is_tip, row.hidden) for row in rows]
 
 
+def headings_of(rows: Rows, model: TimelineModel) -> list[Checkpoint | None]:
+    return [rows.heading_of(index) for index in range(len(model.tree.live))]
+
+
 def perform(teller: Teller, model: TimelineModel, name: str, number: int) -> None:
     length = len(teller.line)
     match name:
@@ -59,7 +65,9 @@ def perform(teller: Teller, model: TimelineModel, name: str, number: int) -> Non
         case "rewind" if length:
             teller.rewind(number % length)
         case "dmail" if length:
-            teller.dmail(number % length)
+            teller.dmail(number % length, carried=("Run this", "And that")[: number % 3])
+        case "steer" if length:
+            teller.steer(f"Rather run {number}")
         case "compact" if length:
             teller.compact()
         case "clear" if length:
@@ -102,7 +110,7 @@ def test_rows_kept_up_to_date_are_those_built_anew(operations: list[tuple[str, i
         fresh = Rows(model.tree)
         fresh.filter(model.rows.typed)
         assert kept == facts_of(fresh)
-        assert model.rows.headings == fresh.headings
+        assert headings_of(model.rows, model) == headings_of(fresh, model)
         assert [row.order for row in model.rows] == sorted(row.order for row in model.rows)
 
 
@@ -130,7 +138,7 @@ def test_rows_that_nobody_looked_at_are_built_when_somebody_does(
         fresh = Rows(model.tree)
         fresh.filter(model.rows.typed)
         assert facts_of(model.rows) == facts_of(fresh)
-        assert model.rows.headings == fresh.headings
+        assert headings_of(model.rows, model) == headings_of(fresh, model)
 
 
 def test_an_undo_builds_what_it_changed_and_no_more() -> None:

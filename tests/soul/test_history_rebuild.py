@@ -9,10 +9,10 @@ import pytest
 from support.chat_server import say
 from support.soul import stage
 
-from kimi_tui.projection.blocks import AgentBlock, UserBlock
+from kimi_tui.projection.blocks import AgentBlock, DMailBlock, UserBlock
 from kimi_tui.projection.timeline import TimelineModel
 from kimi_tui.projection.transcript import TranscriptModel
-from kimi_tui.soul.history import fits, rebuild_history
+from kimi_tui.soul.history import fits, rebuild_history, rebuild_world_line
 from kimi_tui.soul.record import read_records
 from kimi_tui.soul.rewind import Target
 from kimi_tui.wire.events import EventRecord
@@ -88,3 +88,38 @@ async def test_lines_that_were_jumped_to_are_drawn_once(
         assert tree(again) == tree(told)
         assert list(tree(told)[1]) == drawn
         assert chat(again) == chat(told)
+
+
+async def test_what_a_dmail_carried_over_stands_in_every_history_once(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        on.server.script(*[say(f"answer {text}") for text in "abc"])
+        for text in "abc":
+            await on.soul.run(text)
+        await on.soul.dmail(Target(2), "a letter", go_on=False)
+        await on.soul.flush()
+        told = read_records(on.session)
+        live = {"as told": told, "rebuilt": rebuild_history(on.session, [])}
+        rows = [(row.id, row.kind, row.label, row.said) for row in await on.checkpoints()]
+        assert rows == [
+            (0, "user", "a", -1),
+            (1, "step", "answer a", -1),
+            (2, "user", "b", 0),
+            (2, "user", "c", 1),
+            (2, "dmail", "a letter", -1),
+        ]
+        await on.soul.rewind(Target(1))
+        for name, records in (("read", told), ("read anew", [])):
+            live[name] = rebuild_world_line(on.session, records, 2)
+        for name, records in live.items():
+            transcript, timeline = TranscriptModel(), TimelineModel()
+            for record in records:
+                transcript.apply(record)
+                timeline.apply(record)
+            blocks = [one for one in transcript.blocks if isinstance(one, UserBlock | DMailBlock)]
+            assert [(one.checkpoint, one.text) for one in blocks] == [
+                (0, "a"),
+                (2, "b"),
+                (2, "c"),
+                (2, "a letter"),
+            ], name
+            assert timeline.tree.live[-1].said == ("b", "c"), name

@@ -18,6 +18,7 @@ from kimi_tui.wire.events import (
     LineChanged,
     Operation,
     StatusUpdate,
+    SteerTaken,
     StepBegin,
     TextPart,
     ToolCall,
@@ -151,7 +152,9 @@ class Teller:
         self.tell(LineChanged(op, left, to_line, uid))
         self.status(estimated=True)
 
-    def cut(self, number: int, reason: Operation, text: str = "") -> int:
+    def cut(
+        self, number: int, reason: Operation, text: str = "", carried: tuple[str, ...] = ()
+    ) -> int:
         """The live line is cut before checkpoint `number`; returns the number of the line that was left."""
         left = self.store()
         uid, tokens = self.line[number]
@@ -160,7 +163,19 @@ class Teller:
         self.used = tokens
         del self.line[number:]
         self.tell(
-            ContextReverted(reason, number, uid, newest, left, 7, 4, before, tokens, text=text)
+            ContextReverted(
+                reason,
+                number,
+                uid,
+                newest,
+                left,
+                7,
+                4,
+                before,
+                tokens,
+                text=text,
+                carried=carried,
+            )
         )
         return left
 
@@ -171,10 +186,16 @@ class Teller:
         self.status()
         return n
 
-    def dmail(self, number: int, letter: str = "Use re.finditer.") -> int:
-        """The agent sends a letter to checkpoint `number`; returns the line that was left."""
+    def steer(self, text: str) -> None:
+        """The user says something while the agent works."""
+        self.tell(SteerTaken("", text, number=3))
+
+    def dmail(
+        self, number: int, letter: str = "Use re.finditer.", carried: tuple[str, ...] = ()
+    ) -> int:
+        """The agent sends a D-Mail to checkpoint `number`; returns the line that was left."""
         sender = self.step(("SendDMail", {"message": letter, "checkpoint_id": number}), cost=400)
-        n = self.cut(number, "dmail", letter)
+        n = self.cut(number, "dmail", letter, carried)
         self.status(estimated=True)
         self.checkpoint("dmail", f"D-Mail from #{sender}")
         self.used += 300

@@ -654,7 +654,7 @@ class MainScreen(Screen[None]):
         if point is not None and point.is_summary:
             self.start(marks.read_summary(self, point.uid), opens=True)
         else:
-            target = Target(event.id, 0 if is_now else self.reading)
+            target = Target(event.id, 0 if is_now else self.reading, event.said)
             self.start(rewind.preview(self, target), opens=True)
 
     def on_transcript_pin_toggled(self, event: Transcript.PinToggled) -> None:

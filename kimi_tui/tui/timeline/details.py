@@ -75,23 +75,18 @@ def checkpoint_details(
     width: int,
     rows: int,
     glyphs: Glyphs,
+    said: int = -1,
 ) -> list[list[Span]]:
-    """When and how long, the whole label in at most `rows` rows, and what a rewind there frees."""
+    """When and how long, the whole label (or what was `said` there) in at most `rows` rows, and what a rewind there frees."""
     first: list[Span] = [(f"{_local(checkpoint.at):%H:%M:%S}", "ink")]
-    if checkpoint.kind == "dmail" and checkpoint.from_id >= 0:
-        first.append((f"  sent from #{checkpoint.from_id}", "quiet"))
-    if checkpoint.ended_at > checkpoint.at:
-        first.append((f"  {numbers.duration(checkpoint.ended_at - checkpoint.at)}", "quiet"))
-    elif model.running and checkpoint is model.tree.head:
-        first.append(("  still running", "quiet"))
-    if checkpoint.state == "stopped":
-        first.append(("  stopped", "quiet"))
-    if checkpoint.folded:
-        first.append(("  folded", "quiet"))
+    if said >= 0:
+        words = "Carried over with the D-Mail" if said < checkpoint.n_carried else "Said meanwhile"
+        first = [(words, "quiet")]
+    else:
+        first += _circumstances(model, checkpoint)
     facts = [first]
-    facts += [
-        [(text, "quiet")] for text in _wrapped(whole_label(checkpoint), width, rows, glyphs.cut)
-    ]
+    label = whole_label(checkpoint) if said < 0 else checkpoint.said[said]
+    facts += [[(text, "quiet")] for text in _wrapped(label, width, rows, glyphs.cut)]
     if line is not None:
         facts.append([(f"On world line {line.n}, left behind", "quiet")])
     elif checkpoint.is_summary:
@@ -108,6 +103,22 @@ def checkpoint_details(
             model.frees(checkpoint), estimated=model.estimated or not checkpoint.measured
         )
         facts.append([("Rewinding here frees ", "quiet"), (freed, "ink")])
+    return facts
+
+
+def _circumstances(model: TimelineModel, checkpoint: Checkpoint) -> list[Span]:
+    """Where a D-Mail came from, how long it took, and how it ended."""
+    facts: list[Span] = []
+    if checkpoint.kind == "dmail" and checkpoint.from_id >= 0:
+        facts.append((f"  sent from #{checkpoint.from_id}", "quiet"))
+    if checkpoint.ended_at > checkpoint.at:
+        facts.append((f"  {numbers.duration(checkpoint.ended_at - checkpoint.at)}", "quiet"))
+    elif model.running and checkpoint is model.tree.head:
+        facts.append(("  still running", "quiet"))
+    if checkpoint.state == "stopped":
+        facts.append(("  stopped", "quiet"))
+    if checkpoint.folded:
+        facts.append(("  folded", "quiet"))
     return facts
 
 

@@ -141,7 +141,7 @@ class Painter:
             key,
             0 if row is None else (row.kind, row.lanes, row.hidden, row.is_tip),
             checkpoint.revision if checkpoint is not None else -1,
-            line is not None and (line.is_open, len(line.checkpoints)),
+            line is not None and (line.is_open, line.reason, len(line.checkpoints)),
             look,
             edge,
             ground,
@@ -169,7 +169,7 @@ class Painter:
         if listing.scene is not None:
             grey = position <= view.revert_progress * len(listing.scene.checkpoints)
         else:
-            grey = selected is not None and position < selected and self._goes(position, selected)
+            grey = selected is not None and position != selected and self._goes(position, selected)
         shows_used = row is None or is_head
         age = ""
         if row is not None and row.line is not None and row.names_line:
@@ -187,13 +187,18 @@ class Painter:
         )
 
     def _goes(self, position: int, selected: int) -> bool:
-        """Whether a rewind to the selected row would take this row above it."""
+        """Whether a rewind to the selected row would take this row."""
         chosen = self._view.listing.row(selected)
-        if chosen is None or chosen.kind != "checkpoint":
+        if chosen is None or chosen.kind not in ("checkpoint", "said"):
             return False
+        row = self._view.listing.row(position)
+        if position > selected:
+            # What else was said behind the same checkpoint goes with it.
+            return (
+                row is not None and row.checkpoint is chosen.checkpoint and row.line is chosen.line
+            )
         if chosen.line is None:
             return True
-        row = self._view.listing.row(position)
         return row is not None and row.line is chosen.line
 
     def _has_arc(self, row: Row) -> bool:
@@ -207,7 +212,7 @@ class Painter:
                 return False
             return tree.live[index].kind == "dmail" and tree.live[index].from_line == row.line.n
         checkpoint = row.checkpoint
-        if checkpoint is None or checkpoint.kind != "dmail":
+        if checkpoint is None or checkpoint.kind != "dmail" or row.said >= checkpoint.n_carried:
             return False
         forks = tree.forks(tree.key_below(checkpoint.index))
         return bool(forks) and forks[-1].n == checkpoint.from_line
@@ -298,10 +303,16 @@ class Painter:
         row = view.listing.row(position) if position is not None else None
         if row is None:
             return []
-        if row.kind == "checkpoint" and row.checkpoint is not None:
+        if row.checkpoint is not None and row.kind in ("checkpoint", "said"):
             width = view.full_width - 4
             return details.checkpoint_details(
-                model, row.checkpoint, row.line, width=width, rows=2, glyphs=view.glyphs
+                model,
+                row.checkpoint,
+                row.line,
+                width=width,
+                rows=2,
+                glyphs=view.glyphs,
+                said=row.said,
             )
         return details.line_details(row.line, time.time()) if row.line is not None else []
 

@@ -58,7 +58,8 @@ class Look:
     is_head: bool = False
     """The newest checkpoint, while the agent works on it."""
     has_arc: bool = False
-    """The world line right below (of a D-Mail's row) or right above (of a line's row) is joined by the arc."""
+    """The world line below (of a D-Mail's row and of what was carried over) or the D-Mail above (of a line's row) is joined by the
+    arc."""
     is_grey: bool = False
     """A rewind to the selected row would take it."""
     used: int = 0
@@ -80,7 +81,7 @@ def row_spans(row: Row, columns: Columns, glyphs: Glyphs, look: Look) -> list[Sp
     lanes = _lanes(row, columns, glyphs, look)
     if row.kind == "gap":
         spans = lanes
-    elif row.kind == "checkpoint" and row.checkpoint is not None:
+    elif row.checkpoint is not None and row.kind in ("checkpoint", "said"):
         spans = _checkpoint_spans(row, row.checkpoint, columns, glyphs, look, lanes)
     elif row.line is not None:
         spans = _line(row, row.line, columns, look, lanes)
@@ -110,7 +111,11 @@ def _lanes(row: Row, columns: Columns, glyphs: Glyphs, look: Look) -> list[Span]
     """The lanes, from column 1 to before the text."""
     own = _own_lane(row, glyphs, look)
     if columns.lanes == 1:
-        spans = own[:1] if row.kind in ("checkpoint", "gap", "more") else [(glyphs.lost, "lost")]
+        spans = (
+            own[:1]
+            if row.kind in ("checkpoint", "said", "gap", "more")
+            else [(glyphs.lost, "lost")]
+        )
         return [*spans, (" ", "line")]
     outer: list[Span] = []
     for lane in row.lanes[1 - MAX_LANES :] if row.lanes else "":
@@ -135,6 +140,9 @@ def _own_lane(row: Row, glyphs: Glyphs, look: Look) -> list[Span]:
                 return [(corner, "line"), (glyphs.rule + glyphs.foot, "lost")]
             rule = "dmail" if look.has_arc else "line"
             return [(corner, "line"), (glyphs.rule, rule), (glyphs.lost, "lost")]
+        case "said":
+            spans: list[Span] = [(glyphs.turn, "lost" if line is not None else "user")]
+            return [*spans, (" ", "line"), (glyphs.step, "dmail")] if look.has_arc else spans
         case "base":
             return [(glyphs.before, "compaction"), (" ", "line"), (glyphs.lost, "lost")]
         case _:
@@ -174,7 +182,8 @@ def _checkpoint_spans(
     lanes: list[Span],
 ) -> list[Span]:
     quiet = look.is_grey or row.line is not None
-    is_now = look.is_head and not checkpoint.calls and not checkpoint.is_heading
+    is_said = row.kind == "said"
+    is_now = look.is_head and not (is_said or checkpoint.calls or checkpoint.is_heading)
     number_at = _text_column(lanes, columns)
     number_width = columns.number_width - (number_at - columns.number)
     number = f"#{checkpoint.id}".rjust(max(number_width, len(str(checkpoint.id)) + 1))
@@ -184,16 +193,19 @@ def _checkpoint_spans(
         (number + " ", "quiet"),
     ]
     label_at = number_at + len(number) + 1
-    text, style = figure_of(checkpoint, glyphs)
+    # A message that has no checkpoint of its own has no figure either.
+    text, style = ("", "quiet") if is_said else figure_of(checkpoint, glyphs)
     if is_now:
         text, style = numbers.tokens(look.used, estimated=look.estimated), "strong"
     shown = (text, "quiet" if quiet else style)
     suffix = f"+{row.hidden}" if row.hidden else ""
-    if not suffix and checkpoint.files and columns.level >= 0:
+    if not suffix and not is_said and checkpoint.files and columns.level >= 0:
         suffix = f"{glyphs.files}{checkpoint.files}"
     width = max(0, _label_end(columns, text) - label_at)
     room = width - (len(suffix) + 1 if suffix else 0)
     words = [("now", "strong")] if is_now else label_of(checkpoint, room, glyphs)
+    if is_said:
+        words = [(numbers.cut(checkpoint.said[row.said], room, glyphs.cut), "strong")]
     if quiet:
         words = [(word, "quiet") for word, _ in words]
     if suffix:

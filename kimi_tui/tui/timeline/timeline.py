@@ -468,9 +468,9 @@ class Timeline(ScrollView, can_focus=True):
 
     def _open(self, row: Row) -> None:
         checkpoint, line = row.checkpoint, row.line
-        if checkpoint is not None and checkpoint.is_summary and line is None:
+        if checkpoint is not None and checkpoint.is_summary and line is None and row.said < 0:
             self._act("summary", row)
-        elif row.kind == "checkpoint":
+        elif row.kind in ("checkpoint", "said"):
             self.post_message(self.CheckpointChosen(_target_of(row)))
         else:
             self._fold(row)
@@ -707,5 +707,7 @@ def _target_of(row: Row) -> Target:
 
     checkpoint, line = row.checkpoint, row.line
     return Target(
-        checkpoint.id if checkpoint is not None else -1, line.n if line is not None else 0
+        checkpoint.id if checkpoint is not None else -1,
+        line.n if line is not None else 0,
+        row.said,
     )

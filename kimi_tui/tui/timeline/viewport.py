@@ -5,7 +5,6 @@ Plain state and geometry without Textual: the widget keeps it up to date, the pa
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -160,19 +159,20 @@ class Listing:
             return None
         heading = self.model.rows.heading_of(index)
         at = self.position_of(heading) if heading is not None else None
-        found = self.row(at) if at is not None else None
-        return (at, found) if at is not None and found is not None else None
+        if at is None or heading is None:
+            return None
+        # What was said before a D-Mail stands below it.
+        at += 1 if heading.n_carried and self.model.rows.needle == "" else 0
+        found = self.row(at)
+        return (at, found) if found is not None else None
 
     def turn(self, position: int, step: int) -> int | None:
-        """The position of the next heading above (`step` -1) or below (1) a position."""
+        """The position of the next message of the user above (`step` -1) or below (1) a position."""
         if self.model is None:
             return None
-        live, headings = self.model.tree.live, self.model.rows.headings
-        row = self.row(position)
-        order = row.order if row is not None else 2 * len(live)
-        below = bisect_left(headings, order / 2) - 1
-        at = below if step > 0 else bisect_right(headings, order / 2)
-        return self.position_of(live[headings[at]]) if 0 <= at < len(headings) else None
+        newest = self._n_above + self._n_rows - 1
+        found = self.model.rows.words_near(min(newest - position, self._n_rows), -step)
+        return None if found is None else newest - found
 
     def near(self, position: int, step: int) -> Key | None:
         """The first row that can be selected at or after a position, going by `step`, then the other way."""

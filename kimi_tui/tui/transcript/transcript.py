@@ -145,12 +145,16 @@ class Transcript(ScrollView, can_focus=True):
     """How far the motion of a revert has come; 1 when nothing moves."""
 
     class CheckpointClicked(Message):
-        """The number of a checkpoint was clicked, or Enter pressed on its block."""
+        """The number of a checkpoint was clicked, or Enter pressed on its block.
 
-        def __init__(self, transcript: Transcript, checkpoint_id: int) -> None:
+        `said` is the place of that block among what the user said behind the checkpoint; -1 for any other block.
+        """
+
+        def __init__(self, transcript: Transcript, checkpoint_id: int, said: int = -1) -> None:
             super().__init__()
             self.transcript = transcript
             self.id = checkpoint_id
+            self.said = said
 
         @property
         def control(self) -> Transcript:
@@ -976,7 +980,13 @@ class Transcript(ScrollView, can_focus=True):
         if isinstance(block, DMailBlock) and block.unfolds:
             self.toggle_fold(block)
         elif block is not None and block.checkpoint is not None and block.live:
-            self.post_message(self.CheckpointClicked(self, block.checkpoint))
+            self._choose_checkpoint(block.checkpoint, block)
+
+    def _choose_checkpoint(self, checkpoint: int, block: Block) -> None:
+        from kimi_tui.projection.blocks import place_among_said
+
+        said = place_among_said(block, self.blocks)
+        self.post_message(self.CheckpointClicked(self, checkpoint, said))
 
     def action_pin(self) -> None:
         """Switch the pin of the block that the keys act on."""
@@ -1330,8 +1340,8 @@ class Transcript(ScrollView, can_focus=True):
             return
         hit = self.hit(event.x, event.y)
         view, _, _ = flow.line(self.top + event.y)
-        if hit.startswith(HIT_CHECKPOINT):
-            self.post_message(self.CheckpointClicked(self, int(hit[len(HIT_CHECKPOINT) :])))
+        if hit.startswith(HIT_CHECKPOINT) and view is not None:
+            self._choose_checkpoint(int(hit[len(HIT_CHECKPOINT) :]), view.block)
         elif hit.startswith(HIT_LINK):
             self.post_message(self.LinkClicked(self, hit[len(HIT_LINK) :]))
         elif hit == HIT_FOLD and view is not None:

@@ -716,3 +716,30 @@ async def test_tools_are_listed_and_turned_off_and_on(home: Path) -> None:
         await one.sees("Tools are off: ReadFile")
         await one.say("/tools on")
         await one.sees("may call tools from its next call on")
+
+
+async def test_what_a_dmail_carried_over_are_rows_of_which_one_comes_back(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        await two_turns(one, server)
+        server.script(
+            call("SendDMail", {"message": "Skip fruit.", "checkpoint_id": 1}), say("No fruit then.")
+        )
+        await one.say("Tell me of plums")
+        await one.sees("No fruit then.")
+        await one.idle()
+        shown = await one.sees("D-Mail from")
+        pane = [line[82:] for line in shown.split("\n")]
+        rows = [line for line in pane if "#1 " in line or "world line" in line.lower()]
+        said = [
+            next(w for w in ("D-Mail", "plums", "pears", "line") if w in row) for row in rows[1:]
+        ]
+        # Newest first; the D-Mail stands behind what it carried over.
+        assert said == ["D-Mail", "plums", "pears", "line"], pane
+        await one.pilot.press("ctrl+t")
+        await one.sees("▌● │  #1 Tell me of plums")
+        await one.pilot.press("left_square_bracket", "enter")
+        await one.until(lambda: isinstance(one.app.screen, RewindScreen))
+        preview = await one.sees("● Tell me of plums")
+        assert "● Tell me of pears" not in preview
+        await one.pilot.press("r")
+        await one.until(lambda: one.screen.prompt.area.text == "Tell me of pears")
