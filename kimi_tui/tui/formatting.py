@@ -37,6 +37,15 @@ def tokens(count: int, *, estimated: bool = False) -> str:
     return f"{mark}{count / 1_000_000:.1f}M"
 
 
+def rounded(count: int) -> str:
+    """As `tokens`, but `21k` and `5k`: without decimals from ten thousand on, and without `.0`."""
+    return (
+        f"{round(count / 1_000)}k"
+        if 9_950 <= count < 999_500
+        else tokens(count).replace(".0k", "k")
+    )
+
+
 def change(count: int, *, estimated: bool = False) -> str:
     """A signed number of tokens: `+2.1k`, `−18.4k`; estimates without decimal, `~−18k`. From 100 on in k."""
     sign = MINUS if count < 0 else "+"

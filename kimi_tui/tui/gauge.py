@@ -394,7 +394,7 @@ def forecast(status: StatusUpdate) -> str:
         return ""
     steps = steps_left(status.used, status.trigger, status.per_step)
     if steps is None:
-        return f"at {rounded(status.trigger)}"
+        return f"at {numbers.rounded(status.trigger)}"
     return "next step" if steps <= 1 else f"in ~{steps} steps"
 
 
@@ -404,11 +404,6 @@ def steps_left(used: int, trigger: int, per_step: int) -> int | None:
         return 0
     steps = -(-(trigger - used) // per_step) if per_step > 0 else FORESEEABLE_STEPS + 1
     return steps if steps <= FORESEEABLE_STEPS else None
-
-
-def rounded(tokens: int) -> str:
-    """As `numbers.tokens`, without decimals from ten thousand on."""
-    return f"{round(tokens / 1_000)}k" if 9_950 <= tokens < 999_500 else numbers.tokens(tokens)
 
 
 def details(status: StatusUpdate, cost: str = "") -> list[str]:
@@ -422,7 +417,7 @@ def details(status: StatusUpdate, cost: str = "") -> list[str]:
         f"Free  {numbers.tokens(max(0, status.limit - status.used))}",
     ]
     if status.trigger > 0:
-        lines.append(f"Compacts at {rounded(status.trigger)}")
+        lines.append(f"Compacts at {numbers.rounded(status.trigger)}")
     if status.total_input or status.total_output:
         cached = numbers.tokens(status.total_cached)
         lines += [

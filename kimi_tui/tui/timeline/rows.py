@@ -14,7 +14,6 @@ from kimi_tui.projection.timeline_rows import Row
 from kimi_tui.projection.timeline_tree import Call, Checkpoint, WorldLine
 from kimi_tui.tui import formatting as numbers
 from kimi_tui.tui.formatting import Span
-from kimi_tui.tui.gauge import rounded
 from kimi_tui.tui.glyphs import Glyphs
 
 MAX_LANES = 3
@@ -378,8 +377,8 @@ def _call_label(checkpoint: Checkpoint, room: int, glyphs: Glyphs) -> list[Span]
 def figure_of(checkpoint: Checkpoint, glyphs: Glyphs) -> Span:
     """The tokens at a heading, the change of a step, the ratio of a compaction."""
     if checkpoint.is_summary and checkpoint.before:
-        after = rounded(checkpoint.before + (checkpoint.saved or 0))
-        return f"{rounded(checkpoint.before)}{glyphs.to}{after}", "compaction"
+        after = numbers.rounded(checkpoint.before + (checkpoint.saved or 0))
+        return f"{numbers.rounded(checkpoint.before)}{glyphs.to}{after}", "compaction"
     if checkpoint.is_heading:
         return numbers.tokens(checkpoint.tokens, estimated=not checkpoint.measured), "ink"
     if checkpoint.change == 0 and not checkpoint.change_measured:

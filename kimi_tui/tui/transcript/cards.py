@@ -16,7 +16,16 @@ from kimi_tui.projection.blocks import (
     ThoughtBlock,
     UserBlock,
 )
-from kimi_tui.tui.formatting import change, counted, cut, duration, path, spans_width, tokens
+from kimi_tui.tui.formatting import (
+    change,
+    counted,
+    cut,
+    duration,
+    path,
+    rounded,
+    spans_width,
+    tokens,
+)
 from kimi_tui.tui.rows import (
     HIT_FOLD,
     MARGIN,
@@ -306,7 +315,7 @@ def compaction_card(block: CompactionBlock, room: Room) -> list[Line]:
         left = [edge, Span(" "), glyph, Span(" "), Span("Compacting", "compaction")]
         left += [Span("  "), Span(tokens(block.tokens_before), "ink")]
         return [Line(tuple(left))]
-    before, after = _round(block.tokens_before), _round(block.tokens_after)
+    before, after = rounded(block.tokens_before), rounded(block.tokens_after)
     sizes = f"{before} {room.glyphs.to} {after}"
     left = [
         edge,
@@ -332,8 +341,3 @@ def compaction_card(block: CompactionBlock, room: Room) -> list[Line]:
             Line((*lead, Span(fold_mark(hidden))), hit=HIT_FOLD),
         ]
     return rows + lines
-
-
-def _round(count: int) -> str:
-    """`21k`: a whole number of thousands needs no decimal beside another one."""
-    return tokens(count).replace(".0k", "k")
