@@ -46,6 +46,7 @@ SLOW = (
     "session/test_store_odd_files.py",
     "session/test_rotation_power_cut.py",
     "session/test_session_state_machine.py",
+    "projection/test_time_travel_state_machine.py",
     "workspace/test_restore_nothing_lost.py",
     # One app after another, and programs that run to tell what their callbacks do.
     "tui/test_app.py",

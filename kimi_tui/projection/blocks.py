@@ -371,6 +371,7 @@ class BlockList:
         blocks: as they stand; the last `tail` of them (what is queued) stay last.
         base: the first block whose checkpoint is on the live line: what stands before was compacted.
         checkpoint, uid: the newest point of the live line; None between a cut and the next one.
+        number: that of the first message behind it.
         attempt: keys of what the running attempt of a model call has streamed: gone if it is tried again.
     """
 
@@ -379,6 +380,7 @@ class BlockList:
     base: int = 0
     checkpoint: int | None = None
     uid: str = ""
+    number: int = 0
     attempt: set[int] = field(default_factory=set[int])
     _next_key: int = 0
 
@@ -394,7 +396,13 @@ class BlockList:
 
     def new(self, kind: Callable[..., B], at: float) -> B:
         """A block of this kind after the newest checkpoint, not yet in the list."""
-        return kind(key=self.new_key(), checkpoint=self.checkpoint, uid=self.uid, at=at)
+        return kind(
+            key=self.new_key(),
+            checkpoint=self.checkpoint,
+            uid=self.uid,
+            number=self.number,
+            at=at,
+        )
 
     def new_key(self) -> int:
         """A key that no block has."""
@@ -403,7 +411,10 @@ class BlockList:
 
     def append(self, block: Block) -> Change:
         """Put a block after the last one that is not queued."""
-        index = self.end
+        return self.insert(self.end, block)
+
+    def insert(self, index: int, block: Block) -> Change:
+        """Put a block before the one at this place."""
         self.blocks.insert(index, block)
         return Change(index)
 
@@ -435,9 +446,9 @@ class BlockList:
             del self.blocks[change.first]
         return change
 
-    def begin_point(self, checkpoint: int, uid: str) -> None:
-        """A checkpoint was made."""
-        self.checkpoint, self.uid = checkpoint, uid
+    def begin_point(self, checkpoint: int, uid: str, first: int = 0) -> None:
+        """A checkpoint was made; the first message behind it has the number `first`."""
+        self.checkpoint, self.uid, self.number = checkpoint, uid, first
 
     def first_from(self, checkpoint: int) -> int:
         """The first block on the live line that belongs to this checkpoint or a later one."""
@@ -449,5 +460,5 @@ class BlockList:
 
     def forget_point(self) -> None:
         """The line is another one; its next point is not there yet."""
-        self.checkpoint, self.uid = None, ""
+        self.checkpoint, self.uid, self.number = None, "", 0
         self.attempt.clear()

@@ -51,7 +51,7 @@ class Reverts:
     def created(self, event: CheckpointCreated) -> None:
         """A checkpoint was made, or moved behind a summary."""
         self._lines.add(event, CheckpointName(event.uid, event.id))
-        self._list.begin_point(event.id, event.uid)
+        self._list.begin_point(event.id, event.uid, event.first)
 
     def _keep(self, world_line: int, blocks: Sequence[Block]) -> None:
         if world_line:
@@ -109,7 +109,7 @@ class Reverts:
         """A summary is being written."""
         block = self._list.new(CompactionBlock, at)
         # Its own checkpoint comes with the new line.
-        block.checkpoint, block.uid = None, ""
+        block.checkpoint, block.uid, block.number = None, "", 0
         block.tokens_before = event.tokens_before
         block.automatic = event.automatic
         return self._list.append(block)
@@ -400,7 +400,7 @@ def carry_over(
     Args:
         gone: the blocks, in order.
         checkpoint: the D-Mail's.
-        pinned: uids of the checkpoints behind which something is pinned.
+        pinned: the messages that are pinned, as `ContextReverted` names them.
         keeps_words: whether what the user said stays; kimi-cli let it go with the rest, and the model knows nothing of it.
     """
     stays: list[Block] = []
@@ -430,6 +430,8 @@ def carry_over(
 
 def _is_pinned(block: Block, pinned: Collection[str]) -> bool:
     """Whether it was pinned itself: behind a D-Mail's checkpoint stands more than the D-Mail."""
+    if f"{block.uid}:{block.number}" in pinned:
+        return True
     return block.uid in pinned and (block.pinned or not isinstance(block, DMailBlock))
 
 

@@ -196,6 +196,7 @@ class TranscriptModel:
         block = self._list.new(UserBlock, at)
         block.write(event.text)
         block.images = event.images
+        block.number = 0
         spare, self._spare = self._spare, None
         block.checkpoint, block.uid = (spare.id, spare.uid) if spare is not None else (None, "")
         return both(change, self._list.append(block))
@@ -267,6 +268,14 @@ class TranscriptModel:
         taken.write(event.text)
         taken.steer = event.id
         taken.number = event.number
+        # Of a turn that began with what had waited these are the words.
+        self._spare = None
+        last = self._list.last
+        if isinstance(last, UserBlock) and last.uid == taken.uid and last.number >= taken.number:
+            # Typed before what the user says now, and not taken up by the turn before: it stands there before it.
+            last.number = taken.number + 1
+            last.touch()
+            return both(change, self._list.insert(self._list.end - 1, taken))
         return both(change, self._list.append(taken))
 
     def _notice(self, event: Notice, at: float) -> Change:

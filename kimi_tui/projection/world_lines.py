@@ -234,7 +234,10 @@ class WorldLines(Generic[P]):
             return LineEdit(kept, was.points[kept:], left, is_known=False)
         points = target.path.points
         stop = next((i for i, p in enumerate(points) if event.uid and p.uid == event.uid), None)
-        self.live = Path(points[:stop], target.path.base, target.path.origin)
+        # Nothing stands upon what was compacted, where not even the summary is there.
+        self.live = (
+            Path([]) if stop == 0 else Path(points[:stop], target.path.base, target.path.origin)
+        )
         kept = 0
         for mine, other in zip(was.points, self.live.points, strict=False):
             if mine is not other:

@@ -191,10 +191,15 @@ def shared_checkpoints(one: _Line, other: _Line) -> int:
 
 def _begins_alike(one: _Line, other: _Line, place: int) -> bool:
     """Whether the first messages after a checkpoint are the same on both lines, as far as both have some."""
-    mine, theirs = (
-        line[1][line[0][place].message_index :][:_COMPARED_MESSAGES] for line in (one, other)
-    )
+    mine, theirs = (_beginning_of(line, place) for line in (one, other))
     return all(a == b for a, b in zip(mine, theirs, strict=False))
+
+
+def _beginning_of(line: _Line, place: int) -> Sequence[Message]:
+    points, messages = line
+    start = points[place].message_index
+    end = points[place + 1].message_index if place + 1 < len(points) else len(messages)
+    return messages[start : min(end, start + _COMPARED_MESSAGES)]
 
 
 # -- what two files tell -------------------------------------------------------------------------------

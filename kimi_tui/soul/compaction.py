@@ -576,8 +576,8 @@ class Compactor:
         names = dict([first, *renamed])
         points = list(conversation.context.checkpoints)
         place = next(i for i, point in enumerate(points) if point.uid == first[0])
+        world_line = conversation.number_of(reverted)
         if points[place].id:
-            world_line = conversation.number_of(reverted)
             conversation.publish_reverted(
                 reverted, "compaction", world_line=world_line, tokens_before=before
             )
@@ -597,10 +597,8 @@ class Compactor:
                     names.get(point.uid, ""),
                 )
                 await pace.rest()
-        conversation.wire.publish(
-            CompactionEnd(before, conversation.used, summary, reverted.entry.n)
-        )
-        conversation.publish_line_changed("compaction", reverted.entry.n, 0, first[0])
+        conversation.wire.publish(CompactionEnd(before, conversation.used, summary, world_line))
+        conversation.publish_line_changed("compaction", world_line, 0, first[0])
 
 
 def _newest_summary(messages: Sequence[Message]) -> int:

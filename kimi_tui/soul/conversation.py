@@ -209,18 +209,20 @@ class Conversation:
 
     # -- journaled_append ---------------------------------------------------------------------------------
 
-    async def checkpoint(self, kind: CheckpointKind, label: str = "") -> Checkpoint:
+    async def checkpoint(
+        self, kind: CheckpointKind, label: str = "", *, first: int = 0
+    ) -> Checkpoint:
         """Make a checkpoint at the end and publish it, also when cancelled meanwhile."""
-        return await run_to_completion(self._checkpoint(kind, label))
+        return await run_to_completion(self._checkpoint(kind, label, first))
 
-    async def _checkpoint(self, kind: CheckpointKind, label: str) -> Checkpoint:
+    async def _checkpoint(self, kind: CheckpointKind, label: str, first: int) -> Checkpoint:
         tokens = self.used
         point = await self.context.checkpoint(self.marks)
         if kind != "step":
             # A step's figure is published again with its answer; this one stays, so it is the one that a preview gives.
             tokens = self.tokens_before(point.id)
         self._update_mailbox()
-        self.publish_checkpoint(point, kind, label, tokens)
+        self.publish_checkpoint(point, kind, label, tokens, first=first)
         return point
 
     async def append(self, messages: Sequence[Message]) -> None:
@@ -339,12 +341,18 @@ class Conversation:
         self.publish_status()
 
     def publish_checkpoint(
-        self, point: Checkpoint, kind: CheckpointKind, label: str, tokens: int, was: str = ""
+        self,
+        point: Checkpoint,
+        kind: CheckpointKind,
+        label: str,
+        tokens: int,
+        was: str = "",
+        first: int = 0,
     ) -> None:
         """Publish a checkpoint; `was` is the uid that it had before it was renumbered."""
         if not was:
             self.files.mark(point.uid)
-        created = CheckpointCreated(point.id, point.uid, kind, label, tokens, point.at, was)
+        created = CheckpointCreated(point.id, point.uid, kind, label, tokens, point.at, was, first)
         self.ledger.follow(created)
         self.wire.publish(created)
 

@@ -16,12 +16,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+from bisect import bisect
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 
 from kimi_tui.llm.message import Message, user_message
 from kimi_tui.prompts import prompt
-from kimi_tui.session.context import Reverted
+from kimi_tui.session.context import Context, Reverted
 from kimi_tui.session.errors import StorageTrouble
 from kimi_tui.session.schema import Checkpoint, NewCheckpoint, new_uid
 from kimi_tui.soul.approval import Approval
@@ -132,7 +134,8 @@ class DMailDelivery:
         point = context.checkpoint_of(checkpoint_id)
         first = point.message_index
         undone = context.messages[first:]
-        pinned = marks.pinned_points([one for one in context.checkpoints if one.id >= point.id])
+        places = [place - first for place in marks.pinned_places(first)]
+        pinned = tuple(_name(context, first + place) for place in whole_groups(undone, places))
         dmail = await asyncio.to_thread(
             compose_dmail,
             point.id,
@@ -142,7 +145,7 @@ class DMailDelivery:
             restored=files.restored,
             changed=await restorer.changed_since(point),
             work_dir=str(restorer.work_dir),
-            pinned=[place - first for place in marks.pinned_places(first)],
+            pinned=places,
             author=author,
         )
         uid = new_uid()
@@ -324,6 +327,13 @@ class ComposedDMail:
     text: str
     facts: str
     pinned: tuple[int, ...] = ()
+
+
+def _name(context: Context, place: int) -> str:
+    """The name of a message, as pins have it: its checkpoint's uid and its number behind that."""
+    points = context.checkpoints
+    point = points[bisect(points, place, key=attrgetter("message_index")) - 1]
+    return f"{point.uid}:{context.index.counts(point.message_index, place)[0]}"
 
 
 def compose_dmail(

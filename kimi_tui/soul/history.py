@@ -19,7 +19,7 @@ from kimi_tui.filesystem import open_regular
 from kimi_tui.llm.message import Message, TextPart, ThinkPart
 from kimi_tui.session.context_index import ContextIndex
 from kimi_tui.session.jsonl import parse
-from kimi_tui.session.rotation import LIVE_NAME
+from kimi_tui.session.rotation import LIVE_NAME, stored_world_lines
 from kimi_tui.session.schema import CHECKPOINT, MESSAGE_ROLES, Checkpoint
 from kimi_tui.session.session import Session
 from kimi_tui.session.world_lines import WorldLine, WorldLines, shared_checkpoints
@@ -111,8 +111,20 @@ def session_history(session: Session) -> list[EventRecord]:
 
 
 def fits(records: list[EventRecord], session: Session) -> bool:
-    """Whether these events lead to the live world line as it is."""
-    return final_checkpoints(records) == [point.uid for point in session.context.checkpoints]
+    """Whether these events lead to the live world line as it is, by way of all the others."""
+    if final_checkpoints(records) != [point.uid for point in session.context.checkpoints]:
+        return False
+    told: set[int] = set()
+    for record in records:
+        match record.event:
+            case ev.ContextReverted(world_line=n) | ev.CompactionEnd(world_line=n):
+                told.add(n)
+            case ev.LineChanged(from_line=n):
+                told.add(n)
+            case _:
+                pass
+    # The record of a fork ends where it was made; what was left later is among its world lines all the same.
+    return told.issuperset(stored_world_lines(session.dir))
 
 
 def rebuild_history(session: Session, records: Sequence[EventRecord]) -> list[EventRecord]:
@@ -237,6 +249,11 @@ class _HistoryBuilder:
             left_by = world_line.left_before[-1]
             was = left_by.op
         at = ev.iso_seconds(left_by.at)
+        dmail = _dmail_of(parts[0]) if parts and was == "dmail" else None
+        fits = {"compaction": is_compacted, "clear": shared == 0, "dmail": dmail is not None}
+        if not fits.get(was, was in _REASONS):
+            # What was done to it is not how the next one came to be.
+            was = "rewind"
         if was == "compaction":
             # Added when the summary's checkpoint is there.
             self._compaction = ev.CompactionEnd(
@@ -249,13 +266,11 @@ class _HistoryBuilder:
                 # Ends the text that stands before it. Who asked for it is not stored anywhere.
                 self._add(ev.CompactionBegin(left_by.tokens_before, automatic=False), at)
                 return
-        reason = was if was in _REASONS else "rewind"
         cut = shown[shared]
-        dmail = _dmail_of(parts[0]) if parts and reason == "dmail" else None
         self._dmail_published = dmail is not None
         self._add(
             ev.ContextReverted(
-                reason=cast("Operation", reason),
+                reason=cast("Operation", was),
                 checkpoint_id=cut.id,
                 uid=cut.uid,
                 from_checkpoint=shown[-1].id,
@@ -264,7 +279,7 @@ class _HistoryBuilder:
                 tool_calls_dropped=0,
                 tokens_before=left_by.tokens_before,
                 tokens_after=left_by.tokens_after,
-                text=left_by.text if reason == "dmail" else "",
+                text="" if dmail is None else dmail_text(dmail) or "",
                 carried=() if dmail is None else _carried_with(dmail, parts[0]),
                 pinned=() if dmail is None else self._marks.pinned_points(shown[shared:]),
                 author="agent" if dmail is None else author_of(dmail),
@@ -366,6 +381,10 @@ class _HistoryBuilder:
                     return
                 self._in_turn = False
             case ev.StepBegin(n):
+                if not self._in_turn:
+                    # A D-Mail's checkpoint begins no turn, and what failed behind it ends all the same.
+                    self._records.append(self._record(ev.TurnBegin("", resumed=True)))
+                    self._in_turn = True
                 self._n = n
                 self._stopped = False
             case ev.StepInterrupted(failed=failed):
@@ -380,11 +399,19 @@ class _HistoryBuilder:
     def _made(self, segment: Segment) -> Iterator[Event]:
         point, kind = segment.point, segment.kind
         created = ev.CheckpointCreated(
-            point.id, point.uid, kind, segment.label, self._tokens.at(point), point.at
+            point.id,
+            point.uid,
+            kind,
+            segment.label,
+            self._tokens.at(point),
+            point.at,
+            first=segment.first,
         )
         if kind == "user":
-            yield ev.TurnBegin(segment.user_words)
+            words = next(n for n, m in enumerate(segment.messages) if is_user_words(m))
+            yield ev.TurnBegin(segment.messages[words].text)
             yield created
+            yield from events_from_messages(segment.messages[words + 1 :], point.uid, words + 1)
             return
         if kind != "step":
             yield created

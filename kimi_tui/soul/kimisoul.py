@@ -676,7 +676,11 @@ class KimiSoul(Soul):
         # Before anything is said.
         self._conversation.model.needed()
         self._conversation.denwa.begin_turn()
-        words = self._last_words() if resumed else await run_to_completion(self._append_words(text))
+        if not resumed:
+            words = await run_to_completion(self._append_words(text))
+        else:
+            # What waited is what the user says now, and can be gone back to as all that they say.
+            words = await self._loop.take_steers(begin=True) or self._last_words()
         return await self._loop.run(words)
 
     async def _append_words(self, text: str) -> list[Message]:

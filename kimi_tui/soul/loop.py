@@ -23,6 +23,7 @@ from kimi_tui.soul.errors import (
     NothingToCompact,
 )
 from kimi_tui.soul.internal_messages import user_words
+from kimi_tui.soul.segments import label_of
 from kimi_tui.soul.step import ModelAnswer, StepEnd, StepRunner
 from kimi_tui.soul.tasks import run_to_completion
 from kimi_tui.wire.events import (
@@ -155,19 +156,24 @@ class AgentLoop:
                 return "done"
             n += 1
 
-    async def take_steers(self) -> None:
-        """Put queued texts into the context."""
+    async def take_steers(self, *, begin: bool = False) -> list[Message]:
+        """Put queued texts into the context; returns them. With `begin` they begin a turn, behind a checkpoint."""
         # Taken before anything is awaited: what is withdrawn from here on has gone in.
         steers = self._steering.take()
+        messages = [user_words(steer.text) for steer in steers]
         if steers:
-            messages = [user_words(steer.text) for steer in steers]
             self._words += messages
-            await run_to_completion(self._take(steers, messages))
+            await run_to_completion(self._take(steers, messages, begin=begin))
+        return messages
 
-    async def _take(self, steers: tuple[Steer, ...], messages: Sequence[Message]) -> None:
+    async def _take(
+        self, steers: tuple[Steer, ...], messages: Sequence[Message], *, begin: bool
+    ) -> None:
         context = self._conversation.context
-        place = context.index.counts(context.checkpoints[-1].message_index)[0]
         try:
+            if begin:
+                await self._conversation.checkpoint("user", label_of(steers[0].text))
+            place = context.index.counts(context.checkpoints[-1].message_index)[0]
             await self._conversation.append(messages)
         except BaseException:
             self._steering.put_back(steers)

@@ -335,7 +335,11 @@ def records_by_checkpoint(records: Sequence[EventRecord]) -> dict[str, list[Even
                     before = [waiting for waiting in before if not _begins_turn(waiting.event)]
                 current += [*before, record]
                 before = []
-            case event if isinstance(event, _OPERATIONS):
+            case ev.SteerTaken():
+                # It stands behind the checkpoint that was there, also where a turn has been resumed since.
+                current.append(record)
+            case event if isinstance(event, _OPERATIONS | ev.SteerQueued):
+                # Nothing waits in what is over.
                 continue
             case _:
                 (before if before else current).append(record)
@@ -354,8 +358,11 @@ def _renamed(
     old, new = f"{created.was}:", f"{created.uid}:"
     for record in records:
         match record.event:
-            case ev.CheckpointCreated():
-                yield replace(record, event=replace(created, was=""))
+            case ev.CheckpointCreated(first=first):
+                yield replace(record, event=replace(created, was="", first=first))
+            case ev.StatusUpdate():
+                # Its figures are those before the summary.
+                continue
             case (
                 ev.ToolCall(key=key)
                 | ev.ToolCallPart(key=key)

@@ -47,6 +47,12 @@ class Segment:
         return tuple(m.text for m in self.messages if is_user_words(m))
 
     @property
+    def first(self) -> int:
+        """The number of the first message that is said in it: the program may have put a word before it."""
+        said = (n for n, m in enumerate(self.messages) if internal_kind(m) != "note")
+        return next(said, 0)
+
+    @property
     def user_words(self) -> str:
         """What the user said in it."""
         return "\n\n".join(text for text in self.said if text.strip())

@@ -170,8 +170,9 @@ class StepRunner:
             LLMError: the model could not be asked.
             asyncio.CancelledError: stopped; what is complete is in the context.
         """
-        point = await self._conversation.checkpoint("step")
-        if needs_a_word(self._conversation.messages):
+        needs = needs_a_word(self._conversation.messages)
+        point = await self._conversation.checkpoint("step", first=int(needs))
+        if needs:
             # Behind the checkpoint: who goes back to it, goes back to before this word.
             await self._conversation.append([user_message(prompt("go_on"))])
         completion = await self._ask(n, provider, point)

@@ -185,7 +185,8 @@ class CheckpointCreated:
     """A new checkpoint on the live world line. `label` is the user's words, or where a D-Mail came from.
 
     With `was` it is no new checkpoint but the one that had that uid, renumbered behind a summary: what it began moves
-    with it. Such events follow that of the summary's own checkpoint and come before `CompactionEnd`.
+    with it. Such events follow that of the summary's own checkpoint and come before `CompactionEnd`. `first` is the
+    number, as pins count, of the first message behind it that is said: 1 where the program has put a word before it.
     """
 
     id: int
@@ -195,6 +196,7 @@ class CheckpointCreated:
     tokens: int = 0
     at: str = ""
     was: str = ""
+    first: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +217,7 @@ class ContextReverted:
         prompt: the user's message of that checkpoint, to be put back into the prompt after a rewind.
         facts: what the soul added to the D-Mail.
         carried: what the user had said since, which stands before the D-Mail on the new line.
-        pinned: the checkpoints whose pinned messages were carried over too.
+        pinned: the pinned messages that were carried over too, as `UID:NUMBER`; a checkpoint alone stands for all of it.
         author: who wrote the D-Mail; `person` is the user.
     """
 

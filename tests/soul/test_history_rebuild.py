@@ -12,8 +12,8 @@ from support.soul import stage
 from kimi_tui.projection.blocks import AgentBlock, DMailBlock, UserBlock
 from kimi_tui.projection.timeline import TimelineModel
 from kimi_tui.projection.transcript import TranscriptModel
-from kimi_tui.soul.history import fits, rebuild_history, rebuild_world_line
-from kimi_tui.soul.record import read_records
+from kimi_tui.soul.history import rebuild_history, rebuild_world_line
+from kimi_tui.soul.record import final_checkpoints, read_records
 from kimi_tui.soul.rewind import Target
 from kimi_tui.wire.events import EventRecord
 
@@ -84,7 +84,8 @@ async def test_lines_that_were_jumped_to_are_drawn_once(
         await on.soul.flush()
         told = read_records(on.session)
         again = rebuild_history(on.session, [])
-        assert fits(again, on.session)
+        points = [point.uid for point in on.session.context.checkpoints]
+        assert final_checkpoints(again) == points
         assert tree(again) == tree(told)
         assert list(tree(told)[1]) == drawn
         assert chat(again) == chat(told)
