@@ -251,8 +251,11 @@ class TimelineModel:
                     self._relabel(self._steps.drop_attempt(self.tree.head))
                 self._end_turn(reason, record.at)
             case SteerTaken(text=text, withdrawn=False) if self.tree.head is not None:
-                self.tree.head.say((text,))
-                self.rows.relabelled(self.tree.head)
+                head = self.tree.head
+                # What had waited may be what a turn begins with: then it is the heading.
+                if not (head.is_heading and head.words == one_line(text)[:LABEL_LIMIT]):
+                    head.say((text,))
+                    self.rows.relabelled(head)
             case StepInterrupted(failed=False):
                 self._relabel(self._steps.settle(self.tree.head))
                 if self.tree.head is not None:

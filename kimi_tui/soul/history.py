@@ -281,7 +281,9 @@ class _HistoryBuilder:
                 tokens_after=left_by.tokens_after,
                 text="" if dmail is None else dmail_text(dmail) or "",
                 carried=() if dmail is None else _carried_with(dmail, parts[0]),
-                pinned=() if dmail is None else self._marks.pinned_points(shown[shared:]),
+                pinned=()
+                if dmail is None or all(m.role == "user" for m in _before(dmail, parts[0]))
+                else self._marks.pinned_points(shown[shared:]),
                 author="agent" if dmail is None else author_of(dmail),
             ),
             at,

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from support.quick_disk import memory_folder
@@ -57,7 +57,11 @@ ANY = st.integers(0, 11)
 
 
 KNOWN = frozenset({"T12", "T27", "T29"})
-"""Finds that are not mended yet; what they are about is passed over."""
+"""Finds that are not mended yet; what they are about is passed over.
+
+T12, T38: what a compaction kept stands above its summary, or nowhere. T27: a fork at what is no step shows what belongs to
+it. T29: pinned messages that a D-Mail brought along stand behind it where a history is made from the messages.
+"""
 
 
 class TimeTravels(RuleBasedStateMachine):
@@ -249,7 +253,13 @@ class TimeTravels(RuleBasedStateMachine):
 
 class TestTimeTravels(TimeTravels.TestCase):
     settings = settings(
-        max_examples=15, stateful_step_count=15, deadline=None, derandomize=True, database=None
+        max_examples=40,
+        stateful_step_count=15,
+        deadline=None,
+        derandomize=True,
+        database=None,
+        # A walk is short enough to be read; making it shorter takes minutes.
+        phases=[Phase.generate],
     )
 
 

@@ -82,6 +82,12 @@ class Segment:
         return self.kind == "step" and self.tokens is not None
 
     @property
+    def holds_pinned(self) -> bool:
+        """Whether a D-Mail brought more along than the user's words."""
+        kinds = [kind_of(message) for message in self.messages]
+        return self.kind == "dmail" and ("agent" in kinds or kinds.count("dmail") > 1)
+
+    @property
     def holds_steers_only(self) -> bool:
         """Whether the step failed, and all that is behind it is what the user had typed meanwhile."""
         kinds = {kind_of(message) for message in self.messages} - {"aside"}

@@ -18,7 +18,16 @@ from kimi_tui.projection.blocks import (
 from kimi_tui.projection.timeline import TimelineModel
 from kimi_tui.projection.timeline_tree import Checkpoint
 from kimi_tui.projection.transcript import TranscriptModel
-from support.stored_lines import Line, Place, Said, read_line, replaced_by, world_lines
+from support.stored_lines import (
+    Line,
+    Place,
+    Said,
+    kind_of,
+    read_line,
+    replaced_by,
+    text,
+    world_lines,
+)
 
 
 def shown_in(chat: TranscriptModel) -> list[tuple[Said, Place]]:
@@ -66,7 +75,10 @@ def untrue_of_chat(
     """
     shown, stored = shown_in(chat), line.said()
     if known:
-        kinds = {segment.uid: segment.kind for segment in line.segments}
+        kinds = {
+            segment.uid: "pinned" if segment.holds_pinned else segment.kind
+            for segment in line.segments
+        }
         shown, stored = (
             [one for one in each if not _is_known(one, kinds, known)] for each in (shown, stored)
         )
@@ -81,7 +93,7 @@ def _is_known(one: tuple[Said, Place], kinds: Mapping[str, str], known: Collecti
     kind = kinds.get(place.uid, "")
     if kind in ("compaction", "summary"):
         return "T12" in known and (said.kind != "summary" or place.number > 0)
-    return kind == "dmail" and "T29" in known
+    return kind == "pinned" and "T29" in known
 
 
 def untrue_of_rows(timeline: TimelineModel, line: Line) -> Iterator[str]:
@@ -96,6 +108,20 @@ def untrue_of_rows(timeline: TimelineModel, line: Line) -> Iterator[str]:
     ]
     if shown != stored:
         yield f"the timeline has {shown}\nwhere the file has {stored}"
+    rows = [row for row in _all_rows(timeline) if row.line is None and row.is_words]
+    heard = [
+        row.checkpoint.said[row.said] if row.kind == "said" else row.checkpoint.words
+        for row in rows
+        if not row.checkpoint.is_summary
+    ]
+    said = [
+        text(message)
+        for segment in line.segments
+        for message in segment.messages
+        if kind_of(message) == "user" and segment.kind not in ("compaction", "summary")
+    ]
+    if sorted(heard) != sorted(said):
+        yield f"the timeline has rows for {heard}\nwhere the user said {said}"
 
 
 def _kind(checkpoint: Checkpoint) -> str:
@@ -174,6 +200,7 @@ def untrue_of_curve(timeline: TimelineModel, folder: Path) -> Iterator[str]:
 def untrue_of_list(rows: Sequence[Mapping[str, Any]], line: Line) -> Iterator[str]:
     """What is wrong with the checkpoints of a line as the command line lists them, as scripts read them."""
     steps = {"interrupted": "step", "error": "step"}
+    rows = [row for row in rows if row["said"] is None]
     shown = [
         (
             row["id"],
