@@ -21,8 +21,9 @@ from kimi_tui.tui.main.screen import MainScreen
 from kimi_tui.tui.preview.screen import RewindScreen
 from kimi_tui.tui.state import Mode
 
-TIMEOUT_S = 60.0
-"""Long: it only ends what hangs, and other programs may have the machine for a while."""
+TIMEOUT_S = 50.0
+"""Long: it only ends what hangs, and other programs may have the machine for a while. Less than pytest gives, so that it is
+said what was waited for."""
 LOOK_S = 0.02
 
 

@@ -15,6 +15,7 @@ from kimi_tui.tui.app import KimiApp
 from kimi_tui.tui.approval.panel import ApprovalPanel
 from kimi_tui.tui.commands.palette import PaletteScreen
 from kimi_tui.tui.dialogs.help import HelpScreen
+from kimi_tui.tui.formatting import percent
 from kimi_tui.tui.main.screen import MainScreen
 from kimi_tui.tui.preview.screen import RewindScreen
 from kimi_tui.tui.screens import app_of
@@ -387,7 +388,14 @@ async def test_continue_shows_what_was_and_goes_on(home: Path) -> None:
             await one.say("First")
             await one.sees("One.")
             await one.idle()
-            before = one.text()
+            # The figure of the server comes a frame after the answer, in place of an estimate, and the gauge glides to it.
+            soul = one.screen.conversation.engine.soul
+            assert soul is not None
+            status = soul.status
+            share = percent(status.used, status.limit)
+            before = await one.sees(
+                f" {status.used / 1000:.1f}k / {status.limit / 1000:.1f}k  {share}"
+            )
         async with desk(home, server.base_url, resume="newest") as again:
             await again.ready()
             await again.sees("One.")
