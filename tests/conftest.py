@@ -48,18 +48,24 @@ SLOW = (
     "session/test_session_state_machine.py",
     "projection/test_time_travel_state_machine.py",
     "workspace/test_restore_nothing_lost.py",
-    # One app after another, and programs that run to tell what their callbacks do.
-    "tui/test_app.py",
-    "tui/test_browser.py",
+    # Programs that run to tell what their callbacks do.
     "tui/test_callbacks.py",
+    "tui/test_watchdog.py",
+    # Command lines over stored sessions, and the demo's.
+    "commands/test_sessions.py",
+    "commands/test_travel.py",
+    "demo/test_story.py",
     # Long texts, and everything's worst.
     "llm/test_hostile_text.py",
     "soul/test_history_long_imports.py",
     "soul/test_step_model_faults.py",
     "test_hostile_text.py",
+    "tui/test_patterns.py",
     "tui/transcript/test_viewport.py",
 )
 """Folders and modules whose tests take long; with them everything that compares pictures."""
+WHOLE = frozenset({"desk", "still_screen", "PROGRAM"})
+"""What a module imports that starts the whole program, which is slow too."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -68,6 +74,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         path = item.path.relative_to(here).as_posix()
         is_slow = path.startswith(SLOW) or path.endswith("pictures.py")
+        is_slow |= isinstance(item, pytest.Function) and not WHOLE.isdisjoint(vars(item.module))
         if is_slow or "snapshot" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.slow)
         if path.startswith("tui/main/") and "session" in getattr(item, "fixturenames", ()):
