@@ -371,6 +371,14 @@ class KimiSoul(Soul):
         """
         return await self._operations.preview(target, idle=not self.running)
 
+    async def markdown(self, target: Target) -> str:
+        """The conversation up to there as Markdown, with its tool calls; as it was stored, so clean it before it is shown.
+
+        Raises:
+            KeyError: no such checkpoint or world line.
+        """
+        return await self._operations.markdown(target)
+
     async def rewind(
         self,
         target: Target,

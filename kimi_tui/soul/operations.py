@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_left
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
+from kimi_tui.llm.message import Message
 from kimi_tui.session import undo as session_operations
 from kimi_tui.session.context import Reverted, known_checkpoint
 from kimi_tui.session.errors import UnknownCheckpoint
@@ -21,7 +22,14 @@ from kimi_tui.soul.compaction import EDITED, Span
 from kimi_tui.soul.conversation import Conversation
 from kimi_tui.soul.errors import FilesUnknown, NothingToClear
 from kimi_tui.soul.file_restore import FileRestorer, Moment
-from kimi_tui.soul.preview import preview_of, preview_of_jump, preview_of_undo, rewind_prompt
+from kimi_tui.soul.markdown import as_markdown
+from kimi_tui.soul.preview import (
+    preview_of,
+    preview_of_files,
+    preview_of_jump,
+    preview_of_undo,
+    rewind_prompt,
+)
 from kimi_tui.soul.rewind import (
     FileOutcome,
     FilesChoice,
@@ -64,6 +72,8 @@ class Operations:
         """
         if target.world_line:
             preview = await preview_of_jump(self.conversation, self.session.world_lines, target)
+        elif target.is_end:
+            preview = preview_of_files(self.conversation)
         else:
             self.conversation.reachable(target.id)
             preview = await preview_of(self.conversation, target)
@@ -72,6 +82,17 @@ class Operations:
         moment = Moment.at(await self._point(target), after=target.is_end)
         files = await self.restorer.preview(moment, ran_commands=preview.ran_commands, binding=idle)
         return replace(preview, files=files)
+
+    async def markdown(self, target: Target) -> str:
+        """Carry out `KimiSoul.markdown`."""
+        messages: Sequence[Message] = self.conversation.messages
+        if target.world_line:
+            lines = self.session.world_lines
+            messages = await asyncio.to_thread(lines.messages_of, target.world_line)
+        end = None if target.is_end else (await self._point(target)).message_index
+        # What is appended meanwhile does not belong to it.
+        kept = messages[: len(messages) if end is None else end]
+        return await asyncio.to_thread(as_markdown, kept)
 
     async def plan(self, target: Target) -> RestorePlan:
         """What it takes to have the files as they were there: as it was shown last, or anew.
@@ -288,8 +309,11 @@ class Operations:
 
     async def _point(self, target: Target) -> Checkpoint:
         """The checkpoint that is meant; of the end of a line the newest one there."""
+        context = self.conversation.context
         if not target.world_line:
-            return self.conversation.context.checkpoint_of(target.id)
+            if target.is_end and context.checkpoints:
+                return context.checkpoints[-1]
+            return context.checkpoint_of(target.id)
         index = await asyncio.to_thread(self.session.world_lines.index, target.world_line)
         if target.is_end and index.checkpoints:
             return index.checkpoints[-1]

@@ -93,6 +93,14 @@ async def preview_of(conversation: Conversation, target: Target) -> RewindPrevie
     return replace(preview, estimated=estimated or is_estimated or after > used)
 
 
+def preview_of_files(conversation: Conversation) -> RewindPreview:
+    """What there is to say of the end of the live world line: only its files can be brought back."""
+    goes = DroppedMessages(conversation, len(conversation.context.checkpoints))
+    used = conversation.used
+    estimated = conversation.estimated
+    return RewindPreview(Target(END), "", 0, 0, 0, used, used, estimated, goes, "", is_there=True)
+
+
 async def preview_of_jump(
     conversation: Conversation, world_lines: WorldLines, target: Target
 ) -> RewindPreview:
