@@ -314,7 +314,8 @@ def _keys(
         tab = [("Tab", "messages" if width > 60 else "details")] if state.preview.goes else []
         if state.files is not None and state.files.can_focus:
             tab = [("Tab", "files")]
-    return [("Enter", verb), (arrows, "choose"), *tab, ("Esc", "cancel")]
+    choose = [(arrows, "choose")] if len(state.actions) > 1 else []
+    return [("Enter", verb), *choose, *tab, ("Esc", "cancel")]
 
 
 def _choices(state: PreviewState, width: int, room: int, glyphs: Glyphs) -> PreviewRows:

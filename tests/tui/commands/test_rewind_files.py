@@ -47,7 +47,10 @@ async def test_f_brings_conversation_and_files_back_and_undo_takes_that_back(hom
         await one.until(lambda: isinstance(one.app.screen, RewindScreen))
         shown = await one.sees("Files changed since")
         assert "restores 1, deletes 1" in shown
-        assert "also changed outside; stays" in shown
+        # The agent never touched it.
+        assert "! b.txt" in shown
+        assert " changed outside; stays" in shown
+        assert "also changed outside" not in shown
         await one.pilot.press("f")
         await one.until(lambda: one.screen.prompt.area.text == "Change it")
         await one.sees("1 left alone")
