@@ -432,10 +432,11 @@ def _add_actions(
             (f"{action.key}  ", "accent" if is_selected else "quiet"),
             (action.title, "strong" if is_selected else "ink"),
         ]
-        if action.hint and not hint_below:
-            gap = end - 2 - spans_width(row) - cell_len(action.hint)
-            if gap >= 2:
-                row += [(" " * gap, "quiet"), (action.hint, "quiet")]
+        # Where there is no room for how many files stay, those are named below.
+        hints = (action.hint, action.hint.partition(";")[0]) if not hint_below else ()
+        gaps = ((hint, end - 2 - spans_width(row) - cell_len(hint)) for hint in hints if hint)
+        if (fitting := next(((hint, gap) for hint, gap in gaps if gap >= 2), None)) is not None:
+            row += [(" " * fitting[1], "quiet"), (fitting[0], "quiet")]
         made.rows.append(row)
         if action.hint and hint_below:
             made.actions[len(made.rows)] = index

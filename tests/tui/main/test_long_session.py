@@ -191,6 +191,9 @@ async def test_a_letter_of_ones_own(one: Desk, pictures: Pictures) -> None:
     await click(one, "Fields with")
     await one.until(lambda: isinstance(one.app.screen, RewindScreen))
     await click(one, "Send a D-Mail here", x=0)
+    # What becomes of the files is asked before it is written.
+    await one.sees("D-Mail and files")
+    await one.pilot.press("d")
     await one.until(lambda: isinstance(one.app.screen, TextDialog))
     page = one.app.screen
     assert isinstance(page, TextDialog)
