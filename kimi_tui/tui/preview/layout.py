@@ -465,13 +465,15 @@ def _goes(
     return rows
 
 
-def frame_title(preview: RewindPreview) -> str:
+def frame_title(state: PreviewState) -> str:
     """The title in the border."""
-    target = preview.target
+    target = state.preview.target
+    where = f"#{target.id}"
     if target.world_line:
-        where = "its end" if target.is_end else f"#{target.id}"
-        return f"Jump to world line {target.world_line}, {where}"
-    return f"Rewind to #{target.id}"
+        where = f"world line {target.world_line}, {'its end' if target.is_end else where}"
+    if state.going is not None:
+        return f"{'Fork at' if state.going.name == FORK.name else 'D-Mail to'} {where}"
+    return state.title or f"{'Jump' if target.world_line else 'Rewind'} to {where}"
 
 
 def question_row(preview: RewindPreview, width: int, mark: str) -> list[Span]:
@@ -557,16 +559,14 @@ def confirmation_row(paths: Sequence[str], key: str, width: int, glyphs: Glyphs)
 def files_question_row(
     files: FilesState, going: PreviewAction, width: int, glyphs: Glyphs
 ) -> list[Span]:
-    """`! 2 files are not as they were there   n again leaves them   f brings them back`."""
-    count = formatting.counted(files.n_restorable, "file")
-    are = "is" if files.n_restorable == 1 else "are"
+    """`! 2 files changed since   n again leaves them   f brings them back`."""
+    count, them = formatting.counted(files.n_restorable, "file"), "them"
+    if files.n_restorable == 1:
+        them = "it"
     wordings = (
-        (
-            f"{count} {are} not as there   ",
-            f"{going.key} again leaves them so   f brings them back",
-        ),
-        (f"{count} differ   ", f"{going.key} again leaves   f brings back"),
-        ("", f"{going.key} again: files stay   f: go back"),
+        (f"{count} changed since   ", f"{going.key} again leaves {them}   f brings {them} back"),
+        (f"{count} changed   ", f"{going.key} again leaves {them}   f brings {them} back"),
+        ("", f"{going.key} again leaves {them}   f brings {them} back"),
     )
     fitting = (pair for pair in wordings if cell_len("".join(pair)) <= width - 2)
     lead, keys = next(fitting, wordings[-1])

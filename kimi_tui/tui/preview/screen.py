@@ -200,9 +200,7 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
     def compose(self) -> ComposeResult:
         """The frame."""
         self._sheet.set_class(glyphs_of(self) is ASCII, "-ascii")
-        self._sheet.border_title = Content(
-            self._state.title or layout.frame_title(self._state.preview)
-        )
+        self._sheet.border_title = Content(layout.frame_title(self._state))
         yield self._sheet
 
     def on_mount(self) -> None:
@@ -232,6 +230,7 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
         return True
 
     def _show(self) -> None:
+        self._sheet.border_title = Content(layout.frame_title(self._state))
         self._sheet.lay_out()
         self._sheet.refresh(layout=True)
 

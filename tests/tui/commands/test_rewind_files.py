@@ -122,15 +122,16 @@ async def test_a_fork_takes_the_files_along_and_gives_its_message_to_the_prompt(
         await one.idle()
         origin = one.screen
         await one.say("/fork 2")
-        await one.sees("n again leaves it so")
+        await one.sees("Fork at #2")
+        await one.sees("1 file changed since   n again leaves it   f brings it back")
         await one.pilot.press("f")
         await one.until(lambda: one.screen is not origin and one.screen.conversation.state.ready)
         assert (work / "a.txt").read_text() == "old\n"
-        shown = await one.sees("1 file brought back.")
+        shown = await one.sees("Fork at #2: First")
+        assert any("1 file brought back." in told.text for told in one.screen.told)
         # What the agent never gets does not stand in the chat, but where it can be sent again.
         assert one.screen.prompt.area.text == "Change it"
         assert "Change it" not in shown.partition("› ")[0]
-        assert "Fork at #2: First" in shown
         # The file's way back came along.
         soul = one.screen.conversation.engine.soul
         assert soul is not None
@@ -146,9 +147,7 @@ async def test_where_a_replay_is_gone_on_with_the_files_of_that_moment_are_offer
     work.mkdir()
     (work / "a.txt").write_text("old\n")
     async with ChatServer() as server, desk(home, server.base_url) as one:
-        server.script(
-            say("Hello."), call("Shell", {"command": "echo new > a.txt"}), say("Done")
-        )
+        server.script(say("Hello."), call("Shell", {"command": "echo new > a.txt"}), say("Done"))
         soul = await allow_all(one)
         await one.say("First")
         await one.sees("Hello.")

@@ -373,7 +373,8 @@ async def test_a_fork_asks_whether_the_files_go_along(size: tuple[int, int]) -> 
         await pilot.press("n")
         await pilot.pause()
         assert app.answers == []
-        assert any("n again leave" in row and "f bring" in row for row in app.rows)
+        assert any("Fork at #11" in row for row in app.rows)
+        assert any("n again leaves them   f brings them back" in row for row in app.rows)
         assert any("Fork and bring the files back" in row for row in app.rows)
         assert len(app.rows) == before
 
