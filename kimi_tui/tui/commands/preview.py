@@ -74,7 +74,8 @@ async def offer_files(screen: MainScreen) -> None:
     found = await soul.preview(end)
     if found.files is None or not _has_files(found):
         if found.files is not None and found.files.reason:
-            screen.tell("The files are as they are now.", advice=found.files.reason)
+            words = "This is a fork; its files are as they are now."
+            screen.tell(words, advice=found.files.reason)
         return
     if soul.running or soul.message_count != before:
         # Nobody is held up who has gone on already.
