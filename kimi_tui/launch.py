@@ -39,7 +39,8 @@ class Launch(NamedTuple):
     """How to start.
 
     `resume` is None for a new session, `newest` or a session's id. `notices` are shown once the screen stands.
-    With `plays` the demo sends its messages itself. With `replay` the session is played back, not gone on with.
+    With `plays` the demo sends its messages itself. With `replay` the session is played back, not gone on with. `prompt`
+    stands in the prompt at first. With `offers_files` the user is asked about files that are not what they were then.
     """
 
     work_dir: Path
@@ -54,6 +55,8 @@ class Launch(NamedTuple):
     speed: float = 1.0
     notices: tuple[str, ...] = ()
     replay: bool = False
+    prompt: str = ""
+    offers_files: bool = False
 
 
 def launch_of(options: Options) -> Launch:

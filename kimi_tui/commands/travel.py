@@ -28,6 +28,7 @@ from kimi_tui.commands.console import (
 from kimi_tui.commands.sessions import chosen_session, engine
 from kimi_tui.soul.kimisoul import KimiSoul
 from kimi_tui.soul.rewind import (
+    END,
     FileOutcome,
     FilesChoice,
     FilesPreview,
@@ -53,11 +54,16 @@ def _rewind_parser() -> Parser:
         "rewind", "Go back to before checkpoint N. What is left behind becomes a world line."
     )
     parser.add_argument("n", metavar="N", type=checkpoint_number, help="the checkpoint")
+    return _with_files(parser)
+
+
+def _with_files(parser: Parser, *, only: bool = True) -> Parser:
+    more = ", or bring back only them" if only else ""
     parser.add_argument(
         "--files",
-        choices=("keep", "restore", "only"),
+        choices=("keep", "restore", *(("only",) if only else ())),
         default="keep",
-        help="leave the working files alone (default), bring them back too, or bring back only them",
+        help=f"leave the working files alone (default){' or' if not only else ','} bring them back too{more}",
     )
     parser.add_argument("--dry-run", action="store_true", help="only say what it would do")
     return parser
@@ -71,7 +77,7 @@ def _jump_parser() -> Parser:
         type=place_on_a_line,
         help="world line K, or what of it precedes its checkpoint N",
     )
-    return parser
+    return _with_files(parser)
 
 
 def _dmail_parser() -> Parser:
@@ -81,7 +87,7 @@ def _dmail_parser() -> Parser:
     )
     parser.add_argument("n", metavar="N", type=checkpoint_number, help="the checkpoint")
     parser.add_argument("text", metavar="TEXT", help="the D-Mail")
-    return parser
+    return _with_files(parser, only=False)
 
 
 _PARSERS = {
@@ -110,42 +116,77 @@ async def _travel(options: Namespace) -> int:
 
 
 async def _rewind(soul: KimiSoul, options: Namespace) -> int:
-    target = Target(options.n)
-    if options.files != "keep":
-        await soul.files_ready()
-    looked = options.dry_run or options.files != "keep"
-    preview = await soul.preview(target) if looked else None
-    files = preview.files if preview is not None and options.files != "keep" else None
-    if files is not None and files.reason:
-        complain(files.reason)
-        return FAILED
-    if options.dry_run and preview is not None:
-        result = result_of_preview(preview, options.files)
-    else:
-        result = result_of(await soul.rewind(target, options.files), files_left_alone(files))
-    what = f"the files of #{options.n}" if options.files == "only" else f"to before #{options.n}"
-    if options.files == "only" and not result.changed:
-        # No figures either: nothing at all happened.
-        would = "would be" if options.dry_run else "was"
-        return print_result(options, result, f"No file of #{options.n} {would} brought back.")
-    if options.dry_run:
-        what = f"Would {'bring back' if options.files == 'only' else 'go back'} {what}"
-    else:
-        what = f"{'Brought back' if options.files == 'only' else 'Went back'} {what}"
-    return print_result(options, result, what)
+    words = ("Went back to", "Would go back to")
+    return await _go(soul, options, Target(options.n), words, f"before #{options.n}")
 
 
 async def _jump(soul: KimiSoul, options: Namespace) -> int:
     line, point = options.place
-    result = result_of(await soul.jump(line, point))
     where = f"world line {line}" if point is None else f"#{point} of world line {line}"
-    return print_result(options, result, f"Went to {where}", {"world_line": line})
+    target = Target(END if point is None else point, line)
+    more = {"world_line": line}
+    return await _go(soul, options, target, ("Went to", "Would go to"), where, more)
 
 
 async def _dmail(soul: KimiSoul, options: Namespace) -> int:
-    result = result_of(await soul.dmail(Target(options.n), options.text))
+    target = Target(options.n)
+    files = await _looked_at(soul, options, target)
+    if files is None:
+        return FAILED
+    if options.dry_run:
+        result = result_of_preview(await soul.preview(target), options.files)
+        return print_result(options, result, f"Would send the D-Mail to #{options.n}")
+    outcome = await soul.dmail(target, options.text, options.files)
     said = f"The D-Mail is at #{options.n}, where the agent reads it in its next turn"
-    return print_result(options, result, said)
+    return print_result(options, result_of(outcome, files_left_alone(files)), said)
+
+
+async def _go(
+    soul: KimiSoul,
+    options: Namespace,
+    target: Target,
+    words: tuple[str, str],
+    where: str,
+    more: Mapping[str, object] | None = None,
+) -> int:
+    """Go there with conversation, files or both, or only say what that would do; returns the exit code.
+
+    Args:
+        soul: the engine.
+        options: with `files` and `dry_run`.
+        target: where to.
+        words: what is said of it, done and not done.
+        where: what is said of the target.
+        more: further keys for scripts.
+    """
+    files = await _looked_at(soul, options, target)
+    if files is None:
+        return FAILED
+    if options.dry_run:
+        result = result_of_preview(await soul.preview(target), options.files)
+    else:
+        result = result_of(await soul.rewind(target, options.files), files_left_alone(files))
+    said = f"{words[options.dry_run]} {where}"
+    if options.files == "only":
+        of = where.removeprefix("before ")
+        said = f"{'Would bring back' if options.dry_run else 'Brought back'} the files of {of}"
+        if not result.changed:
+            # No figures either: nothing at all happened.
+            would = "would be" if options.dry_run else "was"
+            said = f"No file of {of} {would} brought back."
+    return print_result(options, result, said, more)
+
+
+async def _looked_at(soul: KimiSoul, options: Namespace, target: Target) -> FilesPreview | None:
+    """The files as they would come back, empty where they are to stay; None where they cannot, which was said."""
+    if options.files == "keep":
+        return FilesPreview()
+    await soul.files_ready()
+    files = (await soul.preview(target)).files or FilesPreview()
+    if files.reason:
+        complain(files.reason)
+        return None
+    return files
 
 
 async def _undo_or_redo(soul: KimiSoul, options: Namespace) -> int:

@@ -305,12 +305,21 @@ class ErrorBlock(Block):
     advice: str = ""
 
 
+MarkGlyph = Literal["stopped", "done", "files", "line", "none"]
+
+
 @dataclass(slots=True, eq=False)
 class MarkBlock(Block):
-    """One quiet row: stopped, refused, files brought back."""
+    """One quiet row: stopped, refused, files brought back.
 
-    glyph: Literal["stopped", "done", "files", "none"] = "none"
+    `operation` is the checkpoint that an operation on files alone was about: the row goes when that is undone. One that
+    `passes` says what an undo, redo or jump did, and is no part of a line.
+    """
+
+    glyph: MarkGlyph = "none"
     text: str = ""
+    operation: str = ""
+    passes: bool = False
 
 
 @dataclass(slots=True, eq=False)

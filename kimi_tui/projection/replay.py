@@ -90,13 +90,13 @@ class ChangedFiles:
                     self._history.setdefault(path, []).append(uid)
                     self._note(path, uid)
             case FilesRestored(uid=uid, restored=restored, deleted=deleted):
-                self._brought_back = (*restored, *deleted)
-                line = self._line()
+                files, line = (*restored, *deleted), self._line()
                 stop = line.index(uid) if uid in line else len(line)
-                self._bring_back(self._brought_back, line[:stop])
+                self._bring_back(files, line[:stop])
+                self._brought_back = files if uid else ()
             case LineChanged(op=op, to_line=to_line) as event:
                 self._lines.apply(event, record.at)
-                # The event of the files that came with it was before this one.
+                # In older records the event of the files that came with it was before this one.
                 if to_line or op == "undo":
                     self._bring_back(self._brought_back, self._line())
                 self._brought_back = ()

@@ -21,6 +21,7 @@ from kimi_tui.projection.blocks import (
     CompactionBlock,
     DMailBlock,
     ErrorBlock,
+    MarkBlock,
     NoticeBlock,
     ToolBlock,
     UserBlock,
@@ -55,7 +56,16 @@ class Reverts:
 
     def _keep(self, world_line: int, blocks: Sequence[Block]) -> None:
         if world_line:
-            self._left[world_line] = _LeftBlocks(tuple(blocks), self._list.base)
+            kept = blocks[: _end_of_line(blocks, self._list.base)]
+            self._left[world_line] = _LeftBlocks(tuple(kept), self._list.base)
+
+    def files_back(self, paths: Collection[str]) -> Change:
+        """These files came back with a D-Mail that has just arrived: they are not kept as what it undid left them."""
+        card = self._list.last
+        if not isinstance(card, DMailBlock) or card.uid:
+            return NOTHING
+        card.kept = tuple(one for one in card.kept if one[0] not in paths)
+        return self._list.touched(card)
 
     def reverted(self, event: ContextReverted, at: float) -> Change:
         """The line was cut before a checkpoint; a D-Mail leaves its card there."""
@@ -215,7 +225,8 @@ class Reverts:
         """Another line is live: its blocks come back, or must be told anew where they are not known."""
         edit = self._lines.apply(event, at)
         if edit is None:
-            return NOTHING
+            is_of_files = event.op in ("undo", "redo") and not (event.to_line or event.from_line)
+            return self._forget_files(event.uid) if is_of_files else NOTHING
         known = self._left.get(edit.back) if edit.is_known else None
         if known is None:
             return Change(rebuild=True)
@@ -241,6 +252,29 @@ class Reverts:
         blocks.blocks[: blocks.end] = kept
         blocks.forget_point()
         return Change(first)
+
+    def _forget_files(self, uid: str) -> Change:
+        """An operation on files alone was undone or done again: what was said of it, and of that before, goes."""
+        blocks = self._list
+        end = _end_of_line(blocks.blocks[: blocks.end], blocks.base)
+        gone = blocks.blocks[end : blocks.end]
+        gone += [
+            b
+            for b in blocks.blocks[:end]
+            if isinstance(b, MarkBlock) and uid and b.operation == uid
+        ][-1:]
+        change = NOTHING
+        for block in gone:
+            change = both(change, blocks.remove(block))
+        return change
+
+
+def _end_of_line(blocks: Sequence[Block], base: int) -> int:
+    """The index behind the last block, from `base` on, that is not only about an undo, redo or jump."""
+    end = len(blocks)
+    while end > base and isinstance(last := blocks[end - 1], MarkBlock) and last.passes:
+        end -= 1
+    return end
 
 
 @dataclass(frozen=True, slots=True)

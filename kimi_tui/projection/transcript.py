@@ -16,6 +16,7 @@ from kimi_tui.projection.blocks import (
     DMailBlock,
     ErrorBlock,
     MarkBlock,
+    MarkGlyph,
     NoticeBlock,
     RetryBlock,
     ThoughtBlock,
@@ -52,6 +53,7 @@ from kimi_tui.wire.events import (
     ToolStarted,
     TurnBegin,
     TurnEnd,
+    toll_words,
 )
 
 _SUMMARIES = frozenset({"compaction", "summary"})
@@ -82,6 +84,8 @@ class TranscriptModel:
         self._calls = ToolCalls(self._list)
         self._reverts = Reverts(self._list)
         self._steps = StepTokens()
+        self._has_switched = False
+        """An undo, redo or jump was the last thing that happened."""
         self._spare: CheckpointCreated | None = None
         """A checkpoint of a user's turn whose words have not come yet."""
         self.work_dir = work_dir
@@ -189,7 +193,7 @@ class TranscriptModel:
     # Turns and checkpoints
 
     def _turn_begin(self, event: TurnBegin, at: float) -> Change:
-        self.streaming = True
+        self.streaming, self._has_switched = True, False
         change = self._speech.settle(at)
         if not event.text and not event.images:
             return change
@@ -289,15 +293,15 @@ class TranscriptModel:
         return both(self._speech.close(at), self._list.append(notice))
 
     def _restored(self, event: FilesRestored, at: float) -> Change:
+        change = self._reverts.files_back({*event.restored, *event.deleted})
+        said = files_words(len(event.restored), len(event.deleted), len(event.conflicts))
+        return both(change, self._mark("files", said, at, event.uid))
+
+    def _mark(self, glyph: MarkGlyph, text: str, at: float, operation: str = "") -> Change:
+        """Leave a row about what an operation on the conversation did."""
         block = self._list.new(MarkBlock, at)
-        block.glyph = "files"
-        count = len(event.restored)
-        parts = [f"{count:,} {'file' if count == 1 else 'files'} brought back"]
-        if event.deleted:
-            parts.append(f"{len(event.deleted)} deleted")
-        if event.conflicts:
-            parts.append(f"{len(event.conflicts)} left alone")
-        block.text = ", ".join(parts)
+        block.glyph, block.text, block.operation = glyph, text, operation
+        block.passes = self._has_switched
         return self._list.append(block)
 
     # Other lines
@@ -308,16 +312,32 @@ class TranscriptModel:
             self._reverts.parted(event, at)
             return change
         self._calls.forget()
-        self._spare = None
+        self._spare, self._has_switched = None, False
         self._steps.cut(event.checkpoint_id if event.reason != "clear" else 0)
         return both(change, self._reverts.reverted(event, at))
 
     def _switched(self, event: LineChanged, at: float) -> Change:
         change = self._reverts.switched(event, at)
+        self._has_switched = event.op in ("undo", "redo", "jump")
+        if said := toll_words(event.steps_left, event.messages_left, event.from_line):
+            change = both(change, self._mark("line", f"Undone: {said}", at))
         if change.first is not None:
             self._steps = StepTokens()
             self._calls.forget()
         return change
+
+
+def files_words(restored: int, deleted: int, left: int) -> str:
+    """`2 files brought back, 1 deleted`."""
+    counts = ((restored, "brought back"), (deleted, "deleted"), (left, "left alone"))
+    found = [(count, became) for count, became in counts if count]
+    parts = [
+        f"{count:,} {became}"
+        if place
+        else f"{count:,} {'file' if count == 1 else 'files'} {became}"
+        for place, (count, became) in enumerate(found)
+    ]
+    return ", ".join(parts) or "No file had to be changed"
 
 
 class Speech:

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import uuid
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
+from itertools import chain, count
 from pathlib import Path
 from typing import Any, cast
 
@@ -20,9 +22,14 @@ from kimi_tui.session.context_store import scan
 from kimi_tui.session.errors import StorageTrouble, UnknownWorldLine
 from kimi_tui.session.journal import JOURNAL_NAME, Journal
 from kimi_tui.session.jsonl import RECORD_NAME, JsonlLog
+from kimi_tui.session.listing import describe
 from kimi_tui.session.rotation import LIVE_NAME, stored_world_lines, world_line_path
-from kimi_tui.session.schema import text_of
+from kimi_tui.session.schema import count_of, text_of
 from kimi_tui.session.side_files import MARKS_NAME, Summary, read_state, write_state
+
+_FORK = re.compile(r"^Fork( \d+)?( at #\d+)?( of world line \d+)?: ")
+# What begins another line.
+_CUTS = frozenset({"ContextReverted", "CompactionBegin"})
 
 
 def copy_session(
@@ -49,23 +56,38 @@ def copy_session(
         with storage.opened(world_line_path(folder, world_line)) as source:
             storage.make_folder(temporary)
             index = scan(storage, source)
-            size, uid = index.size, ""
+            size, n_messages, points = index.size, index.n_messages, index.checkpoints
             if checkpoint_id is not None:
                 point = known_checkpoint(index, checkpoint_id)
-                size, uid = point.offset, point.uid
+                size, n_messages = point.offset, point.message_index
+                points = points[: points.index(point)]
             storage.write_file(temporary / LIVE_NAME, b"", source=source, size=size, new=True)
-        for n in stored_world_lines(folder):
+        lines = stored_world_lines(folder)
+        for n in lines:
             # It is never written again, so both sessions may have the same file.
             storage.link_or_copy(world_line_path(folder, n), world_line_path(temporary, n))
         _copy_journal(storage, folder, temporary)
         whole = checkpoint_id is None and world_line == 0
-        _copy_record(storage, folder, temporary, None if whole else uid)
+        newest = None if whole else points[-1].uid if points else ""
+        _copy_record(storage, folder, temporary, newest, lines)
         if (folder / MARKS_NAME).exists():
             storage.copy_file(folder / MARKS_NAME, temporary / MARKS_NAME)
         _share_others(storage, folder, temporary)
         state = read_state(folder)
-        # What was noted for the list counted another line.
-        write_state(storage, temporary, replace(state, forked_from=folder.name, summary=Summary()))
+        usage = index.usage_before(size)
+        state = replace(
+            state,
+            title=_title(folder, checkpoint_id, world_line),
+            archived=False,
+            forked_from=folder.name,
+            summary=Summary(
+                size=size,
+                messages=index.counts(0, n_messages)[0],
+                tokens=usage[0] if usage else 0,
+                title=state.summary.title,
+            ),
+        )
+        write_state(storage, temporary, state)
         storage.sync_folder(temporary)
         storage.replace(temporary, target)
         storage.sync_folder(target.parent)
@@ -92,33 +114,73 @@ def _copy_journal(storage: Storage, folder: Path, target: Path) -> None:
     kept.close()
 
 
-def _copy_record(storage: Storage, folder: Path, target: Path, uid: str | None) -> None:
-    """What was seen, up to where checkpoint `uid` was made; whole for None; nothing where it never was."""
+def _copy_record(
+    storage: Storage, folder: Path, target: Path, newest: str | None, lines: Collection[int]
+) -> None:
+    """What was seen until the line went on behind the checkpoint `newest`, or all of it for None.
+
+    All of it, too, where some of the world lines came later: what is shown is rebuilt then, with each of them in its place.
+    """
     path = folder / RECORD_NAME
-    if not path.exists() or uid == "":
+    if not path.exists():
         return
     with storage.opened(path) as source:
         size = storage.readable_size(source)
-        if uid is not None:
-            records = JsonlLog(path, storage).read_with_offsets()
-            ends = [offset for offset, record in records if _makes(record, uid)]
-            if not ends:
-                return
-            size = ends[0]
+        if newest is not None:
+            end, seen = _end_behind(JsonlLog(path, storage).read_with_offsets(), newest)
+            size = end if end is not None and seen.issuperset(lines) else size
         storage.write_file(target / RECORD_NAME, b"", source=source, size=size, new=True)
 
 
-def _makes(record: dict[str, Any], uid: str) -> bool:
+def _end_behind(
+    records: Iterable[tuple[int, dict[str, Any]]], newest: str
+) -> tuple[int | None, set[int]]:
+    """Where in a record a line goes on behind its checkpoint `newest`, and the world lines that were left before.
+
+    None for the place where it never does, or that checkpoint was never made.
+    """
+    seen: set[int] = set()
+    is_there = not newest
+    turn: int | None = None
+    for offset, record in records:
+        kind, payload = _event(record)
+        if kind == "TurnBegin":
+            # What was said there belongs to the checkpoint that follows.
+            turn = offset
+        elif kind == "CheckpointCreated":
+            if is_there and not payload.get("was"):
+                return offset if turn is None else turn, seen
+            is_there = is_there or text_of(payload.get("uid")) == newest
+            turn = None
+        else:
+            if is_there and (kind in _CUTS or (kind == "LineChanged" and payload.get("to_line"))):
+                return offset, seen
+            seen.add(count_of(payload.get("world_line")) or 0)
+    return None, seen
+
+
+def _event(record: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     message: object = record.get("message")
     if not isinstance(message, dict):
-        return False
-    fields = cast("dict[str, object]", message)
+        return "", {}
+    fields = cast("dict[str, Any]", message)
     payload: object = fields.get("payload")
-    return (
-        fields.get("type") == "CheckpointCreated"
-        and isinstance(payload, dict)
-        and text_of(cast("dict[str, object]", payload).get("uid")) == uid
-    )
+    known = cast("dict[str, Any]", payload) if isinstance(payload, dict) else {}
+    return text_of(fields.get("type")), known
+
+
+def _title(folder: Path, checkpoint_id: int | None, world_line: int) -> str:
+    """What the copy is called: where it was made, and after what; no other session of the folder has that title."""
+    info = describe(folder)
+    named = info.title if info is not None else ""
+    origin = _FORK.sub("", named) or "Untitled"
+    place = "" if checkpoint_id is None else f" at #{checkpoint_id}"
+    place += f" of world line {world_line}" if world_line else ""
+    taken: set[str] = set()
+    with contextlib.suppress(OSError):
+        taken = {read_state(other).title for other in folder.parent.iterdir()}
+    titles = (f"Fork{f' {n}' if n else ''}{place}: {origin}" for n in chain((0,), count(2)))
+    return next(title for title in titles if title not in taken)
 
 
 def _share_others(storage: Storage, folder: Path, target: Path) -> None:

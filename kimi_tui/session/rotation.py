@@ -80,6 +80,11 @@ def next_number(folder: Path, journal: Journal) -> int:
     return 1 + journal.largest_line
 
 
+def number_if_left(storage: Storage, folder: Path, journal: Journal, size: int) -> int:
+    """The world line that the live file (of `size` bytes) is or would be part of, were it left now. Reads files."""
+    return _holder(storage, folder, size) or next_number(folder, journal)
+
+
 def _holder(storage: Storage, folder: Path, size: int) -> int | None:
     """The world line that begins with the whole live file (its first `size` bytes), so that it need not be kept twice."""
     for n, stored_size in sorted(stored_world_lines(folder).items(), reverse=True):

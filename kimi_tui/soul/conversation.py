@@ -335,9 +335,11 @@ class Conversation:
         point = self.context.checkpoints[-1]
         self.publish_checkpoint(point, kind, label, self.tokens_before(point.id))
 
-    def publish_line_changed(self, op: Operation, from_line: int, to_line: int, uid: str) -> None:
-        """Publish the end of an operation, and the figures after it."""
-        self.wire.publish(LineChanged(op, from_line, to_line, uid, self.ends_open))
+    def publish_line_changed(
+        self, op: Operation, from_line: int, to_line: int, uid: str, left: tuple[int, int] = (0, 0)
+    ) -> None:
+        """Publish the end of an operation, and the figures after it; `left` are steps and messages that an undo took along."""
+        self.wire.publish(LineChanged(op, from_line, to_line, uid, self.ends_open, *left))
         self.publish_status()
 
     def publish_checkpoint(

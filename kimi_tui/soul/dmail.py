@@ -31,8 +31,9 @@ from kimi_tui.soul.bookmarks import UserMarks, whole_groups
 from kimi_tui.soul.compaction import shortened
 from kimi_tui.soul.conversation import Conversation
 from kimi_tui.soul.errors import BackToTheFuture
-from kimi_tui.soul.file_restore import FileRestorer
+from kimi_tui.soul.file_restore import FileRestorer, Moment
 from kimi_tui.soul.internal_messages import Author, dmail_message, is_user_words
+from kimi_tui.soul.rewind import FileOutcome
 from kimi_tui.soul.tasks import run_to_completion
 from kimi_tui.soul.tool_results import call_arguments, files_written, never_ran, outcome_of
 from kimi_tui.tools.base import ApprovalQuestion, ToolOutcome, ToolProblem, ToolRejected
@@ -116,7 +117,7 @@ class DMailDelivery:
         messages: Sequence[str],
         files: DMailRestore = NO_FILES,
         author: Author = "agent",
-    ) -> Reverted:
+    ) -> tuple[Reverted, tuple[FileOutcome, ...]]:
         """Go back to before a checkpoint and put the D-Mail there, with what is carried over before it.
 
         Args:
@@ -124,6 +125,9 @@ class DMailDelivery:
             messages: what was written, in the order in which it was sent.
             files: what becomes of the working files.
             author: who wrote them.
+
+        Returns:
+            the revert, and what became of the files.
 
         Raises:
             UnknownCheckpoint: there is none of that id.
@@ -186,7 +190,7 @@ class DMailDelivery:
             names = ", ".join(f"`{one.path}` ({one.reason})" for one in failed)
             await conversation.append([user_message(prompt("files_left", NAMES=names))])
         conversation.publish_line_changed("dmail", world_line, 0, context.checkpoints[-1].uid)
-        return reverted
+        return reverted, outcome
 
     async def _try_to_deliver(
         self, checkpoint_id: int, messages: Sequence[str], files: DMailRestore
@@ -232,7 +236,7 @@ class DMailDelivery:
     async def _files_of(self, point: Checkpoint) -> DMailRestore:
         """Plan, ask and prepare a restore. Where that fails the D-Mail says so, and goes without files."""
         await self._restorer.history.settled()
-        plan = await self._restorer.plan(point)
+        plan = await self._restorer.plan(Moment.at(point))
         if plan.reason:
             return DMailRestore(f"{_ASKED_FOR} They were not brought back: {plan.reason}")
         plan = _without_foreign_changes(plan)
@@ -249,19 +253,7 @@ class DMailDelivery:
             prepared = await self._restorer.prepare(plan)
         except OSError as error:
             return DMailRestore(f"{_ASKED_FOR} The disk refused: {error.strerror or error}.")
-        if prepared is None or not prepared.intent.changes:
-            return DMailRestore(_with_conflicts("Nothing was brought back.", plan))
-        changes = prepared.intent.changes
-        back = [f"`{one.path}`" for one in changes if one.then is not None]
-        gone = [f"`{one.path}`" for one in changes if one.then is None]
-        note = "The files are those of that time again."
-        note += f" Brought back: {_some(back, _MAX_FILES)}." if back else ""
-        note += (
-            f" Deleted, because they were not there then: {_some(gone, _MAX_FILES)}."
-            if gone
-            else ""
-        )
-        return DMailRestore(_with_conflicts(note, plan, prepared.stale), prepared)
+        return restore_with(plan, prepared)
 
     async def _question(
         self, point: Checkpoint, plan: RestorePlan, wanted: Sequence[FileChange]
@@ -289,6 +281,20 @@ class DMailDelivery:
         return False
 
 
+def restore_with(plan: RestorePlan, prepared: Prepared | None) -> DMailRestore:
+    """What a D-Mail says of a restore that was prepared by this plan."""
+    if prepared is None or not prepared.intent.changes:
+        return DMailRestore(_with_conflicts("Nothing was brought back.", plan))
+    changes = prepared.intent.changes
+    back = [f"`{one.path}`" for one in changes if one.then is not None]
+    gone = [f"`{one.path}`" for one in changes if one.then is None]
+    note = "The files are those of that time again."
+    note += f" Brought back: {_some(back, _MAX_FILES)}." if back else ""
+    if gone:
+        note += f" Deleted, because they were not there then: {_some(gone, _MAX_FILES)}."
+    return DMailRestore(_with_conflicts(note, plan, prepared), prepared)
+
+
 def _without_foreign_changes(plan: RestorePlan) -> RestorePlan:
     """What someone else changed is not the agent's to take back, also where the agent changed it after them."""
     changes = tuple(
@@ -304,8 +310,10 @@ def _conflicts(plan: RestorePlan) -> list[str]:
     return [one.path for one in plan.changes if one.change == "conflict"]
 
 
-def _with_conflicts(note: str, plan: RestorePlan, stale: Sequence[str] = ()) -> str:
-    left = [f"`{path}`" for path in (*_conflicts(plan), *stale)]
+def _with_conflicts(note: str, plan: RestorePlan, prepared: Prepared | None = None) -> str:
+    back = frozenset(prepared.intent.paths) if prepared else frozenset[str]()
+    stale = prepared.stale if prepared else ()
+    left = [f"`{path}`" for path in (*_conflicts(plan), *stale) if path not in back]
     if left:
         note += f" Left alone, because someone else changed them too: {_some(left, _MAX_FILES)}."
     return note

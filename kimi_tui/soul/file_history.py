@@ -156,16 +156,17 @@ class FileHistory:
 
     # -- restoring -------------------------------------------------------------------------------
 
-    async def plan(self, uid: str, was: str = "") -> RestorePlan:
+    async def plan(self, uid: str, was: str = "", *, after: bool = False) -> RestorePlan:
         """What it takes to have the files as they were at a checkpoint. What cannot be planned says why.
 
         Args:
             uid: the checkpoint.
             was: what it was called before a compaction, if it was.
+            after: as they were when what the checkpoint began was done.
         """
         by: By = "agent" if self._under_way else "other"
         touched = _touched(self._under_way)
-        return await self._found(_no_plan, self._tracker.plan, uid, was, by, touched)
+        return await self._found(_no_plan, self._tracker.plan, uid, was, by, touched, after=after)
 
     async def plan_back(self, before: str, after: str, paths: Collection[str]) -> RestorePlan:
         """What it takes to reverse a restore."""

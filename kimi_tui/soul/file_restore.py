@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Collection
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from kimi_tui.session.context import Context
@@ -27,6 +28,23 @@ _BY_OTHERS = "someone else changed it"
 _NO_TEXT_SHOWN = "(not shown)\n"
 
 
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A moment whose files are known: when checkpoint `uid` was made, or with `after` when what it began was done.
+
+    `was` is what the checkpoint was called before a compaction, if it was.
+    """
+
+    uid: str
+    was: str = ""
+    after: bool = False
+
+    @classmethod
+    def at(cls, point: Checkpoint, *, after: bool = False) -> Moment:
+        """That of a checkpoint."""
+        return cls(point.uid, point.was or "", after)
+
+
 class FileRestorer:
     """The file side of operations.
 
@@ -40,21 +58,19 @@ class FileRestorer:
         self.history = history
         self.work_dir = work_dir
         self._context = context
-        self._shown: tuple[str, RestorePlan] | None = None
+        self._shown: tuple[Moment, RestorePlan] | None = None
         self._reasons: dict[str, str] = {}
 
-    async def preview(
-        self, point: Checkpoint, *, ran_commands: bool, binding: bool
-    ) -> FilesPreview:
-        """What changed since a checkpoint and what bringing it back would do.
+    async def preview(self, moment: Moment, *, ran_commands: bool, binding: bool) -> FilesPreview:
+        """What changed since then and what bringing it back would do.
 
         Args:
-            point: the checkpoint.
+            moment: when.
             ran_commands: whether commands ran since.
             binding: whether a restore may rely on it: a file that differs from what was shown is then left alone.
         """
-        plan = await self.history.plan(point.uid, point.was or "")
-        self._shown = (point.uid, plan) if binding and not plan.reason else None
+        plan = await self._new_plan(moment)
+        self._shown = (moment, plan) if binding and not plan.reason else None
         if plan.reason:
             return FilesPreview(reason=plan.reason, ran_commands=ran_commands)
         compared = await self.history.compared(plan.changes[:_MOST_FILES_COMPARED], _MOST_ROWS)
@@ -84,19 +100,22 @@ class FileRestorer:
 
         Empty where that is not known.
         """
-        plan = await self.history.plan(point.uid, point.was or "")
+        plan = await self._new_plan(Moment.at(point))
         return {
             one.path: _BY_OTHERS if one.reason else ""
             for one in plan.changes
             if one.change != "skip"
         }
 
-    async def plan(self, point: Checkpoint) -> RestorePlan:
-        """The plan that was shown last for this checkpoint, once; else a new one."""
+    async def plan(self, moment: Moment) -> RestorePlan:
+        """The plan that was shown last for this moment, once; else a new one."""
         shown, self._shown = self._shown, None
-        if shown is not None and shown[0] == point.uid:
+        if shown is not None and shown[0] == moment:
             return shown[1]
-        return await self.history.plan(point.uid, point.was or "")
+        return await self._new_plan(moment)
+
+    async def _new_plan(self, moment: Moment) -> RestorePlan:
+        return await self.history.plan(moment.uid, moment.was, after=moment.after)
 
     async def prepare(
         self, plan: RestorePlan, chosen: Collection[str] | None = None

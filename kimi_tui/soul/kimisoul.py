@@ -31,7 +31,7 @@ from kimi_tui.soul.loop import AgentLoop, Steering
 from kimi_tui.soul.operations import Operations
 from kimi_tui.soul.protocol import Soul
 from kimi_tui.soul.record import Recorder
-from kimi_tui.soul.rewind import FilesChoice, RewindOutcome, RewindPreview, Target
+from kimi_tui.soul.rewind import END, FilesChoice, Forked, RewindOutcome, RewindPreview, Target
 from kimi_tui.soul.segments import label_of
 from kimi_tui.soul.statistics import Statistics, session_statistics
 from kimi_tui.soul.step import StepRunner
@@ -371,6 +371,14 @@ class KimiSoul(Soul):
         """
         return await self._operations.preview(target, idle=not self.running)
 
+    async def markdown(self, target: Target) -> str:
+        """The conversation up to there as Markdown, with its tool calls; as it was stored, so clean it before it is shown.
+
+        Raises:
+            KeyError: no such checkpoint or world line.
+        """
+        return await self._operations.markdown(target)
+
     async def rewind(
         self,
         target: Target,
@@ -380,13 +388,14 @@ class KimiSoul(Soul):
         """Cut the conversation back to before the checkpoint, bring the files of that time back, or both.
 
         Args:
-            target: a checkpoint of the live world line, or of another one, which becomes the live one.
+            target: a checkpoint of the live world line, or of another one or its end, which becomes the live one.
             files: what of it.
             chosen: the paths to bring back, conflicts among them; None for all that are no conflicts.
 
         Raises:
             KeyError: no such checkpoint or world line.
             FilesUnknown: the files of that time cannot be brought back; nothing changed.
+            SessionError: it is the live world line already.
             SoulBusy: something runs; interrupt it first.
             OSError: the disk refused.
         """
@@ -401,7 +410,8 @@ class KimiSoul(Soul):
             SessionError: it is the live world line already.
             OSError: the disk refused.
         """
-        return await self._alone(self._operations.jump(world_line, checkpoint_id))
+        target = Target(END if checkpoint_id is None else checkpoint_id, world_line)
+        return await self.rewind(target)
 
     async def clear(self) -> str:
         """Begin anew with an empty context in the same session; returns a sentence for the user.
@@ -414,6 +424,14 @@ class KimiSoul(Soul):
             OSError: the disk refused.
         """
         return await self._alone(self._operations.clear())
+
+    async def preview_undo(self) -> RewindPreview:
+        """What happened since the newest operation that is not undone, and goes with its undo; the label names it.
+
+        Raises:
+            SessionError: there is none.
+        """
+        return await self._operations.preview_undo()
 
     async def undo(self) -> str:
         """Reverse the newest operation that is not undone; returns a sentence for the user.
@@ -429,19 +447,35 @@ class KimiSoul(Soul):
         """Do again what was undone last; returns a sentence for the user. Raises what `undo` raises."""
         return await self._alone(self._operations.redo())
 
-    async def fork(self, target: Target | None = None) -> str:
-        """Copy the live world line (up to before `target`) into a new session; returns its id.
+    async def fork(
+        self,
+        target: Target | None = None,
+        files: FilesChoice = "keep",
+        chosen: Collection[str] | None = None,
+    ) -> Forked:
+        """Copy a world line (up to before `target`; None for all of the live one) into a new session.
+
+        Files are brought back first, as an operation of this session, which the fork has too.
 
         Raises:
             KeyError: no such checkpoint or world line.
+            FilesUnknown: the files of that time cannot be brought back; nothing changed.
             SoulBusy: something runs; interrupt it first.
             OSError: the disk refused.
         """
-        return await self._alone(self._operations.fork(target))
+        return await self._alone(self._operations.fork(target or Target(END), files, chosen))
 
     # -- D-Mails of the user ---------------------------------------------------------------------
 
-    async def dmail(self, target: Target, text: str, *, go_on: bool = False) -> RewindOutcome:
+    async def dmail(
+        self,
+        target: Target,
+        text: str,
+        files: FilesChoice = "keep",
+        chosen: Collection[str] | None = None,
+        *,
+        go_on: bool = False,
+    ) -> RewindOutcome:
         """Send the user's D-Mail to the agent's past self: back to before `target`, with the D-Mail there.
 
         What the user said since, and what they pinned, stands before it. Published as an agent's D-Mail is
@@ -451,15 +485,16 @@ class KimiSoul(Soul):
         Args:
             target: the checkpoint whose place the D-Mail takes.
             text: what it says.
+            files: whether the files of that time come back with it; `chosen` as for `rewind`.
             go_on: let the agent go on with it at once, as `resume` does; returns when that turn has ended.
 
         Raises:
             KeyError: no such checkpoint.
-            SoulError: the text is empty, or D-Mails are off.
+            SoulError: the text is empty, D-Mails are off, or the files of that time cannot be brought back.
             SoulBusy: something runs; interrupt it first.
             OSError: the disk refused.
         """
-        outcome = await self._alone(self._user_dmails.send(target, text))
+        outcome = await self._alone(self._user_dmails.send(target, text, files, chosen))
         if go_on:
             await self.resume()
         return outcome

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_left
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
+from kimi_tui.llm.message import Message
 from kimi_tui.session import undo as session_operations
 from kimi_tui.session.context import Reverted, known_checkpoint
 from kimi_tui.session.errors import UnknownCheckpoint
@@ -20,12 +21,26 @@ from kimi_tui.session.session import Session
 from kimi_tui.soul.compaction import EDITED, Span
 from kimi_tui.soul.conversation import Conversation
 from kimi_tui.soul.errors import FilesUnknown, NothingToClear
-from kimi_tui.soul.file_restore import FileRestorer
-from kimi_tui.soul.preview import preview_of, preview_of_jump, rewind_prompt
-from kimi_tui.soul.rewind import FileOutcome, FilesChoice, RewindOutcome, RewindPreview, Target
+from kimi_tui.soul.file_restore import FileRestorer, Moment
+from kimi_tui.soul.markdown import as_markdown
+from kimi_tui.soul.preview import (
+    preview_of,
+    preview_of_files,
+    preview_of_jump,
+    preview_of_undo,
+    rewind_prompt,
+)
+from kimi_tui.soul.rewind import (
+    FileOutcome,
+    FilesChoice,
+    Forked,
+    RewindOutcome,
+    RewindPreview,
+    Target,
+)
 from kimi_tui.soul.segments import Segment, segment_at
-from kimi_tui.wire.events import Operation
-from kimi_tui.workspace.restore import Prepared
+from kimi_tui.wire.events import Operation, toll_words
+from kimi_tui.workspace.restore import Prepared, RestorePlan
 
 _NAMES: dict[str, str] = {
     "rewind": "the rewind",
@@ -57,14 +72,49 @@ class Operations:
         """
         if target.world_line:
             preview = await preview_of_jump(self.conversation, self.session.world_lines, target)
+        elif target.is_end:
+            preview = preview_of_files(self.conversation)
         else:
             self.conversation.reachable(target.id)
             preview = await preview_of(self.conversation, target)
             if idle:
                 self.conversation.context.prepare_revert(target.id)
-        point = await self._point(target)
-        files = await self.restorer.preview(point, ran_commands=preview.ran_commands, binding=idle)
+        moment = Moment.at(await self._point(target), after=target.is_end)
+        files = await self.restorer.preview(moment, ran_commands=preview.ran_commands, binding=idle)
         return replace(preview, files=files)
+
+    async def markdown(self, target: Target) -> str:
+        """Carry out `KimiSoul.markdown`."""
+        messages: Sequence[Message] = self.conversation.messages
+        if target.world_line:
+            lines = self.session.world_lines
+            messages = await asyncio.to_thread(lines.messages_of, target.world_line)
+        end = None if target.is_end else (await self._point(target)).message_index
+        # What is appended meanwhile does not belong to it.
+        kept = messages[: len(messages) if end is None else end]
+        return await asyncio.to_thread(as_markdown, kept)
+
+    async def plan(self, target: Target) -> RestorePlan:
+        """What it takes to have the files as they were there: as it was shown last, or anew.
+
+        Raises:
+            KeyError: no such checkpoint or world line.
+            FilesUnknown: they cannot be brought back.
+        """
+        moment = Moment.at(await self._point(target), after=target.is_end)
+        plan = await self.restorer.plan(moment)
+        if plan.reason:
+            raise FilesUnknown(plan.reason)
+        return plan
+
+    async def preview_undo(self) -> RewindPreview:
+        """What happened since the newest operation that is not undone: undo takes it along.
+
+        Raises:
+            NothingToUndo: there is none.
+        """
+        wanted = session_operations.next_undo(self.conversation.context)
+        return await preview_of_undo(self.conversation, wanted, _named(wanted))
 
     async def rewind(
         self,
@@ -77,7 +127,7 @@ class Operations:
         if files == "only":
             return await self._files_only(target, prepared)
         if target.world_line:
-            return await self.jump(target.world_line, target.id, prepared, target.said)
+            return await self._jump(target, prepared)
         conversation = self.conversation
         point = self.conversation.reachable(target.id)
         before, figure = conversation.used, conversation.figure_before(point.id)
@@ -95,32 +145,21 @@ class Operations:
         conversation.publish_line_changed("rewind", left, 0, reverted.entry.uid)
         return self._outcome(reverted, before, prompt, outcomes)
 
-    async def jump(
-        self,
-        world_line: int,
-        checkpoint_id: int | None = None,
-        prepared: Prepared | None = None,
-        said: int = -1,
-    ) -> RewindOutcome:
-        """Carry out `KimiSoul.jump`; `prepared` is what comes back of the files with it, `said` is `Target.said`."""
-        conversation = self.conversation
-        index = await asyncio.to_thread(self.session.world_lines.index, world_line)
+    async def _jump(self, target: Target, prepared: Prepared | None) -> RewindOutcome:
+        """Make another world line the live one, and bring back what was prepared of its files."""
+        conversation, world_line = self.conversation, target.world_line
+        checkpoint_id = None if target.is_end else target.id
         before = conversation.used
         async with self.restorer.journaled(prepared, "jump") as entry:
             reverted = await session_operations.jump(
                 conversation.context, world_line, checkpoint_id, files=entry
             )
         left = conversation.number_of(reverted)
-        point = None if checkpoint_id is None else index.checkpoint(checkpoint_id)
-        prompt = ""
-        if point is not None:
-            messages = await asyncio.to_thread(self.session.world_lines.messages_of, world_line)
-            place = index.checkpoints.index(point)
-            there = await asyncio.to_thread(segment_at, index.checkpoints, index, messages, place)
-            prompt = rewind_prompt(there, said)
+        prompt = "" if checkpoint_id is None else await self._prompt_at(target)
         await self._follow(reverted, reverted.messages_kept)
-        outcomes = await self.restorer.carry_out(prepared, reverted.entry.uid)
+        # First the other line, then its files: they are told of on that one.
         conversation.publish_line_changed("jump", left, world_line, reverted.entry.uid)
+        outcomes = await self.restorer.carry_out(prepared, "")
         return self._outcome(reverted, before, prompt, outcomes)
 
     async def clear(self) -> str:
@@ -158,17 +197,21 @@ class Operations:
         context = self.conversation.context
         wanted = session_operations.next_undo(context)
         before = self.conversation.used
+        toll = await preview_of_undo(self.conversation, wanted, "")
         prepared = await self.restorer.prepare_back(wanted)
         async with self.restorer.journaled(prepared, "undo") as entry:
             undone = await session_operations.undo(context, files=entry)
+        left, said = (toll.steps, toll.messages), ""
         if undone.reverted is not None:
             await self._follow(undone.reverted, undone.reverted.messages_kept)
-        outcomes = await self._back(prepared, wanted, undone.entry.uid)
+            said = toll_words(*left, undone.reverted.entry.n)
         if undone.reverted is not None and wanted.grows_line:
-            self._publish_taken_back(undone.reverted, before)
+            self._publish_taken_back(undone.reverted, before, left)
         else:
-            await self._publish_brought_back("undo", undone.entry, undone.reverted)
-        return f"Undone: {_named(undone.entry)}.{_files_sentence(outcomes)}"
+            await self._publish_brought_back("undo", undone.entry, undone.reverted, left)
+        outcomes = await self._back(prepared, wanted)
+        said = f" {said}." if said else ""
+        return f"Undone: {_named(undone.entry)}.{said}{_files_sentence(outcomes)}"
 
     async def redo(self) -> str:
         """Carry out `KimiSoul.redo`."""
@@ -184,28 +227,53 @@ class Operations:
             redone = await session_operations.redo(context, files=entry)
         if redone.reverted is not None:
             await self._follow(redone.reverted, redone.reverted.messages_kept)
-        outcomes = await self._back(prepared, undoing, undoing.uid)
         await self._publish_brought_back("redo", undoing, redone.reverted)
+        outcomes = await self._back(prepared, undoing)
         return f"Done again: {_named(redone.entry)}.{_files_sentence(outcomes)}"
 
-    async def fork(self, target: Target | None = None) -> str:
+    async def fork(
+        self,
+        target: Target,
+        files: FilesChoice = "keep",
+        chosen: Collection[str] | None = None,
+    ) -> Forked:
         """Carry out `KimiSoul.fork`."""
-        if target is None:
-            forked = await self.session.fork()
-        else:
-            forked = await self.session.fork(target.id, target.world_line)
-        return forked.id
+        point = None if target.is_end else await self._point(target)
+        prompt = "" if point is None else await self._prompt_at(target)
+        prepared = await self._prepared(target, files, chosen)
+        outcomes: tuple[FileOutcome, ...] = ()
+        if files != "keep":
+            # Before the copy, which then knows of it: its undo brings them back as well as this session's.
+            outcomes = (await self._files_only(target, prepared)).files
+        forked = await self.session.fork(None if point is None else point.id, target.world_line)
+        return Forked(forked.id, prompt, outcomes)
+
+    async def _prompt_at(self, target: Target) -> str:
+        """The message of the user that a checkpoint began with; empty where it began with none."""
+        if not target.world_line:
+            point = self.conversation.context.checkpoint_of(target.id)
+            return rewind_prompt(_segment_of(self.conversation, point), target.said)
+        lines = self.session.world_lines
+        index = await asyncio.to_thread(lines.index, target.world_line)
+        messages = await asyncio.to_thread(lines.messages_of, target.world_line)
+        place = index.checkpoints.index(known_checkpoint(index, target.id))
+        there = await asyncio.to_thread(segment_at, index.checkpoints, index, messages, place)
+        return rewind_prompt(there, target.said)
 
     # -- below: how ------------------------------------------------------------------------------
 
-    def _publish_taken_back(self, reverted: Reverted, before: int) -> None:
+    def _publish_taken_back(self, reverted: Reverted, before: int, also: tuple[int, int]) -> None:
         """Publish that what was only put at the end of the live world line is gone from it again."""
         left = self.conversation.number_of(reverted)
         self.conversation.publish_reverted(reverted, "undo", world_line=left, tokens_before=before)
-        self.conversation.publish_line_changed("undo", left, 0, reverted.entry.uid)
+        self.conversation.publish_line_changed("undo", left, 0, reverted.entry.uid, also)
 
     async def _publish_brought_back(
-        self, op: Operation, left: Entry, reverted: Reverted | None
+        self,
+        op: Operation,
+        left: Entry,
+        reverted: Reverted | None,
+        also: tuple[int, int] = (0, 0),
     ) -> None:
         """Publish that what the operation `left` left behind is live again."""
         if reverted is None:
@@ -213,25 +281,20 @@ class Operations:
             return
         number = self.conversation.number_of(reverted)
         uid = await asyncio.to_thread(self._first_left_out, left.n)
-        self.conversation.publish_line_changed(op, number, left.n, uid)
+        self.conversation.publish_line_changed(op, number, left.n, uid, also)
 
-    async def _back(
-        self, prepared: Prepared | None, entry: Entry, uid: str
-    ) -> tuple[FileOutcome, ...]:
+    async def _back(self, prepared: Prepared | None, entry: Entry) -> tuple[FileOutcome, ...]:
         """Reverse what an operation did to the files; what became of each."""
         if prepared is None:
-            return await self.restorer.left_out(entry, uid)
-        return await self.restorer.carry_out(prepared, uid)
+            return await self.restorer.left_out(entry, "")
+        return await self.restorer.carry_out(prepared, "")
 
     async def _prepared(
         self, target: Target, files: FilesChoice, chosen: Collection[str] | None
     ) -> Prepared | None:
         if files == "keep":
             return None
-        plan = await self.restorer.plan(await self._point(target))
-        if plan.reason:
-            raise FilesUnknown(plan.reason)
-        return await self.restorer.prepare(plan, chosen)
+        return await self.restorer.prepare(await self.plan(target), chosen)
 
     async def _files_only(self, target: Target, prepared: Prepared | None) -> RewindOutcome:
         """Bring the files back and leave the conversation alone."""
@@ -245,9 +308,15 @@ class Operations:
         return RewindOutcome(point.id, 0, 0, conversation.used, conversation.used, "", outcomes)
 
     async def _point(self, target: Target) -> Checkpoint:
+        """The checkpoint that is meant; of the end of a line the newest one there."""
+        context = self.conversation.context
         if not target.world_line:
-            return self.conversation.context.checkpoint_of(target.id)
+            if target.is_end and context.checkpoints:
+                return context.checkpoints[-1]
+            return context.checkpoint_of(target.id)
         index = await asyncio.to_thread(self.session.world_lines.index, target.world_line)
+        if target.is_end and index.checkpoints:
+            return index.checkpoints[-1]
         return known_checkpoint(index, target.id)
 
     def _first_left_out(self, n: int) -> str:

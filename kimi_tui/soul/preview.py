@@ -7,7 +7,7 @@ of the context, and only those messages are read whose rows somebody looks at.
 from __future__ import annotations
 
 import asyncio
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import replace
@@ -18,11 +18,13 @@ from typing import overload
 from kimi_tui.llm.message import Message
 from kimi_tui.session.context import known_checkpoint
 from kimi_tui.session.context_index import Kind
+from kimi_tui.session.journal import Entry
+from kimi_tui.session.rotation import number_if_left
 from kimi_tui.session.schema import Checkpoint
 from kimi_tui.session.world_lines import WorldLines
 from kimi_tui.soul.conversation import Conversation
 from kimi_tui.soul.internal_messages import dmail_text, is_user_words, summary_text
-from kimi_tui.soul.rewind import DroppedMessage, RewindPreview, Target
+from kimi_tui.soul.rewind import END, DroppedMessage, RewindPreview, Target
 from kimi_tui.soul.segments import Segment, call_target, kind_of, label_of, segment_at
 from kimi_tui.soul.tasks import Pace
 from kimi_tui.soul.token_meter import WorldLineTokens
@@ -91,10 +93,18 @@ async def preview_of(conversation: Conversation, target: Target) -> RewindPrevie
     return replace(preview, estimated=estimated or is_estimated or after > used)
 
 
+def preview_of_files(conversation: Conversation) -> RewindPreview:
+    """What there is to say of the end of the live world line: only its files can be brought back."""
+    goes = DroppedMessages(conversation, len(conversation.context.checkpoints))
+    used = conversation.used
+    estimated = conversation.estimated
+    return RewindPreview(Target(END), "", 0, 0, 0, used, used, estimated, goes, "", is_there=True)
+
+
 async def preview_of_jump(
     conversation: Conversation, world_lines: WorldLines, target: Target
 ) -> RewindPreview:
-    """What a jump to a checkpoint of another world line would do: what only the live one has goes.
+    """What a jump to a checkpoint of another world line, or its end, would do: what only the live one has goes.
 
     Raises:
         KeyError: there is no such world line or checkpoint.
@@ -102,36 +112,61 @@ async def preview_of_jump(
     # The file of the other world line is read through.
     index = await asyncio.to_thread(world_lines.index, target.world_line)
     messages = await asyncio.to_thread(world_lines.messages_of, target.world_line)
-    point = known_checkpoint(index, target.id)
-    place = _place_of(point, index.checkpoints)
-    there = await asyncio.to_thread(segment_at, index.checkpoints, index, messages, place)
-    if index.usage_before(point.offset) is None:
+    points = index.checkpoints
+    place, offset, count = len(points), index.size, index.n_messages
+    if not target.is_end:
+        point = known_checkpoint(index, target.id)
+        place, offset, count = _place_of(point, points), point.offset, point.message_index
+    # What is said of an end is what the newest checkpoint began.
+    shown = min(place, len(points) - 1)
+    there = await asyncio.to_thread(segment_at, points, index, messages, shown) if points else None
+    if index.usage_before(offset) is None:
         # Without a figure of the server's the tools' descriptions have to be estimated, too.
-        before = messages[: point.message_index]
-        after = await asyncio.to_thread(conversation.meter.estimate_with, before)
+        after = await asyncio.to_thread(conversation.meter.estimate_with, messages[:count])
     else:
         stored = WorldLineTokens(index, messages)
-        after, _ = await asyncio.to_thread(stored.before, point.offset)
-    shared = 0
-    for mine, other in zip(
-        conversation.context.checkpoints, index.checkpoints[:place], strict=False
-    ):
+        after, _ = await asyncio.to_thread(stored.before, offset)
+    live, shared = conversation.context.checkpoints, 0
+    for mine, other in zip(live, points[:place], strict=False):
         if mine.uid != other.uid:
             break
         shared += 1
+    is_there = shared == place == len(live) and conversation.context.size_bytes == offset
     goes = DroppedMessages(conversation, shared)
-    return await _preview(target, there, goes, conversation.used, after)
+    preview = await _preview(target, there, goes, conversation.used, after)
+    return replace(preview, is_there=is_there)
+
+
+async def preview_of_undo(conversation: Conversation, undone: Entry, name: str) -> RewindPreview:
+    """What happened since an operation, all of which its undo takes along; `name` is what the operation is called."""
+    context, points = conversation.context, conversation.context.checkpoints
+    # Where the operation only added something, that begins with a checkpoint of its own.
+    done = undone.size + 1 if undone.grows_line else undone.to_size
+    place = bisect_left(points, done, key=lambda one: one.offset)
+    if not (undone.changes_line or undone.grows_line):
+        place = len(points)
+    goes = DroppedMessages(conversation, place)
+    number = 0
+    if goes.n_messages:
+        args = (context.storage, context.folder, context.journal, context.size_bytes)
+        number = await asyncio.to_thread(number_if_left, *args)
+    target = Target(points[place].id if place < len(points) else END)
+    after = undone.tokens_before or conversation.used
+    preview = await _preview(target, None, goes, conversation.used, after)
+    return replace(preview, label=name, left_as=number)
 
 
 async def _preview(
-    target: Target, there: Segment, goes: DroppedMessages, used: int, after: int
+    target: Target, there: Segment | None, goes: DroppedMessages, used: int, after: int
 ) -> RewindPreview:
-    """The preview, with estimated tokens. `there` is what the checkpoint began."""
+    """The preview, with estimated tokens. `there` is what the checkpoint began, None where that is not known."""
     begun = await goes.begun()
-    is_chosen = 0 <= target.said < len(there.said)
+    label = "" if there is None else there.label
+    if there is not None and 0 <= target.said < len(there.said):
+        label = label_of(there.said[target.said])
     return RewindPreview(
         target=target,
-        label=label_of(there.said[target.said]) if is_chosen else there.label,
+        label=label,
         steps=begun["step"],
         turns=begun["user"],
         messages=goes.n_messages,
@@ -139,7 +174,7 @@ async def _preview(
         tokens_after=after,
         estimated=True,
         goes=goes,
-        prompt=rewind_prompt(there, target.said),
+        prompt="" if there is None or target.is_end else rewind_prompt(there, target.said),
         cost=await goes.cost(),
         ran_commands=goes.ran_commands,
     )

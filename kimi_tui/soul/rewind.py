@@ -14,9 +14,13 @@ if TYPE_CHECKING:
     from kimi_tui.wire.display import DiffLine
 
 
+END = -1
+"""The id of a `Target` that is the end of its world line."""
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A checkpoint by name: `id` on world line `world_line` (0: the live one).
+    """A checkpoint by name: `id` on world line `world_line` (0: the live one), or with the id `END` all of that line.
 
     `said` chooses one of the messages that the user said behind it, counted from 0: that one comes back into the prompt
     after a rewind. -1 chooses none of them.
@@ -25,6 +29,11 @@ class Target:
     id: int
     world_line: int = 0
     said: int = -1
+
+    @property
+    def is_end(self) -> bool:
+        """Whether it is the end of the line, and no checkpoint."""
+        return self.id == END
 
 
 FilesChoice = Literal["keep", "restore", "only"]
@@ -115,7 +124,9 @@ class RewindPreview:
     """What a rewind to `target` would take and give; nothing has happened yet. Tokens are estimates with `estimated`.
 
     `goes` is read when it is looked at. `cost` is what the calls that go have cost; None where no prices are set.
-    `ran_commands` is true where any of them ran a command.
+    `ran_commands` is true where any of them ran a command. `is_there` is true where the conversation is exactly that
+    already, and only files can be brought back. `left_as` is the number of the world line that what goes becomes, where
+    that is known.
     """
 
     target: Target
@@ -131,6 +142,17 @@ class RewindPreview:
     files: FilesPreview | None = None
     cost: Cost | None = None
     ran_commands: bool = False
+    is_there: bool = False
+    left_as: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Forked:
+    """A fork was made: its session's id, the message of the user that it was made before, and what became of the files."""
+
+    session_id: str
+    prompt: str = ""
+    files: tuple[FileOutcome, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

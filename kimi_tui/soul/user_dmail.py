@@ -6,7 +6,7 @@ They take the same way into the context as the agent's own (`dmail`). The model 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from kimi_tui.llm.errors import ContextOverflowError
@@ -20,11 +20,11 @@ from kimi_tui.session.schema import Checkpoint
 from kimi_tui.session.undo import journaled_append
 from kimi_tui.soul.compaction import transcript
 from kimi_tui.soul.conversation import Conversation
-from kimi_tui.soul.dmail import DMailDelivery
+from kimi_tui.soul.dmail import NO_FILES, DMailDelivery, restore_with
 from kimi_tui.soul.errors import SoulError
 from kimi_tui.soul.internal_messages import dmail_message, dmail_text, is_user_words, summary_text
 from kimi_tui.soul.operations import Operations
-from kimi_tui.soul.rewind import RewindOutcome, Target
+from kimi_tui.soul.rewind import END, FilesChoice, RewindOutcome, Target
 from kimi_tui.soul.segments import label_of, segments
 from kimi_tui.soul.tool_results import outcome_of
 from kimi_tui.wire.events import ContextReverted
@@ -60,13 +60,20 @@ class UserDMails:
     operations: Operations
     delivery: DMailDelivery
 
-    async def send(self, target: Target, text: str) -> RewindOutcome:
-        """Go back to before a checkpoint and put the user's D-Mail there.
+    async def send(
+        self,
+        target: Target,
+        text: str,
+        files: FilesChoice = "keep",
+        chosen: Collection[str] | None = None,
+    ) -> RewindOutcome:
+        """Go back to before a checkpoint and put the user's D-Mail there, with the files of that time or without.
 
         Raises:
             KeyError: no such checkpoint or world line.
             DMailOff: the configuration says that there are none.
             EmptyDMail: there is nothing to send.
+            FilesUnknown: the files of that time cannot be brought back; nothing changed.
             StorageTrouble: the disk refused; nothing changed (of a target on another world line: that is live now).
         """
         conversation = self.conversation
@@ -75,9 +82,14 @@ class UserDMails:
         if not text.strip():
             raise EmptyDMail
         before = conversation.used
+        # What was shown is what is brought back, also where another line becomes the live one first.
+        plan = await self.operations.plan(target) if files == "restore" else None
         await self._jump_to_world_line(target)
         point = conversation.reachable(target.id)
-        reverted = await self.delivery.deliver(point.id, [text], author="person")
+        restore = NO_FILES
+        if plan is not None:
+            restore = restore_with(plan, await self.operations.restorer.prepare(plan, chosen))
+        reverted, outcomes = await self.delivery.deliver(point.id, [text], restore, author="person")
         return RewindOutcome(
             checkpoint_id=reverted.entry.checkpoint_id,
             world_line=reverted.entry.n,
@@ -85,6 +97,7 @@ class UserDMails:
             tokens_before=before,
             tokens_after=conversation.used,
             prompt="",
+            files=outcomes,
         )
 
     async def _jump_to_world_line(self, target: Target) -> None:
@@ -98,7 +111,7 @@ class UserDMails:
                 f"World line {target.world_line} has no checkpoint #{target.id}."
             )
         try:
-            await self.operations.jump(target.world_line)
+            await self.operations.rewind(Target(END, target.world_line))
         except AlreadyThere:
             return
 

@@ -348,6 +348,8 @@ class LineChanged:
         uid: the checkpoint before which `to_line` was cut (empty: all of it is live); after anything else the
             checkpoint that the operation was about.
         is_open: whether the new line ends where the agent could go on without a new message.
+        steps_left: after an undo, the agent's steps since the operation that was undone: they stay on `from_line`.
+            `messages_left` likewise counts messages.
     """
 
     op: Operation
@@ -355,6 +357,17 @@ class LineChanged:
     to_line: int
     uid: str
     is_open: bool = False
+    steps_left: int = 0
+    messages_left: int = 0
+
+
+def toll_words(steps: int, messages: int, world_line: int) -> str:
+    """What an undo takes along, and where it stays: `3 steps since then stay as world line 2`; empty where that is nothing."""
+    count, noun = (steps, "step") if steps else (messages, "message")
+    if not count:
+        return ""
+    what = f"{count:,} {noun}s since then stay" if count > 1 else f"1 {noun} since then stays"
+    return f"{what} as world line {world_line}" if world_line else f"{what} as a world line"
 
 
 DISK_TOPIC = "disk"

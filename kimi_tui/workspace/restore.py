@@ -41,7 +41,8 @@ from kimi_tui.workspace.store import BlobDamaged, BlobStore, hash_of, read_whole
 
 Change = Literal["restore", "create", "delete", "conflict", "skip"]
 
-CHANGED_OUTSIDE = "also changed outside"
+CHANGED_OUTSIDE = "changed outside"
+CHANGED_OUTSIDE_TOO = "also changed outside"
 CHANGED_OUTSIDE_BEFORE = "also changed outside before"
 CHANGED_AFTERWARDS = "changed again since"
 
@@ -142,9 +143,8 @@ def plan_to(
         would = _would(before, after)
         by = changed_by[path]
         if by[-1] in FOREIGN or (after is None and path in made_by_others):
-            changes.append(
-                FileChange(path, "conflict", before, after, CHANGED_OUTSIDE, would, stays)
-            )
+            said = CHANGED_OUTSIDE if FOREIGN.issuperset(by) else CHANGED_OUTSIDE_TOO
+            changes.append(FileChange(path, "conflict", before, after, said, would, stays))
         else:
             said = "" if FOREIGN.isdisjoint(by) else CHANGED_OUTSIDE_BEFORE
             changes.append(FileChange(path, would, before, after, said, stays=stays))

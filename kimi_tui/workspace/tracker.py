@@ -256,7 +256,13 @@ class Tracker:
     # -- planning --------------------------------------------------------------------------------
 
     def plan(
-        self, uid: str, was: str = "", by: By = "other", paths: Collection[str] | None = None
+        self,
+        uid: str,
+        was: str = "",
+        by: By = "other",
+        paths: Collection[str] | None = None,
+        *,
+        after: bool = False,
     ) -> RestorePlan:
         """What it takes to have the files as they were at a checkpoint, after a fresh scan.
 
@@ -265,13 +271,15 @@ class Tracker:
             was: what it was called before a compaction, if it was.
             by: who is to have done what changed since the last scan.
             paths: what alone they can have changed, None where that is not known.
+            after: as they were when what the checkpoint began was done.
 
         Raises:
             OSError: the work folder cannot be read, or the disk refused.
         """
         self.take_snapshot(by, paths)
         now = self._scanner_manifest()
-        target = (was and self._log.at_checkpoint(was)) or self._log.at_checkpoint(uid)
+        find = self._log.after_checkpoint if after else self._log.at_checkpoint
+        target = (was and find(was)) or find(uid)
         if target is None:
             return RestorePlan(reason="How the files stood at that time is not known.")
         changed_by = self._log.changed_since(target)

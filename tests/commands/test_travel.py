@@ -111,6 +111,41 @@ def test_jump(place: Place) -> None:
     told(place, session)
 
 
+def test_files_go_along_with_a_jump_and_a_letter(place: Place) -> None:
+    session = place.three_turns()
+    place.run("rewind", 2, "--files", "restore")
+    before = place.files(session)
+    assert sorted(path.name for path in place.work.iterdir()) == ["a.txt"]
+    seen = place.run("jump", 1, "--files", "restore", "--dry-run", "--json").json
+    back = [("b.txt", "create"), ("c.txt", "create")]
+    assert [(one["path"], one["change"]) for one in seen["files"]] == back
+    assert not seen["applied"]
+    assert place.files(session) == before
+    said = place.run("jump", 1, "--dry-run").out
+    assert said.startswith("Would go to world line 1: 0 messages left behind, 110 to 550 tokens.")
+    done = place.run("jump", 1, "--files", "restore", "--json").json
+    assert done == {**seen, "applied": True, "checkpoint_id": None}
+    check_written(place)
+    sent = ("dmail", 2, "otherwise", "--files", "restore")
+    dry = place.run(*sent, "--dry-run")
+    assert dry.out.startswith("Would send the D-Mail to #2: 9 messages left behind")
+    check_written(place)
+    letter = place.run(*sent, "--json")
+    assert letter.code == 0
+    assert sorted(path.name for path in place.work.iterdir()) == ["a.txt"]
+    reverted = [event for event in told(place, session) if isinstance(event, ev.ContextReverted)]
+    assert "because they were not there then: `b.txt`, `c.txt`" in reverted[-1].facts
+    assert place.run("dmail", 2, "x", "--files", "only").code == 2
+    # The files alone, without a word of the conversation.
+    live = place.files(session)["context.jsonl"]
+    only = place.run("jump", "1", "--files", "only")
+    assert (only.code, only.out.splitlines()[0]) == (0, "Brought back the files of world line 1.")
+    assert place.files(session)["context.jsonl"] == live
+    check_written(place)
+    again = place.run("jump", "1", "--files", "only")
+    assert (again.code, again.out) == (0, "No file of world line 1 was brought back.\n")
+
+
 def test_the_agent_reads_a_letter_in_its_next_turn(place: Place) -> None:
     session = place.three_turns()
     sent = place.run("dmail", 3, "look into c.txt instead", "--json").json

@@ -219,7 +219,11 @@ def test_rewind_with_files_undo_and_jump(
     terminal.key("ctrl+t")
     person.sees("Esc close")
     terminal.key("u")
-    person.reads("Undone: the rewind to #3. 3 files went with it.")
+    assert "1 step since then stays as world line 2." in person.sees_at_rest(
+        "Undo the rewind to #3"
+    )
+    person.clicks("Undo it")
+    person.reads("1 step since then stays as world line 2. 3 files went with it.")
     assert files(work) == AFTER_THE_FIX
     terminal.key("escape")
     person.sees("Enter send")
@@ -302,18 +306,16 @@ def test_a_file_that_someone_else_changed_comes_back_only_when_it_is_chosen(
     person.clicks_row("Fix quoted fields")
     person.sees("Rewind to #3")
     terminal.key("tab")
-    person.sees("Space leave alone")
-    terminal.key("down", "down", "down")
     person.sees("Space bring back")
     terminal.key("enter")
-    person.sees("Enter back")
+    person.sees("Esc back")
     person.sees(re.compile(r"1 − fields are split.*\n.*1 \+ quotes are doubled.*\n.*2 \+ by hand"))
-    terminal.key("enter")
+    terminal.key("escape")
     person.sees("Space bring back")
     terminal.key("space")
     person.sees_all("restores 2, deletes 2", "✓ notes.md")
     # One that would come back is left alone instead.
-    terminal.key("up", "up", "up", "space")
+    terminal.key("down", "space")
     person.sees("restores 2, deletes 1")
 
     # Files only: the conversation stays as it is.

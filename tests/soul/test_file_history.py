@@ -14,11 +14,13 @@ from support.chat_answers import Answer
 from support.chat_server import call, calls, say
 from support.soul import PATIENCE_S, Stage, next_event, stage
 
+from kimi_tui.projection.blocks import MarkBlock
+from kimi_tui.projection.transcript import TranscriptModel
 from kimi_tui.session.session import Session
 from kimi_tui.soul import file_history
 from kimi_tui.soul.errors import FilesUnknown
-from kimi_tui.soul.file_restore import entry_for
-from kimi_tui.soul.rewind import FileOutcome, Target
+from kimi_tui.soul.file_restore import Moment, entry_for
+from kimi_tui.soul.rewind import END, FileOutcome, Target
 from kimi_tui.wire import events as ev
 from kimi_tui.workspace import tracker as tracker_module
 from kimi_tui.workspace.entries import Limits
@@ -228,6 +230,127 @@ async def test_a_jump_brings_the_files_of_another_line(tmp_path: Path) -> None:
         assert files(on) == {**before, "other": "x\n"}
 
 
+async def test_all_of_a_line_comes_back_with_the_files_it_ended_with(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        before = await worked(on)
+        after = files(on)
+        await on.soul.rewind(Target(0), "restore")
+        (on.work / "mine").write_text("by hand\n")
+        seen = await on.soul.preview(Target(END, 1))
+        assert seen.files is not None
+        assert not seen.is_there
+        # What the user alone made is not the agent's too.
+        assert {one.path: (one.fate, one.reason) for one in seen.files.files} == {
+            "edited": ("restore", ""),
+            "gone": ("delete", ""),
+            "mine": ("conflict", "changed outside"),
+            "sub/new": ("create", ""),
+        }
+        on.ear.forget()
+        outcome = await on.soul.rewind(Target(END, 1), "restore")
+        assert [one.path for one in outcome.files] == ["edited", "gone", "mine", "sub/new"]
+        assert files(on) == {**after, "mine": "by hand\n"}
+        # The files are told of on the line that is live then.
+        names = on.ear.names(ev.StatusUpdate)
+        assert names.index("LineChanged") < names.index("FilesRestored")
+        assert outcome.tokens_after == seen.tokens_after
+        assert (await on.soul.preview(Target(END, 1))).is_there
+        await on.soul.undo()
+        assert files(on) == {**before, "mine": "by hand\n"}
+
+
+async def test_a_fork_brings_the_files_along_and_both_sessions_can_undo_that(
+    tmp_path: Path,
+) -> None:
+    async with stage(tmp_path) as on:
+        await worked(on)
+        after = files(on)
+        made = await on.soul.fork(Target(2), "restore")
+        assert [one.path for one in made.files] == ["gone", "sub/new"]
+        assert files(on) == {"edited": after["edited"], "gone": "bye\n"}
+        await on.soul.aclose()
+        on.session = on.store.find(made.session_id, on.work)
+        await on.open()
+        await on.soul.files_ready()
+        assert "2 files went with it" in await on.soul.undo()
+        assert files(on) == after
+
+
+async def test_a_letter_of_the_user_brings_the_files_back_and_says_so(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        before = await worked(on)
+        after = files(on)
+        (on.work / "edited").write_text("by hand\n")
+        await on.soul.preview(Target(1))
+        outcome = await on.soul.dmail(Target(1), "other words", "restore", ["edited", "gone"])
+        assert [(one.path, one.fate) for one in outcome.files] == [
+            ("edited", "restore"),
+            ("gone", "create"),
+        ]
+        assert files(on) == {**before, "sub/new": after["sub/new"]}
+        (reverted,) = on.ear.of(ev.ContextReverted)
+        assert "Brought back: `edited`, `gone`." in reverted.facts
+        assert "`sub/new`" in reverted.facts.partition("still changed")[2]
+        assert "Left alone" not in reverted.facts
+        await on.soul.undo()
+        assert files(on) == {**after, "edited": "by hand\n"}
+
+
+async def test_an_undo_names_what_goes_with_it_before_and_after(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        await worked(on)
+        await on.soul.rewind(Target(2), "restore")
+        assert (await on.soul.preview_undo()).messages == 0
+        on.server.script(shell("true"), say("on"), say("and on"))
+        await on.soul.resume()
+        await on.soul.run("more")
+        toll = await on.soul.preview_undo()
+        assert (toll.label, toll.steps, toll.turns, toll.left_as) == ("the rewind to #2", 3, 1, 2)
+        assert [one.text for one in toll.goes] == ["and on", "more", "on", "true"]
+        said = await on.soul.undo()
+        assert said == (
+            "Undone: the rewind to #2. 3 steps since then stay as world line 2. 2 files went with it."
+        )
+        transcript = TranscriptModel()
+        for record in await on.soul.history():
+            transcript.apply(record)
+
+        def marks() -> list[str]:
+            return [block.text for block in transcript.blocks if isinstance(block, MarkBlock)]
+
+        stays = [
+            "Undone: 3 steps since then stay as world line 2",
+            "1 file brought back, 1 deleted",
+        ]
+        assert marks() == stays
+        # A row about an undo is gone once that is undone, however often it goes to and fro.
+        for _ in range(2):
+            heard = on.soul.wire.subscribe()
+            await on.soul.redo()
+            await on.soul.undo()
+            for record in heard.drain():
+                transcript.apply(record)
+            assert marks() == stays
+
+
+async def test_what_is_said_of_files_alone_goes_when_that_is_undone(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        await worked(on)
+        transcript = TranscriptModel()
+        heard = on.soul.wire.subscribe()
+
+        def marks() -> list[str]:
+            for record in heard.drain():
+                transcript.apply(record)
+            return [block.text for block in transcript.blocks if isinstance(block, MarkBlock)]
+
+        await on.soul.rewind(Target(2), "only")
+        assert marks() == ["1 file brought back, 1 deleted"]
+        for step in (on.soul.undo, on.soul.redo, on.soul.undo):
+            await step()
+            assert marks() == ["1 file brought back, 1 deleted"]
+
+
 async def test_a_home_folder_is_left_alone_and_says_so(tmp_path: Path) -> None:
     environ = {"HOME": str(tmp_path / "work")}
     async with stage(tmp_path, environ=environ) as on:
@@ -249,7 +372,7 @@ async def cut_off_in_a_rewind(on: Stage) -> None:
     """The program ends when the conversation has gone back to its beginning, and the files have not."""
     restoring = on.soul._operations.restorer
     context = on.soul.session.context
-    prepared = await restoring.prepare(await restoring.plan(context.checkpoints[0]))
+    prepared = await restoring.prepare(await restoring.plan(Moment.at(context.checkpoints[0])))
     await context.revert_to(0, reason="rewind", files=entry_for(prepared, "rewind"))
 
 
@@ -397,7 +520,9 @@ async def test_a_restore_cut_off_before_the_journal_never_was(tmp_path: Path) ->
         await worked(on)
         after = files(on)
         restoring = on.soul._operations.restorer
-        await restoring.prepare(await restoring.plan(on.soul.session.context.checkpoints[0]))
+        await restoring.prepare(
+            await restoring.plan(Moment.at(on.soul.session.context.checkpoints[0]))
+        )
         await on.reopen()
         await on.soul.files_ready()
         assert files(on) == after

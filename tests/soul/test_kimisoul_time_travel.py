@@ -172,7 +172,9 @@ async def test_what_was_sent_to_the_present_is_undone_and_done_again(tmp_path: P
         await on.soul.resume()
         after = on.file()
         lines = len(await on.soul.world_lines())
-        assert await on.soul.undo() == "Undone: what was sent to now."
+        assert await on.soul.undo() == (
+            "Undone: what was sent to now. 1 step since then stays as world line 2."
+        )
         assert on.file() == before
         told = on.ear.of(ev.ContextReverted)[-1]
         assert (told.reason, told.checkpoint_id) == ("undo", 4)

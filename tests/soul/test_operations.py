@@ -11,9 +11,12 @@ from support.soul import Stage, stage
 
 from kimi_tui.llm.message import Message
 from kimi_tui.llm.tokens import text_tokens
+from kimi_tui.projection.blocks import UserBlock
+from kimi_tui.projection.transcript import TranscriptModel
 from kimi_tui.session.errors import NothingToUndo
 from kimi_tui.soul.errors import NothingToClear, SoulBusy
-from kimi_tui.soul.history import fits, session_history
+from kimi_tui.soul.history import final_checkpoints, fits, session_history
+from kimi_tui.soul.record import read_records
 from kimi_tui.soul.rewind import Target
 from kimi_tui.wire import events as ev
 
@@ -251,12 +254,54 @@ async def test_jump_to_another_line(tmp_path: Path) -> None:
 async def test_fork(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         await three_turns(on)
-        name = await on.soul.fork(Target(2))
+        made = await on.soul.fork(Target(2))
+        assert made.prompt == "second\nwith more"
         assert on.session.context.n_checkpoints == 8
-        other = on.store.find(name)
+        other = on.store.find(made.session_id)
         await other.open()
         assert [m.text for m in other.context.messages][-1] == "one"
+        # What the agent is not sent there is not shown there either: it goes into the prompt.
+        told = read_records(other)
+        assert fits(told, other)
+        assert [r.event.text for r in told if isinstance(r.event, ev.TurnBegin)] == ["first"]
         await other.aclose()
+        # A fork of a fork, and a second one at the same place, can be told apart; how much is in them is known.
+        again = await on.soul.fork(Target(2))
+        await on.soul.fork(Target(3))
+        there = on.store.find(again.session_id, on.work)
+        await there.fork()
+        forks = {info.title: info.messages for info in on.store.list(on.work) if info.forked_from}
+        assert forks == {
+            "Fork at #2: first": 2,
+            "Fork 2 at #2: first": 2,
+            "Fork at #3: first": 3,
+            "Fork: first": 2,
+        }
+
+
+async def test_a_fork_before_a_letter_has_neither_it_nor_the_words_that_it_carried(
+    tmp_path: Path,
+) -> None:
+    async with stage(tmp_path) as on:
+        await three_turns(on)
+        await on.soul.dmail(Target(4), "look elsewhere")
+        for target, said in ((Target(4), ["first", "second\nwith more"]), (Target(2), ["first"])):
+            made = await on.soul.fork(target)
+            other = on.store.find(made.session_id)
+            await other.open()
+            # Where the line that the letter left came later, what is shown is rebuilt with it.
+            told = session_history(other)
+            assert final_checkpoints(told) == [point.uid for point in other.context.checkpoints]
+            cut = max(
+                n for n, one in enumerate(told) if isinstance(one.event, ev.CheckpointCreated)
+            )
+            assert not [one for one in told[cut + 1 :] if isinstance(one.event, ev.TurnBegin)]
+            transcript = TranscriptModel()
+            for one in told:
+                transcript.apply(one)
+            shown = [b.text for b in transcript.blocks if isinstance(b, UserBlock) and b.live]
+            assert shown == said
+            await other.aclose()
 
 
 @pytest.mark.parametrize("spoil", ["nothing", "delete", "cut", "stale"])

@@ -5,30 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kimi_tui.tui.callbacks import apart
-from kimi_tui.tui.commands.session import WAY_BACK, tell_no_number
-from kimi_tui.tui.prompt.command import line_and_number
+from kimi_tui.tui.commands.preview import files_said
+from kimi_tui.tui.commands.session import WAY_BACK
 
 if TYPE_CHECKING:
     from kimi_tui.soul.kimisoul import KimiSoul
     from kimi_tui.soul.rewind import Target
     from kimi_tui.tui.main.screen import MainScreen
+    from kimi_tui.tui.preview.layout import PreviewAnswer
 
 
-async def dmail(screen: MainScreen, argument: str) -> None:
-    """`N TEXT` or `K:N TEXT`: send a D-Mail there; without a text, let the user write it."""
-    where, _, text = argument.partition(" ")
-    found = line_and_number(where)
-    if found is None:
-        tell_no_number(screen, where)
-        return
-    soul = await screen.conversation.opened()
-    from kimi_tui.soul.rewind import Target
-
-    target = Target(found[1], found[0])
-    if text.strip():
-        await send_dmail(screen, soul, target, text.strip())
-    else:
-        await write_dmail(screen, soul, target)
+def place_of(target: Target) -> str:
+    """A place as it is typed: `8`, or `2:8` on world line 2."""
+    return f"{target.world_line}:{target.id}" if target.world_line else str(target.id)
 
 
 def name_of(target: Target) -> str:
@@ -38,17 +27,16 @@ def name_of(target: Target) -> str:
     )
 
 
-async def write_dmail(screen: MainScreen, soul: KimiSoul, target: Target) -> None:
-    """Let the user write to the agent's past self, then send it.
+async def write_dmail(
+    screen: MainScreen, soul: KimiSoul, target: Target, answer: PreviewAnswer
+) -> None:
+    """Let the user write to the agent's past self, then send it; the answer says what becomes of the files.
 
     Raises:
         KeyError: there is no such checkpoint; the text is for the user.
     """
     from kimi_tui.tui.dialogs.text_dialog import Drafting, TextDialog, TextQuestion
 
-    if not soul.has_dmail:
-        screen.tell("D-Mails are off: [dmail] enabled is false in the configuration.")
-        return
     letter = TextQuestion(
         title=f"D-Mail to {name_of(target)}",
         question="What should the agent have known there?",
@@ -59,16 +47,19 @@ async def write_dmail(screen: MainScreen, soul: KimiSoul, target: Target) -> Non
     )
     drafting = Drafting(lambda: apart(soul.draft_dmail(target)), soul.interrupt)
     if text := await screen.ask(TextDialog(letter, drafting)):
-        await send_dmail(screen, soul, target, text)
+        await send_dmail(screen, soul, target, answer, text)
 
 
-async def send_dmail(screen: MainScreen, soul: KimiSoul, target: Target, text: str) -> None:
+async def send_dmail(
+    screen: MainScreen, soul: KimiSoul, target: Target, answer: PreviewAnswer, text: str
+) -> None:
     """Send a D-Mail to the agent's past self, who goes on with it."""
     if soul.running:
         await soul.interrupt()
-    await soul.dmail(target, text)
+    outcome = await soul.dmail(target, text, answer.files, answer.chosen)
     screen.return_to_prompt()
-    screen.tell(f"Your D-Mail arrived at {name_of(target)}.", advice=WAY_BACK)
+    back = f" {files_said(outcome.files)}" if answer.files != "keep" else ""
+    screen.tell(f"Your D-Mail arrived at {name_of(target)}.{back}", advice=WAY_BACK)
     screen.conversation.let_on()
 
 

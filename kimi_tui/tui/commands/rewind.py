@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
-from kimi_tui.tui.commands.dmail import compact_part, write_dmail
-from kimi_tui.tui.commands.session import WAY_BACK, fork_at
-from kimi_tui.tui.prompt.command import number
+from kimi_tui.tui.commands.dmail import compact_part, place_of, send_dmail, write_dmail
+from kimi_tui.tui.commands.preview import choose, files_said
+from kimi_tui.tui.commands.session import WAY_BACK, fork_at, tell_no_number
+from kimi_tui.tui.prompt.command import line_and_number, number
 
 if TYPE_CHECKING:
     from kimi_tui.soul.kimisoul import KimiSoul
-    from kimi_tui.soul.rewind import FilesChoice, RewindOutcome, RewindPreview, Target
+    from kimi_tui.soul.rewind import RewindOutcome, Target
     from kimi_tui.tui.main.screen import MainScreen
+    from kimi_tui.tui.preview.layout import PreviewAction, PreviewAnswer
 
 
 async def rewind(screen: MainScreen, argument: str) -> None:
@@ -28,67 +31,94 @@ async def rewind(screen: MainScreen, argument: str) -> None:
     await preview(screen, Target(found))
 
 
-async def preview(screen: MainScreen, target: Target) -> None:
-    """Show what a rewind would take, ask what to do at that checkpoint, and do it.
+async def fork(screen: MainScreen, argument: str) -> None:
+    """Copy the conversation, or what precedes a checkpoint, into a session of its own."""
+    found = number(argument) if argument else None
+    if argument and found is None:
+        screen.tell(f"{argument[:20]} is no checkpoint: a number is needed.", level="warning")
+        return
+    soul = await screen.conversation.opened()
+    from kimi_tui.soul.rewind import END, Target
+    from kimi_tui.tui.preview.layout import FORK, PreviewAnswer
+
+    if found is None:
+        await fork_at(screen, soul, Target(END), PreviewAnswer(FORK.name))
+    else:
+        await preview(screen, Target(found), FORK)
+
+
+async def dmail(screen: MainScreen, argument: str) -> None:
+    """`N TEXT` or `K:N TEXT`: send a D-Mail there; without a text, let the user write it."""
+    where, _, text = argument.partition(" ")
+    found = line_and_number(where)
+    if found is None:
+        tell_no_number(screen, where)
+        return
+    soul = await screen.conversation.opened()
+    if not soul.has_dmail:
+        screen.tell("D-Mails are off: [dmail] enabled is false in the configuration.")
+        return
+    from kimi_tui.soul.rewind import Target
+    from kimi_tui.tui.preview.layout import DMAIL
+
+    await preview(screen, Target(found[1], found[0]), DMAIL, text.strip())
+
+
+async def preview(
+    screen: MainScreen, target: Target, going: PreviewAction | None = None, letter: str = ""
+) -> None:
+    """Show what a rewind or a jump would take, ask what to do there, and do it.
+
+    Args:
+        screen: over which it is asked.
+        target: a checkpoint, or the end of a world line.
+        going: a fork or a D-Mail that was chosen already.
+        letter: that D-Mail; empty where it is still to be written.
 
     Raises:
         KeyError: there is no such checkpoint; the text is for the user.
         OSError: the disk refused; nothing changed.
     """
-    from kimi_tui.tui.preview.layout import (
-        BOTH,
-        COMPACT_FROM,
-        COMPACT_TO,
-        COPY,
-        DMAIL,
-        FILES,
-        FORK,
-        REWIND,
-        actions_at,
-    )
-    from kimi_tui.tui.preview.screen import RewindScreen
+    from kimi_tui.tui.preview.layout import COMPACT_FROM, COMPACT_TO, COPY, DMAIL, FORK
 
-    soul = await screen.conversation.opened()
-    found = await soul.preview(target)
-    actions = actions_at(target.id, target.world_line, has_dmail=soul.has_dmail)
-    question = RewindScreen(
-        found, running=soul.running, actions=actions, typed_ahead=screen.type_in_prompt
-    )
-    answer = await screen.ask(question)
-    if answer is None:
+    found = await choose(screen, target, going)
+    if found is None:
+        if letter:
+            screen.keep(f"/dmail {place_of(target)} {letter}")
         return
-    if answer.action == REWIND.name:
-        await _rewind(screen, soul, target)
-    elif answer.action == BOTH.name:
-        await _rewind(screen, soul, target, "restore", answer.chosen)
-    elif answer.action == FILES.name:
-        await _files_only(screen, soul, target, answer.chosen)
-    elif answer.action == FORK.name:
-        await fork_at(screen, soul, target)
+    target, answer = found
+    soul = await screen.conversation.opened()
+    if answer.action == FORK.name:
+        await fork_at(screen, soul, target, answer)
     elif answer.action == DMAIL.name:
-        await write_dmail(screen, soul, target)
+        if letter:
+            await send_dmail(screen, soul, target, answer, letter)
+        else:
+            await write_dmail(screen, soul, target, answer)
     elif answer.action == COMPACT_FROM.name:
         await compact_part(screen, soul, start=target)
     elif answer.action == COMPACT_TO.name:
         await compact_part(screen, soul, until=target)
     elif answer.action == COPY.name:
-        screen.kimi.copy_to_clipboard(as_markdown(found))
-        screen.tell("Copied as Markdown.")
+        text = await soul.markdown(target)
+        from kimi_tui.foreign_text import clean_source
+
+        screen.kimi.copy_to_clipboard(await asyncio.to_thread(clean_source, text))
+    elif answer.files == "only":
+        await _files_only(screen, soul, target, answer)
+    else:
+        await _rewind(screen, soul, target, answer)
 
 
 async def _rewind(
-    screen: MainScreen,
-    soul: KimiSoul,
-    target: Target,
-    files: FilesChoice = "keep",
-    chosen: frozenset[str] | None = None,
+    screen: MainScreen, soul: KimiSoul, target: Target, answer: PreviewAnswer
 ) -> None:
     if soul.running:
         await soul.interrupt()
     uid = screen.uid_of(target)
-    outcome = await soul.rewind(target, files, chosen)
+    outcome = await soul.rewind(target, answer.files, answer.chosen)
     screen.return_to_now()
-    back = f" {_files_said(outcome)}" if files != "keep" else ""
+    back = f" {files_said(outcome.files)}" if answer.files != "keep" else ""
     if outcome.prompt:
         screen.return_message(target, uid, outcome.prompt)
     screen.tell(f"{_done_said(target, outcome)}.{back}", advice=WAY_BACK)
@@ -96,44 +126,20 @@ async def _rewind(
 
 def _done_said(target: Target, outcome: RewindOutcome) -> str:
     """What happened to the conversation, and how it goes on from there."""
-    line = target.world_line
-    done = f"Jumped to #{target.id} of world line {line}" if line else "Rewound"
+    done = "Rewound"
+    if target.world_line:
+        at = "" if target.is_end else f" at #{target.id}"
+        done = f"World line {target.world_line} is live again{at}"
     if outcome.prompt:
         return f"{done}; your message is back for editing"
     return f"{done}; Enter in an empty prompt goes on from there" if outcome.is_open else done
 
 
 async def _files_only(
-    screen: MainScreen, soul: KimiSoul, target: Target, chosen: frozenset[str] | None
+    screen: MainScreen, soul: KimiSoul, target: Target, answer: PreviewAnswer
 ) -> None:
     if soul.running:
         await soul.interrupt()
-    outcome = await soul.rewind(target, "only", chosen)
+    outcome = await soul.rewind(target, "only", answer.chosen)
     screen.return_to_prompt()
-    screen.tell(_files_said(outcome), advice=WAY_BACK)
-
-
-def _files_said(outcome: RewindOutcome) -> str:
-    """What became of the files, after they were verified."""
-    from kimi_tui.tui.formatting import counted
-
-    alone = [one for one in outcome.files if one.reason]
-    deleted = sum(1 for one in outcome.files if one.fate == "delete")
-    back = len(outcome.files) - len(alone) - deleted
-    parts = [f"{counted(back, 'file')} brought back"] if back else []
-    parts += [f"{deleted} deleted"] if deleted else []
-    parts += [f"{len(alone)} left alone"] if alone else []
-    return (", ".join(parts) or "No file had to be changed") + "."
-
-
-def as_markdown(preview: RewindPreview) -> str:
-    """What a rewind would take, as Markdown."""
-    lines = [f"## #{preview.target.id} {preview.label}".rstrip(), ""]
-    for message in preview.goes:
-        if message.kind == "tool":
-            failed = " (failed)" if message.failed else ""
-            lines.append(f"- `{message.name}` {message.text}{failed}")
-        else:
-            words = {"user": "You", "agent": "Agent", "dmail": "D-Mail", "summary": "Summary"}
-            lines += [f"**{words[message.kind]}:** {message.text}", ""]
-    return "\n".join(lines).strip() + "\n"
+    screen.tell(files_said(outcome.files), advice=WAY_BACK)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kimi_tui.tui.prompt.command import number
+from kimi_tui.tui.commands.preview import files_said
 from kimi_tui.tui.state import MODE_WORDS, Mode
 
 if TYPE_CHECKING:
     from kimi_tui.soul.kimisoul import KimiSoul
-    from kimi_tui.soul.rewind import Target
+    from kimi_tui.soul.rewind import RewindPreview, Target
     from kimi_tui.tui.main.screen import MainScreen
+    from kimi_tui.tui.preview.layout import PreviewAnswer
 
 WAY_BACK = "Nothing is lost: /undo, or u on the timeline, brings it back."
 MODES: dict[str, Mode] = {"ask": "ask", "edits": "edits", "all": "all"}
@@ -146,9 +147,27 @@ async def clear(screen: MainScreen, argument: str) -> None:
 
 
 async def undo(screen: MainScreen, argument: str) -> None:
-    """Reverse the newest operation."""
+    """Reverse the newest operation; first say what goes with it, if anything happened since."""
     soul = await screen.conversation.opened()
-    screen.tell(await soul.undo())
+    if soul.running or await _pays_toll(screen, await soul.preview_undo()):
+        screen.tell(await soul.undo())
+
+
+async def _pays_toll(screen: MainScreen, found: RewindPreview) -> bool:
+    """Whether the user undoes an operation along with what happened since; True where nothing did."""
+    from dataclasses import replace
+
+    from kimi_tui.wire.events import toll_words
+
+    toll = toll_words(found.steps, found.messages, found.left_as)
+    if not toll:
+        return True
+    from kimi_tui.tui.preview.layout import UNDO
+    from kimi_tui.tui.preview.screen import RewindScreen
+
+    title = f"Undo {found.label}"
+    question = RewindScreen(replace(found, label=f"{toll}."), actions=(UNDO,), title=title)
+    return await screen.ask(question) is not None
 
 
 async def redo(screen: MainScreen, argument: str) -> None:
@@ -168,25 +187,16 @@ async def rename(screen: MainScreen, argument: str) -> None:
     screen.tell(f"This session is now called {title}." if title else "It has no title yet.")
 
 
-async def fork(screen: MainScreen, argument: str) -> None:
-    """Copy the conversation, or what precedes a checkpoint, into a session of its own."""
-    found = number(argument) if argument else None
-    if argument and found is None:
-        screen.tell(f"{argument[:20]} is no checkpoint: a number is needed.", level="warning")
-        return
-    soul = await screen.conversation.opened()
-    from kimi_tui.soul.rewind import Target
-
-    await fork_at(screen, soul, Target(found) if found is not None else None)
-
-
-async def fork_at(screen: MainScreen, soul: KimiSoul, target: Target | None) -> None:
-    """Fork the session before a checkpoint, or whole, and go on in the fork where it can be opened."""
+async def fork_at(
+    screen: MainScreen, soul: KimiSoul, target: Target, answer: PreviewAnswer
+) -> None:
+    """Fork the session before a checkpoint, or at the end of a line, and go on in the fork where it can be opened."""
     with screen.leaving():
-        session_id = await soul.fork(target)
-        launch = screen.conversation.forked(session_id)
+        made = await soul.fork(target, answer.files, answer.chosen)
+        back = f" {files_said(made.files)}" if answer.files != "keep" else ""
+        launch = screen.conversation.forked(made.session_id, made.prompt, back)
         if launch is None:
-            screen.tell("Forked into a new session.", advice=f"Its id is {session_id}.")
+            screen.tell(f"Forked into a new session.{back}", advice=f"Its id is {made.session_id}.")
         else:
             screen.leave_for(launch)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kimi_tui.tui.commands import dmail, marks, rewind, session, view, world_lines
+from kimi_tui.tui.commands import marks, rewind, session, view, world_lines
 from kimi_tui.tui.prompt.command import Command, CommandTable, Values
 
 
@@ -68,7 +68,7 @@ COMMANDS = CommandTable(
         "dmail",
         "Send a D-Mail",
         "Write to the agent's past self at checkpoint N; it goes on from there.",
-        dmail.dmail,
+        rewind.dmail,
         argument="N [letter]",
         opens=True,
     ),
@@ -78,6 +78,7 @@ COMMANDS = CommandTable(
         "Go on with line K, or with what precedes its checkpoint N.",
         world_lines.jump,
         argument="K[:N]",
+        opens=True,
     ),
     Command(
         "worldline",
@@ -221,7 +222,7 @@ COMMANDS = CommandTable(
         "fork",
         "Fork into a new session",
         "Copy the conversation, or what precedes checkpoint N, into a session of its own.",
-        session.fork,
+        rewind.fork,
         argument="[N]",
         opens=True,
     ),

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from kimi_tui.tui.commands.session import WAY_BACK, tell_no_number
+from kimi_tui.tui.commands.rewind import preview
+from kimi_tui.tui.commands.session import tell_no_number
 from kimi_tui.tui.prompt.command import number
 
 if TYPE_CHECKING:
@@ -17,13 +18,13 @@ QUOTE_CHARS = 600
 
 
 async def jump(screen: MainScreen, argument: str) -> None:
-    """`K` or `K:N`: make a world line live, whole or what precedes its checkpoint N."""
+    """`K` or `K:N`: preview a jump to the end of a world line, or to before its checkpoint N."""
     line, _, checkpoint = argument.partition(":")
     k, n = number(line), number(checkpoint)
     if k is None or (checkpoint and n is None):
         tell_no_number(screen, argument)
     else:
-        await make_live(screen, k, n)
+        await _preview_jump(screen, k, n)
 
 
 async def read(screen: MainScreen, argument: str) -> None:
@@ -102,15 +103,15 @@ async def compare_with_live(screen: MainScreen, world_line: int) -> None:
         return
     if answer.action == "jump":
         at = answer.message.checkpoint_id if answer.message is not None else None
-        await make_live(screen, world_line, at)
+        await _preview_jump(screen, world_line, at)
     else:
         await send_to_now(screen, soul, world_line, answer.message or newest_words(found.other))
 
 
 async def jump_to_chosen(screen: MainScreen) -> None:
-    """Make the line on view live: up to before the chosen message, or all of it where none is chosen."""
+    """Preview a jump to the line on view: to before the chosen message, or to its end where none is chosen."""
     if screen.reading:
-        await make_live(screen, screen.reading, screen.reader.chosen_checkpoint)
+        await _preview_jump(screen, screen.reading, screen.reader.chosen_checkpoint)
 
 
 async def send_chosen(screen: MainScreen) -> None:
@@ -129,24 +130,10 @@ async def send_chosen(screen: MainScreen) -> None:
     await send_to_now(screen, soul, world_line, chosen or newest_words(messages))
 
 
-async def make_live(screen: MainScreen, world_line: int, checkpoint_id: int | None) -> None:
-    """Make a world line live, whole or what precedes a checkpoint, and show that.
+async def _preview_jump(screen: MainScreen, world_line: int, checkpoint_id: int | None) -> None:
+    from kimi_tui.soul.rewind import END, Target
 
-    Raises:
-        KeyError: there is no such line or checkpoint; the text is for the user.
-        SoulBusy: the agent works.
-    """
-    soul = await screen.conversation.opened()
-    from kimi_tui.soul.rewind import Target
-
-    outcome = await soul.jump(world_line, checkpoint_id)
-    screen.return_to_now()
-    where = f" at #{checkpoint_id}" if checkpoint_id is not None else ""
-    if outcome.prompt:
-        screen.return_message(Target(checkpoint_id or 0, world_line), "", outcome.prompt)
-    goes_on = outcome.is_open and not outcome.prompt
-    then = "; Enter in an empty prompt goes on from there" if goes_on else ""
-    screen.tell(f"World line {world_line} is live again{where}{then}.", advice=WAY_BACK)
+    await preview(screen, Target(END if checkpoint_id is None else checkpoint_id, world_line))
 
 
 async def send_to_now(

@@ -467,7 +467,7 @@ class FileTable:
         spans = change_counts(side.added, side.removed, self._glyphs, blank="error")
         if spans:
             return spans
-        return [("no other text" if side.became == "changed" else "empty", "quiet")]
+        return [("permissions" if side.became == "changed" else "empty", "quiet")]
 
     def _diffs(self, one: DivergedFile) -> Iterator[list[Span]]:
         since = f", since #{self._fork}" if self._fork >= 0 else ""

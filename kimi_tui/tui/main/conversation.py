@@ -379,15 +379,25 @@ class Conversation:
 
     def anew(self) -> Launch:
         """How to start a new session in the same folder."""
-        return self._launch._replace(resume=None, fork=False, notices=())
+        return self._launch._replace(
+            resume=None, fork=False, notices=(), prompt="", offers_files=False
+        )
 
-    def forked(self, session_id: str) -> Launch | None:
-        """How to open a fork of this session; None where there is no other place to open it from (the demo)."""
+    def forked(self, session_id: str, prompt: str, more: str = "") -> Launch | None:
+        """How to open a fork of this session; None where there is no other place to open it from (the demo).
+
+        Args:
+            session_id: of the fork.
+            prompt: what stands in its prompt at first.
+            more: what else is said of it.
+        """
         if self._launch.demo:
             return None
         # It looks the same as what it was made from, so it is said.
-        words = "This is a fork; the session it was made from is as it was."
-        return self._launch._replace(resume=session_id, fork=False, notices=(words,))
+        words = f"This is a fork; the session it was made from is as it was.{more}"
+        return self._launch._replace(
+            resume=session_id, fork=False, notices=(words,), prompt=prompt, offers_files=False
+        )
 
     def _keep(self, text: str) -> None:
         from kimi_tui.app_paths import data_dir

@@ -22,6 +22,7 @@ from kimi_tui.launch import Launch
 from kimi_tui.tui.approval.slot import ApprovalSlot
 from kimi_tui.tui.callbacks import report_of
 from kimi_tui.tui.commands import marks, rewind, world_lines
+from kimi_tui.tui.commands.preview import offer_files
 from kimi_tui.tui.commands.table import COMMANDS
 from kimi_tui.tui.frame.footer import Footer
 from kimi_tui.tui.frame.frame import SessionFrame
@@ -172,6 +173,8 @@ class MainScreen(Screen[None]):
     def on_mount(self) -> None:
         """Give the prompt the keys; the rest comes when the first picture stands."""
         self.prompt.area.focus()
+        if self._launch.prompt:
+            self.prompt.area.put(self._launch.prompt)
         # A moment after the first picture: importing straight after it would hold up the first key.
         self.call_after_refresh(self.set_timer, OPEN_DELAY_S, self._open)
 
@@ -216,6 +219,8 @@ class MainScreen(Screen[None]):
         self.prompt.area.past = opened.past
         self.transcript.reading = ""
         self._tell_all((*self._launch.notices, *opened.notices))
+        if self._launch.offers_files:
+            self.start(offer_files(self))
 
     async def may_end(self) -> bool:
         """Whether all is saved; else the user is told once what would be lost, and may do it again."""
@@ -697,7 +702,7 @@ class MainScreen(Screen[None]):
         """A key of the world line on view."""
         match event.action:
             case "jump":
-                self.start(world_lines.jump_to_chosen(self))
+                self.start(world_lines.jump_to_chosen(self), opens=True)
             case "send":
                 self.start(world_lines.send_chosen(self), opens=True)
             case "compare":

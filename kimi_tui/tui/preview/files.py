@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _HEADING = "Files changed since"
 _SHORTEST_NAME = 12
 _ROOMY = 8
-_ORDER = {"conflict": 2, "skip": 3}
+_ORDER = {"conflict": 0, "skip": 3}
 
 
 @dataclass(slots=True)
@@ -54,13 +54,18 @@ class FilesState:
 
     def __post_init__(self) -> None:
         self.chosen = {one.path for one in self.files.restorable}
-        # What comes back first, then what needs a look, then what cannot.
+        # What needs a word first, then what comes back, then what cannot.
         self.rows = sorted(self.files.files, key=_order)
 
     @property
     def can_restore(self) -> bool:
         """Whether anything can be brought back."""
-        return bool(self.files.restorable or self.files.conflicts)
+        return self.n_restorable > 0
+
+    @property
+    def n_restorable(self) -> int:
+        """How many files can be brought back, with those that need a word."""
+        return len(self.files.restorable) + len(self.files.conflicts)
 
     @property
     def current(self) -> FilePreview | None:
@@ -115,7 +120,7 @@ class FilesState:
         return frozenset(self.chosen)
 
     def hint(self) -> str:
-        """`restores 1, deletes 1`."""
+        """`restores 1, deletes 1; 2 stay`: those that stay need a word."""
         fates = [
             one.would if one.fate == "conflict" else one.fate
             for one in self.files.files
@@ -124,7 +129,9 @@ class FilesState:
         deletes = fates.count("delete")
         parts = [f"restores {len(fates) - deletes}"] if len(fates) > deletes else []
         parts += [f"deletes {deletes}"] if deletes else []
-        return ", ".join(parts) or "none of them chosen"
+        stays = sum(one.path not in self.chosen for one in self.files.conflicts)
+        said = ", ".join(parts) or "none of them chosen"
+        return said + (f"; {stays} {'stays' if stays == 1 else 'stay'}" if stays else "")
 
 
 def summary_rows(state: FilesState, width: int, room: int, glyphs: Glyphs) -> list[list[Span]]:
@@ -228,7 +235,7 @@ def _file_row(state: FilesState, one: FilePreview, width: int, glyphs: Glyphs) -
 
 
 def _order(one: FilePreview) -> int:
-    return _ORDER.get(one.fate, 1 if one.reason else 0)
+    return _ORDER.get(one.fate, 1 if one.reason else 2)
 
 
 def _is_foreign(one: FilePreview) -> bool:
@@ -320,7 +327,7 @@ def file_keys(files: FilesState, arrows: str, width: int) -> Sequence[Hint]:
         width: cells for all of them.
     """
     if files.whole:
-        return [(arrows, "scroll"), ("Enter", "back"), ("Esc", "cancel")]
+        return [(arrows, "scroll"), ("Esc", "back")]
     one = files.current
     is_chosen = one is not None and one.path in files.chosen
     space = [("Space", "leave alone" if is_chosen else "bring back")]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from rich.cells import cell_len
 
@@ -72,6 +72,8 @@ class PreviewAnswer:
     """What the user chose."""
 
     action: str
+    files: Literal["keep", "restore", "only"] = "keep"
+    """What becomes of the files."""
     chosen: frozenset[str] | None = None
     """The files to bring back; None for what is brought back without asking."""
 
@@ -85,28 +87,53 @@ FORK = PreviewAction("n", "fork", "Fork into a new session", "this one stays", v
 DMAIL = PreviewAction("d", "dmail", "Send a D-Mail here", verb="write", group=1)
 COMPACT_FROM = PreviewAction("c", "compact-from", "Compact from here on", verb="compact", group=1)
 COMPACT_TO = PreviewAction("p", "compact-to", "Compact up to here", verb="compact", group=1)
-COPY = PreviewAction("y", "copy", "Copy as Markdown", verb="copy", group=1)
+WHOLE = PreviewAction("e", "whole", "Look at its end", verb="look", group=1)
+"""From a checkpoint of another line to the end of that."""
+COPY = PreviewAction("y", "copy", "Copy up to here as Markdown", verb="copy", group=1)
+UNDO = PreviewAction("u", "undo", "Undo it", verb="undo")
+LEAVE = PreviewAction("r", "leave", "Go on", "files stay as they are", verb="go on")
+BRING = replace(FILES, title="Bring the files back", hint="")
+"""Where a conversation begins whose files are not what they were."""
+WITH_A_WORD = frozenset({FORK.name, DMAIL.name})
+"""What may take the files along, and asks whether it does where there are any."""
 
 CONVERSATION_ACTIONS: Sequence[PreviewAction] = (REWIND, FORK, COPY)
 """What works without snapshots of files."""
 
 
 def actions_at(
-    checkpoint_id: int, world_line: int, *, has_dmail: bool = True
+    checkpoint_id: int, world_line: int, *, has_dmail: bool = True, is_there: bool = False
 ) -> Sequence[PreviewAction]:
-    """What can be done at a checkpoint; only of the live line a part can be compacted, and nothing is before its first."""
+    """What can be done at a checkpoint, or at the end of a line that was left.
+
+    Only of the live line a part can be compacted, and nothing is before its first. Where the conversation `is_there`
+    already, it need not go there.
+    """
+    go = () if is_there else (JUMP if world_line else REWIND,)
+    if checkpoint_id < 0:
+        return (*go, FORK, COPY)
     dmail = (DMAIL,) if has_dmail else ()
-    compact = (
-        () if world_line else (COMPACT_FROM,) if checkpoint_id == 0 else (COMPACT_FROM, COMPACT_TO)
-    )
-    return (JUMP if world_line else REWIND, FORK, *dmail, *compact, COPY)
+    if world_line:
+        return (*go, FORK, *dmail, WHOLE, COPY)
+    compact = (COMPACT_FROM,) if checkpoint_id == 0 else (COMPACT_FROM, COMPACT_TO)
+    return (*go, FORK, *dmail, *compact, COPY)
 
 
-def with_files(actions: Sequence[PreviewAction], hint: str) -> Sequence[PreviewAction]:
-    """The actions where there are files to bring back; `hint` says what that does to them."""
+def with_files(
+    actions: Sequence[PreviewAction], hint: str, going: PreviewAction | None = None
+) -> Sequence[PreviewAction]:
+    """The actions where there are files to bring back; `hint` says what that does to them.
+
+    `going` is the fork or the D-Mail that waits for a word on the files: they would come along with that.
+    """
     place = next((i for i, one in enumerate(actions) if one.name == REWIND.name), -1) + 1
     verb = actions[place - 1].verb if place else BOTH.verb
-    files = (replace(BOTH, hint=hint, verb=verb), FILES)
+    both = replace(BOTH, hint=hint, verb=verb)
+    if going is not None:
+        title = "Fork and bring the files back" if going.name == FORK.name else "D-Mail and files"
+        both = replace(both, title=title, verb=going.verb)
+    # Without a way for the conversation to go, there is none for both.
+    files = (both, FILES) if place or going is not None else (replace(FILES, hint=hint),)
     return (*actions[:place], *files, *actions[place:])
 
 
@@ -122,7 +149,9 @@ class PreviewState:
         details: below the width for two columns: the list of what goes is shown in place of the choices.
         scroll: how many rows of what goes are scrolled away.
         plain_actions: the choices without those on files.
+        title: what stands in the border; empty for what is said of a rewind or a jump.
         asked: the action that was chosen and now waits for a second word, because it would undo what someone else did.
+        going: the fork or D-Mail that was chosen and now waits for a word on the files.
         files: what is chosen of the files; None where none are followed.
         heights: how many rows the fullest view takes, by width and room: measured once, because it reads whole diffs.
     """
@@ -134,7 +163,9 @@ class PreviewState:
     details: bool = False
     scroll: int = 0
     plain_actions: Sequence[PreviewAction] = ()
+    title: str = ""
     asked: str = ""
+    going: PreviewAction | None = None
     files: FilesState | None = field(init=False)
     heights: dict[tuple[int, int], int] = field(default_factory=dict[tuple[int, int], int])
 
@@ -145,8 +176,13 @@ class PreviewState:
 
     def refresh(self) -> None:
         """The choices as they are after files were chosen."""
-        if self.files is not None and self.files.can_restore:
-            self.actions = with_files(self.plain_actions, self.files.hint())
+        if self.files is None or not self.files.can_restore:
+            return
+        if any(one.name == BRING.name for one in self.plain_actions):
+            bring = replace(BRING, hint=self.files.hint())
+            self.actions = [bring if one.name == BRING.name else one for one in self.plain_actions]
+        else:
+            self.actions = with_files(self.plain_actions, self.files.hint(), self.going)
 
 
 @dataclass(slots=True)
@@ -195,11 +231,15 @@ def preview_rows(state: PreviewState, width: int, max_height: int, glyphs: Glyph
     ]
     if state.running:
         top.append(stopped_first_row(glyphs))
-    room = max_height - len(top) - 3
+    n_fixed = len(top)
+    room = max_height - n_fixed - 3
     height = _height(state, width, room, glyphs) if state.files is not None else 0
     if state.asked and state.files is not None:
         key = next((one.key for one in state.actions if one.name == state.asked), "")
         top.append(confirmation_row(state.files.unasked, key, inner, glyphs))
+    elif state.going is not None and state.files is not None:
+        top.append(files_question_row(state.files, state.going, inner, glyphs))
+    if len(top) > n_fixed:
         height -= 1
         room = room - 1 if width >= WIDE_FROM else height
     top.append([])
@@ -274,7 +314,8 @@ def _keys(
         tab = [("Tab", "messages" if width > 60 else "details")] if state.preview.goes else []
         if state.files is not None and state.files.can_focus:
             tab = [("Tab", "files")]
-    return [("Enter", verb), (arrows, "choose"), *tab, ("Esc", "cancel")]
+    choose = [(arrows, "choose")] if len(state.actions) > 1 else []
+    return [("Enter", verb), *choose, *tab, ("Esc", "cancel")]
 
 
 def _choices(state: PreviewState, width: int, room: int, glyphs: Glyphs) -> PreviewRows:
@@ -391,10 +432,11 @@ def _add_actions(
             (f"{action.key}  ", "accent" if is_selected else "quiet"),
             (action.title, "strong" if is_selected else "ink"),
         ]
-        if action.hint and not hint_below:
-            gap = end - 2 - spans_width(row) - cell_len(action.hint)
-            if gap >= 2:
-                row += [(" " * gap, "quiet"), (action.hint, "quiet")]
+        # Where there is no room for how many files stay, those are named below.
+        hints = (action.hint, action.hint.partition(";")[0]) if not hint_below else ()
+        gaps = ((hint, end - 2 - spans_width(row) - cell_len(hint)) for hint in hints if hint)
+        if (fitting := next(((hint, gap) for hint, gap in gaps if gap >= 2), None)) is not None:
+            row += [(" " * fitting[1], "quiet"), (fitting[0], "quiet")]
         made.rows.append(row)
         if action.hint and hint_below:
             made.actions[len(made.rows)] = index
@@ -423,17 +465,22 @@ def _goes(
     return rows
 
 
-def frame_title(preview: RewindPreview) -> str:
+def frame_title(state: PreviewState) -> str:
     """The title in the border."""
-    target = preview.target
+    target = state.preview.target
+    where = f"#{target.id}"
     if target.world_line:
-        return f"Jump to world line {target.world_line}, #{target.id}"
-    return f"Rewind to #{target.id}"
+        where = f"world line {target.world_line}, {'its end' if target.is_end else where}"
+    if state.going is not None:
+        return f"{'Fork at' if state.going.name == FORK.name else 'D-Mail to'} {where}"
+    return state.title or f"{'Jump' if target.world_line else 'Rewind'} to {where}"
 
 
 def question_row(preview: RewindPreview, width: int, mark: str) -> list[Span]:
     """What stands at the checkpoint, in one row."""
-    words = one_line(preview.label) or f"Checkpoint #{preview.target.id}"
+    target = preview.target
+    name = f"World line {target.world_line}" if target.is_end else f"Checkpoint #{target.id}"
+    words = one_line(preview.label) or name
     return [(formatting.cut(words, width, mark), "strong")]
 
 
@@ -443,6 +490,8 @@ def consequence_rows(preview: RewindPreview, width: int, glyphs: Glyphs) -> list
     A jump leaves them, and what is there may be more: `Leaves 1 step; adds 400 tokens`.
     Where prices are set, what it had cost follows, in a row of its own where it would not be seen whole.
     """
+    if preview.is_there:
+        return [[("The conversation is there already.", "quiet")]]
     counts = [(preview.steps, "step"), (preview.messages, "message")]
     if preview.turns > 1:
         counts.insert(0, (preview.turns, "turn"))
@@ -507,10 +556,31 @@ def confirmation_row(paths: Sequence[str], key: str, width: int, glyphs: Glyphs)
     ]
 
 
+def files_question_row(
+    files: FilesState, going: PreviewAction, width: int, glyphs: Glyphs
+) -> list[Span]:
+    """`! 2 files changed since   n again leaves them   f brings them back`."""
+    count, them = formatting.counted(files.n_restorable, "file"), "them"
+    if files.n_restorable == 1:
+        them = "it"
+    wordings = (
+        (f"{count} changed since   ", f"{going.key} again leaves {them}   f brings {them} back"),
+        (f"{count} changed   ", f"{going.key} again leaves {them}   f brings {them} back"),
+        ("", f"{going.key} again leaves {them}   f brings {them} back"),
+    )
+    fitting = (pair for pair in wordings if cell_len("".join(pair)) <= width - 2)
+    lead, keys = next(fitting, wordings[-1])
+    return [(f"{glyphs.caution} ", "warn"), (lead, "quiet"), (keys, "ink")]
+
+
 def nothing_lost_rows(preview: RewindPreview, width: int) -> list[list[Span]]:
     """The way back, in as many rows as it takes."""
     said = _NOTHING_LOST
-    if preview.target.world_line:
+    if preview.left_as:
+        said = f"Nothing is lost: what goes stays as world line {preview.left_as}, and U brings it back."
+    elif preview.is_there:
+        said = "Nothing is lost: u takes it back."
+    elif preview.target.world_line:
         said = _NOTHING_LOST_BY_JUMP if preview.goes else _NOTHING_LEFT
     rows: list[list[Span]] = []
     place = 0
@@ -518,7 +588,7 @@ def nothing_lost_rows(preview: RewindPreview, width: int) -> list[list[Span]]:
         row: list[Span] = []
         for word in line.split():
             row += [(" ", "quiet")] if row else []
-            row.append((word, "ink" if place < 3 or word == "u" else "quiet"))
+            row.append((word, "ink" if place < 3 or word in ("u", "U") else "quiet"))
             place += 1
         rows.append(row)
     return rows

@@ -24,6 +24,8 @@ from kimi_tui.tui.preview.layout import (
     BOTH,
     CONVERSATION_ACTIONS,
     FILES,
+    REWIND,
+    WITH_A_WORD,
     PreviewAction,
     PreviewAnswer,
 )
@@ -158,6 +160,8 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
         preview: what the engine says would go.
         running: a turn is under way; the preview says that it is stopped first.
         actions: the choices; the first one, which loses least, is selected.
+        title: what stands in the border; by itself what is said of a rewind or a jump.
+        going: a fork or D-Mail that was chosen already, and waits for a word on the files.
         typed_ahead: given what was typed before the keys count here: it was meant for what is below.
     """
 
@@ -181,18 +185,22 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
         *,
         running: bool = False,
         actions: Sequence[PreviewAction] = CONVERSATION_ACTIONS,
+        title: str = "",
+        going: PreviewAction | None = None,
         typed_ahead: Callable[[str], None] | None = None,
     ) -> None:
         super().__init__()
         self._typed_ahead = typed_ahead
         self._quiet: QuietKeyboard | None = None
-        self._state = layout.PreviewState(preview, actions, running)
+        self._state = layout.PreviewState(preview, actions, running, title=title)
+        if going is not None:
+            self._wait_for_files(going)
         self._sheet = PreviewSheet(self._state)
 
     def compose(self) -> ComposeResult:
         """The frame."""
         self._sheet.set_class(glyphs_of(self) is ASCII, "-ascii")
-        self._sheet.border_title = Content(layout.frame_title(self._state.preview))
+        self._sheet.border_title = Content(layout.frame_title(self._state))
         yield self._sheet
 
     def on_mount(self) -> None:
@@ -222,6 +230,7 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
         return True
 
     def _show(self) -> None:
+        self._sheet.border_title = Content(layout.frame_title(self._state))
         self._sheet.lay_out()
         self._sheet.refresh(layout=True)
 
@@ -276,18 +285,45 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
         self._answer(self._state.selected)
 
     def action_cancel(self) -> None:
-        """Stay where we are."""
-        self.dismiss(None)
+        """Back from a whole diff or a question on the files; else stay where we are."""
+        state = self._state
+        if state.files is not None and state.files.whole:
+            state.files.whole = False
+        elif state.going is not None:
+            state.going = None
+            state.refresh()
+        else:
+            self.dismiss(None)
+            return
+        self._show()
+
+    def _wait_for_files(self, going: PreviewAction) -> None:
+        """Ask whether the files come along with a fork or a D-Mail."""
+        state = self._state
+        state.going, state.asked = going, ""
+        state.refresh()
+        state.selected = [one.name for one in state.actions].index(going.name)
 
     def _answer(self, index: int) -> None:
         state = self._state
-        name, files = state.actions[index].name, state.files
-        if files is not None and name in _WITH_FILES and name != state.asked and files.unasked:
-            state.selected, state.asked = index, name
-            self._show()
-            return
+        action, files, going = state.actions[index], state.files, state.going
+        name = action.name
+        if files is not None and files.can_restore:
+            if name in WITH_A_WORD and (going is None or going.name != name):
+                self._wait_for_files(action)
+                self._show()
+                return
+            if name in _WITH_FILES and name != state.asked and files.unasked:
+                state.selected, state.asked = index, name
+                self._show()
+                return
         chosen = files.answer() if files is not None else None
-        self.dismiss(PreviewAnswer(name, chosen))
+        if name == BOTH.name:
+            self.dismiss(PreviewAnswer(going.name if going else REWIND.name, "restore", chosen))
+        elif name == FILES.name:
+            self.dismiss(PreviewAnswer(REWIND.name, "only", chosen))
+        else:
+            self.dismiss(PreviewAnswer(name))
 
     def on_key(self, event: events.Key) -> None:
         """The letter of an action answers at once, if it was not on its way before there was a question."""

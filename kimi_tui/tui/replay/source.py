@@ -6,7 +6,7 @@ Imports the session and the engine's history, so it is imported in a thread.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -161,6 +161,22 @@ def _place_of(session: Session, uid: str, whole: bool) -> tuple[int | None, int]
     raise UnknownWorldLine("This moment is not in the session's files any more.")
 
 
+def _said_at(records: Iterable[EventRecord], uid: str) -> str:
+    """The user's words that a checkpoint began with; empty where it began with none."""
+    said = ""
+    for record in records:
+        match record.event:
+            case TurnBegin(text=text):
+                said = text
+            case CheckpointCreated(uid=made):
+                if made == uid:
+                    return said
+                said = ""
+            case _:
+                pass
+    return ""
+
+
 async def forked(launch: Launch, recorded: RecordedSession, uid: str, *, whole: bool) -> Launch:
     """Fork the session at a checkpoint; returns how to open the fork.
 
@@ -175,10 +191,14 @@ async def forked(launch: Launch, recorded: RecordedSession, uid: str, *, whole: 
         StorageTrouble: the disk refused.
     """
     fork = await fork_at(recorded.session, uid, whole=whole)
+    records = recorded.replay.recording.records
+    prompt = "" if whole else await asyncio.to_thread(_said_at, records, uid)
     return launch._replace(
         work_dir=recorded.session.work_dir,
         resume=fork.id,
         fork=False,
         replay=False,
+        prompt=prompt,
+        offers_files=True,
         notices=("This is a fork; the session that was played back is as it was.",),
     )

@@ -211,6 +211,7 @@ def mark_row(block: MarkBlock, room: Room) -> list[Line]:
         "stopped": Span(room.glyphs.stopped, "quiet"),
         "done": Span(room.glyphs.done, "ok"),
         "files": Span(room.glyphs.files, "quiet"),
+        "line": Span(room.glyphs.lost, "quiet"),
         "none": Span(" "),
     }[block.glyph]
     text = cut(block.text, room.width - MARGIN - RIGHT, room.glyphs.cut)

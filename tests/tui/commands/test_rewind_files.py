@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from textual.events import Key
 from kimi_tui.soul.kimisoul import KimiSoul
 from kimi_tui.soul.rewind import Target
 from kimi_tui.tui.preview.screen import RewindScreen
+from kimi_tui.tui.replay.source import forked, read
 
 
 @pytest.fixture
@@ -47,7 +49,10 @@ async def test_f_brings_conversation_and_files_back_and_undo_takes_that_back(hom
         await one.until(lambda: isinstance(one.app.screen, RewindScreen))
         shown = await one.sees("Files changed since")
         assert "restores 1, deletes 1" in shown
-        assert "also changed outside; stays" in shown
+        # The agent never touched it.
+        assert "! b.txt" in shown
+        assert " changed outside; stays" in shown
+        assert "also changed outside" not in shown
         await one.pilot.press("f")
         await one.until(lambda: one.screen.prompt.area.text == "Change it")
         await one.sees("1 left alone")
@@ -98,3 +103,68 @@ async def test_a_key_that_comes_after_the_answer_answers_nothing(home: Path) -> 
             preview.post_message(Key("r", "r"))
         await one.until(lambda: one.screen.prompt.area.text == "Tell me of apples")
         assert one.app.screen is one.screen
+
+
+async def test_a_fork_takes_the_files_along_and_gives_its_message_to_the_prompt(
+    home: Path,
+) -> None:
+    work = home / "app"
+    work.mkdir()
+    (work / "a.txt").write_text("old\n")
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        server.script(say("Hello."), call("Shell", {"command": "echo new > a.txt"}), say("Done."))
+        await allow_all(one)
+        await one.say("First")
+        await one.sees("Hello.")
+        await one.idle()
+        await one.say("Change it")
+        await one.sees("Done.")
+        await one.idle()
+        origin = one.screen
+        await one.say("/fork 2")
+        await one.sees("Fork at #2")
+        await one.sees("1 file changed since   n again leaves it   f brings it back")
+        await one.pilot.press("f")
+        await one.until(lambda: one.screen is not origin and one.screen.conversation.state.ready)
+        assert (work / "a.txt").read_text() == "old\n"
+        shown = await one.sees("Fork at #2: First")
+        assert any("1 file brought back." in told.text for told in one.screen.told)
+        # What the agent never gets does not stand in the chat, but where it can be sent again.
+        assert one.screen.prompt.area.text == "Change it"
+        assert "Change it" not in shown.partition("› ")[0]
+        # The file's way back came along.
+        soul = one.screen.conversation.engine.soul
+        assert soul is not None
+        await soul.files_ready()
+        await soul.undo()
+        assert (work / "a.txt").read_text() == "new\n"
+
+
+async def test_where_a_replay_is_gone_on_with_the_files_of_that_moment_are_offered(
+    home: Path,
+) -> None:
+    work = home / "app"
+    work.mkdir()
+    (work / "a.txt").write_text("old\n")
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        server.script(say("Hello."), call("Shell", {"command": "echo new > a.txt"}), say("Done"))
+        soul = await allow_all(one)
+        await one.say("First")
+        await one.sees("Hello.")
+        await one.idle()
+        await one.say("Change it")
+        await one.sees("Done")
+        await one.idle()
+        await soul.flush()
+        uid = soul.session.context.checkpoints[2].uid
+        recorded = await asyncio.to_thread(read, soul.session)
+        launch = await forked(one.app.launch, recorded, uid, whole=False)
+        origin = one.screen
+        one.screen.leave_for(launch)
+        await one.until(lambda: one.screen is not origin)
+        await one.sees("Files of this moment")
+        assert "restores 1" in one.text()
+        await one.pilot.press("o")
+        await one.until(lambda: (work / "a.txt").read_text() == "old\n")
+        await one.sees("1 file brought back.")
+        assert one.screen.prompt.area.text == "Change it"

@@ -220,7 +220,7 @@ def test_each_side_of_the_files_has_a_column() -> None:
     ]
     ends = [
         "same as at #3", "new  +14", "changed outside", "also outside  +2", "as on world line 2",
-        "no other text",
+        "permissions",
     ]  # fmt: skip
     for row, end in zip(words(rows), ends, strict=False):
         assert row.endswith(end)

@@ -143,7 +143,7 @@ async def test_a_preview_with_files_and_a_conflict(one: Desk, pictures: Pictures
     assert "also changed outside; stays" in shown
     assert "! src/ledger.py" in shown
     # Tab gives the arrows to the files; Space there takes one along that would have stayed.
-    await one.pilot.press("tab", *["down"] * 12)
+    await one.pilot.press("tab")
     await one.sees("Space bring back")
     assert "by hand" in one.text()
     await pictures.of(one, "preview-conflict")
@@ -191,6 +191,9 @@ async def test_a_letter_of_ones_own(one: Desk, pictures: Pictures) -> None:
     await click(one, "Fields with")
     await one.until(lambda: isinstance(one.app.screen, RewindScreen))
     await click(one, "Send a D-Mail here", x=0)
+    # What becomes of the files is asked before it is written.
+    await one.sees("D-Mail and files")
+    await one.pilot.press("d")
     await one.until(lambda: isinstance(one.app.screen, TextDialog))
     page = one.app.screen
     assert isinstance(page, TextDialog)

@@ -301,19 +301,26 @@ WITH_FILES = replace(STORY, files=FILES)
 @pytest.mark.parametrize(
     ("keys", "answer"),
     [
-        (["f"], PreviewAnswer("both")),
-        (["o"], PreviewAnswer("files")),
-        (["down", "enter"], PreviewAnswer("both")),
+        (["f"], PreviewAnswer("rewind", "restore")),
+        (["o"], PreviewAnswer("rewind", "only")),
+        (["down", "enter"], PreviewAnswer("rewind", "restore")),
         (
-            ["tab", "space", "tab", "tab", "f"],
-            PreviewAnswer("both", frozenset({"tests/csv/test_quotes.py"})),
+            ["tab", "down", "space", "tab", "tab", "f"],
+            PreviewAnswer("rewind", "restore", frozenset({"tests/csv/test_quotes.py"})),
         ),
+        # What needs a word stands first.
         (
-            ["tab", "down", "down", "space", "o"],
-            PreviewAnswer("files", frozenset({one.path for one in FILES.files})),
+            ["tab", "space", "o"],
+            PreviewAnswer("rewind", "only", frozenset({one.path for one in FILES.files})),
         ),
-        (["tab", "space", "space", "f"], PreviewAnswer("both")),
-        (["tab", "enter", "enter", "escape"], None),
+        (["tab", "space", "space", "f"], PreviewAnswer("rewind", "restore")),
+        # From a whole diff back to the list, and only from there away.
+        (["tab", "enter", "escape", "escape"], None),
+        # A fork asks for a word on the files, and so would a D-Mail.
+        (["n", "n"], PreviewAnswer("fork")),
+        (["n", "f"], PreviewAnswer("fork", "restore")),
+        (["n", "escape", "f"], PreviewAnswer("rewind", "restore")),
+        (["n", "escape", "escape"], None),
     ],
 )
 async def test_files_are_chosen(keys: list[str], answer: PreviewAnswer | None) -> None:
@@ -327,12 +334,12 @@ async def test_files_are_chosen(keys: list[str], answer: PreviewAnswer | None) -
 async def test_choosing_files_changes_what_the_action_says() -> None:
     app = PreviewApp(WITH_FILES)
     async with app.run_test(size=(120, 40)) as pilot:
-        assert any("restores 1, deletes 1" in row for row in app.rows)
+        assert any("restores 1, deletes 1; 1 stays" in row for row in app.rows)
         assert any(
             "! README.md" in row and "also changed outside; stays" in row for row in app.rows
         )
         assert any("Not covered: .venv/ (ignored)" in row for row in app.rows)
-        await pilot.press("tab", "down", "down", "space")
+        await pilot.press("tab", "space")
         await pilot.pause()
         assert any("restores 2, deletes 1" in row for row in app.rows)
         assert any("✓ README.md" in row for row in app.rows)
@@ -355,16 +362,44 @@ async def test_what_someone_else_changed_is_asked_for_once(size: tuple[int, int]
         assert any("Also changed outside: theirs.md   f again" in row for row in app.rows)
         await pilot.press("f")
         await pilot.pause()
-        assert app.answers == [PreviewAnswer("both")]
+        assert app.answers == [PreviewAnswer("rewind", "restore")]
+
+
+@pytest.mark.parametrize("size", [(120, 40), (80, 24), (60, 20)])
+async def test_a_fork_asks_whether_the_files_go_along(size: tuple[int, int]) -> None:
+    app = PreviewApp(WITH_FILES)
+    async with app.run_test(size=size) as pilot:
+        before = len(app.rows)
+        await pilot.press("n")
+        await pilot.pause()
+        assert app.answers == []
+        assert any("Fork at #11" in row for row in app.rows)
+        assert any("n again leaves them   f brings them back" in row for row in app.rows)
+        assert any("Fork and bring the files back" in row for row in app.rows)
+        assert len(app.rows) == before
+
+
+@pytest.mark.parametrize("size", [(120, 40), (80, 24), (60, 20)])
+async def test_what_needs_a_word_is_in_sight_among_many_files(size: tuple[int, int]) -> None:
+    many = tuple(FilePreview(f"file{n:02}", "restore", added=1) for n in range(40))
+    mine = tuple(
+        FilePreview(f"mine{n}", "conflict", "changed outside", "restore") for n in range(4)
+    )
+    app = PreviewApp(replace(STORY, files=FilesPreview((*many, *mine))))
+    async with app.run_test(size=size) as pilot:
+        assert any("restores 40; 4 stay" in row for row in app.rows)
+        await pilot.press("tab")
+        await pilot.pause()
+        assert all(any(f"! mine{n}" in row for row in app.rows) for n in range(4))
 
 
 async def test_what_the_user_has_said_is_not_asked_again() -> None:
     app = PreviewApp(replace(STORY, files=FOREIGN))
     async with app.run_test(size=(120, 40)) as pilot:
-        await pilot.press("f", "tab", "down", "down", "space", "tab", "tab", "f")
+        await pilot.press("f", "tab", "down", "space", "tab", "tab", "f")
         await pilot.pause()
         others = frozenset(one.path for one in FILES.restorable)
-        assert app.answers == [PreviewAnswer("both", others)]
+        assert app.answers == [PreviewAnswer("rewind", "restore", others)]
 
 
 async def test_all_that_is_not_covered_can_be_read() -> None:
@@ -439,7 +474,7 @@ async def test_the_mouse_chooses_files_and_scrolls_their_diff() -> None:
         assert any("5 ↑" in row for row in app.rows)
         await pilot.press("enter", "tab", "tab", "f")
         await pilot.pause()
-        assert app.answers == [PreviewAnswer("both", frozenset({"b.py"}))]
+        assert app.answers == [PreviewAnswer("rewind", "restore", frozenset({"b.py"}))]
 
 
 async def test_no_number_is_cut_where_there_is_little_room() -> None:

@@ -1,0 +1,102 @@
+"""The question before every operation that leads to another place: what would go, and whether the files go along."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kimi_tui.soul.rewind import FileOutcome, RewindPreview, Target
+    from kimi_tui.tui.main.screen import MainScreen
+    from kimi_tui.tui.preview.layout import PreviewAction, PreviewAnswer
+
+
+async def choose(
+    screen: MainScreen, target: Target, going: PreviewAction | None = None
+) -> tuple[Target, PreviewAnswer] | None:
+    """Show what a rewind or jump there would take, and ask what to do; None where the user stays.
+
+    Args:
+        screen: over which it is asked.
+        target: a checkpoint, or the end of a world line.
+        going: a fork or a D-Mail that was chosen already: nothing is asked where no files can go along with it.
+
+    Returns:
+        the answer, and what it is about: from a checkpoint of another line the user may go on to its end.
+
+    Raises:
+        KeyError: there is no such checkpoint; the text is for the user.
+    """
+    from kimi_tui.soul.rewind import END, Target
+    from kimi_tui.tui.preview.layout import WHOLE, PreviewAnswer, actions_at
+    from kimi_tui.tui.preview.screen import RewindScreen
+
+    soul = await screen.conversation.opened()
+    while True:
+        found = await soul.preview(target)
+        if going is not None and not _has_files(found):
+            return target, PreviewAnswer(going.name)
+        question = RewindScreen(
+            found,
+            running=soul.running,
+            actions=actions_at(
+                target.id,
+                target.world_line,
+                has_dmail=soul.has_dmail,
+                is_there=found.is_there,
+            ),
+            going=going,
+            typed_ahead=screen.type_in_prompt,
+        )
+        answer = await screen.ask(question)
+        if answer is None:
+            return None
+        if answer.action != WHOLE.name:
+            return target, answer
+        target, going = Target(END, target.world_line), None
+
+
+def _has_files(preview: RewindPreview) -> bool:
+    return preview.files is not None and bool(preview.files.restorable or preview.files.conflicts)
+
+
+async def offer_files(screen: MainScreen) -> None:
+    """Where a conversation begins whose files are not what they were at its end, ask whether they come back."""
+    from kimi_tui.soul.rewind import END, Target
+    from kimi_tui.tui.preview.layout import BRING, LEAVE
+    from kimi_tui.tui.preview.screen import RewindScreen
+
+    soul = await screen.conversation.opened()
+    before = soul.message_count
+    await soul.files_ready()
+    end = Target(END)
+    found = await soul.preview(end)
+    if found.files is None or not _has_files(found):
+        if found.files is not None and found.files.reason:
+            words = "This is a fork; its files are as they are now."
+            screen.tell(words, advice=found.files.reason)
+        return
+    if soul.running or soul.message_count != before:
+        # Nobody is held up who has gone on already.
+        screen.tell("Some files are not what they were at this moment.", level="warning")
+        return
+    question = RewindScreen(
+        found,
+        actions=(LEAVE, BRING),
+        title="Files of this moment",
+        typed_ahead=screen.type_in_prompt,
+    )
+    answer = await screen.ask(question)
+    if answer is not None and answer.files == "only":
+        outcome = await soul.rewind(end, "only", answer.chosen)
+        screen.tell(files_said(outcome.files))
+
+
+def files_said(files: Sequence[FileOutcome]) -> str:
+    """What became of the files, after they were verified."""
+    from kimi_tui.projection.transcript import files_words
+
+    alone = sum(1 for one in files if one.reason)
+    deleted = sum(1 for one in files if one.fate == "delete" and not one.reason)
+    return f"{files_words(len(files) - alone - deleted, deleted, alone)}."
