@@ -428,10 +428,14 @@ class Rows:
                 return index
         return None
 
+    def expect(self, index: int) -> None:
+        """The key of this row will be looked for next."""
+        self._last_found = index
+
     def index_of(self, key: Key) -> int | None:
         """The row with this key."""
         rows, last = self._whole(), self._last_found
-        if last < len(rows) and rows[last].key == key:
+        if 0 <= last < len(rows) and rows[last].key == key:
             return last
         # Where a key or a page went is near where one was before.
         near = range(max(0, last - _NEAR), min(len(rows), last + _NEAR + 1))

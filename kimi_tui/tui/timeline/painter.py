@@ -169,7 +169,8 @@ class Painter:
         if listing.scene is not None:
             grey = position <= view.revert_progress * len(listing.scene.checkpoints)
         else:
-            grey = selected is not None and position != selected and self._goes(position, selected)
+            grey = view.looking and selected is not None and position != selected
+            grey = grey and self._goes(position, selected or 0)
         shows_used = row is None or is_head
         age = ""
         if row is not None and row.line is not None and row.names_line:

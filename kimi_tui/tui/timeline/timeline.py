@@ -115,6 +115,20 @@ class Timeline(ScrollView, can_focus=True):
             self.target = target
             self.uid = uid
 
+    class Looked(Message):
+        """The user looks at what a rewind to the selected row would take.
+
+        Attributes:
+            target: the row's checkpoint, with the id -1 where the row stands for a whole line; None where nothing is
+                looked at any more.
+            used: tokens in the window there; None where that is now, or not known.
+        """
+
+        def __init__(self, target: Target | None, used: int | None = None) -> None:
+            super().__init__()
+            self.target = target
+            self.used = used
+
     class UndoPressed(Message):
         """The newest operation is to be undone."""
 
@@ -167,6 +181,7 @@ class Timeline(ScrollView, can_focus=True):
 
     @model.setter
     def model(self, model: TimelineModel | None) -> None:
+        self.look_away()
         self._view.show(model)
         self._revert_serial = model.revert.serial if model is not None and model.revert else 0
         self._painter.clear()
@@ -402,12 +417,35 @@ class Timeline(ScrollView, can_focus=True):
         self._measure()
         if self._view.selected is None:
             self.action_move(0)
+        self._look()
         self.refresh()
 
     def on_blur(self) -> None:
         """The selected row loses the accent."""
         self._view.shows_keys = False
-        self.refresh()
+        self.look_away()
+
+    def look_away(self) -> None:
+        """Show no longer what a rewind to the selected row would take."""
+        if self._view.looking:
+            self._view.looking = False
+            self.post_message(self.Looked(None))
+            self.refresh()
+
+    def _look(self) -> None:
+        """Show what a rewind to the selected row would take."""
+        view, model = self._view, self.model
+        if view.selected is None or model is None:
+            self.look_away()
+            return
+        view.looking = True
+        row = view.selected_row()
+        if row is None:
+            from kimi_tui.soul.rewind import Target
+
+            self.post_message(self.Looked(Target(-1)))
+        else:
+            self.post_message(self.Looked(_target_of(row), _used_at(row, model)))
 
     def select(self, key: Key | None) -> None:
         """Select a row and bring it into view; None, or a row that is not there, selects nothing."""
@@ -418,6 +456,8 @@ class Timeline(ScrollView, can_focus=True):
         if key != view.selected:
             view.selected = key
             self._fit()
+            if view.looking or self.has_focus:
+                self._look()
         if position is not None:
             y = view.scroll_to_show(position)
             if y != view.scroll_y:
@@ -454,7 +494,7 @@ class Timeline(ScrollView, can_focus=True):
         position, listing = self._view.selected_position(), self._view.listing
         found = listing.turn(-1 if position is None else position, step)
         if found is not None:
-            self.select(listing.key(found))
+            self.select(listing.near(found, step))
 
     # --- what is done with the selected row
 
@@ -656,6 +696,7 @@ class Timeline(ScrollView, can_focus=True):
         if key is None:
             return
         self.select(key)
+        self._look()
         if row is None:
             return
         is_turn = row.checkpoint is not None and row.checkpoint.is_heading and row.line is None
@@ -678,6 +719,7 @@ class Timeline(ScrollView, can_focus=True):
         elif (key := model.reveal(clicked.checkpoint)) is not None:
             self._fit(is_new_list=True)
             self.select(key)
+        self._look()
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
         """The row under the pointer has a band."""
@@ -711,3 +753,11 @@ def _target_of(row: Row) -> Target:
         line.n if line is not None else 0,
         row.said,
     )
+
+
+def _used_at(row: Row, model: TimelineModel) -> int | None:
+    """The tokens in the window after a rewind to this row, or on its line."""
+    checkpoint, line = row.checkpoint, row.line
+    if checkpoint is None:
+        return line.tokens_before or None if line is not None else None
+    return checkpoint.tokens if line is not None else model.used - model.frees(checkpoint)
