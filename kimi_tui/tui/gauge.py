@@ -414,7 +414,7 @@ def _extras(status: StatusUpdate, glyphs: Glyphs, freed: Freed | None) -> list[l
         fall = numbers.change(freed.after - freed.before).replace(numbers.MINUS, glyphs.minus)
         sign = {"dmail": glyphs.dmail, "compaction": glyphs.compaction}
         return [[(f"{sign.get(freed.reason, glyphs.lost)} {fall}", _style_of(freed))]]
-    words = forecast(status)
+    words = forecast(status.used, status.trigger, status.per_step)
     style = alarm_of(status) or "quiet"
     forms = [words, words.removeprefix("in ")]
     return [[(glyphs.compaction, "mark"), (f" {form}", style)] for form in forms if form]
@@ -425,22 +425,16 @@ def _style_of(freed: Freed) -> str:
     return freed.reason if freed.reason in ("dmail", "compaction") else "lost"
 
 
-def forecast(status: StatusUpdate) -> str:
-    """`in ~9 steps`, `next step`, or `at 212k` while it is far off or unknown; empty without a mark."""
-    if status.trigger <= 0:
+def forecast(used: int, trigger: int, per_step: int) -> str:
+    """When the context is compacted: `in ~9 steps`, `next step`, or `at 212k` while that is far off or unknown; empty without a mark."""
+    if trigger <= 0:
         return ""
-    steps = steps_left(status.used, status.trigger, status.per_step)
-    if steps is None:
-        return f"at {numbers.rounded(status.trigger)}"
+    steps = FORESEEABLE_STEPS + 1
+    if used >= trigger or per_step > 0:
+        steps = -(-(trigger - used) // max(1, per_step))
+    if steps > FORESEEABLE_STEPS:
+        return f"at {numbers.rounded(trigger)}"
     return "next step" if steps <= 1 else f"in ~{steps} steps"
-
-
-def steps_left(used: int, trigger: int, per_step: int) -> int | None:
-    """After how many steps the context is compacted; 0 for before the next one, None where that is far off or unknown."""
-    if used >= trigger:
-        return 0
-    steps = -(-(trigger - used) // per_step) if per_step > 0 else FORESEEABLE_STEPS + 1
-    return steps if steps <= FORESEEABLE_STEPS else None
 
 
 def details(status: StatusUpdate, cost: str = "") -> list[str]:

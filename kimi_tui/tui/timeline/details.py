@@ -13,7 +13,7 @@ from rich.cells import cell_len, set_cell_size
 from kimi_tui.projection.timeline_tree import Checkpoint, WorldLine
 from kimi_tui.tui import formatting as numbers
 from kimi_tui.tui.formatting import Span
-from kimi_tui.tui.gauge import steps_left
+from kimi_tui.tui.gauge import forecast
 from kimi_tui.tui.glyphs import Glyphs
 
 if TYPE_CHECKING:
@@ -205,35 +205,14 @@ def now_details(model: TimelineModel) -> list[list[Span]]:
     """How full the window is, and when it is compacted."""
     if model.limit <= 0:
         return [[(f"{numbers.tokens(model.used)} tokens", "ink")]] if model.used > 0 else []
+    words = forecast(model.used, model.trigger, model.per_step)
     return [
         [
             (numbers.tokens(model.used, estimated=model.estimated), "ink"),
             (f" of {numbers.tokens(model.limit)} tokens", "quiet"),
         ],
-        [(forecast_words(model.used, model.trigger, model.per_step), "quiet")],
+        [(f"Compacts {words.replace('next', 'before the next')}", "quiet")] if words else [],
     ]
-
-
-def forecast_words(used: int, trigger: int, per_step: int) -> str:
-    """When the context will be compacted, in words."""
-    if trigger <= 0:
-        return ""
-    steps = steps_left(used, trigger, per_step)
-    if steps is None:
-        return f"Compacts at {numbers.tokens(trigger)}"
-    if steps == 0:
-        return "Compacts before the next step"
-    return f"Compacts in about {numbers.counted(steps, 'step')}"
-
-
-def forecast_forms(used: int, trigger: int, per_step: int) -> list[str]:
-    """The same beside the curve, longest first; none where it is far off or unknown."""
-    steps = steps_left(used, trigger, per_step) if trigger > 0 and per_step > 0 else None
-    if steps is None:
-        return []
-    if steps == 0:
-        return ["compacts at the next step", "next step"]
-    return [f"compacts in about {numbers.counted(steps, 'step')}", f"in ~{steps} steps"]
 
 
 def key_spans(glyphs: Glyphs) -> list[list[Span]]:

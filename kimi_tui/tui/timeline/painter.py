@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from textwrap import wrap
+from typing import TYPE_CHECKING
 
 from rich.segment import Segment
 from rich.style import Style
@@ -20,15 +21,20 @@ from kimi_tui.projection.timeline_rows import Row
 from kimi_tui.projection.timeline_tree import NOW, Checkpoint, Key
 from kimi_tui.tui import formatting as numbers
 from kimi_tui.tui.formatting import Span
+from kimi_tui.tui.gauge import forecast
 from kimi_tui.tui.timeline import details
 from kimi_tui.tui.timeline.rows import Look, now_spans, row_spans
 from kimi_tui.tui.timeline.token_curve import (
     Column,
     columns_of,
     curve_spans,
+    scale_of,
     with_forecast,
 )
 from kimi_tui.tui.timeline.viewport import Areas, Viewport
+
+if TYPE_CHECKING:
+    from kimi_tui.projection.timeline import TimelineModel
 
 CACHE_LIMIT = 1_000
 STYLES = (
@@ -82,6 +88,8 @@ class Painter:
         self._curve_made_for: tuple[object, ...] = ()
         self._past: list[Checkpoint] = []
         self._past_of: Checkpoint | None = None
+        self._scaled_at: tuple[TimelineModel, int] | None = None
+        self._scaled = 0
         self._footer: list[list[Span]] = []
         self.curve: list[Column] = []
 
@@ -178,7 +186,7 @@ class Painter:
             # "world line 1 now" would say that it is the one that is live.
             age = "<1 min" if age == "now" else age
         return Look(
-            limit=model.limit,
+            scale=self._scale(model),
             is_head=is_head,
             has_arc=row is not None and listing.scene is None and self._has_arc(row),
             is_grey=grey,
@@ -186,6 +194,14 @@ class Painter:
             estimated=shows_used and model.estimated,
             age=age,
         )
+
+    def _scale(self, model: TimelineModel) -> int:
+        """The tokens of a whole bar: as in a curve of the live line."""
+        if self._scaled_at != (model, model.revision):
+            tokens = (max(one.tokens, one.tokens_end) for one in model.tree.live)
+            self._scaled_at = (model, model.revision)
+            self._scaled = scale_of(max(tokens, default=0), model.limit)
+        return self._scaled
 
     def _goes(self, position: int, selected: int) -> bool:
         """Whether a rewind to the selected row would take this row."""
@@ -262,7 +278,7 @@ class Painter:
     def _make_curve(self, rows: int) -> None:
         view, model = self._view, self._view.model
         assert model is not None
-        width, limit = view.curve_width, model.limit
+        width = view.curve_width
         made_for = (model.revision, width, rows, view.future)
         if self._curve_made_for == made_for:
             return
@@ -270,20 +286,17 @@ class Painter:
         if first is not self._past_of:
             self._past_of, self._past = first, model.tree.before_now()
         self.curve = columns_of(self._past, model.tree.live, width, view.future)
-        if not limit and view.future is not None:
-            # What is played back is measured by its fullest, where nobody noted how large the window was.
-            limit = max((column.tokens for column in self.curve), default=0)
         lines = curve_spans(
             self.curve,
             width=width,
             rows=rows,
-            limit=limit,
+            limit=model.limit,
             trigger=model.trigger,
             glyphs=view.glyphs,
         )
         if view.future is None:
-            forms = details.forecast_forms(model.used, model.trigger, model.per_step)
-            lines[-1] = with_forecast(lines[-1], forms, len(self.curve), width)
+            words = forecast(model.used, model.trigger, model.per_step)
+            lines[-1] = with_forecast(lines[-1], words, len(self.curve), width, view.glyphs)
         self._curve_lines = [self._strip([(" ", "quiet"), *spans], "page") for spans in lines]
         self._curve_made_for = made_for
 

@@ -53,7 +53,8 @@ class Columns:
 class Look:
     """What a row needs to know of its surroundings."""
 
-    limit: int = 0
+    scale: int = 0
+    """Tokens of a whole bar."""
     is_head: bool = False
     """The newest checkpoint, while the agent works on it."""
     has_arc: bool = False
@@ -67,11 +68,11 @@ class Look:
     """How long ago the world line was left."""
 
 
-def level(tokens: int, limit: int, glyphs: Glyphs) -> str:
+def level(tokens: int, scale: int, glyphs: Glyphs) -> str:
     """The one-cell bar: how full the window was."""
-    if limit <= 0 or tokens <= 0:
+    if scale <= 0 or tokens <= 0:
         return " "
-    eighths = min(8, max(1, ceil(8 * tokens / limit)))
+    eighths = min(8, max(1, ceil(8 * tokens / scale)))
     return glyphs.levels[eighths - 1]
 
 
@@ -92,7 +93,7 @@ def row_spans(row: Row, columns: Columns, glyphs: Glyphs, look: Look) -> list[Sp
 def now_spans(columns: Columns, glyphs: Glyphs, look: Look) -> list[Span]:
     """The row above all checkpoints while nothing runs."""
     label_at = columns.number + columns.number_width + 1
-    is_told = look.limit > 0 or look.used > 0
+    is_told = look.scale > 0 or look.used > 0
     label_at = label_at if is_told else columns.number - 1
     figure = numbers.tokens(look.used, estimated=look.estimated) if is_told else ""
     spans: list[Span] = [(glyphs.turn, "accent"), (" " * (label_at - 2), "quiet")]
@@ -286,7 +287,7 @@ def _level_spans(
 ) -> list[Span]:
     if columns.level < 0:
         return []
-    return [(" ", "quiet"), (level(tokens, look.limit, glyphs), "curve" if is_now else "past")]
+    return [(" ", "quiet"), (level(tokens, look.scale, glyphs), "curve" if is_now else "past")]
 
 
 def _width(spans: list[Span]) -> int:

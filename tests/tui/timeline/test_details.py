@@ -8,6 +8,7 @@ from support.story import Teller, until_arrived, whole_story
 from kimi_tui.projection.timeline import TimelineModel
 from kimi_tui.tui.glyphs import UNICODE
 from kimi_tui.tui.timeline import details
+from kimi_tui.wire.events import Record, StatusUpdate
 
 
 @pytest.fixture(autouse=True)
@@ -98,10 +99,17 @@ def test_a_world_line_tells_why_it_was_left() -> None:
 
 
 def test_the_forecast_in_words() -> None:
-    assert details.forecast_words(10, 100, 30) == "Compacts in about 3 steps"
-    assert details.forecast_words(99, 100, 30) == "Compacts in about 1 step"
-    assert details.forecast_words(10, 212_000, 0) == "Compacts at 212k"
-    assert details.forecast_words(100, 100, 5) == "Compacts before the next step"
+    model = TimelineModel()
+    for used, trigger, per_step, words in (
+        (10, 100, 30, "Compacts in ~3 steps"),
+        (99, 100, 30, "Compacts before the next step"),
+        (10, 212_000, 0, "Compacts at 212k"),
+        (10, 212_000, 100, "Compacts at 212k"),
+        (100, 100, 5, "Compacts before the next step"),
+    ):
+        status = StatusUpdate(used=used, limit=262_144, trigger=trigger, per_step=per_step)
+        model.apply(Record(1, 0.0, status))
+        assert text_of(details.now_details(model))[1] == words
 
 
 def test_a_long_label_is_wrapped_then_cut() -> None:

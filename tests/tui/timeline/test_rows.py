@@ -32,7 +32,7 @@ def painted(model: TimelineModel, width: int, glyphs: Glyphs = UNICODE) -> list[
     lines: list[str] = []
     for row in reversed(list(model.rows)):
         look = Look(
-            limit=LIMIT,
+            scale=LIMIT,
             is_head=row.checkpoint is model.tree.head and row.checkpoint is not None,
             used=model.used,
             has_arc=row.line is not None and row.line.reason == "dmail"
@@ -192,7 +192,7 @@ def test_a_line_that_was_just_left_does_not_say_now() -> None:
 
 
 def test_now_stands_above_while_nothing_runs() -> None:
-    look = Look(limit=LIMIT, used=58_300)
+    look = Look(scale=LIMIT, used=58_300)
     spans = now_spans(Columns.of(38), UNICODE, look)
     assert "".join(text for text, _ in spans).rstrip() == "●       now                 58.3k ▂"
 
@@ -220,7 +220,7 @@ def test_no_row_is_ever_wider_than_its_pane(
     columns = Columns.of(width, digits=len(str(number)))
     for glyphs in (UNICODE, ASCII):
         row = Row("checkpoint", 0, checkpoint=checkpoint, hidden=files)
-        text = "".join(t for t, _ in row_spans(row, columns, glyphs, Look(limit=LIMIT)))
+        text = "".join(t for t, _ in row_spans(row, columns, glyphs, Look(scale=LIMIT)))
         assert cell_len(text) == width - 1
         # Numbers are never cut.
         assert f"#{number}" in text

@@ -111,9 +111,9 @@ async def test_what_a_rewind_takes_goes_grey() -> None:
         app.timeline.focus()
         await pilot.pause()
         strips = app.timeline.render_lines(app.timeline.size.region)
-        styles = {s.style for s in strips[line_of(app, "#14 Edit")] if s.text.strip("│ ▁▂")}
+        styles = {s.style for s in strips[line_of(app, "#14 Edit")] if s.text.strip("│ ▁▂▃▄▅▆▇█")}
         assert len(styles) == 1
-        assert len({s.style for s in before if s.text.strip("│ ▁▂")}) > 1
+        assert len({s.style for s in before if s.text.strip("│ ▁▂▃▄▅▆▇█")}) > 1
         assert strips[line_of(app, "#10 Shell")] == below
 
 
@@ -215,7 +215,7 @@ async def test_what_is_looked_at_stays_in_place_while_steps_arrive() -> None:
         before = app.rows[8:-1]
         first = len(story.records)
         story.turn("More")
-        story.step(("Shell", {"command": "new"}))
+        story.step(("Shell", {"command": "new"}), cost=10)
         app.feed(story.records[first:])
         await pilot.pause()
         assert app.rows[8:-1] == before
