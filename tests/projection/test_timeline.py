@@ -388,7 +388,7 @@ def test_a_fold_does_not_hide_that_the_line_was_cut_in_it() -> None:
     t.rewind(3)
     for record in t.records[first:]:
         model.apply(record)
-    assert [row.kind for row in model.rows] == ["checkpoint", "checkpoint", "checkpoint", "line"]
+    assert [(row.kind, row.hidden) for row in model.rows] == [("checkpoint", 2), ("line", 0)]
 
 
 def test_a_cut_in_what_another_line_began_with_makes_that_line_longer() -> None:

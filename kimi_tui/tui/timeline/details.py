@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 EMPTY = "Each step of the agent will stand here. Choose one to go back to it."
 
 
+NOTHING_FOUND = "No step, tool, file or world line holds that. Esc shows all of them again."
+
+
 def title_spans(n_steps: int, n_lines: int, width: int, glyphs: Glyphs) -> list[Span]:
     """`Timeline   16 steps · 3 world lines`, shorter where there is less room."""
     if n_steps == 0 and n_lines == 0:

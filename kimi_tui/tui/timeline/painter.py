@@ -122,8 +122,8 @@ class Painter:
         if view.shows_keys:
             keys = details.key_spans(view.glyphs)
             return self._plain([("  ", "quiet"), *keys[line]] if line < len(keys) else [])
-        if not len(listing) and not view.is_filtered:
-            return self._empty_line(line)
+        if not len(listing):
+            return self._nothing_found_line(line) if view.is_filtered else self._empty_line(line)
         if sticky is not None and line == height - 1:
             return self._row_line(sticky[0], sticky[1], selected)
         position = line + view.scroll_y
@@ -227,7 +227,10 @@ class Painter:
             index = (row.order + 1) // 2
             if row.kind != "line" or row.lanes or index >= len(tree.live):
                 return False
-            return tree.live[index].kind == "dmail" and tree.live[index].from_line == row.line.n
+            heading = model.rows.heading_of(index)
+            is_hidden = heading is not None and heading.folded and heading.index < index
+            arrived = tree.live[index]
+            return not is_hidden and (arrived.kind, arrived.from_line) == ("dmail", row.line.n)
         checkpoint = row.checkpoint
         if checkpoint is None or checkpoint.kind != "dmail" or row.said >= checkpoint.n_carried:
             return False
@@ -341,6 +344,10 @@ class Painter:
         return self._plain(
             [("    " + words[line - 2], "quiet")] if 0 <= line - 2 < len(words) else []
         )
+
+    def _nothing_found_line(self, line: int) -> Strip:
+        words = wrap(details.NOTHING_FOUND, max(10, self._view.full_width - 4))
+        return self._plain([("  " + words[line], "quiet")] if line < len(words) else [])
 
     # --- strips
 

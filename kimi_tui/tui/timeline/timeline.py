@@ -161,6 +161,8 @@ class Timeline(ScrollView, can_focus=True):
         # Where the list was scrolled to, and the size it had: other sizes show other rows, and going back shows these.
         self._kept_y = 0
         self._kept_size: Size | None = None
+        self._before_filter: Key | None = None
+        """What was selected when the filter was begun."""
         self._searching: Worker[None] | None = None
         self._settling: Worker[None] | None = None
 
@@ -499,12 +501,14 @@ class Timeline(ScrollView, can_focus=True):
     # --- what is done with the selected row
 
     def action_choose(self) -> None:
-        """Ask for the preview of the selected checkpoint; a world line is opened to be read."""
+        """Ask for the preview of the selected checkpoint; a world line is opened to be read, and now is left for the prompt."""
         row = self._view.selected_row()
         if row is not None and row.names_line:
             self._act("read", row)
         elif row is not None:
             self._open(row)
+        elif self._view.selected is not None:
+            self.action_leave()
 
     def _open(self, row: Row) -> None:
         checkpoint, line = row.checkpoint, row.line
@@ -587,13 +591,19 @@ class Timeline(ScrollView, can_focus=True):
     def action_filter(self) -> None:
         """Begin to type a filter."""
         if self.model is not None:
+            if not self._view.is_filtered:
+                self._before_filter = self._view.selected
             self._view.filtering = True
             self._fit(is_new_list=True)
             self.refresh()
             self.post_message(self.FilterChanged())
 
     def _end_filter(self, needle: str) -> None:
-        self._view.filtering = False
+        view = self._view
+        if not needle and (view.filtering or view.selected is None):
+            # What was only found on the way is not what was looked at.
+            view.selected = self._before_filter
+        view.filtering = False
         self._set_filter(needle)
         self.post_message(self.FilterChanged())
 
@@ -636,6 +646,8 @@ class Timeline(ScrollView, can_focus=True):
             self.select(view.listing.near(0, 1))
         else:
             self.select(view.selected)
+        if self.has_focus:
+            self._look()
 
     def _filter_key(self, event: events.Key, needle: str) -> bool:
         """Take a key while a filter is typed; whether it is one of the filter's."""
