@@ -236,7 +236,7 @@ def test_rewind_with_files_undo_and_jump(
     ]
 
     # That world line, unfolded by a click; a step of it leads to a preview of its own, and there.
-    person.clicks_row("line 2 undo")
+    person.clicks_row("◊ 2   ")
     person.sees(lambda screen: "A regular express" in timeline_of(screen))
     person.clicks_row("A regular express")
     preview = person.sees_at_rest("Jump to world line 2, #4")

@@ -60,6 +60,7 @@ PLACES: tuple[tuple[str, str, tuple[Row, ...]], ...] = (
         (
             (("timeline.up", "timeline.down"), "a step newer, older"),
             (("timeline.older_turn", "timeline.newer_turn"), "a turn older, newer"),
+            (("timeline.older_branch", "timeline.newer_branch"), "a world line older, newer"),
             (("timeline.page_up", "timeline.page_down"), "a page newer, older"),
             (("timeline.newest", "timeline.oldest"), "now; the beginning"),
             (("timeline.choose",), "see what a rewind there takes, then decide; so does a click"),

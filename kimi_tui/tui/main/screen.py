@@ -729,6 +729,8 @@ class MainScreen(Screen[None]):
         target, uid = event.target, event.uid
         if event.action == "read":
             self.start(world_lines.open_line(self, target.world_line, target.id), opens=True)
+        elif event.action == "bookmark" and target.id < 0 and uid:
+            self.start(marks.name_line(self, target.world_line), opens=True)
         elif target.id < 0 or uid.startswith("~"):
             self.tell("That needs a step.", advice="Space unfolds the line.")
         elif event.action == "bookmark":

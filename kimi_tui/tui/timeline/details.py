@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 EMPTY = "Each step of the agent will stand here. Choose one to go back to it."
 
 
-NOTHING_FOUND = "No step, tool, file or world line holds that. Esc shows all of them again."
+NOTHING_FOUND = "No step, tool or file holds that. Esc shows all steps again."
 
 
 def title_spans(n_steps: int, n_lines: int, width: int, glyphs: Glyphs) -> list[Span]:
@@ -161,7 +161,8 @@ _KEYS = (
     ("Enter", "preview a rewind"),
     ("Space", "fold, unfold"),
     ("w", "read this world line"),
-    ("b P", "bookmark, pin"),
+    ("{ }", "branch before, branch after"),
+    ("b P", "name a step or line, pin"),
     ("/", "filter: text, tool, file"),
     ("u U", "undo, redo"),
     ("p", "play the session back"),
@@ -183,8 +184,10 @@ def left_by(reason: str) -> str:
     return _LEFT_BY.get(reason, "a change of line")
 
 
-def line_details(line: WorldLine, now: float) -> list[list[Span]]:
-    """Why and when a world line was left."""
+def line_details(
+    line: WorldLine, now: float, name: str, width: int, glyphs: Glyphs
+) -> list[list[Span]]:
+    """What a world line is called, and why and when it was left."""
     age = numbers.age(_local(line.at), _local(now))
     why = left_by(line.reason)
     where = ""
@@ -198,6 +201,7 @@ def line_details(line: WorldLine, now: float) -> list[list[Span]]:
     if line.tokens_before:
         steps += f", {numbers.tokens(line.tokens_before)} tokens"
     return [
+        *([(row, "ink")] for row in _wrapped(name, width, 2, glyphs.cut)),
         [(f"World line {line.n}", "ink"), (f"  {numbers.ago(age)}", "quiet")],
         [(f"left by {why}{where}", "quiet")],
         [(steps, "quiet")],

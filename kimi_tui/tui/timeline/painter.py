@@ -180,8 +180,9 @@ class Painter:
             grey = view.looking and selected is not None and position != selected
             grey = grey and self._goes(position, selected or 0)
         shows_used = row is None or is_head
-        age = ""
+        age = name = ""
         if row is not None and row.line is not None and row.names_line:
+            name = model.name_of(row.line)
             age = numbers.short_age(time.time() - row.line.at)
             # "world line 1 now" would say that it is the one that is live.
             age = "<1 min" if age == "now" else age
@@ -192,6 +193,7 @@ class Painter:
             is_grey=grey,
             used=model.used if shows_used else 0,
             estimated=shows_used and model.estimated,
+            name=name,
             age=age,
         )
 
@@ -331,7 +333,10 @@ class Painter:
                 glyphs=view.glyphs,
                 said=row.said,
             )
-        return details.line_details(row.line, time.time()) if row.line is not None else []
+        if row.line is None:
+            return []
+        width, name = view.full_width - 4, model.name_of(row.line)
+        return details.line_details(row.line, time.time(), name, width, view.glyphs)
 
     def _empty_line(self, line: int) -> Strip:
         view = self._view

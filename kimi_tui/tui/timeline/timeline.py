@@ -75,6 +75,20 @@ class Timeline(ScrollView, can_focus=True):
         Binding(
             "right_square_bracket", "turn(-1)", "Turn after", id="timeline.newer_turn", show=False
         ),
+        Binding(
+            "left_curly_bracket",
+            "branch(1)",
+            "Branch before",
+            id="timeline.older_branch",
+            show=False,
+        ),
+        Binding(
+            "right_curly_bracket",
+            "branch(-1)",
+            "Branch after",
+            id="timeline.newer_branch",
+            show=False,
+        ),
         Binding("enter", "choose", "Preview", id="timeline.choose", show=False),
         Binding("space", "fold", "Unfold", id="timeline.fold", show=False),
         Binding("slash", "filter", "Filter", id="timeline.filter", show=False),
@@ -106,7 +120,7 @@ class Timeline(ScrollView, can_focus=True):
         Attributes:
             action: `bookmark` or `pin` its checkpoint, `read` its world line or `summary`.
             target: the row's checkpoint, with the id -1 where the row stands for a whole line.
-            uid: of the checkpoint; empty where there is none.
+            uid: of the checkpoint, or the mark of the line that is to be named; empty where there is none.
         """
 
         def __init__(self, action: RowAction, target: Target, uid: str) -> None:
@@ -498,6 +512,13 @@ class Timeline(ScrollView, can_focus=True):
         if found is not None:
             self.select(listing.near(found, step))
 
+    def action_branch(self, step: int) -> None:
+        """Go to the world line that parts above or below."""
+        position, listing = self._view.selected_position(), self._view.listing
+        found = listing.branch(-1 if position is None else position, step)
+        if found is not None:
+            self.select(listing.near(found, step))
+
     # --- what is done with the selected row
 
     def action_choose(self) -> None:
@@ -527,6 +548,8 @@ class Timeline(ScrollView, can_focus=True):
 
     def _act(self, action: RowAction, row: Row) -> None:
         uid = row.checkpoint.uid if row.checkpoint is not None else ""
+        if action == "bookmark" and row.line is not None and row.checkpoint is None:
+            uid = row.line.mark
         self.post_message(self.RowActed(action, _target_of(row), uid))
 
     def action_fold(self) -> None:

@@ -174,6 +174,12 @@ class Listing:
         found = self.model.rows.words_near(min(newest - position, self._n_rows), -step)
         return None if found is None else newest - found
 
+    def branch(self, position: int, step: int) -> int | None:
+        """The position of the next row above (`step` -1) or below (1) that bears a world line's name."""
+        end = len(self) if step > 0 else -1
+        rows = ((at, self.row(at)) for at in range(position + step, end, step))
+        return next((at for at, row in rows if row is not None and row.names_line), None)
+
     def _expect(self, position: int) -> None:
         """The key at this position will be looked for next."""
         if self.model is not None:

@@ -147,9 +147,18 @@ async def test_a_glance_that_is_clicked_is_read(one: Desk) -> None:
     await press("ctrl+t", "home", "down")
     await one.sees("◊ World line 1")
     await one.until(lambda: any("Words 3.11" in row for row in chat(one)))
+    # It is named by what was said where it begins, until it is given a name.
+    assert "├─◊ 1   Message 3" in one.text()
+    await press("b")
+    await one.sees("Name world line 1")
+    await press(*"quotes", "enter")
+    await one.sees("├─◊ 1   quotes")
     await one.pilot.click(WorldLineTranscript, offset=(10, 12))
     await one.until(lambda: one.screen.reading == 1)
     assert one.screen.query_one(WorldLineTranscript).has_focus
+    await press("escape", "escape")
+    await one.say("/name 1 one regex")
+    await one.sees("├─◊ 1   one regex")
 
 
 async def test_where_the_timeline_floats_what_stays_is_at_full_strength(one: Desk) -> None:

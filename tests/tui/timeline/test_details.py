@@ -87,13 +87,16 @@ def test_of_several_tools_the_one_that_cost_most_comes_first() -> None:
 def test_a_world_line_tells_why_it_was_left() -> None:
     model = model_of(whole_story())
     line = model.tree.lines[2]
-    assert text_of(details.line_details(line, line.at + 7_300)) == [
+    told = details.line_details(line, line.at + 7_300, model.name_of(line), 34, UNICODE)
+    assert text_of(told) == [
+        "Use a regular expression for the",
+        "whole line.",
         "World line 2  2 h ago",
         "left by your rewind to #4",
         "14 steps, 53.2k tokens",
     ]
     assert (
-        text_of(details.line_details(model.tree.lines[3], line.at))[1]
+        text_of(details.line_details(model.tree.lines[3], line.at, "", 34, UNICODE))[1]
         == "left by a D-Mail from #12"
     )
 

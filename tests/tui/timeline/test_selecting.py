@@ -22,7 +22,7 @@ async def test_the_filter_shows_what_matches_on_every_line() -> None:
         assert title.startswith(" / import▌")
         # Four checkpoints on the live line, four on world line 3 and 1.
         assert any("#11 Read import.log" in row for row in app.rows)
-        assert any("world line 3" in row for row in app.rows)
+        assert any("3   Use re.find" in row for row in app.rows)
         assert not any("git diff" in row for row in app.rows)
         found = sum("#" in row for row in app.rows[2:])
         assert f"{found} found" in title
@@ -168,7 +168,7 @@ async def test_a_filter_that_finds_nothing_says_so_and_gives_the_selection_back(
         assert selected_row(app) != before
         await press(pilot, *"zz")
         assert "0 found" in app.rows[0]
-        assert any("No step, tool, file" in row for row in app.rows)
+        assert any("No step, tool or file" in row for row in app.rows)
         await press(pilot, "escape")
         assert selected_row(app) == before
         # What is kept and found stays selected; of what is kept and finds nothing, the old selection does.
