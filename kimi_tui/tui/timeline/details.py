@@ -161,7 +161,7 @@ _KEYS = (
     ("Enter", "preview a rewind"),
     ("Space", "fold, unfold"),
     ("w", "read this world line"),
-    ("{ }", "branch before, branch after"),
+    ("{ }", "branch before, after"),
     ("b P", "name a step or line, pin"),
     ("/", "filter: text, tool, file"),
     ("u U", "undo, redo"),

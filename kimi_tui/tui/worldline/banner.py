@@ -29,7 +29,7 @@ KEYS = (
     ("s", "send to now"),
     ("Esc", "back to now"),
 )
-GLANCE_KEYS = (("w", "read it"), ("Enter", "read it, or look at a jump"))
+GLANCE_KEYS = (("w", "read it"), ("Esc", "back to now"))
 """Those of the timeline, while one of the line's rows is selected there."""
 
 
