@@ -45,7 +45,7 @@ async def name(screen: MainScreen, argument: str) -> None:
 
 async def name_line(screen: MainScreen, world_line: int, words: str = "") -> None:
     """Name a world line; without words, ask for them: none give it its own first words again."""
-    from kimi_tui.tui.text_dialog import TextDialog, TextQuestion
+    from kimi_tui.tui.dialogs.text_dialog import TextDialog, TextQuestion
 
     model = screen.views.timeline.model
     line = model.tree.lines.get(world_line) if model is not None else None

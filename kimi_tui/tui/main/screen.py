@@ -811,8 +811,8 @@ class MainScreen(Screen[None]):
         self._look_away()
 
     def _look_away(self) -> None:
-        if self._views is not None and not self.timeline_pane.has_keys:
-            self._views.timeline.look_away()
+        if self._frame.views is not None and not self.timeline_pane.has_keys:
+            self._frame.views.timeline.look_away()
 
     def on_screen_suspend(self) -> None:
         """Another screen is over this one."""

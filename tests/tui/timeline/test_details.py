@@ -8,7 +8,7 @@ from support.story import Teller, until_arrived, whole_story
 from kimi_tui.projection.timeline import TimelineModel
 from kimi_tui.tui.glyphs import UNICODE
 from kimi_tui.tui.timeline import details
-from kimi_tui.wire.events import Record, StatusUpdate
+from kimi_tui.wire.events import EventRecord, StatusUpdate
 
 
 @pytest.fixture(autouse=True)
@@ -111,7 +111,7 @@ def test_the_forecast_in_words() -> None:
         (100, 100, 5, "Compacts before the next step"),
     ):
         status = StatusUpdate(used=used, limit=262_144, trigger=trigger, per_step=per_step)
-        model.apply(Record(1, 0.0, status))
+        model.apply(EventRecord(1, 0.0, status))
         assert text_of(details.now_details(model))[1] == words
 
 
