@@ -263,11 +263,11 @@ def test_rewind_with_files_undo_and_jump(
     person.sees("Esc close")
     terminal.key("p")
     person.sees_at_rest("paused  1x")
-    found = terminal.find("█")
+    found = terminal.find("█", last=True)
     assert found is not None
     left, line = found
     terminal.mouse(0, 60, line)
-    person.sees(lambda _: terminal.find("█") not in (None, (left, line)))
+    person.sees(lambda _: terminal.find("█", last=True) not in (None, (left, line)))
     person.moves((100, line), (117, line))
     person.sees("at the end")
     person.reads("An expression it is.")
