@@ -103,6 +103,8 @@ DEFAULT_KEYS: Mapping[str, str] = {
     "timeline.newer_turn": "right_square_bracket",
     "timeline.newest": "home",
     "timeline.older_turn": "left_square_bracket",
+    "timeline.newer_branch": "right_curly_bracket",
+    "timeline.older_branch": "left_curly_bracket",
     "timeline.oldest": "end",
     "timeline.page_down": "pagedown",
     "timeline.page_up": "pageup",

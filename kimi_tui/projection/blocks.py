@@ -461,11 +461,18 @@ class BlockList:
 
     def first_from(self, checkpoint: int) -> int:
         """The first block on the live line that belongs to this checkpoint or a later one."""
-        for index in range(self.base, self.end):
-            point = self.blocks[index].checkpoint
+        first, end = self.base, self.end
+        # Their numbers rise, but for blocks that have none.
+        while first < end:
+            middle = at = (first + end) // 2
+            while at > first and self.blocks[at].checkpoint is None:
+                at -= 1
+            point = self.blocks[at].checkpoint
             if point is not None and point >= checkpoint:
-                return index
-        return self.end
+                end = at
+            else:
+                first = middle + 1
+        return end
 
     def forget_point(self) -> None:
         """The line is another one; its next point is not there yet."""

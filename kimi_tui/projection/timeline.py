@@ -493,6 +493,10 @@ class TimelineModel:
         live = self.tree.live
         return len(live) - (1 if live and live[0].is_summary else 0)
 
+    def name_of(self, line: WorldLine) -> str:
+        """What the user called a line, else its own first words; empty where it has none."""
+        return self.bookmarks.get(line.mark) or line.own_words
+
     def frees(self, checkpoint: Checkpoint) -> int:
         """How many tokens a rewind to this live checkpoint frees."""
         return max(0, self.used - checkpoint.tokens)

@@ -93,12 +93,13 @@ class Builder:
                 yield from self._filtered(checkpoint)
                 continue
             if fold is not None and fold is not checkpoint:
+                # What parts here stays in sight.
+                yield from self._forks(checkpoint.key, "", 2 * index + 1)
                 continue
             if tree.base(checkpoint) is not None:
                 yield from self._base(checkpoint, "", 2 * index - 1)
             yield from self.own(checkpoint)
-            if fold is not checkpoint:
-                yield from self._forks(checkpoint.key, "", 2 * index + 1)
+            yield from self._forks(checkpoint.key, "", 2 * index + 1)
 
     def own(self, checkpoint: Checkpoint) -> Iterator[Row | None]:
         """The rows of a live checkpoint itself, without what branches off."""
@@ -307,8 +308,7 @@ class Rows:
             return
         heading = self.heading_of(checkpoint.index)
         if heading is not None and heading is not checkpoint and heading.folded and not self.needle:
-            last = self._rows[-1]
-            self._rows[-1] = replace(last, hidden=checkpoint.index - heading.index)
+            self._recount(heading)
             return
         if checkpoint.index == 0:
             self._rows.clear()
@@ -319,22 +319,21 @@ class Rows:
         self._changes += 1
         while self._headings and self._headings[-1] >= index:
             self._headings.pop()
-        heading = self.heading_of(index - 1)
-        if heading is not None and heading.folded and not self.needle:
-            # A fold must not hide that the line was just cut here.
-            heading.folded = False
-            heading.touch()
-            if self._missing is not None:
-                self._missing = min(heading.index, self._missing)
-                return
-            self._truncate(2 * heading.index)
-            self._rows.extend(_built(self._builder.live(heading.index, index)))
-            return
         if self._missing is not None:
             self._missing = min(index, self._missing)
             return
         self._truncate(2 * index - 1)
         self._rows.extend(_built(self._builder.forks_at(index)))
+        heading = self.heading_of(index - 1)
+        if heading is not None and heading.folded and not self.needle:
+            self._recount(heading)
+
+    def _recount(self, heading: Checkpoint) -> None:
+        """Steps of the newest turn, which is folded, came or went."""
+        at = self.index_of_checkpoint(heading)
+        if at is not None:
+            hidden = len(self._tree.live) - 1 - heading.index
+            self._rows[at] = replace(self._rows[at], hidden=hidden)
 
     def _truncate(self, order: int) -> None:
         # What branches off before everything belongs to the first checkpoint's rows.
@@ -428,10 +427,14 @@ class Rows:
                 return index
         return None
 
+    def expect(self, index: int) -> None:
+        """The key of this row will be looked for next."""
+        self._last_found = index
+
     def index_of(self, key: Key) -> int | None:
         """The row with this key."""
         rows, last = self._whole(), self._last_found
-        if last < len(rows) and rows[last].key == key:
+        if 0 <= last < len(rows) and rows[last].key == key:
             return last
         # Where a key or a page went is near where one was before.
         near = range(max(0, last - _NEAR), min(len(rows), last + _NEAR + 1))

@@ -26,6 +26,8 @@ NOW: Key = ("now", 0)
 _TEXT_CHARS = 20_000
 """Characters of a D-Mail or a summary in which a filter looks."""
 _MOST_SAID = 1 << 16
+_LOOKED_AT = 20
+"""Checkpoints at the beginning of a line that may give it its name."""
 
 
 @dataclass(slots=True, eq=False)
@@ -180,6 +182,26 @@ class WorldLine:
     is_open: bool = False
     is_whole: bool = False
     """Open, and drawn with every step, however many."""
+
+    @property
+    def mark(self) -> str:
+        """Under what the user's name of this line is kept among the bookmarks: by where it begins, as long as it may grow."""
+        return f"line:{self.checkpoints[0].uid}" if self.checkpoints else ""
+
+    @property
+    def own_words(self) -> str:
+        """What was tried there: what the user said where it begins, or the letter that left it, or what the agent did first."""
+        first = self.checkpoints[0] if self.checkpoints else None
+        if first is not None and first.is_heading and first.words:
+            return first.words
+        if self.reason == "dmail" and self.text:
+            return self.text
+        for checkpoint in self.checkpoints[:_LOOKED_AT]:
+            if checkpoint.words:
+                return checkpoint.words
+            if checkpoint.calls:
+                return f"{checkpoint.calls[0].name} {checkpoint.calls[0].target}".rstrip()
+        return ""
 
     @property
     def row_key(self) -> Key:

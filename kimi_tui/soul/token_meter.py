@@ -53,7 +53,8 @@ class TokenMeter:
         self.total_cached = 0
         self.total_output = 0
         self._step: tuple[int, int] | None = None
-        self._growth: deque[int] = deque(maxlen=_GROWTH_STEPS)
+        # What the newest steps added, each with how many messages there were then.
+        self._growth: deque[tuple[int, int]] = deque(maxlen=_GROWTH_STEPS)
         self._last_input: int | None = None
         self._known_window: tuple[int, int, bool] = (0, 0, False)
 
@@ -75,7 +76,7 @@ class TokenMeter:
         if last is not None:
             self._known_window = (last.limit, last.trigger, last.limit_estimated)
             if last.per_step:
-                self._growth.append(last.per_step)
+                self._growth.append((0, last.per_step))
         guess = self._system + self._sums.total()
         if last is not None and last.correction > 0:
             self._teach(last.correction)
@@ -123,8 +124,10 @@ class TokenMeter:
         self._sums.follow_index(index, messages)
 
     def cut(self, count: int) -> None:
-        """Only the first `count` messages are left."""
+        """Only the first `count` messages are left; what is gone tells nothing of the steps to come."""
         self._sums.cut(count)
+        left = [step for step in self._growth if step[0] <= count]
+        self._growth = deque(left, maxlen=_GROWTH_STEPS)
 
     def set_figure(self, tokens: int, *, estimated: bool) -> None:
         """So many tokens the messages take that have been counted."""
@@ -194,7 +197,7 @@ class TokenMeter:
             ratio = _within(usage.input / guess)
             self._teach(self.factor + _LEARNING * (ratio - self.factor))
         if self._last_input is not None and usage.input > self._last_input:
-            self._growth.append(usage.input - self._last_input)
+            self._growth.append((self._sums.counted, usage.input - self._last_input))
         self._last_input = usage.input
 
     def spent(self, usage: Usage) -> None:
@@ -215,6 +218,7 @@ class TokenMeter:
         guess = self._system + talk + tools
         # The parts are estimates; scaled, so that they add up to what is shown.
         scale = used / guess if guess else 0.0
+        grown = [tokens for _, tokens in self._growth]
         system, tool_part = round(self._system * scale), round(tools * scale)
         return StatusUpdate(
             used=used,
@@ -225,7 +229,7 @@ class TokenMeter:
             system=system,
             talk=max(0, used - system - tool_part),
             tools=tool_part,
-            per_step=round(sum(self._growth) / len(self._growth)) if self._growth else 0,
+            per_step=round(sum(grown) / len(grown)) if grown else 0,
             total_input=self.total_input,
             total_cached=self.total_cached,
             total_output=self.total_output,

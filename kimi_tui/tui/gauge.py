@@ -23,7 +23,7 @@ from textual.widget import Widget
 
 from kimi_tui.tui import formatting as numbers
 from kimi_tui.tui.faults import blank_strips
-from kimi_tui.tui.formatting import Span, joined
+from kimi_tui.tui.formatting import Span, joined, spans_width
 from kimi_tui.tui.glyphs import Glyphs, glyphs_of
 from kimi_tui.tui.screens import app_of
 
@@ -109,6 +109,7 @@ class Gauge(Widget):
         self._freed_figure: Freed | None = None
         self._fall_timers: list[Timer] = []
         self._viewed: int | None = None
+        self._after: int | None = None
         self._aside = ""
         self._styles: dict[str, Style] = {}
         self._strip: Strip | None = None
@@ -157,6 +158,12 @@ class Gauge(Widget):
         """Show how full the window was at another moment, and say how full it is now; None goes back to now."""
         self._viewed = used
         self.refresh()
+
+    def foresee(self, used: int | None) -> None:
+        """Show what would be left in the window after a rewind, beside what is in it now; None for now alone."""
+        if used != self._after:
+            self._after = used
+            self.refresh()
 
     def remark(self, words: str) -> None:
         """Say this beside the figures, where there is room, in place of the forecast."""
@@ -236,16 +243,26 @@ class Gauge(Widget):
         if self._model is not None:
             status, shown, aside = self._model.status, self.shown, self._aside
             freed_bar, freed_figure = self._freed_bar, self._freed_figure
-            if self._viewed is not None:
+            before = None
+            if self._after is not None:
+                from kimi_tui.projection.gauge import Freed
+
+                before, after = status.used, self._after
+                shown, status = float(after), replace(status, used=after)
+                freed_bar, freed_figure = Freed("rewind", before, after), None
+            elif self._viewed is not None:
                 aside = aside or now_words(status)
                 shown, status = float(self._viewed), replace(status, used=self._viewed)
                 freed_bar = freed_figure = None
             bar = bar_spans(
                 status, shown, places.bar_width, glyphs, freed=freed_bar, mono=app.no_color
             )
-            figures = figure_spans(
-                status, shown, places.figures_width, glyphs, freed=freed_figure, aside=aside
-            )
+            if before is not None:
+                figures = foreseen_spans(status, before, places.figures_width, glyphs)
+            else:
+                figures = figure_spans(
+                    status, shown, places.figures_width, glyphs, freed=freed_figure, aside=aside
+                )
         spans = [(" " * places.bar, "quiet"), *bar, (" " * gap, "quiet"), *figures]
         strip = Strip([Segment(text, self._style(name)) for text, name in spans if text])
         strip = strip.adjust_cell_length(width, self._style("quiet"))
@@ -363,6 +380,26 @@ def figure_spans(
     return spans
 
 
+def foreseen_spans(status: StatusUpdate, before: int, width: int, glyphs: Glyphs) -> list[Span]:
+    """`58.3k → 53.7k / 262k  20%`: what is used now, and the window as it would be; shorter where there is less room.
+
+    Args:
+        status: the window as it would be.
+        before: tokens that are used now.
+        width: cells.
+        glyphs: the signs in use.
+    """
+    now, then = (numbers.tokens(n, estimated=status.estimated) for n in (before, status.used))
+    spans: list[Span] = [(now, "quiet"), (f" {glyphs.to} ", "quiet"), (then, "strong")]
+    limit: Span = (f" / {numbers.tokens(status.limit, estimated=status.limit_estimated)}", "quiet")
+    share: Span = (f"  {numbers.percent(status.used, status.limit)}", alarm_of(status) or "ink")
+    for more in ([limit, share], [share]) if status.limit > 0 else ():
+        if spans_width([*spans, *more]) <= width:
+            spans += more
+            break
+    return [*spans, (" " * max(0, width - spans_width(spans)), "quiet")]
+
+
 def now_words(status: StatusUpdate) -> str:
     """`now 58.3k, 22%`: what stands beside the figures of another moment."""
     used = numbers.tokens(status.used, estimated=status.estimated)
@@ -377,7 +414,7 @@ def _extras(status: StatusUpdate, glyphs: Glyphs, freed: Freed | None) -> list[l
         fall = numbers.change(freed.after - freed.before).replace(numbers.MINUS, glyphs.minus)
         sign = {"dmail": glyphs.dmail, "compaction": glyphs.compaction}
         return [[(f"{sign.get(freed.reason, glyphs.lost)} {fall}", _style_of(freed))]]
-    words = forecast(status)
+    words = forecast(status.used, status.trigger, status.per_step)
     style = alarm_of(status) or "quiet"
     forms = [words, words.removeprefix("in ")]
     return [[(glyphs.compaction, "mark"), (f" {form}", style)] for form in forms if form]
@@ -388,22 +425,16 @@ def _style_of(freed: Freed) -> str:
     return freed.reason if freed.reason in ("dmail", "compaction") else "lost"
 
 
-def forecast(status: StatusUpdate) -> str:
-    """`in ~9 steps`, `next step`, or `at 212k` while it is far off or unknown; empty without a mark."""
-    if status.trigger <= 0:
+def forecast(used: int, trigger: int, per_step: int) -> str:
+    """When the context is compacted: `in ~9 steps`, `next step`, or `at 212k` while that is far off or unknown; empty without a mark."""
+    if trigger <= 0:
         return ""
-    steps = steps_left(status.used, status.trigger, status.per_step)
-    if steps is None:
-        return f"at {numbers.rounded(status.trigger)}"
+    steps = FORESEEABLE_STEPS + 1
+    if used >= trigger or per_step > 0:
+        steps = -(-(trigger - used) // max(1, per_step))
+    if steps > FORESEEABLE_STEPS:
+        return f"at {numbers.rounded(trigger)}"
     return "next step" if steps <= 1 else f"in ~{steps} steps"
-
-
-def steps_left(used: int, trigger: int, per_step: int) -> int | None:
-    """After how many steps the context is compacted; 0 for before the next one, None where that is far off or unknown."""
-    if used >= trigger:
-        return 0
-    steps = -(-(trigger - used) // per_step) if per_step > 0 else FORESEEABLE_STEPS + 1
-    return steps if steps <= FORESEEABLE_STEPS else None
 
 
 def details(status: StatusUpdate, cost: str = "") -> list[str]:

@@ -122,7 +122,7 @@ def test_dmail_compaction_quit_and_continue(configured: Program, server: ChatSer
     terminal.wait_for("The log says nothing of use.")
     screen = terminal.wait_for("The log says nothing: skip it.")
     assert "from #4 to #3" in screen
-    assert "world line 1" in screen
+    assert "◊ 1   " in screen
     after = _said(server.requests[3])
     assert "The log says nothing: skip it." in after
     assert "What does the log say?" in after

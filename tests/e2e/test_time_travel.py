@@ -240,7 +240,7 @@ def test_rewind_with_files_undo_and_jump(
     ]
 
     # That world line, unfolded by a click; a step of it leads to a preview of its own, and there.
-    person.clicks_row("line 2 undo")
+    person.clicks_row("◊ 2   ")
     person.sees(lambda screen: "A regular express" in timeline_of(screen))
     person.clicks_row("A regular express")
     preview = person.sees_at_rest("Jump to world line 2, #4")
@@ -267,11 +267,11 @@ def test_rewind_with_files_undo_and_jump(
     person.sees("Esc close")
     terminal.key("p")
     person.sees_at_rest("paused  1x")
-    found = terminal.find("█")
+    found = terminal.find("█", last=True)
     assert found is not None
     left, line = found
     terminal.mouse(0, 60, line)
-    person.sees(lambda _: terminal.find("█") not in (None, (left, line)))
+    person.sees(lambda _: terminal.find("█", last=True) not in (None, (left, line)))
     person.moves((100, line), (117, line))
     person.sees("at the end")
     person.reads("An expression it is.")

@@ -136,7 +136,8 @@ def test_a_person_s_letter_is_the_person_s() -> None:
     assert (words, whole_label(mail)) == ("Your D-Mail", "Your D-Mail")
     facts = checkpoint_details(model, mail, None, width=60, rows=1, glyphs=UNICODE)
     assert not any("sent from" in text for row in facts for text, _ in row)
-    told = "".join(text for row in line_details(model.tree.lines[left], 1.0) for text, _ in row)
+    shown = line_details(model.tree.lines[left], 1.0, "", 34, UNICODE)
+    told = "".join(text for row in shown for text, _ in row)
     assert "left by your D-Mail to #1" in told
 
 
@@ -388,7 +389,7 @@ def test_a_fold_does_not_hide_that_the_line_was_cut_in_it() -> None:
     t.rewind(3)
     for record in t.records[first:]:
         model.apply(record)
-    assert [row.kind for row in model.rows] == ["checkpoint", "checkpoint", "checkpoint", "line"]
+    assert [(row.kind, row.hidden) for row in model.rows] == [("checkpoint", 2), ("line", 0)]
 
 
 def test_a_cut_in_what_another_line_began_with_makes_that_line_longer() -> None:

@@ -84,6 +84,18 @@ def test_the_parts_add_up_and_growth_is_a_mean() -> None:
     assert meter.status(None, LoopLimits()).limit == 0
 
 
+def test_what_was_taken_back_does_not_count_as_growth() -> None:
+    meter, messages = TokenMeter("prompt", []), [user_message("hello")]
+    for figure in (1_000, 1_400, 1_800, 15_000):
+        messages.append(user_message("more"))
+        meter.count(messages)
+        meter.called(Usage(figure, 100))
+    assert meter.status(INFO, LoopLimits()).per_step > 4_000
+    meter.cut(4)
+    meter.reset(1_900)
+    assert meter.status(INFO, LoopLimits()).per_step == 400
+
+
 @pytest.mark.parametrize(
     ("window", "trigger"),
     [(262_144, 212_144), (1_048_576, 891_289), (8_000, 6_000), (100_000, 75_000), (4_096, 3_072)],

@@ -17,6 +17,7 @@ from kimi_tui.tui.gauge import (
     details,
     figure_spans,
     forecast,
+    foreseen_spans,
 )
 from kimi_tui.tui.glyphs import ASCII, UNICODE
 from kimi_tui.wire.events import StatusUpdate
@@ -63,8 +64,18 @@ def test_what_was_freed_is_marked_in_its_colour() -> None:
     ],
 )
 def test_the_forecast(used: int, per_step: int, words: str) -> None:
-    status = StatusUpdate(used=used, limit=262_144, trigger=212_144, per_step=per_step)
-    assert forecast(status) == words
+    assert forecast(used, 212_144, per_step) == words
+
+
+def test_what_would_be_left_stands_beside_what_is_used() -> None:
+    status = StatusUpdate(used=53_700, limit=262_144, trigger=212_144)
+
+    def text(width: int) -> str:
+        return "".join(text for text, _ in foreseen_spans(status, 58_300, width, UNICODE))
+
+    assert text(33) == "58.3k → 53.7k / 262k  20%        "
+    assert text(18) == "58.3k → 53.7k  20%"
+    assert text(15) == "58.3k → 53.7k  "
 
 
 @pytest.mark.parametrize(("used", "style"), [(100_000, ""), (184_000, "warn"), (223_000, "error")])

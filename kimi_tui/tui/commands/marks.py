@@ -33,6 +33,44 @@ async def bookmark(screen: MainScreen, argument: str) -> None:
     await name_checkpoint(screen, Target(checkpoint_id), uid)
 
 
+async def name(screen: MainScreen, argument: str) -> None:
+    """`K NAME`: name a world line; `K`: ask for its name."""
+    where, _, words = argument.partition(" ")
+    line = number(where)
+    if line is None:
+        tell_no_number(screen, where)
+    else:
+        await name_line(screen, line, words.strip())
+
+
+async def name_line(screen: MainScreen, world_line: int, words: str = "") -> None:
+    """Name a world line; without words, ask for them: none give it its own first words again."""
+    from kimi_tui.tui.dialogs.text_dialog import TextDialog, TextQuestion
+
+    model = screen.views.timeline.model
+    line = model.tree.lines.get(world_line) if model is not None else None
+    if line is None or not line.mark:
+        screen.tell(f"There is no world line {world_line}.", level="warning")
+        return
+    soul = await screen.conversation.opened()
+    kept = words or await screen.ask(
+        TextDialog(
+            TextQuestion(
+                title=f"Name world line {world_line}",
+                question="What was tried there?",
+                consequence="The name stands on the timeline in place of the line's first words.",
+                text=soul.bookmarks.get(line.mark, ""),
+                placeholder=line.own_words or "No name",
+                verb="keep",
+                may_be_empty=True,
+                low=True,
+            )
+        )
+    )
+    if kept is not None:
+        await _keep_name(screen, soul, line.mark, kept)
+
+
 async def pin(screen: MainScreen, argument: str) -> None:
     """`N`: pin what stands at a checkpoint of the live line, or no longer."""
     if found := _live_checkpoint(screen, argument):

@@ -105,6 +105,14 @@ COMMANDS = CommandTable(
         opens=True,
     ),
     Command(
+        "name",
+        "Name a world line",
+        "Call line K what was tried there; without a name, asks for one.",
+        marks.name,
+        argument="K [name]",
+        opens=True,
+    ),
+    Command(
         "pin",
         "Pin a message",
         "Keep what stands at checkpoint N from being dropped, or no longer.",

@@ -1,12 +1,14 @@
-"""A world line that is read in the place of the chat, while the live line goes on behind it."""
+"""A world line in the place of the chat, while the live line goes on behind it: read, or glanced at from the timeline."""
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from kimi_tui.projection.world_lines import News, news_after
+from kimi_tui.tui.callbacks import reported
 from kimi_tui.tui.frame.header import READ_ONLY
 from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.keyboard import QUIET_S, QuietKeyboard
@@ -15,12 +17,17 @@ from kimi_tui.tui.worldline.view import WorldLineView, message_of
 
 if TYPE_CHECKING:
     from textual import events
+    from textual.worker import Worker
 
     from kimi_tui.soul.kimisoul import KimiSoul
     from kimi_tui.soul.world_line_reader import WorldLineMessage
     from kimi_tui.tui.main.screen import MainScreen
     from kimi_tui.tui.transcript.transcript import Transcript
     from kimi_tui.wire.events import EventRecord
+
+
+GLANCE_DELAY_S = 0.1
+"""How long a row of a world line is selected before that line is read: the arrows may only pass it."""
 
 
 class Reader:
@@ -38,22 +45,32 @@ class Reader:
         self._quiet = QuietKeyboard(0.0, 0.0)
         self._from_timeline = False
         self._reading: WorldLineView | None = None
+        self._glance: Literal["", "coming", "whole"] = ""
+        """Whether the line is only glanced at: the timeline has the keys, and another row there takes its place."""
+        self._wanted = (0, -1)
+        """What is glanced at: a line, and a checkpoint of it."""
+        self._coming: Worker[None] | None = None
         self._news = News()
 
     @property
     def world_line(self) -> int:
-        """The number of the line on view; 0 where there is none."""
+        """The number of the line that is read; 0 where there is none."""
+        return 0 if self._glance else self.on_view
+
+    @property
+    def on_view(self) -> int:
+        """The number of the line in the place of the chat, read or glanced at; 0 where there is none."""
         return self._reading.info.n if self._reading is not None else 0
 
     @property
     def transcript(self) -> Transcript | None:
-        """The messages of the line on view."""
-        return self._reading.transcript if self._reading is not None else None
+        """The messages of the line that is read."""
+        return self._reading.transcript if self._reading is not None and self.world_line else None
 
     @property
     def has_keys(self) -> bool:
         """Whether the line on view has the focus."""
-        return self._reading is not None and self._reading.transcript.has_focus
+        return self.transcript is not None and self.transcript.has_focus
 
     def comes_early(self, event: events.Key) -> bool:
         """Whether a key was typed for the prompt while the line was coming on view."""
@@ -83,29 +100,95 @@ class Reader:
         Raises:
             KeyError: there is no such line; the text is for the user.
         """
-        if self._reading is not None and self._reading.info.n == world_line:
-            self._reading.transcript.show_checkpoint(checkpoint_id)
+        if (shown := self._shown(world_line)) is not None:
+            if self._glance:
+                self._from_timeline = from_timeline
+                self._read(shown)
+            shown.transcript.show_checkpoint(checkpoint_id)
             self.focus()
             return
         self._from_timeline = from_timeline
+        reading, records = await self._put(soul, world_line)
+        self._read(reading)
+        await reading.show(records, checkpoint_id)
+        reading.transcript.pins = self._screen.transcript.pins
+
+    def glance(self, soul: KimiSoul, world_line: int, checkpoint_id: int) -> None:
+        """Show a line while one of its rows is selected on the timeline; one that is read stays.
+
+        Args:
+            soul: who has it.
+            world_line: its number.
+            checkpoint_id: where to in it, with what a jump there would leave out in grey; -1 for its end.
+        """
+        if self.world_line:
+            return
+        before, self._wanted = self._wanted[0], (world_line, checkpoint_id)
+        if (shown := self._shown(world_line)) is not None:
+            shown.transcript.show_going(checkpoint_id)
+        elif before != world_line:
+            work = reported(self._screen, self._glance_at(soul, world_line))
+            self._coming = self._screen.run_worker(work, group="glance", exclusive=True)
+
+    async def _glance_at(self, soul: KimiSoul, world_line: int) -> None:
+        await asyncio.sleep(GLANCE_DELAY_S)
+        try:
+            reading, records = await self._put(soul, world_line, "coming")
+        except KeyError:
+            return  # why it cannot be read is said to whoever opens it
+        await reading.show(records, -1)
+        self._glance = "whole"
+        reading.transcript.pins = self._screen.transcript.pins
+        reading.transcript.show_going(self._wanted[1])
+
+    def end_glance(self) -> None:
+        """Show the chat again where a line was only glanced at."""
+        self._wanted = (0, -1)
+        if self._coming is not None:
+            self._coming.cancel()
+        reading = self._reading
+        if self._glance == "whole" and reading is not None and reading.transcript.has_focus:
+            # A click took the keys there.
+            self._from_timeline = True
+            self._read(reading)
+        elif self._glance:
+            self._take_away()
+
+    def _shown(self, world_line: int) -> WorldLineView | None:
+        reading = self._reading
+        is_here = reading is not None and reading.info.n == world_line
+        return reading if is_here and self._glance != "coming" else None
+
+    async def _put(
+        self, soul: KimiSoul, world_line: int, glance: Literal["", "coming"] = ""
+    ) -> tuple[WorldLineView, list[EventRecord]]:
+        """Put a line in the place of the chat; returns it with the events that it is to show."""
         records = await soul.read_line(world_line)
         info = next((one for one in await soul.world_lines() if one.n == world_line), None)
         if info is None:
             raise KeyError(f"There is no world line {world_line}.")
         screen = self._screen
         self._take_away()
-        screen.transcript.end_search()
+        self._glance = glance
         reading = self._reading = WorldLineView(info, screen.transcript.work_dir)
+        reading.banner.offer(read=not glance)
         self._news = News()
         self.tell_news()
         await screen.chat_pane.read(reading)
-        screen.prompt.reading = world_line
+        return reading, records
+
+    def _read(self, reading: WorldLineView) -> None:
+        """Give the line in the place of the chat the keys."""
+        screen = self._screen
+        self._glance = ""
+        screen.transcript.end_search()
+        reading.banner.offer(read=True)
+        reading.transcript.show_going(None)
+        screen.prompt.reading = reading.info.n
         self._head(READ_ONLY)
-        screen.views.gauge.view(info.tokens_before or None)
+        screen.views.gauge.view(reading.info.tokens_before or None)
         self._quiet = QuietKeyboard(time.monotonic(), 0.0, self.QUIET_S)
         self.focus()
-        await reading.show(records, checkpoint_id)
-        reading.transcript.pins = screen.transcript.pins
 
     def hear(self, records: Sequence[EventRecord]) -> None:
         """Something happened on the live line meanwhile."""
@@ -128,7 +211,7 @@ class Reader:
         Args:
             back: the user is done reading, and goes on where the line was opened from.
         """
-        if self._reading is None:
+        if not self.world_line:
             return False
         self._take_away()
         self._screen.prompt.reading = 0
@@ -147,8 +230,10 @@ class Reader:
     def _take_away(self) -> None:
         reading, self._reading = self._reading, None
         if reading is not None:
-            self._screen.set_focus(None)
+            if not self._glance:
+                self._screen.set_focus(None)
             self._screen.chat_pane.end_reading(reading)
+        self._glance = ""
 
     @property
     def chosen_checkpoint(self) -> int | None:

@@ -504,6 +504,7 @@ class MainScreen(Screen[None]):
     def _typed(self, event: PromptArea.Changed) -> None:
         """A slash opens the menu of commands; whoever writes will want an answer drawn."""
         self.transcript.warm_up()
+        self._look_away()
         area = self.prompt.area
         if area.is_recalled:
             # The arrows go on through what was sent.
@@ -659,7 +660,7 @@ class MainScreen(Screen[None]):
         if point is not None and point.is_summary:
             self.start(marks.read_summary(self, point.uid), opens=True)
         else:
-            target = Target(event.id, 0 if is_now else self.reading, event.said)
+            target = Target(event.id, 0 if is_now else self.reader.on_view, event.said)
             self.start(rewind.preview(self, target), opens=True)
 
     def on_transcript_pin_toggled(self, event: Transcript.PinToggled) -> None:
@@ -716,11 +717,25 @@ class MainScreen(Screen[None]):
         """Preview a rewind to a row."""
         self.start(rewind.preview(self, event.target), opens=True)
 
+    def on_timeline_looked(self, event: Timeline.Looked) -> None:
+        """Chat and gauge show what a rewind to the selected row would take and leave."""
+        target = event.target
+        self.views.gauge.foresee(event.used)
+        line = target.world_line if target is not None else 0
+        self.transcript.show_going(None if target is None else -1 if line else target.id)
+        soul = self.conversation.engine.soul
+        if target is not None and line and soul is not None:
+            self.reader.glance(soul, line, target.id)
+        elif self._reader is not None:
+            self._reader.end_glance()
+
     def on_timeline_row_acted(self, event: Timeline.RowActed) -> None:
         """A key acts on a row; an `id` of -1 is a whole line."""
         target, uid = event.target, event.uid
         if event.action == "read":
             self.start(world_lines.open_line(self, target.world_line, target.id), opens=True)
+        elif event.action == "bookmark" and target.id < 0 and uid:
+            self.start(marks.name_line(self, target.world_line), opens=True)
         elif target.id < 0 or uid.startswith("~"):
             self.tell("That needs a step.", advice="Space unfolds the line.")
         elif event.action == "bookmark":
@@ -796,6 +811,14 @@ class MainScreen(Screen[None]):
     async def _hand_on(self, event: events.Key | events.Paste) -> None:
         await app_of(self).on_event(event)
 
+    def on_screen_resume(self) -> None:
+        """What was over this screen is gone, and with it what a click on the timeline showed."""
+        self._look_away()
+
+    def _look_away(self) -> None:
+        if self._frame.views is not None and not self.timeline_pane.has_keys:
+            self._frame.views.timeline.look_away()
+
     def on_screen_suspend(self) -> None:
         """Another screen is over this one."""
         self.type_ahead.screen_opened()
@@ -857,6 +880,7 @@ class MainScreen(Screen[None]):
             if not self.end_search():
                 self.return_to_prompt()
             return
+        self._look_away()
         if self.conversation.stop() or (self.reading and self.reader.leave(back=True)):
             return
         if self.end_search():

@@ -13,7 +13,7 @@ from rich.cells import cell_len, set_cell_size
 from kimi_tui.projection.timeline_tree import Checkpoint, WorldLine
 from kimi_tui.tui import formatting as numbers
 from kimi_tui.tui.formatting import Span
-from kimi_tui.tui.gauge import steps_left
+from kimi_tui.tui.gauge import forecast
 from kimi_tui.tui.glyphs import Glyphs
 
 if TYPE_CHECKING:
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 
 EMPTY = "Each step of the agent will stand here. Choose one to go back to it."
+
+
+NOTHING_FOUND = "No step, tool or file holds that. Esc shows all steps again."
 
 
 def title_spans(n_steps: int, n_lines: int, width: int, glyphs: Glyphs) -> list[Span]:
@@ -158,7 +161,8 @@ _KEYS = (
     ("Enter", "preview a rewind"),
     ("Space", "fold, unfold"),
     ("w", "read this world line"),
-    ("b P", "bookmark, pin"),
+    ("{ }", "branch before, after"),
+    ("b P", "name a step or line, pin"),
     ("/", "filter: text, tool, file"),
     ("u U", "undo, redo"),
     ("p", "play the session back"),
@@ -180,8 +184,10 @@ def left_by(reason: str) -> str:
     return _LEFT_BY.get(reason, "a change of line")
 
 
-def line_details(line: WorldLine, now: float) -> list[list[Span]]:
-    """Why and when a world line was left."""
+def line_details(
+    line: WorldLine, now: float, name: str, width: int, glyphs: Glyphs
+) -> list[list[Span]]:
+    """What a world line is called, and why and when it was left."""
     age = numbers.age(_local(line.at), _local(now))
     why = left_by(line.reason)
     where = ""
@@ -195,6 +201,7 @@ def line_details(line: WorldLine, now: float) -> list[list[Span]]:
     if line.tokens_before:
         steps += f", {numbers.tokens(line.tokens_before)} tokens"
     return [
+        *([(row, "ink")] for row in _wrapped(name, width, 2, glyphs.cut)),
         [(f"World line {line.n}", "ink"), (f"  {numbers.ago(age)}", "quiet")],
         [(f"left by {why}{where}", "quiet")],
         [(steps, "quiet")],
@@ -205,35 +212,14 @@ def now_details(model: TimelineModel) -> list[list[Span]]:
     """How full the window is, and when it is compacted."""
     if model.limit <= 0:
         return [[(f"{numbers.tokens(model.used)} tokens", "ink")]] if model.used > 0 else []
+    words = forecast(model.used, model.trigger, model.per_step)
     return [
         [
             (numbers.tokens(model.used, estimated=model.estimated), "ink"),
             (f" of {numbers.tokens(model.limit)} tokens", "quiet"),
         ],
-        [(forecast_words(model.used, model.trigger, model.per_step), "quiet")],
+        [(f"Compacts {words.replace('next', 'before the next')}", "quiet")] if words else [],
     ]
-
-
-def forecast_words(used: int, trigger: int, per_step: int) -> str:
-    """When the context will be compacted, in words."""
-    if trigger <= 0:
-        return ""
-    steps = steps_left(used, trigger, per_step)
-    if steps is None:
-        return f"Compacts at {numbers.tokens(trigger)}"
-    if steps == 0:
-        return "Compacts before the next step"
-    return f"Compacts in about {numbers.counted(steps, 'step')}"
-
-
-def forecast_forms(used: int, trigger: int, per_step: int) -> list[str]:
-    """The same beside the curve, longest first; none where it is far off or unknown."""
-    steps = steps_left(used, trigger, per_step) if trigger > 0 and per_step > 0 else None
-    if steps is None:
-        return []
-    if steps == 0:
-        return ["compacts at the next step", "next step"]
-    return [f"compacts in about {numbers.counted(steps, 'step')}", f"in ~{steps} steps"]
 
 
 def key_spans(glyphs: Glyphs) -> list[list[Span]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from textwrap import wrap
+from typing import TYPE_CHECKING
 
 from rich.segment import Segment
 from rich.style import Style
@@ -20,15 +21,20 @@ from kimi_tui.projection.timeline_rows import Row
 from kimi_tui.projection.timeline_tree import NOW, Checkpoint, Key
 from kimi_tui.tui import formatting as numbers
 from kimi_tui.tui.formatting import Span
+from kimi_tui.tui.gauge import forecast
 from kimi_tui.tui.timeline import details
 from kimi_tui.tui.timeline.rows import Look, now_spans, row_spans
 from kimi_tui.tui.timeline.token_curve import (
     Column,
     columns_of,
     curve_spans,
+    scale_of,
     with_forecast,
 )
 from kimi_tui.tui.timeline.viewport import Areas, Viewport
+
+if TYPE_CHECKING:
+    from kimi_tui.projection.timeline import TimelineModel
 
 CACHE_LIMIT = 1_000
 STYLES = (
@@ -82,6 +88,8 @@ class Painter:
         self._curve_made_for: tuple[object, ...] = ()
         self._past: list[Checkpoint] = []
         self._past_of: Checkpoint | None = None
+        self._scaled_at: tuple[TimelineModel, int] | None = None
+        self._scaled = 0
         self._footer: list[list[Span]] = []
         self.curve: list[Column] = []
 
@@ -114,8 +122,8 @@ class Painter:
         if view.shows_keys:
             keys = details.key_spans(view.glyphs)
             return self._plain([("  ", "quiet"), *keys[line]] if line < len(keys) else [])
-        if not len(listing) and not view.is_filtered:
-            return self._empty_line(line)
+        if not len(listing):
+            return self._nothing_found_line(line) if view.is_filtered else self._empty_line(line)
         if sticky is not None and line == height - 1:
             return self._row_line(sticky[0], sticky[1], selected)
         position = line + view.scroll_y
@@ -169,22 +177,33 @@ class Painter:
         if listing.scene is not None:
             grey = position <= view.revert_progress * len(listing.scene.checkpoints)
         else:
-            grey = selected is not None and position != selected and self._goes(position, selected)
+            grey = view.looking and selected is not None and position != selected
+            grey = grey and self._goes(position, selected or 0)
         shows_used = row is None or is_head
-        age = ""
+        age = name = ""
         if row is not None and row.line is not None and row.names_line:
+            name = model.name_of(row.line)
             age = numbers.short_age(time.time() - row.line.at)
             # "world line 1 now" would say that it is the one that is live.
             age = "<1 min" if age == "now" else age
         return Look(
-            limit=model.limit,
+            scale=self._scale(model),
             is_head=is_head,
             has_arc=row is not None and listing.scene is None and self._has_arc(row),
             is_grey=grey,
             used=model.used if shows_used else 0,
             estimated=shows_used and model.estimated,
+            name=name,
             age=age,
         )
+
+    def _scale(self, model: TimelineModel) -> int:
+        """The tokens of a whole bar: as in a curve of the live line."""
+        if self._scaled_at != (model, model.revision):
+            tokens = (max(one.tokens, one.tokens_end) for one in model.tree.live)
+            self._scaled_at = (model, model.revision)
+            self._scaled = scale_of(max(tokens, default=0), model.limit)
+        return self._scaled
 
     def _goes(self, position: int, selected: int) -> bool:
         """Whether a rewind to the selected row would take this row."""
@@ -210,7 +229,10 @@ class Painter:
             index = (row.order + 1) // 2
             if row.kind != "line" or row.lanes or index >= len(tree.live):
                 return False
-            return tree.live[index].kind == "dmail" and tree.live[index].from_line == row.line.n
+            heading = model.rows.heading_of(index)
+            is_hidden = heading is not None and heading.folded and heading.index < index
+            arrived = tree.live[index]
+            return not is_hidden and (arrived.kind, arrived.from_line) == ("dmail", row.line.n)
         checkpoint = row.checkpoint
         if checkpoint is None or checkpoint.kind != "dmail" or row.said >= checkpoint.n_carried:
             return False
@@ -261,7 +283,7 @@ class Painter:
     def _make_curve(self, rows: int) -> None:
         view, model = self._view, self._view.model
         assert model is not None
-        width, limit = view.curve_width, model.limit
+        width = view.curve_width
         made_for = (model.revision, width, rows, view.future)
         if self._curve_made_for == made_for:
             return
@@ -269,20 +291,17 @@ class Painter:
         if first is not self._past_of:
             self._past_of, self._past = first, model.tree.before_now()
         self.curve = columns_of(self._past, model.tree.live, width, view.future)
-        if not limit and view.future is not None:
-            # What is played back is measured by its fullest, where nobody noted how large the window was.
-            limit = max((column.tokens for column in self.curve), default=0)
         lines = curve_spans(
             self.curve,
             width=width,
             rows=rows,
-            limit=limit,
+            limit=model.limit,
             trigger=model.trigger,
             glyphs=view.glyphs,
         )
         if view.future is None:
-            forms = details.forecast_forms(model.used, model.trigger, model.per_step)
-            lines[-1] = with_forecast(lines[-1], forms, len(self.curve), width)
+            words = forecast(model.used, model.trigger, model.per_step)
+            lines[-1] = with_forecast(lines[-1], words, len(self.curve), width, view.glyphs)
         self._curve_lines = [self._strip([(" ", "quiet"), *spans], "page") for spans in lines]
         self._curve_made_for = made_for
 
@@ -314,7 +333,10 @@ class Painter:
                 glyphs=view.glyphs,
                 said=row.said,
             )
-        return details.line_details(row.line, time.time()) if row.line is not None else []
+        if row.line is None:
+            return []
+        width, name = view.full_width - 4, model.name_of(row.line)
+        return details.line_details(row.line, time.time(), name, width, view.glyphs)
 
     def _empty_line(self, line: int) -> Strip:
         view = self._view
@@ -327,6 +349,10 @@ class Painter:
         return self._plain(
             [("    " + words[line - 2], "quiet")] if 0 <= line - 2 < len(words) else []
         )
+
+    def _nothing_found_line(self, line: int) -> Strip:
+        words = wrap(details.NOTHING_FOUND, max(10, self._view.full_width - 4))
+        return self._plain([("  " + words[line], "quiet")] if line < len(words) else [])
 
     # --- strips
 

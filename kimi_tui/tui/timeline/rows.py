@@ -17,6 +17,7 @@ from kimi_tui.tui.formatting import Span
 from kimi_tui.tui.glyphs import Glyphs
 
 MAX_LANES = 3
+_LEAST_NAME = 8
 _FIGURE_WIDTH = 6
 
 
@@ -53,7 +54,8 @@ class Columns:
 class Look:
     """What a row needs to know of its surroundings."""
 
-    limit: int = 0
+    scale: int = 0
+    """Tokens of a whole bar."""
     is_head: bool = False
     """The newest checkpoint, while the agent works on it."""
     has_arc: bool = False
@@ -63,15 +65,17 @@ class Look:
     """A rewind to the selected row would take it."""
     used: int = 0
     estimated: bool = False
+    name: str = ""
+    """What the world line is called; empty where nothing tells what was tried there."""
     age: str = ""
     """How long ago the world line was left."""
 
 
-def level(tokens: int, limit: int, glyphs: Glyphs) -> str:
+def level(tokens: int, scale: int, glyphs: Glyphs) -> str:
     """The one-cell bar: how full the window was."""
-    if limit <= 0 or tokens <= 0:
+    if scale <= 0 or tokens <= 0:
         return " "
-    eighths = min(8, max(1, ceil(8 * tokens / limit)))
+    eighths = min(8, max(1, ceil(8 * tokens / scale)))
     return glyphs.levels[eighths - 1]
 
 
@@ -83,7 +87,7 @@ def row_spans(row: Row, columns: Columns, glyphs: Glyphs, look: Look) -> list[Sp
     elif row.checkpoint is not None and row.kind in ("checkpoint", "said"):
         spans = _checkpoint_spans(row, row.checkpoint, columns, glyphs, look, lanes)
     elif row.line is not None:
-        spans = _line(row, row.line, columns, look, lanes)
+        spans = _line(row, row.line, columns, glyphs, look, lanes)
     else:
         spans = lanes
     return _fit(spans, columns.width - 1)
@@ -92,7 +96,7 @@ def row_spans(row: Row, columns: Columns, glyphs: Glyphs, look: Look) -> list[Sp
 def now_spans(columns: Columns, glyphs: Glyphs, look: Look) -> list[Span]:
     """The row above all checkpoints while nothing runs."""
     label_at = columns.number + columns.number_width + 1
-    is_told = look.limit > 0 or look.used > 0
+    is_told = look.scale > 0 or look.used > 0
     label_at = label_at if is_told else columns.number - 1
     figure = numbers.tokens(look.used, estimated=look.estimated) if is_told else ""
     spans: list[Span] = [(glyphs.turn, "accent"), (" " * (label_at - 2), "quiet")]
@@ -228,7 +232,14 @@ _REASONS = {
 }
 
 
-def _line(row: Row, line: WorldLine, columns: Columns, look: Look, lanes: list[Span]) -> list[Span]:
+def _line(
+    row: Row,
+    line: WorldLine,
+    columns: Columns,
+    glyphs: Glyphs,
+    look: Look,
+    lanes: list[Span],
+) -> list[Span]:
     at = _text_column(lanes, columns)
     spans: list[Span] = [*lanes, (" " * max(0, at - _width(lanes) - 1), "line")]
     if row.kind == "more":
@@ -239,31 +250,21 @@ def _line(row: Row, line: WorldLine, columns: Columns, look: Look, lanes: list[S
     figure = numbers.counted(len(line.checkpoints), "step")
     # An arc or the mark of a compaction already says why these were left.
     reason = "" if line.is_base else _REASONS.get(line.reason, "")
-    whole, short = f"world line {line.n}", f"line {line.n}"
-    forms = [
-        (whole, reason, look.age),
-        (short, reason, look.age) if look.age else (whole, reason),
-        (whole, reason),
-        (short, reason),
-        (short,),
-    ]
-    if columns.lanes == 1:
-        forms = [(short, reason, look.age), (short, reason), (short,)]
-    room = columns.figure_end - at - len(figure) - 1
-    words = next((found for form in forms if len(found := _said(form)) <= room), None)
-    if words is None:
-        words, figure = short, str(len(line.checkpoints))
-    name, _, rest = words.partition(str(line.n))
+    number = f"{line.n} ".ljust(columns.number_width + 1 if columns.lanes > 1 else 0)
+    room = columns.figure_end - at - len(number) - len(figure) - 1
+    if room < _LEAST_NAME:
+        room += len(figure) - len(str(len(line.checkpoints)))
+        figure = str(len(line.checkpoints))
+    name = numbers.cut(look.name or "world line", max(0, room), glyphs.cut)
+    facts = [" ".join(word for word in (reason, look.age) if word), look.age or reason]
+    rest = next((one for one in facts if one and cell_len(name) + 2 + len(one) <= room), "")
     label: list[Span] = [
-        (f"{name}{line.n}", "quiet" if look.is_grey else "ink" if is_open else "lost")
+        (number, "lost"),
+        (name, "quiet" if look.is_grey else "ink" if is_open else "lost"),
     ]
     if rest:
-        label.append((rest, "lost"))
+        label.append((f"  {rest}", "lost"))
     return spans + _ending(label, at, columns, (figure, "lost"))
-
-
-def _said(words: tuple[str, ...]) -> str:
-    return " ".join(word for word in words if word)
 
 
 def _text_column(lanes: list[Span], columns: Columns) -> int:
@@ -286,7 +287,7 @@ def _level_spans(
 ) -> list[Span]:
     if columns.level < 0:
         return []
-    return [(" ", "quiet"), (level(tokens, look.limit, glyphs), "curve" if is_now else "past")]
+    return [(" ", "quiet"), (level(tokens, look.scale, glyphs), "curve" if is_now else "past")]
 
 
 def _width(spans: list[Span]) -> int:

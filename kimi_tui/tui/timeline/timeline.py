@@ -75,6 +75,20 @@ class Timeline(ScrollView, can_focus=True):
         Binding(
             "right_square_bracket", "turn(-1)", "Turn after", id="timeline.newer_turn", show=False
         ),
+        Binding(
+            "left_curly_bracket",
+            "branch(1)",
+            "Branch before",
+            id="timeline.older_branch",
+            show=False,
+        ),
+        Binding(
+            "right_curly_bracket",
+            "branch(-1)",
+            "Branch after",
+            id="timeline.newer_branch",
+            show=False,
+        ),
         Binding("enter", "choose", "Preview", id="timeline.choose", show=False),
         Binding("space", "fold", "Unfold", id="timeline.fold", show=False),
         Binding("slash", "filter", "Filter", id="timeline.filter", show=False),
@@ -106,7 +120,7 @@ class Timeline(ScrollView, can_focus=True):
         Attributes:
             action: `bookmark` or `pin` its checkpoint, `read` its world line or `summary`.
             target: the row's checkpoint, with the id -1 where the row stands for a whole line.
-            uid: of the checkpoint; empty where there is none.
+            uid: of the checkpoint, or the mark of the line that is to be named; empty where there is none.
         """
 
         def __init__(self, action: RowAction, target: Target, uid: str) -> None:
@@ -114,6 +128,20 @@ class Timeline(ScrollView, can_focus=True):
             self.action = action
             self.target = target
             self.uid = uid
+
+    class Looked(Message):
+        """The user looks at what a rewind to the selected row would take.
+
+        Attributes:
+            target: the row's checkpoint, with the id -1 where the row stands for a whole line; None where nothing is
+                looked at any more.
+            used: tokens in the window there; None where that is now, or not known.
+        """
+
+        def __init__(self, target: Target | None, used: int | None = None) -> None:
+            super().__init__()
+            self.target = target
+            self.used = used
 
     class UndoPressed(Message):
         """The newest operation is to be undone."""
@@ -147,6 +175,8 @@ class Timeline(ScrollView, can_focus=True):
         # Where the list was scrolled to, and the size it had: other sizes show other rows, and going back shows these.
         self._kept_y = 0
         self._kept_size: Size | None = None
+        self._before_filter: Key | None = None
+        """What was selected when the filter was begun."""
         self._searching: Worker[None] | None = None
         self._settling: Worker[None] | None = None
 
@@ -167,6 +197,7 @@ class Timeline(ScrollView, can_focus=True):
 
     @model.setter
     def model(self, model: TimelineModel | None) -> None:
+        self.look_away()
         self._view.show(model)
         self._revert_serial = model.revert.serial if model is not None and model.revert else 0
         self._painter.clear()
@@ -402,12 +433,35 @@ class Timeline(ScrollView, can_focus=True):
         self._measure()
         if self._view.selected is None:
             self.action_move(0)
+        self._look()
         self.refresh()
 
     def on_blur(self) -> None:
         """The selected row loses the accent."""
         self._view.shows_keys = False
-        self.refresh()
+        self.look_away()
+
+    def look_away(self) -> None:
+        """Show no longer what a rewind to the selected row would take."""
+        if self._view.looking:
+            self._view.looking = False
+            self.post_message(self.Looked(None))
+            self.refresh()
+
+    def _look(self) -> None:
+        """Show what a rewind to the selected row would take."""
+        view, model = self._view, self.model
+        if view.selected is None or model is None:
+            self.look_away()
+            return
+        view.looking = True
+        row = view.selected_row()
+        if row is None:
+            from kimi_tui.soul.rewind import Target
+
+            self.post_message(self.Looked(Target(-1)))
+        else:
+            self.post_message(self.Looked(_target_of(row), _used_at(row, model)))
 
     def select(self, key: Key | None) -> None:
         """Select a row and bring it into view; None, or a row that is not there, selects nothing."""
@@ -418,6 +472,8 @@ class Timeline(ScrollView, can_focus=True):
         if key != view.selected:
             view.selected = key
             self._fit()
+            if view.looking or self.has_focus:
+                self._look()
         if position is not None:
             y = view.scroll_to_show(position)
             if y != view.scroll_y:
@@ -454,17 +510,26 @@ class Timeline(ScrollView, can_focus=True):
         position, listing = self._view.selected_position(), self._view.listing
         found = listing.turn(-1 if position is None else position, step)
         if found is not None:
-            self.select(listing.key(found))
+            self.select(listing.near(found, step))
+
+    def action_branch(self, step: int) -> None:
+        """Go to the world line that parts above or below."""
+        position, listing = self._view.selected_position(), self._view.listing
+        found = listing.branch(-1 if position is None else position, step)
+        if found is not None:
+            self.select(listing.near(found, step))
 
     # --- what is done with the selected row
 
     def action_choose(self) -> None:
-        """Ask for the preview of the selected checkpoint; a world line is opened to be read."""
+        """Ask for the preview of the selected checkpoint; a world line is opened to be read, and now is left for the prompt."""
         row = self._view.selected_row()
         if row is not None and row.names_line:
             self._act("read", row)
         elif row is not None:
             self._open(row)
+        elif self._view.selected is not None:
+            self.action_leave()
 
     def _open(self, row: Row) -> None:
         checkpoint, line = row.checkpoint, row.line
@@ -483,6 +548,8 @@ class Timeline(ScrollView, can_focus=True):
 
     def _act(self, action: RowAction, row: Row) -> None:
         uid = row.checkpoint.uid if row.checkpoint is not None else ""
+        if action == "bookmark" and row.line is not None and row.checkpoint is None:
+            uid = row.line.mark
         self.post_message(self.RowActed(action, _target_of(row), uid))
 
     def action_fold(self) -> None:
@@ -547,13 +614,19 @@ class Timeline(ScrollView, can_focus=True):
     def action_filter(self) -> None:
         """Begin to type a filter."""
         if self.model is not None:
+            if not self._view.is_filtered:
+                self._before_filter = self._view.selected
             self._view.filtering = True
             self._fit(is_new_list=True)
             self.refresh()
             self.post_message(self.FilterChanged())
 
     def _end_filter(self, needle: str) -> None:
-        self._view.filtering = False
+        view = self._view
+        if not needle and (view.filtering or view.selected is None):
+            # What was only found on the way is not what was looked at.
+            view.selected = self._before_filter
+        view.filtering = False
         self._set_filter(needle)
         self.post_message(self.FilterChanged())
 
@@ -596,6 +669,8 @@ class Timeline(ScrollView, can_focus=True):
             self.select(view.listing.near(0, 1))
         else:
             self.select(view.selected)
+        if self.has_focus:
+            self._look()
 
     def _filter_key(self, event: events.Key, needle: str) -> bool:
         """Take a key while a filter is typed; whether it is one of the filter's."""
@@ -656,6 +731,7 @@ class Timeline(ScrollView, can_focus=True):
         if key is None:
             return
         self.select(key)
+        self._look()
         if row is None:
             return
         is_turn = row.checkpoint is not None and row.checkpoint.is_heading and row.line is None
@@ -678,6 +754,7 @@ class Timeline(ScrollView, can_focus=True):
         elif (key := model.reveal(clicked.checkpoint)) is not None:
             self._fit(is_new_list=True)
             self.select(key)
+        self._look()
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
         """The row under the pointer has a band."""
@@ -711,3 +788,11 @@ def _target_of(row: Row) -> Target:
         line.n if line is not None else 0,
         row.said,
     )
+
+
+def _used_at(row: Row, model: TimelineModel) -> int | None:
+    """The tokens in the window after a rewind to this row, or on its line."""
+    checkpoint, line = row.checkpoint, row.line
+    if checkpoint is None:
+        return line.tokens_before or None if line is not None else None
+    return checkpoint.tokens if line is not None else model.used - model.frees(checkpoint)

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import log10
 
 from kimi_tui.projection.timeline_tree import Checkpoint, Future
-from kimi_tui.tui.formatting import Span, joined
+from kimi_tui.tui.formatting import Span, joined, rounded
 from kimi_tui.tui.glyphs import Glyphs
+
+_STEPS = (1, 1.5, 2, 3, 4, 6, 8, 10)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +103,24 @@ def _mark(checkpoint: Checkpoint) -> str:
     return "dmail" if checkpoint.kind == "dmail" else "compaction" if checkpoint.is_summary else ""
 
 
+def scale_of(largest: int, limit: int, rows: int = 3) -> int:
+    """How many tokens so many rows stand for: the whole window, or a round number that leaves the uppermost row free.
+
+    It changes by steps, so that not every token moves all that is drawn.
+
+    Args:
+        largest: the fullest that the window was.
+        limit: its size, 0 where that is not known.
+        rows: of the picture.
+    """
+    least = largest * rows / max(1, rows - 1)
+    if least <= 0:
+        return limit
+    unit = 10 ** int(log10(least))
+    scale = next(round(step * unit) for step in _STEPS if step * unit >= least)
+    return min(limit, scale) if limit > 0 else scale
+
+
 def curve_spans(
     columns: Sequence[Column],
     *,
@@ -109,9 +130,18 @@ def curve_spans(
     trigger: int,
     glyphs: Glyphs,
 ) -> list[list[Span]]:
-    """The rows of the curve from the top, and under them the row of marks."""
-    heights = [_height(column.tokens, limit, rows) for column in columns]
-    mark_row = rows - 1 - min(rows - 1, int(trigger / limit * rows)) if trigger > 0 else -1
+    """The rows of the curve from the top, and under them the row of marks.
+
+    The broken line is where the window is compacted; where little of it is used it is the size of the window, which lies
+    above, in figures.
+    """
+    scale = scale_of(max((column.tokens for column in columns), default=0), limit, rows)
+    heights = [_height(column.tokens, scale, rows) for column in columns]
+    is_whole = scale == limit
+    above = "" if is_whole or limit <= 0 else f" {glyphs.up} {rounded(limit)}"
+    mark_row = 0 if above else -1
+    if is_whole and trigger > 0:
+        mark_row = rows - 1 - min(rows - 1, int(trigger / limit * rows))
     lines: list[list[Span]] = []
     for row in range(rows):
         below = 8 * (rows - 1 - row)
@@ -122,6 +152,8 @@ def curve_spans(
             style = "ahead" if column.is_ahead else "past" if column.is_past else "curve"
             cells.append((glyphs.levels[eighths - 1], style) if eighths > 0 else empty)
         cells.extend([empty] * (width - len(cells)))
+        if above and row == 0 and len(above) < width:
+            cells[-len(above) :] = [(above, "quiet")]
         lines.append(joined(cells))
     marks = {
         "compaction": (glyphs.compaction, "compaction"),
@@ -138,22 +170,21 @@ def curve_spans(
 
 
 def with_forecast(
-    marks: list[Span], forms: Sequence[str], n_columns: int, width: int
+    marks: list[Span], words: str, n_columns: int, width: int, glyphs: Glyphs
 ) -> list[Span]:
-    """The row of marks with the longest form that has room right of the curve."""
-    form = next((form for form in forms if n_columns + 2 + len(form) <= width), "")
-    if not form:
+    """The row of marks with the forecast as the gauge has it, where there is room right of the curve."""
+    room = width - len(words) - 2
+    if not words or n_columns + 2 > room:
         return marks
     fitted: list[Span] = []
-    room = width - len(form)
     for text, style in marks:
         fitted.append((text[:room], style))
         room -= len(text[:room])
-    return [*fitted, (form, "quiet")]
+    return [*fitted, (glyphs.compaction, "compaction"), (f" {words}", "quiet")]
 
 
-def _height(tokens: int, limit: int, rows: int) -> int:
+def _height(tokens: int, scale: int, rows: int) -> int:
     """In eighths of a row; what is there is at least one."""
-    if tokens <= 0 or limit <= 0:
+    if tokens <= 0 or scale <= 0:
         return 0
-    return max(1, min(8 * rows, round(8 * rows * tokens / limit)))
+    return max(1, min(8 * rows, round(8 * rows * tokens / scale)))

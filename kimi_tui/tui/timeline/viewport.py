@@ -174,6 +174,17 @@ class Listing:
         found = self.model.rows.words_near(min(newest - position, self._n_rows), -step)
         return None if found is None else newest - found
 
+    def branch(self, position: int, step: int) -> int | None:
+        """The position of the next row above (`step` -1) or below (1) that bears a world line's name."""
+        end = len(self) if step > 0 else -1
+        rows = ((at, self.row(at)) for at in range(position + step, end, step))
+        return next((at for at, row in rows if row is not None and row.names_line), None)
+
+    def _expect(self, position: int) -> None:
+        """The key at this position will be looked for next."""
+        if self.model is not None:
+            self.model.rows.expect(self._n_rows - 1 - (position - self._n_above))
+
     def near(self, position: int, step: int) -> Key | None:
         """The first row that can be selected at or after a position, going by `step`, then the other way."""
         start = max(0, min(position, len(self) - 1))
@@ -182,6 +193,7 @@ class Listing:
             while 0 <= at < len(self):
                 key = self.key(at)
                 if key is not None:
+                    self._expect(at)
                     return key
                 at += direction
         return None
@@ -194,6 +206,7 @@ class Viewport:
     Attributes:
         listing: the rows that are shown; empty before the session is open.
         selected, hovered: the keys of those rows.
+        looking: whether the user looks at what a rewind to the selected row would take.
         filtering: the filter is being typed.
         shows_keys: the list of keys stands in place of the rows.
         overlay: it floats in a frame that bears its title.
@@ -209,6 +222,7 @@ class Viewport:
     listing: Listing = field(default_factory=Listing)
     selected: Key | None = None
     hovered: Key | None = None
+    looking: bool = False
     filtering: bool = False
     shows_keys: bool = False
     has_focus: bool = False
@@ -228,7 +242,7 @@ class Viewport:
         """Show another model, with nothing selected."""
         self.listing = Listing(model)
         self.selected = self.hovered = None
-        self.filtering = self.shows_keys = False
+        self.filtering = self.shows_keys = self.looking = False
 
     @property
     def model(self) -> TimelineModel | None:

@@ -174,13 +174,14 @@ class Painter:
         self._active: list[LineFilter] | None = None
         self._ground = TextualColor(0, 0, 0)
         self._blank: Strip | None = None
+        self._lost: tuple[Segment, Style] | None = None
         self.width = 0
 
     def reset(self) -> None:
         """Colours or filters have changed."""
         self._palette = Palette(self._component)
         self._active = None
-        self._blank = None
+        self._blank = self._lost = None
 
     def resize(self, width: int) -> None:
         """Strips have another width from now on."""
@@ -259,6 +260,18 @@ class Painter:
         style = lead.style + Style(bgcolor=ground)
         return Strip.join([Strip([Segment(lead.text, style)], 1), strip.crop(1)])
 
+    def going(self, strip: Strip, edge: str) -> Strip:
+        """The strip of a row that a rewind would take: grey on the page, behind the edge of what is left."""
+        if self._lost is None:
+            lost = self.allowed(self._palette["lost@page"])
+            self._lost = Segment(edge, lost), lost + Style(bold=False, reverse=False)
+        lead, grey = self._lost
+        out = [
+            Segment(text, _greyed(style, grey) if style else grey)
+            for text, style, _ in strip.crop(1)
+        ]
+        return Strip([lead, *out], strip.cell_length)
+
     def receded(self, strip: Strip) -> Strip:
         """The strip as it stands behind something that floats above it; as it is where colours are not known."""
         out = [Segment(text, _receding(style) if style else style) for text, style, _ in strip]
@@ -294,6 +307,12 @@ def _over(own: Style | None, style: Style) -> Style:
         return style
     both = own + style + _BRIGHT
     return both + _UPRIGHT if own.reverse and style.reverse else both
+
+
+@lru_cache(maxsize=512)
+def _greyed(own: Style, grey: Style) -> Style:
+    """A style in another one's colours; links stay links, and what is struck out stays so."""
+    return own + grey
 
 
 @lru_cache(maxsize=512)

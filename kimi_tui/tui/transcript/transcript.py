@@ -233,6 +233,11 @@ class Transcript(ScrollView, can_focus=True):
 
         self._painter = Painter(self.get_component_rich_style, self.get_line_filters)
         self._behind = False
+        self._going: int | None = None
+        """The checkpoint to which a rewind is looked at; -1 where nothing would go, None where none is."""
+        self._going_blocks = range(0)
+        self._came_from: tuple[bool, Mark | None] | None = None
+        """Whether the end was followed before that, else what was read; None where nothing is looked at."""
         self._hovered: int | None = None
         self._current: int | None = None
         """The key of the block that the keys act on."""
@@ -424,7 +429,11 @@ class Transcript(ScrollView, can_focus=True):
         for record in records:
             change = model.apply(record)
             if change.gone and is_live:
-                self._begin_motion(change.first, model.blocks)
+                if self._came_from is not None:
+                    # It is grey already, and what is left of the conversation is to be seen.
+                    self._came_from = (True, None)
+                else:
+                    self._begin_motion(change.first, model.blocks)
             rebuild = rebuild or change.rebuild
             if change.first is not None:
                 self._note(change.first)
@@ -453,6 +462,8 @@ class Transcript(ScrollView, can_focus=True):
             self._viewport.leave()
             self._selection.hold(())
         self._model = model
+        if self._came_from is not None:
+            self._came_from = (self._came_from[0], None)
         is_known = flow is not None and flow.room == self.room()
         self._show_flow(flow if is_known else None)
         model.set_pins(self._pins)
@@ -567,6 +578,7 @@ class Transcript(ScrollView, can_focus=True):
         self._empty = None
         top = self.top
         viewport.update(model.blocks, first)
+        self._find_going()
         if self._selection is not None and self._selection.is_lost:
             self.clear_selection()
         viewport.settle()
@@ -622,6 +634,74 @@ class Transcript(ScrollView, can_focus=True):
         block.touch()
         self._note(self._model.find(block) or 0)
         self._draw()
+
+    # --- what a rewind would take
+
+    def show_going(self, checkpoint_id: int | None) -> None:
+        """Grey what a rewind to a checkpoint would take, and bring its first row into view.
+
+        Args:
+            checkpoint_id: that checkpoint; -1 where nothing would go, so the end is shown. None where no rewind is
+                looked at any more: what was read before is shown again.
+        """
+        self.finish_motion()
+        if self._changed_from is not None:
+            self._draw()
+        self._going = checkpoint_id
+        self._find_going()
+        viewport = self._ready_viewport()
+        if viewport is None or not viewport.flow.views:
+            return
+        if checkpoint_id is None:
+            self._return()
+            return
+        if self._came_from is None:
+            mark = viewport.flow.mark_at(self.top)
+            self._came_from = (self.follows, mark)
+            if mark is not None:
+                viewport.flow.marks.append(mark)
+        if self._going_blocks:
+            self._show_first_going(viewport)
+        else:
+            self.scroll_to_end()
+        self.refresh_rows()
+
+    def _find_going(self) -> None:
+        checkpoint = -1 if self._going is None else self._going
+        known = self._model is not None and checkpoint >= 0
+        self._going_blocks = self._shown()[0].going(checkpoint) if known else range(0)
+
+    def _show_first_going(self, viewport: Viewport) -> None:
+        flow, first = viewport.flow, self._going_blocks.start
+        flow.ensure(first)
+        row, height = flow.start(first) + flow.views[first].gap, self.size.height
+        if self.top + height // 6 <= row < self.top + height * 5 // 6:
+            self.hold()
+        else:
+            self.show_row(row, height // 3)
+
+    def _return(self) -> None:
+        """Show what was read before a rewind was looked at."""
+        came_from, self._came_from = self._came_from, None
+        flow = self.flow
+        if came_from is None or flow is None:
+            return
+        follows, mark = came_from
+        flow.marks = [one for one in flow.marks if one is not mark]
+        row = flow.row_of(mark) if mark is not None else None
+        if follows or row is None:
+            self.scroll_to_end()
+        else:
+            self.show_row(row)
+        self.refresh_rows()
+
+    def _going_rows(self) -> range:
+        """The rows of the content that a rewind would take."""
+        flow, going = self.flow, self._going_blocks
+        if flow is None or not going or going.stop > len(flow.views):
+            return range(0)
+        start = flow.start(going.start) + flow.views[going.start].gap
+        return range(start, flow.start(going.stop))
 
     # --- the motion of a revert
 
@@ -700,7 +780,7 @@ class Transcript(ScrollView, can_focus=True):
                 self.flow.repaint()
         top = self.top
         strips = [self._strip(top, y) for y in range(crop.y, crop.bottom)]
-        if self._behind:
+        if self._behind and self._going is None:
             strips = [painter.receded(strip) for strip in strips]
         if crop.x == 0 and crop.width >= width:
             return strips
@@ -733,6 +813,8 @@ class Transcript(ScrollView, can_focus=True):
             strip = painter.view_strip(view, index)
         if view is not None and index >= 0:
             strip = self._marked(strip, view, index, line, row)
+        if row in self._going_rows():
+            strip = painter.going(strip, self.glyphs.edge)
         if y == self.size.height - 1 and (mark := self._new_mark()) is not None:
             strip = painter.with_mark(strip, mark)
         if self._is_left and not is_current:

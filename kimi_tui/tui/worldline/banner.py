@@ -29,6 +29,8 @@ KEYS = (
     ("s", "send to now"),
     ("Esc", "back to now"),
 )
+GLANCE_KEYS = (("w", "read it"), ("Esc", "back to now"))
+"""Those of the timeline, while one of the line's rows is selected there."""
 
 
 def left_words(info: WorldLineInfo, now: datetime) -> str:
@@ -53,7 +55,11 @@ def _ago(at: str, now: datetime) -> str:
 
 
 def banner_spans(
-    info: WorldLineInfo, width: int, glyphs: Glyphs, now: datetime
+    info: WorldLineInfo,
+    width: int,
+    glyphs: Glyphs,
+    now: datetime,
+    said: Sequence[tuple[str, str]] = KEYS,
 ) -> tuple[list[Span], list[Span]]:
     """The two rows over a world line: its name and why it was left, and the keys."""
     edge: Span = (f"{glyphs.edge} ", "lost")
@@ -68,7 +74,7 @@ def banner_spans(
     if width - used - 2 - cell_len(why) >= 3:
         left += [(" " * (width - used - 2 - cell_len(why)), "quiet"), (why, "quiet")]
     keys: list[Span] = [edge, ("  ", "quiet")]
-    for place, (key, meaning) in enumerate(fit(KEYS, width - 6)):
+    for place, (key, meaning) in enumerate(fit(said, width - 6)):
         keys += [(" " * GAP if place else "", "quiet"), (key, "ink"), (f" {meaning}", "quiet")]
     return left, keys
 

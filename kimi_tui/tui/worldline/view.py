@@ -91,6 +91,12 @@ class Banner(Widget):
         super().__init__()
         self._info = info
         self._news: list[banner.Span] = []
+        self._is_read = True
+
+    def offer(self, *, read: bool) -> None:
+        """Name the keys of a line that is read, or those of the timeline while it is only glanced at."""
+        self._is_read = read
+        self.refresh()
 
     def tell(self, words: list[banner.Span]) -> None:
         """Say what happens on the live line meanwhile."""
@@ -101,7 +107,9 @@ class Banner(Widget):
     def render(self) -> Content:
         """Name and reason, keys, and the edge that goes on, with what happens meanwhile."""
         glyphs = glyphs_of(self)
-        first, second = banner.banner_spans(self._info, self.size.width, glyphs, datetime.now(UTC))
+        keys = banner.KEYS if self._is_read else banner.GLANCE_KEYS
+        now = datetime.now(UTC)
+        first, second = banner.banner_spans(self._info, self.size.width, glyphs, now, keys)
         rows = [
             Content.assemble(*((text, _COLOURS[name]) for text, name in row))
             for row in (first, second)

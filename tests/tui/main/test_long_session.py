@@ -111,16 +111,17 @@ async def test_chat_and_timeline(one: Desk, pictures: Pictures) -> None:
     assert timeline.selected == before
     # A click unfolds a world line between the row where it parted and the one where it ended.
     timeline.select(("line", 5))
-    await click(one, "world line 5")
+    await click(one, "5   ")
     await one.sees("◊ #")
-    await one.until(lambda: any("world line 5" in row and "╯" in row for row in rows(one)))
+    await one.until(lambda: any("5   " in row and "╯" in row for row in rows(one)))
+    await one.sees("◊ World line")  # the row that is selected shows it
     await pictures.of(one, "timeline")
     # Where the rows are fewer, what is selected is still among them.
     await one.pilot.resize_terminal(60, 20)
-    await one.sees("world line 5")
+    await one.sees("5   ")
     await one.pilot.resize_terminal(120, 40)
-    await click(one, "world line 5")
-    await one.until(lambda: not any("world line 5" in row and "╯" in row for row in rows(one)))
+    await click(one, "5   ")
+    await one.until(lambda: not any("5   " in row and "╯" in row for row in rows(one)))
 
 
 async def test_filter_and_keys_of_the_timeline(one: Desk, pictures: Pictures) -> None:
@@ -128,6 +129,7 @@ async def test_filter_and_keys_of_the_timeline(one: Desk, pictures: Pictures) ->
     found = [row for row in rows(one) if "import.log" in row]
     assert len(found) >= 4
     assert all("Todo" not in row for row in rows(one))
+    await one.sees("◊ World line")  # the row that is selected shows it
     await pictures.of(one, "filter")
     await one.pilot.press("enter", "escape", "question_mark")
     await one.sees("turn before, turn after")

@@ -107,6 +107,20 @@ async def test_the_timeline_over_the_chat(
         assert running.export_screenshot() == picture
 
 
+@pytest.mark.parametrize("theme", ["kimi-dark", "kimi-light"])
+@pytest.mark.parametrize("size", SIZES)
+async def test_what_a_rewind_would_take(
+    picture: SnapshotAssertion, tmp_path: Path, size: tuple[int, int], theme: str
+) -> None:
+    running = app(tmp_path)
+    async with running.run_test(size=size) as pilot:
+        running.theme = theme
+        await show(running, pilot, whole_story().records)
+        await pilot.press("ctrl+t", "left_square_bracket", "up")
+        await pilot.pause()
+        assert running.export_screenshot() == picture
+
+
 @pytest.mark.parametrize("size", SIZES)
 async def test_nothing_said_yet(
     picture: SnapshotAssertion, tmp_path: Path, size: tuple[int, int]

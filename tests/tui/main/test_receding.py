@@ -41,4 +41,4 @@ async def test_the_chat_recedes_only_behind_a_floating_timeline(
         await one.until(lambda: chat.behind)
         one.screen.return_to_prompt()
         assert not chat.behind
-        assert ink() == before
+        await one.until(lambda: ink() == before)

@@ -8,6 +8,7 @@ from support.story import Teller, until_arrived, whole_story
 from kimi_tui.projection.timeline import TimelineModel
 from kimi_tui.tui.glyphs import UNICODE
 from kimi_tui.tui.timeline import details
+from kimi_tui.wire.events import EventRecord, StatusUpdate
 
 
 @pytest.fixture(autouse=True)
@@ -86,22 +87,32 @@ def test_of_several_tools_the_one_that_cost_most_comes_first() -> None:
 def test_a_world_line_tells_why_it_was_left() -> None:
     model = model_of(whole_story())
     line = model.tree.lines[2]
-    assert text_of(details.line_details(line, line.at + 7_300)) == [
+    told = details.line_details(line, line.at + 7_300, model.name_of(line), 34, UNICODE)
+    assert text_of(told) == [
+        "Use a regular expression for the",
+        "whole line.",
         "World line 2  2 h ago",
         "left by your rewind to #4",
         "14 steps, 53.2k tokens",
     ]
     assert (
-        text_of(details.line_details(model.tree.lines[3], line.at))[1]
+        text_of(details.line_details(model.tree.lines[3], line.at, "", 34, UNICODE))[1]
         == "left by a D-Mail from #12"
     )
 
 
 def test_the_forecast_in_words() -> None:
-    assert details.forecast_words(10, 100, 30) == "Compacts in about 3 steps"
-    assert details.forecast_words(99, 100, 30) == "Compacts in about 1 step"
-    assert details.forecast_words(10, 212_000, 0) == "Compacts at 212k"
-    assert details.forecast_words(100, 100, 5) == "Compacts before the next step"
+    model = TimelineModel()
+    for used, trigger, per_step, words in (
+        (10, 100, 30, "Compacts in ~3 steps"),
+        (99, 100, 30, "Compacts before the next step"),
+        (10, 212_000, 0, "Compacts at 212k"),
+        (10, 212_000, 100, "Compacts at 212k"),
+        (100, 100, 5, "Compacts before the next step"),
+    ):
+        status = StatusUpdate(used=used, limit=262_144, trigger=trigger, per_step=per_step)
+        model.apply(EventRecord(1, 0.0, status))
+        assert text_of(details.now_details(model))[1] == words
 
 
 def test_a_long_label_is_wrapped_then_cut() -> None:

@@ -32,9 +32,10 @@ def painted(model: TimelineModel, width: int, glyphs: Glyphs = UNICODE) -> list[
     lines: list[str] = []
     for row in reversed(list(model.rows)):
         look = Look(
-            limit=LIMIT,
+            scale=LIMIT,
             is_head=row.checkpoint is model.tree.head and row.checkpoint is not None,
             used=model.used,
+            name=model.name_of(row.line) if row.line is not None else "",
             has_arc=row.line is not None and row.line.reason == "dmail"
             if row.kind == "line"
             else row.checkpoint is not None and row.checkpoint.kind == "dmail",
@@ -57,19 +58,19 @@ def test_the_story_at_its_full_width() -> None:
         "│   #10 Shell git diff       ~+6k ▂",
         '│    #9 Grep "find("        +5.3k ▂',
         "◆─╮  #8 D-Mail from #12    −18.4k ▁",
-        "├─◊ world line 3          5 steps",
+        "├─◊ 3   Use re.finditer.  5 steps",
         "│    #7 Glob src/csv/*      +0.3k ▁",
         "●    #6 Why is the import…  31.0k ▁",
         "│",
         "│    #5 I split the line…   +2.9k ▁",
         "●    #4 Split at the comm…  28.1k ▁",
         "│",
-        "├─◊ world line 2 rewind  14 steps",
+        "├─◊ 2   Use a regular e… 14 steps",
         "│    #3 Shell make test      ~+2k ▁",
         "│    #2 Write impor….py ±2  +3.1k ▁",
         "●    #1 Add a CSV importer  22.8k ▁",
         "≡    #0 Compacted        211k→21k ▁",
-        "┆ ◊ world line 1         64 steps",
+        "┆ ◊ 1   Build an import… 64 steps",
     ]
 
 
@@ -78,10 +79,10 @@ def test_the_story_in_thirty_and_twenty_four_columns() -> None:
     thirty, narrow = painted(model, 30), painted(model, 24)
     assert thirty[1] == "×   #15 Shell pytest…   +1.2k"
     assert thirty[2] == "│   #14 Edit token….py  +0.9k"
-    assert thirty[10] == "├─◊ world line 3      5 steps"
+    assert thirty[10] == "├─◊ 3   Use re.findi… 5 steps"
     assert narrow[1] == "× #15 Shell pyt…  +1.2k"
     assert narrow[9] == "◆  #8 D-Mail fr… −18.4k"
-    assert narrow[10] == "◊ line 3        5 steps"
+    assert narrow[10] == "◊ 3 Use re.fin… 5 steps"
 
 
 def test_the_story_in_ascii() -> None:
@@ -101,7 +102,7 @@ def test_an_opened_world_line_closes_the_loop_of_the_arc() -> None:
         "│ │ #10 Shell head import…  +1.9k",
         '│ │  #9 Grep "slow"         +0.8k',
         "│ │  #8 Read importer.py    +1.1k",
-        "├─╯ world line 3          5 steps",
+        "├─╯ 3   Use re.finditer.  5 steps",
         "│    #7 Glob src/csv/*      +0.3k ▁",
     ]
 
@@ -110,7 +111,7 @@ def test_a_long_world_line_opens_in_two_steps() -> None:
     model = model_of(until_arrived())
     model.toggle(next(row for row in model.rows if row.line is not None and row.line.n == 2))
     lines = painted(model, 38)
-    at = lines.index("├─╯ world line 2 rewind  14 steps")
+    at = lines.index("├─╯ 2   Use a regular e… 14 steps")
     assert lines[at - 6 : at] == [
         "│ ◊     +9 steps",
         "│ ×  #8 Shell pytest -q     +2.9k",
@@ -128,7 +129,7 @@ def test_the_line_before_a_compaction_stands_below_it() -> None:
     model = model_of(until_arrived())
     model.toggle(next(row for row in model.rows if row.line is not None and row.line.n == 1))
     lines = painted(model, 38)
-    at = lines.index("┆ ◊ world line 1         64 steps")
+    at = lines.index("┆ ◊ 1   Build an import… 64 steps")
     assert lines[at - 1].startswith("≡    #0")
     assert lines[at + 1].startswith("┆ │ #63 Shell make check-…")
     assert lines[-1] == "┆ │     +59 steps"
@@ -146,14 +147,14 @@ def test_a_line_that_parted_from_an_open_line_takes_a_third_lane() -> None:
     model.toggle(next(row for row in model.rows if row.kind == "line"))
     assert painted(model, 38)[:6] == [
         "│ ◊  #3 Shell b             ~+900",
-        "│ ├─◊ world line 1 rewind 2 steps",
+        "│ ├─◊ 1   Shell a  rewind 2 steps",
         "│ │  #2 Shell a             +0.9k",
         "│ │  #1 Shell a             +0.9k",
-        "├─╯ world line 2 rewind   3 steps",
+        "├─╯ 2   Shell a  rewind   3 steps",
         "●    #0 One                 ~5.2k ▁",
     ]
     model.toggle(next(row for row in model.rows if row.line is not None and row.line.n == 1))
-    assert "│ ├─╯ world line 1 rewind 2 steps" in painted(model, 38)
+    assert "│ ├─╯ 1   Shell a  rewind 2 steps" in painted(model, 38)
 
 
 def test_of_several_calls_the_telling_one_names_the_step() -> None:
@@ -182,17 +183,17 @@ def test_a_bookmark_stands_in_place_of_what_happened_there() -> None:
 def test_a_line_that_was_just_left_does_not_say_now() -> None:
     model = model_of(until_arrived())
     line = model.tree.lines[3]
-    line.at = time.time() - 5
+    line.at, line.text = time.time() - 5, "Oh"
     state = Viewport()
     state.show(model)
     state.full_width = state.width = 38
     state.height = state.screen_height = 40
     shown = Painter(state, lambda name, ground: Style(), tuple).lines(0, 40)
-    assert "world line 3 <1 min" in "\n".join(strip.text for strip in shown)
+    assert "3   Oh  <1 min" in "\n".join(strip.text for strip in shown)
 
 
 def test_now_stands_above_while_nothing_runs() -> None:
-    look = Look(limit=LIMIT, used=58_300)
+    look = Look(scale=LIMIT, used=58_300)
     spans = now_spans(Columns.of(38), UNICODE, look)
     assert "".join(text for text, _ in spans).rstrip() == "●       now                 58.3k ▂"
 
@@ -220,32 +221,33 @@ def test_no_row_is_ever_wider_than_its_pane(
     columns = Columns.of(width, digits=len(str(number)))
     for glyphs in (UNICODE, ASCII):
         row = Row("checkpoint", 0, checkpoint=checkpoint, hidden=files)
-        text = "".join(t for t, _ in row_spans(row, columns, glyphs, Look(limit=LIMIT)))
+        text = "".join(t for t, _ in row_spans(row, columns, glyphs, Look(scale=LIMIT)))
         assert cell_len(text) == width - 1
         # Numbers are never cut.
         assert f"#{number}" in text
 
 
 @pytest.mark.parametrize(
-    ("reason", "width", "age", "words"),
+    ("name", "width", "age", "words"),
     [
-        ("dmail", 38, "2 h", "world line 1 2 h      5 steps"),
-        ("rewind", 38, "2 h", "line 1 rewind 2 h     5 steps"),
-        ("rewind", 38, "", "world line 1 rewind   5 steps"),
-        ("rewind", 30, "12 min", "line 1 rewind 5 steps"),
-        ("rewind", 24, "2 h", "line 1 rewind 5 steps"),
-        ("dmail", 24, "2 h", "line 1 2 h 5 steps"),
+        ("fix quotes", 46, "2 h", "1 fix quotes rewind 2 h 5 steps"),
+        ("fix quotes", 38, "2 h", "1 fix quotes 2 h 5 steps"),
+        ("fix the quotes in one regex", 38, "2 h", "1 fix the quotes i… 5 steps"),
+        ("fix the quotes in one regex", 24, "2 h", "1 fix the qu… 5 steps"),
+        ("", 38, "2 h", "1 world line 2 h 5 steps"),
     ],
 )
-def test_a_folded_line_says_its_name_why_and_when_it_was_left(
-    reason: str, width: int, age: str, words: str
+def test_a_folded_line_says_its_name_then_why_and_when_it_was_left(
+    name: str, width: int, age: str, words: str
 ) -> None:
     line = WorldLine(
-        1, reason, 0.0, checkpoints=[Checkpoint(n, n, "", "step", n, 0.0) for n in range(5)]
+        1, "rewind", 0.0, checkpoints=[Checkpoint(n, n, "", "step", n, 0.0) for n in range(5)]
     )
-    spans = row_spans(Row("line", 1, line=line), Columns.of(width), UNICODE, Look(age=age))
-    text = "".join(text for text, _ in spans)
-    assert text.replace("  ", " ").split("◊ ")[-1].split() == words.split()
+    look = Look(name=name, age=age)
+    text = "".join(
+        t for t, _ in row_spans(Row("line", 1, line=line), Columns.of(width), UNICODE, look)
+    )
+    assert text.split("◊ ")[-1].split() == words.split()
     assert len(text) == width - 1
 
 

@@ -22,7 +22,7 @@ async def test_the_filter_shows_what_matches_on_every_line() -> None:
         assert title.startswith(" / import▌")
         # Four checkpoints on the live line, four on world line 3 and 1.
         assert any("#11 Read import.log" in row for row in app.rows)
-        assert any("world line 3" in row for row in app.rows)
+        assert any("3   Use re.find" in row for row in app.rows)
         assert not any("git diff" in row for row in app.rows)
         found = sum("#" in row for row in app.rows[2:])
         assert f"{found} found" in title
@@ -155,3 +155,37 @@ def test_a_row_is_looked_for_where_one_was_before() -> None:
     whole = n_calls(lambda: rows.index_of(rows[900].key))
     one_step = n_calls(lambda: rows.index_of(rows[880].key))
     assert one_step < whole / 3
+
+
+async def test_a_filter_that_finds_nothing_says_so_and_gives_the_selection_back() -> None:
+    app = TimeTravelApp(whole_story().records)
+    async with app.run_test(size=(120, 40)) as pilot:
+        app.timeline.focus()
+        await press(pilot, "left_square_bracket", "up")
+        before = selected_row(app)
+        assert "#7 Glob" in before
+        await press(pilot, "slash", *"importer")
+        assert selected_row(app) != before
+        await press(pilot, *"zz")
+        assert "0 found" in app.rows[0]
+        assert any("No step, tool or file" in row for row in app.rows)
+        await press(pilot, "escape")
+        assert selected_row(app) == before
+        # What is kept and found stays selected; of what is kept and finds nothing, the old selection does.
+        await press(pilot, "slash", *"grep", "enter", "escape")
+        assert "#9 Grep" in selected_row(app)
+        await press(pilot, "slash", *"zz", "enter", "escape")
+        assert "#9 Grep" in selected_row(app)
+        await press(pilot, "home")
+        await press(pilot, "escape")
+
+
+async def test_a_folded_turn_keeps_its_branches_in_sight() -> None:
+    app = TimeTravelApp(whole_story().records)
+    async with app.run_test(size=(120, 40)) as pilot:
+        app.timeline.focus()
+        await press(pilot, "left_square_bracket", "space")
+        assert "#6 Why" in selected_row(app)
+        assert "+4" in selected_row(app)
+        assert any("├─◊" in row for row in app.rows[5:15])
+        assert not any("#7 Glob" in row or "◆" in row for row in app.rows[6:])

@@ -25,7 +25,7 @@ async def test_focus_selects_the_newest_turn_and_arrows_go_up_and_down() -> None
         await press(pilot, "home")
         assert "#16 now" in selected_row(app)
         await press(pilot, "end")
-        assert "world line 1" in selected_row(app)
+        assert "1   Build an" in selected_row(app)
         await press(pilot, "enter")
         assert app.chosen == []
         await press(pilot, "space")
@@ -46,6 +46,18 @@ async def test_brackets_go_by_turn() -> None:
         assert "#7 Glob" in selected_row(app)
 
 
+async def test_braces_go_from_branch_to_branch() -> None:
+    app = TimeTravelApp(whole_story().records)
+    async with app.run_test(size=(120, 40)) as pilot:
+        app.timeline.focus()
+        await press(pilot, "left_curly_bracket")
+        assert "◊ 3   Use re" in selected_row(app)
+        await press(pilot, "left_curly_bracket", "left_curly_bracket")
+        assert "◊ 1   Build" in selected_row(app)
+        await press(pilot, "left_curly_bracket", "right_curly_bracket")
+        assert "◊ 2   Use a" in selected_row(app)
+
+
 async def test_enter_and_a_click_choose_a_checkpoint() -> None:
     app = TimeTravelApp(whole_story().records)
     async with app.run_test(size=(120, 40)) as pilot:
@@ -61,7 +73,7 @@ async def test_enter_and_a_click_choose_a_checkpoint() -> None:
 async def test_a_click_unfolds_a_world_line_and_its_steps_can_be_chosen() -> None:
     app = TimeTravelApp(whole_story().records)
     async with app.run_test(size=(120, 40)) as pilot:
-        await pilot.click(Timeline, offset=(10, line_of(app, "world line 3")))
+        await pilot.click(Timeline, offset=(10, line_of(app, "Use re.find")))
         await pilot.pause()
         assert "#12 D-Mail to #8" in app.rows[line_of(app, "D-Mail to")]
         await pilot.click(Timeline, offset=(15, line_of(app, "#11 Read")))
@@ -70,7 +82,7 @@ async def test_a_click_unfolds_a_world_line_and_its_steps_can_be_chosen() -> Non
         app.timeline.focus()  # a click leaves the keys where they are
         await press(pilot, "space")
         assert not any("#12 D-Mail to" in row for row in app.rows)
-        assert "world line 3" in selected_row(app)
+        assert "Use re.find" in selected_row(app)
 
 
 async def test_a_turn_folds_by_space_and_by_a_click_on_its_mark() -> None:
@@ -111,9 +123,9 @@ async def test_what_a_rewind_takes_goes_grey() -> None:
         app.timeline.focus()
         await pilot.pause()
         strips = app.timeline.render_lines(app.timeline.size.region)
-        styles = {s.style for s in strips[line_of(app, "#14 Edit")] if s.text.strip("│ ▁▂")}
+        styles = {s.style for s in strips[line_of(app, "#14 Edit")] if s.text.strip("│ ▁▂▃▄▅▆▇█")}
         assert len(styles) == 1
-        assert len({s.style for s in before if s.text.strip("│ ▁▂")}) > 1
+        assert len({s.style for s in before if s.text.strip("│ ▁▂▃▄▅▆▇█")}) > 1
         assert strips[line_of(app, "#10 Shell")] == below
 
 
@@ -215,7 +227,7 @@ async def test_what_is_looked_at_stays_in_place_while_steps_arrive() -> None:
         before = app.rows[8:-1]
         first = len(story.records)
         story.turn("More")
-        story.step(("Shell", {"command": "new"}))
+        story.step(("Shell", {"command": "new"}), cost=10)
         app.feed(story.records[first:])
         await pilot.pause()
         assert app.rows[8:-1] == before
@@ -265,13 +277,13 @@ async def test_a_d_mail_is_shown_in_motion_and_ends_at_the_first_word() -> None:
         assert app.timeline.model is not None
         assert [p.id for p in app.timeline.model.tree.live] == list(range(10))
         assert any("#11 Read import.log" in row for row in app.rows)
-        assert not any("world line 3" in row for row in app.rows)
+        assert not any("Use re.find" in row for row in app.rows)
         first = len(story.records)
         story.tell(TextPart("I go straight"))
         app.feed(story.records[first:])
         await pilot.pause()
         assert app.timeline.revert_progress == 1.0
-        assert any("world line 3" in row for row in app.rows)
+        assert any("Use re.find" in row for row in app.rows)
         assert any("#9 now" in row for row in app.rows)
 
 
@@ -284,9 +296,9 @@ async def test_a_key_ends_the_motion_and_reduced_motion_has_none() -> None:
             first = len(story.records)
             story.dmail(8)
             app.feed(story.records[first:])
-            assert any("world line 3" in row for row in app.rows) is not motion
+            assert any("Use re.find" in row for row in app.rows) is not motion
             await press(pilot, "up")
-            assert any("world line 3" in row for row in app.rows)
+            assert any("Use re.find" in row for row in app.rows)
 
 
 async def test_the_motion_ends_by_itself() -> None:
@@ -296,10 +308,10 @@ async def test_the_motion_ends_by_itself() -> None:
         first = len(story.records)
         story.rewind(6)
         app.feed(story.records[first:])
-        assert not any("world line 3" in row for row in app.rows)
+        assert not any("◊ 3   Why is" in row for row in app.rows)
         await pilot.wait_for_animation()
         await pilot.pause()
-        assert any("world line 3" in row for row in app.rows)
+        assert any("◊ 3   Why is" in row for row in app.rows)
 
 
 @pytest.mark.parametrize("theme", ["kimi-dark", "kimi-light"])

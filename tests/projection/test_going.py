@@ -1,0 +1,31 @@
+"""Which blocks a rewind would take."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kimi_tui.projection.blocks import BlockList, NoticeBlock
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 2), st.booleans()), max_size=30),
+    st.integers(0, 40),
+    st.integers(0, 5),
+    st.integers(0, 5),
+)
+def test_the_first_block_from_a_checkpoint_on(
+    steps: list[tuple[int, bool]], checkpoint: int, base: int, tail: int
+) -> None:
+    blocks, number = BlockList(), 0
+    for step, has_none in steps:
+        number += step
+        blocks.blocks.append(NoticeBlock(key=0, checkpoint=None if has_none else number))
+    blocks.base, blocks.tail = min(base, len(steps)), min(tail, len(steps) - min(base, len(steps)))
+    numbers = [block.checkpoint for block in blocks.blocks]
+    slowly = (
+        at
+        for at in range(blocks.base, blocks.end)
+        if (number := numbers[at]) is not None and number >= checkpoint
+    )
+    assert blocks.first_from(checkpoint) == next(slowly, blocks.end)

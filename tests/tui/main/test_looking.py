@@ -1,0 +1,181 @@
+"""What a rewind would take is to be seen while rows of the timeline are selected: in the chat, in the gauge, on a world line."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from support.chat_server import ChatServer, say
+from support.screens import Desk, desk
+
+from kimi_tui.tui.transcript.transcript import Transcript
+from kimi_tui.tui.worldline.view import WorldLineTranscript
+
+
+@pytest_asyncio.fixture
+async def one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Desk]:
+    """Four turns, with more rows than the chat shows."""
+    monkeypatch.setenv("KIMI_TUI_HOME", str(tmp_path))
+    async with ChatServer() as server, desk(tmp_path, server.base_url) as running:
+        await running.ready()
+        for turn in range(4):
+            answer = "\n\n".join(f"Words {turn}.{row}" for row in range(12))
+            server.script(say(answer))
+            await running.say(f"Message {turn}")
+            await running.sees(f"Words {turn}.11")
+            await running.idle()
+        yield running
+
+
+def chat(one: Desk) -> list[str]:
+    """The rows of what stands in the place of the chat."""
+    return [line[:80].rstrip() for line in one.text().split("\n")[1:-6]]
+
+
+def grey(one: Desk, kind: type[Transcript] = Transcript) -> list[str]:
+    """The visible rows of text that are grey, behind an edge."""
+    found = one.screen.query_one(kind)
+    lost = found.get_component_rich_style("transcript--lost").color
+    strips = found.render_lines(found.area)
+    return [
+        strip.text.rstrip(" ▐")
+        for strip in strips
+        if all(s.style is None or s.style.color == lost for s in strip if s.text.strip(" ▐"))
+        and strip.text.startswith("▌")
+        and strip.text.strip("▌ ▐")
+    ]
+
+
+def gauge(one: Desk) -> str:
+    """The figures over the prompt."""
+    return next(line for line in one.text().split("\n") if "━" in line).rpartition("─ ")[2].strip()
+
+
+async def test_moving_over_rows_shows_what_would_go_and_leaving_shows_what_was_read(
+    one: Desk,
+) -> None:
+    press = one.pilot.press
+    before, at_rest = chat(one), gauge(one)
+    await press("ctrl+t", "left_square_bracket")
+    await one.until(lambda: bool(grey(one)))
+    shown = grey(one)
+    assert shown[0].startswith("▌   Message 2")
+    assert "▌   Words 2.3" in shown
+    assert "    Words 1.11" in chat(one)
+    assert "→" in gauge(one)
+    assert gauge(one).split(" / ")[0] in one.text()
+
+    # One further: the turn before goes too. One back: it stays, and so does the place on the screen.
+    await press("left_square_bracket")
+    await one.until(lambda: grey(one)[:1] != shown[:1])
+    assert grey(one)[0].startswith("▌   Message 1")
+    await press("up")
+    await one.until(lambda: "Words 1.0" in grey(one)[0])
+    # Now: nothing goes.
+    await press("home")
+    await one.until(lambda: not grey(one))
+    assert chat(one) == before
+    await press("down", "down")
+    await one.until(lambda: bool(grey(one)))
+    await press("escape")
+    await one.until(lambda: not grey(one))
+    assert (chat(one), gauge(one)) == (before, at_rest)
+
+
+async def test_the_preview_confirms_what_was_seen(one: Desk) -> None:
+    press = one.pilot.press
+    await press("ctrl+t", "left_square_bracket")
+    await one.until(lambda: bool(grey(one)))
+    figures = gauge(one).split(" / ")[0]
+    await press("enter")
+    assert figures in "".join(await one.sees("Rewind to #4")).replace("~", "")
+    await press("escape")
+    await one.until(lambda: one.app.screen is one.screen)
+    assert grey(one)
+    await press("enter")
+    await one.sees("Rewind to #4")
+    await press("enter")
+    await one.until(lambda: "Rewound" in one.text() and not grey(one))
+    assert any("Words 1.11" in row for row in chat(one))
+    # What the user wrote before is read again where they were, but what was taken away is not there any more.
+    await press("ctrl+t", "down")
+    await press("escape")
+    await one.until(lambda: not grey(one))
+
+    # The line that was left: its row shows it, its steps where they are, and the live line's rows the chat again.
+    await press("ctrl+t", "home", "down")
+    await one.sees("World line 1")
+    assert one.screen.reading == 0
+    await one.until(lambda: any("Words 3.11" in row for row in chat(one)))
+    await press("space", "up", "up", "up")
+    await one.until(lambda: "Message 3" in "".join(grey(one, WorldLineTranscript)[:1]))
+    await press("down")
+    await one.until(lambda: "Words 2.0" in grey(one, WorldLineTranscript)[0])
+    await press("home")
+    await one.until(lambda: not one.screen.query(WorldLineTranscript))
+    assert any("Words 1.11" in row for row in chat(one))
+    # Read, it takes the keys; Esc leads back to its row.
+    await press("down")
+    await one.sees("◊ World line 1")
+    await press("w")
+    await one.until(lambda: one.screen.reading == 1)
+    assert not grey(one, WorldLineTranscript)
+    await press("escape")
+    await one.until(lambda: one.screen.timeline_pane.has_keys)
+    await one.sees("◊ World line 1")
+    await press("escape")
+    await one.until(lambda: not one.screen.query(WorldLineTranscript))
+
+
+async def test_a_click_on_a_row_is_a_look_too_until_something_is_typed(one: Desk) -> None:
+    y = next(y for y, line in enumerate(one.text().split("\n")) if "Message 1" in line[81:])
+    await one.pilot.click(offset=(95, y))
+    await one.sees("Rewind to #2")
+    assert grey(one)
+    await one.pilot.press("escape")
+    await one.until(lambda: not grey(one))
+
+
+async def test_a_glance_that_is_clicked_is_read(one: Desk) -> None:
+    press = one.pilot.press
+    await press("ctrl+t", "enter")
+    await one.sees("Rewind to #6")
+    await press("enter")
+    await one.sees("Rewound")
+    await press("ctrl+t", "home", "down")
+    await one.sees("◊ World line 1")
+    await one.until(lambda: any("Words 3.11" in row for row in chat(one)))
+    # It is named by what was said where it begins, until it is given a name.
+    assert "├─◊ 1   Message 3" in one.text()
+    await press("b")
+    await one.sees("Name world line 1")
+    await press(*"quotes", "enter")
+    await one.sees("├─◊ 1   quotes")
+    await one.pilot.click(WorldLineTranscript, offset=(10, 12))
+    await one.until(lambda: one.screen.reading == 1)
+    assert one.screen.query_one(WorldLineTranscript).has_focus
+    await press("escape", "escape")
+    await one.say("/name 1 one regex")
+    await one.sees("├─◊ 1   one regex")
+
+
+async def test_where_the_timeline_floats_what_stays_is_at_full_strength(one: Desk) -> None:
+    transcript = one.screen.transcript
+    await one.pilot.resize_terminal(80, 24)
+
+    def ink(words: str) -> set[object]:
+        strips = transcript.render_lines(transcript.area)
+        return {
+            s.style.color for t in strips if words in t.text for s in t if s.style and "W" in s.text
+        }
+
+    await one.pilot.press(
+        "ctrl+t", "left_square_bracket", "left_square_bracket", "left_square_bracket"
+    )
+    await one.until(lambda: bool(grey(one)))
+    await one.pilot.press("right_square_bracket")
+    await one.until(lambda: "Message 1" in grey(one)[0])
+    assert transcript.behind
+    assert ink("Words 0.11") == {transcript.get_component_rich_style("transcript--ink").color}
