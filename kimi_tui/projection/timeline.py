@@ -312,7 +312,10 @@ class TimelineModel:
             pinned=event.uid in self.pins,
         )
         is_moved = bool(event.was) and self._compaction is not None
-        if is_moved and (old := self.tree.find_left(event.was)) is not None:
+        # Where only a steer behind a step was kept, it begins with that.
+        is_same = is_moved and 0 in (event.kept or (0,))
+        old = self.tree.find_left(event.was) if is_same else None
+        if old is not None:
             checkpoint.take_over(old)
         if checkpoint.kind in ("interrupted", "error"):
             checkpoint.state = "stopped" if checkpoint.kind == "interrupted" else "failed"

@@ -339,12 +339,18 @@ class Conversation:
         self.publish_status()
 
     def publish_checkpoint(
-        self, point: Checkpoint, kind: CheckpointKind, label: str, tokens: int, was: str = ""
+        self,
+        point: Checkpoint,
+        kind: CheckpointKind,
+        label: str,
+        tokens: int,
+        was: str = "",
+        kept: tuple[int, ...] = (),
     ) -> None:
-        """Publish a checkpoint; `was` is the uid that it had before it was renumbered."""
+        """Publish a checkpoint; `was` and `kept` are those of `CheckpointCreated`."""
         if not was:
             self.files.mark(point.uid)
-        created = CheckpointCreated(point.id, point.uid, kind, label, tokens, point.at, was)
+        created = CheckpointCreated(point.id, point.uid, kind, label, tokens, point.at, was, kept)
         self.ledger.follow(created)
         self.wire.publish(created)
 

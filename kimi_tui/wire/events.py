@@ -185,7 +185,8 @@ class CheckpointCreated:
     """A new checkpoint on the live world line. `label` is the user's words, or where a D-Mail came from.
 
     With `was` it is no new checkpoint but the one that had that uid, renumbered behind a summary: what it began moves
-    with it. Such events follow that of the summary's own checkpoint and come before `CompactionEnd`.
+    with it, or of that only the messages with the numbers `kept` (counted as pins count), where it names any. Such events
+    follow that of the summary's own checkpoint and come before `CompactionEnd`.
     """
 
     id: int
@@ -195,6 +196,7 @@ class CheckpointCreated:
     tokens: int = 0
     at: str = ""
     was: str = ""
+    kept: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
