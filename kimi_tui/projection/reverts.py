@@ -14,6 +14,7 @@ from typing import TypeVar
 from kimi_tui.foreign_text import clean, one_line
 from kimi_tui.projection.blocks import (
     NOTHING,
+    AgentBlock,
     Block,
     BlockList,
     Change,
@@ -33,6 +34,8 @@ from kimi_tui.wire.events import (
     ContextReverted,
     LineChanged,
 )
+
+_MESSAGES = (UserBlock, AgentBlock, ToolBlock, DMailBlock)
 
 B = TypeVar("B", bound=Block)
 
@@ -153,10 +156,11 @@ class WorldLines:
             card.checkpoint, card.uid = summary.checkpoint, summary.uid
         laid = rearrange(before, base, summary, dict(self._replaced))
         _fill(card, event)
+        card.kept = len({(one.uid, one.number) for one in laid.kept if isinstance(one, _MESSAGES)})
         old = next((one for one in before if summary.was and one.uid == summary.was), None)
         if isinstance(old, CompactionBlock):
             # What was gained is what the summary gained, not what its other words did.
-            card.edited, card.automatic = True, old.automatic
+            card.edited, card.automatic, card.kept = True, old.automatic, old.kept
             card.tokens_before = old.tokens_before
             card.tokens_after = old.tokens_after + event.tokens_after - event.tokens_before
         if summary.is_whole:
@@ -189,6 +193,7 @@ class WorldLines:
         if cut is not None:
             at = (index for index in range(known.base, len(kept)) if _is_from(kept[index], cut))
             del kept[next(at, len(kept)) :]
+        kept = [_not_sent(block) for block in kept]
         old = blocks.blocks[: blocks.end]
         first = next(
             (at for at, (was, now) in enumerate(zip(old, kept, strict=False)) if was is not now),
@@ -212,6 +217,13 @@ class _LeftLine:
     blocks: tuple[Block, ...]
     base: int
     points: tuple[tuple[str, int], ...]
+
+
+def _not_sent(block: Block) -> Block:
+    """A D-Mail that is on the live line again went nowhere from there. A copy: the card that it became has it as it was."""
+    if isinstance(block, ToolBlock) and block.tool == "SendDMail" and block.state == "done":
+        return replace(block, state="unsent", version=block.version + 1)
+    return block
 
 
 def _fill(card: CompactionBlock, event: CompactionEnd) -> None:

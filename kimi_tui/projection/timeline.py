@@ -50,6 +50,7 @@ LABEL_LIMIT = 200
 _PARTS_LIMIT = 10_000
 # What a step changed may be known only when there are a few later ones.
 _LATEST = 50
+_DMAIL = short_name("SendDMail")
 _FILE_TOOLS = ("ReadFile", "WriteFile", "StrReplaceFile")
 
 
@@ -90,6 +91,13 @@ class Steps:
             return None
         head.words = one_line(said)[:LABEL_LIMIT]
         return head
+
+    def undelivered(self, head: Checkpoint | None) -> Checkpoint | None:
+        """The step is over, and the line was not cut: its D-Mails were not sent."""
+        unsent = [c for c in head.calls or () if c.name == _DMAIL and not c.failed] if head else []
+        for call in unsent:
+            call.target, call.failed = f"{call.target} not sent".strip(), True
+        return head if unsent else None
 
     def drop_attempt(self, head: Checkpoint | None) -> Checkpoint | None:
         """The model call is tried again: what it had streamed is not there any more."""
@@ -284,6 +292,7 @@ class TimelineModel:
 
     def _checkpoint(self, event: CheckpointCreated, at: float) -> None:
         self._relabel(self._steps.settle(self.tree.head))
+        self._relabel(self._steps.undelivered(self.tree.head))
         head = self.tree.head
         when = iso_seconds(event.at, at)
         tokens = event.tokens or self.used
@@ -386,6 +395,7 @@ class TimelineModel:
     def _end_turn(self, reason: str, at: float) -> None:
         self.running = False
         self._relabel(self._steps.settle(self.tree.head))
+        self._relabel(self._steps.undelivered(self.tree.head))
         self._steps.end()
         head = self.tree.head
         if head is None:

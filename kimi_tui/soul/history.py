@@ -203,7 +203,9 @@ def rebuild_world_line(
     builder.begin_world_line(world_lines.index(n) if n else context.index, messages)
     for segment in segments(points, messages):
         builder.add_segment(segment)
-    return builder.finish()
+    # Where the agent left it by a D-Mail, the step that sent that ended there.
+    is_open = any(entry.op == "dmail" and entry.n == n for entry in context.journal.entries)
+    return builder.finish(is_open=is_open)
 
 
 class _HistoryBuilder:

@@ -16,12 +16,12 @@ from kimi_tui.session.schema import is_marker
 from kimi_tui.soul.internal_messages import internal_kind, summary_text
 from kimi_tui.soul.rewind import Target
 from kimi_tui.soul.tool_results import outcome_of
-from kimi_tui.wire.events import Record
+from kimi_tui.wire.events import EventRecord
 
 Shown = list[tuple[str, bool]]
 
 
-def shown(records: list[Record]) -> tuple[Shown, Shown, list[tuple[int, str, str]]]:
+def shown(records: list[EventRecord]) -> tuple[Shown, Shown, list[tuple[int, str, str]]]:
     """What the chat has at full strength, what else it has (each text with whether it is pinned), and the timeline's rows."""
     chat, timeline = TranscriptModel(), TimelineModel()
     for record in records:
