@@ -253,7 +253,7 @@ async def test_a_replay(one: Desk) -> None:
     await one.pilot.hover(scrubber, offset=(80, 1))
     await one.pilot.mouse_up(scrubber, offset=(80, 1))
     await one.pilot.press("left_square_bracket")
-    shown = await one.sees("at #38, of 99 steps")
+    shown = await one.sees("at #29, of 99 steps")
     player = one.app.screen._player  # pyright: ignore[reportPrivateUsage]
     await player.settled()
     await one.pilot.pause()
