@@ -16,6 +16,11 @@ Role = Literal["system", "user", "assistant", "tool"]
 CHECKPOINT_MARKER = re.compile(r"\s*<system>CHECKPOINT (\d{1,9})</system>\s*")
 """The whole text of a user message that names a checkpoint to the model; group 1 is the checkpoint's id."""
 
+COMPACTION_START = (
+    "<system>Previous context has been compacted. Here is the compaction output:</system>"
+)
+"""How the user message begins that stands for everything a compaction took."""
+
 
 class _Stored(BaseModel):
     """Base of all stored shapes: unknown keys are kept, values are not mutated."""

@@ -21,7 +21,14 @@ from typing import TYPE_CHECKING, Any
 from kimi_tui.llm import lenient_json, thinking, tokens
 from kimi_tui.llm.dialects import REASONING_FIELDS, Dialect, family
 from kimi_tui.llm.lenient_json import without_surrogates
-from kimi_tui.llm.message import CHECKPOINT_MARKER, ImagePart, Message, TextPart, ThinkPart
+from kimi_tui.llm.message import (
+    CHECKPOINT_MARKER,
+    COMPACTION_START,
+    ImagePart,
+    Message,
+    TextPart,
+    ThinkPart,
+)
 from kimi_tui.llm.provider import ToolSpec
 from kimi_tui.llm.tool_schema import sent_tools
 
@@ -85,6 +92,8 @@ INTERRUPTED_RESULT = "The call was interrupted; there is no result."
 _NO_OUTPUT = "(no output)"
 BRIDGE = "I see the results."
 GO_ON = "Please go on."
+SUMMARY_READ = "I have read the summary."
+ANSWERED = "I have answered this; what came of it is in the summary."
 _IMAGES_OF_RESULTS = "Images of the results above:"
 _MAX_ID = 40
 _BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
@@ -167,6 +176,7 @@ class _Writer:
         self._sent = sent
         self._dialect = dialect
         self._recipient = recipient
+        self._reply = ""
 
     # The user's messages, and those that the program wrote in the user's place.
 
@@ -179,6 +189,11 @@ class _Writer:
         if last is not None and role == "tool" and _is_aside(message):
             last["content"] += "\n\n" + without_surrogates(message.text.strip())
             return
+        if role == "user" and self._reply and not _is_aside(message):
+            # What the user says is neither part of a summary nor of words that are dealt with already.
+            self.step(_Step(Message(role="assistant", content=self._reply), 0))
+            last, role = None, "assistant"
+        self._reply = _reply_to(message) or (self._reply if _is_aside(message) else "")
         if last is not None and role == "user":
             last["content"] = _joined(last["content"], parts)
             return
@@ -210,6 +225,7 @@ class _Writer:
     # The model, and what its tools gave back.
 
     def step(self, step: _Step) -> None:
+        self._reply = ""
         message = step.message
         calls = message.tool_calls or []
         ids = self._ids(calls, step.number)
@@ -345,6 +361,15 @@ def _is_aside(message: Message) -> bool:
     text = message.text.strip()
     is_reminder = text.startswith("<system-reminder>") and text.endswith("</system-reminder>")
     return is_reminder or bool(CHECKPOINT_MARKER.fullmatch(text))
+
+
+def _reply_to(message: Message) -> str:
+    """What the model would have said to this, where more of the user's words may follow; nothing for most messages."""
+    extra = message.model_extra or {}
+    if extra.get("answered") is True:
+        return ANSWERED
+    is_summary = message.text.startswith(COMPACTION_START) and extra.get("by") != "person"
+    return SUMMARY_READ if is_summary else ""
 
 
 def _joined(before: str | list[Sent], parts: list[Sent]) -> str | list[Sent]:

@@ -54,7 +54,10 @@ NOTHING_SAID = PackedText()
 LIVE_LINES = 200
 """Lines of a running tool's output that are kept until its result comes."""
 
-ToolState = Literal["writing", "waiting", "running", "done", "failed", "stopped", "rejected"]
+ToolState = Literal[
+    "writing", "waiting", "running", "done", "failed", "stopped", "rejected", "unsent"
+]
+"""`unsent` is a D-Mail that was not delivered at the end of its step."""
 
 
 @dataclass(slots=True, eq=False)
@@ -78,6 +81,11 @@ class Block:
     version: int = 0
     at: float = 0.0
 
+    @property
+    def is_past(self) -> bool:
+        """Whether it went into a summary: the model is not sent it any more."""
+        return not self.live
+
     def touch(self) -> None:
         """Something that is drawn has changed."""
         self.version += 1
@@ -100,6 +108,11 @@ class UserBlock(Block):
         """Let it say this."""
         self.text = clean(text)
         self.written = clean_source(text) if has_pictures(text) else ""
+
+    @property
+    def is_past(self) -> bool:
+        """What is queued will be sent yet."""
+        return not (self.live or self.queued)
 
 
 PIECE = 4_096
@@ -219,7 +232,7 @@ class ToolBlock(Block):
     @property
     def over(self) -> bool:
         """Whether its result is there."""
-        return self.state in {"done", "failed", "stopped", "rejected"}
+        return self.state in {"done", "failed", "stopped", "rejected", "unsent"}
 
     def add_output(self, text: str) -> None:
         """More live output, already clean; only the last lines are kept."""
@@ -275,7 +288,10 @@ class DMailBlock(Block):
 
 @dataclass(slots=True, eq=False)
 class CompactionBlock(Block):
-    """A summary that stands for all above it; `running` while it is being written, `edited` by the user since."""
+    """A summary that stands for all above it; `running` while it is being written, `edited` by the user since.
+
+    `kept` counts the messages that stayed word for word and stand below it.
+    """
 
     tokens_before: int = 0
     tokens_after: int = 0
@@ -283,6 +299,7 @@ class CompactionBlock(Block):
     running: bool = True
     automatic: bool = False
     edited: bool = False
+    kept: int = 0
 
 
 @dataclass(slots=True, eq=False)

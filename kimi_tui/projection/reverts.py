@@ -15,6 +15,7 @@ from typing import TypeVar
 from kimi_tui.foreign_text import clean, one_line
 from kimi_tui.projection.blocks import (
     NOTHING,
+    AgentBlock,
     Block,
     BlockList,
     Change,
@@ -36,6 +37,8 @@ from kimi_tui.wire.events import (
     ContextReverted,
     LineChanged,
 )
+
+_MESSAGES = (UserBlock, AgentBlock, ToolBlock, DMailBlock)
 
 B = TypeVar("B", bound=Block)
 
@@ -136,7 +139,7 @@ class Reverts:
         """A checkpoint was renumbered; False where it is itself the summary that the others stand behind."""
         if self._summary is None:
             return False
-        self._summary.moved[event.was] = (event.id, event.uid)
+        self._summary.moved[event.was] = event
         return True
 
     def compaction_point(self, event: CheckpointCreated) -> Change:
@@ -153,67 +156,50 @@ class Reverts:
         return blocks.append(blocks.new(CompactionBlock, 0.0))
 
     def compacted(self, event: CompactionEnd, at: float) -> Change:
-        """The summary stands, and what is above it can no longer be returned to by number."""
-        blocks = self._list
+        """The summary stands in the place of what it stands for; what was kept stands behind it."""
+        blocks, base = self._list, self._list.base
         change = NOTHING
-        block = self._running()
+        card = self._running()
         summary, self._summary = self._summary, None
         replaced = self._lines.replaced
         numbers = {one.uid: one.id for one in replaced.points} if replaced is not None else {}
         edit = self._lines.apply(event, at)
         left = edit.left if edit is not None else 0
         if event.error:
-            if block is None:
+            if card is None:
                 return NOTHING
-            change = blocks.remove(block)
+            change = blocks.remove(card)
             error = blocks.new(ErrorBlock, at)
             error.title = "Not compacted"
             error.reason = one_line(event.error)
             return both(change, blocks.append(error))
-        if block is None:
-            block = blocks.new(CompactionBlock, at)
-            block.checkpoint, block.uid = None, ""
-            change = blocks.append(block)
-        if summary is not None and summary.is_partial:
-            return both(change, self._put_summary(event, summary, block, numbers, left))
-        index = blocks.at(block).first or 0
-        self._keep(left, blocks.blocks[:index])
-        _fill(block, event)
-        for earlier in blocks.blocks[blocks.base : index]:
-            earlier.live = False
-            earlier.touch()
-        change = both(change, Change(min(blocks.base, index)))
-        blocks.base = index
-        return change
-
-    def _put_summary(
-        self,
-        event: CompactionEnd,
-        summary: SummaryPoint,
-        card: CompactionBlock,
-        numbers: Mapping[str, int],
-        left: int,
-    ) -> Change:
-        """The card stands in the place of what it summarises, and what was kept behind it."""
-        blocks, base = self._list, self._list.base
-        before = [block for block in blocks.blocks[: blocks.end] if block is not card]
+        if card is None:
+            card = blocks.new(CompactionBlock, at)
+            card.checkpoint, card.uid = None, ""
+            change = blocks.append(card)
+        place = blocks.at(card).first or 0
+        before, after = blocks.blocks[:place], blocks.blocks[place + 1 : blocks.end]
         self._keep(left, before)
+        if summary is None:
+            summary = SummaryPoint(0, card.uid, "")
+        else:
+            card.checkpoint, card.uid = summary.checkpoint, summary.uid
         laid = rearrange(before, base, summary, numbers)
-        card.checkpoint, card.uid = summary.checkpoint, summary.uid
         _fill(card, event)
+        card.kept = len({(one.uid, one.number) for one in laid.kept if isinstance(one, _MESSAGES)})
         old = next((one for one in before if summary.was and one.uid == summary.was), None)
         if isinstance(old, CompactionBlock):
             # What was gained is what the summary gained, not what its other words did.
-            card.edited, card.automatic = True, old.automatic
+            card.edited, card.automatic, card.kept = True, old.automatic, old.kept
             card.tokens_before = old.tokens_before
             card.tokens_after = old.tokens_after + event.tokens_after - event.tokens_before
-        if not summary.checkpoint and not summary.was:
+        if summary.is_whole:
             for earlier in laid.lead[base:]:
                 earlier.live = False
                 earlier.touch()
             blocks.base = len(laid.lead)
-        blocks.blocks[: blocks.end] = [*laid.lead, card, *laid.kept]
-        return Change(min(base, len(laid.lead)), laid.gone)
+        blocks.blocks[: blocks.end] = [*laid.lead, card, *laid.kept, *after]
+        return both(change, Change(min(base, len(laid.lead)), laid.gone))
 
     def _running(self) -> CompactionBlock | None:
         for block in reversed(self._list.blocks):
@@ -238,6 +224,7 @@ class Reverts:
             cut = edit.stop.id
             at_cut = (n for n in range(known.base, len(kept)) if _is_from(kept[n], cut))
             del kept[next(at_cut, len(kept)) :]
+        kept = [_not_sent(block) for block in kept]
         old = blocks.blocks[: blocks.end]
         first = next(
             (at for at, (was, now) in enumerate(zip(old, kept, strict=False)) if was is not now),
@@ -283,6 +270,13 @@ class _LeftBlocks:
 
     blocks: tuple[Block, ...]
     base: int
+
+
+def _not_sent(block: Block) -> Block:
+    """A D-Mail that is on the live line again went nowhere from there. A copy: the card that it became has it as it was."""
+    if isinstance(block, ToolBlock) and block.tool == "SendDMail" and block.state == "done":
+        return replace(block, state="unsent", version=block.version + 1)
+    return block
 
 
 def _fill(card: CompactionBlock, event: CompactionEnd) -> None:
@@ -333,23 +327,23 @@ class SummaryPoint:
     Attributes:
         checkpoint, uid: its own.
         was: the uid of the summary whose text it changes; empty for a new one.
-        moved: the checkpoints behind it, new number and uid by the uid that they had.
+        moved: the checkpoints behind it, by the uid that they had.
     """
 
     checkpoint: int
     uid: str
     was: str
-    moved: dict[str, tuple[int, str]] = field(default_factory=dict[str, tuple[int, str]])
+    moved: dict[str, CheckpointCreated] = field(default_factory=dict[str, CheckpointCreated])
 
     @property
-    def is_partial(self) -> bool:
-        """Whether anything of the line before stays where it can be returned to."""
-        return bool(self.checkpoint or self.was or self.moved)
+    def is_whole(self) -> bool:
+        """Whether it stands for everything but what is kept."""
+        return not (self.checkpoint or self.was)
 
 
 @dataclass(frozen=True, slots=True)
 class Rearranged:
-    """The blocks before the summary's card, those behind it, and those that are in the summary."""
+    """The blocks before the summary's card, those behind it, and those that went into the summary and off the screen."""
 
     lead: list[Block]
     kept: list[Block]
@@ -367,43 +361,46 @@ def rearrange(
         summary: what is known of the new line.
         numbers: the checkpoints of the line so far, by uid.
     """
-    moved = {numbers[was]: (was, now) for was, now in summary.moved.items() if was in numbers}
+    moved = {numbers[was]: event for was, event in summary.moved.items() if was in numbers}
     if summary.was:
-        moved[summary.checkpoint] = (summary.was, (summary.checkpoint, summary.uid))
+        moved[summary.checkpoint] = CheckpointCreated(
+            summary.checkpoint, summary.uid, "summary", was=summary.was
+        )
     cut = _cut(before, base, summary, moved)
     kept: list[Block] = []
     gone: list[Block] = []
-    for block in before[cut:]:
-        if isinstance(block, CompactionBlock) and summary.was and block.uid == summary.was:
+    for index, block in enumerate(before[base:], base):
+        if index < cut or (isinstance(block, CompactionBlock) and summary.was == block.uid != ""):
             continue
+        event = moved.get(block.checkpoint) if block.checkpoint is not None else None
         if block.checkpoint is None and moved:
             kept.append(block)
-        elif block.checkpoint in moved:
-            was, (number, uid) = moved[block.checkpoint]
+        elif event is not None and (not event.kept or block.number in event.kept):
             # A copy: the line that was left keeps the block with its own number.
             copy = replace(
                 block,
-                checkpoint=number,
-                uid=uid if block.uid == was else block.uid,
+                checkpoint=event.id,
+                uid=event.uid if block.uid == event.was else block.uid,
+                number=event.kept.index(block.number) if event.kept else block.number,
                 version=block.version + 1,
             )
-            if isinstance(copy, DMailBlock) and number != block.checkpoint:
+            if isinstance(copy, DMailBlock) and event.id != block.checkpoint:
                 # What it undid stays as far away as it was.
-                copy.from_checkpoint += number - (block.checkpoint or 0)
+                copy.from_checkpoint += event.id - (block.checkpoint or 0)
                 copy.is_moved = True
             kept.append(copy)
         else:
             gone.append(block)
+    if summary.is_whole:
+        # They stay to be read, in their order.
+        return Rearranged([*before[:cut], *gone], kept, ())
     return Rearranged(list(before[:cut]), kept, tuple(gone))
 
 
 def _cut(
-    before: Sequence[Block],
-    base: int,
-    summary: SummaryPoint,
-    moved: Mapping[int, tuple[str, tuple[int, str]]],
+    before: Sequence[Block], base: int, summary: SummaryPoint, moved: Mapping[int, object]
 ) -> int:
-    """The place of the card."""
+    """The place of the card, or of the first block that moves behind it."""
     for index in range(base, len(before)):
         block = before[index]
         if summary.was:

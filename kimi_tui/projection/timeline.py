@@ -51,6 +51,7 @@ from kimi_tui.wire.events import (
 _PARTS_LIMIT = 10_000
 # What a step changed may be known only when there are a few later ones.
 _LATEST = 50
+_DMAIL = short_name("SendDMail")
 _FILE_TOOLS = ("ReadFile", "WriteFile", "StrReplaceFile")
 
 
@@ -91,6 +92,13 @@ class Steps:
             return None
         head.words = one_line(said)[:LABEL_LIMIT]
         return head
+
+    def undelivered(self, head: Checkpoint | None) -> Checkpoint | None:
+        """The step is over, and the line was not cut: its D-Mails were not sent."""
+        unsent = [c for c in head.calls or () if c.name == _DMAIL and not c.failed] if head else []
+        for call in unsent:
+            call.target, call.failed = f"{call.target} not sent".strip(), True
+        return head if unsent else None
 
     def drop_attempt(self, head: Checkpoint | None) -> Checkpoint | None:
         """The model call is tried again: what it had streamed is not there any more."""
@@ -291,6 +299,7 @@ class TimelineModel:
 
     def _checkpoint(self, event: CheckpointCreated, at: float) -> None:
         self._relabel(self._steps.settle(self.tree.head))
+        self._relabel(self._steps.undelivered(self.tree.head))
         head = self.tree.head
         when = iso_seconds(event.at, at)
         tokens = event.tokens or self.used
@@ -319,7 +328,10 @@ class TimelineModel:
             pinned=event.uid in self.pins,
         )
         is_moved = bool(event.was) and self._compaction is not None
-        if is_moved and (old := self.tree.find_left(event.was)) is not None:
+        # Where only a steer behind a step was kept, it begins with that.
+        is_same = is_moved and 0 in (event.kept or (0,))
+        old = self.tree.find_left(event.was) if is_same else None
+        if old is not None:
             checkpoint.take_over(old)
         if checkpoint.kind in ("interrupted", "error"):
             checkpoint.state = "stopped" if checkpoint.kind == "interrupted" else "failed"
@@ -402,6 +414,7 @@ class TimelineModel:
     def _end_turn(self, reason: str, at: float) -> None:
         self.running = False
         self._relabel(self._steps.settle(self.tree.head))
+        self._relabel(self._steps.undelivered(self.tree.head))
         self._steps.end()
         head = self.tree.head
         if head is None:

@@ -97,6 +97,8 @@ class ToolCalls:
         self._list = blocks
         self._open: dict[str, ToolBlock] = {}
         self._dmails: list[ToolBlock] = []
+        self._undelivered: list[ToolBlock] = []
+        """Those of the running step, which go away when they are delivered."""
         self._changed: dict[str, str] = {}
         """Commands that the user put in the place of those of calls."""
         self.work_dir = ""
@@ -174,6 +176,8 @@ class ToolCalls:
         block.live_output.clear()
         if block.tool != "SendDMail":
             block.arguments = ""
+        elif block.state == "done":
+            self._undelivered.append(block)
         return self._list.touched(block)
 
     def waits(self, key: str) -> Change:
@@ -220,6 +224,16 @@ class ToolCalls:
                 return self._list.touched(block)
         return NOTHING
 
+    def step_over(self) -> Change:
+        """The step has ended: a D-Mail that is still there was not delivered."""
+        change = NOTHING
+        for block in self._undelivered:
+            if block.state == "done":
+                block.state = "unsent"
+                change = both(change, self._list.touched(block))
+        self._undelivered = []
+        return change
+
     def dropped(self) -> None:
         """The attempt failed: calls that were only being written are no more."""
         self._open = {key: block for key, block in self._open.items() if block.state != "writing"}
@@ -238,7 +252,7 @@ class ToolCalls:
         """The line was cut."""
         self._open.clear()
         self._changed.clear()
-        self._dmails = []
+        self._dmails, self._undelivered = [], []
 
     def cost(self, checkpoint: int, tokens: int, *, estimated: bool) -> Change:
         """What a step added to the window stands on its last card."""

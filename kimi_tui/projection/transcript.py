@@ -145,7 +145,7 @@ class TranscriptModel:
                 return self._turn_end(event, at)
             case StepBegin():
                 self._list.attempt.clear()
-                return self._speech.settle(at)
+                return both(self._calls.step_over(), self._speech.settle(at))
             case StepRetry():
                 self._calls.dropped()
                 return self._speech.retry(event, at)
@@ -216,6 +216,7 @@ class TranscriptModel:
             self._calls.dropped()
             dropped = self._speech.drop_attempt()
         change = both(dropped, both(self._speech.settle(at), self._calls.stop()))
+        change = both(change, self._calls.step_over())
         self._list.attempt.clear()
         if event.reason == "error":
             error = self._list.new(ErrorBlock, at)

@@ -14,7 +14,7 @@ from typing import Any, Literal, cast
 
 from pydantic import ValidationError
 
-from kimi_tui.llm.message import CHECKPOINT_MARKER, Message
+from kimi_tui.llm.message import CHECKPOINT_MARKER, COMPACTION_START, Message
 from kimi_tui.session.jsonl import encode
 
 Operation = Literal["rewind", "dmail", "compaction", "clear", "jump", "undo", "redo", "files"]
@@ -30,9 +30,6 @@ _PLAIN_KEYS = frozenset({"role", "content", "tool_call_id"})
 
 Internal = Literal["marker", "dmail", "compaction", "reminder", "notification", "note"]
 DMAIL_START = "<system>You just got a D-Mail from your future self."
-COMPACTION_START = (
-    "<system>Previous context has been compacted. Here is the compaction output:</system>"
-)
 DMAIL_TEXT_AFTER = "D-Mail content:\n\n"
 REMINDER_START = "<system-reminder>"
 NOTIFICATION_START = "<notification "

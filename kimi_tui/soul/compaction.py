@@ -8,8 +8,8 @@ Three steps, each of which leaves the context as it was if it fails or is stoppe
 3. `Compactor` puts the summary in the place of the part, in one operation on the context, and publishes the new world
    line. The one before stays whole, so that undo brings it back.
 
-Where checkpoints follow the part, they are renumbered behind the summary, and the token figures stored behind them
-are reduced by what the summary saved, because the server counted what is no longer there.
+What stays word for word keeps its checkpoints, renumbered behind the summary, with token figures for what precedes them
+now. Where only some of the messages behind a checkpoint stay, they get one of their own.
 """
 
 from __future__ import annotations
@@ -17,11 +17,13 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from bisect import bisect_left
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
-from typing import Any, Protocol, cast
+from itertools import accumulate, pairwise
+from typing import Any, NamedTuple, Protocol, cast
 
 from kimi_tui.llm.errors import ContextOverflowError, LLMError
 from kimi_tui.llm.message import ImagePart, Message, TextPart, ThinkPart, ToolCall
@@ -46,14 +48,14 @@ from kimi_tui.session.schema import (
     TokenCount,
     Verbatim,
     count_of,
-    is_marker,
     message_line,
     new_uid,
 )
-from kimi_tui.soul.bookmarks import UserMarks, root_of, whole_groups
+from kimi_tui.soul.bookmarks import Pin, UserMarks, root_of, whole_groups
 from kimi_tui.soul.conversation import Conversation
 from kimi_tui.soul.errors import CompactionFailed, NothingToCompact, SoulError, UnknownCompaction
 from kimi_tui.soul.internal_messages import (
+    answered_words,
     dmail_text,
     internal_kind,
     is_user_words,
@@ -74,6 +76,7 @@ _SMALLER = 0.6
 _TRIES = 4
 # What is left of the context, above which a compaction was not worth its price.
 _WORTH_IT = 0.9
+_LEAD_TOKENS = message_tokens(summary_message(""))
 
 AskModel = Callable[[str, Sequence[ToolSpec], Sequence[Message]], Awaitable[Completion]]
 """Asks the model once, with retries: system prompt, tools, history."""
@@ -199,7 +202,7 @@ class SimpleCompaction:
         if not summary:
             raise CompactionFailed(
                 "The model wrote no summary.",
-                advice="The conversation is as it was. Try /compact again, or rewind to a smaller checkpoint.",
+                advice="The conversation is as it was. Try /compact again.",
             )
         return Compacted(
             summary,
@@ -308,6 +311,23 @@ def _images(messages: Sequence[Message]) -> list[dict[str, object]]:
 
 
 @dataclass(frozen=True, slots=True)
+class _Replacement:
+    """What a compaction puts where.
+
+    Attributes:
+        said: the summary's message, and what else a strategy makes up.
+        kept: the places of the messages that stay, where those at `answered` are no longer followed by what came of them.
+        freed_tokens: the estimated size of what goes; `said_tokens` that of `said`.
+    """
+
+    said: tuple[Message, ...]
+    kept: frozenset[int]
+    answered: frozenset[int]
+    freed_tokens: int
+    said_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
 class Span:
     """The part of the live world line from before `start` (None: its beginning) to before `until` (None: its end)."""
 
@@ -321,6 +341,15 @@ class Span:
 
 
 WHOLE = Span()
+
+_REWIND = "Rewind to an earlier checkpoint, or choose a model with a larger window."
+_UNDO = "Undo the compaction with /undo and rewind to an earlier checkpoint, or choose a model with a larger window."
+
+
+def advice_when_full(conversation: Conversation) -> str:
+    """What helps where the window is full. On a compacted world line there may be no checkpoint to go back to."""
+    is_bare = conversation.begins_with_summary and len(conversation.context.checkpoints) < 2
+    return _UNDO if is_bare else _REWIND
 
 
 class Compactor:
@@ -373,16 +402,17 @@ class Compactor:
             asyncio.CancelledError: stopped; the context is as it was.
         """
         # Reads the whole context.
-        plan = await asyncio.to_thread(self._plan, turn, span)
+        messages = await asyncio.to_thread(list, self._conversation.messages)
+        plan = await asyncio.to_thread(self._plan, messages, turn, span)
         self._applied = False
         before = self._conversation.used
         self._conversation.wire.publish(CompactionBegin(before, automatic))
         budget = self._budget(provider, before, refused)
         try:
             compacted = await self._summary(plan, provider, instructions, budget, step)
-            if automatic:
-                await self._check_worth(compacted, before, provider.info.window)
-            await run_to_completion(self._apply(compacted, plan, span, before))
+            part = await asyncio.to_thread(self._replacement, compacted, messages, turn, span)
+            self._check_worth(part, provider.info.window if automatic else 0)
+            await run_to_completion(self._apply(compacted.summary, part, span, before))
         except asyncio.CancelledError:
             self._failed(before, "Stopped. The conversation is as it was.")
             raise
@@ -399,24 +429,65 @@ class Compactor:
             self._failed(before, message)
             raise CompactionFailed(message, advice="The log file says more.") from error
 
-    async def _check_worth(self, compacted: Compacted, before: int, window: int) -> None:
-        """Refuse a compaction after which the context is still too full and hardly smaller.
+    def _replacement(
+        self, compacted: Compacted, messages: Sequence[Message], turn: Sequence[Message], span: Span
+    ) -> _Replacement:
+        """What the compaction puts where, and its price. Reads the whole context: call it in a thread."""
+        places = {id(message): place for place, message in enumerate(messages)}
+        first = span.start.message_index if span.start is not None else 0
+        end = span.until.message_index if span.until is not None else len(messages)
+        kept = {place for m in compacted.messages if (place := places.get(id(m))) is not None}
+        said = tuple(m for m in compacted.messages if id(m) not in places)
+        is_marker = self._conversation.context.index.is_marker
+        told = [n for n in range(first, end) if not is_marker(n)]
+        gone = [n for n in told if n not in kept]
+        answered = frozenset(
+            place
+            for place, following in pairwise(told)
+            if place in kept
+            and following not in kept
+            and is_user_words(messages[place])
+            and messages[place] not in turn
+        )
+        return _Replacement(
+            said,
+            frozenset(kept),
+            answered,
+            sum(message_tokens(messages[place]) for place in gone),
+            sum(map(message_tokens, said)),
+        )
+
+    def _check_worth(self, part: _Replacement, window: int) -> None:
+        """Refuse a compaction that frees nothing, or next to nothing of a context that is still too full then.
+
+        Args:
+            part: what it would do.
+            window: the model's, where the compaction is to make room in it; else 0.
 
         Raises:
             CompactionFailed: it is such a one.
         """
         meter = self._conversation.meter
-        after = await asyncio.to_thread(meter.estimate_with, compacted.messages)
-        all_now = meter.whole_estimate()
-        if after >= self._conversation.limits.trigger(window) and after > _WORTH_IT * all_now:
+        before = meter.whole_estimate()
+        after = before - meter.estimated(part.freed_tokens - part.said_tokens)
+        # The few words that the program puts before every summary decide nothing.
+        if after - _LEAD_TOKENS >= before:
             raise CompactionFailed(
-                f"The newest messages alone take nearly all of about {before:,} of {window:,} tokens, and a summary of the "
-                "others frees next to nothing.",
-                advice="Rewind to an earlier checkpoint, or choose a model with a larger window.",
+                "The summary takes as many tokens as what it stands for, so nothing would be freed.",
+                advice=advice_when_full(self._conversation),
+            )
+        if (
+            window
+            and after >= self._conversation.limits.trigger(window)
+            and after > _WORTH_IT * before
+        ):
+            raise CompactionFailed(
+                f"The newest messages alone take nearly all of about {self._conversation.used:,} of {window:,} tokens, "
+                "and a summary of the others frees next to nothing.",
+                advice=advice_when_full(self._conversation),
             )
 
-    def _plan(self, turn: Sequence[Message], span: Span) -> Plan:
-        messages = self._conversation.messages
+    def _plan(self, messages: Sequence[Message], turn: Sequence[Message], span: Span) -> Plan:
         if span.is_whole:
             return self._compaction.plan(messages, turn, self._marks.pinned_places())
         first = span.start.message_index if span.start is not None else 0
@@ -481,43 +552,55 @@ class Compactor:
 
     # -- changing the context --------------------------------------------------------------------
 
-    async def _apply(self, compacted: Compacted, plan: Plan, span: Span, before: int) -> None:
+    async def _apply(self, summary: str, part: _Replacement, span: Span, before: int) -> None:
         """Put the summary in the place of the part, and publish the new world line.
 
         Args:
-            compacted: the summary and the messages that stay.
-            plan: what of them is pinned.
+            summary: its text.
+            part: what stands where.
             span: the part.
             before: tokens of the context so far, as they were published.
 
         Raises:
             StorageTrouble: the disk refused; nothing changed.
         """
-        conversation, context = self._conversation, self._conversation.context
-        start, until, messages = span.start, span.until, compacted.messages
+        conversation, context, meter = (
+            self._conversation,
+            self._conversation.context,
+            self._conversation.meter,
+        )
+        start, until = span.start, span.until
         if start is None:
-            base = conversation.meter.estimate_with(messages)
+            base = meter.estimate_of(part.said_tokens)
         else:
-            sizes = sum(map(message_tokens, messages))
-            base = conversation.tokens_before(start.id) + conversation.meter.estimated(sizes)
+            base = conversation.tokens_before(start.id) + meter.estimated(part.said_tokens)
+        # Of what was kept apart from its surroundings no server has counted anything.
+        kept = KeptTokens(context.messages, part.kept, base, meter.estimated)
+        tail = len(context.messages) if until is None else until.message_index
+        saved = 0 if until is None else conversation.tokens_before(until.id) - kept.before(tail)
+        rest = await asyncio.to_thread(
+            renumbered,
+            context,
+            start.offset if start is not None else 0,
+            lambda place, tokens: tokens - saved if place > tail else kept.before(place),
+            keeps=lambda place: place >= tail or place in part.kept,
+            whole_from=context.size_bytes if until is None else until.offset,
+            answered=part.answered,
+        )
         uid = new_uid()
-        then: list[Addition] = [NewCheckpoint(uid=uid), *messages, TokenCount(base)]
-        rest = Renumbered((), ())
-        if until is not None:
-            saved = conversation.tokens_before(until.id) - base
-            rest = await asyncio.to_thread(renumbered, context, until, saved)
-            then += [*rest.additions, TokenCount(max(base, before - saved))]
+        total = kept.before(tail) if until is None else max(base, before - saved)
+        then: list[Addition] = [NewCheckpoint(uid=uid), *part.said, TokenCount(base)]
+        then += [*rest.additions, TokenCount(total)] if rest.additions else []
         # Written before it holds: a pin on a uid that no checkpoint has does no harm, one that is lost would.
-        # In the context the summary stands before what is kept.
-        lead = len(messages) - len(plan.kept)
-        await self._marks.pin_all((uid, place + lead) for place in plan.pinned)
-        text = compacted.summary
+        await self._marks.pin_all(rest.moved_pins(self._marks.pins))
         if start is None:
-            reverted = await context.clear(reason="compaction", text=text, then=then)
+            reverted = await context.clear(reason="compaction", text=summary, then=then)
         else:
-            reverted = await context.revert_to(start.id, reason="compaction", text=text, then=then)
-        kept = 0 if start is None else start.message_index
-        await self._publish(reverted, kept, text, before, (uid, ""), rest.renamed)
+            reverted = await context.revert_to(
+                start.id, reason="compaction", text=summary, then=then
+            )
+        stays = 0 if start is None else start.message_index
+        await self._publish(reverted, stays, summary, before, Renamed(uid), rest.renamed)
         self._applied = True
 
     async def edit_summary(self, text: str) -> None:
@@ -538,7 +621,14 @@ class Compactor:
             conversation.meter.estimated(message_tokens(message))
             for message in (conversation.messages[place], new)
         )
-        anew = await asyncio.to_thread(renumbered, context, point, was - now, instead=(place, new))
+        anew = await asyncio.to_thread(
+            renumbered,
+            context,
+            point.offset,
+            lambda _, tokens: tokens - was + now,
+            whole_from=point.offset,
+            instead=(place, new),
+        )
         reverted = await context.revert_to(
             point.id,
             reason="compaction",
@@ -555,8 +645,8 @@ class Compactor:
         kept: int,
         summary: str,
         before: int,
-        first: tuple[str, str],
-        renamed: Sequence[tuple[str, str]],
+        first: Renamed,
+        renamed: Sequence[Renamed],
     ) -> None:
         """Follow the new context, and publish it.
 
@@ -565,17 +655,17 @@ class Compactor:
             kept: how many first messages are still what they were.
             summary: its text.
             before: tokens of the context before.
-            first: the summary's checkpoint, as its uid and the one that it had before (or nothing).
-            renamed: the same of those behind it.
+            first: the summary's checkpoint.
+            renamed: those behind it.
         """
         conversation = self._conversation
         conversation.kept(kept)
         await conversation.follow()
         # The numbers mean other checkpoints now.
         conversation.denwa.forget_deliveries()
-        names = dict([first, *renamed])
+        names = {one.uid: one for one in (first, *renamed)}
         points = list(conversation.context.checkpoints)
-        place = next(i for i, point in enumerate(points) if point.uid == first[0])
+        place = next(i for i, point in enumerate(points) if point.uid == first.uid)
         world_line = conversation.number_of(reverted)
         if points[place].id:
             conversation.publish_reverted(
@@ -594,11 +684,12 @@ class Compactor:
                     summary_kind if is_summary else kind,
                     "" if is_summary else label,
                     point.tokens or conversation.tokens_before(point.id),
-                    names.get(point.uid, ""),
+                    names[point.uid].was,
+                    kept=names[point.uid].kept,
                 )
                 await pace.rest()
         conversation.wire.publish(CompactionEnd(before, conversation.used, summary, world_line))
-        conversation.publish_line_changed("compaction", world_line, 0, first[0])
+        conversation.publish_line_changed("compaction", world_line, 0, first.uid)
 
 
 def _newest_summary(messages: Sequence[Message]) -> int:
@@ -617,56 +708,153 @@ def _begun(
     return [(part.kind, part.label) for part in parts]
 
 
+class Renamed(NamedTuple):
+    """A checkpoint as it is called now, and as it was called (nothing: it is new).
+
+    `kept` are the numbers of the messages behind the old one that came along; empty for all of them.
+    """
+
+    uid: str
+    was: str = ""
+    kept: tuple[int, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Renumbered:
-    """Records to write behind a summary. `renamed` are the checkpoints among them: the new uid, and the old one."""
+    """Records to write behind a summary, and the checkpoints among them."""
 
     additions: tuple[Addition, ...]
-    renamed: tuple[tuple[str, str], ...]
+    renamed: tuple[Renamed, ...]
+
+    def moved_pins(self, pins: Collection[Pin]) -> list[Pin]:
+        """Those of some pins whose messages have another number now, as they are called there."""
+        return [
+            (one.uid, order)
+            for one in self.renamed
+            if one.kept != tuple(range(len(one.kept)))
+            for order, number in enumerate(one.kept)
+            if (one.was, number) in pins
+        ]
+
+
+class KeptTokens:
+    """Estimates the tokens of what precedes a message, where some of the messages before it stay.
+
+    Args:
+        messages: all of the world line so far.
+        kept: the places of those that stay.
+        base: the tokens of what precedes the first of them.
+        estimated: makes an estimate of a sum of sizes.
+    """
+
+    def __init__(
+        self,
+        messages: Sequence[Message],
+        kept: Collection[int],
+        base: int,
+        estimated: Callable[[int], int],
+    ) -> None:
+        self._places = sorted(kept)
+        sizes = (message_tokens(messages[place]) for place in self._places)
+        self._sums = list(accumulate(sizes, initial=0))
+        self._base, self._estimated = base, estimated
+
+    def before(self, place: int) -> int:
+        """Tokens of what precedes the message at `place`."""
+        return self._base + self._estimated(self._sums[bisect_left(self._places, place)])
+
+
+class _Kept:
+    """What stays of a checkpoint and the messages behind it."""
+
+    def __init__(self, point: Checkpoint | None, is_whole: bool) -> None:
+        self.point = point
+        self.is_whole = is_whole
+        self.marker = False
+        self.records: list[Addition] = []
+        self.numbers: list[int] = []
+        self.n_seen = 0
+        self.n_dropped = 0
+
+    def close(self) -> tuple[Sequence[Addition], Renamed | None]:
+        """The records to write, and how the checkpoint is called in them; it may have none."""
+        point = self.point
+        if not (self.numbers or (self.is_whole and point is not None)):
+            return (), None
+        if point is None:
+            return self.records, None
+        # Whatever names a message by its number, a pin for one, still finds it under the old name.
+        is_same = self.numbers == list(range(len(self.numbers)))
+        records = [one for one in self.records if is_same or not isinstance(one, TokenCount)]
+        renamed = Renamed(new_uid(), point.uid, tuple(self.numbers) if self.n_dropped else ())
+        was = root_of(point) if is_same else None
+        begin = NewCheckpoint(marker=self.marker, was=was, uid=renamed.uid, at=point.at)
+        return [begin, *records], renamed
 
 
 def renumbered(
-    context: Context, first: Checkpoint, saved: int, *, instead: tuple[int, Message] | None = None
+    context: Context,
+    offset: int,
+    figure: Callable[[int, int], int],
+    *,
+    keeps: Callable[[int], bool] = lambda place: True,
+    whole_from: int = 0,
+    answered: Collection[int] = (),
+    instead: tuple[int, Message] | None = None,
 ) -> Renumbered:
-    """The records from a checkpoint on, as they stand behind a summary: with new uids and smaller token figures.
+    """The records that stay, as they stand behind a summary: with new uids, numbers and token figures.
 
-    Everything else stays byte for byte. Reads the file: call it in a thread.
+    Everything else of them stays byte for byte. Reads the file: call it in a thread.
 
     Args:
         context: the live context.
-        first: the checkpoint.
-        saved: how many tokens fewer precede it now.
-        instead: the number of a message, and what stands in its place.
+        offset: where in its file the first of them may stand.
+        figure: the tokens to write where there were some, from the place of the message that follows and those.
+        keeps: whether the message at a place stays.
+        whole_from: from this offset on everything stays, also a checkpoint that nothing follows.
+        answered: the places of messages that what came of them no longer follows.
+        instead: the place of a message, and what stands there now.
     """
+    index = context.index
     points = {point.offset: point for point in context.checkpoints}
-    replaced = -1 if instead is None else context.index.place(instead[0])[0]
-    additions: list[Addition] = []
-    renamed: list[tuple[str, str]] = []
+    place = index.messages_before(offset)
+    groups = [_Kept(None, is_whole=False)]
     # Not all of it at once: that would be megabytes that nobody else can run beside.
-    for raw in lines(context.read, first.offset):
+    for raw in lines(context.read, offset):
         at, line = raw.offset, raw.data
         record = parse(line) if line.strip() else None
-        if record is None:
+        if not isinstance(record, dict):
             continue
-        point = points.get(at)
-        if point is not None:
-            uid = new_uid()
-            additions.append(NewCheckpoint(was=root_of(point), uid=uid, at=point.at))
-            renamed.append((uid, point.uid))
-        elif at == replaced and instead is not None:
-            additions.append(Verbatim(message_line(instead[1])))
-        elif isinstance(record, dict) and is_marker(record):
-            # It names a number that is another one now; where it has lost its checkpoint it names nothing.
-            last = additions[-1] if additions else None
-            if isinstance(last, NewCheckpoint):
-                additions[-1] = replace(last, marker=True)
-        elif isinstance(record, dict) and record.get("role") == USAGE:
+        group = groups[-1]
+        if at in points:
+            groups.append(_Kept(points[at], is_whole=at >= whole_from))
+        elif place < index.n_messages and at == index.place(place)[0]:
+            place += 1
+            if index.is_marker(place - 1):
+                # It names a number that is another one now; where it has lost its checkpoint it names nothing.
+                group.marker = group.marker or not (group.records or group.n_seen)
+                continue
+            if keeps(place - 1):
+                group.numbers.append(group.n_seen)
+                if instead is not None and instead[0] == place - 1:
+                    line = message_line(instead[1]).rstrip(b"\n")
+                elif place - 1 in answered:
+                    line = message_line(answered_words(context.messages[place - 1])).rstrip(b"\n")
+                group.records.append(Verbatim(line + b"\n"))
+            elif internal_kind(context.messages[place - 1]) != "reminder":
+                group.n_dropped += 1
+            group.n_seen += 1
+        elif record.get("role") == USAGE:
             tokens = count_of(record.get("token_count"))
             if tokens is not None:
-                additions.append(TokenCount(max(1, tokens - saved)))
-        elif not (isinstance(record, dict) and record.get("role") == CHECKPOINT):
-            additions.append(Verbatim(line + b"\n"))
-    return Renumbered(tuple(additions), tuple(renamed))
+                group.records.append(TokenCount(max(1, figure(place, tokens))))
+        elif record.get("role") != CHECKPOINT and at >= whole_from:
+            group.records.append(Verbatim(line + b"\n"))
+    closed = [group.close() for group in groups]
+    return Renumbered(
+        tuple(record for records, _ in closed for record in records),
+        tuple(renamed for _, renamed in closed if renamed is not None),
+    )
 
 
 _CHARS_PER_TOKEN = 4

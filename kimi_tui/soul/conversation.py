@@ -350,11 +350,14 @@ class Conversation:
         tokens: int,
         was: str = "",
         first: int = 0,
+        kept: tuple[int, ...] = (),
     ) -> None:
-        """Publish a checkpoint; `was` is the uid that it had before it was renumbered."""
+        """Publish a checkpoint; `was` and `kept` are those of `CheckpointCreated`."""
         if not was:
             self.files.mark(point.uid)
-        created = CheckpointCreated(point.id, point.uid, kind, label, tokens, point.at, was, first)
+        created = CheckpointCreated(
+            point.id, point.uid, kind, label, tokens, point.at, was, first, kept
+        )
         self.ledger.follow(created)
         self.wire.publish(created)
 

@@ -60,7 +60,8 @@ class BackToTheFuture(Exception):
 
     Args:
         checkpoint_id: the context goes back to before this checkpoint.
-        messages: the D-Mails that are put there, in the order in which they were sent.
+        messages: the D-Mails that are put there, in the order in which they were sent; of several each names where it
+            was to go.
         restore_files: whether they ask for the working files of that time.
     """
 

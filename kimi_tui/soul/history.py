@@ -17,13 +17,13 @@ from typing import Any, NamedTuple, cast
 
 from kimi_tui.filesystem import open_regular
 from kimi_tui.llm.message import Message, TextPart, ThinkPart
-from kimi_tui.session.context_index import ContextIndex
+from kimi_tui.session.context_index import ContextIndex, Kind
 from kimi_tui.session.jsonl import parse
 from kimi_tui.session.rotation import LIVE_NAME, stored_world_lines
 from kimi_tui.session.schema import CHECKPOINT, MESSAGE_ROLES, Checkpoint
 from kimi_tui.session.session import Session
 from kimi_tui.session.world_lines import WorldLine, WorldLines, shared_checkpoints
-from kimi_tui.soul.bookmarks import UserMarks
+from kimi_tui.soul.bookmarks import UserMarks, root_of
 from kimi_tui.soul.internal_messages import (
     author_of,
     dmail_text,
@@ -60,6 +60,8 @@ from kimi_tui.wire.events import (
 log = logging.getLogger(__name__)
 
 _SWITCHES = frozenset({"jump", "undo", "redo"})
+_BESIDE_SUMMARY = frozenset({Kind.SUMMARY, Kind.MARKER, Kind.ASIDE})
+_SAID = (ev.SteerTaken, ev.TextPart, ev.ThinkPart, ev.ToolResult)
 _REASONS = frozenset({"rewind", "dmail", "compaction", "clear", "jump", "undo", "redo"})
 
 
@@ -111,20 +113,31 @@ def session_history(session: Session) -> list[EventRecord]:
 
 
 def fits(records: list[EventRecord], session: Session) -> bool:
-    """Whether these events lead to the live world line as it is, by way of all the others."""
-    if final_checkpoints(records) != [point.uid for point in session.context.checkpoints]:
+    """Whether these events lead to the live world line as it is, by way of all the others, with what compactions kept."""
+    points, index = session.context.checkpoints, session.context.index
+    if final_checkpoints(records) != [point.uid for point in points]:
         return False
-    told: set[int] = set()
+    lines: set[int] = set()
     for record in records:
         match record.event:
             case ev.ContextReverted(world_line=n) | ev.CompactionEnd(world_line=n):
-                told.add(n)
+                lines.add(n)
             case ev.LineChanged(from_line=n):
-                told.add(n)
+                lines.add(n)
             case _:
                 pass
     # The record of a fork ends where it was made; what was left later is among its world lines all the same.
-    return told.issuperset(stored_world_lines(session.dir))
+    if not lines.issuperset(stored_world_lines(session.dir)):
+        return False
+    ends = [*(point.message_index for point in points[1:]), index.n_messages]
+    kept = [
+        point.uid
+        for point, end in zip(points, ends, strict=False)
+        if Kind.SUMMARY in (kinds := index.kinds(point.message_index, end))
+        and not set(kinds) <= _BESIDE_SUMMARY
+    ]
+    told = records_by_checkpoint(records) if kept else {}
+    return all(any(isinstance(one.event, _SAID) for one in told.get(uid, ())) for uid in kept)
 
 
 def rebuild_history(session: Session, records: Sequence[EventRecord]) -> list[EventRecord]:
@@ -153,9 +166,12 @@ def rebuild_history(session: Session, records: Sequence[EventRecord]) -> list[Ev
                 parts = segments(points, messages, most)
                 builder.add_switch(shown_as, back, most)
             left[shown_as.n] = shown_as
-        for segment in parts:
+        following: Sequence[Segment] = ()
+        if parts:
+            builder.add_segment(parts[0])
+            following = builder.end_compaction(parts[1:], shown)
+        for segment in following:
             builder.add_segment(segment)
-            builder.end_compaction()
         shown, shown_messages, shown_as = points, messages, world_line
     return builder.finish(is_open=ends_open(context.messages))
 
@@ -199,7 +215,9 @@ def rebuild_world_line(
     builder.begin_world_line(world_lines.index(n) if n else context.index, messages)
     for segment in segments(points, messages):
         builder.add_segment(segment)
-    return builder.finish()
+    # Where the agent left it by a D-Mail, the step that sent that ended there.
+    is_open = any(entry.op == "dmail" and entry.n == n for entry in context.journal.entries)
+    return builder.finish(is_open=is_open)
 
 
 class _HistoryBuilder:
@@ -297,11 +315,32 @@ class _HistoryBuilder:
         changed = ev.LineChanged(cast("Operation", op), world_line.n, back.n, goes)
         self._add(changed, ev.iso_seconds(world_line.left_by.at))
 
-    def end_compaction(self) -> None:
-        """Add, after a segment, the end of the compaction that made it, if one did."""
+    def end_compaction(
+        self, parts: Sequence[Segment], shown: Sequence[Checkpoint]
+    ) -> Sequence[Segment]:
+        """Add, after the segment of a summary, the end of the compaction that made it, if one did.
+
+        Args:
+            parts: the segments that follow; those whose checkpoints were renumbered move behind the summary.
+            shown: the checkpoints until then.
+
+        Returns:
+            The segments that have not been added yet.
+        """
         compaction, self._compaction = self._compaction, None
-        if compaction is not None:
-            self._add(compaction, self._at)
+        if compaction is None:
+            return parts
+        names = {root_of(point): point.uid for point in shown}
+        n_moved = 0
+        for segment in parts:
+            was = names.get(segment.point.was or "")
+            if was is None:
+                break
+            kept = tuple(range(len(segment.messages)))
+            self._add(replace(self._created(segment), was=was, kept=kept), self._at)
+            n_moved += 1
+        self._add(compaction, self._at)
+        return parts[n_moved:]
 
     def add_segment(self, segment: Segment) -> None:
         """Add what happened behind a checkpoint: as it was recorded, else made from the messages."""
@@ -316,7 +355,8 @@ class _HistoryBuilder:
         if summary and self._compaction is None:
             self._add_summary(segment, summary)
             return
-        self._add_events(segment, recorded)
+        # What a compaction kept beside its summary used not to be recorded.
+        self._add_events(segment, None if summary else recorded)
         if dmail is not None and not is_published:
             # What was pinned came along too; nothing of the line tells of it where it stood before.
             pinned = [m for m in _before(dmail, segment) if m.role != "user"]
@@ -398,17 +438,14 @@ class _HistoryBuilder:
     def _record(self, event: Event) -> EventRecord:
         return EventRecord(len(self._records) + 1, self._at, event)
 
-    def _made(self, segment: Segment) -> Iterator[Event]:
+    def _created(self, segment: Segment) -> CheckpointCreated:
         point, kind = segment.point, segment.kind
-        created = ev.CheckpointCreated(
-            point.id,
-            point.uid,
-            kind,
-            segment.label,
-            self._tokens.at(point),
-            point.at,
-            first=segment.first,
-        )
+        label = "" if kind in ("compaction", "summary") else segment.label
+        tokens, first = self._tokens.at(point), segment.first
+        return CheckpointCreated(point.id, point.uid, kind, label, tokens, point.at, first=first)
+
+    def _made(self, segment: Segment) -> Iterator[Event]:
+        point, kind, created = segment.point, segment.kind, self._created(segment)
         if kind == "user":
             words = next(n for n, m in enumerate(segment.messages) if is_user_words(m))
             yield ev.TurnBegin(segment.messages[words].text)

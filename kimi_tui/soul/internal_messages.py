@@ -9,9 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from kimi_tui.llm.message import CHECKPOINT_MARKER, ContentPart, Message, TextPart
-from kimi_tui.session.schema import (
+from kimi_tui.llm.message import (
+    CHECKPOINT_MARKER,
     COMPACTION_START,
+    ContentPart,
+    Message,
+    TextPart,
+)
+from kimi_tui.session.schema import (
     Internal,
     dmail_text_in,
     kind_by_start,
@@ -47,6 +52,11 @@ def user_words(text: str) -> Message:
     return Message.model_validate({"role": "user", "content": text, "by": "person"})
 
 
+def answered_words(message: Message) -> Message:
+    """The user's words as they stand where the answer to them has gone into a summary."""
+    return Message.model_validate({**message.stored(), "answered": True})
+
+
 def dmail_text(message: Message) -> str | None:
     """The D-Mail itself, without what the program put around it; None where the message is no D-Mail."""
     if internal_kind(message) != "dmail":
@@ -65,8 +75,9 @@ def ends_open(messages: Sequence[Message]) -> bool:
     """Whether a conversation ends in the middle of something: no answer follows, or only the beginning of one."""
     for message in reversed(messages):
         if internal_kind(message) not in _ASIDE:
+            extra = message.model_extra or {}
             answered = message.role == "assistant" and not message.tool_calls
-            return not answered or bool(message.interrupted)
+            return not (answered or extra.get("answered")) or bool(message.interrupted)
     return False
 
 

@@ -13,7 +13,7 @@ from uuid import uuid4
 from kimi_tui.llm.errors import ContextOverflowError
 from kimi_tui.llm.message import Message
 from kimi_tui.llm.provider import ChatProvider
-from kimi_tui.soul.compaction import Compactor
+from kimi_tui.soul.compaction import Compactor, advice_when_full
 from kimi_tui.soul.conversation import Conversation
 from kimi_tui.soul.dmail import DMailDelivery
 from kimi_tui.soul.errors import (
@@ -85,10 +85,6 @@ class Steering:
     def put_back(self, steers: tuple[Steer, ...]) -> None:
         """What was taken did not get into the context: it waits again, before what was queued since."""
         self._queued[:0] = steers
-
-
-_REWIND = "Rewind to an earlier checkpoint, or choose a model with a larger window."
-_UNDO = "Undo the compaction with /undo and rewind to an earlier checkpoint, or choose a model with a larger window."
 
 
 class AgentLoop:
@@ -202,7 +198,7 @@ class AgentLoop:
             except NothingToCompact:
                 raise CompactionFailed(
                     f"The context is too long for the model, and nothing older is left to compact. {error.message}",
-                    advice=self._advice,
+                    advice=advice_when_full(self._conversation),
                 ) from error
             return await self._steps.ask(n, provider)
 
@@ -221,22 +217,15 @@ class AgentLoop:
             raise CompactionFailed(
                 f"The conversation was compacted, but it still takes about {self._conversation.used:,} "
                 f"of {window:,} tokens.",
-                advice=self._advice,
+                advice=advice_when_full(self._conversation),
             )
-
-    @property
-    def _advice(self) -> str:
-        """What helps where the window is full. On a compacted world line there may be no checkpoint to go back to."""
-        conversation = self._conversation
-        is_bare = conversation.begins_with_summary and len(conversation.context.checkpoints) < 2
-        return _UNDO if is_bare else _REWIND
 
     def _publish_full(self, window: int) -> None:
         if self._conversation.used >= window:
             raise CompactionFailed(
                 f"The newest messages alone take about {self._conversation.used:,} of {window:,} tokens, "
                 "and nothing older is left to compact.",
-                advice=self._advice,
+                advice=advice_when_full(self._conversation),
             )
         if not self._published_full:
             self._published_full = True
@@ -244,6 +233,6 @@ class AgentLoop:
                 Notice(
                     "warning",
                     "The context is nearly full, and nothing older is left to compact.",
-                    self._advice,
+                    advice_when_full(self._conversation),
                 )
             )

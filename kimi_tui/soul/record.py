@@ -324,11 +324,11 @@ def records_by_checkpoint(records: Sequence[EventRecord]) -> dict[str, list[Even
                 ):
                     before = []
                 before.append(record)
-            case ev.CheckpointCreated(uid=uid, was=was, kind=kind) as created:
+            case ev.CheckpointCreated(uid=uid, was=was, kind=kind, kept=kept) as created:
                 current = found.setdefault(uid, [])
                 if was:
                     # What it began was published under its old name.
-                    current += _renamed(found.get(was, ()), created)
+                    current += () if kept else _renamed(found.get(was, ()), created)
                     continue
                 if kind == "step":
                     # The checkpoint of the turn itself is lost: that comes from the messages, and not twice.

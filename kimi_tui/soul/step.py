@@ -207,7 +207,14 @@ class StepRunner:
         if pending:
             raise BackToTheFuture(
                 min(mail.checkpoint_id for mail in pending),
-                tuple(mail.message for mail in pending),
+                tuple(
+                    prompt(
+                        "dmail_of_several", CHECKPOINT=str(mail.checkpoint_id), TEXT=mail.message
+                    )
+                    if len(pending) > 1
+                    else mail.message
+                    for mail in pending
+                ),
                 any(mail.restore_files for mail in pending),
             )
         return "go on"

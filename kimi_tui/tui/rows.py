@@ -95,6 +95,21 @@ class Line(NamedTuple):
 
 BLANK = Line()
 
+_PAST_GROUNDS = {"band": "lost-bg", "dmail-bg": "lost-bg", "add-bg": "page", "del-bg": "page"}
+
+
+def past_line(line: Line) -> Line:
+    """The row as it stands where the model is no longer sent it: grey, whatever it says; your words stay headings."""
+    spans: list[Span] = []
+    for span in line.spans:
+        ink, flags, ground = style_parts(span.style)
+        flags = flags.replace("b", "") + ("b" if ink == "strong" else "")
+        style = f"quiet/{flags}" if flags else "quiet"
+        if ground:
+            style += f"@{_PAST_GROUNDS.get(ground, ground)}"
+        spans.append(span._replace(style=style))
+    return line._replace(spans=tuple(spans), fill=_PAST_GROUNDS.get(line.fill, line.fill))
+
 
 def cells(text: str) -> int:
     """The width of a text in cells."""

@@ -108,7 +108,7 @@ def _encode(event: Event) -> tuple[str, Json]:
             return "SteerWithdrawn" if withdrawn else "SteerInput", payload
         case _:
             return type(event).__name__, {
-                field.name: list(cast("tuple[str, ...]", value))
+                field.name: list(cast("tuple[object, ...]", value))
                 if isinstance(value, tuple)
                 else value
                 for field in fields(event)
@@ -418,7 +418,8 @@ def _decode_fields(kind: type, data: Json) -> Event | None:
             continue
         value = source[name]
         if get_origin(hint) is tuple and isinstance(value, list):
-            values[name] = tuple(x for x in cast("list[object]", value) if isinstance(x, str))
+            member = get_args(hint)[0]
+            values[name] = tuple(x for x in cast("list[object]", value) if _fits(member, x))
         elif _fits(hint, value):
             values[name] = value
         else:

@@ -185,8 +185,9 @@ class CheckpointCreated:
     """A new checkpoint on the live world line. `label` is the user's words, or where a D-Mail came from.
 
     With `was` it is no new checkpoint but the one that had that uid, renumbered behind a summary: what it began moves
-    with it. Such events follow that of the summary's own checkpoint and come before `CompactionEnd`. `first` is the
-    number, as pins count, of the first message behind it that is said: 1 where the program has put a word before it.
+    with it, or of that only the messages with the numbers `kept` (counted as pins count), where it names any. Such events
+    follow that of the summary's own checkpoint and come before `CompactionEnd`. `first` is the number, counted likewise,
+    of the first message behind it that is said: 1 where the program has put a word before it.
     """
 
     id: int
@@ -197,6 +198,7 @@ class CheckpointCreated:
     at: str = ""
     was: str = ""
     first: int = 0
+    kept: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,8 @@ from pathlib import Path
 from support.chat_server import call, calls, say
 from support.soul import Stage, stage
 
-from kimi_tui.session.schema import COMPACTION_START
+from kimi_tui.llm.message import COMPACTION_START
+from kimi_tui.llm.request import ANSWERED, SUMMARY_READ
 from kimi_tui.soul.rewind import Target
 
 
@@ -43,23 +44,30 @@ async def test_pinned_messages_survive_compactions(tmp_path: Path) -> None:
         await on.soul.compact()
         await on.soul.run("fifth")
         sent = on.sent()
-        assert [text for _, text in sent[:2]] == [
-            f"{COMPACTION_START}\n\nSUMMARY\n\nfirst",
+        # What was pinned is a message of its own: the model can tell it from the summary.
+        assert [text for _, text in sent[:4]] == [
+            f"{COMPACTION_START}\n\nSUMMARY",
+            SUMMARY_READ,
+            "first",
             'I look.\nReadFile({"path": "a.txt"})\nGlob({"pattern": "*"})',
         ]
-        assert [role for role, _ in sent[2:5]] == ["tool", "tool", "user"]
-        assert "hello" in sent[2][1]
+        assert [role for role, _ in sent[4:7]] == ["tool", "tool", "user"]
+        assert "hello" in sent[4][1]
         assert "one" not in [text for _, text in sent]
+        # Its checkpoint came along, and with it whatever names it.
+        kinds = [(row.id, row.kind) for row in await on.checkpoints()]
+        assert kinds[:4] == [(0, "compaction"), (1, "user"), (2, "step"), (3, "user")]
         # And the next one, and one of a part, know them by their new places.
         await on.soul.compact()
         await on.soul.run("sixth")
         again = on.sent()
-        assert again[0][1] == f"{COMPACTION_START}\n\nAGAIN\n\nfirst"
-        assert again[1:4] == sent[1:4]
-        pinned = [(m.kind, m.number) for m in await on.soul.messages() if m.pinned]
-        assert pinned == [("user", 1), ("tool", 4)]
+        assert again[0][1] == f"{COMPACTION_START}\n\nAGAIN"
+        assert again[1:6] == sent[1:6]
+        pinned = [(m.kind, m.checkpoint_id, m.number) for m in await on.soul.messages() if m.pinned]
+        assert pinned == [("user", 1, 0), ("tool", 2, 2)]
         await on.reopen()
-        assert [(m.kind, m.number) for m in await on.soul.messages() if m.pinned] == pinned
+        shown = [(m.kind, m.checkpoint_id, m.number) for m in await on.soul.messages() if m.pinned]
+        assert shown == pinned
 
 
 async def test_pinned_messages_survive_partial_compactions(tmp_path: Path) -> None:
@@ -69,14 +77,20 @@ async def test_pinned_messages_survive_partial_compactions(tmp_path: Path) -> No
         await on.soul.pin(uid(on, 5))
         on.server.script(say("SUMMARY"), say("SECOND"), say("five"))
         await on.soul.compact(until=Target(2))
-        # Renumbered: #5 is #4 now, and its pin went with it.
         pinned = [(m.checkpoint_id, m.text) for m in await on.soul.messages() if m.pinned]
-        assert pinned == [(0, "one"), (4, "third")]
-        await on.soul.compact(start=Target(4))
+        assert pinned == [(1, "one"), (5, "third")]
+        await on.soul.compact(start=Target(5))
         await on.soul.run("on")
         texts = [text for _, text in on.sent()]
         assert texts[1] == "one"
-        assert texts[-1] == f"{COMPACTION_START}\n\nSECOND\n\nthird\n\non"
+        # Neither part of the summary nor asked anew: the answer to it is in the summary.
+        assert texts[-5:] == [
+            f"{COMPACTION_START}\n\nSECOND",
+            SUMMARY_READ,
+            "third",
+            ANSWERED,
+            "on",
+        ]
         await on.soul.undo()
         await on.soul.undo()
         pinned = [(m.checkpoint_id, m.text) for m in await on.soul.messages() if m.pinned]

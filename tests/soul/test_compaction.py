@@ -14,6 +14,7 @@ from support.soul import Stage, next_event, stage
 
 from kimi_tui.llm.message import ImagePart, ImageURL, Message, TextPart, ThinkPart, user_message
 from kimi_tui.llm.provider import ChatProvider
+from kimi_tui.llm.request import SUMMARY_READ
 from kimi_tui.llm.tokens import estimate
 from kimi_tui.prompts import prompt
 from kimi_tui.soul.compaction import (
@@ -200,21 +201,39 @@ async def test_by_key(tmp_path: Path) -> None:
         system = on.file()[0]
         records = on.file()[1:]
         assert system["role"] == "_system_prompt"
-        assert [r["role"] for r in records] == [
-            "_checkpoint",
-            "user",
-            "user",
-            "assistant",
-            "_usage",
+        # What is kept has its checkpoints and markers, with other numbers.
+        assert [(r["role"], r.get("id")) for r in records] == [
+            ("_checkpoint", 0),
+            ("user", None),
+            ("_usage", None),
+            ("_checkpoint", 1),
+            ("user", None),
+            ("user", None),
+            ("_checkpoint", 2),
+            ("user", None),
+            ("_usage", None),
+            ("assistant", None),
+            ("_usage", None),
+            ("_usage", None),
         ]
-        assert records[0]["id"] == 0
         assert records[1]["content"][1] == {"type": "text", "text": "# Summary"}
-        assert records[2]["content"] == "three"
-        assert len(on.file("context_1.jsonl")) > len(records)
+        assert records[5]["content"] == "three"
+        left = [r for r in on.file("context_1.jsonl") if r["role"] == "_checkpoint"]
+        assert [r.get("was") for r in records if "id" in r] == [
+            None,
+            *(r["uid"] for r in left[-2:]),
+        ]
+        figures = [r["token_count"] for r in records if r["role"] == "_usage"]
+        assert figures == sorted(figures)
 
         await talk(on, "four")
-        assert on.sent()[0][1].endswith("# Summary\n\nthree")
-        assert on.sent()[1:] == [("assistant", "answer three"), ("user", "four")]
+        assert on.sent()[0][1].endswith("# Summary")
+        assert on.sent()[1:] == [
+            ("assistant", SUMMARY_READ),
+            ("user", "three"),
+            ("assistant", "answer three"),
+            ("user", "four"),
+        ]
 
         (begin,), (end,) = on.ear.of(ev.CompactionBegin), on.ear.of(ev.CompactionEnd)
         assert not begin.automatic
@@ -222,9 +241,9 @@ async def test_by_key(tmp_path: Path) -> None:
         assert (end.summary, end.world_line, end.error) == ("# Summary", 1, "")
         names = on.ear.names()
         at = names.index("CompactionBegin")
-        assert names[at : at + 5] == [
+        assert names[at : at + 7] == [
             "CompactionBegin",
-            "CheckpointCreated",
+            *["CheckpointCreated"] * 3,
             "CompactionEnd",
             "LineChanged",
             "StatusUpdate",
@@ -315,13 +334,14 @@ async def test_by_the_rule_in_the_middle_of_a_turn(tmp_path: Path) -> None:
         assert on.ear.of(ev.TurnEnd)[-1].reason == "done"
         assert on.ear.of(ev.CompactionBegin)[0].automatic
         roles = on.sent()
-        assert roles[0][1].endswith("SUMMARY\n\nthe task")
-        assert [role for role, _ in roles] == ["user", "assistant", "tool", "assistant", "tool"]
-        assert "first" in roles[1][1]
-        assert "second" in roles[3][1]
-        # The same step goes on; the next checkpoint is #1.
+        assert roles[0][1].endswith("SUMMARY")
+        assert roles[2] == ("user", "the task")
+        assert [role for role, _ in roles[3:]] == ["assistant", "tool", "assistant", "tool"]
+        assert "first" in roles[3][1]
+        assert "second" in roles[5][1]
+        # The same step goes on, behind the checkpoints of what was kept.
         assert [e.n for e in on.ear.of(ev.StepBegin)][-3:] == [1, 2, 3]
-        assert on.ear.of(ev.CheckpointCreated)[-1].id == 1
+        assert on.ear.of(ev.CheckpointCreated)[-1].id == 4
 
 
 async def test_still_too_long_is_an_error_and_no_loop(tmp_path: Path) -> None:
@@ -342,7 +362,7 @@ async def test_still_too_long_is_an_error_and_no_loop(tmp_path: Path) -> None:
         assert outcome.prompt.startswith("again")
 
 
-async def test_still_too_long_with_nothing_to_go_back_to(tmp_path: Path) -> None:
+async def test_still_too_long_with_something_to_go_back_to(tmp_path: Path) -> None:
     async with stage(tmp_path, window=20_000) as on:
         on.server.script(say("short"), say("SUMMARY"))
         await on.soul.run("first " * 5_000)
@@ -350,11 +370,29 @@ async def test_still_too_long_with_nothing_to_go_back_to(tmp_path: Path) -> None
         end = on.ear.of(ev.TurnEnd)[-1]
         assert end.reason == "error"
         assert "still takes" in end.error
+        # What was kept can be rewound to, as the advice says.
+        assert [point.id for point in on.session.context.checkpoints] == [0, 1, 2]
+        assert "Rewind to an earlier checkpoint" in end.advice
+        assert (await on.soul.rewind(Target(2))).prompt.startswith("again")
+
+
+async def test_what_frees_nothing_is_not_kept(tmp_path: Path) -> None:
+    bare = SimpleCompaction(max_preserved_messages=0)
+    async with stage(tmp_path, window=20_000, compaction=bare) as on:
+        on.server.script(say("answer " * 9_000))
+        await on.soul.run("word " * 11_000)
+        before = on.file()
+        on.server.script(say("longer " * 26_000), say("word " * 13_000))
+        await on.soul.compact()
+        assert "nothing would be freed" in on.ear.of(ev.CompactionEnd)[-1].error
+        assert on.file() == before
+        await on.soul.compact()
+        assert not on.ear.of(ev.CompactionEnd)[-1].error
         # All that is left of the line is the summary; before it leads only an undo.
         assert [point.id for point in on.session.context.checkpoints] == [0]
-        assert "/undo" in end.advice
-        await on.soul.undo()
-        assert (await on.soul.rewind(Target(2))).prompt.startswith("again")
+        on.server.script(say("on"))
+        await on.soul.resume()
+        assert on.ear.notices()[-1].advice.startswith("Undo the compaction")
 
 
 def test_how_many_messages_stay() -> None:

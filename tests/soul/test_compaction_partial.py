@@ -9,7 +9,9 @@ import pytest
 from support.chat_server import call, say, status
 from support.soul import Stage, stage
 
-from kimi_tui.session.schema import COMPACTION_START, is_marker
+from kimi_tui.llm.message import COMPACTION_START
+from kimi_tui.llm.request import SUMMARY_READ
+from kimi_tui.session.schema import is_marker
 from kimi_tui.soul.errors import SoulError
 from kimi_tui.soul.history import fits, session_history
 from kimi_tui.soul.rewind import Target
@@ -70,7 +72,9 @@ async def test_from_here_keeps_what_precedes_byte_for_byte(tmp_path: Path) -> No
         assert [said for role, said in on.sent() if role != "system"] == [
             FIRST.strip(),
             "one",
-            f"{COMPACTION_START}\n\nSUMMARY\n\non",
+            f"{COMPACTION_START}\n\nSUMMARY",
+            SUMMARY_READ,
+            "on",
         ]
         await on.soul.undo()
         assert (on.session.dir / "context.jsonl").read_bytes() == whole
@@ -112,9 +116,11 @@ async def test_up_to_here_renumbers_what_stays(tmp_path: Path) -> None:
         assert fits(session_history(on.session), on.session)
         await on.soul.run("on")
         assert [said for _, said in on.sent()] == [
-            f"{COMPACTION_START}\n\nSUMMARY\n\nsecond",
+            f"{COMPACTION_START}\n\nSUMMARY",
+            SUMMARY_READ,
+            "second",
             'I look.\nReadFile({"path": "a.txt"})',
-            on.sent()[2][1],
+            on.sent()[4][1],
             "two",
             "third",
             "three",
@@ -141,7 +147,9 @@ async def test_a_part_in_the_middle(tmp_path: Path) -> None:
         assert [said for _, said in on.sent()] == [
             FIRST.strip(),
             "one",
-            f"{COMPACTION_START}\n\nSUMMARY\n\nthird",
+            f"{COMPACTION_START}\n\nSUMMARY",
+            SUMMARY_READ,
+            "third",
             "three",
             "on",
         ]

@@ -10,9 +10,14 @@ import pytest
 from support.chat_server import call, calls, gate, say
 from support.soul import next_event, stage
 
+from kimi_tui.projection.blocks import ToolBlock
+from kimi_tui.projection.timeline import TimelineModel
+from kimi_tui.projection.transcript import TranscriptModel
 from kimi_tui.session.schema import DMAIL_START
 from kimi_tui.soul.internal_messages import dmail_text, is_user_words
 from kimi_tui.soul.model_slot import LoopLimits
+from kimi_tui.tui.rows import Room
+from kimi_tui.tui.transcript.tool_card import tool_card
 from kimi_tui.wire import events as ev
 
 
@@ -110,10 +115,12 @@ async def test_several_mails_of_one_step(tmp_path: Path) -> None:
             say("done"),
         )
         await on.soul.run("hi")
-        # The earliest checkpoint wins, and every message arrives in its order.
+        # The earliest checkpoint wins, and every message arrives in its order, with the place it was meant for.
         (reverted,) = on.ear.of(ev.ContextReverted)
         assert reverted.checkpoint_id == 1
-        assert letters(on.sent()[-1][1]) == ["first\n\nsecond\n\nthird"]
+        assert letters(on.sent()[-1][1]) == [
+            "To checkpoint 2:\n\nfirst\n\nTo checkpoint 1:\n\nsecond\n\nTo checkpoint 2:\n\nthird"
+        ]
 
 
 async def test_earlier_letters_are_not_carried_over(tmp_path: Path) -> None:
@@ -144,10 +151,18 @@ async def test_a_rejected_call_beside_it_drops_the_mail(tmp_path: Path) -> None:
         assert on.ear.of(ev.TurnEnd)[-1].reason == "rejected"
         assert not on.ear.of(ev.ContextReverted)
         assert not (on.work / "x").exists()
-        # Nor does it go off later.
+        # Nor does it go off later; and nobody is told that it had been sent.
         on.server.script(say("fine"))
         await on.soul.run("go on")
         assert not on.ear.of(ev.ContextReverted)
+        chat, timeline = TranscriptModel(), TimelineModel()
+        for record in await on.soul.history():
+            chat.apply(record)
+            timeline.apply(record)
+        cards = [block for block in chat.blocks if isinstance(block, ToolBlock)]
+        assert [card.state for card in cards] == ["rejected", "unsent"]
+        assert "not sent" in "".join(line.text for line in tool_card(cards[1], Room(80)))
+        assert [c.target for c in timeline.tree.live[1].calls or ()][1] == "to #0 not sent"
         assert any("NOT sent" in text for role, text in on.sent() if role == "tool")
 
 
@@ -179,11 +194,11 @@ async def test_after_a_compaction_old_numbers_are_gone(tmp_path: Path) -> None:
             await on.soul.run(f"say {text}")
         on.server.script(say("SUMMARY"))
         await on.soul.compact()
-        on.server.script(calls([mail("x", 4)]), calls([mail("x", 0)]), calls([mail("y", 1)]))
+        on.server.script(calls([mail("x", 5)]), calls([mail("x", 0)]), calls([mail("y", 3)]))
         on.server.script(say("ok"))
         await on.soul.run("hi")
         errors = [r.message for r in on.ear.of(ev.ToolResult) if r.is_error]
-        assert "There is no checkpoint 4" in errors[0]
+        assert "There is no checkpoint 5" in errors[0]
         assert "summary" in errors[1]
         # The summary and the person's words are still there after the one that could be delivered.
         assert "SUMMARY" in on.sent()[0][1]

@@ -32,7 +32,8 @@ async def test_it_is_sent_on_yes(tmp_path: Path, instead: str) -> None:
         heard = on.soul.wire.subscribe()
         turn = asyncio.create_task(on.soul.run("go"))
         asked = await next_event(heard, ev.ApprovalRequest)
-        assert (asked.kind, asked.tool, asked.detail) == ("dmail", "SendDMail", "one\n\ntwo")
+        letters = "To checkpoint 1:\n\none\n\nTo checkpoint 2:\n\ntwo"
+        assert (asked.kind, asked.tool, asked.detail) == ("dmail", "SendDMail", letters)
         assert "#1" in asked.question
         assert not asked.session_offer
         assert not on.ear.of(ev.ContextReverted)
@@ -41,7 +42,7 @@ async def test_it_is_sent_on_yes(tmp_path: Path, instead: str) -> None:
         on.soul.answer(asked.id, "once", instead)
         await turn
         sent = str(on.sent())
-        assert (instead or "one\n\ntwo".replace("\n", "\\n")) in sent
+        assert (instead or letters.replace("\n", "\\n")) in sent
         assert ("one" not in on.ear.of(ev.ContextReverted)[0].text) == bool(instead)
         assert "I look." not in [text for role, text in on.sent() if role == "assistant"]
         assert on.ear.of(ev.TurnEnd)[-1].reason == "done"

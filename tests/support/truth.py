@@ -74,26 +74,15 @@ def untrue_of_chat(
         known: finds that are not mended yet; what they are about is passed over.
     """
     shown, stored = shown_in(chat), line.said()
-    if known:
-        kinds = {
-            segment.uid: "pinned" if segment.holds_pinned else segment.kind
-            for segment in line.segments
-        }
+    if "T29" in known:
+        pinned = {segment.uid for segment in line.segments if segment.holds_pinned}
         shown, stored = (
-            [one for one in each if not _is_known(one, kinds, known)] for each in (shown, stored)
+            [one for one in each if one[1].uid not in pinned] for each in (shown, stored)
         )
     if [said for said, _ in shown] != [said for said, _ in stored]:
         yield f"the chat shows\n{_listed(shown)}\nwhere the file has\n{_listed(stored)}"
     elif shown != stored:
         yield f"the chat says that it stands at\n{_listed(shown)}\nwhere the file has\n{_listed(stored)}"
-
-
-def _is_known(one: tuple[Said, Place], kinds: Mapping[str, str], known: Collection[str]) -> bool:
-    said, place = one
-    kind = kinds.get(place.uid, "")
-    if kind in ("compaction", "summary"):
-        return "T12" in known and (said.kind != "summary" or place.number > 0)
-    return kind == "pinned" and "T29" in known
 
 
 def untrue_of_rows(timeline: TimelineModel, line: Line) -> Iterator[str]:

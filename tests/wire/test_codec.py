@@ -68,6 +68,7 @@ SPECIAL: dict[str, st.SearchStrategy[Any]] = {
     "int | None": st.none() | COUNT,
     "float": st.floats(0, 1e6).map(lambda x: round(x, 3)),
     "tuple[str, ...]": st.lists(TEXT, max_size=3).map(tuple),
+    "tuple[int, ...]": st.lists(COUNT, max_size=3).map(tuple),
     "tuple[DisplayBlock, ...]": st.lists(BLOCKS, max_size=3).map(tuple),
     "CheckpointKind": st.sampled_from(get_args(ev.CheckpointKind)),
     "Operation": st.sampled_from(get_args(ev.Operation)),

@@ -341,4 +341,11 @@ def compaction_card(block: CompactionBlock, room: Room) -> list[Line]:
             *lines[:SUMMARY_ROWS],
             Line((*lead, Span(fold_mark(hidden))), hit=HIT_FOLD),
         ]
-    return rows + lines
+    return [*rows, *lines, *paragraph(_what_stays(block), "quiet", prose_width(room.width), lead)]
+
+
+def _what_stays(block: CompactionBlock) -> str:
+    """What the model is sent of the conversation around the card."""
+    above = "" if block.checkpoint else "Above: no longer sent"
+    below = f"Below: {counted(block.kept, 'message')} kept" if block.kept else ""
+    return "   ".join(part for part in (above, below) if part)

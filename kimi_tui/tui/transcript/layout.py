@@ -214,7 +214,7 @@ def probable_height(block: Block, room: Room) -> int:
         case DMailBlock():
             return 6 + len(block.text) // width
         case CompactionBlock():
-            return 1 if block.running else 5
+            return 1 if block.running else 6
         case ErrorBlock() | RetryBlock():
             return 2
         case _:

@@ -20,7 +20,7 @@ from textual.strip import Strip
 
 from kimi_tui.foreign_text import clean
 from kimi_tui.tui.faults import NOTHING, log_fault
-from kimi_tui.tui.rows import BLANK, HIT_LINK, Line, Span, cells, style_parts
+from kimi_tui.tui.rows import BLANK, HIT_LINK, Line, Span, cells, past_line, style_parts
 
 if TYPE_CHECKING:
     from kimi_tui.tui.transcript.viewport import View
@@ -213,7 +213,9 @@ class Painter:
         """A row of a block, from its cache where it is there."""
         strip = view.strips[index]
         if strip is None:
-            strip = view.strips[index] = self.paint(view.lines[index])
+            line = view.lines[index]
+            strip = self.paint(past_line(line) if view.block.is_past else line)
+            view.strips[index] = strip
         return strip
 
     def hovered(self, line: Line) -> Strip:
@@ -251,7 +253,7 @@ class Painter:
         return Strip(out, strip.cell_length)
 
     def with_edge(self, strip: Strip, edge: str) -> Strip:
-        """The strip of a row of a world line that was left, with an edge in its first cell."""
+        """The strip of a row that the model is not sent, with an edge in its first cell."""
         first = next(iter(strip), None)
         lead = next(iter(self.paint(Line((Span(edge, "lost"),)))), None)
         if first is None or lead is None or lead.style is None:

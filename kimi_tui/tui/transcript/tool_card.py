@@ -63,7 +63,7 @@ def _state_glyph(state: ToolState, glyphs: Glyphs) -> Span:
             return Span(glyphs.done, "ok")
         case "failed":
             return Span(glyphs.failed, "error")
-        case "stopped" | "rejected":
+        case "stopped" | "rejected" | "unsent":
             return Span(glyphs.stopped, "quiet")
         case "running" | "waiting":
             return Span(glyphs.running, "accent")
@@ -74,12 +74,13 @@ def _state_glyph(state: ToolState, glyphs: Glyphs) -> Span:
 def _title(block: ToolBlock, room: Room, *, foldable: bool) -> Line:
     number = number_span(block.checkpoint, live=block.live, pin=pin_of(block, room))
     is_dmail = block.tool == "SendDMail"
+    ink = "quiet" if block.state == "unsent" else "dmail" if is_dmail else "tool"
     name = cut(block.name, max(NAME_WIDTH, room.width // 3), room.glyphs.cut)
     head = [
         Span("  "),
-        Span(room.glyphs.dmail, "dmail") if is_dmail else _state_glyph(block.state, room.glyphs),
+        Span(room.glyphs.dmail, ink) if is_dmail else _state_glyph(block.state, room.glyphs),
         Span(" "),
-        Span(name, "dmail" if is_dmail else "tool"),
+        Span(name, ink),
     ]
     if block.target or block.display:
         head.append(
@@ -140,6 +141,8 @@ def _facts(block: ToolBlock) -> list[Fact]:
         out.append(Fact((Span("you said no", "ink"),), 0))
     elif block.state == "stopped":
         out.append(Fact((Span("stopped by you", "ink"),), 0))
+    elif block.state == "unsent":
+        out.append(Fact((Span("not sent", "ink"),), 0))
     brief = ""
     seconds = 0.0
     shell: ShellBlock | None = None

@@ -38,6 +38,7 @@ from kimi_tui.tui.rows import (
     Room,
     Span,
     hit_at,
+    past_line,
 )
 from kimi_tui.tui.screens import app_of
 from kimi_tui.tui.scrollbar import use_thin_scrollbar
@@ -802,13 +803,14 @@ class Transcript(ScrollView, can_focus=True):
             return painter.paint(cover)
         view, index, line = flow.line(row)
         is_current = False
+        is_past = view is not None and view.block.is_past
         if view is None or index < 0:
             strip = painter.blank()
         elif view.block.key == self._current and index == view.block.title_row:
             is_current = True
             strip = painter.current(line, focused=self.has_focus, edge=self.glyphs.edge)
         elif row == self._hovered:
-            strip = painter.hovered(line)
+            strip = painter.hovered(past_line(line) if is_past else line)
         else:
             strip = painter.view_strip(view, index)
         if view is not None and index >= 0:
@@ -817,7 +819,7 @@ class Transcript(ScrollView, can_focus=True):
             strip = painter.going(strip, self.glyphs.edge)
         if y == self.size.height - 1 and (mark := self._new_mark()) is not None:
             strip = painter.with_mark(strip, mark)
-        if self._is_left and not is_current:
+        if (self._is_left or is_past) and not is_current:
             strip = painter.with_edge(strip, self.glyphs.edge)
         return strip
 

@@ -14,6 +14,8 @@ from syrupy.assertion import SnapshotAssertion
 from kimi_tui.tui.glyphs import ASCII
 from kimi_tui.wire.display import BriefBlock, ShellBlock
 from kimi_tui.wire.events import (
+    CheckpointCreated,
+    CompactionBegin,
     CompactionEnd,
     SteerQueued,
     StepRetry,
@@ -93,6 +95,34 @@ def at_work() -> Conversation:
     return talk
 
 
+def compacted() -> Conversation:
+    """Two turns went into a summary; the first words of all are pinned, the last turn was kept."""
+    talk = Conversation(tokens=196_000)
+    talk.user("Always answer in one sentence.")
+    talk.step(text="I will.")
+    talk.end()
+    talk.user("Fix quoted fields.")
+    talk.step(think="a\nb", think_s=2.0)
+    talk.tool("StrReplaceFile", {"path": "src/csv/tokenizer.py"}, "", TOKENIZER_DIFF, cost=2_600)
+    talk.step(text="Doubled quotes inside a field are **kept** now.")
+    talk.tool("Shell", {"command": "pytest -q"}, "7 passed", ShellBlock("pytest -q", 0, 2.0))
+    talk.end()
+    talk.user("Why is the import slow?")
+    talk.step(text="It calls `str.find` once for each character.")
+    talk.end()
+    points = [one.event for one in talk.records if isinstance(one.event, CheckpointCreated)]
+    talk.tell(CompactionBegin(211_000, automatic=False))
+    talk.tell(CheckpointCreated(0, "sum", "compaction"))
+    for number, old in enumerate((points[0], *points[-2:]), 1):
+        moved = CheckpointCreated(number, f"{old.uid}'", old.kind, old.label, 21_000, was=old.uid)
+        talk.tell(moved)
+    summary = "## Current task\nFind out why the import is slow.\n## Completed tasks\nQuoted fields: fixed."
+    talk.tell(CompactionEnd(211_000, 21_000, summary, 1))
+    talk.checkpoint = 4
+    talk.user("Use one regular expression.")
+    return talk
+
+
 @pytest.fixture
 def picture(snapshot: SnapshotAssertion) -> SnapshotAssertion:
     return snapshot.use_extension(PictureExtension)
@@ -118,6 +148,16 @@ async def test_ascii(picture: SnapshotAssertion) -> None:
 async def test_sixteen_colours(picture: SnapshotAssertion) -> None:
     app = ChatApp(theme="kimi-16", ansi=True)
     assert await taken(app, quoted_fields(), BESIDE_TIMELINE) == picture
+
+
+async def test_compacted(picture: SnapshotAssertion) -> None:
+    for size, theme in ((BESIDE_TIMELINE, "kimi-dark"), (SMALLEST, "kimi-light")):
+        app = ChatApp(theme=theme)
+        async with app.run_test(size=size) as pilot:
+            app.transcript.apply(compacted().records)
+            app.transcript.pins = frozenset({("uid0-1'", 0)})
+            await pilot.pause()
+            assert app.export_screenshot() == picture(name=theme)
 
 
 @pytest.mark.parametrize("progress", [0.45, 0.85])

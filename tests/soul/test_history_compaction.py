@@ -1,0 +1,176 @@
+"""What stands in the chat at full strength is what the model is sent: after a compaction, undo and redo, and a restart."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+from support.chat_server import call, gate, say
+from support.soul import Stage, stage
+
+from kimi_tui.projection.blocks import AgentBlock, CompactionBlock, ToolBlock, UserBlock
+from kimi_tui.projection.timeline import TimelineModel
+from kimi_tui.projection.transcript import TranscriptModel
+from kimi_tui.session.schema import is_marker
+from kimi_tui.soul.internal_messages import internal_kind, summary_text
+from kimi_tui.soul.rewind import Target
+from kimi_tui.soul.tool_results import outcome_of
+from kimi_tui.wire.events import EventRecord
+
+Shown = list[tuple[str, bool]]
+
+
+def shown(records: list[EventRecord]) -> tuple[Shown, Shown, list[tuple[int, str, str]]]:
+    """What the chat has at full strength, what else it has (each text with whether it is pinned), and the timeline's rows."""
+    chat, timeline = TranscriptModel(), TimelineModel()
+    for record in records:
+        chat.apply(record)
+        timeline.apply(record)
+    alive: Shown = []
+    grey: Shown = []
+    for block in chat.blocks:
+        match block:
+            case UserBlock():
+                text = block.text
+            case AgentBlock():
+                text = block.stream.text
+            case CompactionBlock():
+                text = block.summary
+            case ToolBlock():
+                text = block.output
+            case _:
+                continue
+        (alive if block.live else grey).append((text, block.pinned))
+    return alive, grey, [(p.id, p.kind, p.words) for p in timeline.tree.live]
+
+
+def sent(on: Stage) -> list[str]:
+    texts: list[str] = []
+    for message in on.session.context.messages:
+        if message.role == "tool":
+            texts.append(outcome_of(message).output)
+        elif internal_kind(message) in (None, "compaction") and message.text:
+            texts.append(summary_text(message) or message.text)
+    return texts
+
+
+def words(told: Shown) -> list[str]:
+    return [text for text, _ in told]
+
+
+async def check(on: Stage, rows: list[tuple[int, str, str]] | None = None) -> None:
+    """The chat and the timeline of a new listener are what is sent."""
+    await on.soul.flush()
+    alive, _, found = shown(await on.soul.history())
+    assert words(alive) == sent(on)
+    points = on.session.context.checkpoints
+    assert [number for number, _, _ in found] == [point.id for point in points]
+    if rows is not None:
+        assert found == rows
+
+
+async def pinned_turns(on: Stage) -> None:
+    """Four turns; a steer in the second is pinned, and the words of the first."""
+    (on.work / "a.txt").write_text("hello\n")
+    on.server.script(say("one"), gate(1, call("ReadFile", {"path": "a.txt"}, text="I look.")))
+    on.server.script(say("two"), say("three"), say("four"))
+    await on.soul.run("first")
+    task = asyncio.create_task(on.soul.run("second"))
+    await on.server.at_gate.wait()
+    on.soul.steer("and hurry")
+    on.server.release()
+    await task
+    await on.soul.run("third")
+    await on.soul.run("fourth")
+    points = on.session.context.checkpoints
+    await on.soul.pin(points[0].uid, 0)
+    await on.soul.pin(points[3].uid, 2)
+
+
+ROWS = [
+    (0, "compaction", ""),
+    (1, "user", "first"),
+    (2, "user", "and hurry"),
+    (3, "user", "fourth"),
+    (4, "step", "four"),
+]
+
+
+async def test_what_is_kept_stands_below_the_card_with_its_checkpoints(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        await pinned_turns(on)
+        before = sent(on)
+        on.server.script(say("SUMMARY"), say("five"))
+        await on.soul.compact()
+        assert sent(on) == ["SUMMARY", "first", "and hurry", "fourth", "four"]
+        await check(on, ROWS)
+        grey = words(shown(await on.soul.history())[1])
+        assert grey == ["one", "second", "I look.", before[4], "two", "third", "three"]
+        # There and back again, and what follows.
+        await on.soul.undo()
+        assert sent(on) == before
+        await check(on)
+        await on.soul.redo()
+        await check(on, ROWS)
+        await on.soul.run("fifth")
+        await check(on)
+        assert await on.soul.undo() == "Undone: the compaction."
+        await on.soul.redo()
+        # A rewind to what was kept, and what is pinned there.
+        assert (await on.soul.rewind(Target(3))).prompt == "fourth"
+        await check(on, ROWS[:3])
+        pinned = [(m.checkpoint_id, m.text) for m in await on.soul.messages() if m.pinned]
+        assert pinned == [(1, "first"), (2, "and hurry")]
+        await on.soul.undo()
+        await on.reopen()
+        await check(on)
+        # Without its record the same is told from the messages.
+        await on.soul.aclose()
+        on.session.record.path.unlink()
+        on.session = on.store.find(on.session.id)
+        await on.open()
+        await check(on)
+        assert "I look." in words(shown(await on.soul.history())[1])
+
+
+async def test_what_is_pinned_in_a_part_stays_on_view(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        await pinned_turns(on)
+        on.server.script(say("PART"))
+        await on.soul.compact(start=Target(2))
+        assert sent(on) == ["first", "one", "PART", "and hurry"]
+        await check(on)
+        await on.soul.undo()
+        await check(on)
+        await on.soul.redo()
+        await on.reopen()
+        await check(on)
+
+
+async def test_a_session_whose_compaction_kept_messages_without_checkpoints(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        await pinned_turns(on)
+        on.server.script(say("SUMMARY"), say("five"))
+        await on.soul.compact()
+        await on.soul.aclose()
+        # As it used to be written: the kept messages behind #0, and nothing of them in the record.
+        path = on.session.dir / "context.jsonl"
+        records = [json.loads(line) for line in path.read_text().splitlines()]
+        old = [r for r in records if r.get("id", 0) == 0 and not is_marker(r)]
+        path.write_text("".join(json.dumps(r) + "\n" for r in old))
+        wire = on.session.record.path
+        lines = wire.read_text().splitlines()
+        wire.write_text(
+            "".join(line + "\n" for line in lines if '"was":"' not in line.replace('"was":""', ""))
+        )
+        on.session = on.store.find(on.session.id)
+        await on.open()
+        assert sent(on) == ["SUMMARY", "first", "and hurry", "fourth", "four"]
+        await check(on, ROWS[:1])
+        await on.soul.run("fifth")
+        await check(on)
+        on.server.script(say("AGAIN"))
+        await on.soul.compact()
+        assert sent(on) == ["AGAIN", "fifth", "five"]
+        await check(on)
