@@ -221,9 +221,10 @@ def _provider(
             return stored._replace(base_url=url, api_key=key or stored.api_key)
         if not url and (there in family.origins or (family is KIMI and stored.type == "kimi")):
             return stored._replace(api_key=key or stored.api_key)
+    used = url or family.default_url
     return ProviderConfig(
-        name=family.name,
-        base_url=url or family.default_url,
+        name=family.name if origin(used) in family.origins else _host(used),
+        base_url=used,
         api_key=key,
         type="kimi" if family is KIMI else "openai_legacy",
     )
@@ -247,8 +248,11 @@ def _elsewhere(
     key = ""
     if family is not None and (there in family.origins or is_loopback(url)):
         key = environ.get(family.key_variable, "").strip()
-    name = urlsplit(url).hostname or "server"
-    return ProviderConfig(name=name, base_url=url, api_key=key, type=provider_type(url))
+    return ProviderConfig(name=_host(url), base_url=url, api_key=key, type=provider_type(url))
+
+
+def _host(url: str) -> str:
+    return urlsplit(url).hostname or "server"
 
 
 def _default_model(provider: ProviderConfig) -> str:

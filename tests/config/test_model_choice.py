@@ -128,6 +128,21 @@ def test_the_families_are_never_mixed() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("family", "url", "name"),
+    [
+        ("KIMI", "http://127.0.0.1:8080/v1", "127.0.0.1"),
+        ("OPENAI", "https://llm.example/v1", "llm.example"),
+    ],
+)
+def test_a_server_of_the_environment_bears_its_own_name(family: str, url: str, name: str) -> None:
+    """It stands in the list of models, and in "... has no model x"."""
+    environ = {f"{family}_BASE_URL": url, f"{family}_API_KEY": "k", "KIMI_MODEL_NAME": "m"}
+    choice = choose(Config(), NOTHING_SAID, environ)
+    assert isinstance(choice, Choice)
+    assert choice.provider == name
+
+
 def test_openai_of_the_shell_does_not_hijack_what_is_configured() -> None:
     assert used(OPENAI_API_KEY="o")[:2] == (MOONSHOT_URL, "stored-kimi")
     assert used(OPENAI_API_KEY="o", OPENAI_BASE_URL="https://host/v1")[1] == "stored-kimi"
