@@ -115,7 +115,9 @@ def test_import_and_go_on(place: Place, share: Path) -> None:
     assert [(row["id"], row["kind"], row["tokens"]) for row in lost][1:] == [(1, "step", 1_000)]
     figures = place.run("sessions", "show", "0a0a", "--json").json["statistics"]
     assert (figures["dmails"], figures["dmail_tokens_saved"]) == (1, 7_900)
-    assert place.run("undo").out == "Undone: the D-Mail to #1.\n"
+    assert place.run("undo").out == (
+        "Undone: the D-Mail to #1. 1 step since then stays as world line 2.\n"
+    )
     assert place.run("checkpoints", "--json").json[-1]["label"] == "I read everything"
 
 

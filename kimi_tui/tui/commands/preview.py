@@ -63,6 +63,8 @@ def _has_files(preview: RewindPreview) -> bool:
 
 async def offer_files(screen: MainScreen) -> None:
     """Where a conversation begins whose files are not what they were at its end, ask whether they come back."""
+    from dataclasses import replace
+
     from kimi_tui.soul.rewind import END, Target
     from kimi_tui.tui.preview.layout import BRING, LEAVE
     from kimi_tui.tui.preview.screen import RewindScreen
@@ -82,7 +84,7 @@ async def offer_files(screen: MainScreen) -> None:
         screen.tell("Some files are not what they were at this moment.", level="warning")
         return
     question = RewindScreen(
-        found,
+        replace(found, label="Some files are not what they were at this moment."),
         actions=(LEAVE, BRING),
         title="Files of this moment",
         typed_ahead=screen.type_in_prompt,

@@ -227,7 +227,7 @@ def preview_rows(state: PreviewState, width: int, max_height: int, glyphs: Glyph
     top: list[list[Span]] = [
         [],
         question_row(state.preview, inner, glyphs.cut),
-        *consequence_rows(state.preview, inner, glyphs),
+        *consequence_rows(state.preview, inner, glyphs, state.going),
     ]
     if state.running:
         top.append(stopped_first_row(glyphs))
@@ -484,21 +484,28 @@ def question_row(preview: RewindPreview, width: int, mark: str) -> list[Span]:
     return [(formatting.cut(words, width, mark), "strong")]
 
 
-def consequence_rows(preview: RewindPreview, width: int, glyphs: Glyphs) -> list[list[Span]]:
+def consequence_rows(
+    preview: RewindPreview, width: int, glyphs: Glyphs, going: PreviewAction | None = None
+) -> list[list[Span]]:
     """`Takes back 5 steps, 11 messages; frees 4.6k tokens`, and from how much to how much where there is room.
 
-    A jump leaves them, and what is there may be more: `Leaves 1 step; adds 400 tokens`.
+    A jump leaves them, and what is there may be more: `Leaves 1 step; adds 400 tokens`. A fork leaves them out.
     Where prices are set, what it had cost follows, in a row of its own where it would not be seen whole.
     """
     if preview.is_there:
-        return [[("The conversation is there already.", "quiet")]]
+        begins = preview.target.is_end and not preview.target.world_line
+        where = "goes on from here" if begins else "is there already"
+        return [[(f"The conversation {where}.", "quiet")]]
     counts = [(preview.steps, "step"), (preview.messages, "message")]
     if preview.turns > 1:
         counts.insert(0, (preview.turns, "turn"))
     parts = [formatting.counted(count, noun) for count, noun in counts if count]
     jumps = bool(preview.target.world_line)
     change = preview.tokens_after - preview.tokens_before
-    does = ("Leaves " if jumps else "Takes back ", "; adds " if change > 0 else "; frees ")
+    verb = "Leaves " if jumps else "Takes back "
+    if going is not None and going.name == FORK.name:
+        verb = "Leaves out "
+    does = (verb, "; adds " if change > 0 else "; frees ")
     freed = formatting.tokens(abs(change), estimated=preview.estimated)
     # Numbers are never cut: where there is no room for all of them, the less telling ones are left out.
     shorter = ((parts, " tokens"), (parts, ""), ([*parts[:1], *parts[-1:]], " tokens"))

@@ -374,6 +374,7 @@ async def test_a_fork_asks_whether_the_files_go_along(size: tuple[int, int]) -> 
         await pilot.pause()
         assert app.answers == []
         assert any("Fork at #11" in row for row in app.rows)
+        assert any("Leaves out 5 steps, 11 messages" in row for row in app.rows)
         assert any("n again leaves them   f brings them back" in row for row in app.rows)
         assert any("Fork and bring the files back" in row for row in app.rows)
         assert len(app.rows) == before
