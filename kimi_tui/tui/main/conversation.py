@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from kimi_tui.wire.events import ApprovalAnswer, EventRecord, Notice
 
 
+OPENING = "opening"
+"""Topic of the notice that something waits for the session to be open."""
 PROBE_S = 3.0
 """For how long `/thinking` waits for what the server tells of the model."""
 WAY_BACK_TITLE_CELLS = 40
@@ -111,8 +113,10 @@ class Conversation:
     async def opened(self) -> KimiSoul:
         """The engine; before the session is open, the user is told that what they want waits for it."""
         if not self._is_open.is_set():
-            self._screen.tell("The session is still being opened; that is done then.")
+            words = "The session is still being opened; that is done then."
+            self._screen.tell(words, topic=OPENING)
             await self._is_open.wait()
+            self._screen.solved(OPENING)
         soul = self.engine.soul
         # Where it was closed meanwhile, this task is ended with it.
         return soul if soul is not None else await asyncio.Future[KimiSoul]()
