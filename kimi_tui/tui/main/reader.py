@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from textual.worker import Worker
 
     from kimi_tui.soul.kimisoul import KimiSoul
-    from kimi_tui.soul.world_line_reader import WorldLineMessage
+    from kimi_tui.soul.world_line_reader import WorldLineInfo, WorldLineMessage
     from kimi_tui.tui.main.screen import MainScreen
     from kimi_tui.tui.transcript.transcript import Transcript
     from kimi_tui.wire.events import EventRecord
@@ -108,7 +108,9 @@ class Reader:
             self.focus()
             return
         self._from_timeline = from_timeline
-        reading, records = await self._put(soul, world_line)
+        self._stop_coming()
+        info, records = await self._look_up(soul, world_line)
+        reading = await self._put(info)
         self._read(reading)
         await reading.show(records, checkpoint_id)
         reading.transcript.pins = self._screen.transcript.pins
@@ -133,9 +135,12 @@ class Reader:
     async def _glance_at(self, soul: KimiSoul, world_line: int) -> None:
         await asyncio.sleep(GLANCE_DELAY_S)
         try:
-            reading, records = await self._put(soul, world_line, "coming")
+            info, records = await self._look_up(soul, world_line)
         except KeyError:
             return  # why it cannot be read is said to whoever opens it
+        if self.world_line:
+            return  # one was opened meanwhile
+        reading = await self._put(info, "coming")
         await reading.show(records, -1)
         self._glance = "whole"
         reading.transcript.pins = self._screen.transcript.pins
@@ -143,9 +148,7 @@ class Reader:
 
     def end_glance(self) -> None:
         """Show the chat again where a line was only glanced at."""
-        self._wanted = (0, -1)
-        if self._coming is not None:
-            self._coming.cancel()
+        self._stop_coming()
         reading = self._reading
         if self._glance == "whole" and reading is not None and reading.transcript.has_focus:
             # A click took the keys there.
@@ -159,14 +162,23 @@ class Reader:
         is_here = reading is not None and reading.info.n == world_line
         return reading if is_here and self._glance != "coming" else None
 
-    async def _put(
-        self, soul: KimiSoul, world_line: int, glance: Literal["", "coming"] = ""
-    ) -> tuple[WorldLineView, list[EventRecord]]:
-        """Put a line in the place of the chat; returns it with the events that it is to show."""
+    def _stop_coming(self) -> None:
+        self._wanted = (0, -1)
+        if self._coming is not None:
+            self._coming.cancel()
+
+    async def _look_up(
+        self, soul: KimiSoul, world_line: int
+    ) -> tuple[WorldLineInfo, list[EventRecord]]:
+        """What is known of a line, and the events that show it."""
         records = await soul.read_line(world_line)
         info = next((one for one in await soul.world_lines() if one.n == world_line), None)
         if info is None:
             raise KeyError(f"There is no world line {world_line}.")
+        return info, records
+
+    async def _put(self, info: WorldLineInfo, glance: Literal["", "coming"] = "") -> WorldLineView:
+        """Put a line in the place of the chat."""
         screen = self._screen
         self._take_away()
         self._glance = glance
@@ -175,7 +187,7 @@ class Reader:
         self._news = News()
         self.tell_news()
         await screen.chat_pane.read(reading)
-        return reading, records
+        return reading
 
     def _read(self, reading: WorldLineView) -> None:
         """Give the line in the place of the chat the keys."""

@@ -692,7 +692,7 @@ async def test_clear_empties_the_chat_and_undo_brings_it_back(home: Path) -> Non
         await one.sees("Cleared: the agent begins anew")
         await one.until(lambda: "The pear is green." not in chat(one))
         await one.until(lambda: one.screen.views.timeline.model is not None)
-        await one.sees("clear")
+        await one.sees("◊ 1   Tell me of")
         await one.say("/clear")
         await one.sees("There is nothing to clear.")
         server.script(say("The plum is blue."))
@@ -759,12 +759,12 @@ async def test_what_a_dmail_carried_over_are_rows_of_which_one_comes_back(home: 
         await one.idle()
         shown = await one.sees("D-Mail from")
         pane = [line[82:] for line in shown.split("\n")]
-        rows = [line for line in pane if "#1 " in line or "world line" in line.lower()]
+        rows = [line for line in pane if "#1 " in line or "─◊" in line]
         said = [
-            next(w for w in ("D-Mail", "plums", "pears", "line") if w in row) for row in rows[1:]
+            next(w for w in ("D-Mail", "plums", "pears", "◊") if w in row) for row in rows
         ]
         # Newest first; the D-Mail stands behind what it carried over.
-        assert said == ["D-Mail", "plums", "pears", "line"], pane
+        assert said == ["D-Mail", "plums", "pears", "◊"], pane
         await one.pilot.press("ctrl+t")
         await one.sees("▌● │  #1 Tell me of plums")
         await one.pilot.press("left_square_bracket", "enter")
