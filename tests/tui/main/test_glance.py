@@ -85,8 +85,8 @@ async def glance(
     monkeypatch.setenv("HOME", str(session.work.parent))
     monkeypatch.setenv("KIMI_TUI_HOME", str(tmp_path))
     # A session of some kilobytes is long here.
-    monkeypatch.setattr("kimi_tui.soul.record.END_BYTES", 24_000)
-    monkeypatch.setattr("kimi_tui.soul.history.END_BYTES", 24_000)
+    monkeypatch.setattr("kimi_tui.soul.record.END_BYTES", 60_000)
+    monkeypatch.setattr("kimi_tui.soul.history.END_BYTES", 60_000)
     with keys_count():
         async with _held(session, tmp_path, server.base_url, monkeypatch) as shown:
             await shown.desk.sees(LAST)
