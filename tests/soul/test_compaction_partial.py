@@ -212,7 +212,8 @@ async def test_editing_the_summary(tmp_path: Path) -> None:
         assert on.sent()[0][1].startswith(f"{COMPACTION_START}\n\nBETTER WORDS")
         await on.soul.rewind(Target(6))
         await on.soul.undo()
-        assert await on.soul.undo() == "Undone: the change of the summary."
+        said = "Undone: the change of the summary. 1 step since then stays as world line 3."
+        assert await on.soul.undo() == said
         assert await on.summary() == "SUMMARY"
         assert on.file() == before
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.chat_server import ChatServer, say
@@ -171,9 +172,9 @@ async def test_what_is_typed_while_a_fork_is_made_is_said_in_the_fork(
     made = asyncio.Event()
     fork = KimiSoul.fork
 
-    async def slow(self: KimiSoul, target: Target | None = None) -> str:
+    async def slow(self: KimiSoul, *args: Any) -> Forked:
         await made.wait()
-        return await fork(self, target)
+        return await fork(self, *args)
 
     monkeypatch.setattr(KimiSoul, "fork", slow)
     async with ChatServer() as server, desk(home, server.base_url) as one:
@@ -193,7 +194,7 @@ async def test_what_is_typed_while_a_fork_is_made_is_said_in_the_fork(
 async def test_what_is_typed_while_a_fork_fails_stays_in_the_prompt(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def failing(self: KimiSoul, target: Target | None = None) -> str:
+    async def failing(self: KimiSoul, *args: Any) -> Forked:
         raise SoulError("The fork could not be made.")
 
     monkeypatch.setattr(KimiSoul, "fork", failing)
