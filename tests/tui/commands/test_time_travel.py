@@ -760,9 +760,7 @@ async def test_what_a_dmail_carried_over_are_rows_of_which_one_comes_back(home: 
         shown = await one.sees("D-Mail from")
         pane = [line[82:] for line in shown.split("\n")]
         rows = [line for line in pane if "#1 " in line or "─◊" in line]
-        said = [
-            next(w for w in ("D-Mail", "plums", "pears", "◊") if w in row) for row in rows
-        ]
+        said = [next(w for w in ("D-Mail", "plums", "pears", "◊") if w in row) for row in rows]
         # Newest first; the D-Mail stands behind what it carried over.
         assert said == ["D-Mail", "plums", "pears", "◊"], pane
         await one.pilot.press("ctrl+t")
