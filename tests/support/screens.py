@@ -94,6 +94,17 @@ class Desk:
                 lambda: conversation._turn is not turn or conversation.engine.running  # pyright: ignore[reportPrivateUsage]
             )
 
+    async def confirm(self, key: str, words: str = "") -> None:
+        """Wait for the preview of an operation, with these words, and answer it."""
+
+        def is_asking() -> bool:
+            screen = self.app.screen
+            return isinstance(screen, RewindScreen) and screen.armed
+
+        await self.until(is_asking)
+        await self.sees(words)
+        await self.pilot.press(key)
+
 
 @contextmanager
 def keys_count(after_s: float = 0.0) -> Iterator[None]:

@@ -132,6 +132,7 @@ async def test_what_is_pinned_stays_in_sight_and_with_the_model(home: Path) -> N
             await one.until(lambda: one.screen.transcript.is_drawn)
         # All of it comes back, and the pin is where it was.
         await one.say("/undo")
+        await one.confirm("u", "Undo the D-Mail")
         await one.sees("Not worth it.")
         await one.sees("‡ #1")
 

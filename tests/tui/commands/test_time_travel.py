@@ -51,13 +51,6 @@ async def answered(one: Desk, key: str) -> None:
         await one.until(lambda: is_gone() or not panel.armed)
 
 
-async def confirmed(one: Desk, key: str, words: str = "") -> None:
-    """Wait for the preview (with these words), and answer it."""
-    await one.until(lambda: isinstance(one.app.screen, RewindScreen))
-    await one.sees(words)
-    await one.pilot.press(key)
-
-
 async def two_turns(one: Desk, server: ChatServer) -> None:
     """A conversation of two turns."""
     server.script(say("The apple is red."), say("The pear is green."))
@@ -348,7 +341,7 @@ async def test_a_jump_from_the_line_that_is_read(home: Path) -> None:
         await one.say("/worldline 1")
         await one.sees("The pear is green.")
         await one.pilot.press("j")
-        await confirmed(one, "r", "Jump to world line 1, its end")
+        await one.confirm("r", "Jump to world line 1, its end")
         await one.sees("World line 1 is live again.")
         await one.sees("The pear is green.")
         assert not one.screen.reading
@@ -366,7 +359,7 @@ async def test_a_jump_to_a_chosen_message_puts_it_into_the_prompt(home: Path) ->
         await one.say("/worldline 1")
         await one.sees("The pear is green.")
         await one.pilot.press("shift+tab", "shift+tab", "j")
-        await confirmed(one, "r")
+        await one.confirm("r")
         await one.until(lambda: one.screen.prompt.area.text == "Tell me of pears")
 
 
@@ -407,16 +400,16 @@ async def test_a_jump_by_command(home: Path) -> None:
         await a_world_line(one, server)
         await one.say("/jump 1:2")
         # From a checkpoint of it to its end, and what is there already needs no way there.
-        await confirmed(one, "e", "Jump to world line 1, #2")
+        await one.confirm("e", "Jump to world line 1, #2")
         await one.sees("Jump to world line 1, its end")
         await one.pilot.press("escape")
         await one.until(lambda: one.app.screen is one.screen)
         await one.say("/jump 1:2")
-        await confirmed(one, "r")
+        await one.confirm("r")
         await one.until(lambda: one.screen.prompt.area.text == "Tell me of pears")
         one.screen.prompt.area.put("")
         await one.say("/jump 1:2")
-        await confirmed(one, "y", "The conversation is there already.")
+        await one.confirm("y", "The conversation is there already.")
         await one.until(lambda: one.app.screen is one.screen)
         assert one.app.clipboard == "**You:** Tell me of apples\n\n**Agent:** The apple is red.\n"
         await one.say("/jump 1:x")
@@ -440,7 +433,7 @@ async def test_two_lines_side_by_side(home: Path) -> None:
             await one.sees(said)
         # From the other side's second message: jump to before it.
         await one.pilot.press("down", "down", "j")
-        await confirmed(one, "r")
+        await one.confirm("r")
         await one.sees("World line 1 is live again at #3; Enter")
         assert not one.screen.reading
 
@@ -516,7 +509,7 @@ async def test_a_jump_from_the_comparison(
         await one.until(lambda: isinstance(one.app.screen, CompareScreen))
         await one.sees("The pear is green.")
         await one.pilot.press(*keys)
-        await confirmed(one, "r")
+        await one.confirm("r")
         shown = await one.sees(said)
         assert one.screen.prompt.area.text == prompt
         assert ("The pear is green." in shown) == (not prompt)
@@ -702,11 +695,11 @@ async def test_clear_empties_the_chat_and_undo_brings_it_back(home: Path) -> Non
         assert "apple" not in told(server)
         # What was said since goes with it: that is named before, and stands in the chat after it.
         await one.say("/undo")
-        await confirmed(one, "escape", "Undo the clearing")
+        await one.confirm("escape", "Undo the clearing")
         await one.until(lambda: one.app.screen is one.screen)
         assert "The plum is blue." in chat(one)
         await one.say("/undo")
-        await confirmed(one, "u", "1 step since then stays as world line 2.")
+        await one.confirm("u", "1 step since then stays as world line 2.")
         await one.sees("The pear is green.")
         await one.sees("◊ Undone: 1 step since then stays as world line 2")
         assert "The plum is blue." not in chat(one)
