@@ -123,7 +123,7 @@ def play(folder: Path, *, recording: bool) -> list[tuple[float, str]]:
 
 def look_beside(terminal: Terminal, camera: Camera) -> None:
     """The world line that the D-Mail left behind: read, and compared with now."""
-    terminal.click_text("world line 1")
+    terminal.click_text("├─◊ 1")
     terminal.wait_for("left by")
     terminal.key("ctrl+t")
     terminal.wait_for("Enter preview")
