@@ -131,8 +131,8 @@ class Reverts:
         """What follows a checkpoint is about to be replaced by a summary."""
         edit = self._lines.apply(event, at)
         if edit is not None:
-            blocks = self._list.blocks[: self._list.end]
-            self._keep(edit.left, [one for one in blocks if one is not self._running()])
+            blocks, running = self._list.blocks[: self._list.end], self._running()
+            self._keep(edit.left, [one for one in blocks if one is not running])
         self._list.forget_point()
 
     def moved(self, event: CheckpointCreated) -> bool:

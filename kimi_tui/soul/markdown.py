@@ -17,7 +17,8 @@ def as_markdown(messages: Iterable[Message]) -> str:
     """The messages, oldest first; what the program told the model is left out. Reads them all: call it in a thread."""
     parts: list[str] = []
     calls: list[ToolCall] = []
-    for message in messages:
+    # Behind the last message one without words: calls that still run, or were killed, have no result.
+    for message in (*messages, Message(role="assistant", content=[])):
         if message.role == "tool":
             call = calls.pop(0) if calls else None
             outcome = outcome_of(message)

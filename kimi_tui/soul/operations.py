@@ -150,12 +150,13 @@ class Operations:
         conversation, world_line = self.conversation, target.world_line
         checkpoint_id = None if target.is_end else target.id
         before = conversation.used
+        # Before anything changes: what cannot be read then stops all of it.
+        prompt = "" if checkpoint_id is None else await self._prompt_at(target)
         async with self.restorer.journaled(prepared, "jump") as entry:
             reverted = await session_operations.jump(
                 conversation.context, world_line, checkpoint_id, files=entry
             )
         left = conversation.number_of(reverted)
-        prompt = "" if checkpoint_id is None else await self._prompt_at(target)
         await self._follow(reverted, reverted.messages_kept)
         # First the other line, then its files: they are told of on that one.
         conversation.publish_line_changed("jump", left, world_line, reverted.entry.uid)

@@ -47,7 +47,11 @@ async def write_dmail(
     )
     drafting = Drafting(lambda: apart(soul.draft_dmail(target)), soul.interrupt)
     if text := await screen.ask(TextDialog(letter, drafting)):
-        await send_dmail(screen, soul, target, answer, text)
+        try:
+            await send_dmail(screen, soul, target, answer, text)
+        except Exception:
+            screen.keep(text)  # what was written is not lost with the failure, which is told
+            raise
 
 
 async def send_dmail(

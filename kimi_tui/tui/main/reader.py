@@ -138,8 +138,8 @@ class Reader:
             info, records = await self._look_up(soul, world_line)
         except KeyError:
             return  # why it cannot be read is said to whoever opens it
-        if self.world_line:
-            return  # one was opened meanwhile
+        if self.world_line or self._wanted[0] != world_line:
+            return  # one was opened meanwhile, or another is looked at
         reading = await self._put(info, "coming")
         await reading.show(records, -1)
         self._glance = "whole"
