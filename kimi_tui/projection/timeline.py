@@ -328,11 +328,12 @@ class TimelineModel:
             pinned=event.uid in self.pins,
         )
         is_moved = bool(event.was) and self._compaction is not None
-        # Where only a steer behind a step was kept, it begins with that.
-        is_same = is_moved and 0 in (event.kept or (0,))
-        old = self.tree.find_left(event.was) if is_same else None
-        if old is not None:
+        old = self.tree.find_left(event.was) if is_moved else None
+        # What was kept of a step may be no more than a steer behind it, of a D-Mail the words that it carried.
+        if old is not None and 0 in (event.kept or (0,)) and old.sort == checkpoint.sort:
             checkpoint.take_over(old)
+        if is_moved and event.kept:
+            checkpoint.keep_said(event.said)
         if checkpoint.kind in ("interrupted", "error"):
             checkpoint.state = "stopped" if checkpoint.kind == "interrupted" else "failed"
         self._steps.begin()

@@ -86,6 +86,11 @@ class Checkpoint:
         return self.kind == "user"
 
     @property
+    def sort(self) -> str:
+        """What it began, however that ended."""
+        return "step" if self.kind in ("interrupted", "error") else self.kind
+
+    @property
     def begins_turn(self) -> bool:
         """Whether what follows belongs to what the user says here."""
         return self.kind == "user" or self.n_carried > 0
@@ -134,6 +139,12 @@ class Checkpoint:
         self.said, self.n_carried = old.said, old.n_carried
         self.bookmark = old.bookmark or self.bookmark
         self.pinned = old.pinned or self.pinned
+
+    def keep_said(self, said: Sequence[str]) -> None:
+        """Of what the user said there only this was kept; a turn begins with the first of it."""
+        n_carried, self.said = self.n_carried, ()
+        self.say(said[self.is_heading :])
+        self.n_carried = min(n_carried, len(self.said))
 
     def touch(self) -> None:
         """Note that something that is drawn has changed."""

@@ -62,7 +62,7 @@ from kimi_tui.soul.internal_messages import (
     summary_message,
     summary_text,
 )
-from kimi_tui.soul.segments import segment_at
+from kimi_tui.soul.segments import label_of, segment_at
 from kimi_tui.soul.tasks import Pace, run_to_completion
 from kimi_tui.wire.events import CheckpointKind, CompactionBegin, CompactionEnd
 
@@ -676,8 +676,9 @@ class Compactor:
             some = range(start, min(start + _PUBLISHED_AT_ONCE, len(points)))
             # Reads everything behind the summary but the results of tools.
             begun = await asyncio.to_thread(_begun, conversation, points, some)
-            for at, (kind, label) in zip(some, begun, strict=True):
+            for at, (kind, label, said) in zip(some, begun, strict=True):
                 point, is_summary = points[at], at == place
+                some_kept = names[point.uid].kept
                 summary_kind = "summary" if point.id else "compaction"
                 conversation.publish_checkpoint(
                     point,
@@ -685,7 +686,8 @@ class Compactor:
                     "" if is_summary else label,
                     point.tokens or conversation.tokens_before(point.id),
                     names[point.uid].was,
-                    kept=names[point.uid].kept,
+                    kept=some_kept,
+                    said=said if some_kept else (),
                 )
                 await pace.rest()
         conversation.wire.publish(CompactionEnd(before, conversation.used, summary, world_line))
@@ -701,11 +703,11 @@ def _newest_summary(messages: Sequence[Message]) -> int:
 
 def _begun(
     conversation: Conversation, points: Sequence[Checkpoint], places: range
-) -> list[tuple[CheckpointKind, str]]:
-    """What some checkpoints of the live world line began, and its label."""
+) -> list[tuple[CheckpointKind, str, tuple[str, ...]]]:
+    """What some checkpoints of the live world line began, its label, and what the user said there."""
     context = conversation.context
     parts = (segment_at(points, context.index, context.messages, place) for place in places)
-    return [(part.kind, part.label) for part in parts]
+    return [(part.kind, part.label, tuple(map(label_of, part.said))) for part in parts]
 
 
 class Renamed(NamedTuple):

@@ -351,12 +351,13 @@ class Conversation:
         was: str = "",
         first: int = 0,
         kept: tuple[int, ...] = (),
+        said: tuple[str, ...] = (),
     ) -> None:
-        """Publish a checkpoint; `was` and `kept` are those of `CheckpointCreated`."""
+        """Publish a checkpoint; `was` and what follows are those of `CheckpointCreated`."""
         if not was:
             self.files.mark(point.uid)
         created = CheckpointCreated(
-            point.id, point.uid, kind, label, tokens, point.at, was, first, kept
+            point.id, point.uid, kind, label, tokens, point.at, was, first, kept, said
         )
         self.ledger.follow(created)
         self.wire.publish(created)

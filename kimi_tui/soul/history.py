@@ -41,7 +41,7 @@ from kimi_tui.soul.record import (
     records_and_skipped,
     records_by_checkpoint,
 )
-from kimi_tui.soul.segments import Segment, segments
+from kimi_tui.soul.segments import Segment, label_of, segments
 from kimi_tui.soul.token_meter import WorldLineTokens
 from kimi_tui.soul.tool_results import INTERRUPTED, call_key, outcome_of, was_stopped
 from kimi_tui.wire import events as ev
@@ -336,8 +336,9 @@ class _HistoryBuilder:
             was = names.get(segment.point.was or "")
             if was is None:
                 break
-            kept = tuple(range(len(segment.messages)))
-            self._add(replace(self._created(segment), was=was, kept=kept), self._at)
+            kept, said = tuple(range(len(segment.messages))), tuple(map(label_of, segment.said))
+            moved = replace(self._created(segment), was=was, kept=kept, said=said)
+            self._add(moved, self._at)
             n_moved += 1
         self._add(compaction, self._at)
         return parts[n_moved:]
@@ -469,7 +470,8 @@ def _dmail_of(segment: Segment) -> Message | None:
     """The D-Mail that a segment brought, if it did."""
     if segment.kind != "dmail":
         return None
-    return next((m for m in segment.messages if dmail_text(m) is not None), None)
+    # One that is pinned may stand before it.
+    return next((m for m in reversed(segment.messages) if dmail_text(m) is not None), None)
 
 
 def _carried_with(dmail: Message, segment: Segment) -> tuple[str, ...]:

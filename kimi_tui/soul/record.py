@@ -325,10 +325,11 @@ def records_by_checkpoint(records: Sequence[EventRecord]) -> dict[str, list[Even
                     before = []
                 before.append(record)
             case ev.CheckpointCreated(uid=uid, was=was, kind=kind, kept=kept) as created:
-                current = found.setdefault(uid, [])
+                # What was kept of a checkpoint is told by its messages.
+                current = [] if kept else found.setdefault(uid, [])
                 if was:
                     # What it began was published under its old name.
-                    current += () if kept else _renamed(found.get(was, ()), created)
+                    current += _renamed(found.get(was, ()), created)
                     continue
                 if kind == "step":
                     # The checkpoint of the turn itself is lost: that comes from the messages, and not twice.
@@ -358,8 +359,9 @@ def _renamed(
     old, new = f"{created.was}:", f"{created.uid}:"
     for record in records:
         match record.event:
-            case ev.CheckpointCreated(first=first):
-                yield replace(record, event=replace(created, was="", first=first))
+            case ev.CheckpointCreated(label=label, first=first):
+                # Its own words: what had waited when a turn began may stand before them.
+                yield replace(record, event=replace(created, was="", label=label, first=first))
             case ev.StatusUpdate():
                 # Its figures are those before the summary.
                 continue

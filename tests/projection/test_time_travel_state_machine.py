@@ -244,6 +244,32 @@ class TimeTravels(RuleBasedStateMachine):
             yield f"listed are {facts} where the files have {stored}"
 
 
+def test_what_compactions_keep_of_a_checkpoint() -> None:
+    letter = Answer(speaks=False, n_calls=1, dmails=(0,))
+    apart = TimeTravels()
+    # Of a D-Mail the words that it carried: they begin a turn.
+    apart.turn([letter])
+    apart.go_on()
+    apart.pin(0, 0)
+    apart.compact(None, None)
+    apart.what_is_shown_is_true()
+    apart.teardown()
+    # The same behind a part of the line, which is read when it was left.
+    left = TimeTravels()
+    left.turn([letter])
+    left.pin(0, 0)
+    left.compact(0, None)
+    left.dmail(1, go_on=False)
+    left.teardown()
+    # What had waited stands before the words with which a turn begins.
+    waited = TimeTravels()
+    waited.turn([Answer(speaks=False, n_calls=1, steer=True, end="error")])
+    waited.turn([])
+    waited.compact(None, 1)
+    waited.clear()
+    waited.teardown()
+
+
 class TestTimeTravels(TimeTravels.TestCase):
     settings = settings(
         max_examples=40,
