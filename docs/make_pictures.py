@@ -1,6 +1,6 @@
 """Makes the pictures of the README from the program itself: `python docs/make_pictures.py`.
 
-It plays the demo in a pty, answers as a person would, and saves what the screen shows at a few moments as SVG. With
+It plays the demo in a pty, answers as a user would, and saves what the screen shows at a few moments as SVG. With
 `--recording` the whole story becomes a GIF too (that needs `pip install resvg-py pillow`).
 """
 

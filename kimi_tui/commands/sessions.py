@@ -37,8 +37,7 @@ from kimi_tui.session.store import DiskUse, SessionStore, disk_use, prune, read_
 from kimi_tui.session.world_lines import WorldLine
 from kimi_tui.soul.kimisoul import KimiSoul
 from kimi_tui.soul.runtime import open_soul
-from kimi_tui.soul.statistics import Statistics, session_statistics
-from kimi_tui.soul.usage import Cost
+from kimi_tui.soul.usage import Cost, Statistics, session_statistics
 from kimi_tui.tui.formatting import age, counted, cut, size_words, statistics_pairs, time_of, tokens
 
 # --- the session that a command is about

@@ -201,7 +201,7 @@ class WorldLine:
 
     @property
     def own_words(self) -> str:
-        """What was tried there: what the user said where it begins, or the letter that left it, or what the agent did first."""
+        """What was tried there: what the user said where it begins, or the D-Mail that left it, or what the agent did first."""
         first = self.checkpoints[0] if self.checkpoints else None
         if first is not None and first.is_heading and first.words:
             return first.words

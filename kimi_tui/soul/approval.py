@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 from uuid import uuid4
 
-from kimi_tui.soul.display import diffs_of
 from kimi_tui.soul.errors import SoulError
+from kimi_tui.soul.tool_results import diffs_of
 from kimi_tui.tools.base import ApprovalQuestion, ToolRejected
 from kimi_tui.wire.display import DisplayBlock
 from kimi_tui.wire.events import ApprovalAnswer, ApprovalRequest, ApprovalResolved

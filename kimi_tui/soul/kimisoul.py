@@ -21,10 +21,9 @@ from kimi_tui.soul.approval import Approval, Mode
 from kimi_tui.soul.bookmarks import UserMarks
 from kimi_tui.soul.compaction import Compaction, Compactor, Span
 from kimi_tui.soul.conversation import Conversation
-from kimi_tui.soul.dmail import DMailDelivery
+from kimi_tui.soul.dmail import DMailDelivery, UserDMails
 from kimi_tui.soul.errors import NothingToCompact, SoulBusy, SoulError
-from kimi_tui.soul.file_history import FILES_NAME
-from kimi_tui.soul.file_restore import FileRestorer
+from kimi_tui.soul.file_history import FILES_NAME, FileRestorer
 from kimi_tui.soul.history import session_history
 from kimi_tui.soul.internal_messages import is_user_words, user_words
 from kimi_tui.soul.loop import AgentLoop, Steering
@@ -33,13 +32,11 @@ from kimi_tui.soul.protocol import Soul
 from kimi_tui.soul.record import Recorder
 from kimi_tui.soul.rewind import END, FilesChoice, Forked, RewindOutcome, RewindPreview, Target
 from kimi_tui.soul.segments import label_of
-from kimi_tui.soul.statistics import Statistics, session_statistics
 from kimi_tui.soul.step import StepRunner
 from kimi_tui.soul.system_prompt import FolderFacts, notes_in
 from kimi_tui.soul.tasks import OrphanedTasks, run_to_completion
 from kimi_tui.soul.tool_calls import ToolRuntime
-from kimi_tui.soul.usage import Cost
-from kimi_tui.soul.user_dmail import UserDMails
+from kimi_tui.soul.usage import Cost, Statistics, session_statistics
 from kimi_tui.soul.world_line_reader import (
     WorldLineComparison,
     WorldLineInfo,

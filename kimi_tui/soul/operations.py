@@ -7,7 +7,6 @@ files are restored, and the wire hears of it. `KimiSoul` says what each promises
 from __future__ import annotations
 
 import asyncio
-from bisect import bisect_left
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
@@ -21,7 +20,7 @@ from kimi_tui.session.session import Session
 from kimi_tui.soul.compaction import EDITED, Span
 from kimi_tui.soul.conversation import Conversation
 from kimi_tui.soul.errors import FilesUnknown, NothingToClear
-from kimi_tui.soul.file_restore import FileRestorer, Moment
+from kimi_tui.soul.file_history import FileRestorer, Moment
 from kimi_tui.soul.markdown import as_markdown
 from kimi_tui.soul.preview import (
     preview_of,
@@ -38,7 +37,7 @@ from kimi_tui.soul.rewind import (
     RewindPreview,
     Target,
 )
-from kimi_tui.soul.segments import Segment, segment_at
+from kimi_tui.soul.segments import Segment, place_of, segment_at
 from kimi_tui.wire.events import Operation, toll_words
 from kimi_tui.workspace.restore import Prepared, RestorePlan
 
@@ -131,7 +130,7 @@ class Operations:
         conversation = self.conversation
         point = self.conversation.reachable(target.id)
         before, figure = conversation.used, conversation.figure_before(point.id)
-        prompt = rewind_prompt(_segment_of(conversation, point), target.said)
+        prompt = rewind_prompt(self._segment_of(point), target.said)
         async with self.restorer.journaled(prepared, "rewind") as entry:
             reverted = await conversation.context.revert_to(point.id, reason="rewind", files=entry)
         left = self.conversation.number_of(reverted)
@@ -253,15 +252,20 @@ class Operations:
         """The message of the user that a checkpoint began with; empty where it began with none."""
         if not target.world_line:
             point = self.conversation.context.checkpoint_of(target.id)
-            return rewind_prompt(_segment_of(self.conversation, point), target.said)
+            return rewind_prompt(self._segment_of(point), target.said)
         lines = self.session.world_lines
         index = await asyncio.to_thread(lines.index, target.world_line)
         messages = await asyncio.to_thread(lines.messages_of, target.world_line)
-        place = index.checkpoints.index(known_checkpoint(index, target.id))
+        place = place_of(known_checkpoint(index, target.id), index.checkpoints)
         there = await asyncio.to_thread(segment_at, index.checkpoints, index, messages, place)
         return rewind_prompt(there, target.said)
 
     # -- below: how ------------------------------------------------------------------------------
+
+    def _segment_of(self, point: Checkpoint) -> Segment:
+        context = self.conversation.context
+        place = place_of(point, context.checkpoints)
+        return segment_at(context.checkpoints, context.index, context.messages, place)
 
     def _publish_taken_back(self, reverted: Reverted, before: int, also: tuple[int, int]) -> None:
         """Publish that what was only put at the end of the live world line is gone from it again."""
@@ -349,12 +353,6 @@ class Operations:
             files=files,
             is_open=self.conversation.ends_open,
         )
-
-
-def _segment_of(conversation: Conversation, point: Checkpoint) -> Segment:
-    context = conversation.context
-    place = bisect_left(context.checkpoints, point.offset, key=lambda one: one.offset)
-    return segment_at(context.checkpoints, context.index, context.messages, place)
 
 
 def _named(entry: Entry) -> str:

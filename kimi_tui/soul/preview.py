@@ -20,12 +20,11 @@ from kimi_tui.session.context import known_checkpoint
 from kimi_tui.session.context_index import Kind
 from kimi_tui.session.journal import Entry
 from kimi_tui.session.rotation import number_if_left
-from kimi_tui.session.schema import Checkpoint
 from kimi_tui.session.world_lines import WorldLines
 from kimi_tui.soul.conversation import Conversation
 from kimi_tui.soul.internal_messages import dmail_text, is_user_words, summary_text
 from kimi_tui.soul.rewind import END, DroppedMessage, RewindPreview, Target
-from kimi_tui.soul.segments import Segment, call_target, kind_of, label_of, segment_at
+from kimi_tui.soul.segments import Segment, call_target, kind_of, label_of, place_of, segment_at
 from kimi_tui.soul.tasks import Pace
 from kimi_tui.soul.token_meter import WorldLineTokens
 from kimi_tui.soul.usage import Cost
@@ -83,7 +82,7 @@ async def preview_of(conversation: Conversation, target: Target) -> RewindPrevie
     """
     context = conversation.context
     point = context.checkpoint_of(target.id)
-    place = _place_of(point, context.checkpoints)
+    place = place_of(point, context.checkpoints)
     there = segment_at(context.checkpoints, context.index, context.messages, place)
     used, estimated = conversation.used, conversation.estimated
     after, is_estimated = conversation.figure_before(target.id)
@@ -116,7 +115,7 @@ async def preview_of_jump(
     place, offset, count = len(points), index.size, index.n_messages
     if not target.is_end:
         point = known_checkpoint(index, target.id)
-        place, offset, count = _place_of(point, points), point.offset, point.message_index
+        place, offset, count = place_of(point, points), point.offset, point.message_index
     # What is said of an end is what the newest checkpoint began.
     shown = min(place, len(points) - 1)
     there = await asyncio.to_thread(segment_at, points, index, messages, shown) if points else None
@@ -178,10 +177,6 @@ async def _preview(
         cost=await goes.cost(),
         ran_commands=goes.ran_commands,
     )
-
-
-def _place_of(point: Checkpoint, checkpoints: Sequence[Checkpoint]) -> int:
-    return bisect_right(checkpoints, point.offset, key=lambda one: one.offset) - 1
 
 
 class DroppedMessages(Sequence[DroppedMessage]):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -110,6 +111,11 @@ def segment_at(
     kinds = index.kinds(start, end)
     wanted = [n for n, kind in enumerate(kinds, start) if kind not in _UNTOLD]
     return Segment(checkpoints[place], tuple(messages[n] for n in wanted))
+
+
+def place_of(point: Checkpoint, checkpoints: Sequence[Checkpoint]) -> int:
+    """Where a checkpoint stands in the list of its world line, found by its offset."""
+    return bisect_left(checkpoints, point.offset, key=lambda one: one.offset)
 
 
 def kind_of(kinds: bytes, checkpoint_id: int) -> CheckpointKind:

@@ -17,9 +17,15 @@ from pathlib import Path
 from kimi_tui.foreign_text import Cleaner
 from kimi_tui.soul.approval import Approval
 from kimi_tui.soul.conversation import Conversation
-from kimi_tui.soul.display import blocks_of
 from kimi_tui.soul.file_history import Change
-from kimi_tui.soul.tool_results import INTERRUPTED, NOT_BEGUN, NOT_RUN, CallVersions, rejection
+from kimi_tui.soul.tool_results import (
+    INTERRUPTED,
+    NOT_BEGUN,
+    NOT_RUN,
+    CallVersions,
+    blocks_of,
+    rejection,
+)
 from kimi_tui.tools.base import (
     ApprovalQuestion,
     ToolEnv,

@@ -6,10 +6,13 @@ was. `tool_message` writes it and `outcome_of` reads it back.
 `ToolMemory` is the todo list and the version under which the agent last saw each file. Both are computed from the
 messages of the live world line, so that a rewind, a D-Mail or an undo takes them back too; for that, the versions
 that a call saw stand beside its result under the key `saw`.
+
+`blocks_of` makes the blocks that cards draw of what a tool did; diffs are bounded, and large ones computed in a thread.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,11 +21,27 @@ from typing import Any, Literal, cast
 
 from kimi_tui.llm.message import ContentPart, Message, TextPart, ToolCall
 from kimi_tui.tools.base import (
+    CommandRun,
+    Effect,
+    FileEdit,
     TodoChange,
     TodoEntry,
     ToolOutcome,
 )
+from kimi_tui.wire.display import (
+    BriefBlock,
+    DiffBlock,
+    DiffLine,
+    DisplayBlock,
+    ShellBlock,
+    TodoBlock,
+    TodoItem,
+)
+from kimi_tui.workspace.diff import diff_lines
 
+CARD_LINES = 200
+"""Rows of a diff that a card keeps; the whole counts stand beside them."""
+_SMALL_CHARS = 8_000
 INTERRUPTED = "The user stopped this call before it ended. It may have taken effect in part: look before you rely on it."
 NOT_RUN = "Not run: the user refused another call of this step."
 NOT_BEGUN = "Not run: the user stopped the agent before this call began."
@@ -219,3 +238,41 @@ def call_arguments(arguments: str | None) -> dict[str, Any]:
     except (ValueError, RecursionError):
         return {}
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+async def blocks_of(effects: Iterable[Effect], brief: str = "") -> tuple[DisplayBlock, ...]:
+    """The blocks of a finished call: its few words first, then what it changed."""
+    blocks: list[DisplayBlock] = [BriefBlock(brief)] if brief else []
+    for effect in effects:
+        match effect:
+            case FileEdit():
+                blocks.append(await diff_of(effect, CARD_LINES))
+            case TodoChange(items):
+                blocks.append(TodoBlock(tuple(TodoItem(i.title, i.status) for i in items)))
+            case CommandRun(command, exit_code, duration_s):
+                blocks.append(ShellBlock(command, exit_code, duration_s))
+    return tuple(blocks)
+
+
+async def diffs_of(edits: Iterable[FileEdit]) -> tuple[DisplayBlock, ...]:
+    """The whole diffs that the user must see before a yes."""
+    return tuple([await diff_of(edit, None) for edit in edits])
+
+
+async def diff_of(edit: FileEdit, max_lines: int | None) -> DiffBlock:
+    """One edit as a diff; large texts are compared in a thread."""
+    if len(edit.before or "") + len(edit.after) <= _SMALL_CHARS:
+        return diff_block(edit, max_lines)
+    return await asyncio.to_thread(diff_block, edit, max_lines)
+
+
+def diff_block(edit: FileEdit, max_lines: int | None = CARD_LINES) -> DiffBlock:
+    """The change of one file, by lines.
+
+    Args:
+        edit: both texts, whole.
+        max_lines: how many rows to keep; None for all of them.
+    """
+    diff = diff_lines(edit.before or "", edit.after, max_lines)
+    rows = tuple(DiffLine(*row) for row in diff.rows)
+    return DiffBlock(edit.path, diff.added, diff.removed, rows, edit.before is None)

@@ -11,8 +11,7 @@ from rich.cells import cell_len, set_cell_size
 from kimi_tui.tool_names import short_name
 
 if TYPE_CHECKING:
-    from kimi_tui.soul.statistics import Statistics
-    from kimi_tui.soul.usage import Cost
+    from kimi_tui.soul.usage import Cost, Statistics
 
 MINUS = "−"
 LEAST_S = 0.05

@@ -38,6 +38,7 @@ class Stage:
         self.soul = soul
         self.events: list[Event] = []
         self.says_no = False
+        self.feedback = ""
         self.ended = asyncio.Event()
 
     async def listen(self) -> None:
@@ -45,7 +46,7 @@ class Stage:
             self.events.append(record.event)
             if isinstance(record.event, ApprovalRequest):
                 answer = "no" if self.says_no else "once"
-                self.soul.answer(record.event.id, answer)
+                self.soul.answer(record.event.id, answer, self.feedback)
             elif isinstance(record.event, TurnEnd):
                 self.ended.set()
 
@@ -149,9 +150,13 @@ async def test_a_no_ends_the_turn_and_the_story_waits(stage: Stage) -> None:
     events = await stage.say_next()
     assert _only(events, TurnEnd)[0].reason == "rejected"
     assert stage.demo.suggestions.next.startswith("Rows with")
-    stage.says_no = False
     turn = _only(events, CheckpointCreated)[0]
     outcome = await stage.soul.rewind(Target(turn.id))
+    stage.feedback = "Not that file."
+    events = await stage.say(outcome.prompt)
+    assert "Understood, I leave that out" in _text(events)
+    outcome = await stage.soul.rewind(Target(turn.id))
+    stage.says_no, stage.feedback = False, ""
     events = await stage.say(outcome.prompt)
     assert "All six tests pass" in _text(events)
 

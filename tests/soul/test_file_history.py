@@ -19,7 +19,7 @@ from kimi_tui.projection.transcript import TranscriptModel
 from kimi_tui.session.session import Session
 from kimi_tui.soul import file_history
 from kimi_tui.soul.errors import FilesUnknown
-from kimi_tui.soul.file_restore import Moment, entry_for
+from kimi_tui.soul.file_history import Moment, entry_for
 from kimi_tui.soul.rewind import END, FileOutcome, Target
 from kimi_tui.wire import events as ev
 from kimi_tui.workspace import tracker as tracker_module

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kimi_tui.soul.statistics import Statistics
+from kimi_tui.soul.usage import Statistics
 from kimi_tui.tui.formatting import statistics_pairs
 
 

@@ -37,7 +37,7 @@ async def write_dmail(
     """
     from kimi_tui.tui.dialogs.text_dialog import Drafting, TextDialog, TextQuestion
 
-    letter = TextQuestion(
+    question = TextQuestion(
         title=f"D-Mail to {name_of(target)}",
         question="What should the agent have known there?",
         consequence="It goes back to before that step, reads this, and goes on from there.",
@@ -46,7 +46,7 @@ async def write_dmail(
         kind="dmail",
     )
     drafting = Drafting(lambda: apart(soul.draft_dmail(target)), soul.interrupt)
-    if text := await screen.ask(TextDialog(letter, drafting)):
+    if text := await screen.ask(TextDialog(question, drafting)):
         try:
             await send_dmail(screen, soul, target, answer, text)
         except Exception:
@@ -79,7 +79,7 @@ async def compact_part(
 
     part = f"from {name_of(start)} on" if start else f"up to {name_of(until)}" if until else ""
     stays = "before" if start else "from there on"
-    letter = TextQuestion(
+    question = TextQuestion(
         title=f"Compact {part}".strip(),
         question="What must the summary keep?",
         consequence=f"A summary takes the place of that part; what is {stays} stays as it is.",
@@ -89,7 +89,7 @@ async def compact_part(
         may_be_empty=True,
         low=True,
     )
-    text = await screen.ask(TextDialog(letter))
+    text = await screen.ask(TextDialog(question))
     if text is None:
         return
     if soul.running:

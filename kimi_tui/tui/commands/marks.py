@@ -101,7 +101,7 @@ async def name_checkpoint(screen: MainScreen, target: Target, uid: str) -> None:
     from kimi_tui.tui.dialogs.text_dialog import TextDialog, TextQuestion
 
     soul = await screen.conversation.opened()
-    letter = TextQuestion(
+    question = TextQuestion(
         title=f"Bookmark {name_of(target)}",
         question="What is this step called?",
         consequence="The name stands on the timeline and can be found with /.",
@@ -111,7 +111,7 @@ async def name_checkpoint(screen: MainScreen, target: Target, uid: str) -> None:
         may_be_empty=True,
         low=True,
     )
-    name = await screen.ask(TextDialog(letter))
+    name = await screen.ask(TextDialog(question))
     if name is not None:
         await _keep_name(screen, soul, uid, name)
 
@@ -165,7 +165,7 @@ async def read_summary(screen: MainScreen, uid: str) -> None:
 async def _edit(screen: MainScreen, soul: KimiSoul, text: str) -> None:
     from kimi_tui.tui.dialogs.text_dialog import TextDialog, TextQuestion
 
-    letter = TextQuestion(
+    question = TextQuestion(
         title="Edit the summary",
         question="What should the agent know of what came before?",
         consequence="Your text takes the place of the summary; undo brings the one before back.",
@@ -173,7 +173,7 @@ async def _edit(screen: MainScreen, soul: KimiSoul, text: str) -> None:
         verb="keep",
         kind="compaction",
     )
-    written = await screen.ask(TextDialog(letter))
+    written = await screen.ask(TextDialog(question))
     if written and written != text.strip():
         await soul.edit_summary(written)
         screen.return_to_prompt()

@@ -65,7 +65,7 @@ async def dmail(screen: MainScreen, argument: str) -> None:
 
 
 async def preview(
-    screen: MainScreen, target: Target, going: PreviewAction | None = None, letter: str = ""
+    screen: MainScreen, target: Target, going: PreviewAction | None = None, dmail_text: str = ""
 ) -> None:
     """Show what a rewind or a jump would take, ask what to do there, and do it.
 
@@ -73,7 +73,7 @@ async def preview(
         screen: over which it is asked.
         target: a checkpoint, or the end of a world line.
         going: a fork or a D-Mail that was chosen already.
-        letter: that D-Mail; empty where it is still to be written.
+        dmail_text: that D-Mail; empty where it is still to be written.
 
     Raises:
         KeyError: there is no such checkpoint; the text is for the user.
@@ -83,16 +83,16 @@ async def preview(
 
     found = await choose(screen, target, going)
     if found is None:
-        if letter:
-            screen.keep(f"/dmail {place_of(target)} {letter}")
+        if dmail_text:
+            screen.keep(f"/dmail {place_of(target)} {dmail_text}")
         return
     target, answer = found
     soul = await screen.conversation.opened()
     if answer.action == FORK.name:
         await fork_at(screen, soul, target, answer)
     elif answer.action == DMAIL.name:
-        if letter:
-            await send_dmail(screen, soul, target, answer, letter)
+        if dmail_text:
+            await send_dmail(screen, soul, target, answer, dmail_text)
         else:
             await write_dmail(screen, soul, target, answer)
     elif answer.action == COMPACT_FROM.name:

@@ -69,7 +69,7 @@ COMMANDS = CommandTable(
         "Send a D-Mail",
         "Write to the agent's past self at checkpoint N; it goes on from there.",
         rewind.dmail,
-        argument="N [letter]",
+        argument="N [text]",
         opens=True,
     ),
     Command(

@@ -147,7 +147,7 @@ async def send_to_now(
     from kimi_tui.tui.dialogs.text_dialog import TextDialog, TextQuestion
 
     text = message.text or ", ".join(f"{name} {target}" for name, target in message.calls)
-    letter = TextQuestion(
+    question = TextQuestion(
         title=f"Send to now from world line {world_line}",
         question=f"This message of #{message.checkpoint_id} goes to the end of the conversation.",
         consequence="Your words stand before it; the agent reads both in its next step.",
@@ -158,7 +158,7 @@ async def send_to_now(
         may_be_empty=True,
         low=True,
     )
-    note = await screen.ask(TextDialog(letter))
+    note = await screen.ask(TextDialog(question))
     if note is None:
         return
     await soul.carry(world_line, message.uid, message.number, note=note)

@@ -13,7 +13,7 @@ from kimi_tui.tui.formatting import statistics_pairs, wrap_words
 from kimi_tui.tui.screens import sheets
 
 if TYPE_CHECKING:
-    from kimi_tui.soul.statistics import Statistics
+    from kimi_tui.soul.usage import Statistics
 
 MARGIN = 3
 

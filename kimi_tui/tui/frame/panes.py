@@ -61,21 +61,19 @@ class NoticingPane(Container):
 
     def tell(self, text: str, level: Level, advice: str, topic: str = "") -> None:
         """Show a notice for a few seconds; with a topic, until that is solved."""
-        if self._notices is None:
-            from kimi_tui.tui.frame.notices import Notices
-
-            self._notices = Notices()
-            self.mount(self._notices)
-        self._notices.tell(text, level=level, advice=advice, topic=topic)
+        self._mounted_notices().tell(text, level=level, advice=advice, topic=topic)
 
     def tell_all(self, texts: Sequence[str], level: Level) -> None:
         """Show several notices that came at once as one list."""
+        self._mounted_notices().tell_all(texts, level=level)
+
+    def _mounted_notices(self) -> Notices:
         if self._notices is None:
             from kimi_tui.tui.frame.notices import Notices
 
             self._notices = Notices()
             self.mount(self._notices)
-        self._notices.tell_all(texts, level=level)
+        return self._notices
 
     def solved(self, topic: str) -> None:
         """Take the notice of a topic away."""
