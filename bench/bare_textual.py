@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -36,6 +37,25 @@ class Prompt(TextArea):
         await super()._on_key(event)
 
 
+async def deltas(base_url: str, order: str) -> AsyncGenerator[str]:
+    """Send an order to the model server; yields the pieces of its answer as they come."""
+    url = urlsplit(base_url)
+    body = json.dumps({"messages": [{"role": "user", "content": order}]}).encode()
+    reader, writer = await asyncio.open_connection(url.hostname, url.port)
+    try:
+        writer.write(
+            b"POST /v1/chat/completions HTTP/1.1\r\nHost: bench\r\nContent-Length: %d\r\n\r\n%s"
+            % (len(body), body)
+        )
+        while (line := await reader.readline()) and not line.startswith(b"data: [DONE]"):
+            if line.startswith(b"data: "):
+                choices = json.loads(line[6:])["choices"]
+                if choices and "content" in choices[0]["delta"]:
+                    yield choices[0]["delta"]["content"]
+    finally:
+        writer.close()
+
+
 class BareTextual(App[None]):
     """The usual way: a Markdown widget in a scroll view."""
 
@@ -56,27 +76,14 @@ class BareTextual(App[None]):
     @work(exclusive=True)
     async def ask(self, order: str) -> None:
         """Send the order and stream the answer into a widget of its own."""
-        url = urlsplit(sys.argv[1])
-        body = json.dumps({"messages": [{"role": "user", "content": order}]}).encode()
-        reader, writer = await asyncio.open_connection(url.hostname, url.port)
-        writer.write(
-            b"POST /v1/chat/completions HTTP/1.1\r\nHost: bench\r\nContent-Length: %d\r\n\r\n%s"
-            % (len(body), body)
-        )
         answer = Markdown()
         await self.query_one("#chat").mount(answer)
         stream = Markdown.get_stream(answer)
         try:
-            while line := await reader.readline():
-                if line.startswith(b"data: [DONE]"):
-                    break
-                if line.startswith(b"data: "):
-                    choices = json.loads(line[6:])["choices"]
-                    if choices and "content" in choices[0]["delta"]:
-                        await stream.write(choices[0]["delta"]["content"])
+            async for delta in deltas(sys.argv[1], order):
+                await stream.write(delta)
         finally:
             await stream.stop()
-            writer.close()
 
 
 if __name__ == "__main__":

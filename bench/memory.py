@@ -21,9 +21,9 @@ from support.terminal import Terminal  # noqa: E402 - needs the path above
 
 from bench.answers import end_of  # noqa: E402
 from bench.long_session import MESSAGES_A_TURN, write_long_session, write_notes  # noqa: E402
+from bench.programs import model_server  # noqa: E402
 from bench.ready import READY  # noqa: E402
 from bench.resume import rss_mb, settle  # noqa: E402
-from bench.stream import model_server  # noqa: E402
 
 MESSAGES = 1_000
 MORE = 10_000

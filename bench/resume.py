@@ -22,8 +22,8 @@ from support.terminal import Terminal  # noqa: E402 - needs the path above
 
 from bench.answers import end_of  # noqa: E402
 from bench.long_session import first_of_last_turn, write_long_session  # noqa: E402
+from bench.programs import cpu_s  # noqa: E402
 from bench.ready import READY  # noqa: E402
-from bench.stream import cpu_s  # noqa: E402
 
 _KEY = "\N{CYRILLIC SMALL LETTER YA}"
 _BACK = b"your message is back"

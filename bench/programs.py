@@ -1,0 +1,133 @@
+"""The programs that a measurement runs beside one another: ours, two floors, and the peers that are installed.
+
+Each is started in a 120x40 pty with a home folder of its own and talks to the model server of the measurements. A peer is measured where
+its command is on PATH: `pi` 0.73 (configured as its docs/models.md says).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tests"))
+
+from support.terminal import Terminal  # noqa: E402 - needs the path above
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """One column of the table.
+
+    Attributes:
+        name: head of the column.
+        launch: (base URL, folder) to command and environment; may write configuration into the folder.
+    """
+
+    name: str
+    launch: Callable[[str, Path], tuple[list[str], dict[str, str]]]
+
+    @contextmanager
+    def running(
+        self, base_url: str, *arguments: str, folder: Path | None = None
+    ) -> Generator[Terminal]:
+        """The program, ready for typing; `folder` holds its `home` and `work`, else both are fresh."""
+        with tempfile.TemporaryDirectory() as fresh:
+            place = folder or Path(fresh)
+            (place / "work").mkdir(exist_ok=True)
+            command, environment = self.launch(base_url, place)
+            with Terminal(
+                [*command, *arguments], env=environment, cwd=place / "work", screen=False
+            ) as terminal:
+                _ready(terminal)
+                yield terminal
+
+
+def _ours(base_url: str, folder: Path) -> tuple[list[str], dict[str, str]]:
+    program = str(Path(sys.executable).parent / "kimi-tui")
+    return [program, "--work-dir", str(folder / "work")], {
+        "KIMI_TUI_HOME": str(folder / "home"),
+        "KIMI_BASE_URL": base_url,
+        "KIMI_API_KEY": "bench",
+        "KIMI_MODEL_NAME": "bench",
+        "KIMI_MODEL_MAX_CONTEXT_SIZE": "1000000",
+    }
+
+
+def _module(name: str) -> Callable[[str, Path], tuple[list[str], dict[str, str]]]:
+    return lambda base_url, _: (
+        [sys.executable, "-m", f"bench.{name}", base_url],
+        {"PYTHONPATH": str(ROOT)},
+    )
+
+
+def _pi(base_url: str, folder: Path) -> tuple[list[str], dict[str, str]]:
+    home = folder / "pi"
+    home.mkdir(exist_ok=True)
+    provider = {
+        "baseUrl": base_url,
+        "api": "openai-completions",
+        "apiKey": "bench",
+        "compat": {"supportsDeveloperRole": False, "supportsReasoningEffort": False},
+        "models": [{"id": "bench", "contextWindow": 1_000_000}],
+    }
+    (home / "models.json").write_text(json.dumps({"providers": {"bench": provider}}))
+    arguments = ["--offline", "--provider", "bench", "--model", "bench"]
+    return ["pi", *arguments], {"PI_CODING_AGENT_DIR": str(home), "HOME": str(folder)}
+
+
+OURS = Program("kimi-tui", _ours)
+BARE = Program("bare Textual", _module("bare_textual"))
+SKETCH = Program("sketch", _module("sketch"))
+PEERS = (Program("pi", _pi),)
+
+
+def programs(*, floors: bool = True) -> list[Program]:
+    """Ours first, then the floors and the peers whose commands are on PATH."""
+    others = [BARE, SKETCH, *(peer for peer in PEERS if shutil.which(peer.name))]
+    return [OURS, *(others if floors else [])]
+
+
+def cpu_s(pid: int) -> float:
+    """CPU seconds that a process has used, its own threads included."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / _TICKS
+
+
+@contextmanager
+def model_server() -> Generator[str]:
+    """The server for measurements; yields its base URL."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "bench.model_server"], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout is not None
+        yield process.stdout.readline().strip()
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _ready(terminal: Terminal) -> None:
+    """Wait until a typed letter shows, take it back, and let what is loaded in the background end."""
+    terminal.wait_raw(b"\x1b[", timeout_s=30)
+    terminal.wait_quiet(0.3, 30)
+    terminal.type("\N{CYRILLIC SMALL LETTER YA}")
+    terminal.wait_raw("\N{CYRILLIC SMALL LETTER YA}".encode(), timeout_s=30)
+    terminal.key("backspace")
+    terminal.wait_quiet(0.4, 30)
+    used = -1.0
+    while cpu_s(terminal.pid) - used > 2 / _TICKS:
+        used = cpu_s(terminal.pid)
+        time.sleep(0.5)
