@@ -28,7 +28,7 @@ class Chat(ScrollView):
 
     def __init__(self) -> None:
         super().__init__()
-        self._console = Console(force_terminal=True, color_system="truecolor")
+        self._rich = Console(force_terminal=True, color_system="truecolor")
         self._done: list[Strip] = []
         self._open: list[Strip] = []
 
@@ -43,8 +43,8 @@ class Chat(ScrollView):
     def _rows(self, markdown: str) -> list[Strip]:
         if not markdown.strip():
             return []
-        options = self._console.options.update_width(max(1, self.size.width - 2))
-        lines = self._console.render_lines(Markdown(markdown), options, pad=False)
+        options = self._rich.options.update_width(max(1, self.size.width - 2))
+        lines = self._rich.render_lines(Markdown(markdown), options, pad=False)
         return [Strip(line) for line in [*lines, []]]
 
     def render_line(self, y: int) -> Strip:
