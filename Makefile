@@ -18,7 +18,7 @@ run: venv-run ## set up once, then start the program
 	@$(BIN)/kimi-tui $(ARGS)
 
 # The types beside the tests, which wait much; what they say comes last, where it is found.
-test: lint imports ## everything that must pass, in under 4 minutes on 2 cores: lint, imports, types, tests
+test: lint imports ## everything that must pass: lint, imports, types, tests
 	@$(BIN)/basedpyright > $(VENV)/types 2>&1 & types=$$!; \
 	$(MAKE) --no-print-directory tests; tests=$$?; \
 	wait $$types; types=$$?; cat $(VENV)/types; exit $$((tests | types))

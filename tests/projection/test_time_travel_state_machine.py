@@ -272,7 +272,7 @@ def test_what_compactions_keep_of_a_checkpoint() -> None:
 
 class TestTimeTravels(TimeTravels.TestCase):
     settings = settings(
-        max_examples=25,
+        max_examples=40,
         stateful_step_count=15,
         deadline=None,
         derandomize=True,
