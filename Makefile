@@ -17,7 +17,11 @@ help: ## say what there is
 run: venv-run ## set up once, then start the program
 	@$(BIN)/kimi-tui $(ARGS)
 
-test: lint types imports tests ## everything that must pass: lint, types, imports, tests
+# The types beside the tests, which wait much; what they say comes last, where it is found.
+test: lint imports ## everything that must pass: lint, imports, types, tests
+	@$(BIN)/basedpyright > $(VENV)/types 2>&1 & types=$$!; \
+	$(MAKE) --no-print-directory tests; tests=$$?; \
+	wait $$types; types=$$?; cat $(VENV)/types; exit $$((tests | types))
 
 test-fast: export PYTHONDONTWRITEBYTECODE =
 test-fast: venv-dev ## under a minute: no terminals, kills, pictures, whole screens, long properties

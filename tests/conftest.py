@@ -24,7 +24,7 @@ settings.register_profile(
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow],
-    max_examples=50,
+    max_examples=30,
 )
 usual = settings.get_profile("usual")
 settings.register_profile("quick", usual, max_examples=10)

@@ -10,6 +10,7 @@ from support.watchdog import Watchdog, held_up
 
 parsed_css.remember()
 drawn.wait_for_it()
+drawn.write_nothing()
 Watchdog(held_up.append, with_garbage=False).install()
 
 
