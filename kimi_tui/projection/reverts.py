@@ -92,7 +92,8 @@ class Reverts:
             if not any(isinstance(block, UserBlock) for block in carried.blocks):
                 # What was said is not among the blocks: a line that is only read begins with it.
                 carried = self._with_words(carried, event, at)
-            stays = [*carried.blocks, _dmail_block(event, carried, blocks.new_key(), at)]
+            number = carried.messages if edit is not None or not event.uid else blocks.number
+            stays = [*carried.blocks, _dmail_block(event, carried, number, blocks.new_key(), at)]
         blocks.blocks[first : blocks.end] = stays
         if edit is not None or not event.uid:
             blocks.forget_point()
@@ -126,6 +127,12 @@ class Reverts:
         block.tokens_before = event.tokens_before
         block.automatic = event.automatic
         return self._list.append(block)
+
+    def carried(self, summary: str, at: float) -> Change:
+        """A summary that was pinned stands here too."""
+        card = self._list.new(CompactionBlock, at)
+        card.running, card.summary = False, clean(summary).strip()
+        return self._list.append(card)
 
     def parted(self, event: ContextReverted, at: float) -> None:
         """What follows a checkpoint is about to be replaced by a summary."""
@@ -290,8 +297,10 @@ def _is_from(block: Block, checkpoint: int) -> bool:
     return block.checkpoint is not None and block.checkpoint >= checkpoint
 
 
-def _dmail_block(event: ContextReverted, carried: CarriedOver, key: int, at: float) -> DMailBlock:
-    """The card of a D-Mail that has arrived."""
+def _dmail_block(
+    event: ContextReverted, carried: CarriedOver, number: int, key: int, at: float
+) -> DMailBlock:
+    """The card of a D-Mail that has arrived, as message `number` behind its checkpoint."""
     folded = carried.folded
     tools = [
         block for block in folded if isinstance(block, ToolBlock) and block.tool != "SendDMail"
@@ -305,7 +314,7 @@ def _dmail_block(event: ContextReverted, carried: CarriedOver, key: int, at: flo
         key=key,
         checkpoint=event.checkpoint_id,
         uid=event.uid if event.from_checkpoint < event.checkpoint_id else "",
-        number=carried.messages,
+        number=number,
         at=at,
         text=clean(event.text).strip(),
         from_checkpoint=event.from_checkpoint,

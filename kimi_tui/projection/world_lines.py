@@ -203,7 +203,8 @@ class WorldLines(Generic[P]):
         )
         # What is said after a clearing does not stand upon what was compacted before it.
         base = None if event.reason == "clear" else was.base
-        self.live = Path(was.points[:place], base, was.origin)
+        is_empty = event.reason == "jump" and place == 0
+        self.live = Path([]) if is_empty else Path(was.points[:place], base, was.origin)
         return LineEdit(place, was.points[place:], left)
 
     def _compacted(self, event: CompactionEnd, at: float) -> LineEdit[P] | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -63,22 +63,9 @@ def untrue_of_request(sent: Sequence[dict[str, Any]], line: Line) -> Iterator[st
         yield f"the model is sent\n{sent}\nwhere the file has\n{line.records}"
 
 
-def untrue_of_chat(
-    chat: TranscriptModel, line: Line, *, known: Collection[str] = ()
-) -> Iterator[str]:
-    """What is wrong with the chat, which should show this line.
-
-    Args:
-        chat: what is shown.
-        line: what is stored.
-        known: finds that are not mended yet; what they are about is passed over.
-    """
+def untrue_of_chat(chat: TranscriptModel, line: Line) -> Iterator[str]:
+    """What is wrong with the chat, which should show this line."""
     shown, stored = shown_in(chat), line.said()
-    if "T29" in known:
-        pinned = {segment.uid for segment in line.segments if segment.holds_pinned}
-        shown, stored = (
-            [one for one in each if one[1].uid not in pinned] for each in (shown, stored)
-        )
     if [said for said, _ in shown] != [said for said, _ in stored]:
         yield f"the chat shows\n{_listed(shown)}\nwhere the file has\n{_listed(stored)}"
     elif shown != stored:
@@ -141,8 +128,9 @@ def untrue_of_world_lines(timeline: TimelineModel, folder: Path) -> Iterator[str
             previous = one.uid
     if drawn != before:
         false = {uid: was for uid, was in drawn.items() if before.get(uid) != was}
+        true = {uid: before.get(uid) for uid in false}
         missing = before.keys() - drawn.keys()
-        yield f"the timeline has {false}, and not {missing}, where the files have {before}"
+        yield f"the timeline has {false}, and not {missing}, where the files have {true}"
     rows = [row.checkpoint for row in _all_rows(timeline) if row.kind == "checkpoint"]
     uids = sorted(one.uid for one in rows if one is not None)
     if uids != sorted(drawn):
