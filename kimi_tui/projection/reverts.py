@@ -231,6 +231,8 @@ class Reverts:
             cut = edit.stop.id
             at_cut = (n for n in range(known.base, len(kept)) if _is_from(kept[n], cut))
             del kept[next(at_cut, len(kept)) :]
+            while len(kept) > known.base and kept[-1].replaced:
+                del kept[-1]
         kept = [_not_sent(block) for block in kept]
         old = blocks.blocks[: blocks.end]
         first = next(
@@ -238,7 +240,7 @@ class Reverts:
             min(len(old), len(kept)),
         )
         for index, block in enumerate(kept):
-            live = index >= blocks.base
+            live = index >= blocks.base and not block.replaced
             if block.live != live:
                 block.live = live
                 block.touch()
@@ -352,7 +354,7 @@ class SummaryPoint:
 
 @dataclass(frozen=True, slots=True)
 class Rearranged:
-    """The blocks before the summary's card, those behind it, and those that went into the summary and off the screen."""
+    """The blocks before the summary's card, those behind it, and those that went off the screen."""
 
     lead: list[Block]
     kept: list[Block]
@@ -382,7 +384,7 @@ def rearrange(
         if index < cut or (isinstance(block, CompactionBlock) and summary.was == block.uid != ""):
             continue
         event = moved.get(block.checkpoint) if block.checkpoint is not None else None
-        if block.checkpoint is None and moved:
+        if block.checkpoint is None and moved and not block.replaced:
             kept.append(block)
         elif event is not None and (not event.kept or block.number in event.kept):
             # A copy: the line that was left keeps the block with its own number.
@@ -403,7 +405,13 @@ def rearrange(
     if summary.is_whole:
         # They stay to be read, in their order.
         return Rearranged([*before[:cut], *gone], kept, ())
-    return Rearranged(list(before[:cut]), kept, tuple(gone))
+    if summary.was:
+        return Rearranged(list(before[:cut]), kept, tuple(gone))
+    past = (
+        replace(one, live=False, replaced=True, checkpoint=None, version=one.version + 1)
+        for one in gone
+    )
+    return Rearranged([*before[:cut], *past], kept, ())
 
 
 def _cut(
@@ -449,6 +457,8 @@ def carry_over(
     group: tuple[str, int] | None = None
     place = 0
     for block in gone:
+        if block.replaced:
+            continue
         if isinstance(block, NoticeBlock):
             stays.append(_moved(block, checkpoint, 0))
         elif isinstance(block, UserBlock) and keeps_words:

@@ -231,6 +231,8 @@ class _HistoryBuilder:
     def __init__(self, session: Session, records: Sequence[EventRecord]) -> None:
         self._recorded = records_by_checkpoint(records)
         self._kimi_cli = KimiCliRecord(records)
+        entries = session.context.journal.entries
+        self._compactions = {entry.text: entry for entry in entries if entry.op == "compaction"}
         self._records: list[EventRecord] = []
         self._at = 0.0
         self._in_turn = False
@@ -381,11 +383,13 @@ class _HistoryBuilder:
             self._add(record.event, record.at)
 
     def _add_summary(self, segment: Segment, summary: str) -> None:
-        """A summary of which it is not known what it replaced, and what was kept beside it."""
+        """A summary of which no line tells what it replaced, and what was kept beside it."""
         point, at = segment.point, ev.iso_seconds(segment.point.at)
         tokens = self._tokens.at(point)
         self._add(ev.CheckpointCreated(point.id, point.uid, segment.kind, "", tokens, point.at), at)
-        self._add(ev.CompactionEnd(tokens, tokens, summary), at)
+        made = self._compactions.get(summary)
+        figures = (tokens, tokens) if made is None else (made.tokens_before, made.tokens_after)
+        self._add(ev.CompactionEnd(*figures, summary), at)
         lead = next(n for n, m in enumerate(segment.messages) if summary_text(m) is not None)
         self._add_told(point, segment.messages, at, lead + 1)
 
