@@ -262,8 +262,8 @@ class WorldLines(Generic[P]):
             self.left[known.n] = self.left.pop(known.n)
             if len(known.path.points) > len(line.path.points):
                 return 0
-            if line.reason in ("undo", "redo"):
-                # It is as it was when it was left before, for the reason that it was left for.
+            if line.reason in ("undo", "redo") or not line.n:
+                # It is as it was when it was left before, for the reason that it was left for; so is one that a fork had.
                 return known.n
             line.n = known.n
         elif not line.n or not line.path.points:

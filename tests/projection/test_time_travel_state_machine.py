@@ -22,7 +22,10 @@ from support.time_traveller import Answer, TimeTraveller, Views
 from support.truth import (
     untrue_of_chat,
     untrue_of_curve,
+    untrue_of_gauge,
     untrue_of_list,
+    untrue_of_names,
+    untrue_of_preview,
     untrue_of_request,
     untrue_of_rows,
     untrue_of_world_lines,
@@ -180,6 +183,7 @@ class TimeTravels(RuleBasedStateMachine):
         self.do(self.on.follow())
         self.check("asked", self.untrue)
         self.check("live", self.of_views(self.on.views, has_record=self.has_record()))
+        self.check("gauge", untrue_of_gauge(self.on.views, self.on.soul.used))
 
     @rule()
     def look_everywhere(self) -> None:
@@ -190,6 +194,7 @@ class TimeTravels(RuleBasedStateMachine):
         self.check("restarted", self.of_views(restarted, has_record=self.has_record()))
         self.check("without a record", self.of_views(without_record, has_record=False))
         self.check("read", self.of_reading())
+        self.check("preview", self.of_previews())
         self.check("listed", self.of_lists())
 
     def has_record(self) -> bool:
@@ -213,6 +218,16 @@ class TimeTravels(RuleBasedStateMachine):
         yield from untrue_of_world_lines(views.timeline, self.on.folder)
         if has_record:
             yield from untrue_of_curve(views.timeline, self.on.folder)
+            yield from untrue_of_names(views.timeline, self.on.folder)
+
+    def of_previews(self) -> Iterable[str]:
+        """What is untrue of the previews of rewinds."""
+        self.do(self.on.follow())
+        line = read_line(self.on.folder)
+        for n, _ in self.points():
+            preview = self.do(self.on.soul.preview(Target(n)))
+            if preview is not None:
+                yield from untrue_of_preview(preview, line, self.on.views.timeline)
 
     def of_reading(self) -> Iterable[str]:
         """What is untrue of the views in which world lines are read."""
