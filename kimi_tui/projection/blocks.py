@@ -65,7 +65,8 @@ class Block:
     """Base of all blocks. `checkpoint` and `uid` name the point before which it stands; None where there is none.
 
     `number` is which of the messages behind that point it belongs to, as pins name them.
-    `live` is false once the point cannot be returned to by its number (it stands before a compaction).
+    `live` is false once the point cannot be returned to by its number (it stands before a compaction); `replaced` where a
+    summary of a part took its place on the line itself: it stands before that summary, and goes with it.
     """
 
     title_row: ClassVar[int] = 0
@@ -76,6 +77,7 @@ class Block:
     uid: str = ""
     number: int = 0
     live: bool = True
+    replaced: bool = False
     unfolded: bool = False
     pinned: bool = False
     version: int = 0
@@ -477,7 +479,7 @@ class BlockList:
         self.checkpoint, self.uid, self.number = checkpoint, uid, first
 
     def first_from(self, checkpoint: int) -> int:
-        """The first block on the live line that belongs to this checkpoint or a later one."""
+        """The first block on the live line that belongs to this checkpoint or a later one, with what that replaced."""
         first, end = self.base, self.end
         # Their numbers rise, but for blocks that have none.
         while first < end:
@@ -489,6 +491,8 @@ class BlockList:
                 end = at
             else:
                 first = middle + 1
+        while end > self.base and self.blocks[end - 1].replaced:
+            end -= 1
         return end
 
     def forget_point(self) -> None:

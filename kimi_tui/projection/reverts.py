@@ -92,7 +92,8 @@ class Reverts:
             if not any(isinstance(block, UserBlock) for block in carried.blocks):
                 # What was said is not among the blocks: a line that is only read begins with it.
                 carried = self._with_words(carried, event, at)
-            stays = [*carried.blocks, _dmail_block(event, carried, blocks.new_key(), at)]
+            number = carried.messages if edit is not None or not event.uid else blocks.number
+            stays = [*carried.blocks, _dmail_block(event, carried, number, blocks.new_key(), at)]
         blocks.blocks[first : blocks.end] = stays
         if edit is not None or not event.uid:
             blocks.forget_point()
@@ -126,6 +127,12 @@ class Reverts:
         block.tokens_before = event.tokens_before
         block.automatic = event.automatic
         return self._list.append(block)
+
+    def carried(self, summary: str, at: float) -> Change:
+        """A summary that was pinned stands here too."""
+        card = self._list.new(CompactionBlock, at)
+        card.running, card.summary = False, clean(summary).strip()
+        return self._list.append(card)
 
     def parted(self, event: ContextReverted, at: float) -> None:
         """What follows a checkpoint is about to be replaced by a summary."""
@@ -224,6 +231,8 @@ class Reverts:
             cut = edit.stop.id
             at_cut = (n for n in range(known.base, len(kept)) if _is_from(kept[n], cut))
             del kept[next(at_cut, len(kept)) :]
+            while len(kept) > known.base and kept[-1].replaced:
+                del kept[-1]
         kept = [_not_sent(block) for block in kept]
         old = blocks.blocks[: blocks.end]
         first = next(
@@ -231,7 +240,7 @@ class Reverts:
             min(len(old), len(kept)),
         )
         for index, block in enumerate(kept):
-            live = index >= blocks.base
+            live = index >= blocks.base and not block.replaced
             if block.live != live:
                 block.live = live
                 block.touch()
@@ -290,8 +299,10 @@ def _is_from(block: Block, checkpoint: int) -> bool:
     return block.checkpoint is not None and block.checkpoint >= checkpoint
 
 
-def _dmail_block(event: ContextReverted, carried: CarriedOver, key: int, at: float) -> DMailBlock:
-    """The card of a D-Mail that has arrived."""
+def _dmail_block(
+    event: ContextReverted, carried: CarriedOver, number: int, key: int, at: float
+) -> DMailBlock:
+    """The card of a D-Mail that has arrived, as message `number` behind its checkpoint."""
     folded = carried.folded
     tools = [
         block for block in folded if isinstance(block, ToolBlock) and block.tool != "SendDMail"
@@ -305,7 +316,7 @@ def _dmail_block(event: ContextReverted, carried: CarriedOver, key: int, at: flo
         key=key,
         checkpoint=event.checkpoint_id,
         uid=event.uid if event.from_checkpoint < event.checkpoint_id else "",
-        number=carried.messages,
+        number=number,
         at=at,
         text=clean(event.text).strip(),
         from_checkpoint=event.from_checkpoint,
@@ -343,7 +354,7 @@ class SummaryPoint:
 
 @dataclass(frozen=True, slots=True)
 class Rearranged:
-    """The blocks before the summary's card, those behind it, and those that went into the summary and off the screen."""
+    """The blocks before the summary's card, those behind it, and those that went off the screen."""
 
     lead: list[Block]
     kept: list[Block]
@@ -373,7 +384,7 @@ def rearrange(
         if index < cut or (isinstance(block, CompactionBlock) and summary.was == block.uid != ""):
             continue
         event = moved.get(block.checkpoint) if block.checkpoint is not None else None
-        if block.checkpoint is None and moved:
+        if block.checkpoint is None and moved and not block.replaced:
             kept.append(block)
         elif event is not None and (not event.kept or block.number in event.kept):
             # A copy: the line that was left keeps the block with its own number.
@@ -394,7 +405,13 @@ def rearrange(
     if summary.is_whole:
         # They stay to be read, in their order.
         return Rearranged([*before[:cut], *gone], kept, ())
-    return Rearranged(list(before[:cut]), kept, tuple(gone))
+    if summary.was:
+        return Rearranged(list(before[:cut]), kept, tuple(gone))
+    past = (
+        replace(one, live=False, replaced=True, checkpoint=None, version=one.version + 1)
+        for one in gone
+    )
+    return Rearranged([*before[:cut], *past], kept, ())
 
 
 def _cut(
@@ -440,6 +457,8 @@ def carry_over(
     group: tuple[str, int] | None = None
     place = 0
     for block in gone:
+        if block.replaced:
+            continue
         if isinstance(block, NoticeBlock):
             stays.append(_moved(block, checkpoint, 0))
         elif isinstance(block, UserBlock) and keeps_words:

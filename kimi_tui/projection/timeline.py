@@ -441,6 +441,10 @@ class TimelineModel:
         edit = self._world_lines.apply(event, at)
         if edit is not None or (event.reason == "dmail" and not event.uid):
             self._last_cut = event
+        elif head is not None and head.kind == "dmail":
+            # Told behind its checkpoint and what stands before it.
+            head.text, head.n_carried = event.text, len(head.said)
+            self.rows.reset(head.index)
         if edit is None:
             return
         if head is not None:

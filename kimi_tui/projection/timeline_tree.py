@@ -208,6 +208,8 @@ class WorldLine:
         if self.reason == "dmail" and self.text:
             return self.text
         for checkpoint in self.checkpoints[:_LOOKED_AT]:
+            if checkpoint.kind == "dmail":
+                return (*checkpoint.said, one_line(checkpoint.text)[:LABEL_LIMIT])[0]
             if checkpoint.words:
                 return checkpoint.words
             if checkpoint.calls:

@@ -37,6 +37,7 @@ from kimi_tui.wire.events import (
     FailureKind,
     FilesRestored,
     LineChanged,
+    NextMessage,
     Notice,
     StatusUpdate,
     SteerQueued,
@@ -146,6 +147,10 @@ class TranscriptModel:
             case StepBegin():
                 self._list.attempt.clear()
                 return both(self._calls.step_over(), self._speech.settle(at))
+            case NextMessage(number, summary):
+                self._list.number = number
+                change = self._speech.settle(at)
+                return both(change, self._reverts.carried(summary, at)) if summary else change
             case StepRetry():
                 self._calls.dropped()
                 return self._speech.retry(event, at)

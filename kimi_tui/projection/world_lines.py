@@ -203,7 +203,8 @@ class WorldLines(Generic[P]):
         )
         # What is said after a clearing does not stand upon what was compacted before it.
         base = None if event.reason == "clear" else was.base
-        self.live = Path(was.points[:place], base, was.origin)
+        is_empty = event.reason == "jump" and place == 0
+        self.live = Path([]) if is_empty else Path(was.points[:place], base, was.origin)
         return LineEdit(place, was.points[place:], left)
 
     def _compacted(self, event: CompactionEnd, at: float) -> LineEdit[P] | None:
@@ -261,8 +262,8 @@ class WorldLines(Generic[P]):
             self.left[known.n] = self.left.pop(known.n)
             if len(known.path.points) > len(line.path.points):
                 return 0
-            if line.reason in ("undo", "redo"):
-                # It is as it was when it was left before, for the reason that it was left for.
+            if line.reason in ("undo", "redo") or not line.n:
+                # It is as it was when it was left before, for the reason that it was left for; so is one that a fork had.
                 return known.n
             line.n = known.n
         elif not line.n or not line.path.points:

@@ -9,6 +9,7 @@ import contextlib
 import os
 import re
 import shutil
+import time
 import uuid
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
@@ -18,6 +19,7 @@ from typing import Any, cast
 
 from kimi_tui.filesystem import Storage
 from kimi_tui.session.context import known_checkpoint
+from kimi_tui.session.context_index import ContextIndex
 from kimi_tui.session.context_store import scan
 from kimi_tui.session.errors import StorageTrouble, UnknownWorldLine
 from kimi_tui.session.journal import JOURNAL_NAME, Journal
@@ -69,7 +71,8 @@ def copy_session(
         _copy_journal(storage, folder, temporary)
         whole = checkpoint_id is None and world_line == 0
         newest = None if whole else points[-1].uid if points else ""
-        _copy_record(storage, folder, temporary, newest, lines)
+        if not _copy_record(storage, folder, temporary, newest, lines) and not whole:
+            _end_record(storage, temporary, index, len(points), world_line)
         if (folder / MARKS_NAME).exists():
             storage.copy_file(folder / MARKS_NAME, temporary / MARKS_NAME)
         _share_others(storage, folder, temporary)
@@ -116,20 +119,57 @@ def _copy_journal(storage: Storage, folder: Path, target: Path) -> None:
 
 def _copy_record(
     storage: Storage, folder: Path, target: Path, newest: str | None, lines: Collection[int]
-) -> None:
+) -> bool:
     """What was seen until the line went on behind the checkpoint `newest`, or all of it for None.
 
-    All of it, too, where some of the world lines came later: what is shown is rebuilt then, with each of them in its place.
+    All of it, too, where some of the world lines came later. Returns whether it ends behind that checkpoint.
     """
     path = folder / RECORD_NAME
     if not path.exists():
-        return
+        return True
     with storage.opened(path) as source:
-        size = storage.readable_size(source)
+        size, is_there = storage.readable_size(source), False
         if newest is not None:
             end, seen = _end_behind(JsonlLog(path, storage).read_with_offsets(), newest)
-            size = end if end is not None and seen.issuperset(lines) else size
+            if end is not None and seen.issuperset(lines):
+                size, is_there = end, True
         storage.write_file(target / RECORD_NAME, b"", source=source, size=size, new=True)
+    return is_there
+
+
+def _end_record(
+    storage: Storage, target: Path, index: ContextIndex, kept: int, world_line: int
+) -> None:
+    """End a record of all that was seen where the copy begins: what the live line had beside that is in none of its lines.
+
+    Args:
+        storage: The disk.
+        target: The copy.
+        index: Of the line that was copied.
+        kept: How many of its checkpoints came along.
+        world_line: Which line it is.
+    """
+    points = index.checkpoints
+    uid = points[kept].uid if kept < len(points) else ""
+    usage = index.usage_before(index.size)
+    tokens = usage[0] if usage else 0
+    event: dict[str, Any] = {"op": "jump", "from_line": 0, "to_line": world_line, "uid": uid}
+    if not world_line:
+        event = {
+            "reason": "jump",
+            "checkpoint_id": points[kept].id,
+            "uid": uid,
+            "from_checkpoint": points[-1].id,
+            "world_line": 0,
+            "messages_dropped": 0,
+            "tool_calls_dropped": 0,
+            "tokens_before": tokens,
+            "tokens_after": points[kept].tokens or tokens,
+        }
+    kind = "LineChanged" if world_line else "ContextReverted"
+    record = JsonlLog(target / RECORD_NAME, storage, metadata=None)
+    record.append({"timestamp": time.time(), "message": {"type": kind, "payload": event}})
+    record.close()
 
 
 def _end_behind(
@@ -137,7 +177,7 @@ def _end_behind(
 ) -> tuple[int | None, set[int]]:
     """Where in a record a line goes on behind its checkpoint `newest`, and the world lines that were left before.
 
-    None for the place where it never does, or that checkpoint was never made.
+    None for the place where it never does, that checkpoint was never made, or it is told of in one with what follows.
     """
     seen: set[int] = set()
     is_there = not newest
@@ -148,8 +188,10 @@ def _end_behind(
             # What was said there belongs to the checkpoint that follows.
             turn = offset
         elif kind == "CheckpointCreated":
-            if is_there and not payload.get("was"):
-                return offset if turn is None else turn, seen
+            if is_there:
+                # What a compaction kept cannot be parted from it.
+                end = offset if turn is None else turn
+                return None if payload.get("was") else end, seen
             is_there = is_there or text_of(payload.get("uid")) == newest
             turn = None
         else:

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from kimi_tui.llm.message import Message
 from kimi_tui.session.schema import Checkpoint
 from kimi_tui.session.session import Session
-from kimi_tui.soul.internal_messages import internal_kind
+from kimi_tui.soul.internal_messages import ASIDES, internal_kind
 
 Pin = tuple[str, int]
 """A checkpoint's uid, and the number (from 0) of the message behind it, markers not counted."""
@@ -97,11 +97,6 @@ class UserMarks:
             found |= {places[number] for number in numbers if number < len(places)}
         return frozenset(place for place in found if place >= first)
 
-    def pinned_points(self, points: Sequence[Checkpoint]) -> tuple[str, ...]:
-        """The uids of those of some checkpoints behind which anything is pinned."""
-        wanted = {uid for uid, _ in self._session.marks.pins}
-        return tuple(p.uid for p in points if p.uid in wanted or (p.was or "") in wanted)
-
     def _root(self, uid: str) -> str:
         point = self._session.context.find_uid(uid)
         return root_of(point) if point is not None else uid
@@ -113,7 +108,10 @@ def root_of(point: Checkpoint) -> str:
 
 
 def whole_groups(messages: Sequence[Message], places: Collection[int]) -> list[int]:
-    """The places with what cannot be parted from them: a call has all its results, a result its call."""
+    """The places with what cannot be parted from them: a call has all its results, a result its call.
+
+    What the program said for the moment is none of them.
+    """
     found: set[int] = set()
     for place in places:
         start = place
@@ -125,4 +123,4 @@ def whole_groups(messages: Sequence[Message], places: Collection[int]) -> list[i
             while end < len(messages) and messages[end].role == "tool":
                 found.add(end)
                 end += 1
-    return sorted(place for place in found if internal_kind(messages[place]) != "marker")
+    return sorted(place for place in found if internal_kind(messages[place]) not in ASIDES)

@@ -417,10 +417,14 @@ class Compactor:
             self._failed(before, "Stopped. The conversation is as it was.")
             raise
         except (LLMError, SoulError, StorageTrouble) as error:
+            if self._applied:
+                raise
             message = f"The conversation was not compacted: {error.message}"
             self._failed(before, message)
             raise CompactionFailed(message, advice=error.advice) from error
         except Exception as error:
+            if self._applied:
+                raise
             # A strategy of the user's own may fail in any way.
             log.exception("a compaction failed")
             message = (
@@ -437,6 +441,9 @@ class Compactor:
         first = span.start.message_index if span.start is not None else 0
         end = span.until.message_index if span.until is not None else len(messages)
         kept = {place for m in compacted.messages if (place := places.get(id(m))) is not None}
+        # What was pinned while the summary was written stays too.
+        pinned = whole_groups(messages, self._marks.pinned_places())
+        kept.update(place for place in pinned if first <= place < end)
         said = tuple(m for m in compacted.messages if id(m) not in places)
         is_marker = self._conversation.context.index.is_marker
         told = [n for n in range(first, end) if not is_marker(n)]
@@ -600,8 +607,8 @@ class Compactor:
                 start.id, reason="compaction", text=summary, then=then
             )
         stays = 0 if start is None else start.message_index
-        await self._publish(reverted, stays, summary, before, Renamed(uid), rest.renamed)
         self._applied = True
+        await self._publish(reverted, stays, summary, before, Renamed(uid), rest.renamed)
 
     async def edit_summary(self, text: str) -> None:
         """Put another text in the place of the newest summary on the live world line.

@@ -23,7 +23,7 @@ from kimi_tui.session.rotation import LIVE_NAME, stored_world_lines
 from kimi_tui.session.schema import CHECKPOINT, MESSAGE_ROLES, Checkpoint
 from kimi_tui.session.session import Session
 from kimi_tui.session.world_lines import WorldLine, WorldLines, shared_checkpoints
-from kimi_tui.soul.bookmarks import UserMarks, root_of
+from kimi_tui.soul.bookmarks import root_of
 from kimi_tui.soul.internal_messages import (
     author_of,
     dmail_text,
@@ -161,7 +161,7 @@ def rebuild_history(session: Session, records: Sequence[EventRecord]) -> list[Ev
         if shared < len(shown) and shown_as is not None:
             back, most = _parted_later(world_lines, left, (points, messages), shared)
             if back is None:
-                builder.add_revert(shown_as, shown, shared, parts)
+                builder.add_revert(shown_as, (shown, shown_messages), shared, parts)
             else:
                 parts = segments(points, messages, most)
                 builder.add_switch(shown_as, back, most)
@@ -231,7 +231,8 @@ class _HistoryBuilder:
     def __init__(self, session: Session, records: Sequence[EventRecord]) -> None:
         self._recorded = records_by_checkpoint(records)
         self._kimi_cli = KimiCliRecord(records)
-        self._marks = UserMarks(session)
+        entries = session.context.journal.entries
+        self._compactions = {entry.text: entry for entry in entries if entry.op == "compaction"}
         self._records: list[EventRecord] = []
         self._at = 0.0
         self._in_turn = False
@@ -248,7 +249,7 @@ class _HistoryBuilder:
     def add_revert(
         self,
         world_line: WorldLine,
-        shown: Sequence[Checkpoint],
+        was_shown: tuple[Sequence[Checkpoint], Sequence[Message]],
         shared: int,
         parts: Sequence[Segment],
     ) -> None:
@@ -256,11 +257,11 @@ class _HistoryBuilder:
 
         Args:
             world_line: what it was until then.
-            shown: the checkpoints of that.
-            shared: how many of them stay.
+            was_shown: the checkpoints and the messages of that.
+            shared: how many of the checkpoints stay.
             parts: the segments that follow there.
         """
-        left_by, was = world_line.left_by, world_line.reason
+        shown, left_by, was = was_shown[0], world_line.left_by, world_line.reason
         is_compacted = bool(parts) and parts[0].kind in ("compaction", "summary")
         if world_line.left_before and is_compacted != (was == "compaction"):
             # It was live again later; this is about the time before.
@@ -300,8 +301,8 @@ class _HistoryBuilder:
                 text="" if dmail is None else dmail_text(dmail) or "",
                 carried=() if dmail is None else _carried_with(dmail, parts[0]),
                 pinned=()
-                if dmail is None or all(m.role == "user" for m in _before(dmail, parts[0]))
-                else self._marks.pinned_points(shown[shared:]),
+                if dmail is None
+                else _names(_before(dmail, parts[0]), segments(*was_shown, shared)),
                 author="agent" if dmail is None else author_of(dmail),
             ),
             at,
@@ -349,36 +350,65 @@ class _HistoryBuilder:
         dmail, is_published = _dmail_of(segment), self._dmail_published
         self._dmail_published = False
         if dmail is not None and not is_published:
+            before = _before(dmail, segment)
+            if not all(map(is_user_words, before)):
+                self._add_dmail(segment, dmail, before, recorded)
+                return
             at = recorded[0].at if recorded else ev.iso_seconds(segment.point.at)
             tokens, carried = self._tokens.at(segment.point), _carried_with(dmail, segment)
             self._add(_dmail_event(dmail, segment.point, tokens, carried), at)
-        summary = next((text for m in segment.messages if (text := summary_text(m))), "")
+        texts = () if dmail is not None else map(summary_text, segment.messages)
+        summary = next(filter(None, texts), "")
         if summary and self._compaction is None:
             self._add_summary(segment, summary)
             return
         # What a compaction kept beside its summary used not to be recorded.
         self._add_events(segment, None if summary else recorded)
-        if dmail is not None and not is_published:
-            # What was pinned came along too; nothing of the line tells of it where it stood before.
-            pinned = [m for m in _before(dmail, segment) if m.role != "user"]
-            for event in events_from_messages(pinned, segment.point.uid):
-                self._add(event, self._at)
+
+    def _add_dmail(
+        self,
+        segment: Segment,
+        dmail: Message,
+        before: Sequence[Message],
+        recorded: Sequence[EventRecord] | None,
+    ) -> None:
+        """A D-Mail with what was pinned before it: nothing of the line tells of that where it stood at first."""
+        point, at = segment.point, ev.iso_seconds(segment.point.at)
+        rest = list(recorded or ())
+        while rest and not isinstance(rest[0].event, CheckpointCreated):
+            del rest[0]
+        self._add(rest[0].event if rest else self._created(segment), at)
+        self._add_told(point, segment.messages if not rest else [*before, dmail], at)
+        for record in rest[1:]:
+            self._add(record.event, record.at)
 
     def _add_summary(self, segment: Segment, summary: str) -> None:
-        """A summary of which it is not known what it replaced, and what was kept beside it."""
+        """A summary of which no line tells what it replaced, and what was kept beside it."""
         point, at = segment.point, ev.iso_seconds(segment.point.at)
         tokens = self._tokens.at(point)
         self._add(ev.CheckpointCreated(point.id, point.uid, segment.kind, "", tokens, point.at), at)
-        self._add(ev.CompactionEnd(tokens, tokens, summary), at)
-        first = 0
-        for place, message in enumerate([*segment.messages, None]):
-            if message is not None and dmail_text(message) is None:
+        made = self._compactions.get(summary)
+        figures = (tokens, tokens) if made is None else (made.tokens_before, made.tokens_after)
+        self._add(ev.CompactionEnd(*figures, summary), at)
+        lead = next(n for n, m in enumerate(segment.messages) if summary_text(m) is not None)
+        self._add_told(point, segment.messages, at, lead + 1)
+
+    def _add_told(
+        self, point: Checkpoint, messages: Sequence[Message], at: float, first: int = 0
+    ) -> None:
+        """What stands behind a checkpoint from message `first` on, D-Mails and carried summaries among it."""
+        tokens = self._tokens.at(point)
+        for place, message in enumerate([*messages[first:], None], first):
+            if message is not None and internal_kind(message) not in ("dmail", "compaction"):
                 continue
-            kept = segment.messages[first:place]
-            for event in events_from_messages(kept, point.uid, first):
+            for event in events_from_messages(messages[first:place], point.uid, first):
                 self._add(event, at)
             first = place + 1
-            if message is not None:
+            if message is None:
+                return
+            summary = summary_text(message) or ""
+            self._add(ev.NextMessage(place, summary), at)
+            if dmail_text(message) is not None:
                 self._add(_dmail_event(message, point, tokens, uid=point.uid), at)
 
     def _add_events(self, segment: Segment, recorded: Sequence[EventRecord] | None) -> None:
@@ -483,6 +513,19 @@ def _before(dmail: Message, segment: Segment) -> Sequence[Message]:
     return segment.messages[: segment.messages.index(dmail)]
 
 
+def _names(carried: Sequence[Message], gone: Sequence[Segment]) -> tuple[str, ...]:
+    """Where messages that were carried over stood in what was cut off, as `ContextReverted` names them."""
+    told = [(f"{part.point.uid}:{n}", m) for part in gone for n, m in enumerate(part.messages)]
+    found: list[str] = []
+    first = 0
+    for message in carried:
+        place = next((n for n in range(first, len(told)) if told[n][1] == message), None)
+        if place is not None:
+            found.append(told[place][0])
+            first = place + 1
+    return tuple(found)
+
+
 def _dmail_event(
     dmail: Message, point: Checkpoint, tokens: int, carried: tuple[str, ...] = (), uid: str = ""
 ) -> ev.ContextReverted:
@@ -509,9 +552,12 @@ def _dmail_event(
 def events_from_messages(messages: Sequence[Message], uid: str, first: int = 0) -> Iterator[Event]:
     """The answers, calls, results and steers among some messages, the first of which is number `first` of its checkpoint."""
     open_calls: list[tuple[str, str]] = []
-    n_calls = 0
+    # Each has a message of its own before it, so that its key is that of no other one behind the checkpoint.
+    n_calls = first
     for number, message in enumerate(messages, first):
         if message.role == "assistant":
+            if number:
+                yield ev.NextMessage(number)
             yield from _answer(message, uid, n_calls)
             open_calls = [
                 (call_key(uid, n_calls + place), call.id)

@@ -25,8 +25,8 @@ from kimi_tui.session.schema import (
 
 Author = Literal["agent", "person"]
 """Who wrote a D-Mail; "person" is the word for the user on disk and on the wire."""
-_ASIDE = frozenset[Internal | None]({"marker", "reminder", "notification", "note"})
-"""What asks for no answer by itself."""
+ASIDES = frozenset[Internal | None]({"marker", "reminder", "notification", "note"})
+"""What the program says for the moment: it asks for no answer by itself, and is nothing to keep."""
 
 
 def internal_kind(message: Message) -> Internal | None:
@@ -74,7 +74,7 @@ def summary_text(message: Message) -> str | None:
 def ends_open(messages: Sequence[Message]) -> bool:
     """Whether a conversation ends in the middle of something: no answer follows, or only the beginning of one."""
     for message in reversed(messages):
-        if internal_kind(message) not in _ASIDE:
+        if internal_kind(message) not in ASIDES:
             extra = message.model_extra or {}
             answered = message.role == "assistant" and not message.tool_calls
             return not (answered or extra.get("answered")) or bool(message.interrupted)
@@ -87,7 +87,7 @@ def needs_a_word(messages: Sequence[Message]) -> bool:
         kind = internal_kind(message)
         if kind == "note":
             return False
-        if kind not in _ASIDE:
+        if kind not in ASIDES:
             return message.role == "assistant" and not message.tool_calls
     return False
 

@@ -318,7 +318,7 @@ class KimiSoul(Soul):
         *,
         start: Target | None = None,
         until: Target | None = None,
-    ) -> None:
+    ) -> bool:
         """Summarise the context now, or exactly the part from before `start` to before `until`.
 
         The whole is published as `CompactionBegin`, `CheckpointCreated` #0, `CompactionEnd`, `LineChanged`. A part from
@@ -333,15 +333,19 @@ class KimiSoul(Soul):
             start: the first checkpoint that the summary replaces ("compact from here"); None for the beginning.
             until: the first one after it that stays ("compact up to here"); None for the end.
 
+        Returns:
+            whether there is a summary now.
+
         Raises:
             KeyError: no such checkpoint on the live world line.
             SoulBusy: something runs.
         """
         span = self._operations.span(start, until)
-        await self._alone(self._compact(instructions, span), stoppable=True)
+        is_done = await self._alone(self._compact(instructions, span), stoppable=True)
         # What was typed meanwhile would wait for the user's next message.
         if self._steering and not self._stopping and not self.running:
             await self.resume()
+        return is_done
 
     async def edit_summary(self, text: str) -> None:
         """Put another text in the place of the newest summary on the live world line.
@@ -738,7 +742,7 @@ class KimiSoul(Soul):
         await self._recorder.flush()
         await self._session.sync()
 
-    async def _compact(self, instructions: str, span: Span) -> None:
+    async def _compact(self, instructions: str, span: Span) -> bool:
         """Compact at the user's request. What goes wrong is published: here, or by the compaction itself."""
         try:
             async with self._conversation.model.call() as provider:
@@ -746,15 +750,18 @@ class KimiSoul(Soul):
                     provider, automatic=False, instructions=instructions, span=span
                 )
         except asyncio.CancelledError:
-            return
+            return False
         except NothingToCompact as nothing:
             self.wire.publish(Notice("info", nothing.message, nothing.advice))
+            return False
         except LLMNotSet as error:
             self.wire.publish(Notice("error", error.message, error.advice))
+            return False
         except SoulError:
-            return
+            return False
         with contextlib.suppress(asyncio.CancelledError):
             await run_to_completion(self._session.sync())
+        return True
 
 
 def _failure_kind(error: Exception) -> FailureKind:

@@ -13,13 +13,13 @@ from dataclasses import dataclass, replace
 from kimi_tui.llm.message import Message
 from kimi_tui.session import undo as session_operations
 from kimi_tui.session.context import Reverted, known_checkpoint
-from kimi_tui.session.errors import UnknownCheckpoint
+from kimi_tui.session.errors import StorageTrouble, UnknownCheckpoint
 from kimi_tui.session.journal import Entry
 from kimi_tui.session.schema import Checkpoint
 from kimi_tui.session.session import Session
 from kimi_tui.soul.compaction import EDITED, Span
 from kimi_tui.soul.conversation import Conversation
-from kimi_tui.soul.errors import FilesUnknown, NothingToClear
+from kimi_tui.soul.errors import FilesUnknown, NothingToClear, SoulError
 from kimi_tui.soul.file_history import FileRestorer, Moment
 from kimi_tui.soul.markdown import as_markdown
 from kimi_tui.soul.preview import (
@@ -49,6 +49,15 @@ _NAMES: dict[str, str] = {
     "jump": "the jump",
     "files": "the restored files",
 }
+
+
+class NotForked(SoulError):
+    """The disk refused the copy when the files of that time were back."""
+
+    def __init__(self, trouble: StorageTrouble) -> None:
+        super().__init__(
+            f"{trouble} There is no fork, but the files of that time are back: /undo takes that back."
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +207,7 @@ class Operations:
         wanted = session_operations.next_undo(context)
         before = self.conversation.used
         toll = await preview_of_undo(self.conversation, wanted, "")
+        points = await self._points_of(wanted)
         prepared = await self.restorer.prepare_back(wanted)
         async with self.restorer.journaled(prepared, "undo") as entry:
             undone = await session_operations.undo(context, files=entry)
@@ -208,7 +218,7 @@ class Operations:
         if undone.reverted is not None and wanted.grows_line:
             self._publish_taken_back(undone.reverted, before, left)
         else:
-            await self._publish_brought_back("undo", undone.entry, undone.reverted, left)
+            self._publish_brought_back("undo", wanted, points, undone.reverted, left)
         outcomes = await self._back(prepared, wanted)
         said = f" {said}." if said else ""
         return f"Undone: {_named(undone.entry)}.{said}{_files_sentence(outcomes)}"
@@ -222,12 +232,13 @@ class Operations:
             for entry in reversed(context.journal.entries)
             if entry.op == "undo" and entry.of == wanted.id
         )
+        points = await self._points_of(undoing)
         prepared = await self.restorer.prepare_back(undoing)
         async with self.restorer.journaled(prepared, "redo") as entry:
             redone = await session_operations.redo(context, files=entry)
         if redone.reverted is not None:
             await self._follow(redone.reverted, redone.reverted.messages_kept)
-        await self._publish_brought_back("redo", undoing, redone.reverted)
+        self._publish_brought_back("redo", undoing, points, redone.reverted)
         outcomes = await self._back(prepared, undoing)
         return f"Done again: {_named(redone.entry)}.{_files_sentence(outcomes)}"
 
@@ -245,7 +256,12 @@ class Operations:
         if files != "keep":
             # Before the copy, which then knows of it: its undo brings them back as well as this session's.
             outcomes = (await self._files_only(target, prepared)).files
-        forked = await self.session.fork(None if point is None else point.id, target.world_line)
+        try:
+            forked = await self.session.fork(None if point is None else point.id, target.world_line)
+        except StorageTrouble as trouble:
+            if not outcomes:
+                raise
+            raise NotForked(trouble) from trouble
         return Forked(forked.id, prompt, outcomes)
 
     async def _prompt_at(self, target: Target) -> str:
@@ -273,19 +289,21 @@ class Operations:
         self.conversation.publish_reverted(reverted, "undo", world_line=left, tokens_before=before)
         self.conversation.publish_line_changed("undo", left, 0, reverted.entry.uid, also)
 
-    async def _publish_brought_back(
+    def _publish_brought_back(
         self,
         op: Operation,
         left: Entry,
+        points: Sequence[Checkpoint],
         reverted: Reverted | None,
         also: tuple[int, int] = (0, 0),
     ) -> None:
-        """Publish that what the operation `left` left behind is live again."""
+        """Publish that what the operation `left` left behind, a line with these checkpoints, is live again."""
         if reverted is None:
             self.conversation.publish_line_changed(op, 0, 0, left.uid)
             return
         number = self.conversation.number_of(reverted)
-        uid = await asyncio.to_thread(self._first_left_out, left.n)
+        n_live = len(self.conversation.context.checkpoints)
+        uid = points[n_live].uid if n_live < len(points) else ""
         self.conversation.publish_line_changed(op, number, left.n, uid, also)
 
     async def _back(self, prepared: Prepared | None, entry: Entry) -> tuple[FileOutcome, ...]:
@@ -324,11 +342,15 @@ class Operations:
             return index.checkpoints[-1]
         return known_checkpoint(index, target.id)
 
-    def _first_left_out(self, n: int) -> str:
-        """The first checkpoint of a world line that is not on the live line although all before it are."""
-        live = self.conversation.context.checkpoints
-        points = self.session.world_lines.index(n).checkpoints
-        return points[len(live)].uid if len(points) > len(live) else ""
+    async def _points_of(self, left: Entry) -> Sequence[Checkpoint]:
+        """The checkpoints of the line that an operation left; none where it left none.
+
+        Asked before that line is live again: what cannot be read then stops all of it.
+        """
+        if not left.changes_line:
+            return ()
+        index = await asyncio.to_thread(self.session.world_lines.index, left.n)
+        return index.checkpoints
 
     async def _follow(self, reverted: Reverted, kept: int) -> None:
         if reverted.entry.stored:

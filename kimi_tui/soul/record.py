@@ -325,8 +325,9 @@ def records_by_checkpoint(records: Sequence[EventRecord]) -> dict[str, list[Even
                     before = []
                 before.append(record)
             case ev.CheckpointCreated(uid=uid, was=was, kind=kind, kept=kept) as created:
-                # What was kept of a checkpoint is told by its messages.
-                current = [] if kept else found.setdefault(uid, [])
+                # What was kept of a checkpoint is told by its messages, also where it moved again.
+                is_untold = bool(kept or (was and not found.get(was)))
+                current = [] if is_untold else found.setdefault(uid, [])
                 if was:
                     # What it began was published under its old name.
                     current += _renamed(found.get(was, ()), created)

@@ -33,12 +33,12 @@ class Segment:
     @property
     def kind(self) -> CheckpointKind:
         """What the checkpoint began."""
-        for message in self.messages:
-            kind = internal_kind(message)
-            if kind == "dmail":
-                return "dmail"
-            if kind == "compaction":
-                return "compaction" if self.point.id == 0 else "summary"
+        kinds = [internal_kind(message) for message in self.messages]
+        # A D-Mail may bring a pinned summary along.
+        if "dmail" in kinds and not (self.point.id == 0 and "compaction" in kinds):
+            return "dmail"
+        if "compaction" in kinds:
+            return "compaction" if self.point.id == 0 else "summary"
         first = next((m for m in self.messages if internal_kind(m) is None), None)
         return "user" if first is not None and is_user_words(first) else "step"
 
@@ -120,10 +120,9 @@ def place_of(point: Checkpoint, checkpoints: Sequence[Checkpoint]) -> int:
 
 def kind_of(kinds: bytes, checkpoint_id: int) -> CheckpointKind:
     """What a checkpoint began, by the kinds of the messages behind it (`Segment.kind` without reading them)."""
-    dmail, summary = kinds.find(Kind.DMAIL), kinds.find(Kind.SUMMARY)
-    if dmail >= 0 and (summary < 0 or dmail < summary):
+    if Kind.DMAIL in kinds and (checkpoint_id or Kind.SUMMARY not in kinds):
         return "dmail"
-    if summary >= 0:
+    if Kind.SUMMARY in kinds:
         return "summary" if checkpoint_id else "compaction"
     return "user" if kinds.lstrip(_ASIDES)[:1] == _SAID else "step"
 

@@ -54,6 +54,18 @@ class StepBegin:
 
 
 @dataclass(frozen=True, slots=True)
+class NextMessage:
+    """What is told from here on is message `number` behind the newest checkpoint (from 0, markers not counted).
+
+    Only in histories that are made from messages: of what is published a checkpoint tells it. `summary` is the message
+    itself where that is a summary that a D-Mail brought along.
+    """
+
+    number: int
+    summary: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class StepRetry:
     """The model call failed and is tried again in `wait_s` seconds; what it had streamed is dropped.
 
@@ -393,6 +405,7 @@ Event = (
     TurnBegin
     | TurnEnd
     | StepBegin
+    | NextMessage
     | StepRetry
     | StepInterrupted
     | TextPart

@@ -127,13 +127,27 @@ def test_up_to_here() -> None:
 
 def test_from_here() -> None:
     chat, timeline = told(*TURNS, *FROM)
-    assert shown(chat) == [
-        ("words 0", 0, "u0", True),
-        ("answer 0", 1, "s0", True),
-        ("SUMMARY", 2, "sum", True),
+    first = [("words 0", 0, "u0", True), ("answer 0", 1, "s0", True)]
+    past = [
+        ("words 1", None, "u1", False),
+        ("answer 1", None, "s1", False),
+        ("words 2", None, "u2", False),
+        ("answer 2", None, "s2", False),
     ]
+    assert shown(chat) == [*first, *past, ("SUMMARY", 2, "sum", True)]
     assert [p.uid for p in timeline.tree.live] == ["u0", "s0", "sum"]
     assert [line.n for line in timeline.tree.lines.values()] == [1]
+    # It goes with the summary, is nothing that a D-Mail carries, comes back with undo and is grey on the way there and back.
+    assert [chat.blocks[place].live for place in chat.going(2)].count(True) == 1
+    rewind = ev.ContextReverted("rewind", 2, "sum", 2, 2, 1, 0, 130, 100)
+    assert shown(told(*TURNS, *FROM, rewind)[0]) == first
+    letter = ev.ContextReverted("dmail", 1, "s0", 2, 2, 1, 0, 130, 100, "Do not.", carried=("x",))
+    assert [one[0] for one in shown(told(*TURNS, *FROM, letter)[0])] == ["words 0", "x"]
+    undo, redo = ev.LineChanged("undo", 2, 1, ""), ev.LineChanged("redo", 1, 2, "")
+    assert shown(told(*TURNS, *FROM, undo)[0]) == shown(told(*TURNS)[0])
+    assert shown(told(*TURNS, *FROM, undo, redo)[0]) == shown(chat)
+    before = ev.LineChanged("jump", 1, 2, "sum")
+    assert shown(told(*TURNS, *FROM, undo, before)[0]) == first
 
 
 def test_an_edited_summary_and_the_way_back() -> None:

@@ -22,7 +22,10 @@ from support.time_traveller import Answer, TimeTraveller, Views
 from support.truth import (
     untrue_of_chat,
     untrue_of_curve,
+    untrue_of_gauge,
     untrue_of_list,
+    untrue_of_names,
+    untrue_of_preview,
     untrue_of_request,
     untrue_of_rows,
     untrue_of_world_lines,
@@ -54,13 +57,6 @@ STEPS = st.lists(
 )
 ANY = st.integers(0, 11)
 """Chooses among whatever there is, by counting round."""
-
-
-KNOWN = frozenset({"T29"})
-"""Finds that are not mended yet; what they are about is passed over.
-
-T29: pinned messages that a D-Mail brought along stand behind it where a history is made from the messages.
-"""
 
 
 class TimeTravels(RuleBasedStateMachine):
@@ -187,6 +183,7 @@ class TimeTravels(RuleBasedStateMachine):
         self.do(self.on.follow())
         self.check("asked", self.untrue)
         self.check("live", self.of_views(self.on.views, has_record=self.has_record()))
+        self.check("gauge", untrue_of_gauge(self.on.views, self.on.soul.used))
 
     @rule()
     def look_everywhere(self) -> None:
@@ -197,6 +194,7 @@ class TimeTravels(RuleBasedStateMachine):
         self.check("restarted", self.of_views(restarted, has_record=self.has_record()))
         self.check("without a record", self.of_views(without_record, has_record=False))
         self.check("read", self.of_reading())
+        self.check("preview", self.of_previews())
         self.check("listed", self.of_lists())
 
     def has_record(self) -> bool:
@@ -215,18 +213,28 @@ class TimeTravels(RuleBasedStateMachine):
         Without a record they are made from the messages, which do not tell how full the window was at every step.
         """
         line = read_line(self.on.folder)
-        yield from untrue_of_chat(views.chat, line, known=KNOWN - {"T29"} if has_record else KNOWN)
+        yield from untrue_of_chat(views.chat, line)
         yield from untrue_of_rows(views.timeline, line)
         yield from untrue_of_world_lines(views.timeline, self.on.folder)
         if has_record:
             yield from untrue_of_curve(views.timeline, self.on.folder)
+            yield from untrue_of_names(views.timeline, self.on.folder)
+
+    def of_previews(self) -> Iterable[str]:
+        """What is untrue of the previews of rewinds."""
+        self.do(self.on.follow())
+        line = read_line(self.on.folder)
+        for n, _ in self.points():
+            preview = self.do(self.on.soul.preview(Target(n)))
+            if preview is not None:
+                yield from untrue_of_preview(preview, line, self.on.views.timeline)
 
     def of_reading(self) -> Iterable[str]:
         """What is untrue of the views in which world lines are read."""
         for n in world_lines(self.on.folder):
             views = Views(self.do(self.on.soul.read_line(n)) or ())
             line = read_line(self.on.folder, n)
-            yield from untrue_of_chat(views.chat, line, known=KNOWN)
+            yield from untrue_of_chat(views.chat, line)
             yield from untrue_of_rows(views.timeline, line)
 
     def of_lists(self) -> Iterable[str]:
@@ -268,6 +276,56 @@ def test_what_compactions_keep_of_a_checkpoint() -> None:
     waited.compact(None, 1)
     waited.clear()
     waited.teardown()
+
+
+def test_what_forks_and_pins_make_of_a_history() -> None:
+    letter = Answer(speaks=False, n_calls=1, dmails=(0,))
+    # A line that was left later than where the fork begins; then nothing of the old line is left.
+    later = TimeTravels()
+    later.turn([letter])
+    later.turn([])
+    later.rewind(2)
+    later.turn([])
+    later.fork(1)
+    later.dmail(0, go_on=False)
+    later.teardown()
+    # Before a summary nothing stands that it replaced.
+    bare = TimeTravels()
+    bare.turn([letter])
+    bare.compact(None, None)
+    bare.fork(11)
+    bare.fork(4)
+    bare.what_is_shown_is_true()
+    bare.teardown()
+    # In the middle of what a compaction kept.
+    kept = TimeTravels()
+    kept.turn([])
+    kept.turn([])
+    kept.compact(None, None)
+    kept.go_on()
+    kept.fork(2)
+    kept.jump(0, None)
+    kept.teardown()
+    # A word of the program cannot be pinned: nobody sees it.
+    note = TimeTravels()
+    note.go_on()
+    note.go_on()
+    note.pin(1, 0)
+    note.turn([Answer(speaks=False, n_calls=0, dmails=(1,))])
+    note.what_is_shown_is_true()
+    note.teardown()
+    # A D-Mail brings a pinned step, an older D-Mail and a summary along, and is gone back behind.
+    much = TimeTravels()
+    much.turn([Answer(n_calls=2)])
+    much.dmail(1, go_on=True)
+    much.compact(2, None)
+    much.turn([Answer(n_calls=1), Answer(n_calls=1)])
+    for at in range(6):
+        much.pin(at, 0)
+    much.dmail(1, go_on=True)
+    much.what_is_shown_is_true()
+    much.rewind(1)
+    much.teardown()
 
 
 class TestTimeTravels(TimeTravels.TestCase):

@@ -68,11 +68,10 @@ class Segment:
     def kind(self) -> str:
         """What began here."""
         kinds = [kind_of(message) for message in self.messages]
-        for kind in kinds:
-            if kind == "dmail":
-                return "dmail"
-            if kind == "summary":
-                return "summary" if self.id else "compaction"
+        if "dmail" in kinds and (self.id or "summary" not in kinds):
+            return "dmail"
+        if "summary" in kinds:
+            return "summary" if self.id else "compaction"
         first = next((kind for kind in kinds if kind != "aside"), "")
         return "user" if first == "user" else "step"
 
@@ -80,12 +79,6 @@ class Segment:
     def is_measured(self) -> bool:
         """Whether a server has counted what was sent there."""
         return self.kind == "step" and self.tokens is not None
-
-    @property
-    def holds_pinned(self) -> bool:
-        """Whether a D-Mail brought more along than the user's words."""
-        kinds = [kind_of(message) for message in self.messages]
-        return self.kind == "dmail" and ("agent" in kinds or kinds.count("dmail") > 1)
 
     @property
     def holds_steers_only(self) -> bool:

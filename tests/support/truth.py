@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -18,16 +18,22 @@ from kimi_tui.projection.blocks import (
 from kimi_tui.projection.timeline import TimelineModel
 from kimi_tui.projection.timeline_tree import Checkpoint
 from kimi_tui.projection.transcript import TranscriptModel
+from kimi_tui.soul.rewind import RewindPreview
+from kimi_tui.tool_names import short_name
 from support.stored_lines import (
     Line,
     Place,
     Said,
+    Segment,
+    journal,
     kind_of,
     read_line,
     replaced_by,
+    said_in,
     text,
     world_lines,
 )
+from support.time_traveller import Views
 
 
 def shown_in(chat: TranscriptModel) -> list[tuple[Said, Place]]:
@@ -63,22 +69,9 @@ def untrue_of_request(sent: Sequence[dict[str, Any]], line: Line) -> Iterator[st
         yield f"the model is sent\n{sent}\nwhere the file has\n{line.records}"
 
 
-def untrue_of_chat(
-    chat: TranscriptModel, line: Line, *, known: Collection[str] = ()
-) -> Iterator[str]:
-    """What is wrong with the chat, which should show this line.
-
-    Args:
-        chat: what is shown.
-        line: what is stored.
-        known: finds that are not mended yet; what they are about is passed over.
-    """
+def untrue_of_chat(chat: TranscriptModel, line: Line) -> Iterator[str]:
+    """What is wrong with the chat, which should show this line."""
     shown, stored = shown_in(chat), line.said()
-    if "T29" in known:
-        pinned = {segment.uid for segment in line.segments if segment.holds_pinned}
-        shown, stored = (
-            [one for one in each if one[1].uid not in pinned] for each in (shown, stored)
-        )
     if [said for said, _ in shown] != [said for said, _ in stored]:
         yield f"the chat shows\n{_listed(shown)}\nwhere the file has\n{_listed(stored)}"
     elif shown != stored:
@@ -97,20 +90,97 @@ def untrue_of_rows(timeline: TimelineModel, line: Line) -> Iterator[str]:
     ]
     if shown != stored:
         yield f"the timeline has {shown}\nwhere the file has {stored}"
-    rows = [row for row in _all_rows(timeline) if row.line is None and row.is_words]
-    heard = [
-        row.checkpoint.said[row.said] if row.kind == "said" else row.checkpoint.words
-        for row in rows
-        if not row.checkpoint.is_summary
-    ]
-    said = [
-        text(message)
-        for segment in line.segments
-        for message in segment.messages
-        if kind_of(message) == "user" and segment.kind not in ("compaction", "summary")
-    ]
-    if sorted(heard) != sorted(said):
-        yield f"the timeline has rows for {heard}\nwhere the user said {said}"
+    rows = [row for row in _all_rows(timeline) if row.line is None and row.checkpoint is not None]
+    heard: dict[str, list[str]] = {}
+    for row in rows:
+        name = f"#{row.checkpoint.id}"
+        words = row.checkpoint.words if row.is_words else name
+        words = row.checkpoint.said[row.said] if row.kind == "said" else words
+        heard.setdefault(row.checkpoint.uid, []).append(words)
+    said = {segment.uid: _rows_of(segment) for segment in line.segments}
+    for segment in line.segments:
+        if segment.kind in ("compaction", "summary"):
+            del said[segment.uid], heard[segment.uid]
+        elif segment.kind == "user":
+            # What a turn begins with heads it, also where something else had waited and stands before it.
+            for rows_there in (heard[segment.uid], said[segment.uid]):
+                rows_there.sort()
+                if segment.holds_steers_only and f"#{segment.id}" in rows_there:
+                    # A step while it was tried, and the turn of what was typed where only that was kept.
+                    rows_there.remove(f"#{segment.id}")
+    if list(heard.items()) != list(said.items()):
+        yield f"the timeline has rows for {heard}\nwhere the file has {said}"
+
+
+def _rows_of(segment: Segment) -> list[str]:
+    """The rows of a checkpoint: what the user said, and itself where it began with nothing of that."""
+    said = [text(message) for message in segment.messages if kind_of(message) == "user"]
+    kinds = [kind_of(message) for message in segment.messages]
+    if segment.kind == "user" and not segment.holds_steers_only:
+        return said
+    before = 0
+    if segment.kind == "dmail":
+        last = max(place for place, kind in enumerate(kinds) if kind == "dmail")
+        before = kinds[:last].count("user")
+    return [*said[:before], f"#{segment.id}", *said[before:]]
+
+
+def untrue_of_gauge(views: Views, used: int) -> Iterator[str]:
+    """What is wrong with how full the window is said to be; `used` is what the engine says."""
+    shown = views.gauge.status.used
+    if shown != used:
+        yield f"the gauge says {shown}, the engine {used}"
+    if views.timeline.used != shown:
+        yield f"the timeline says {views.timeline.used} where the gauge says {shown}"
+
+
+def untrue_of_preview(preview: RewindPreview, line: Line, timeline: TimelineModel) -> Iterator[str]:
+    """What is wrong with what a rewind to a checkpoint of the live line says that it takes."""
+    place = next(n for n, one in enumerate(line.segments) if one.id == preview.target.id)
+    goes, there = line.segments[place:], line.segments[place]
+    kinds = [one.kind for one in goes]
+    shown = (preview.steps, preview.turns, preview.messages)
+    stored = (kinds.count("step"), kinds.count("user"), sum(len(one.messages) for one in goes))
+    if shown != stored:
+        yield f"a rewind to #{there.id} takes {shown} where the file has {stored}"
+    left = min(there.tokens or 0, preview.tokens_before)
+    if there.is_measured and preview.tokens_after != left:
+        yield f"a rewind to #{there.id} leaves {preview.tokens_after} of {there.tokens}"
+    row = timeline.tree.live[place]
+    frees = preview.tokens_before - preview.tokens_after
+    if there.is_measured and frees != timeline.frees(row):
+        yield f"a rewind to #{there.id} frees {frees}, its row says {timeline.frees(row)}"
+    named = [(one.kind, one.name or one.text) for one in reversed(preview.goes)]
+    said = [(one.kind, one.text.split("\n")[0]) for segment in goes for one, _ in said_in(segment)]
+    returned = preview.prompt.split("\n\n") if preview.prompt else []
+    for words in returned:
+        if ("user", words) not in said:
+            yield f"a rewind to #{there.id} gives back {words!r}, which nobody said there"
+        else:
+            said.remove(("user", words))
+    if named != said:
+        yield f"a rewind to #{there.id} names {named}\nwhere the file has {said}, without {returned}"
+
+
+def untrue_of_names(timeline: TimelineModel, folder: Path) -> Iterator[str]:
+    """What is wrong with why lines were left, and with what they are called."""
+    sizes = {n: (folder / f"context_{n}.jsonl").stat().st_size for n in world_lines(folder)}
+    # Where it was only the beginning of the line it was not that one that was left.
+    left = [one for one in journal(folder) if one.get("n") and one["size"] == sizes.get(one["n"])]
+    for line in timeline.tree.lines.values():
+        reasons = [one["op"] for one in left if one["n"] == line.n]
+        made = [one for one in reasons if one not in ("undo", "redo")]
+        if line.reason != (made or reasons or [line.reason])[-1]:
+            yield f"world line {line.n} was left by {line.reason}, where the journal has {reasons}"
+        own = {one.uid for one in line.checkpoints}
+        segments = [one for one in read_line(folder, line.n).segments if one.uid in own]
+        words = {said.text.split("\n")[0] for one in segments for said, _ in said_in(one)}
+        words |= {one.get("text", "").split("\n")[0] for one in left if one["n"] == line.n}
+        name = line.own_words
+        calls = {said.text for one in segments for said, _ in said_in(one) if said.kind == "tool"}
+        words |= {short_name(one) for one in calls}
+        if name and not any(name.startswith(one) for one in words if one):
+            yield f"world line {line.n} is called {name!r}, where the file has {words}"
 
 
 def _kind(checkpoint: Checkpoint) -> str:
@@ -141,8 +211,9 @@ def untrue_of_world_lines(timeline: TimelineModel, folder: Path) -> Iterator[str
             previous = one.uid
     if drawn != before:
         false = {uid: was for uid, was in drawn.items() if before.get(uid) != was}
+        true = {uid: before.get(uid) for uid in false}
         missing = before.keys() - drawn.keys()
-        yield f"the timeline has {false}, and not {missing}, where the files have {before}"
+        yield f"the timeline has {false}, and not {missing}, where the files have {true}"
     rows = [row.checkpoint for row in _all_rows(timeline) if row.kind == "checkpoint"]
     uids = sorted(one.uid for one in rows if one is not None)
     if uids != sorted(drawn):

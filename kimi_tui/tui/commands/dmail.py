@@ -95,4 +95,5 @@ async def compact_part(
     if soul.running:
         await soul.interrupt()
     screen.return_to_prompt()
-    await soul.compact(text, start=start, until=until)
+    if not await soul.compact(text, start=start, until=until):
+        screen.keep(text)  # as a D-Mail's text is; why it failed is told

@@ -161,7 +161,11 @@ async def send_to_now(
     note = await screen.ask(TextDialog(question))
     if note is None:
         return
-    await soul.carry(world_line, message.uid, message.number, note=note)
+    try:
+        await soul.carry(world_line, message.uid, message.number, note=note)
+    except Exception:
+        screen.keep(note)  # as a D-Mail's text is
+        raise
     screen.return_to_now()
     screen.tell(
         "It stands at the end of the conversation.", advice="/continue lets the agent go on."

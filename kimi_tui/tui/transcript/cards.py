@@ -316,17 +316,11 @@ def compaction_card(block: CompactionBlock, room: Room) -> list[Line]:
         left = [edge, Span(" "), glyph, Span(" "), Span("Compacting", "compaction")]
         left += [Span("  "), Span(tokens(block.tokens_before), "ink")]
         return [Line(tuple(left))]
+    left = [edge, Span(" "), glyph, Span(" "), Span("Compacted", "compaction")]
     before, after = rounded(block.tokens_before), rounded(block.tokens_after)
-    sizes = f"{before} {room.glyphs.to} {after}"
-    left = [
-        edge,
-        Span(" "),
-        glyph,
-        Span(" "),
-        Span("Compacted", "compaction"),
-        Span("  "),
-        Span(sizes),
-    ]
+    # Where the files do not tell what it replaced, both are what it takes itself.
+    if block.tokens_before != block.tokens_after:
+        left += [Span("  "), Span(f"{before} {room.glyphs.to} {after}")]
     if block.edited:
         left.append(Span("  edited by you", "quiet"))
     number = number_span(block.checkpoint, live=block.live, pin=pin_of(block, room))
