@@ -179,6 +179,11 @@ class KimiSoul(Soul):
         """Whether a turn or an operation is under way."""
         return self._job is not None
 
+    async def settled(self) -> None:
+        """Wait until no operation is under way; a turn may be."""
+        while (job := self._job) is not None and not self._stoppable:
+            await asyncio.wait([job])
+
     @property
     def tools(self) -> tuple[str, ...]:
         """The names of the session's tools, also while they are off."""

@@ -32,9 +32,13 @@ async def choose(
     from kimi_tui.tui.preview.layout import WHOLE, PreviewAnswer, actions_at
     from kimi_tui.tui.preview.screen import RewindScreen
 
-    soul = await screen.conversation.opened()
+    soul, before = await screen.conversation.opened(), screen.n_changes
+    # What was chosen while an operation was under way was chosen among what that has left by now.
+    await soul.settled()
     while True:
         found = await soul.preview(target)
+        if screen.n_changes != before:
+            return None
         if going is not None and not _has_files(found):
             return target, PreviewAnswer(going.name)
         question = RewindScreen(
@@ -47,9 +51,10 @@ async def choose(
                 is_there=found.is_there,
             ),
             going=going,
-            typed_ahead=screen.type_in_prompt,
+            write=screen.write_on,
+            typed_at=screen.typed_at,
         )
-        answer = await screen.ask(question)
+        answer = await screen.ask_of_line(question)
         if answer is None:
             return None
         if answer.action != WHOLE.name:
@@ -87,9 +92,11 @@ async def offer_files(screen: MainScreen) -> None:
         replace(found, label="Some files are not what they were at this moment."),
         actions=(LEAVE, BRING),
         title="Files of this moment",
-        typed_ahead=screen.type_in_prompt,
+        write=screen.write_on,
+        typed_at=screen.typed_at,
+        is_asked_for=False,
     )
-    answer = await screen.ask(question)
+    answer = await screen.ask_of_line(question)
     if answer is not None and answer.files == "only":
         outcome = await soul.rewind(end, "only", answer.chosen)
         screen.tell(files_said(outcome.files))

@@ -66,6 +66,8 @@ if TYPE_CHECKING:
     from kimi_tui.tui.frame.notices import Level
     from kimi_tui.tui.main.engine import Found
     from kimi_tui.tui.main.reader import Reader
+    from kimi_tui.tui.preview.layout import PreviewAnswer
+    from kimi_tui.tui.preview.screen import RewindScreen
     from kimi_tui.tui.prompt.menu import CommandMenu
     from kimi_tui.tui.timeline.timeline import Timeline
     from kimi_tui.tui.worldline.view import WorldLineTranscript
@@ -153,6 +155,10 @@ class MainScreen(Screen[None]):
         """Whether the branch is being looked at."""
         self._warned_at = -WARNED_S
         self._escaped_at = 0.0
+        self._typed_at = 0.0
+        self._n_changes = 0
+        self._preview: RewindScreen | None = None
+        """What is asked of the conversation as it is now."""
         self._quits_at: float | None = None
         """When it was said that the key quits if it is pressed again; None when it does not."""
 
@@ -282,6 +288,32 @@ class MainScreen(Screen[None]):
         self.type_ahead.leave()
         self.post_message(SessionChosen(launch))
 
+    @property
+    def typed_at(self) -> float:
+        """When the text in the prompt was written, in monotonic time; 0 where there is none."""
+        return self._typed_at
+
+    @property
+    def n_changes(self) -> int:
+        """How many operations have changed what is live or its files since the session was opened."""
+        return self._n_changes
+
+    async def ask_of_line(self, question: RewindScreen) -> PreviewAnswer | None:
+        """Ask what says what an operation would do now: it ends where another one comes before the answer."""
+        self._preview = question
+        try:
+            return await self.ask(question)
+        finally:
+            self._preview = None
+
+    def _line_changed(self) -> None:
+        self._n_changes += 1
+        preview = self._preview
+        if preview is not None and preview.is_current:
+            if preview.armed:
+                self.tell("The conversation is another one now.", advice="Choose again.")
+            preview.dismiss(None)
+
     async def ask(self, question: Screen[T | None]) -> T | None:
         """Show a screen over this one; its answer, None where the user stays where they are."""
         answered: asyncio.Future[T | None] = asyncio.get_running_loop().create_future()
@@ -344,6 +376,7 @@ class MainScreen(Screen[None]):
                     # Names and pins go along where an operation gave their messages another place.
                     self.show_marks()
                     self._settle_returned(changed)
+                    self._line_changed()
                 case TurnBegin():
                     self._returned.said()
                     self._follow_branch()
@@ -506,6 +539,7 @@ class MainScreen(Screen[None]):
         self.transcript.warm_up()
         self._look_away()
         area = self.prompt.area
+        self._typed_at = time.monotonic() if area.text else 0.0
         if area.is_recalled:
             # The arrows go on through what was sent.
             self.chat_pane.close_menu(area.text)
@@ -602,6 +636,14 @@ class MainScreen(Screen[None]):
     def type_in_prompt(self, text: str) -> None:
         """Take what was typed for the prompt when something had just come over it."""
         self.prompt.area.insert(text)
+
+    def write_on(self, text: str) -> None:
+        """Take what was written over a question, which is turned down by that; what follows is written here as well."""
+        from kimi_tui.foreign_text import clean
+
+        self.return_to_prompt()
+        self.type_in_prompt(clean(text))
+        self.tell("Nothing was done: what you write goes into the prompt.")
 
     def uid_of(self, target: Target) -> str:
         """The lasting name of a checkpoint of the live line; empty where there is none."""

@@ -94,6 +94,11 @@ UNDO = PreviewAction("u", "undo", "Undo it", verb="undo")
 LEAVE = PreviewAction("r", "leave", "Go on", "files stay as they are", verb="go on")
 BRING = replace(FILES, title="Bring the files back", hint="")
 """Where a conversation begins whose files are not what they were."""
+LETTERS = frozenset(
+    one.key
+    for one in (REWIND, BOTH, FILES, FORK, DMAIL, COMPACT_FROM, COMPACT_TO, WHOLE, COPY, UNDO)
+)
+"""What answers in some preview or other."""
 WITH_A_WORD = frozenset({FORK.name, DMAIL.name})
 """What may take the files along, and asks whether it does where there are any."""
 

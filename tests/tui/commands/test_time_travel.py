@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,8 @@ from support.chat_server import ChatServer, call, say, stall
 from support.screens import Desk, desk
 
 from kimi_tui.config.settings import Config, DMailConfig
-from kimi_tui.soul.rewind import Target
+from kimi_tui.soul.operations import Operations
+from kimi_tui.soul.rewind import END, Target
 from kimi_tui.tui.commands.rewind import preview
 from kimi_tui.tui.compare.screen import CompareScreen
 from kimi_tui.tui.dialogs.summary import SummaryScreen
@@ -764,3 +766,40 @@ async def test_what_a_dmail_carried_over_are_rows_of_which_one_comes_back(home: 
         assert "● Tell me of pears" not in preview
         await one.pilot.press("r")
         await one.until(lambda: one.screen.prompt.area.text == "Tell me of pears")
+
+
+async def test_a_preview_ends_where_the_line_becomes_another_one(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go_on, undo = asyncio.Event(), Operations.undo
+
+    async def slow(self: Operations) -> str:
+        await go_on.wait()
+        return await undo(self)
+
+    def jump() -> None:
+        one.screen.start(preview(one.screen, Target(END, 1)), opens=True)
+
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        await two_turns(one, server)
+        soul = one.screen.conversation.engine.soul
+        assert soul is not None
+        await soul.rewind(Target(2))
+        await one.until(lambda: "The pear is green." not in one.text())
+        monkeypatch.setattr(Operations, "undo", slow)
+        # Undone, and at once what was selected is to be jumped to; and undone once more.
+        one.screen.action_command("undo")
+        await one.until(lambda: soul.running)
+        jump()
+        one.screen.action_command("undo")
+        go_on.set()
+        await one.sees("The pear is green.")
+        shown = await one.sees("There is nothing to undo")
+        assert "working" not in shown
+        assert one.app.screen is one.screen
+        # One that is on view.
+        jump()
+        await one.until(lambda: isinstance(one.app.screen, RewindScreen) and one.app.screen.armed)
+        await soul.redo()
+        await one.sees("The conversation is another one now.")
+        assert one.app.screen is one.screen
