@@ -28,6 +28,7 @@ from kimi_tui.soul.history import session_history
 from kimi_tui.soul.internal_messages import is_user_words, user_words
 from kimi_tui.soul.loop import AgentLoop, Steering
 from kimi_tui.soul.operations import Operations
+from kimi_tui.soul.preview import preview_of_dmail
 from kimi_tui.soul.protocol import Soul
 from kimi_tui.soul.record import Recorder
 from kimi_tui.soul.rewind import END, FilesChoice, Forked, RewindOutcome, RewindPreview, Target
@@ -348,6 +349,13 @@ class KimiSoul(Soul):
         if self._steering and not self._stopping and not self.running:
             await self.resume()
 
+    def can_compact(self, *, start: Target | None = None, until: Target | None = None) -> bool:
+        """Whether `compact` would find anything to summarise in that part of the live world line."""
+        try:
+            return self._compactor.has_work(self._operations.span(start, until))
+        except KeyError:
+            return False
+
     async def edit_summary(self, text: str) -> None:
         """Put another text in the place of the newest summary on the live world line.
 
@@ -372,6 +380,14 @@ class KimiSoul(Soul):
             KeyError: no such checkpoint or world line; the text is for the user.
         """
         return await self._operations.preview(target, idle=not self.running)
+
+    async def preview_dmail(self, checkpoint_id: int, text: str) -> RewindPreview:
+        """What a D-Mail to a checkpoint of the live world line would take; what the user said since stays.
+
+        Raises:
+            KeyError: no such checkpoint.
+        """
+        return await preview_of_dmail(self._conversation, checkpoint_id, text)
 
     async def markdown(self, target: Target) -> str:
         """The conversation up to there as Markdown, with its tool calls; as it was stored, so clean it before it is shown.

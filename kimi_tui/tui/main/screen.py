@@ -71,7 +71,7 @@ if TYPE_CHECKING:
     from kimi_tui.tui.prompt.menu import CommandMenu
     from kimi_tui.tui.timeline.timeline import Timeline
     from kimi_tui.tui.worldline.view import WorldLineTranscript
-    from kimi_tui.wire.events import EventRecord, LineChanged
+    from kimi_tui.wire.events import ApprovalRequest, EventRecord, LineChanged
 
 T = TypeVar("T")
 
@@ -156,6 +156,7 @@ class MainScreen(Screen[None]):
         self._warned_at = -WARNED_S
         self._escaped_at = 0.0
         self._typed_at = 0.0
+        self._foresees_dmail = False
         self._n_changes = 0
         self._preview: RewindScreen | None = None
         """What is asked of the conversation as it is now."""
@@ -450,6 +451,7 @@ class MainScreen(Screen[None]):
         )
         if old.approvals != new.approvals:
             self._approvals.show(new.approvals)
+            self._foresee_dmail()
         if new.has_messages and not old.has_messages:
             # From here on the files change, so what was counted holds no more.
             self.transcript.facts = None
@@ -458,6 +460,24 @@ class MainScreen(Screen[None]):
         if self.reading:
             self.reader.tell_news()
         self._update_footer()
+
+    def _foresee_dmail(self) -> None:
+        """Show what the D-Mail would take that waits for an answer."""
+        panel = self._approvals.panel
+        if self._foresees_dmail:
+            self._foresees_dmail = False
+            self._foresee(None)
+        if panel is not None and panel.request.checkpoint_id >= 0:
+            self.conversation.engine.start(self._preview_dmail(panel.request))
+
+    async def _preview_dmail(self, request: ApprovalRequest) -> None:
+        from kimi_tui.soul.rewind import Target
+
+        soul = await self.conversation.opened()
+        found = await soul.preview_dmail(request.checkpoint_id, request.detail)
+        if self._approvals.foresee(request.id, found) and not self.timeline_pane.has_keys:
+            self._foresees_dmail = True
+            self._foresee(Target(request.checkpoint_id), found.tokens_after)
 
     def _follow_branch(self) -> None:
         """What the agent does may change the branch, and others may while it rests."""
@@ -761,8 +781,23 @@ class MainScreen(Screen[None]):
 
     def on_timeline_looked(self, event: Timeline.Looked) -> None:
         """Chat and gauge show what a rewind to the selected row would take and leave."""
-        target = event.target
-        self.views.gauge.foresee(event.used)
+        self._foresee(event.target, event.used)
+
+    @contextmanager
+    def foreseen(self, target: Target, used: int) -> Generator[None]:
+        """Chat and gauge show what going there would take and leave, where the timeline has them show nothing yet."""
+        if self.timeline_pane.has_keys:
+            yield
+            return
+        self._foresee(target, used)
+        try:
+            yield
+        finally:
+            self._foresee(None)
+
+    def _foresee(self, target: Target | None, used: int | None = None) -> None:
+        """Have the chat grey what going there would take, and the gauge say what is in the window then; None for now."""
+        self.views.gauge.foresee(used)
         line = target.world_line if target is not None else 0
         self.transcript.show_going(None if target is None else -1 if line else target.id)
         soul = self.conversation.engine.soul

@@ -303,8 +303,9 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
         if state.files is not None and state.files.whole:
             state.files.whole = False
         elif state.going is not None:
-            state.going = None
+            name, state.going = state.going.name, None
             state.refresh()
+            state.selected = [one.name for one in state.actions].index(name)
         else:
             self.dismiss(None)
             return
