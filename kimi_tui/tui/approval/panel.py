@@ -7,8 +7,7 @@ after the end of what will run was on the screen. What is longer than a few rows
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from rich.cells import cell_len
 from textual import events, on
@@ -34,14 +33,12 @@ from kimi_tui.tui.approval.model import (
     visible,
     wrapped,
 )
+from kimi_tui.tui.formatting import Span
 from kimi_tui.tui.glyphs import Glyphs, glyphs_of
 from kimi_tui.tui.keyboard import QuietKeyboard, key_of, keys_of
 from kimi_tui.tui.prompt.area import AnswerArea, PromptArea
 from kimi_tui.tui.screens import app_of
 from kimi_tui.wire.events import ApprovalAnswer, ApprovalRequest
-
-if TYPE_CHECKING:
-    from kimi_tui.soul.rewind import RewindPreview
 
 EDGE = 1
 """The accent down the side stands before every row."""
@@ -111,14 +108,16 @@ def place_rows(request: ApprovalRequest, width: int) -> list[Content]:
     return [Content.styled(f"   {piece}", "$ink-quiet") for piece in pieces]
 
 
-def toll_rows(preview: RewindPreview, width: int, glyphs: Glyphs) -> list[Content]:
-    """What a D-Mail takes back and frees, as the preview of a rewind says it."""
-    from kimi_tui.tui.preview.layout import consequence_rows
+Toll = Callable[[int, Glyphs], Sequence[Sequence[Span]]]
+"""Says in rows of so many cells what a D-Mail would take and leave, as the preview of a rewind does."""
 
+
+def toll_rows(toll: Toll, width: int, glyphs: Glyphs) -> list[Content]:
+    """What a D-Mail would take and leave, drawn."""
     inks = {"quiet": "$ink-quiet", "ink": "$ink", "strong": "bold $ink-strong"}
     return [
         Content.assemble("   ", *((text, inks[style]) for text, style in row))
-        for row in consequence_rows(preview, max(10, width - SIDES), glyphs)
+        for row in toll(max(10, width - SIDES), glyphs)
     ]
 
 
@@ -195,7 +194,7 @@ class Beside:
         glyphs: the signs to draw with.
         waiting: how many requests wait, this one among them.
         tall: the screen has rows to spare.
-        preview: what a D-Mail would take and leave, where that is known.
+        toll: what a D-Mail would take and leave, where that is known.
 
     Attributes:
         moved: the texts that were too long, as people may see them.
@@ -210,15 +209,15 @@ class Beside:
         *,
         waiting: int,
         tall: bool,
-        preview: RewindPreview | None = None,
+        toll: Toll | None = None,
     ) -> None:
         self._most = MOST_ROWS if tall else MOST_ROWS_LOW
         self.moved: list[str] = []
         target = [request.detail] if counts(request) is not None else []
         question = question_rows(request, waiting, width, glyphs)
         self.question = self._fitted(question, request.question, *target)
-        if preview is not None:
-            self.question += toll_rows(preview, width, glyphs)
+        if toll is not None:
+            self.question += toll_rows(toll, width, glyphs)
         self.place = self._fitted(place_rows(request, width), request.where)
         self.answers = [(choice, self._fitted(rows, choice.words)) for choice, rows in answers]
 
@@ -268,7 +267,7 @@ class ApprovalPanel(Widget, can_focus=True):
 
     waiting: reactive[int] = reactive(1)
     """How many requests wait, this one among them."""
-    preview: reactive[RewindPreview | None] = reactive(None, layout=True)
+    toll: reactive[Toll | None] = reactive[Toll | None](None, layout=True)
     """What a D-Mail would take and leave, once that is known."""
 
     def __init__(
@@ -517,7 +516,7 @@ class ApprovalPanel(Widget, can_focus=True):
             glyphs,
             waiting=self.waiting,
             tall=tall,
-            preview=self.preview,
+            toll=self.toll,
         )
         self._detail.fit(
             max(10, width - SIDES - 3),

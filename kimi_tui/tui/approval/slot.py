@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 from kimi_tui.tui.prompt.bar import PromptBar
 
 if TYPE_CHECKING:
-    from kimi_tui.soul.rewind import RewindPreview
-    from kimi_tui.tui.approval.panel import ApprovalPanel
+    from kimi_tui.tui.approval.panel import ApprovalPanel, Toll
     from kimi_tui.wire.events import ApprovalRequest
 
 
@@ -44,12 +43,12 @@ class ApprovalSlot:
         """The request on the screen; None where there is none."""
         return self._panel
 
-    def foresee(self, request_id: str, preview: RewindPreview) -> bool:
+    def foresee(self, request_id: str, toll: Toll) -> bool:
         """Show what a D-Mail that waits for an answer would take; False where it waits no longer."""
         panel = self._panel
         if panel is None or panel.request.id != request_id:
             return False
-        panel.preview = preview
+        panel.toll = toll
         return True
 
     def show(self, requests: tuple[ApprovalRequest, ...]) -> None:

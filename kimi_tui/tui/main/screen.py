@@ -472,10 +472,12 @@ class MainScreen(Screen[None]):
 
     async def _preview_dmail(self, request: ApprovalRequest) -> None:
         from kimi_tui.soul.rewind import Target
+        from kimi_tui.tui.preview.layout import consequence_rows
 
         soul = await self.conversation.opened()
         found = await soul.preview_dmail(request.checkpoint_id, request.detail)
-        if self._approvals.foresee(request.id, found) and not self.timeline_pane.has_keys:
+        toll = partial(consequence_rows, found)
+        if self._approvals.foresee(request.id, toll) and not self.timeline_pane.has_keys:
             self._foresees_dmail = True
             self._foresee(Target(request.checkpoint_id), found.tokens_after)
 

@@ -179,6 +179,11 @@ async def test_a_part_is_compacted_with_words_on_what_to_keep(home: Path) -> Non
         await one.idle()
         assert "colours" in told(server)
         assert "The pear is green." in one.text()
+        # Before what stayed there is only the summary now: nothing of it is left to compact.
+        await one.say("/rewind 1")
+        await one.until(lambda: isinstance(one.app.screen, RewindScreen))
+        shown = await one.sees("Compact from here on")
+        assert "Compact up to here" not in shown
 
 
 async def test_a_world_line_is_read_while_now_goes_on(home: Path) -> None:

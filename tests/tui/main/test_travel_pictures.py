@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ from kimi_tui.tui.app import KimiApp
 from kimi_tui.tui.compare.screen import CompareScreen
 from kimi_tui.tui.frame.header import Heading
 from kimi_tui.tui.main.screen import MainScreen
-from kimi_tui.tui.preview.layout import UNDO, actions_at
+from kimi_tui.tui.preview.layout import UNDO, actions_at, consequence_rows
 from kimi_tui.tui.preview.screen import RewindScreen
 from kimi_tui.tui.theme import KIMI_DARK, KIMI_LIGHT
 from kimi_tui.wire.display import BriefBlock, DiffBlock, DiffLine, ShellBlock
@@ -194,7 +195,7 @@ async def test_the_toll_of_an_undo_and_a_dmail_that_is_reviewed(
             tokens_before=47_500,
             tokens_after=43_300,
         )
-        main._approvals.foresee("r", found)  # pyright: ignore[reportPrivateUsage]
+        main._approvals.foresee("r", partial(consequence_rows, found))  # pyright: ignore[reportPrivateUsage]
         main._foresee(found.target, found.tokens_after)  # pyright: ignore[reportPrivateUsage]
         await pilot.pause(0.6)
         for theme in (KIMI_LIGHT, KIMI_DARK):
