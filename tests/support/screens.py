@@ -112,7 +112,7 @@ def keys_count(after_s: float = 0.0) -> Iterator[None]:
     """Let a preview and a world line take keys once the keyboard was quiet for so long; 0: at once."""
     with (
         patch.object(RewindScreen, "QUIET_S", after_s),
-        patch.object(RewindScreen, "SETTLE_S", after_s and SETTLE_S),
+        patch.object(RewindScreen, "SETTLE_S", after_s and max(after_s, SETTLE_S)),
         patch.object(Reader, "QUIET_S", after_s),
     ):
         yield
