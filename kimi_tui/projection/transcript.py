@@ -6,6 +6,8 @@ Nothing here draws or knows a width. Tool calls are `tool_calls.py`'s; what is c
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from kimi_tui.foreign_text import one_line
 from kimi_tui.projection.blocks import (
     NOTHING,
@@ -57,6 +59,8 @@ from kimi_tui.wire.events import (
     toll_words,
 )
 
+_BACK = "brought back"
+_NAMED = 3
 _SUMMARIES = frozenset({"compaction", "summary"})
 
 TITLES: dict[FailureKind, str] = {
@@ -304,7 +308,7 @@ class TranscriptModel:
 
     def _restored(self, event: FilesRestored, at: float) -> Change:
         change = self._reverts.files_back({*event.restored, *event.deleted})
-        said = files_words(len(event.restored), len(event.deleted), len(event.conflicts))
+        said = files_words(event.restored, event.deleted, event.conflicts)
         return both(change, self._mark("files", said, at, event.uid))
 
     def _mark(self, glyph: MarkGlyph, text: str, at: float, operation: str = "") -> Change:
@@ -337,17 +341,22 @@ class TranscriptModel:
         return change
 
 
-def files_words(restored: int, deleted: int, left: int) -> str:
-    """`2 files brought back, 1 deleted`."""
-    counts = ((restored, "brought back"), (deleted, "deleted"), (left, "left alone"))
-    found = [(count, became) for count, became in counts if count]
-    parts = [
-        f"{count:,} {became}"
-        if place
-        else f"{count:,} {'file' if count == 1 else 'files'} {became}"
-        for place, (count, became) in enumerate(found)
+def files_words(restored: Sequence[str], deleted: Sequence[str], left: Sequence[str]) -> str:
+    """`2 files brought back, 1 deleted (made.txt)`: what is not there any more, or was left alone, is named."""
+    found = [
+        f"{len(paths):,} {became}{_named(paths) if became != _BACK else ''}"
+        for paths, became in ((restored, _BACK), (deleted, "deleted"), (left, "left alone"))
+        if paths
     ]
-    return ", ".join(parts) or "No file had to be changed"
+    if not found:
+        return "No file had to be changed"
+    count, _, became = found[0].partition(" ")
+    return ", ".join([f"{count} {'file' if count == '1' else 'files'} {became}", *found[1:]])
+
+
+def _named(paths: Sequence[str]) -> str:
+    more = f" and {len(paths) - _NAMED:,} more" if len(paths) > _NAMED else ""
+    return f" ({', '.join(map(one_line, paths[:_NAMED]))}{more})"
 
 
 class Speech:

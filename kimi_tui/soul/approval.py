@@ -177,6 +177,7 @@ class Approval:
                     display=display,
                     session_offer=ask.session_offer if ask.session_key else "",
                     kind="dmail" if ask.action == "send D-Mail" else "tool",
+                    checkpoint_id=ask.checkpoint_id,
                 )
             )
             await asyncio.wait([waiting.decision])

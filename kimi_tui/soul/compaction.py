@@ -243,6 +243,12 @@ def compaction_named(name: str) -> Compaction:
     return cast("Compaction", made)
 
 
+def has_work(messages: Sequence[Message], old: range, stay: Collection[int]) -> bool:
+    """Whether anything but bookkeeping and summaries would go into a summary of `old`; reads no more than it takes."""
+    kept, bare = set(stay), ("marker", "reminder", "compaction")
+    return any(place not in kept and internal_kind(messages[place]) not in bare for place in old)
+
+
 def plan_with(
     messages: Sequence[Message],
     old: range,
@@ -259,9 +265,7 @@ def plan_with(
         pinned: the places that the user pinned.
         tail: which follow as they are.
     """
-    kept = set(stay)
-    rest = [internal_kind(messages[place]) for place in old if place not in kept]
-    if all(kind in ("marker", "reminder", "compaction") for kind in rest):
+    if not has_work(messages, old, stay):
         return None
     # Markers would name checkpoints that no longer exist, reminders have done their work.
     late = [place for place in tail if internal_kind(messages[place]) not in ("marker", "reminder")]
@@ -497,14 +501,27 @@ class Compactor:
     def _plan(self, messages: Sequence[Message], turn: Sequence[Message], span: Span) -> Plan:
         if span.is_whole:
             return self._compaction.plan(messages, turn, self._marks.pinned_places())
+        old, stay, pinned = self._part(messages, span)
+        plan = plan_with(messages, old, stay, pinned)
+        if plan is None:
+            raise NothingToCompact("There is nothing to compact in this part.")
+        return plan
+
+    def has_work(self, span: Span) -> bool:
+        """Whether there is anything to summarise in a part of the conversation."""
+        messages = self._conversation.messages
+        old, stay, _ = self._part(messages, span)
+        return has_work(messages, old, stay)
+
+    def _part(
+        self, messages: Sequence[Message], span: Span
+    ) -> tuple[range, list[int], Collection[int]]:
+        """The places that a summary of a part replaces, those among them that stay all the same, and the pinned ones."""
         first = span.start.message_index if span.start is not None else 0
         end = span.until.message_index if span.until is not None else len(messages)
         pinned = self._marks.pinned_places()
         stay = [place for place in whole_groups(messages, pinned) if first <= place < end]
-        plan = plan_with(messages, range(first, end), stay, pinned)
-        if plan is None:
-            raise NothingToCompact("There is nothing to compact in this part.")
-        return plan
+        return range(first, end), stay, pinned
 
     def _failed(self, before: int, error: str) -> None:
         # Stopped while it was being applied: it has happened, and was published.

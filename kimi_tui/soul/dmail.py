@@ -28,6 +28,7 @@ from kimi_tui.llm.provider import ChatProvider, Completion
 from kimi_tui.llm.tokens import estimate
 from kimi_tui.prompts import prompt
 from kimi_tui.session.context import Context, Reverted, known_checkpoint
+from kimi_tui.session.context_index import Kind
 from kimi_tui.session.errors import AlreadyThere, StorageTrouble, UnknownCheckpoint
 from kimi_tui.session.schema import Checkpoint, NewCheckpoint, new_uid
 from kimi_tui.session.undo import journaled_append
@@ -230,14 +231,20 @@ class DMailDelivery:
         conversation = self._conversation
         if not conversation.limits.dmail_review:
             return back.messages
-        newest = conversation.context.n_checkpoints - 1
+        context = conversation.context
+        newest, point = context.n_checkpoints - 1, context.checkpoint_of(back.checkpoint_id)
+        said = Kind.SAID in context.index.kinds(point.message_index)
+        files = "what you said and the files stay" if said else "the files stay"
+        if back.restore_files:
+            files = "then you are asked about the files"
         ask = ApprovalQuestion(
             action="send D-Mail",
             question=f"Send this D-Mail to #{back.checkpoint_id}?",
             detail="\n\n".join(message.strip() for message in back.messages),
-            where=f"the conversation goes back from #{newest}; it can be undone",
+            where=f"goes back from #{newest}; {files}; it can be undone",
             # Who wants to see them wants to see them in every mode.
             protected=True,
+            checkpoint_id=back.checkpoint_id,
         )
         try:
             instead = await self._approval.ask(ask, key="", tool="SendDMail")

@@ -29,7 +29,7 @@ from collections.abc import (
 )
 from concurrent.futures import Executor, Future
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
@@ -659,8 +659,17 @@ class FileRestorer:
         """
         plan = await self._new_plan(moment)
         self._shown = (moment, plan) if binding and not plan.reason else None
+        return replace(await self._described(plan), ran_commands=ran_commands)
+
+    async def preview_back(self, entry: Entry) -> FilesPreview | None:
+        """What reversing what an operation did to the files would do; None where it did nothing to them."""
+        if not entry.snapshot_after:
+            return None
+        return replace(await self._described(await self._plan_back(entry)), goes_along=True)
+
+    async def _described(self, plan: RestorePlan) -> FilesPreview:
         if plan.reason:
-            return FilesPreview(reason=plan.reason, ran_commands=ran_commands)
+            return FilesPreview(reason=plan.reason)
         compared = await self.history.compared(plan.changes[:_MOST_FILES_COMPARED], _MOST_ROWS)
         files: list[FilePreview] = []
         for place, one in enumerate(plan.changes):
@@ -681,7 +690,7 @@ class FileRestorer:
                     only_rights=one.only_rights,
                 )
             )
-        return FilesPreview(tuple(files), plan.not_covered, plan.remarks, ran_commands=ran_commands)
+        return FilesPreview(tuple(files), plan.not_covered, plan.remarks)
 
     async def changed_since(self, point: Checkpoint) -> dict[str, str]:
         """The files that are not what they were at a checkpoint, each with who changed it but the agent, if anyone.
@@ -773,18 +782,18 @@ class FileRestorer:
         """
         if not entry.snapshot_after:
             return None
-        plan = await self.history.plan_back(
+        return await self.prepare(await self._plan_back(entry))
+
+    async def _plan_back(self, entry: Entry) -> RestorePlan:
+        return await self.history.plan_back(
             entry.snapshot_before, entry.snapshot_after, entry.paths
         )
-        return await self.prepare(plan)
 
     async def left_out(self, entry: Entry, uid: str) -> tuple[FileOutcome, ...]:
         """The files that an operation touched and that cannot be reversed with it, published; none where they can."""
         if not entry.snapshot_after:
             return ()
-        plan = await self.history.plan_back(
-            entry.snapshot_before, entry.snapshot_after, entry.paths
-        )
+        plan = await self._plan_back(entry)
         if not plan.reason:
             return ()
         self.history.publish_left(entry.paths, uid)

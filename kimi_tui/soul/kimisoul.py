@@ -28,6 +28,7 @@ from kimi_tui.soul.history import session_history
 from kimi_tui.soul.internal_messages import is_user_words, user_words
 from kimi_tui.soul.loop import AgentLoop, Steering
 from kimi_tui.soul.operations import Operations
+from kimi_tui.soul.preview import preview_of_dmail
 from kimi_tui.soul.protocol import Soul
 from kimi_tui.soul.record import Recorder
 from kimi_tui.soul.rewind import END, FilesChoice, Forked, RewindOutcome, RewindPreview, Target
@@ -178,6 +179,11 @@ class KimiSoul(Soul):
     def running(self) -> bool:
         """Whether a turn or an operation is under way."""
         return self._job is not None
+
+    async def settled(self) -> None:
+        """Wait until no operation is under way; a turn may be."""
+        while (job := self._job) is not None and not self._stoppable:
+            await asyncio.wait([job])
 
     @property
     def tools(self) -> tuple[str, ...]:
@@ -347,6 +353,13 @@ class KimiSoul(Soul):
             await self.resume()
         return is_done
 
+    def can_compact(self, *, start: Target | None = None, until: Target | None = None) -> bool:
+        """Whether `compact` would find anything to summarise in that part of the live world line."""
+        try:
+            return self._compactor.has_work(self._operations.span(start, until))
+        except KeyError:
+            return False
+
     async def edit_summary(self, text: str) -> None:
         """Put another text in the place of the newest summary on the live world line.
 
@@ -371,6 +384,14 @@ class KimiSoul(Soul):
             KeyError: no such checkpoint or world line; the text is for the user.
         """
         return await self._operations.preview(target, idle=not self.running)
+
+    async def preview_dmail(self, checkpoint_id: int, text: str) -> RewindPreview:
+        """What a D-Mail to a checkpoint of the live world line would take; what the user said since stays.
+
+        Raises:
+            KeyError: no such checkpoint.
+        """
+        return await preview_of_dmail(self._conversation, checkpoint_id, text)
 
     async def markdown(self, target: Target) -> str:
         """The conversation up to there as Markdown, with its tool calls; as it was stored, so clean it before it is shown.

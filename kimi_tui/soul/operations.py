@@ -122,7 +122,8 @@ class Operations:
             NothingToUndo: there is none.
         """
         wanted = session_operations.next_undo(self.conversation.context)
-        return await preview_of_undo(self.conversation, wanted, _named(wanted))
+        preview = await preview_of_undo(self.conversation, wanted, _named(wanted))
+        return replace(preview, files=await self.restorer.preview_back(wanted))
 
     async def rewind(
         self,

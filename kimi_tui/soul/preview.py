@@ -15,7 +15,8 @@ from itertools import accumulate, takewhile
 from operator import add
 from typing import overload
 
-from kimi_tui.llm.message import Message
+from kimi_tui.llm.message import Message, user_message
+from kimi_tui.llm.tokens import message_tokens
 from kimi_tui.session.context import known_checkpoint
 from kimi_tui.session.context_index import Kind
 from kimi_tui.session.journal import Entry
@@ -92,6 +93,28 @@ async def preview_of(conversation: Conversation, target: Target) -> RewindPrevie
     return replace(preview, estimated=estimated or is_estimated or after > used)
 
 
+async def preview_of_dmail(
+    conversation: Conversation, checkpoint_id: int, text: str
+) -> RewindPreview:
+    """What a D-Mail to a checkpoint of the live world line would do: what the user said behind it stays.
+
+    Raises:
+        KeyError: there is no such checkpoint.
+    """
+    used, meter, messages = conversation.used, conversation.meter, conversation.messages
+    found = await preview_of(conversation, Target(checkpoint_id))
+    context = conversation.context
+    first = context.checkpoint_of(checkpoint_id).message_index
+    kinds = context.index.kinds(first)
+    said = [first + n for n, kind in enumerate(kinds) if kind == Kind.SAID]
+    kept = [messages[place] for place in said]
+    stays = sum(map(message_tokens, (*kept, user_message(text))))
+    after = min(found.tokens_after + meter.estimated(stays), used)
+    return replace(
+        found, messages=found.messages - len(said), tokens_after=after, estimated=True, prompt=""
+    )
+
+
 def preview_of_files(conversation: Conversation) -> RewindPreview:
     """What there is to say of the end of the live world line: only its files can be brought back."""
     goes = DroppedMessages(conversation, len(conversation.context.checkpoints))
@@ -166,7 +189,7 @@ async def _preview(
     return RewindPreview(
         target=target,
         label=label,
-        steps=begun["step"],
+        steps=begun.total(),
         turns=begun["user"],
         messages=goes.n_messages,
         tokens_before=used,

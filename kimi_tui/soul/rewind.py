@@ -91,6 +91,7 @@ class FilesPreview:
 
     `reason` says why nothing can be brought back, empty where it can. `not_covered` are paths in which nobody looked,
     `remarks` further sentences; `ran_commands` is true where commands ran since, whose effects elsewhere stay.
+    `goes_along` is true where the files come back with the operation, and there is nothing to choose.
     """
 
     files: tuple[FilePreview, ...] = ()
@@ -98,6 +99,7 @@ class FilesPreview:
     remarks: tuple[str, ...] = ()
     reason: str = ""
     ran_commands: bool = False
+    goes_along: bool = False
 
     @property
     def restorable(self) -> tuple[FilePreview, ...]:

@@ -116,6 +116,7 @@ class ApprovalQuestion:
         session_key: names the group of questions that a yes for the session covers; empty where none is offered.
         session_offer: the label of that yes.
         protected: asked even where everything is allowed.
+        checkpoint_id: of a D-Mail, where it goes.
     """
 
     action: Literal[
@@ -134,6 +135,7 @@ class ApprovalQuestion:
     session_key: str = ""
     session_offer: str = ""
     protected: bool = False
+    checkpoint_id: int = -1
 
 
 class Approver(Protocol):

@@ -184,7 +184,11 @@ def _encode_approval(event: ev.ApprovalRequest) -> Json:
         "where": event.where,
         "session_offer": event.session_offer,
     }
-    return payload if event.kind == "tool" else payload | {"kind": event.kind}
+    if event.kind != "tool":
+        payload["kind"] = event.kind
+    if event.checkpoint_id != -1:
+        payload["checkpoint_id"] = event.checkpoint_id
+    return payload
 
 
 # -- reading -------------------------------------------------------------------------------------------------------
@@ -383,6 +387,7 @@ def _decode_approval(data: Json) -> Event | None:
         display=decode_display(data.get("display")),
         session_offer=_text(data, "session_offer"),
         kind="dmail" if data.get("kind") == "dmail" else "tool",
+        checkpoint_id=at if is_whole(at := data.get("checkpoint_id")) else -1,
     )
 
 

@@ -291,6 +291,7 @@ class ApprovalRequest:
         display: the changes as diffs.
         session_offer: the label of the yes that holds for the session; empty where none is offered.
         kind: a call of a tool, or a D-Mail.
+        checkpoint_id: of a D-Mail, where it goes; -1 for none.
     """
 
     id: str
@@ -302,6 +303,7 @@ class ApprovalRequest:
     display: tuple[DisplayBlock, ...] = ()
     session_offer: str = ""
     kind: Literal["tool", "dmail"] = "tool"
+    checkpoint_id: int = -1
 
 
 @dataclass(frozen=True, slots=True)

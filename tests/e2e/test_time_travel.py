@@ -188,7 +188,7 @@ def test_rewind_with_files_undo_and_jump(
     # The turn's heading on the timeline leads to the preview, which changes nothing.
     person.clicks_row("Fix quoted fields")
     preview = person.sees_at_rest("Rewind to #3")
-    assert "Takes back 3 steps, 7 messages" in preview
+    assert "Takes back 4 steps, 7 messages" in preview
     assert "restores 1, deletes 2" in preview
     assert re.search(r"! notes\.md +also changed outside; stays", preview)
     terminal.key("escape")
@@ -219,11 +219,11 @@ def test_rewind_with_files_undo_and_jump(
     terminal.key("ctrl+t")
     person.sees("Esc close")
     terminal.key("u")
-    assert "1 step since then stays as world line 2." in person.sees_at_rest(
+    assert "2 steps since then stay as world line 2." in person.sees_at_rest(
         "Undo the rewind to #3"
     )
     person.clicks("Undo it")
-    person.reads("1 step since then stays as world line 2. 3 files went with it.")
+    person.reads("2 steps since then stay as world line 2. 3 files went with it.")
     assert files(work) == AFTER_THE_FIX
     terminal.key("escape")
     person.sees("Enter send")

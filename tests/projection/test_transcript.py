@@ -579,4 +579,4 @@ def test_marks_for_files() -> None:
 
     talk = Conversation()
     talk.tell(FilesRestored("u", ("a", "b"), ("c",), ()))
-    assert only(shown(talk), MarkBlock).text == "2 files brought back, 1 deleted"
+    assert only(shown(talk), MarkBlock).text == "2 files brought back, 1 deleted (c)"

@@ -212,7 +212,7 @@ async def test_editing_the_summary(tmp_path: Path) -> None:
         assert on.sent()[0][1].startswith(f"{COMPACTION_START}\n\nBETTER WORDS")
         await on.soul.rewind(Target(6))
         await on.soul.undo()
-        said = "Undone: the change of the summary. 1 step since then stays as world line 3."
+        said = "Undone: the change of the summary. 2 steps since then stay as world line 3."
         assert await on.soul.undo() == said
         assert await on.summary() == "SUMMARY"
         assert on.file() == before

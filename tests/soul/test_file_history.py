@@ -305,11 +305,15 @@ async def test_an_undo_names_what_goes_with_it_before_and_after(tmp_path: Path) 
         await on.soul.resume()
         await on.soul.run("more")
         toll = await on.soul.preview_undo()
-        assert (toll.label, toll.steps, toll.turns, toll.left_as) == ("the rewind to #2", 3, 1, 2)
+        assert (toll.label, toll.steps, toll.turns, toll.left_as) == ("the rewind to #2", 4, 1, 2)
+        assert toll.files is not None
+        assert toll.files.goes_along
+        fates = {one.path: one.fate for one in toll.files.files}
+        assert fates == {"gone": "delete", "sub/new": "create"}
         assert [one.text for one in toll.goes] == ["and on", "more", "on", "true"]
         said = await on.soul.undo()
         assert said == (
-            "Undone: the rewind to #2. 3 steps since then stay as world line 2. 2 files went with it."
+            "Undone: the rewind to #2. 4 steps since then stay as world line 2. 2 files went with it."
         )
         transcript = TranscriptModel()
         for record in await on.soul.history():
@@ -319,8 +323,8 @@ async def test_an_undo_names_what_goes_with_it_before_and_after(tmp_path: Path) 
             return [block.text for block in transcript.blocks if isinstance(block, MarkBlock)]
 
         stays = [
-            "Undone: 3 steps since then stay as world line 2",
-            "1 file brought back, 1 deleted",
+            "Undone: 4 steps since then stay as world line 2",
+            "1 file brought back, 1 deleted (gone)",
         ]
         assert marks() == stays
         # A row about an undo is gone once that is undone, however often it goes to and fro.
@@ -345,10 +349,10 @@ async def test_what_is_said_of_files_alone_goes_when_that_is_undone(tmp_path: Pa
             return [block.text for block in transcript.blocks if isinstance(block, MarkBlock)]
 
         await on.soul.rewind(Target(2), "only")
-        assert marks() == ["1 file brought back, 1 deleted"]
-        for step in (on.soul.undo, on.soul.redo, on.soul.undo):
+        assert marks() == ["1 file brought back, 1 deleted (sub/new)"]
+        for step, gone in (on.soul.undo, "gone"), (on.soul.redo, "sub/new"), (on.soul.undo, "gone"):
             await step()
-            assert marks() == ["1 file brought back, 1 deleted"]
+            assert marks() == [f"1 file brought back, 1 deleted ({gone})"]
 
 
 async def test_a_home_folder_is_left_alone_and_says_so(tmp_path: Path) -> None:

@@ -115,7 +115,7 @@ async def test_what_is_kept_stands_below_the_card_with_its_checkpoints(tmp_path:
         await check(on, ROWS)
         await on.soul.run("fifth")
         await check(on)
-        said = "Undone: the compaction. 1 step since then stays as world line 3."
+        said = "Undone: the compaction. 2 steps since then stay as world line 3."
         assert await on.soul.undo() == said
         await on.soul.redo()
         # A rewind to what was kept, and what is pinned there.

@@ -16,6 +16,7 @@ from kimi_tui.config.model_choice import Choice
 from kimi_tui.config.settings import Config
 from kimi_tui.launch import Launch
 from kimi_tui.tui.app import KimiApp
+from kimi_tui.tui.keyboard import SETTLE_S
 from kimi_tui.tui.main.reader import Reader
 from kimi_tui.tui.main.screen import MainScreen
 from kimi_tui.tui.preview.screen import RewindScreen
@@ -108,8 +109,12 @@ class Desk:
 
 @contextmanager
 def keys_count(after_s: float = 0.0) -> Iterator[None]:
-    """Let a preview and a world line take letters once the keyboard was quiet for so long; 0: at once."""
-    with patch.object(RewindScreen, "QUIET_S", after_s), patch.object(Reader, "QUIET_S", after_s):
+    """Let a preview and a world line take keys once the keyboard was quiet for so long; 0: at once."""
+    with (
+        patch.object(RewindScreen, "QUIET_S", after_s),
+        patch.object(RewindScreen, "SETTLE_S", after_s and max(after_s, SETTLE_S)),
+        patch.object(Reader, "QUIET_S", after_s),
+    ):
         yield
 
 

@@ -7,7 +7,7 @@ after the end of what will run was on the screen. What is longer than a few rows
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from rich.cells import cell_len
 from textual import events, on
@@ -33,6 +33,7 @@ from kimi_tui.tui.approval.model import (
     visible,
     wrapped,
 )
+from kimi_tui.tui.formatting import Span
 from kimi_tui.tui.glyphs import Glyphs, glyphs_of
 from kimi_tui.tui.keyboard import QuietKeyboard, key_of, keys_of
 from kimi_tui.tui.prompt.area import AnswerArea, PromptArea
@@ -105,6 +106,19 @@ def place_rows(request: ApprovalRequest, width: int) -> list[Content]:
         return []
     pieces = wrapped(visible(request.where).replace("\n", " "), max(10, width - SIDES))
     return [Content.styled(f"   {piece}", "$ink-quiet") for piece in pieces]
+
+
+Toll = Callable[[int, Glyphs], Sequence[Sequence[Span]]]
+"""Says in rows of so many cells what a D-Mail would take and leave, as the preview of a rewind does."""
+
+
+def toll_rows(toll: Toll, width: int, glyphs: Glyphs) -> list[Content]:
+    """What a D-Mail would take and leave, drawn."""
+    inks = {"quiet": "$ink-quiet", "ink": "$ink", "strong": "bold $ink-strong"}
+    return [
+        Content.assemble("   ", *((text, inks[style]) for text, style in row))
+        for row in toll(max(10, width - SIDES), glyphs)
+    ]
 
 
 def answer_rows(choice: Choice, width: int, *, chosen: bool, armed: bool) -> list[Content]:
@@ -180,6 +194,7 @@ class Beside:
         glyphs: the signs to draw with.
         waiting: how many requests wait, this one among them.
         tall: the screen has rows to spare.
+        toll: what a D-Mail would take and leave, where that is known.
 
     Attributes:
         moved: the texts that were too long, as people may see them.
@@ -194,12 +209,15 @@ class Beside:
         *,
         waiting: int,
         tall: bool,
+        toll: Toll | None = None,
     ) -> None:
         self._most = MOST_ROWS if tall else MOST_ROWS_LOW
         self.moved: list[str] = []
         target = [request.detail] if counts(request) is not None else []
         question = question_rows(request, waiting, width, glyphs)
         self.question = self._fitted(question, request.question, *target)
+        if toll is not None:
+            self.question += toll_rows(toll, width, glyphs)
         self.place = self._fitted(place_rows(request, width), request.where)
         self.answers = [(choice, self._fitted(rows, choice.words)) for choice, rows in answers]
 
@@ -249,6 +267,8 @@ class ApprovalPanel(Widget, can_focus=True):
 
     waiting: reactive[int] = reactive(1)
     """How many requests wait, this one among them."""
+    toll: reactive[Toll | None] = reactive[Toll | None](None, layout=True)
+    """What a D-Mail would take and leave, once that is known."""
 
     def __init__(
         self, request: ApprovalRequest, last_key_at: float, keys: Mapping[str, str]
@@ -496,6 +516,7 @@ class ApprovalPanel(Widget, can_focus=True):
             glyphs,
             waiting=self.waiting,
             tall=tall,
+            toll=self.toll,
         )
         self._detail.fit(
             max(10, width - SIDES - 3),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from kimi_tui.tui.prompt.bar import PromptBar
 
 if TYPE_CHECKING:
-    from kimi_tui.tui.approval.panel import ApprovalPanel
+    from kimi_tui.tui.approval.panel import ApprovalPanel, Toll
     from kimi_tui.wire.events import ApprovalRequest
 
 
@@ -42,6 +42,14 @@ class ApprovalSlot:
     def panel(self) -> ApprovalPanel | None:
         """The request on the screen; None where there is none."""
         return self._panel
+
+    def foresee(self, request_id: str, toll: Toll) -> bool:
+        """Show what a D-Mail that waits for an answer would take; False where it waits no longer."""
+        panel = self._panel
+        if panel is None or panel.request.id != request_id:
+            return False
+        panel.toll = toll
+        return True
 
     def show(self, requests: tuple[ApprovalRequest, ...]) -> None:
         """Bring the screen in line with the requests that wait."""

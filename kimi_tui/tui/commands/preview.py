@@ -29,14 +29,30 @@ async def choose(
         KeyError: there is no such checkpoint; the text is for the user.
     """
     from kimi_tui.soul.rewind import END, Target
-    from kimi_tui.tui.preview.layout import WHOLE, PreviewAnswer, actions_at
+    from kimi_tui.tui.preview.layout import (
+        COMPACT_FROM,
+        COMPACT_TO,
+        WHOLE,
+        PreviewAnswer,
+        actions_at,
+    )
     from kimi_tui.tui.preview.screen import RewindScreen
 
-    soul = await screen.conversation.opened()
+    soul, before = await screen.conversation.opened(), screen.n_changes
+    # What was chosen while an operation was under way was chosen among what that has left by now.
+    await soul.settled()
     while True:
         found = await soul.preview(target)
+        if screen.n_changes != before:
+            return None
         if going is not None and not _has_files(found):
             return target, PreviewAnswer(going.name)
+        parts = ((COMPACT_FROM, target, None), (COMPACT_TO, None, target))
+        compacts = [
+            action
+            for action, start, until in parts
+            if not target.world_line and soul.can_compact(start=start, until=until)
+        ]
         question = RewindScreen(
             found,
             running=soul.running,
@@ -45,11 +61,14 @@ async def choose(
                 target.world_line,
                 has_dmail=soul.has_dmail,
                 is_there=found.is_there,
+                compacts=compacts,
             ),
             going=going,
-            typed_ahead=screen.type_in_prompt,
+            write=screen.write_on,
+            typed_at=screen.typed_at,
         )
-        answer = await screen.ask(question)
+        with screen.foreseen(target, found.tokens_after):
+            answer = await screen.ask_of_line(question)
         if answer is None:
             return None
         if answer.action != WHOLE.name:
@@ -87,9 +106,11 @@ async def offer_files(screen: MainScreen) -> None:
         replace(found, label="Some files are not what they were at this moment."),
         actions=(LEAVE, BRING),
         title="Files of this moment",
-        typed_ahead=screen.type_in_prompt,
+        write=screen.write_on,
+        typed_at=screen.typed_at,
+        is_asked_for=False,
     )
-    answer = await screen.ask(question)
+    answer = await screen.ask_of_line(question)
     if answer is not None and answer.files == "only":
         outcome = await soul.rewind(end, "only", answer.chosen)
         screen.tell(files_said(outcome.files))
@@ -99,6 +120,7 @@ def files_said(files: Sequence[FileOutcome]) -> str:
     """What became of the files, after they were verified."""
     from kimi_tui.projection.transcript import files_words
 
-    alone = sum(1 for one in files if one.reason)
-    deleted = sum(1 for one in files if one.fate == "delete" and not one.reason)
-    return f"{files_words(len(files) - alone - deleted, deleted, alone)}."
+    alone = [one.path for one in files if one.reason]
+    deleted = [one.path for one in files if one.fate == "delete" and not one.reason]
+    back = [one.path for one in files if one.fate != "delete" and not one.reason]
+    return f"{files_words(back, deleted, alone)}."

@@ -149,6 +149,8 @@ async def clear(screen: MainScreen, argument: str) -> None:
 async def undo(screen: MainScreen, argument: str) -> None:
     """Reverse the newest operation; first say what goes with it, if anything happened since."""
     soul = await screen.conversation.opened()
+    # One that is under way changes what is undone next.
+    await soul.settled()
     if soul.running or await _pays_toll(screen, await soul.preview_undo()):
         screen.tell(await soul.undo())
 
@@ -166,13 +168,20 @@ async def _pays_toll(screen: MainScreen, found: RewindPreview) -> bool:
     from kimi_tui.tui.preview.screen import RewindScreen
 
     title = f"Undo {found.label}"
-    question = RewindScreen(replace(found, label=f"{toll}."), actions=(UNDO,), title=title)
-    return await screen.ask(question) is not None
+    question = RewindScreen(
+        replace(found, label=f"{toll}."),
+        actions=(UNDO,),
+        title=title,
+        write=screen.write_on,
+        typed_at=screen.typed_at,
+    )
+    return await screen.ask_of_line(question) is not None
 
 
 async def redo(screen: MainScreen, argument: str) -> None:
     """Do again what was undone."""
     soul = await screen.conversation.opened()
+    await soul.settled()
     screen.tell(await soul.redo())
 
 

@@ -16,6 +16,7 @@ from textual.widget import Widget
 from kimi_tui.launch import Launch
 from kimi_tui.tui.frame.header import Header, Heading
 from kimi_tui.tui.frame.panes import (
+    BROAD_FROM,
     NARROW_BELOW,
     OVERLAY_BELOW,
     SHORT_BELOW,
@@ -102,6 +103,7 @@ class SessionFrame:
                 "-overlay": floats,
                 "-narrow": size.width < NARROW_BELOW,
                 "-slim": size.width < SLIM_BELOW and not floats,
+                "-broad": size.width >= BROAD_FROM,
                 "-short": size.height < SHORT_BELOW,
             }
         )

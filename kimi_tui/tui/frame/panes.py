@@ -27,12 +27,17 @@ OVERLAY_BELOW = 100
 SLIM_BELOW = 112
 SLIM_TIMELINE = 30
 WIDE_TIMELINE = 38
+BROAD_FROM = 160
+"""Cells of the screen from which there is room for longer names on the timeline."""
+BROAD_TIMELINE = 52
 
 
 def timeline_width(screen_width: int) -> int:
     """How wide the timeline beside the chat is; 0 where it floats over it."""
     if screen_width < OVERLAY_BELOW:
         return 0
+    if screen_width >= BROAD_FROM:
+        return BROAD_TIMELINE
     return SLIM_TIMELINE if screen_width < SLIM_BELOW else WIDE_TIMELINE
 
 

@@ -66,10 +66,12 @@ if TYPE_CHECKING:
     from kimi_tui.tui.frame.notices import Level
     from kimi_tui.tui.main.engine import Found
     from kimi_tui.tui.main.reader import Reader
+    from kimi_tui.tui.preview.layout import PreviewAnswer
+    from kimi_tui.tui.preview.screen import RewindScreen
     from kimi_tui.tui.prompt.menu import CommandMenu
     from kimi_tui.tui.timeline.timeline import Timeline
     from kimi_tui.tui.worldline.view import WorldLineTranscript
-    from kimi_tui.wire.events import EventRecord, LineChanged
+    from kimi_tui.wire.events import ApprovalRequest, EventRecord, LineChanged
 
 T = TypeVar("T")
 
@@ -153,6 +155,11 @@ class MainScreen(Screen[None]):
         """Whether the branch is being looked at."""
         self._warned_at = -WARNED_S
         self._escaped_at = 0.0
+        self._typed_at = 0.0
+        self._foresees_dmail = False
+        self._n_changes = 0
+        self._preview: RewindScreen | None = None
+        """What is asked of the conversation as it is now."""
         self._quits_at: float | None = None
         """When it was said that the key quits if it is pressed again; None when it does not."""
 
@@ -282,6 +289,32 @@ class MainScreen(Screen[None]):
         self.type_ahead.leave()
         self.post_message(SessionChosen(launch))
 
+    @property
+    def typed_at(self) -> float:
+        """When the text in the prompt was written, in monotonic time; 0 where there is none."""
+        return self._typed_at
+
+    @property
+    def n_changes(self) -> int:
+        """How many operations have changed what is live or its files since the session was opened."""
+        return self._n_changes
+
+    async def ask_of_line(self, question: RewindScreen) -> PreviewAnswer | None:
+        """Ask what says what an operation would do now: it ends where another one comes before the answer."""
+        self._preview = question
+        try:
+            return await self.ask(question)
+        finally:
+            self._preview = None
+
+    def _line_changed(self) -> None:
+        self._n_changes += 1
+        preview = self._preview
+        if preview is not None and preview.is_current:
+            if preview.armed:
+                self.tell("The conversation is another one now.", advice="Choose again.")
+            preview.dismiss(None)
+
     async def ask(self, question: Screen[T | None]) -> T | None:
         """Show a screen over this one; its answer, None where the user stays where they are."""
         answered: asyncio.Future[T | None] = asyncio.get_running_loop().create_future()
@@ -344,6 +377,7 @@ class MainScreen(Screen[None]):
                     # Names and pins go along where an operation gave their messages another place.
                     self.show_marks()
                     self._settle_returned(changed)
+                    self._line_changed()
                 case TurnBegin():
                     self._returned.said()
                     self._follow_branch()
@@ -417,6 +451,7 @@ class MainScreen(Screen[None]):
         )
         if old.approvals != new.approvals:
             self._approvals.show(new.approvals)
+            self._foresee_dmail()
         if new.has_messages and not old.has_messages:
             # From here on the files change, so what was counted holds no more.
             self.transcript.facts = None
@@ -425,6 +460,26 @@ class MainScreen(Screen[None]):
         if self.reading:
             self.reader.tell_news()
         self._update_footer()
+
+    def _foresee_dmail(self) -> None:
+        """Show what the D-Mail would take that waits for an answer."""
+        panel = self._approvals.panel
+        if self._foresees_dmail:
+            self._foresees_dmail = False
+            self._foresee(None)
+        if panel is not None and panel.request.checkpoint_id >= 0:
+            self.conversation.engine.start(self._preview_dmail(panel.request))
+
+    async def _preview_dmail(self, request: ApprovalRequest) -> None:
+        from kimi_tui.soul.rewind import Target
+        from kimi_tui.tui.preview.layout import consequence_rows
+
+        soul = await self.conversation.opened()
+        found = await soul.preview_dmail(request.checkpoint_id, request.detail)
+        toll = partial(consequence_rows, found)
+        if self._approvals.foresee(request.id, toll) and not self.timeline_pane.has_keys:
+            self._foresees_dmail = True
+            self._foresee(Target(request.checkpoint_id), found.tokens_after)
 
     def _follow_branch(self) -> None:
         """What the agent does may change the branch, and others may while it rests."""
@@ -506,6 +561,7 @@ class MainScreen(Screen[None]):
         self.transcript.warm_up()
         self._look_away()
         area = self.prompt.area
+        self._typed_at = time.monotonic() if area.text else 0.0
         if area.is_recalled:
             # The arrows go on through what was sent.
             self.chat_pane.close_menu(area.text)
@@ -602,6 +658,14 @@ class MainScreen(Screen[None]):
     def type_in_prompt(self, text: str) -> None:
         """Take what was typed for the prompt when something had just come over it."""
         self.prompt.area.insert(text)
+
+    def write_on(self, text: str) -> None:
+        """Take what was written over a question, which is turned down by that; what follows is written here as well."""
+        from kimi_tui.foreign_text import clean
+
+        self.return_to_prompt()
+        self.type_in_prompt(clean(text))
+        self.tell("Nothing was done: what you write goes into the prompt.")
 
     def uid_of(self, target: Target) -> str:
         """The lasting name of a checkpoint of the live line; empty where there is none."""
@@ -719,8 +783,23 @@ class MainScreen(Screen[None]):
 
     def on_timeline_looked(self, event: Timeline.Looked) -> None:
         """Chat and gauge show what a rewind to the selected row would take and leave."""
-        target = event.target
-        self.views.gauge.foresee(event.used)
+        self._foresee(event.target, event.used)
+
+    @contextmanager
+    def foreseen(self, target: Target, used: int) -> Generator[None]:
+        """Chat and gauge show what going there would take and leave, where the timeline has them show nothing yet."""
+        if self.timeline_pane.has_keys:
+            yield
+            return
+        self._foresee(target, used)
+        try:
+            yield
+        finally:
+            self._foresee(None)
+
+    def _foresee(self, target: Target | None, used: int | None = None) -> None:
+        """Have the chat grey what going there would take, and the gauge say what is in the window then; None for now."""
+        self.views.gauge.foresee(used)
         line = target.world_line if target is not None else 0
         self.transcript.show_going(None if target is None else -1 if line else target.id)
         soul = self.conversation.engine.soul

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 
 _HEADING = "Files changed since"
+_ALONG = "Files that go along"
 _SHORTEST_NAME = 12
 _ROOMY = 8
 _ORDER = {"conflict": 0, "skip": 3}
@@ -59,8 +60,8 @@ class FilesState:
 
     @property
     def can_restore(self) -> bool:
-        """Whether anything can be brought back."""
-        return self.n_restorable > 0
+        """Whether there is anything to bring back for who wants it."""
+        return self.n_restorable > 0 and not self.files.goes_along
 
     @property
     def n_restorable(self) -> int:
@@ -109,9 +110,13 @@ class FilesState:
     def toggle(self) -> None:
         """Bring the file that is looked at back, or leave it alone."""
         one = self.current
-        if one is not None and one.fate != "skip":
+        if one is not None and self.may_choose(one):
             self.chosen ^= {one.path}
             self.decided.add(one.path)
+
+    def may_choose(self, one: FilePreview) -> bool:
+        """Whether it is for the user to say what becomes of a file."""
+        return one.fate != "skip" and not self.files.goes_along
 
     def answer(self) -> frozenset[str] | None:
         """The paths to bring back; None where it is just what is brought back without asking."""
@@ -139,10 +144,11 @@ def summary_rows(state: FilesState, width: int, room: int, glyphs: Glyphs) -> li
     foreign = [one for one in state.rows if _is_foreign(one)]
     named = [_file_row(state, one, width, glyphs) for one in foreign]
     counted = [one for one in state.rows if not _is_foreign(one)]
-    said = f"  {formatting.counted(len(counted), 'file')} changed since"
+    what = "to go along" if state.files.goes_along else "changed since"
+    said = f"  {formatting.counted(len(counted), 'file')} {what}"
     if len(named) >= room:
         # Not each can be named here; that there are some must be said all the same.
-        said = f"  {formatting.counted(len(state.rows), 'file')} changed since"
+        said = f"  {formatting.counted(len(state.rows), 'file')} {what}"
         said += f", {len(named)} also outside" if named else ""
         counted, named = state.rows, []
     rows = named
@@ -180,7 +186,10 @@ def listed_rows(
         notes[0] = [(text, "accent") for text, _ in notes[0]]
     if not state.rows:
         return [[("  No file changed since.", "quiet")], *notes][:room]
-    heading: Span = (f"  {_HEADING}", "accent" if state.focused else "quiet")
+    heading: Span = (
+        f"  {_ALONG if files.goes_along else _HEADING}",
+        "accent" if state.focused else "quiet",
+    )
     space = max(1, room - 1)
     reserved = len(notes) + 1 if notes and (space >= _ROOMY or state.at_rest) else 0
     n_shown = min(len(state.rows), max(1, space - reserved))
@@ -331,7 +340,7 @@ def file_keys(files: FilesState, arrows: str, width: int) -> Sequence[Hint]:
     one = files.current
     is_chosen = one is not None and one.path in files.chosen
     space = [("Space", "leave alone" if is_chosen else "bring back")]
-    if one is None or one.fate == "skip":
+    if one is None or not files.may_choose(one):
         space = []
     what = "list" if files.at_rest else "diff"
     first, last = (arrows, "choose"), (("Tab", "on"), ("Esc", "cancel"))

@@ -94,6 +94,11 @@ UNDO = PreviewAction("u", "undo", "Undo it", verb="undo")
 LEAVE = PreviewAction("r", "leave", "Go on", "files stay as they are", verb="go on")
 BRING = replace(FILES, title="Bring the files back", hint="")
 """Where a conversation begins whose files are not what they were."""
+LETTERS = frozenset(
+    one.key
+    for one in (REWIND, BOTH, FILES, FORK, DMAIL, COMPACT_FROM, COMPACT_TO, WHOLE, COPY, UNDO)
+)
+"""What answers in some preview or other."""
 WITH_A_WORD = frozenset({FORK.name, DMAIL.name})
 """What may take the files along, and asks whether it does where there are any."""
 
@@ -102,12 +107,17 @@ CONVERSATION_ACTIONS: Sequence[PreviewAction] = (REWIND, FORK, COPY)
 
 
 def actions_at(
-    checkpoint_id: int, world_line: int, *, has_dmail: bool = True, is_there: bool = False
+    checkpoint_id: int,
+    world_line: int,
+    *,
+    has_dmail: bool = True,
+    is_there: bool = False,
+    compacts: Sequence[PreviewAction] = (COMPACT_FROM, COMPACT_TO),
 ) -> Sequence[PreviewAction]:
     """What can be done at a checkpoint, or at the end of a line that was left.
 
-    Only of the live line a part can be compacted, and nothing is before its first. Where the conversation `is_there`
-    already, it need not go there.
+    Only of the live line a part can be compacted: `compacts` are the parts in which there is anything. Where the
+    conversation `is_there` already, it need not go there.
     """
     go = () if is_there else (JUMP if world_line else REWIND,)
     if checkpoint_id < 0:
@@ -115,8 +125,7 @@ def actions_at(
     dmail = (DMAIL,) if has_dmail else ()
     if world_line:
         return (*go, FORK, *dmail, WHOLE, COPY)
-    compact = (COMPACT_FROM,) if checkpoint_id == 0 else (COMPACT_FROM, COMPACT_TO)
-    return (*go, FORK, *dmail, *compact, COPY)
+    return (*go, FORK, *dmail, *compacts, COPY)
 
 
 def with_files(
@@ -124,16 +133,18 @@ def with_files(
 ) -> Sequence[PreviewAction]:
     """The actions where there are files to bring back; `hint` says what that does to them.
 
-    `going` is the fork or the D-Mail that waits for a word on the files: they would come along with that.
+    Where a fork or a D-Mail, `going`, waits for a word on the files, these are the two answers.
     """
     place = next((i for i, one in enumerate(actions) if one.name == REWIND.name), -1) + 1
     verb = actions[place - 1].verb if place else BOTH.verb
-    both = replace(BOTH, hint=hint, verb=verb)
     if going is not None:
-        title = "Fork and bring the files back" if going.name == FORK.name else "D-Mail and files"
-        both = replace(both, title=title, verb=going.verb)
+        what = "Fork" if going.name == FORK.name else "D-Mail"
+        stay = replace(going, title=f"{what}; files stay as they are", hint="", group=0)
+        back = replace(BOTH, title=f"{what}; files come back", hint=hint, verb=going.verb)
+        return (stay, back)
     # Without a way for the conversation to go, there is none for both.
-    files = (both, FILES) if place or going is not None else (replace(FILES, hint=hint),)
+    both = replace(BOTH, hint=hint, verb=verb)
+    files = (both, FILES) if place else (replace(FILES, hint=hint),)
     return (*actions[:place], *files, *actions[place:])
 
 
@@ -176,9 +187,11 @@ class PreviewState:
 
     def refresh(self) -> None:
         """The choices as they are after files were chosen."""
-        if self.files is None or not self.files.can_restore:
+        if self.files is None or not self.files.n_restorable:
             return
-        if any(one.name == BRING.name for one in self.plain_actions):
+        if self.files.files.goes_along:
+            self.actions = [replace(one, hint=self.files.hint()) for one in self.plain_actions]
+        elif any(one.name == BRING.name for one in self.plain_actions):
             bring = replace(BRING, hint=self.files.hint())
             self.actions = [bring if one.name == BRING.name else one for one in self.plain_actions]
         else:
@@ -238,7 +251,7 @@ def preview_rows(state: PreviewState, width: int, max_height: int, glyphs: Glyph
         key = next((one.key for one in state.actions if one.name == state.asked), "")
         top.append(confirmation_row(state.files.unasked, key, inner, glyphs))
     elif state.going is not None and state.files is not None:
-        top.append(files_question_row(state.files, state.going, inner, glyphs))
+        top.append(files_question_row(state.files.n_restorable, inner, glyphs))
     if len(top) > n_fixed:
         height -= 1
         room = room - 1 if width >= WIDE_FROM else height
@@ -563,21 +576,13 @@ def confirmation_row(paths: Sequence[str], key: str, width: int, glyphs: Glyphs)
     ]
 
 
-def files_question_row(
-    files: FilesState, going: PreviewAction, width: int, glyphs: Glyphs
-) -> list[Span]:
-    """`! 2 files changed since   n again leaves them   f brings them back`."""
-    count, them = formatting.counted(files.n_restorable, "file"), "them"
-    if files.n_restorable == 1:
-        them = "it"
-    wordings = (
-        (f"{count} changed since   ", f"{going.key} again leaves {them}   f brings {them} back"),
-        (f"{count} changed   ", f"{going.key} again leaves {them}   f brings {them} back"),
-        ("", f"{going.key} again leaves {them}   f brings {them} back"),
-    )
-    fitting = (pair for pair in wordings if cell_len("".join(pair)) <= width - 2)
-    lead, keys = next(fitting, wordings[-1])
-    return [(f"{glyphs.caution} ", "warn"), (lead, "quiet"), (keys, "ink")]
+def files_question_row(n_files: int, width: int, glyphs: Glyphs) -> list[Span]:
+    """`! 2 files changed since. Do they come back as well?`, which the choices answer."""
+    said = f"{formatting.counted(n_files, 'file')} changed since. "
+    asked = f"{'Does it' if n_files == 1 else 'Do they'} come back as well?"
+    if cell_len(said + asked) > width - 2:
+        said, asked = "", "Do the files come back as well?"
+    return [(f"{glyphs.caution} ", "warn"), (said, "quiet"), (asked, "ink")]
 
 
 def nothing_lost_rows(preview: RewindPreview, width: int) -> list[list[Span]]:

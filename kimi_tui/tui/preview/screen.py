@@ -18,12 +18,13 @@ from textual.widget import Widget
 
 from kimi_tui.tui.faults import blank_strips, log_fault
 from kimi_tui.tui.glyphs import ASCII, glyphs_of
-from kimi_tui.tui.keyboard import QUIET_S, QuietKeyboard
+from kimi_tui.tui.keyboard import HARMLESS, QUIET_S, SETTLE_S, LetterRun, QuietKeyboard
 from kimi_tui.tui.preview import layout
 from kimi_tui.tui.preview.layout import (
     BOTH,
     CONVERSATION_ACTIONS,
     FILES,
+    LETTERS,
     REWIND,
     WITH_A_WORD,
     PreviewAction,
@@ -156,17 +157,24 @@ class PreviewSheet(Widget):
 class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer | None]):
     """Shows what a rewind would take. Answers with the chosen action, or None for staying where we are.
 
+    Arrows with Enter and the mouse answer at once; a letter when no other has followed it. Letters that come in a run
+    are prose, as is one that answers in no preview: the user writes, and so has turned the question down.
+
     Args:
         preview: what the engine says would go.
         running: a turn is under way; the preview says that it is stopped first.
         actions: the choices; the first one, which loses least, is selected.
         title: what stands in the border; by itself what is said of a rewind or a jump.
         going: a fork or D-Mail that was chosen already, and waits for a word on the files.
-        typed_ahead: given what was typed before the keys count here: it was meant for what is below.
+        write: given prose, which is meant for what is below.
+        typed_at: when something was written there last, in monotonic time.
+        is_asked_for: the user has opened it. Else what is typed before it could be seen was meant for what is below.
     """
 
     QUIET_S: ClassVar[float] = QUIET_S
-    """Seconds without a key before one that answers counts; 0 for none."""
+    """Seconds without a key before Enter counts, and a letter where nobody asked for this; 0 for none."""
+    SETTLE_S: ClassVar[float] = SETTLE_S
+    """Seconds without another letter before one answers; 0 for none."""
     CSS_PATH = [*sheets("preview")]  # noqa: RUF012 - Textual declares it so
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "move(-1)", "Choose", id="preview.up", show=False),
@@ -187,11 +195,20 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
         actions: Sequence[PreviewAction] = CONVERSATION_ACTIONS,
         title: str = "",
         going: PreviewAction | None = None,
-        typed_ahead: Callable[[str], None] | None = None,
+        write: Callable[[str], None] | None = None,
+        typed_at: float = 0.0,
+        is_asked_for: bool = True,
     ) -> None:
         super().__init__()
-        self._typed_ahead = typed_ahead
+        self._write = write
+        self._is_asked_for = is_asked_for
         self._quiet: QuietKeyboard | None = None
+        self._letters = LetterRun(typed_at, self.SETTLE_S)
+        self._unsettled: tuple[int, float] | None = None
+        """The action whose letter was typed, and when."""
+        self._is_written_over = False
+        self._is_looked_at = False
+        """Whether the user has moved about in it."""
         self._state = layout.PreviewState(preview, actions, running, title=title)
         if going is not None:
             self._wait_for_files(going)
@@ -209,25 +226,21 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
 
     def _painted(self) -> None:
         self._quiet = QuietKeyboard(time.monotonic(), 0.0, self.QUIET_S)
+        if self._unsettled is not None:
+            self._settle_in(self.SETTLE_S)
 
     @property
     def armed(self) -> bool:
-        """Whether a key that answers would count now."""
+        """Whether Enter would count now."""
         return self._quiet is not None and self._quiet.remaining_s(time.monotonic()) == 0.0
 
-    def _comes_early(self, event: events.Key) -> bool:
-        """Whether a letter or Enter is too early to be an answer; a letter goes to where it was meant for."""
-        is_letter = event.is_printable and event.character is not None
-        files = self._state.files
-        # Nobody comes to the files or to the details without having looked at this.
-        is_looked_at = self._state.details or (files is not None and files.focused)
-        if not self.QUIET_S or is_looked_at or not (is_letter or event.key == "enter"):
+    def _comes_early(self, event: events.Key, letter: str | None) -> bool:
+        """Whether Enter, or a letter that nobody was asked for, is too early to be an answer."""
+        if not self.QUIET_S or self._is_looked_at:
             return False
-        if self._quiet is not None and self._quiet.accepts(event.time):
+        if event.key != "enter" and (letter is None or self._is_asked_for):
             return False
-        if is_letter and self._typed_ahead is not None:
-            self._typed_ahead(event.character or "")
-        return True
+        return self._quiet is None or not self._quiet.accepts(event.time)
 
     def _show(self) -> None:
         self._sheet.border_title = Content(layout.frame_title(self._state))
@@ -236,7 +249,7 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
 
     def action_move(self, step: int) -> None:
         """Choose another action, or scroll what goes where that is shown."""
-        state = self._state
+        state, self._is_looked_at = self._state, self._quiet is not None
         if state.files is not None and state.files.focused:
             state.files.move(step)
         elif state.details:
@@ -256,7 +269,7 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
 
     def action_details(self) -> None:
         """Give the arrows to the files, then to what goes, then back to the choices."""
-        state = self._state
+        state, self._is_looked_at = self._state, self._quiet is not None
         files = state.files if state.files is not None and state.files.can_focus else None
         if files is not None and not files.focused and not state.details:
             files.focused = True
@@ -290,8 +303,9 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
         if state.files is not None and state.files.whole:
             state.files.whole = False
         elif state.going is not None:
-            state.going = None
+            name, state.going = state.going.name, None
             state.refresh()
+            state.selected = [one.name for one in state.actions].index(name)
         else:
             self.dismiss(None)
             return
@@ -326,20 +340,84 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
             self.dismiss(PreviewAnswer(name))
 
     def on_key(self, event: events.Key) -> None:
-        """The letter of an action answers at once, if it was not on its way before there was a question."""
-        if self._comes_early(event):
-            event.stop()
-            event.prevent_default()
-            return
-        for index, action in enumerate(self._state.actions):
-            if event.character == action.key:
-                event.stop()
-                event.prevent_default()
-                self._answer(index)
+        """A letter answers when it has settled; Enter, if it was not on its way before there was a question."""
+        letter = event.character if event.is_printable else None
+        if self._is_written_over or self._comes_early(event, letter):
+            self._type(letter or "")
+        elif letter is not None:
+            if not self._takes(letter, event.time):
                 return
+        elif self._unsettled is not None:
+            # Enter close behind a letter may end a word as well: the choice is on view, and waits for another.
+            self._unsettled = None
+            if event.key != "enter":
+                return
+        else:
+            return
+        event.stop()
+        event.prevent_default()
+
+    def on_paste(self, event: events.Paste) -> None:
+        """What is pasted is prose."""
+        event.stop()
+        self._type(event.text)
+        self._close_for_prose()
+
+    def _takes(self, letter: str, at: float) -> bool:
+        """Take a letter as part of an answer or of prose; False where it only moves about."""
+        if self._unsettled is not None and at - self._unsettled[1] >= self.SETTLE_S:
+            self._settle()
+            if not self.is_current:
+                return True
+        is_prose = self._letters.add(letter, at)
+        action = next((i for i, one in enumerate(self._state.actions) if one.key == letter), None)
+        if is_prose or letter not in LETTERS | HARMLESS:
+            self._unsettled = None
+            self._type(self._letters.text)
+            self._close_for_prose()
+        elif action is None:
+            return letter in LETTERS  # of another preview
+        else:
+            self._state.selected, self._unsettled = action, (action, at)
+            self._show()
+            if not self.SETTLE_S:
+                self._settle()
+            elif self._quiet is not None:
+                self._settle_in(at + self.SETTLE_S - time.monotonic())
+        return True
+
+    def _settle_in(self, wait_s: float) -> None:
+        """Let the letter answer after so long, behind the keys that have been read by then."""
+        letter = self._unsettled
+
+        def settle() -> None:
+            if letter is self._unsettled:
+                self._settle()
+
+        def go_round() -> None:
+            app_of(self).call_later(lambda: self.call_later(settle))
+
+        if wait_s > 0:
+            self.set_timer(wait_s, go_round)
+        else:
+            go_round()
+
+    def _settle(self) -> None:
+        letter, self._unsettled = self._unsettled, None
+        if letter is not None:
+            self._answer(letter[0])
+
+    def _type(self, text: str) -> None:
+        if text and self._write is not None:
+            self._write(text)
+
+    def _close_for_prose(self) -> None:
+        self._is_written_over = True
+        self.dismiss(None)
 
     def on_preview_sheet_chosen(self, event: PreviewSheet.Chosen) -> None:
         """A click on an action answers with it."""
+        self._unsettled = None
         self._answer(event.index)
 
     def on_preview_sheet_file_clicked(self, event: PreviewSheet.FileClicked) -> None:

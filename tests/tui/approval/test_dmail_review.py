@@ -54,6 +54,12 @@ async def test_a_letter_is_changed_before_it_is_sent(home: Path) -> None:
         await a_letter(one, server)
         await asked(one)
         await one.sees("waits for you")
+        # As before a rewind: what it takes and frees, in words, on the gauge and in the chat.
+        shown = await one.sees("Takes back 2 steps, 4 messages; frees ~")
+        assert "goes back from #2; the files stay; it can be undone" in shown
+        await one.until(lambda: one.screen.transcript._going == 1)  # pyright: ignore[reportPrivateUsage]
+        gauge = next(row for row in shown.split("\n") if " / 32.0k" in row)
+        assert "→" in gauge
         server.script(say("So I ask."))
         await one.pilot.press("c", "ctrl+j", *"/Ask instead.")
         await one.sees("/Ask instead.")
@@ -65,6 +71,7 @@ async def test_a_letter_is_changed_before_it_is_sent(home: Path) -> None:
         assert "I look." not in [
             message.get("content") for message in server.requests[-1].body["messages"]
         ]
+        assert one.screen.transcript._going is None  # pyright: ignore[reportPrivateUsage]
         (card,) = [b for b in one.screen.transcript.blocks if isinstance(b, DMailBlock)]
         assert card.text == "Nothing is there.\n/Ask instead."
         assert one.screen.prompt.display

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,8 @@ from support.chat_server import ChatServer, call, say, stall
 from support.screens import Desk, desk
 
 from kimi_tui.config.settings import Config, DMailConfig
-from kimi_tui.soul.rewind import Target
+from kimi_tui.soul.operations import Operations
+from kimi_tui.soul.rewind import END, Target
 from kimi_tui.tui.commands.rewind import preview
 from kimi_tui.tui.compare.screen import CompareScreen
 from kimi_tui.tui.dialogs.summary import SummaryScreen
@@ -177,6 +179,11 @@ async def test_a_part_is_compacted_with_words_on_what_to_keep(home: Path) -> Non
         await one.idle()
         assert "colours" in told(server)
         assert "The pear is green." in one.text()
+        # Before what stayed there is only the summary now: nothing of it is left to compact.
+        await one.say("/rewind 1")
+        await one.until(lambda: isinstance(one.app.screen, RewindScreen))
+        shown = await one.sees("Compact from here on")
+        assert "Compact up to here" not in shown
 
 
 async def test_a_world_line_is_read_while_now_goes_on(home: Path) -> None:
@@ -599,7 +606,7 @@ async def test_a_jump_to_a_step_through_the_preview_goes_on_with_enter(home: Pat
         await one.until(lambda: isinstance(one.app.screen, RewindScreen))
         await one.sees("Jump to world line 1, #3")
         await one.sees("r  Jump there")
-        await one.sees("Leaves 1 step, 2 messages")
+        await one.sees("Leaves 2 steps, 2 messages")
         assert "Rewind" not in await one.sees("Becomes a world line")
         await one.pilot.press("enter")
         await one.sees("World line 1 is live again at #3; Enter in an empty prompt goes on from")
@@ -699,9 +706,9 @@ async def test_clear_empties_the_chat_and_undo_brings_it_back(home: Path) -> Non
         await one.until(lambda: one.app.screen is one.screen)
         assert "The plum is blue." in chat(one)
         await one.say("/undo")
-        await one.confirm("u", "1 step since then stays as world line 2.")
+        await one.confirm("u", "2 steps since then stay as world line 2.")
         await one.sees("The pear is green.")
-        await one.sees("◊ Undone: 1 step since then stays as world line 2")
+        await one.sees("◊ Undone: 2 steps since then stay as world line 2")
         assert "The plum is blue." not in chat(one)
         await one.say("/redo")
         await one.until(lambda: "The pear is green." not in chat(one))
@@ -764,3 +771,40 @@ async def test_what_a_dmail_carried_over_are_rows_of_which_one_comes_back(home: 
         assert "● Tell me of pears" not in preview
         await one.pilot.press("r")
         await one.until(lambda: one.screen.prompt.area.text == "Tell me of pears")
+
+
+async def test_a_preview_ends_where_the_line_becomes_another_one(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go_on, undo = asyncio.Event(), Operations.undo
+
+    async def slow(self: Operations) -> str:
+        await go_on.wait()
+        return await undo(self)
+
+    def jump() -> None:
+        one.screen.start(preview(one.screen, Target(END, 1)), opens=True)
+
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        await two_turns(one, server)
+        soul = one.screen.conversation.engine.soul
+        assert soul is not None
+        await soul.rewind(Target(2))
+        await one.until(lambda: "The pear is green." not in one.text())
+        monkeypatch.setattr(Operations, "undo", slow)
+        # Undone, and at once what was selected is to be jumped to; and undone once more.
+        one.screen.action_command("undo")
+        await one.until(lambda: soul.running)
+        jump()
+        one.screen.action_command("undo")
+        go_on.set()
+        await one.sees("The pear is green.")
+        shown = await one.sees("There is nothing to undo")
+        assert "working" not in shown
+        assert one.app.screen is one.screen
+        # One that is on view.
+        jump()
+        await one.until(lambda: isinstance(one.app.screen, RewindScreen) and one.app.screen.armed)
+        await soul.redo()
+        await one.sees("The conversation is another one now.")
+        assert one.app.screen is one.screen

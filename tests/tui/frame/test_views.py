@@ -8,6 +8,7 @@ from pathlib import Path
 from support.chat_server import ChatServer
 from support.screens import desk
 
+from kimi_tui.tui.frame.panes import timeline_width
 from kimi_tui.wire.events import CheckpointCreated, EventRecord, TextPart, TurnBegin, TurnEnd
 
 
@@ -50,3 +51,11 @@ async def test_a_long_session_is_shown_anew_in_slices_with_what_happens_meanwhil
         assert not later
         shown = await at.sees(f"answer {n_turns + 1}")
         assert f"question {n_turns}" in shown
+
+
+def test_where_there_is_room_the_timeline_has_more_of_it() -> None:
+    widths = [timeline_width(columns) for columns in (80, 100, 120, 170)]
+    assert widths == sorted(widths)
+    assert widths[0] == 0
+    assert widths[3] > widths[2]
+    assert 170 - widths[3] > 100

@@ -10,6 +10,7 @@ import pytest_asyncio
 from support.chat_server import ChatServer, say
 from support.screens import Desk, desk
 
+from kimi_tui.tui.preview.screen import RewindScreen
 from kimi_tui.tui.transcript.transcript import Transcript
 from kimi_tui.tui.worldline.view import WorldLineTranscript
 
@@ -51,6 +52,27 @@ def grey(one: Desk, kind: type[Transcript] = Transcript) -> list[str]:
 def gauge(one: Desk) -> str:
     """The figures over the prompt."""
     return next(line for line in one.text().split("\n") if "━" in line).rpartition("─ ")[2].strip()
+
+
+async def test_a_preview_by_command_or_click_shows_what_would_go_as_the_timeline_does(
+    one: Desk,
+) -> None:
+    before = chat(one), gauge(one)
+    for opens in ("/rewind 4", ""):
+        if opens:
+            await one.say(opens)
+        else:
+            one.screen.on_transcript_checkpoint_clicked(
+                Transcript.CheckpointClicked(one.screen.transcript, 4)
+            )
+        await one.until(lambda: isinstance(one.app.screen, RewindScreen))
+        await one.until(lambda: bool(grey(one)))
+        assert grey(one)[0].startswith("▌   Message 2")
+        foreseen = one.screen.views.gauge._after  # pyright: ignore[reportPrivateUsage]
+        assert foreseen is not None
+        assert foreseen < one.screen.views.gauge.model.status.used
+        await one.pilot.press("escape")
+        await one.until(lambda: not grey(one) and (chat(one), gauge(one)) == before)
 
 
 async def test_moving_over_rows_shows_what_would_go_and_leaving_shows_what_was_read(

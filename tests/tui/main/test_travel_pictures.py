@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +32,11 @@ from kimi_tui.tui.app import KimiApp
 from kimi_tui.tui.compare.screen import CompareScreen
 from kimi_tui.tui.frame.header import Heading
 from kimi_tui.tui.main.screen import MainScreen
-from kimi_tui.tui.preview.layout import actions_at
+from kimi_tui.tui.preview.layout import UNDO, actions_at, consequence_rows
 from kimi_tui.tui.preview.screen import RewindScreen
+from kimi_tui.tui.theme import KIMI_DARK, KIMI_LIGHT
 from kimi_tui.wire.display import BriefBlock, DiffBlock, DiffLine, ShellBlock
+from kimi_tui.wire.events import ApprovalRequest
 
 SIZES = [(120, 40), (80, 24)]
 
@@ -124,6 +128,80 @@ async def test_all_actions(tmp_path: Path, picture: SnapshotAssertion) -> None:
     )
     page = RewindScreen(preview, actions=actions_at(11, 0))
     await over_the_page(tmp_path, SIZES[0], page, picture)
+
+
+UNDONE = RewindPreview(
+    target=Target(5),
+    label="3 steps since then stay as world line 4.",
+    steps=3,
+    turns=1,
+    messages=6,
+    tokens_before=47_500,
+    tokens_after=51_200,
+    estimated=False,
+    goes=(
+        DroppedMessage("agent", "The importer takes it now."),
+        DroppedMessage("tool", "src/csv/tokenizer.py", "Edit", tokens=900),
+        DroppedMessage("user", "Once more, with a test"),
+    ),
+    prompt="",
+    files=FilesPreview(
+        (
+            FilePreview("src/csv/tokenizer.py", "restore", added=3, removed=1),
+            FilePreview("notes.md", "conflict", "also changed outside", "restore", 2, 0),
+            FilePreview("tests/csv/test_quotes.py", "delete", added=14, is_new=True),
+        ),
+        goes_along=True,
+    ),
+    left_as=4,
+)
+REVIEWED = ApprovalRequest(
+    "r",
+    "k",
+    "SendDMail",
+    "Send this D-Mail to #11?",
+    "Do not split the fields by hand: the reader of the standard library takes quotes.\n\n"
+    "Its tests are in tests/csv.",
+    where="goes back from #15; the files stay; it can be undone",
+    kind="dmail",
+)
+
+
+@pytest.mark.parametrize("size", [*SIZES, (60, 20)])
+async def test_the_toll_of_an_undo_and_a_dmail_that_is_reviewed(
+    tmp_path: Path, picture: SnapshotAssertion, size: tuple[int, int]
+) -> None:
+    running = app(tmp_path)
+    async with running.run_test(size=size) as pilot:
+        main = await shown(running, pilot)
+        toll = RewindScreen(UNDONE, actions=(UNDO,), title="Undo the rewind to #5")
+        running.push_screen(toll)
+        await pilot.pause()
+        for theme in (KIMI_DARK, KIMI_LIGHT):
+            running.theme = theme.name
+            await pilot.pause()
+            assert running.export_screenshot() == picture(name=f"undo-{theme.name}")
+        toll.dismiss(None)
+        conversation = main.conversation
+        asks = conversation.state._replace(approvals=(REVIEWED,), running=True)
+        conversation._change(asks)  # pyright: ignore[reportPrivateUsage]
+        await pilot.pause()
+        # What the engine would be asked for, which there is none of here.
+        found = replace(
+            UNDONE,
+            target=Target(11),
+            steps=5,
+            messages=10,
+            tokens_before=47_500,
+            tokens_after=43_300,
+        )
+        main._approvals.foresee("r", partial(consequence_rows, found))  # pyright: ignore[reportPrivateUsage]
+        main._foresee(found.target, found.tokens_after)  # pyright: ignore[reportPrivateUsage]
+        await pilot.pause(0.6)
+        for theme in (KIMI_LIGHT, KIMI_DARK):
+            running.theme = theme.name
+            await pilot.pause()
+            assert running.export_screenshot() == picture(name=f"review-{theme.name}")
 
 
 @pytest.mark.parametrize("size", SIZES)

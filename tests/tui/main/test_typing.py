@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import random
+import time
 from pathlib import Path
 
 import pytest
 from support.chat_server import ChatServer, call, say, stall
 from support.screens import Desk, desk
+from textual import events
+from textual.keys import _character_to_key  # pyright: ignore[reportPrivateUsage]
 
 from kimi_tui.soul.rewind import Target
+from kimi_tui.tui.commands.rewind import preview
 from kimi_tui.tui.commands.world_lines import open_line
+from kimi_tui.tui.dialogs.text_dialog import TextDialog
 from kimi_tui.tui.preview.screen import RewindScreen
 
 FOR_EVER_S = 1e9
@@ -183,38 +188,92 @@ async def test_keys_without_anyone_to_have_them_are_the_prompts(home: Path) -> N
         assert one.screen.prompt.area.text == "abc"
 
 
-async def test_what_is_typed_ahead_does_not_answer_a_preview(home: Path) -> None:
+async def a_preview(one: Desk) -> RewindScreen:
+    """The preview of a rewind to the newest turn, from the timeline."""
+    await one.pilot.press("escape")
+    one.screen.return_to_prompt()
+    one.screen.prompt.area.put("")
+    one.screen.focus_timeline()
+    await one.until(lambda: one.screen.timeline_pane.has_keys)
+    one.screen.start(preview(one.screen, Target(2)))
+    await one.until(lambda: isinstance(one.app.screen, RewindScreen))
+    shown = one.app.screen
+    assert isinstance(shown, RewindScreen)
+    return shown
+
+
+def typed(one: Desk, text: str, *, gap_s: float = 0.05, before_s: float = 0.0) -> None:
+    """Keys that were read one after the other, the last of them so long ago."""
+    for place, letter in enumerate(text):
+        event = events.Key(_character_to_key(letter), letter)
+        event.time -= before_s + gap_s * (len(text) - 1 - place)
+        event.set_sender(one.app)
+        one.app.post_message(event)
+
+
+async def test_prose_over_a_preview_goes_to_the_prompt(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url, quiet_s=0.01) as one:
+        await a_conversation(one, server)
+        before = facts(one, server)
+        for words in ("for real now", "do it", "/help", "just do it", "Rd"):
+            shown = await a_preview(one)
+            await one.until(lambda shown=shown: shown.armed)
+            # Read close behind one another, and handled late.
+            typed(one, words, before_s=5.0)
+            await one.until(lambda words=words: one.screen.prompt.area.text == words)
+            assert one.app.screen is one.screen
+            assert one.screen.prompt.area.has_focus
+            assert facts(one, server) == before
+            await one.sees("Nothing was done")
+
+
+async def test_a_letter_answers_a_preview_once_it_has_settled(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url, quiet_s=0.01) as one:
+        await a_conversation(one, server)
+        before = facts(one, server)
+        shown = await a_preview(one)
+        # Typed behind what opened it, before it could be seen: it is kept, and chosen by then.
+        typed(one, "d", before_s=1.0)
+        await one.until(lambda: isinstance(one.app.screen, TextDialog))
+        await one.pilot.press("escape")
+        # A held key is one letter; Enter behind a letter waits for another.
+        shown = await a_preview(one)
+        await one.until(lambda: shown.armed)
+        typed(one, "nn")
+        await one.pilot.press("enter", "escape")
+        await one.until(lambda: one.app.screen is one.screen)
+        assert facts(one, server) == before
+        # What goes on with what stands in the prompt is no answer either.
+        shown = await a_preview(one)
+        await one.pilot.press("escape")
+        one.screen.focus_prompt()
+        one.screen.prompt.area.put("fo")
+        await one.until(lambda: one.screen.typed_at > 0)
+        one.screen.start(preview(one.screen, Target(2)))
+        await one.until(lambda: isinstance(one.app.screen, RewindScreen))
+        typed(one, "r", before_s=time.monotonic() - one.screen.typed_at - 0.05)
+        await one.until(lambda: one.screen.prompt.area.text == "for")
+        assert facts(one, server) == before
+        shown = await a_preview(one)
+        await one.until(lambda: shown.armed)
+        typed(one, "r")
+        await one.until(lambda: one.screen.prompt.area.text == "Tell me of plums")
+
+
+async def test_enter_answers_a_preview_that_was_looked_at(home: Path) -> None:
     async with (
         ChatServer() as server,
         desk(home, server.base_url, quiet_s=FOR_EVER_S) as one,
     ):
         await a_conversation(one, server)
         before = facts(one, server)
-        for key in ("r", "enter", "n", "y", "d"):
-            await one.say("/rewind 2")
-            await one.until(lambda: isinstance(one.app.screen, RewindScreen))
-            preview = one.app.screen
-            await one.pilot.press(key)
-            assert one.app.screen is preview, key
-            # Once it was quiet the same key counts.
-            assert isinstance(preview, RewindScreen)
-            await one.until(lambda preview=preview: preview._quiet is not None)  # pyright: ignore[reportPrivateUsage]
-            assert not preview.armed
-            assert facts(one, server) == before, key
-            await one.pilot.press("escape")
-            await one.until(lambda: one.app.screen is one.screen)
-            assert one.screen.prompt.area.text == ("" if key == "enter" else key), "it was a word"
-
-
-async def test_a_preview_answers_once_the_keyboard_was_quiet(home: Path) -> None:
-    async with ChatServer() as server, desk(home, server.base_url, quiet_s=0.3) as one:
-        await a_conversation(one, server)
-        await one.say("/rewind 2")
-        await one.until(lambda: isinstance(one.app.screen, RewindScreen))
-        preview = one.app.screen
-        assert isinstance(preview, RewindScreen)
-        await one.until(lambda: preview.armed)
-        await one.pilot.press("r")
+        shown = await a_preview(one)
+        await one.pilot.press("enter")
+        assert one.app.screen is shown
+        assert facts(one, server) == before
+        await one.until(lambda: shown._quiet is not None)  # pyright: ignore[reportPrivateUsage]
+        # Who has moved about in it has seen it.
+        await one.pilot.press("down", "up", "enter")
         await one.until(lambda: one.screen.prompt.area.text == "Tell me of plums")
 
 

@@ -375,8 +375,14 @@ async def test_a_fork_asks_whether_the_files_go_along(size: tuple[int, int]) -> 
         assert app.answers == []
         assert any("Fork at #11" in row for row in app.rows)
         assert any("Leaves out 5 steps, 11 messages" in row for row in app.rows)
-        assert any("n again leaves them   f brings them back" in row for row in app.rows)
-        assert any("Fork and bring the files back" in row for row in app.rows)
+        assert any(
+            "files come back as well?" in row or "they come back as well?" in row
+            for row in app.rows
+        )
+        assert any("n  Fork; files stay as they are" in row for row in app.rows)
+        assert any("f  Fork; files come back" in row for row in app.rows)
+        # What else can be done is no answer to that.
+        assert not any("Rewind the conversation" in row for row in app.rows)
         assert len(app.rows) == before
 
 
