@@ -145,15 +145,16 @@ def key_hints(
         can_change: it is a command that can be rewritten.
         mode_key: changes what is asked at all; empty for none.
         reads_on: there are more rows than are shown.
-        tab_words: what Tab does.
+        tab_words: what Tab does; empty where it leads to the chat.
     """
     return (
         ("/".join(choice.key for choice in answers), "answer"),
         (f"{glyphs.up}{glyphs.down} Enter", "choose"),
         *(((f"PageDown{glyphs.down}", "read on"),) if reads_on else ()),
-        ("Tab", tab_words),
+        *((("Tab", tab_words),) if tab_words else ()),
         *((("Ctrl+G", "edit the command"),) if can_change else ()),
         *(((mode_key, "mode"),) if mode_key else ()),
+        *(() if tab_words else (("Tab", "chat"),)),
         ("Esc", "stop the turn"),
     )
 
@@ -332,7 +333,7 @@ class ApprovalPanel(Widget, can_focus=True):
             can_change=may_be_changed(self.request),
             mode_key=key_of("mode", self._keys),
             reads_on=not self._detail.shows_all,
-            tab_words=self._detail.more_words or "chat",
+            tab_words=self._detail.more_words,
         )
 
     # --- keys and clicks

@@ -180,7 +180,7 @@ def _prompt(keys: Mapping[str, str]) -> tuple[Pair, ...]:
             shown_newline if newline != "Enter" else f"Enter, {shown_newline}",
             "new line; Ctrl+J where the terminal sends the same for others and Enter",
         ),
-        (complete, "complete a command; in an empty prompt: to the chat, then on and back"),
+        (complete, "complete a command; in an empty prompt: to the chat, and on"),
         (
             key_of("history-back", keys),
             "take back what is queued; else what was sent before",

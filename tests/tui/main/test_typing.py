@@ -170,7 +170,7 @@ async def test_what_the_keys_of_the_chat_do_commands_do_as_well(
 ) -> None:
     async with ChatServer() as server, desk(home, server.base_url) as one:
         opened: list[str] = []
-        monkeypatch.setattr(one.app, "open_url", lambda url, **_: opened.append(url))
+        monkeypatch.setattr(one.app, "open_url", opened.append)
         server.script(
             call("WriteFile", {"path": "a.txt", "content": "x\n" * 40}),
             say("See [it](https://example.org/a).\n\n" + "More.\n\n" * 60),
