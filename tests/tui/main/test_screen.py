@@ -379,7 +379,7 @@ async def test_the_mode_by_the_key_that_the_question_names(home: Path) -> None:
         server.script(call("WriteFile", {"path": "a.txt", "content": "a"}), say("Written."))
         await one.ready()
         await one.say("write")
-        await one.sees("F4 mode   Esc stop the turn")
+        await one.sees("F4 mode   Tab chat")
         await one.pilot.press("shift+tab")
         assert one.screen.conversation.state.mode == "ask"
         await one.pilot.press("f4")
