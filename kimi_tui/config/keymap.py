@@ -156,13 +156,23 @@ for _sign in _SIGNS:
     _long = unicodedata.name(_sign).lower().replace("-", "_").replace(" ", "_")
     _SIGNS[_sign] = _SHORT_NAMES.get(_long, _long)
 
+_PLAIN = frozenset(("enter", "tab", "space", "backspace", "escape"))
+_AS_CONTROL = {"i": "tab", "m": "enter", "h": "backspace", "left_square_bracket": "escape"}
+_WITH_CONTROL = frozenset(
+    (
+        *("at", "backslash", "right_square_bracket", "circumflex_accent", "underscore"),
+        *("minus", "slash", "question_mark"),
+    )
+)
+"""Signs that make a key of their own with Ctrl, or that of another sign."""
+
 
 def usable_keys(wanted: Mapping[str, str], report: Callable[[str, str], None]) -> dict[str, str]:
     """The keys that actions really get, as the terminal's events name them.
 
     Args:
         wanted: What the file says, by action; nothing in a text leaves an action its own keys.
-        report: called with the name of an action that does not get what is wanted, and why.
+        report: called with the name of an action that does not get what is wanted, or not in every terminal, and why.
     """
     found: dict[str, str] = {}
     for name, text in wanted.items():
@@ -181,6 +191,11 @@ def usable_keys(wanted: Mapping[str, str], report: Callable[[str, str], None]) -
         name, key, owner = clash
         del found[name]
         report(name, f"is {key}, which is the key of {owner}")
+    for name, keys in found.items():
+        sent = [(key, _sent_as(key)) for key in keys.split(",")]
+        if all(other is not None for _, other in sent):
+            key, other = sent[0]
+            report(name, f"is {key}, which most terminals send as {other}")
     return found
 
 
@@ -205,6 +220,23 @@ def _normal(text: str) -> str | None:
     if len(key) == 1 or is_sign or key in _NAMED:
         return "+".join((*modifiers, _SIGNS.get(key, key)))
     return None
+
+
+def _sent_as(key: str) -> str | None:
+    """The key that a terminal without the kitty protocol sends in the place of this one; None where it sends this one."""
+    *held, last = key.split("+")
+    if key in ("shift+tab", "ctrl+space") or not held:
+        return None
+    if last in _PLAIN and held != ["alt"]:
+        return last
+    if "ctrl" not in held:
+        return None
+    if last in _AS_CONTROL:
+        return _AS_CONTROL[last]
+    if "shift" in held and len(last) == 1:
+        return f"ctrl+{last}"
+    is_sign = last in _SIGNS.values() and last not in _WITH_CONTROL
+    return last if is_sign or last.isdigit() else None
 
 
 def _writes(key: str) -> bool:

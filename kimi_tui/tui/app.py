@@ -26,7 +26,9 @@ from kimi_tui.config.model_choice import Choice
 from kimi_tui.config.settings import ConfigError
 from kimi_tui.launch import Launch
 from kimi_tui.tui.callbacks import FAULT, Callbacks, fault_advice, reported
-from kimi_tui.tui.desktop import amount, asks_tmux, hindrance, tmux_option
+from kimi_tui.tui.desktop import amount, asks_tmux, fitting, hindrance, tmux_option
+from kimi_tui.tui.frame.footer import Footer
+from kimi_tui.tui.frame.notices import STAYS_S
 from kimi_tui.tui.frame.panes import ShowsNotices
 from kimi_tui.tui.glyphs import ASCII, UNICODE, Glyphs
 from kimi_tui.tui.main.screen import MainScreen
@@ -48,6 +50,8 @@ if TYPE_CHECKING:
 
 
 MOUSE_OFF = "\x1b[?1000l\x1b[?1003l\x1b[?1015l\x1b[?1006l"
+COPIED_NAME = "copied.txt"
+"""In a session's folder: the last text that was too long for the clipboard."""
 QUIT_KEYS = frozenset({"ctrl+c", "ctrl+d", "ctrl+q"})
 
 _add_mode = cast(
@@ -77,7 +81,7 @@ class KimiApp(App[None], inherit_bindings=False):
     ENABLE_COMMAND_PALETTE = False
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+q", "quit", "Quit", id="quit", show=False, priority=True),
-        Binding("ctrl+c", "quit", "Quit", show=False, system=True),
+        Binding("ctrl+c", "quit_if_again", "Quit", show=False, system=True),
     ]
 
     def __init__(self, launch: Launch, *, colours: int = TRUE_COLOUR) -> None:
@@ -98,6 +102,8 @@ class KimiApp(App[None], inherit_bindings=False):
         self._open_screens: list[MainScreen] = []
         self._n_sessions = 0
         self._key_at = 0.0
+        self._quits_again = False
+        """Whether it is said that Ctrl+C quits if it is pressed again."""
         self._hindrance: str | None = None
         """What may keep copies from the clipboard; None before the first one."""
         self._reported: set[tuple[str, str, int]] = set()
@@ -288,24 +294,52 @@ class KimiApp(App[None], inherit_bindings=False):
         self.copy_to_clipboard(event.text, event.words)
 
     def copy_to_clipboard(self, text: str, words: str = "") -> None:
-        """Hand text to the clipboard of the terminal, and say so.
+        """Hand text to the clipboard of the terminal, as much as that takes, and say so.
 
         Args:
             text: that.
             words: a sentence on what it is; by itself how much it is.
         """
-        super().copy_to_clipboard(text)
+        taken = fitting(text)
+        super().copy_to_clipboard(taken)
         words = words or f"Copied {amount(text)}."
-        if self._hindrance is None and asks_tmux(os.environ):
-            self.run_worker(reported(self, self._ask_tmux(words)), name="ask tmux")
+        if taken != text or (self._hindrance is None and asks_tmux(os.environ)):
+            work = self._tell_copied(text, taken, words)
+            self.run_worker(reported(self, work), name="tell what was copied")
             return
         if self._hindrance is None:
             self._hindrance = hindrance(os.environ)
         self._tell(words, advice=self._hindrance)
 
-    async def _ask_tmux(self, words: str) -> None:
-        self._hindrance = hindrance(os.environ, await asyncio.to_thread(tmux_option))
-        self._tell(words, advice=self._hindrance)
+    async def _tell_copied(self, text: str, taken: str, words: str) -> None:
+        """Say what was copied; of what is too long for terminals, also where all of it is."""
+        if self._hindrance is None:
+            asks = asks_tmux(os.environ)
+            option = await asyncio.to_thread(tmux_option) if asks else ""
+            self._hindrance = hindrance(os.environ, option)
+        advice = self._hindrance
+        if taken != text:
+            words = f"Copied the first {amount(taken)} of {amount(text)}: terminals take no more."
+            advice = f"{await self._keep_copied(text)} {advice}".strip()
+        self._tell(words, advice=advice)
+
+    async def _keep_copied(self, text: str) -> str:
+        """Write what is too long for terminals into the session's folder; a sentence on that, empty without a session."""
+        shown = (one for one in self.screen_stack if isinstance(one, MainScreen))
+        soul = next((one.conversation.engine.soul for one in shown), None)
+        if soul is None:
+            return ""
+        session = soul.session
+        path = session.dir / COPIED_NAME
+
+        def write() -> None:
+            session.storage.replace_file(path, text.encode("utf-8", "replace"))
+
+        try:
+            await asyncio.to_thread(write)
+        except OSError as error:
+            return f"All of it could not be written to {short(path)}: {error.strerror or error}."
+        return f"All of it is {COPIED_NAME} in {short(session.dir)}"
 
     # --- colours
 
@@ -434,6 +468,8 @@ class KimiApp(App[None], inherit_bindings=False):
         """Note when a key was last pressed: an approval waits for a quiet keyboard."""
         if isinstance(event, events.Key | events.Paste):
             self._key_at = event.time
+            if self._quits_again and not (isinstance(event, events.Key) and event.key == "ctrl+c"):
+                self._warn_of_quitting("")
             session = next((one for one in self.screen_stack if isinstance(one, MainScreen)), None)
             if session is not None and session.takes_early(event):
                 return
@@ -456,6 +492,20 @@ class KimiApp(App[None], inherit_bindings=False):
         for screen in self._open_screens:
             await self._end(screen)
         self.exit(return_code=1 if self.parting_words else 0)
+
+    def action_quit_if_again(self) -> None:
+        """Say that the key quits when it comes again; a second one while that is said does."""
+        if self._quits_again:
+            self.post_message(QuitChosen())
+            return
+        self._warn_of_quitting("Ctrl+C again quits.")
+        self.set_timer(STAYS_S, lambda: self._warn_of_quitting(""))
+
+    def _warn_of_quitting(self, words: str) -> None:
+        self._quits_again = bool(words)
+        for screen in self.screen_stack:
+            for footer in screen.query(Footer):
+                footer.urgent = words
 
     async def _may_leave(self) -> bool:
         """Whether nothing would be lost by leaving the session, or the user wants it so."""

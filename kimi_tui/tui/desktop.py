@@ -13,6 +13,8 @@ from pathlib import Path
 
 from kimi_tui.tui.formatting import counted, grouped
 
+CLIPBOARD_BYTES = 74_994
+"""In base64, with the sequence around it, 100,000 bytes: some terminals take no more, and drop or print what is longer."""
 TMUX_TIMEOUT_S = 1.0
 _TMUX = ("tmux", "show-options", "-gv", "set-clipboard")
 TEXT_BROWSERS = frozenset(
@@ -30,6 +32,15 @@ def amount(text: str, language: str = "") -> str:
     else:
         size = f"{grouped(len(text))} character{'' if len(text) == 1 else 's'}"
     return f"{size} of {language}" if language else size
+
+
+def fitting(text: str) -> str:
+    """What terminals take of a text that is copied: all of it, or its first lines; of a longer line its beginning."""
+    data = text[:CLIPBOARD_BYTES].encode("utf-8", "replace")
+    if len(text) <= CLIPBOARD_BYTES and len(data) <= CLIPBOARD_BYTES:
+        return text
+    beginning = data[:CLIPBOARD_BYTES].decode("utf-8", "ignore")
+    return beginning.rpartition("\n")[0] or beginning
 
 
 def asks_tmux(environ: Mapping[str, str]) -> bool:

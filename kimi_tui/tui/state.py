@@ -102,6 +102,8 @@ def reduce(state: MainState, record: EventRecord) -> MainState:
             return state._replace(compacting=False, retry_until=0.0)
         case wire.ContextReverted(reason="rewind", prompt=prompt):
             return state._replace(can_resume=not prompt)
+        case wire.ContextReverted(reason="dmail", author="person") if not state.running:
+            return state._replace(can_resume=True)
         case wire.LineChanged(op="undo" | "redo" | "jump" | "clear", is_open=is_open):
             return state._replace(can_resume=is_open)
         case wire.StatusUpdate() as usage:

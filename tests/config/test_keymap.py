@@ -64,6 +64,22 @@ def test_a_key_is_taken_as_the_terminal_names_it(text: str, key: str) -> None:
     assert (config.keys, config.notices) == ({"summary.leave": key}, ())
 
 
+@pytest.mark.parametrize(
+    ("text", "sent"),
+    [
+        *(("ctrl+i", "tab"), ("ctrl+m", "enter"), ("ctrl+h", "backspace")),
+        *(("ctrl+left_square_bracket", "escape"), ("ctrl+2", "2"), ("ctrl+comma", "comma")),
+        *(("ctrl+shift+k", "ctrl+k"), ("ctrl+tab", "tab"), ("ctrl+i,shift+space", "tab")),
+        *((text, "") for text in ("ctrl+k", "ctrl+i,f2", "ctrl+space", "alt+i", "ctrl+underscore")),
+    ],
+)
+def test_a_key_that_terminals_cannot_tell_from_another_one_is_named(text: str, sent: str) -> None:
+    config = parse(f"'line.jump' = '{text}'")
+    first = text.split(",")[0]
+    told = f"config.toml: keys.line.jump is {first}, which most terminals send as {sent}; the rest is used."
+    assert (config.keys, config.notices) == ({"line.jump": text}, (told,) if sent else ())
+
+
 @pytest.mark.parametrize("text", ["?", "K", "f2,z", "shift+z", "space", "left_square_bracket"])
 def test_what_is_typed_into_the_prompt_is_no_key_of_what_holds_everywhere(text: str) -> None:
     config = parse(f"help = '{text}'")

@@ -15,10 +15,12 @@ from support.still_screen import still_screen
 
 from kimi_tui.tools.process import find_program
 from kimi_tui.tui.desktop import (
+    CLIPBOARD_BYTES,
     amount,
     asks_tmux,
     browser_command,
     browser_environment,
+    fitting,
     hindrance,
     open_in_browser,
     tmux_option,
@@ -127,6 +129,45 @@ async def test_every_copy_is_said(home: Path, monkeypatch: pytest.MonkeyPatch) -
         await one.sees("Copied 14 lines.")
         assert copies()[-1] == f"Please  show it\n\n{ANSWER}"
         assert one.app.is_running
+
+
+def test_what_terminals_take_of_a_text() -> None:
+    assert fitting("é" * 30_000) == "é" * 30_000
+    many = "\n".join(f"Zeile {n} mit Ä" for n in range(20_000))
+    taken = fitting(many)
+    assert CLIPBOARD_BYTES - 30 < len(taken.encode()) <= CLIPBOARD_BYTES
+    assert many.startswith(f"{taken}\n")
+    assert fitting("é" * 90_000) == "é" * (CLIPBOARD_BYTES // 2)
+
+
+async def test_a_copy_that_terminals_do_not_take_is_kept_in_a_file(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        text = "\n".join(f"- item {n} of many" for n in range(6_000))
+        server.script(say(text))
+        await one.ready()
+        await one.say("List them")
+        await one.sees("item 5999")
+        await one.idle()
+        copies = written_to(one, monkeypatch)
+        await one.say("/copy")
+        shown = await one.sees("of 6,000 lines: terminals take no more.")
+        (copied,) = copies()
+        assert f"Copied the first {copied.count(chr(10)) + 1:,} lines of" in shown
+        assert text.startswith(f"{copied}\n")
+        soul = one.screen.conversation.engine.soul
+        assert soul is not None
+        path = soul.session.dir / "copied.txt"
+        assert path.read_text("utf-8") == text
+        assert path.stat().st_mode & 0o077 == 0
+        assert "All of it is copied.txt in" in shown
+        # Where it cannot be written, that is said.
+        path.unlink()
+        path.mkdir()
+        (path / "x").touch()
+        await one.say("/copy")
+        await one.sees("All of it could not be written")
 
 
 async def test_with_nothing_to_copy_that_is_said(home: Path) -> None:

@@ -159,7 +159,7 @@ def key_hints(
         can_change: it is a command that can be rewritten.
         mode_key: changes what is asked at all; empty for none.
         reads_on: there are more rows than are shown.
-        tab_words: what Tab does; empty for nothing.
+        tab_words: what Tab does; empty where it leads to the chat.
     """
     return (
         ("/".join(choice.key for choice in answers), "answer"),
@@ -168,6 +168,7 @@ def key_hints(
         *((("Tab", tab_words),) if tab_words else ()),
         *((("Ctrl+G", "edit the command"),) if can_change else ()),
         *(((mode_key, "mode"),) if mode_key else ()),
+        *(() if tab_words else (("Tab", "chat"),)),
         ("Esc", "stop the turn"),
     )
 
@@ -242,6 +243,8 @@ TALL = 30
 PASSED = ("mode", "help", "quit", "timeline", "search", "commands")
 """Commands whose keys are left to the screen. What is pressed right behind one is meant for where it leads."""
 _PAGES = {"pageup": -1, "pagedown": 1}
+AWAY = "The keys are elsewhere; Esc brings them back here."
+"""Stands over the answers while they cannot be given."""
 
 
 class ApprovalPanel(Widget, can_focus=True):
@@ -251,6 +254,7 @@ class ApprovalPanel(Widget, can_focus=True):
         request: what is asked.
         last_key_at: monotonic time of the last key pressed anywhere.
         keys: those of the configuration, by command.
+        takes_keys: whether it has the keys from the beginning; else whoever reads elsewhere keeps them.
     """
 
     class Answered(Message):
@@ -271,7 +275,12 @@ class ApprovalPanel(Widget, can_focus=True):
     """What a D-Mail would take and leave, once that is known."""
 
     def __init__(
-        self, request: ApprovalRequest, last_key_at: float, keys: Mapping[str, str]
+        self,
+        request: ApprovalRequest,
+        last_key_at: float,
+        keys: Mapping[str, str],
+        *,
+        takes_keys: bool = True,
     ) -> None:
         super().__init__()
         self.request = request
@@ -282,7 +291,8 @@ class ApprovalPanel(Widget, can_focus=True):
         self._chosen: int | None = None
         self._detail = Detail(request)
         self._asked_early = False
-        self._has_been_left = False
+        self._takes_keys = takes_keys
+        self._has_been_left = not takes_keys
         self._clicks: dict[int, Callable[[], None]] = {}
         self._writing: Writing | None = None
         self._written: dict[Writing, str] = {"instead": request.detail}
@@ -295,24 +305,30 @@ class ApprovalPanel(Widget, can_focus=True):
 
     def on_mount(self) -> None:
         """Take the keys; show when they begin to count."""
-        self.focus()
+        if self._takes_keys:
+            self.focus()
         self._await_quiet()
         self.call_after_refresh(self._painted)
 
     def _painted(self) -> None:
         """The half second counts from when the question could be seen."""
-        self._quiet.begin_anew(time.monotonic())
-        self._await_quiet()
+        self.wait_anew()
 
     def on_focus(self) -> None:
         """Keys that were pressed elsewhere do not answer when the focus comes back."""
         if self._has_been_left:
-            self._quiet.begin_anew(time.monotonic())
-            self._await_quiet()
+            self.wait_anew()
+        self.refresh()
 
     def on_blur(self) -> None:
         """The keys are elsewhere for a while, if not in the field."""
         self._has_been_left = self._writing is None
+        self.refresh()
+
+    def wait_anew(self) -> None:
+        """No answer counts before it was quiet again: what was pressed may have been meant for something else."""
+        self._quiet.begin_anew(time.monotonic())
+        self._await_quiet()
 
     def on_resize(self) -> None:
         """The field wraps its text in another width, and more or fewer rows may be shown."""
@@ -322,7 +338,7 @@ class ApprovalPanel(Widget, can_focus=True):
     @property
     def armed(self) -> bool:
         """Whether a key would count now."""
-        return self._quiet.remaining_s(time.monotonic()) == 0.0
+        return self.has_focus and self._quiet.remaining_s(time.monotonic()) == 0.0
 
     @property
     def hints(self) -> tuple[tuple[str, str], ...]:
@@ -351,7 +367,7 @@ class ApprovalPanel(Widget, can_focus=True):
             return
         if event.key in ("escape", "ctrl+c"):
             return
-        if event.key in self._passed:
+        if event.key in self._passed or (event.key == "tab" and not self._detail.more_words):
             self._quiet.begin_anew(event.time)
             self._await_quiet()
             return
@@ -535,7 +551,9 @@ class ApprovalPanel(Widget, can_focus=True):
             self._add_field(lines, self._writing, tall=tall)
             return lines
         lines += beside.place
-        lines.append(Content(""))
+        lines.append(
+            Content("") if self.has_focus else Content.styled(f"   {AWAY}", "bold $accent")
+        )
         for choice, rows in beside.answers:
             for row in rows:
                 self._clicks[len(lines)] = lambda choice=choice: self._decide(choice)

@@ -62,9 +62,15 @@ class ApprovalSlot:
         self._panel = None
         screen = self._prompt.screen
         if oldest is not None:
-            # Nothing that goes may have the focus: it would fall to a neighbour for a moment.
-            screen.set_focus(None)
-            self._panel = ApprovalPanel(oldest, self._last_key_at(), self._keys)
+            # Whoever reads elsewhere goes on with it: their Esc is not meant to stop the turn.
+            going = shown or self._prompt
+            takes_keys = screen.focused is None or going.has_focus_within
+            if takes_keys:
+                # Nothing that goes may have the focus: it would fall to a neighbour for a moment.
+                screen.set_focus(None)
+            self._panel = ApprovalPanel(
+                oldest, self._last_key_at(), self._keys, takes_keys=takes_keys
+            )
             self._panel.waiting = len(requests)
             self._prompt.display = False
             screen.mount(self._panel, after=self._prompt)

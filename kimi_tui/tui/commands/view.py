@@ -22,8 +22,33 @@ def chat(screen: MainScreen, argument: str) -> None:
 
 def search(screen: MainScreen, argument: str) -> None:
     """Look for a text in the chat or in the world line on view; an empty one is asked for."""
-    screen.timeline_pane.close()
-    screen.on_view.begin_search(argument)
+    screen.search(argument)
+
+
+def turn(screen: MainScreen, argument: str) -> None:
+    """Show the user's message before, or after, what is at the top of the chat."""
+    if argument not in ("", "before", "after"):
+        screen.tell(f"There is no /turn {argument[:20]}: before or after.", level="warning")
+    else:
+        screen.on_view.action_turn(1 if argument == "after" else -1)
+
+
+def fold(screen: MainScreen, argument: str) -> None:
+    """Fold or unfold the chosen block; where none is, the last one on view is chosen."""
+    screen.focus_chat()
+    screen.on_view.action_fold()
+
+
+def link(screen: MainScreen, argument: str) -> None:
+    """Open a link of the chosen block; where none is, the last one on view is chosen."""
+    screen.focus_chat()
+    screen.on_view.action_open_link()
+
+
+def select(screen: MainScreen, argument: str) -> None:
+    """Select all of the chat."""
+    screen.focus_chat()
+    screen.on_view.select_all()
 
 
 def copy(screen: MainScreen, argument: str) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from kimi_tui.tui.commands.rewind import preview
 from kimi_tui.tui.commands.session import tell_no_number
+from kimi_tui.tui.keyboard import key_of
 from kimi_tui.tui.prompt.command import number
 
 if TYPE_CHECKING:
@@ -167,6 +168,9 @@ async def send_to_now(
         screen.keep(note)  # as a D-Mail's text is
         raise
     screen.return_to_now()
+    screen.transcript.scroll_to_end()
+    send = key_of("send", screen.keys)
     screen.tell(
-        "It stands at the end of the conversation.", advice="/continue lets the agent go on."
+        "It stands at the end of the conversation.",
+        advice=f"{send} in an empty prompt lets the agent go on.",
     )

@@ -180,7 +180,7 @@ def _prompt(keys: Mapping[str, str]) -> tuple[Pair, ...]:
             shown_newline if newline != "Enter" else f"Enter, {shown_newline}",
             "new line; Ctrl+J where the terminal sends the same for others and Enter",
         ),
-        (complete, "complete a command; in an empty prompt: to the chat, and back"),
+        (complete, "complete a command; in an empty prompt: to the chat, and on"),
         (
             key_of("history-back", keys),
             "take back what is queued; else what was sent before",
@@ -256,9 +256,9 @@ def _approvals(keys: Mapping[str, str], glyphs: Glyphs) -> tuple[Pair, ...]:
         ("y, c, n, e", "of a D-Mail: yes; yes, but change it; no; no, and why"),
         (f"{glyphs.up}{glyphs.down}, Enter", "choose an answer, and give it"),
         ("PageUp, PageDown", "read all of what will run; where it is all to be seen, the chat"),
-        ("Tab", "as many of its rows as the screen has room for, or fewer"),
+        ("Tab", "as many of its rows as the screen has room for, or fewer; else: to the chat"),
         (key_name(CHANGE_KEY), "edit a command before it runs; the agent is told"),
-        (timeline, "look back; Esc there returns to the question"),
+        (timeline, "look back; Esc there returns to the question, which takes no answer meanwhile"),
         (mode, "change what is asked from the next question on"),
         ("Esc", "stop the turn"),
     )

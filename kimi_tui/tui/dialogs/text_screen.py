@@ -4,19 +4,24 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.content import Content
-from textual.geometry import Size
+from textual.geometry import Offset, Size
 from textual.screen import ModalScreen
+from textual.selection import Selection
 from textual.strip import Strip
 from textual.visual import Visual
 from textual.widget import Widget
 
 from kimi_tui.tui.glyphs import glyphs_of
+from kimi_tui.tui.rows import Line, Span
 from kimi_tui.tui.screens import AnswersOnce
 from kimi_tui.tui.scrollbar import use_thin_scrollbar
+from kimi_tui.tui.transcript.marks import extent_of
+from kimi_tui.tui.transcript.selection import character_at, word_at
 
 
 class TextRows(Widget):
@@ -42,6 +47,18 @@ class TextRows(Widget):
     def render(self) -> Content:
         """All rows: for what is selected with the mouse."""
         return Content("\n").join(self._rows(self.content_size.width))
+
+    def on_click(self, event: events.Click) -> None:
+        """A second click selects the word, a third one the row; Textual would select all of the text."""
+        event.prevent_default()
+        at = event.get_content_offset(self)
+        rows = self._rows(self.content_size.width)
+        if event.chain < 2 or at is None or at.y >= len(rows):
+            return
+        line = Line((Span(rows[at.y].plain, "ink"),))
+        piece = word_at(line, character_at(line, at.x)) if event.chain == 2 else extent_of(line)
+        ends = Offset(piece.start, at.y), Offset(piece.end, at.y)
+        self.screen.selections = {self: Selection(*ends)}
 
     def render_line(self, y: int) -> Strip:
         """One row."""

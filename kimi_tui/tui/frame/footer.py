@@ -55,7 +55,11 @@ class Footer(Widget):
     """The last row of a screen."""
 
     hints: reactive[tuple[Hint, ...]] = reactive(())
+    urgent: reactive[str] = reactive("")
+    """What is said in the place of the hints for a moment."""
 
     def render(self) -> Content:
         """As many hints as fit."""
+        if self.urgent:
+            return Content.styled(self.urgent, "bold $ink-strong")
         return hint_row(self.hints, self.content_size.width)

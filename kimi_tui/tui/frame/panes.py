@@ -41,10 +41,13 @@ def timeline_width(screen_width: int) -> int:
     return SLIM_TIMELINE if screen_width < SLIM_BELOW else WIDE_TIMELINE
 
 
-Place = Literal["timeline", "filter", "found"]
-"""What the keys of the timeline do: act on its rows, write a filter, or act on the rows that were found."""
+Place = Literal["timeline", "begun", "filter", "missed", "found"]
+"""What the keys of the timeline do: act on its rows, write a filter (which is empty, finds something, or finds nothing), or
+act on the rows that were found."""
 _FRAME_KEYS: Mapping[Place, str] = {
     "timeline": "Enter preview  ? keys",
+    "begun": "Esc all steps",
+    "missed": "Esc all steps",
     "filter": "Enter go there  Esc all steps",
     "found": "Enter preview  Esc all steps",
 }
@@ -184,8 +187,15 @@ class TimelinePane(NoticingPane):
     @property
     def place(self) -> Place:
         """What the keys do there."""
-        state = self._timeline.filter_state if self._timeline is not None else ""
-        return "filter" if state == "typed" else "found" if state == "kept" else "timeline"
+        match self._timeline.filter_state if self._timeline is not None else "":
+            case "typed":
+                return "filter"
+            case "kept":
+                return "found"
+            case "":
+                return "timeline"
+            case state:
+                return state
 
     def name_keys(self) -> None:
         """Say in the frame what the keys do now."""

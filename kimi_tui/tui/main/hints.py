@@ -12,7 +12,18 @@ from kimi_tui.tui.glyphs import Glyphs
 from kimi_tui.tui.keyboard import key_of, line_break_key
 from kimi_tui.tui.state import MainState
 
-Place = Literal["prompt", "chat", "timeline", "filter", "found", "line", "search", "matches"]
+Place = Literal[
+    "prompt",
+    "chat",
+    "timeline",
+    "begun",
+    "filter",
+    "missed",
+    "found",
+    "line",
+    "search",
+    "matches",
+]
 
 
 def hints(
@@ -39,6 +50,10 @@ def hints(
             (key("timeline.undo"), "undo"),
             (key("timeline.keys"), "keys"),
         )
+    if place == "begun":
+        return (("Esc", "all steps"),)
+    if place == "missed":
+        return (("Esc", "all steps"), ("Ctrl+U", "clear"))
     if place == "filter":
         return (("Enter", "go there"), ("Esc", "all steps"), ("Ctrl+U", "clear"))
     if place == "found":
@@ -122,7 +137,7 @@ def _in_chat(keys: Mapping[str, str]) -> tuple[Hint, ...]:
     return _known(
         *((_both(first, second, keys), meaning) for first, second, meaning in _PAIRS),
         *((key_of(name, keys), words[name]) for name in often),
-        ("Esc", "prompt"),
+        ("Esc", "back"),
         *((key_of(name, keys), words[name]) for name in rest),
     )
 

@@ -59,6 +59,8 @@ from kimi_tui.tui.state import MainState, Queued, Told
 from kimi_tui.tui.transcript.transcript import Transcript, copy_selection
 
 if TYPE_CHECKING:
+    from textual.widget import Widget
+
     from kimi_tui.soul.rewind import Target
     from kimi_tui.soul.system_prompt import FolderFacts
     from kimi_tui.tui.app import KimiApp
@@ -108,7 +110,7 @@ class MainScreen(Screen[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "escape", "Stop, or back", id="escape", show=False),
         # Where nothing else takes it; Textual would go round all that can have the keys, the timeline among them.
-        Binding("tab", "to_prompt", "Back to the prompt", show=False),
+        Binding("tab", "go_round(1)", "Chat, timeline, prompt", show=False),
         Binding("ctrl+c", "leave_or_copy('Ctrl+C')", "Copy, stop or quit", show=False),
         Binding("ctrl+d", "leave_or_copy('Ctrl+D')", "Quit", show=False),
         *(
@@ -153,6 +155,10 @@ class MainScreen(Screen[None]):
         """Whether another session was chosen to take its place."""
         self._is_looking = False
         """Whether the branch is being looked at."""
+        self._timeline_from: Widget | None = None
+        """What had the keys before the timeline."""
+        self._search_from: Widget | None = None
+        """What had the keys before the search."""
         self._warned_at = -WARNED_S
         self._escaped_at = 0.0
         self._typed_at = 0.0
@@ -385,8 +391,8 @@ class MainScreen(Screen[None]):
                     self._follow_branch()
                 case _:
                     pass
-        if live and self.reading:
-            self.reader.hear(records)
+        if live and self._reader is not None:
+            self._reader.hear(records)
 
     def found(self, found: Found) -> None:
         """Show what is known of the session, until all of it is there."""
@@ -457,8 +463,8 @@ class MainScreen(Screen[None]):
             self.transcript.facts = None
         if new.ready and not old.ready:
             self.show_marks()
-        if self.reading:
-            self.reader.tell_news()
+        if self._reader is not None:
+            self._reader.tell_news()
         self._update_footer()
 
     def _foresee_dmail(self) -> None:
@@ -758,7 +764,7 @@ class MainScreen(Screen[None]):
 
     def on_transcript_search_ended(self) -> None:
         """The search is over: the keys go back to where they were, and the footer lists them."""
-        self.return_to_prompt()
+        self._go_back(self._search_from)
         self.on_descendant_focus()
 
     def on_world_line_transcript_action_chosen(
@@ -838,7 +844,7 @@ class MainScreen(Screen[None]):
 
     def on_timeline_left(self) -> None:
         """The user is done with the timeline."""
-        self.return_to_prompt()
+        self._go_back(self._timeline_from)
 
     def on_timeline_filter_changed(self) -> None:
         """The keys of the timeline mean other things while it is filtered."""
@@ -876,6 +882,14 @@ class MainScreen(Screen[None]):
         if focused is None:
             if self.prompt.area.display:
                 self.focus_prompt()
+        elif (
+            isinstance(event, events.Key)
+            and event.key == "slash"
+            and focused is self.on_view
+            and (self.reading or not self.prompt.display)
+        ):
+            self.search("")  # no command can begin there
+            return True
         elif focused is self.transcript and self.prompt.display and self._is_written(event):
             self.focus_prompt()
         return False
@@ -893,6 +907,8 @@ class MainScreen(Screen[None]):
     def on_screen_resume(self) -> None:
         """What was over this screen is gone, and with it what a click on the timeline showed."""
         self._look_away()
+        if (panel := self._approvals.panel) is not None:
+            panel.wait_anew()
 
     def _look_away(self) -> None:
         if self._frame.views is not None and not self.timeline_pane.has_keys:
@@ -907,7 +923,15 @@ class MainScreen(Screen[None]):
         if self.timeline_pane.has_keys:
             self.return_to_prompt()
         elif self.views:
+            self._timeline_from = self.focused
             self.timeline_pane.open()
+
+    def search(self, query: str) -> None:
+        """Look for a text in what is on view; an empty one is asked for."""
+        if not self.on_view.is_searched:
+            self._search_from = self.focused
+        self.timeline_pane.close()
+        self.on_view.begin_search(query)
 
     def focus_chat(self) -> None:
         """Give the chat the keys, or the world line in its place: its keys act on the chosen block then."""
@@ -928,6 +952,16 @@ class MainScreen(Screen[None]):
         self.timeline_pane.close()
         self.focus_prompt()
 
+    def _go_back(self, came_from: Widget | None) -> None:
+        """Give the keys to what had them before, where that is on view still; else to the prompt."""
+        if came_from is not None and came_from is self.on_view:
+            self.timeline_pane.close()
+            self.set_focus(came_from)
+        elif came_from is not None and came_from is self.views.timeline:
+            self.timeline_pane.open()
+        else:
+            self.return_to_prompt()
+
     def return_to_now(self) -> None:
         """Give the prompt the keys, and show the live line where another one was on view."""
         if not self.reading or not self.reader.leave():
@@ -943,9 +977,15 @@ class MainScreen(Screen[None]):
             if widget is self.transcript:
                 self.return_to_prompt()
 
-    def action_to_prompt(self) -> None:
-        """Give the prompt the keys, or what stands in its place."""
-        self.return_to_prompt()
+    def action_go_round(self, step: int) -> None:
+        """Give the keys to the next of prompt, chat and timeline, as far as they are on the screen, or to the one before."""
+        asks = self._approvals.panel is not None and self._approvals.panel.has_focus
+        if asks or (self.timeline_pane.has_keys and step < 0):
+            self.focus_chat()
+        elif self.on_view.has_focus and step > 0 and not self.has_class("-overlay"):
+            self.focus_timeline()
+        else:
+            self.return_to_prompt()
 
     def action_escape(self) -> None:
         """Close the menu; from the chat go back to the prompt; there stop what runs.
@@ -993,9 +1033,7 @@ class MainScreen(Screen[None]):
 
     def _update_footer(self) -> None:
         panel = self._approvals.panel
-        # A question that came while a world line is read can wait until that is read.
-        is_elsewhere = self.timeline_pane.has_keys or self.reading
-        if panel is not None and (panel.has_focus_within or not is_elsewhere):
+        if panel is not None and (panel.has_focus_within or self.focused is None):
             self.footer.hints = panel.hints
             return
         place: Place = self.timeline_pane.place if self.timeline_pane.has_keys else "prompt"

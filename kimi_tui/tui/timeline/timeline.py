@@ -49,7 +49,7 @@ _SLICE_S = 0.002
 _AT_ONCE = 500
 """Checkpoints that are looked at before anyone else may do something: most sessions have no more."""
 
-FilterState = Literal["", "typed", "kept"]
+FilterState = Literal["", "begun", "typed", "missed", "kept"]
 RowAction = Literal["bookmark", "pin", "read", "summary"]
 
 
@@ -99,6 +99,8 @@ class Timeline(ScrollView, can_focus=True):
         Binding("w", "act('read')", "Read", id="timeline.read", show=False),
         Binding("p", "replay", "Replay", id="timeline.replay", show=False),
         Binding("question_mark", "keys", "Keys", id="timeline.keys", show=False),
+        # Else it would change the mode, from a place where it is meant to lead back.
+        Binding("shift+tab", "screen.go_round(-1)", "Round, the other way", show=False),
         Binding("escape", "leave", "Close", id="timeline.leave", show=False),
     ]
 
@@ -608,8 +610,13 @@ class Timeline(ScrollView, can_focus=True):
 
     @property
     def filter_state(self) -> FilterState:
-        """Whether a filter is being typed, or stands."""
-        return "typed" if self._view.filtering else "kept" if self._view.is_filtered else ""
+        """Whether a filter stands, or is being typed: with nothing in it yet, with something found, or with nothing."""
+        view = self._view
+        if not view.filtering:
+            return "kept" if view.is_filtered else ""
+        if view.model is None or not view.model.rows.typed:
+            return "begun"
+        return "typed" if len(view.listing) else "missed"
 
     def action_filter(self) -> None:
         """Begin to type a filter."""
@@ -671,13 +678,16 @@ class Timeline(ScrollView, can_focus=True):
             self.select(view.selected)
         if self.has_focus:
             self._look()
+        if view.filtering:
+            self.post_message(self.FilterChanged())
 
     def _filter_key(self, event: events.Key, needle: str) -> bool:
         """Take a key while a filter is typed; whether it is one of the filter's."""
         if event.key == "escape":
             self._end_filter("")
         elif event.key in ("enter", "up", "down"):
-            self._end_filter(needle)
+            if self.filter_state != "missed":  # nothing to go to: the text is what can be changed
+                self._end_filter(needle)
         elif event.key == "backspace":
             self._set_filter(needle[:-1])
         elif event.key == "ctrl+u":

@@ -138,6 +138,8 @@ class Transcript(ScrollView, can_focus=True):
         Binding("shift+up", "select_rows(-1)", "Select upwards", id="chat.select_up", show=False),
         Binding("shift+down", "select_rows(1)", "Select downwards", id="chat.select", show=False),
         Binding("ctrl+a", "select_all", "Select all", id="chat.select_all", show=False),
+        # Else it would change the mode, from a place where it is meant to lead back.
+        Binding("shift+tab", "screen.go_round(-1)", "Round, the other way", show=False),
         Binding("n", "next_match(1)", "Next match", id="search.next", show=False),
         Binding("N", "next_match(-1)", "Match before", id="search.before", show=False),
     ]
@@ -1015,7 +1017,9 @@ class Transcript(ScrollView, can_focus=True):
             return
         here = flow.index_of_key(self._current)
         if here is None or here not in able:
-            index = able[-1] if step < 0 else able[0]
+            viewport = self._ready_viewport()
+            on_view = viewport.visible if viewport is not None else range(0)
+            index = next((i for i in able[::step] if i in on_view), able[::step][0])
         else:
             index = able[min(max(able.index(here) + step, 0), len(able) - 1)]
         self._current = flow.views[index].block.key

@@ -674,10 +674,15 @@ class Viewport:
 
     def last_visible(self, keys: Collection[int | None] = ()) -> int | None:
         """The key of the last visible block, or that one of `keys` that is visible; None where there are no blocks."""
+        visible = [self.flow.views[index].block.key for index in self.visible]
+        return next((key for key in visible if key in keys), visible[-1] if visible else None)
+
+    @property
+    def visible(self) -> range:
+        """The indices of the blocks of which something is on view."""
         flow = self.flow
         if not flow.views:
-            return None
+            return range(0)
         low, _ = flow.find(self.top)
         high, _ = flow.find(max(0, min(self.top + self.height, flow.height) - 1))
-        visible = [view.block.key for view in flow.views[low : high + 1]]
-        return next((key for key in visible if key in keys), visible[-1])
+        return range(low, high + 1)

@@ -6,12 +6,13 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from support.chat_server import ChatServer, call, say, stall
+from support.chat_server import ChatServer, call, gate, say, stall
 from support.screens import Desk, desk
 
 from kimi_tui.config.settings import Config, DMailConfig
 from kimi_tui.soul.operations import Operations
 from kimi_tui.soul.rewind import END, Target
+from kimi_tui.tui.approval.panel import AWAY
 from kimi_tui.tui.commands.rewind import preview
 from kimi_tui.tui.compare.screen import CompareScreen
 from kimi_tui.tui.dialogs.summary import SummaryScreen
@@ -215,16 +216,15 @@ async def test_a_question_while_a_world_line_is_read(home: Path) -> None:
         await one.sees("Reading world line 1.")
         server.script(call("Shell", {"command": "echo a"}), call("Shell", {"command": "echo b"}))
         one.screen.conversation.say("Run both")
-        # It takes the keys, and its banner says that it waits.
+        # Its keys stay with the line, whose banner says that it waits.
         await one.sees("! the agent waits for your answer")
+        assert "j jump back" in await one.sees(AWAY)
+        # Who clicks on the question has its keys, and those of the line again when it is answered.
+        await one.pilot.click("ApprovalPanel")
         await one.sees("y/n/e answer")
         await answered(one, "y")
-        # Between two questions the line that is read has them again.
         await one.until(lambda: len(server.requests) == 5)
-        await one.sees("Run this command?")
-        # Who opens the line anew has its keys at once, and with Escape those of the question.
-        one.screen.reader.focus()
-        await one.until(lambda: "y/n/e answer" not in one.text())
+        await one.sees(AWAY)
         await one.pilot.press("escape")
         await one.sees("y/n/e answer")
         assert not one.screen.reading
@@ -232,6 +232,29 @@ async def test_a_question_while_a_world_line_is_read(home: Path) -> None:
         await answered(one, "y")
         await one.idle()
         assert one.screen.prompt.area.has_focus
+
+
+async def test_what_is_said_of_now_is_true_where_a_line_was_glanced_at_first(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url, size=(120, 40)) as one:
+        await a_world_line(one, server)
+        server.script(gate(1, say("There.")))
+        await one.say("Go on")
+        await server.at_gate.wait()
+        await one.pilot.press("ctrl+t")
+        await one.until(lambda: one.screen.timeline_pane.has_keys)
+        await one.pilot.press("right_curly_bracket", "left_curly_bracket")
+        await one.sees("w read it")
+        await one.sees("the agent works")
+        server.release()
+        await one.idle()
+        await one.sees("the agent is done")
+        await one.pilot.press("w")
+        assert "the agent works" not in await one.sees("j jump back")
+        # The line is shown at its end: the next message is one that is on view.
+        top = one.screen.on_view.top
+        await one.pilot.press("tab")
+        assert one.screen.on_view.chosen is not None
+        assert one.screen.on_view.top == top
 
 
 async def test_the_keys_return_to_the_line_after_a_question(home: Path) -> None:
@@ -242,6 +265,7 @@ async def test_the_keys_return_to_the_line_after_a_question(home: Path) -> None:
         server.script(call("Shell", {"command": "true"}), say("Done."))
         one.screen.conversation.say("Run it")
         await one.sees("Run this command?")
+        await one.pilot.click("ApprovalPanel")
         await answered(one, "y")
         await one.idle()
         await one.sees("Now   ● the agent is done, 2 steps")

@@ -159,3 +159,18 @@ def test_help_and_footer_follow_the_configuration() -> None:
     taken = dict(hints("prompt", MainState(), {"send": "f4", "help": "enter"}, UNICODE, 0.0))
     assert taken["Shift+Enter"] == "new line"
     assert dict(hints("prompt", MainState(), {}, UNICODE, 0.0))["Enter"] == "send"
+
+
+async def test_a_second_click_selects_a_word_and_a_third_the_row(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        await one.ready()
+        await one.pilot.press("f1")
+        await one.sees("put back what was cut")
+        rows = one.app.screen.query_one(HelpText)
+        lines = [line.plain for line in rows.wrapped(rows.content_size.width)]
+        y, row = next((y, row) for y, row in enumerate(lines) if "put back" in row)
+        at = (row.index("what") + 1, y)
+        await one.pilot.click(rows, offset=at, times=2)
+        assert one.app.screen.get_selected_text() == "what"
+        await one.pilot.click(rows, offset=at, times=3)
+        assert one.app.screen.get_selected_text() == row.strip()

@@ -47,6 +47,24 @@ async def paste_key(one: Desk, base_url: str, key: str) -> None:
     one.app.screen.query_one("#key", Input).value = key
 
 
+async def test_one_ctrl_c_says_that_a_second_one_quits(home: Path) -> None:
+    running = app(home)
+    async with running.run_test(size=(60, 20)) as pilot:
+        one = Desk(running, pilot)
+        await one.sees("Esc quit")
+        await pilot.press("ctrl+c")
+        await one.sees("Ctrl+C again quits.")
+        await pilot.press("down", "up")
+        assert "again quits" not in await one.sees("Esc quit")
+        await pilot.press("1")
+        await one.until(lambda: isinstance(running.screen, KeyScreen))
+        await pilot.press("ctrl+c")
+        await one.sees("Ctrl+C again quits.")
+        assert running.return_code is None
+        await pilot.press("ctrl+c")
+        await one.until(lambda: running.return_code == 0)
+
+
 async def test_a_pasted_key_is_checked_at_once_saved_and_used(home: Path) -> None:
     async with ChatServer(models=["small", "large"]) as server:
         running = app(home)

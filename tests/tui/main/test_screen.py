@@ -6,13 +6,13 @@ import re
 from pathlib import Path
 
 import pytest
-from support.chat_server import ChatServer, call, say, stall, status
+from support.chat_server import ChatServer, call, gate, say, stall, status
 from support.screens import Desk, desk
 from textual.await_remove import AwaitRemove
 
 from kimi_tui.config.settings import Config
 from kimi_tui.tui.app import KimiApp
-from kimi_tui.tui.approval.panel import ApprovalPanel
+from kimi_tui.tui.approval.panel import AWAY, ApprovalPanel
 from kimi_tui.tui.commands.palette import PaletteScreen
 from kimi_tui.tui.dialogs.help import HelpScreen
 from kimi_tui.tui.formatting import percent
@@ -176,6 +176,63 @@ async def test_keys_meant_for_the_timeline_never_approve(
         assert one.screen.conversation.state.approvals
 
 
+async def test_answers_count_only_where_the_question_has_the_keys(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        panel = await an_approval(one, server)
+        chat = one.screen.transcript
+        assert AWAY not in one.text()
+        await one.pilot.press("tab")
+        await one.until(lambda: chat.has_focus)
+        shown = await one.sees(AWAY)
+        assert "k j block" in shown
+        assert "answer" not in shown.split("\n")[-1]
+        await one.pilot.press("y", "n", "e", "up")
+        assert one.screen.conversation.state.approvals
+        # A slash begins a search where no command can be written.
+        await one.pilot.press("slash")
+        await one.until(lambda: one.screen.on_view.is_searched)
+        await one.pilot.press("escape")
+        await one.until(lambda: chat.has_focus)
+        await one.pilot.press("escape", "y")
+        await one.until(lambda: panel.has_focus)
+        assert AWAY not in await one.sees("n/e answer")
+        await one.until(lambda: panel.armed)
+        # What closes a page over the question, and comes right behind that, is no answer either.
+        await one.pilot.press("f1")
+        await one.until(lambda: one.app.screen is not one.screen)
+        await one.until(lambda: panel.armed)
+        await one.pilot.press("escape")
+        await one.until(lambda: one.app.screen is one.screen)
+        assert not panel.armed
+        await one.pilot.press("y")
+        assert one.screen.conversation.state.approvals
+        await one.until(lambda: panel.armed)
+        await one.pilot.press("y")
+        await one.sees("Done.")
+
+
+async def test_a_question_leaves_the_keys_to_who_reads(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        server.script(gate(1, call("Shell", {"command": "true"})), say("Done."))
+        await one.ready()
+        await one.say("Run it")
+        await server.at_gate.wait()
+        await one.pilot.press("ctrl+t")
+        await one.until(lambda: one.screen.timeline_pane.has_keys)
+        server.release()
+        await one.sees(AWAY)
+        assert one.screen.timeline_pane.has_keys
+        # Their Escape leaves the timeline; it does not stop the turn.
+        await one.pilot.press("escape", "y")
+        panel = one.screen._approvals.panel  # pyright: ignore[reportPrivateUsage]
+        assert panel is not None
+        await one.until(lambda: panel.has_focus)
+        assert one.screen.conversation.state.approvals
+        await one.until(lambda: panel.armed)
+        await one.pilot.press("y")
+        await one.sees("Done.")
+
+
 async def test_search_and_paging_during_an_approval(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url) as one:
         server.script(say("\n\n".join(f"Paragraph {n}." for n in range(80))))
@@ -322,7 +379,7 @@ async def test_the_mode_by_the_key_that_the_question_names(home: Path) -> None:
         server.script(call("WriteFile", {"path": "a.txt", "content": "a"}), say("Written."))
         await one.ready()
         await one.say("write")
-        await one.sees("F4 mode   Esc stop the turn")
+        await one.sees("F4 mode   Tab chat")
         await one.pilot.press("shift+tab")
         assert one.screen.conversation.state.mode == "ask"
         await one.pilot.press("f4")

@@ -12,6 +12,7 @@ from support.screens import Desk, desk
 from textual import events
 from textual.keys import _character_to_key  # pyright: ignore[reportPrivateUsage]
 
+from kimi_tui.projection.blocks import ToolBlock
 from kimi_tui.soul.rewind import Target
 from kimi_tui.tui.commands.rewind import preview
 from kimi_tui.tui.commands.world_lines import open_line
@@ -131,7 +132,7 @@ async def test_the_chat_is_entered_on_purpose_and_says_so(home: Path) -> None:
         assert "Enter send" in one.text()
         await one.pilot.press("tab")
         await one.until(lambda: chat.has_focus)
-        shown = await one.sees("Esc prompt")
+        shown = await one.sees("Esc back")
         assert "Enter send" not in shown
         assert "Space unfold" in shown
         await one.pilot.press("k", "k", "j")
@@ -148,10 +149,63 @@ async def test_the_chat_is_entered_on_purpose_and_says_so(home: Path) -> None:
         await one.until(lambda: chat.has_focus)
         await one.pilot.press("escape")
         await one.until(lambda: area.has_focus)
-        await one.pilot.press("tab")
-        await one.until(lambda: chat.has_focus)
-        await one.pilot.press("tab")
-        await one.until(lambda: area.has_focus)
+        # Tab goes round what is on the screen, Shift+Tab the other way, and Escape back to where one came from.
+        timeline, mode = one.screen.views.timeline, one.screen.conversation.state.mode
+        for key, focused in (
+            *(("tab", chat), ("tab", timeline), ("tab", area)),
+            *(("tab", chat), ("tab", timeline), ("shift+tab", chat), ("shift+tab", area)),
+            *(("tab", chat), ("ctrl+t", timeline), ("escape", chat)),
+            *(("ctrl+f", None), ("escape", chat), ("ctrl+t", timeline)),
+            *(("ctrl+f", None), ("escape", timeline), ("escape", chat), ("escape", area)),
+        ):
+            await one.pilot.press(key)
+            if focused is None:
+                await one.until(lambda: one.screen.on_view.is_searched)
+            else:
+                await one.until(lambda focused=focused: focused.has_focus)
+        assert one.screen.conversation.state.mode == mode
+        await one.pilot.resize_terminal(80, 24)
+        for key, focused in (("tab", chat), ("tab", area)):
+            await one.pilot.press(key)
+            await one.until(lambda focused=focused: focused.has_focus)
+
+
+async def test_what_the_keys_of_the_chat_do_commands_do_as_well(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        opened: list[str] = []
+        monkeypatch.setattr(one.app, "open_url", opened.append)
+        server.script(
+            call("WriteFile", {"path": "a.txt", "content": "x\n" * 40}),
+            say("See [it](https://example.org/a).\n\n" + "More.\n\n" * 60),
+        )
+        await one.ready()
+        await one.say("/mode all")
+        await one.say("Write it")
+        await one.sees("More.")
+        await one.idle()
+        chat = one.screen.transcript
+        await one.say("/link")
+        # Nothing is chosen yet: it is the last block on view.
+        await one.until(lambda: opened == ["https://example.org/a"])
+        assert chat.has_focus
+        one.screen.focus_prompt()
+        await one.say("/turn")
+        assert "Write it" in await one.sees("a.txt")
+        await one.say("/turn that")
+        await one.sees("There is no /turn that")
+        card = next(block for block in chat.blocks if isinstance(block, ToolBlock))
+        assert not card.unfolded
+        chat.action_choose(-1)
+        while chat.chosen is not card:
+            chat.action_choose(-1)
+        await one.say("/fold")
+        await one.until(lambda: card.unfolded)
+        assert chat.has_focus
+        one.screen.focus_prompt()
+        await one.say("/select")
+        await one.until(lambda: chat.selected_marks is not None)
 
 
 async def test_escape_in_the_chat_goes_back_and_stops_nothing(home: Path) -> None:

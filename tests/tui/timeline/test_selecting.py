@@ -168,6 +168,9 @@ async def test_a_filter_that_finds_nothing_says_so_and_gives_the_selection_back(
         assert selected_row(app) != before
         await press(pilot, *"zz")
         assert "0 found" in app.rows[0]
+        # There is nothing to go to: Enter leaves the text to be changed.
+        await press(pilot, "enter", "down")
+        assert app.timeline.filter_state == "missed"
         assert any("No step, tool or file" in row for row in app.rows)
         await press(pilot, "escape")
         assert selected_row(app) == before
@@ -175,6 +178,11 @@ async def test_a_filter_that_finds_nothing_says_so_and_gives_the_selection_back(
         await press(pilot, "slash", *"grep", "enter", "escape")
         assert "#9 Grep" in selected_row(app)
         await press(pilot, "slash", *"zz", "enter", "escape")
+        assert "#9 Grep" in selected_row(app)
+        await press(pilot, "slash")
+        assert app.timeline.filter_state == "begun"
+        await press(pilot, "enter")
+        assert app.timeline.filter_state == ""
         assert "#9 Grep" in selected_row(app)
         await press(pilot, "home")
         await press(pilot, "escape")
