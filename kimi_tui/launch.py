@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, cast
 
 from kimi_tui.app_paths import config_file, expanded, kimi_cli_config_file, no_home_notice
 from kimi_tui.config.file import read_config
@@ -16,6 +16,9 @@ from kimi_tui.config.settings import Config, ConfigError
 
 NEWEST = "newest"
 """`Launch.resume` for the newest session of the folder."""
+
+
+Mode = Literal["ask", "edits", "sandboxed", "all"]
 
 
 class Options(NamedTuple):
@@ -27,6 +30,7 @@ class Options(NamedTuple):
     model: str | None = None
     base_url: str | None = None
     yolo: bool = False
+    no_sandbox: bool = False
     thinking: bool | None = None
     fork: bool = False
     demo: bool = False
@@ -49,7 +53,7 @@ class Launch(NamedTuple):
     choice: Choice | NeedsChoice = NeedsChoice()
     resume: str | None = None
     fork: bool = False
-    mode: Literal["ask", "edits", "all"] = "ask"
+    mode: Mode = "ask"
     demo: bool = False
     plays: bool = False
     speed: float = 1.0
@@ -71,6 +75,8 @@ def launch_of(options: Options) -> Launch:
         raise ConfigError("--play needs --demo")
     path = config_file()
     config = _config(path)
+    if options.no_sandbox:
+        config = config._replace(sandbox=config.sandbox._replace(enabled=False))
     choice = choose(
         config, Overrides(options.model, options.base_url, options.thinking), os.environ
     )
@@ -81,8 +87,7 @@ def launch_of(options: Options) -> Launch:
         choice=choice,
         resume=NEWEST if options.newest else options.session,
         fork=options.fork,
-        # Nobody is asked where nobody is there: the demo's folder is a temporary one, and its commands are known.
-        mode="all" if options.yolo or options.play else "ask",
+        mode=_mode(options, config),
         demo=options.demo,
         plays=options.play,
         speed=options.speed,
@@ -93,6 +98,13 @@ def launch_of(options: Options) -> Launch:
             *([words] if (words := no_home_notice()) else []),
         ),
     )
+
+
+def _mode(options: Options, config: Config) -> Mode:
+    # Nobody is asked where nobody is there: the demo's folder is a temporary one, and its commands are known.
+    if options.yolo or options.play:
+        return "all"
+    return "ask" if options.demo else cast(Mode, config.mode or "sandboxed")
 
 
 def _config(path: Path) -> Config:
