@@ -130,6 +130,8 @@ class Approval:
     def _is_covered(self, ask: ApprovalQuestion) -> bool:
         if ask.protected:
             return False
+        if ask.sandboxed and self._mode == "sandboxed":
+            return True
         if ask.session_key and ask.session_key in self._allowed:
             return True
         accepts_edits = self._mode in ("edits", "sandboxed")

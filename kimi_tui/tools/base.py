@@ -120,6 +120,7 @@ class ApprovalQuestion:
         session_offer: the label of that yes.
         protected: asked even where everything is allowed.
         checkpoint_id: of a D-Mail, where it goes.
+        sandboxed: it is about a command in the sandbox, which is not asked about where these are allowed.
     """
 
     action: Literal[
@@ -139,6 +140,7 @@ class ApprovalQuestion:
     session_offer: str = ""
     protected: bool = False
     checkpoint_id: int = -1
+    sandboxed: bool = False
 
 
 class Approver(Protocol):

@@ -75,17 +75,16 @@ class Shell(Tool[ShellParams]):
             )
         where = with_tilde(env.work_dir, env.environ.get("HOME", ""))
         confined, beyond = await _confined(command, params, env)
-        instead = ""
-        if confined is None or beyond:
-            instead = await env.approver.ask(
-                ApprovalQuestion(
-                    action="run command",
-                    question="Run this command?",
-                    detail=command,
-                    where=f"in {where}, for at most {params.timeout} s; {beyond or 'may change files'}",
-                    protected=bool(beyond),
-                )
+        instead = await env.approver.ask(
+            ApprovalQuestion(
+                action="run command",
+                question="Run this command?",
+                detail=command,
+                where=f"in {where}, for at most {params.timeout} s; {beyond or 'may change files'}",
+                protected=bool(beyond),
+                sandboxed=confined is not None and not beyond,
             )
+        )
         if instead:
             command = instead
             _check(command)

@@ -22,8 +22,7 @@ from uuid import uuid4
 import pytest
 
 from kimi_tui.tools.process import RunningCommand, marked
-from kimi_tui.tools.sandbox.policy import NoSandbox, SandboxSettings
-from kimi_tui.tools.sandbox.sandbox import Sandbox, find_sandbox
+from kimi_tui.tools.sandbox.sandbox import Sandbox
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent.parent
@@ -39,17 +38,6 @@ done < escapes.sh
 echo "== python"
 python3 escapes.py
 """
-
-
-@pytest.fixture(scope="module")
-def sandbox() -> Sandbox:
-    try:
-        found = find_sandbox(SandboxSettings(), os.environ)
-    except NoSandbox as no:
-        pytest.skip(f"no sandbox on this machine, nothing was tried: {no}")
-    if not found.is_whole:
-        pytest.skip(f"the sandbox here is not whole, nothing was tried: {found.gaps}")
-    return found
 
 
 @dataclass
