@@ -73,9 +73,9 @@ class Policy:
     def may_write(self, path: str) -> bool:
         """Whether a command may change what is at this path."""
         real = os.path.realpath(os.path.join(self.work, path))
-        if _under(real, ("/tmp", "/var/tmp", "/dev/shm")):
-            return True
-        return _under(real, self.writable) and not _under(real, (*self.kept, *self.hidden))
+        if _under(real, (*self.kept, *self.hidden)):
+            return False
+        return _under(real, (*self.writable, "/tmp", "/var/tmp", "/dev/shm", "/dev/null"))
 
     def may_read(self, path: str) -> bool:
         """Whether a command may read what is at this path, as far as the sandbox is concerned."""
