@@ -44,7 +44,7 @@ class Launch(NamedTuple):
 
     `resume` is None for a new session, `newest` or a session's id. `notices` are shown once the screen stands.
     With `plays` the demo sends its messages itself. With `replay` the session is played back, not gone on with. `prompt`
-    stands in the prompt at first. With `offers_files` the user is asked about files that are not what they were then.
+    stands in the prompt at first. With `sandbox` commands have one, where there is one. With `offers_files` the user is asked about files that are not what they were then.
     """
 
     work_dir: Path
@@ -54,6 +54,7 @@ class Launch(NamedTuple):
     resume: str | None = None
     fork: bool = False
     mode: Mode = "ask"
+    sandbox: bool = False
     demo: bool = False
     plays: bool = False
     speed: float = 1.0
@@ -75,8 +76,6 @@ def launch_of(options: Options) -> Launch:
         raise ConfigError("--play needs --demo")
     path = config_file()
     config = _config(path)
-    if options.no_sandbox:
-        config = config._replace(sandbox=config.sandbox._replace(enabled=False))
     choice = choose(
         config, Overrides(options.model, options.base_url, options.thinking), os.environ
     )
@@ -88,6 +87,7 @@ def launch_of(options: Options) -> Launch:
         resume=NEWEST if options.newest else options.session,
         fork=options.fork,
         mode=_mode(options, config),
+        sandbox=not (options.demo or options.no_sandbox),
         demo=options.demo,
         plays=options.play,
         speed=options.speed,

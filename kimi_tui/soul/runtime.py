@@ -123,7 +123,7 @@ async def _sandbox(
 ) -> Sandbox | str:
     """The sandbox of this machine, or why there is none."""
     if settings is None:
-        return "There is none here."
+        return "This session has no sandbox."
     try:
         found = await asyncio.to_thread(find_sandbox, settings, environ)
         # In a folder where there can be none the mode would promise what does not hold.

@@ -44,6 +44,12 @@ compaction = "mine.short:Short"
 enabled = false
 nudge_tokens = 50
 
+[sandbox]
+enabled = true
+writable = ["~/cache"]
+readable = ["~/.config/gh"]
+network = true
+
 [keys]
 compact = "Ctrl+R"
 """
@@ -57,6 +63,9 @@ def parse(text: str) -> Config:
 def test_everything_that_can_stand_in_the_file() -> None:
     config = parse(WHOLE)
     assert config.notices == ()
+    assert config.sandbox == SandboxConfig(True, ("~/cache",), ("~/.config/gh",), True)
+    # To allow all is not for a file to say.
+    assert "mode must be one of" in parse('mode = "all"').notices[0]
     assert config.default_model == "k"
     assert config.thinking == "on"
     assert (config.theme, config.glyphs, config.reduced_motion) == ("light", "ascii", True)

@@ -86,7 +86,7 @@ async def open_session(
             provider=provider,
             limits=stage.limits,
             mode=launch.mode,
-            sandbox=None if launch.demo else SandboxSettings(*launch.config.sandbox),
+            sandbox=SandboxSettings(*launch.config.sandbox) if launch.sandbox else None,
             prices=prices_of(launch.config),
         )
     except SessionHeld as error:
