@@ -11,7 +11,13 @@ from hypothesis import strategies as st
 
 from kimi_tui.config.file import parse_config, read_config, save_choice, save_theme
 from kimi_tui.config.model_choice import Choice, Overrides, choose
-from kimi_tui.config.settings import Config, ConfigError, LoopControl, ModelPrices
+from kimi_tui.config.settings import (
+    Config,
+    ConfigError,
+    LoopControl,
+    ModelPrices,
+    SandboxConfig,
+)
 
 PATH = Path("config.toml")
 WHOLE = """
