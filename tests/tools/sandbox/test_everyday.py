@@ -23,7 +23,7 @@ while IFS= read -r line; do
     N=$((N + 1))
     set -- $line
     echo "== $N"
-    type -P -- "$1" > /dev/null || case $1 in [a-z]*=*|[\\(]*|time) ;; *) echo "[absent]"; continue;; esac
+    type -P -- "$1" > /dev/null || case $1 in [A-Za-z]*=*|[\\(]*|time) ;; *) echo "[absent]"; continue;; esac
     ( eval "$line" ) 2>&1 < /dev/null || echo "[failed: $?]"
 done < "$1"
 """
