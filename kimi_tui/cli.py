@@ -220,6 +220,7 @@ def _parser() -> ArgumentParser:
     )
     add("--base-url", type=given, metavar="URL", help="an OpenAI-compatible server to ask")
     add("-y", "--yolo", action="store_true", help="allow all changes without asking")
+    add("--no-sandbox", action="store_true", help="run commands without the sandbox")
     thinking = parser.add_mutually_exclusive_group()
     thinking.add_argument(
         "--thinking",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, cast
 
 from kimi_tui.app_paths import config_file, expanded, kimi_cli_config_file, no_home_notice
 from kimi_tui.config.file import read_config
@@ -16,6 +16,9 @@ from kimi_tui.config.settings import Config, ConfigError
 
 NEWEST = "newest"
 """`Launch.resume` for the newest session of the folder."""
+
+
+Mode = Literal["ask", "edits", "sandboxed", "all"]
 
 
 class Options(NamedTuple):
@@ -27,6 +30,7 @@ class Options(NamedTuple):
     model: str | None = None
     base_url: str | None = None
     yolo: bool = False
+    no_sandbox: bool = False
     thinking: bool | None = None
     fork: bool = False
     demo: bool = False
@@ -40,7 +44,7 @@ class Launch(NamedTuple):
 
     `resume` is None for a new session, `newest` or a session's id. `notices` are shown once the screen stands.
     With `plays` the demo sends its messages itself. With `replay` the session is played back, not gone on with. `prompt`
-    stands in the prompt at first. With `offers_files` the user is asked about files that are not what they were then.
+    stands in the prompt at first. With `sandbox` commands have one, where there is one. With `offers_files` the user is asked about files that are not what they were then.
     """
 
     work_dir: Path
@@ -49,7 +53,8 @@ class Launch(NamedTuple):
     choice: Choice | NeedsChoice = NeedsChoice()
     resume: str | None = None
     fork: bool = False
-    mode: Literal["ask", "edits", "all"] = "ask"
+    mode: Mode = "ask"
+    sandbox: bool = False
     demo: bool = False
     plays: bool = False
     speed: float = 1.0
@@ -81,8 +86,8 @@ def launch_of(options: Options) -> Launch:
         choice=choice,
         resume=NEWEST if options.newest else options.session,
         fork=options.fork,
-        # Nobody is asked where nobody is there: the demo's folder is a temporary one, and its commands are known.
-        mode="all" if options.yolo or options.play else "ask",
+        mode=_mode(options, config),
+        sandbox=not (options.demo or options.no_sandbox),
         demo=options.demo,
         plays=options.play,
         speed=options.speed,
@@ -93,6 +98,13 @@ def launch_of(options: Options) -> Launch:
             *([words] if (words := no_home_notice()) else []),
         ),
     )
+
+
+def _mode(options: Options, config: Config) -> Mode:
+    # Nobody is asked where nobody is there: the demo's folder is a temporary one, and its commands are known.
+    if options.yolo or options.play:
+        return "all"
+    return "ask" if options.demo else cast(Mode, config.mode or "sandboxed")
 
 
 def _config(path: Path) -> Config:

@@ -114,6 +114,13 @@ def test_what_it_makes_of_the_options(tmp_path: Path) -> None:
         True,
     )
     assert launch_of(Options(session="abc")).resume == "abc"
+    assert (launch_of(Options()).mode, launch_of(Options()).sandbox) == ("sandboxed", True)
+    assert not launch_of(Options(no_sandbox=True)).sandbox
+    demo = launch_of(Options(demo=True))
+    assert (demo.mode, demo.sandbox) == ("ask", False)
+    demo.config_path.parent.mkdir(exist_ok=True)
+    demo.config_path.write_text("mode = 'edits'")
+    assert launch_of(Options()).mode == "edits"
     assert launch_of(Options(session="abc", replay=True)).replay
 
 

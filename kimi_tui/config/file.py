@@ -25,6 +25,7 @@ from kimi_tui.config.settings import (
     ModelConfig,
     ModelPrices,
     ProviderConfig,
+    SandboxConfig,
 )
 from kimi_tui.filesystem import Storage, read_regular
 
@@ -131,12 +132,14 @@ def _one_of(names: tuple[str, ...]) -> Callable[[Any], str]:
 
 # --- the keys of each table; the defaults are those of `settings`
 
-_SECTIONS = frozenset({"models", "providers", "loop_control", "dmail", "keys"})
+_SECTIONS = frozenset({"models", "providers", "loop_control", "dmail", "sandbox", "keys"})
 _TOP: Mapping[str, Check] = {
     "default_model": _text,
     "default_thinking": _thinking,
     "theme": _one_of(THEMES),
     "glyphs": _one_of(GLYPHS),
+    # To allow all is said at each start.
+    "mode": _one_of(("ask", "edits", "sandboxed")),
     "reduced_motion": _flag,
     "stream_timeout_s": _number(1, 3600),
 }
@@ -170,6 +173,12 @@ _DMAIL: Mapping[str, Check] = {
     "enabled": _flag,
     "nudge_tokens": _whole(0, 100_000_000),
     "review": _flag,
+}
+_SANDBOX: Mapping[str, Check] = {
+    "enabled": _flag,
+    "writable": _texts,
+    "readable": _texts,
+    "network": _flag,
 }
 
 
@@ -251,6 +260,9 @@ class _Reader:
             providers=providers,
             loop=LoopControl(**loop),
             dmail=DMailConfig(**self._values(self._table(table, "dmail"), "dmail", _DMAIL)),
+            sandbox=SandboxConfig(
+                **self._values(self._table(table, "sandbox"), "sandbox", _SANDBOX)
+            ),
             keys=self._keys(self._table(table, "keys")),
             thinking=thinking,
             source=self._path,

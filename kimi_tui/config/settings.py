@@ -69,6 +69,16 @@ class DMailConfig(NamedTuple):
     review: bool = False
 
 
+class SandboxConfig(NamedTuple):
+    """The sandbox of commands: whether there is one, what may be written besides the work folder (None: the caches of
+    package managers), what of the secret places may be read all the same, and whether the network may be used."""
+
+    enabled: bool = True
+    writable: tuple[str, ...] | None = None
+    readable: tuple[str, ...] = ()
+    network: bool = False
+
+
 class Config(NamedTuple):
     """Everything the file says. `notices` name what in it was not understood; `source` is the file, if there was one."""
 
@@ -77,6 +87,9 @@ class Config(NamedTuple):
     providers: Mapping[str, ProviderConfig] = MappingProxyType({})
     loop: LoopControl = LoopControl()
     dmail: DMailConfig = DMailConfig()
+    sandbox: SandboxConfig = SandboxConfig()
+    mode: str = ""
+    """What is asked at the start; empty where the file does not say."""
     keys: Mapping[str, str] = MappingProxyType({})
     theme: str = "dark"
     glyphs: str = "unicode"

@@ -21,7 +21,7 @@ from kimi_tui.wire.queue import Wire
 
 log = logging.getLogger(__name__)
 
-Mode = Literal["ask", "edits", "all"]
+Mode = Literal["ask", "edits", "sandboxed", "all"]
 
 
 class QuestionNotShown(SoulError):
@@ -65,7 +65,8 @@ class Approval:
 
     @property
     def mode(self) -> Mode:
-        """What is asked for: everything, all but edits in the work folder, or only what is protected."""
+        """What is asked for: everything; all but edits in the work folder; and but commands in the sandbox; or only what
+        is protected."""
         return self._mode
 
     def set_mode(self, mode: Mode) -> None:
@@ -129,9 +130,12 @@ class Approval:
     def _is_covered(self, ask: ApprovalQuestion) -> bool:
         if ask.protected:
             return False
+        if ask.sandboxed and self._mode == "sandboxed":
+            return True
         if ask.session_key and ask.session_key in self._allowed:
             return True
-        return self._mode == "all" or (self._mode == "edits" and ask.action == "edit file")
+        accepts_edits = self._mode in ("edits", "sandboxed")
+        return self._mode == "all" or (accepts_edits and ask.action == "edit file")
 
     def _settle(self, waiting: _Waiting, decision: _Decision) -> None:
         if waiting.decision.done():

@@ -44,6 +44,8 @@ from kimi_tui.soul.world_line_reader import (
     WorldLineMessage,
     WorldLineReader,
 )
+from kimi_tui.tools.sandbox.policy import NoSandbox
+from kimi_tui.tools.sandbox.sandbox import Sandbox
 from kimi_tui.wire.events import (
     ApprovalAnswer,
     EventRecord,
@@ -84,6 +86,8 @@ class KimiSoul(Soul):
         compaction: how contexts are made shorter.
         environ: the environment of the program; tools read it in threads.
         history: what the first listener should hear.
+        sandbox: of commands; without one, or with one that does not hold all that it should, there is no such mode.
+        no_sandbox: why there is none.
     """
 
     def __init__(
@@ -95,6 +99,8 @@ class KimiSoul(Soul):
         compaction: Compaction,
         environ: Mapping[str, str],
         history: Sequence[EventRecord],
+        sandbox: Sandbox | None = None,
+        no_sandbox: str = "",
     ) -> None:
         wire, context = conversation.wire, conversation.context
         self._session = session
@@ -103,12 +109,14 @@ class KimiSoul(Soul):
         self._recorder = Recorder(session.record, wire)
         self._marks = UserMarks(session)
         self._approval = Approval(wire, mode)
+        self._sandbox = sandbox
+        self._no_sandbox = no_sandbox
         self._steering = Steering(wire)
         self._orphans = OrphanedTasks()
         self._compactor = Compactor(conversation, self._marks, compaction)
         restorer = FileRestorer(conversation.files, context, session.work_dir)
         dmails = DMailDelivery(conversation, self._marks, restorer, self._approval, environ)
-        tools = ToolRuntime(conversation, self._approval, session.work_dir, environ)
+        tools = ToolRuntime(conversation, self._approval, session.work_dir, environ, sandbox)
         steps = StepRunner(tools, self._orphans)
         self._loop = AgentLoop(conversation, steps, self._compactor, dmails, self._steering)
         self._operations = Operations(session, conversation, restorer)
@@ -169,6 +177,11 @@ class KimiSoul(Soul):
     def mode(self) -> Mode:
         """What is asked before it is done."""
         return self._approval.mode
+
+    @property
+    def sandbox_gaps(self) -> tuple[str, ...] | None:
+        """What the sandbox of this machine leaves open; None where there is none."""
+        return self._sandbox.gaps if self._sandbox is not None else None
 
     @property
     def cost(self) -> Cost | None:
@@ -279,7 +292,14 @@ class KimiSoul(Soul):
         self._approval.answer(request_id, answer, feedback)
 
     async def set_mode(self, mode: Mode) -> None:
-        """Ask before changes, accept edits in the work folder, or allow everything but what is protected."""
+        """Ask before changes, accept edits in the work folder and commands in the sandbox, or allow everything but what
+        is protected.
+
+        Raises:
+            NoSandbox: there is none that holds; the text says why.
+        """
+        if mode == "sandboxed" and self._sandbox is None:
+            raise NoSandbox(self._no_sandbox)
         self._approval.set_mode(mode)
 
     # -- the model -------------------------------------------------------------------------------
@@ -667,6 +687,8 @@ class KimiSoul(Soul):
         await self._recorder.aclose()
         try:
             await session.aclose()
+            if self._sandbox is not None:
+                await asyncio.to_thread(self._sandbox.remove_temporary)
         finally:
             await conversation.model.aclose()
             self.wire.close()

@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections.abc import Mapping
 from datetime import date
+from pathlib import Path
 
 from kimi_tui.llm.provider import ChatProvider, RetryPolicy
 from kimi_tui.session.context import Context
@@ -20,6 +21,8 @@ from kimi_tui.soul.kimisoul import KimiSoul
 from kimi_tui.soul.model_slot import LoopLimits, ModelSlot
 from kimi_tui.soul.system_prompt import build_system_prompt
 from kimi_tui.soul.usage import Price
+from kimi_tui.tools.sandbox.policy import NoSandbox, SandboxSettings, policy_for
+from kimi_tui.tools.sandbox.sandbox import Sandbox, find_sandbox
 from kimi_tui.tools.toolset import Toolset, default_toolset
 from kimi_tui.wire.events import DISK_TOPIC, EventRecord, Notice
 from kimi_tui.wire.queue import Wire
@@ -32,6 +35,7 @@ async def open_soul(
     provider: ChatProvider | None,
     limits: LoopLimits | None = None,
     mode: Mode = "ask",
+    sandbox: SandboxSettings | None = None,
     toolset: Toolset | None = None,
     compaction: Compaction | None = None,
     environ: Mapping[str, str] | None = None,
@@ -46,7 +50,8 @@ async def open_soul(
         session: opened here if it is not open yet.
         provider: the model; None where none is set (then turns end with an error that says so).
         limits: of the loop.
-        mode: what is asked before it is done.
+        mode: what is asked before it is done; `ask` in the place of `sandboxed` where there is no sandbox that is whole.
+        sandbox: what the user said of it; None for no sandbox.
         toolset: what the model may call.
         compaction: how contexts are made shorter.
         environ: the environment of the program.
@@ -68,6 +73,7 @@ async def open_soul(
     model = ModelSlot(provider, policy or RetryPolicy(max_attempts=limits.max_retries_per_step))
     if not session.lock.held:
         await session.open()
+    confining = asyncio.create_task(_sandbox(sandbox, session.work_dir, environ), name="sandbox")
     try:
         if _is_new(session.context):
             text = await asyncio.to_thread(
@@ -90,10 +96,15 @@ async def open_soul(
         await conversation.resume(stored, shown)
         # The gauge must show the state before anything happens: for the first listener, and not stored.
         status = EventRecord(newest, shown[-1].at if shown else 0.0, conversation.status)
+        found = await confining
+        if mode == "sandboxed" and not (isinstance(found, Sandbox) and found.is_whole):
+            mode = "ask"
         soul = KimiSoul(
             session,
             conversation,
             mode=mode,
+            sandbox=found if isinstance(found, Sandbox) else None,
+            no_sandbox=found if isinstance(found, str) else "",
             compaction=compaction or SimpleCompaction(),
             environ=environ,
             history=(*shown, status),
@@ -102,8 +113,24 @@ async def open_soul(
             files.start()
         return soul
     except BaseException:
+        confining.cancel()
         await session.aclose()
         raise
+
+
+async def _sandbox(
+    settings: SandboxSettings | None, work_dir: Path, environ: Mapping[str, str]
+) -> Sandbox | str:
+    """The sandbox of this machine, or why there is none."""
+    if settings is None:
+        return "This session has no sandbox."
+    try:
+        found = await asyncio.to_thread(find_sandbox, settings, environ)
+        # In a folder where there can be none the mode would promise what does not hold.
+        await asyncio.to_thread(policy_for, work_dir, settings, environ)
+    except NoSandbox as no:
+        return f"There is no sandbox: {no}."
+    return found
 
 
 def _is_new(context: Context) -> bool:

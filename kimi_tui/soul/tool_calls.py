@@ -33,6 +33,7 @@ from kimi_tui.tools.base import (
     ToolRejected,
     failure,
 )
+from kimi_tui.tools.sandbox.sandbox import Sandbox
 from kimi_tui.wire.events import ToolOutput, ToolResult, ToolStarted
 from kimi_tui.wire.queue import Wire
 
@@ -67,12 +68,13 @@ class CallResult:
 
 @dataclass(frozen=True, slots=True)
 class ToolRuntime:
-    """Where tools run: the conversation, who is asked, the work folder and the environment of its commands."""
+    """Where tools run: the conversation, who is asked, the work folder, the environment of its commands and their sandbox."""
 
     conversation: Conversation
     approval: Approval
     work_dir: Path
     environ: Mapping[str, str]
+    sandbox: Sandbox | None = None
 
 
 class ToolBatch:
@@ -216,6 +218,7 @@ class _Runner:
             environ=runtime.environ,
             key=call.key,
             todos=conversation.memory.todos,
+            sandbox=runtime.sandbox if runtime.approval.mode in ("sandboxed", "all") else None,
         )
         limit_s = conversation.limits.tool_timeout_s
         # A call that asks begins when it may; one that has not asked by then is running.

@@ -10,13 +10,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar, Generic, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Generic, Literal, Protocol, TypeVar
 
 from pydantic import BaseModel
 
 from kimi_tui.llm.provider import ToolSpec
 from kimi_tui.llm.tool_schema import plain_schema
 from kimi_tui.prompts import prompt
+
+if TYPE_CHECKING:
+    from kimi_tui.tools.sandbox.sandbox import Sandbox
 
 Params = TypeVar("Params", bound=BaseModel)
 
@@ -117,6 +120,7 @@ class ApprovalQuestion:
         session_offer: the label of that yes.
         protected: asked even where everything is allowed.
         checkpoint_id: of a D-Mail, where it goes.
+        sandboxed: it is about a command in the sandbox, which is not asked about where these are allowed.
     """
 
     action: Literal[
@@ -136,6 +140,7 @@ class ApprovalQuestion:
     session_offer: str = ""
     protected: bool = False
     checkpoint_id: int = -1
+    sandboxed: bool = False
 
 
 class Approver(Protocol):
@@ -187,6 +192,7 @@ class ToolEnv:
         environ: the environment of this program; children get an allowlist of it.
         key: the name of the call, unique in the session.
         todos: the todo list as the live world line has it; None where none was set.
+        sandbox: where commands run without a question; None where there is none, or every command is asked about.
     """
 
     work_dir: Path
@@ -197,6 +203,7 @@ class ToolEnv:
     environ: Mapping[str, str] = field(default_factory=dict[str, str])
     key: str = ""
     todos: tuple[TodoEntry, ...] | None = None
+    sandbox: Sandbox | None = None
 
 
 class Tool(ABC, Generic[Params]):

@@ -162,14 +162,19 @@ _SECRET_FILES = frozenset({".netrc", ".pypirc", ".npmrc", ".git-credentials", "s
 _PACKAGE_KEYS = ("scripts", "husky", "simple-git-hooks", "lint-staged", "pre-commit", "gypfile")
 
 
+def runs_later(name: str) -> bool:
+    """Whether a file of this name, or what is in a folder of it, runs later or steers agents, shells and editors."""
+    low = folded(name)
+    return low in _FOLDERS or low in _FILES or _PATTERNS.fullmatch(low) is not None
+
+
 def protected_reason(target: ResolvedPath, environ: Mapping[str, str]) -> str:
     """Why changing this file always asks, in a few words; empty where it is an ordinary file."""
     for names in _names(target):
         for name in names[:-1]:
             if name in _FOLDERS:
                 return f"what is in {name} can run later or steer tools"
-        last = names[-1] if names else ""
-        if last in _FILES or last in _FOLDERS or _PATTERNS.fullmatch(last):
+        if names and runs_later(names[-1]):
             return "files like this run later or steer tools"
     if _is_ours(target, environ):
         return "it belongs to this program's own settings or sessions"

@@ -308,6 +308,7 @@ class _Supervised:
         argv: Sequence[str],
         mark: str,
         *,
+        confined_to: Sequence[str],
         work_dir: Path,
         environ: Mapping[str, str],
         output: int,
@@ -316,6 +317,7 @@ class _Supervised:
 
         Args:
             argv: the program, by its whole path, and its arguments.
+            confined_to: what the supervisor confines it to (`sandbox/confine.py`); empty for no sandbox.
             mark: what everything it starts bears in its environment.
             work_dir: where it runs.
             environ: of the command.
@@ -329,7 +331,12 @@ class _Supervised:
         supervisor = [sys.executable, "-I", "-S", "-X", "utf8", str(_SUPERVISOR)]
         try:
             self._process = subprocess.Popen(
-                [*supervisor, str(orders), str(reports), mark, *argv],
+                [
+                    *supervisor,
+                    *(str(orders), str(reports), mark),
+                    *(str(len(confined_to)), *confined_to),
+                    *argv,
+                ],
                 cwd=work_dir,
                 env=environ,
                 stdin=subprocess.DEVNULL,
@@ -365,7 +372,8 @@ class _Supervised:
             return None
         kind, _, number = self._exit.partition(" ")
         if kind == "E":
-            raise OSError(int(number), os.strerror(int(number)))
+            code, _, why = number.partition(" ")
+            raise OSError(int(code), why or os.strerror(int(code)))
         return int(number)
 
     def kill_all(self) -> int:
@@ -536,8 +544,23 @@ class RunningCommand:
         environ: Mapping[str, str],
         timeout_s: float,
         on_output: Callable[[str], None],
+        confined_to: Sequence[str] = (),
+        ends_all: bool = False,
     ) -> None:
-        self._mark = uuid4().hex
+        """Prepare it.
+
+        Args:
+            argv: the program, by its whole path, and its arguments.
+            work_dir: where it runs.
+            environ: its variables.
+            timeout_s: after so long it is ended.
+            on_output: called on the loop with what it writes.
+            confined_to: what its supervisor confines it to.
+            ends_all: end what it left running when it has ended.
+        """
+        self._confined_to = confined_to
+        self._ends_all = ends_all
+        self.mark = uuid4().hex
         self._argv = list(argv)
         self._work_dir = work_dir
         self._environ = environ
@@ -618,7 +641,8 @@ class RunningCommand:
             try:
                 process = _Supervised(
                     self._argv,
-                    self._mark,
+                    self.mark,
+                    confined_to=self._confined_to,
                     work_dir=self._work_dir,
                     environ=self._environ,
                     output=write_end,
@@ -632,7 +656,7 @@ class RunningCommand:
                 except BaseException:
                     # Whatever went wrong here, nothing is left running.
                     process.kill_all()
-                    _signal_all(self._mark, [], signal.SIGKILL)
+                    _signal_all(self.mark, [], signal.SIGKILL)
                     raise
                 exit_code = process.exit_code()
         finally:
@@ -665,8 +689,10 @@ class RunningCommand:
             self._pump(watch, post, until=time.monotonic() + EOF_GRACE_S, after_exit=True)
             self._read_what_is_there(watch)
             if watch.at_end:
+                if self._ends_all:
+                    process.kill_all()
                 return ending
-            self._n_left = max(len(marked(self._mark)), 1)
+            self._n_left = max(len(marked(self.mark)), 1)
         self._end_all(process, watch, post)
         return ending
 
@@ -683,20 +709,20 @@ class RunningCommand:
         """TERM, two seconds, KILL; the output is read meanwhile, so that no process blocks on a full pipe."""
         others = _descendants(process.pid)
         process.order("T")
-        _signal_all(self._mark, others, signal.SIGTERM)
+        _signal_all(self.mark, others, signal.SIGTERM)
         deadline = time.monotonic() + TERM_GRACE_S
         while time.monotonic() < deadline:
             until = min(deadline, time.monotonic() + _TICK_S)
             self._pump(watch, post, until=until, after_exit=True, stoppable=False)
             if watch.exited and watch.at_end:
-                if not marked(self._mark):
+                if not marked(self.mark):
                     break
                 # All output is read; only what moved elsewhere is still to end.
                 time.sleep(min(_TICK_S, max(deadline - time.monotonic(), 0)))
         self._n_alive = process.kill_all()
         for _ in range(_KILL_ROUNDS):
-            _signal_all(self._mark, others, signal.SIGKILL)
-            if not marked(self._mark):
+            _signal_all(self.mark, others, signal.SIGKILL)
+            if not marked(self.mark):
                 break
         until = time.monotonic() + EOF_GRACE_S
         self._pump(watch, post, until=until, after_exit=True, stoppable=False)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import signal
 from dataclasses import replace
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from kimi_tui.foreign_text import one_line
 from kimi_tui.tools.base import (
     ApprovalQuestion,
     CommandRun,
@@ -20,10 +22,14 @@ from kimi_tui.tools.base import (
 )
 from kimi_tui.tools.paths import with_tilde
 from kimi_tui.tools.process import Ended, RunningCommand, child_environment, find_program
+from kimi_tui.tools.sandbox.policy import NoSandbox
+from kimi_tui.tools.sandbox.refusals import refused
+from kimi_tui.tools.sandbox.sandbox import Confined
 from kimi_tui.tools.text import format_size
 
 DEFAULT_TIMEOUT_S = 60
 MAX_TIMEOUT_S = 300
+_MOST_NAMED = 5
 _LONGEST_COMMAND = 100_000
 """The kernel takes 128 KiB for one argument."""
 _CHANGED = "\nThe user changed the command before it ran. What ran is:\n"
@@ -43,6 +49,12 @@ class ShellParams(BaseModel):
         ge=1,
         le=MAX_TIMEOUT_S,
     )
+    sandbox: Literal["on", "network", "off"] = Field(
+        default="on",
+        description="What the command needs beyond the sandbox, where there is one: nothing, the network, or to run "
+        "outside it. The user is asked, so say why.",
+    )
+    why: str = Field(default="", description="Why it needs that, in one sentence.", max_length=500)
 
 
 class Shell(Tool[ShellParams]):
@@ -56,28 +68,39 @@ class Shell(Tool[ShellParams]):
         """Run it, with the user's yes."""
         command = params.command
         _check(command)
+        if params.sandbox != "on" and not params.why.strip():
+            raise ToolProblem(
+                f'`sandbox` "{params.sandbox}" needs `why`: the user reads it and decides.',
+                brief="no reason",
+            )
         where = with_tilde(env.work_dir, env.environ.get("HOME", ""))
+        confined, beyond = await _confined(command, params, env)
         instead = await env.approver.ask(
             ApprovalQuestion(
                 action="run command",
                 question="Run this command?",
                 detail=command,
-                where=f"in {where}, for at most {params.timeout} s; may change files",
+                where=f"in {where}, for at most {params.timeout} s; {beyond or 'may change files'}",
+                protected=bool(beyond),
+                sandboxed=confined is not None and not beyond,
             )
         )
         if instead:
             command = instead
             _check(command)
+            confined, _ = await _confined(command, params, env)
         if not env.work_dir.is_dir():
             raise ToolProblem(
                 f"The work folder {where} does not exist any more.", brief="no folder"
             )
         running = RunningCommand(
-            shell_argv(command, env),
+            confined.argv if confined else shell_argv(command, env),
             work_dir=env.work_dir,
-            environ=child_environment(env.environ),
+            environ=confined.environ if confined else child_environment(env.environ),
             timeout_s=params.timeout,
             on_output=env.emit,
+            confined_to=confined.words if confined else (),
+            ends_all=confined is not None,
         )
         try:
             ended = await running.run()
@@ -86,9 +109,47 @@ class Shell(Tool[ShellParams]):
                 f"The command could not be started: {error.strerror or error}.", brief="not started"
             ) from error
         outcome = _outcome(command, params.timeout, ended)
+        if confined:
+            outcome = await asyncio.to_thread(_of_sandbox, outcome, confined)
         if not instead:
             return outcome
         return replace(outcome, message=outcome.message + _CHANGED + command)
+
+
+async def _confined(command: str, params: ShellParams, env: ToolEnv) -> tuple[Confined | None, str]:
+    """The command for the sandbox, None where it runs outside; and what has to be asked about because of that."""
+    if env.sandbox is None:
+        return None, ""
+    why = one_line(params.why)
+    if params.sandbox == "off":
+        return None, f"OUTSIDE THE SANDBOX, may do whatever you may. Its reason: {why}"
+    network = params.sandbox == "network"
+    try:
+        confined = await asyncio.to_thread(
+            env.sandbox.confined, shell_argv(command, env), env.work_dir, network=network
+        )
+    except NoSandbox as no:
+        return None, f"OUTSIDE THE SANDBOX: {no}"
+    except OSError as error:
+        raise ToolProblem(f"The sandbox cannot be set up: {error}.", brief="no sandbox") from error
+    asks = network and not env.sandbox.settings.network
+    return confined, f"in the sandbox, but WITH THE NETWORK. Its reason: {why}" if asks else ""
+
+
+def _of_sandbox(outcome: ToolOutcome, confined: Confined) -> ToolOutcome:
+    """The outcome with what the sandbox had to do with it. Looks at files: for a thread."""
+    facts, brief = [outcome.message], f"{outcome.brief} · sandbox"
+    if outcome.is_error and (what := refused(outcome.output, confined.policy)):
+        facts.append(
+            f"The sandbox was in the way of {', '.join(what)}. Where the task needs that, call again with `sandbox` "
+            "and `why`; do not look for a way round it."
+        )
+        brief = f"{outcome.brief} · the sandbox refused {', '.join(what)}"
+    if changed := confined.policy.watch.changed():
+        named = ", ".join(changed[:_MOST_NAMED]) + (" …" if len(changed) > _MOST_NAMED else "")
+        facts.append(f"It changed what runs later: {named}. Tell the user so.")
+        brief += f" · runs later: {named}"
+    return replace(outcome, message=" ".join(facts), brief=brief)
 
 
 def command_that_ran(asked_for: str, message: str) -> str:

@@ -5,9 +5,10 @@ group; and it holds the reading end of a pipe that the program holds open, so th
 whatever ended that. (PR_SET_PDEATHSIG would reach the command alone, not what it started, and depends on the thread
 that forked.)
 
-Run isolated, by its path: `supervisor.py ORDERS REPORTS MARK PROGRAM ARGUMENT...` with two descriptors. Orders are
-single characters: T (end all), K (kill all), Q (let go of what runs). Reports are lines: `E errno` (not started), `X
-code` (it ended), `L count` (what is left after a K). Imports nothing of this package.
+Run isolated, by its path: `supervisor.py ORDERS REPORTS MARK N WORD*N PROGRAM ARGUMENT...` with two descriptors and the
+words that confine the command (`sandbox/confine.py`; none: it is not confined). Orders are single characters: T (end
+all), K (kill all), Q (let go of what runs). Reports are lines: `E errno [why]` (not started), `X code` (it ended), `L
+count` (what is left after a K). Imports nothing of this package but what confines.
 """
 
 import os
@@ -24,7 +25,7 @@ _ROUNDS = 50
 _ROUND_S = 0.02
 
 
-def main(orders: int, reports: int, mark: str, command: list[str]) -> int:
+def main(orders: int, reports: int, mark: str, words: list[str], command: list[str]) -> int:
     """Run the command until it has ended and the program lets go of it."""
     _adopt_orphans()
     for descriptor in (orders, reports):
@@ -35,7 +36,7 @@ def main(orders: int, reports: int, mark: str, command: list[str]) -> int:
     signal.signal(signal.SIGCHLD, _wake)
     child = os.fork()
     if child == 0:
-        _become(command, mark, reports)
+        _become(command, words, mark, reports)
     nowhere = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
         # The output ends when the command and what it started have closed it, not when this process ends.
@@ -82,17 +83,26 @@ def _adopt_orphans() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-def _become(command: list[str], mark: str, reports: int) -> None:
+def _become(command: list[str], words: list[str], mark: str, reports: int) -> None:
     try:
         os.setsid()
+        if words:
+            _confine(words)
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(number, signal.SIG_DFL)
         os.execve(command[0], command, {**os.environ, MARK_NAME: mark})
     except OSError as error:
-        _report(reports, f"E {error.errno}")
+        why = str(error.strerror).replace("\n", " ") if words else ""
+        _report(reports, f"E {error.errno} {why}".rstrip())
     finally:
         os._exit(127)
+
+
+def _confine(words: list[str]) -> None:
+    sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "sandbox"))
+    # By name, as no package is known here.
+    __import__("confine").confine(words)
 
 
 def _report(reports: int, line: str) -> None:
@@ -166,4 +176,5 @@ def all_below(pid: int, children: dict[int, list[int]]) -> list[int]:
 
 
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4:]))
+    n = 5 + int(sys.argv[4])
+    sys.exit(main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[5:n], sys.argv[n:]))

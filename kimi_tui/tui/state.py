@@ -14,8 +14,13 @@ if TYPE_CHECKING:
     from kimi_tui.wire.events import ApprovalRequest, EventRecord, StatusUpdate
 
 
-Mode = Literal["ask", "edits", "all"]
-MODE_WORDS: dict[Mode, str] = {"ask": "asks first", "edits": "accepts edits", "all": "allows all"}
+Mode = Literal["ask", "edits", "sandboxed", "all"]
+MODE_WORDS: dict[Mode, str] = {
+    "ask": "asks first",
+    "edits": "accepts edits",
+    "sandboxed": "sandboxed",
+    "all": "allows all",
+}
 
 
 class Told(NamedTuple):

@@ -11,7 +11,13 @@ from hypothesis import strategies as st
 
 from kimi_tui.config.file import parse_config, read_config, save_choice, save_theme
 from kimi_tui.config.model_choice import Choice, Overrides, choose
-from kimi_tui.config.settings import Config, ConfigError, LoopControl, ModelPrices
+from kimi_tui.config.settings import (
+    Config,
+    ConfigError,
+    LoopControl,
+    ModelPrices,
+    SandboxConfig,
+)
 
 PATH = Path("config.toml")
 WHOLE = """
@@ -44,6 +50,12 @@ compaction = "mine.short:Short"
 enabled = false
 nudge_tokens = 50
 
+[sandbox]
+enabled = true
+writable = ["~/cache"]
+readable = ["~/.config/gh"]
+network = true
+
 [keys]
 compact = "Ctrl+R"
 """
@@ -57,6 +69,9 @@ def parse(text: str) -> Config:
 def test_everything_that_can_stand_in_the_file() -> None:
     config = parse(WHOLE)
     assert config.notices == ()
+    assert config.sandbox == SandboxConfig(True, ("~/cache",), ("~/.config/gh",), True)
+    # To allow all is not for a file to say.
+    assert "mode must be one of" in parse('mode = "all"').notices[0]
     assert config.default_model == "k"
     assert config.thinking == "on"
     assert (config.theme, config.glyphs, config.reduced_motion) == ("light", "ascii", True)

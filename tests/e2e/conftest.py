@@ -31,7 +31,8 @@ def program(tmp_path: Path) -> Iterator[Program]:
 
 @pytest.fixture
 def configured(program: Program, server: ChatServerThread) -> Program:
-    """The program with the server as its model, by environment."""
+    """The program with the server as its model, by environment; it asks before everything."""
+    (program.home / "config.toml").write_text('mode = "ask"\n')
     program.environment |= {
         "KIMI_BASE_URL": server.base_url,
         "KIMI_API_KEY": "sk-test",

@@ -130,6 +130,7 @@ async def desk(
     dialect: str | None = None,
     quiet_s: float = 0.0,
     mode: Mode = "ask",
+    sandbox: bool = False,
     work: Path | None = None,
     notices: tuple[str, ...] = (),
 ) -> AsyncIterator[Desk]:
@@ -146,6 +147,7 @@ async def desk(
         choice=Choice("test", base_url, "kimi-test", window=window, dialect=dialect),
         resume=resume,
         mode=mode,
+        sandbox=sandbox,
         notices=notices,
     )
     app = KimiApp(launch)

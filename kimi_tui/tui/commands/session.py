@@ -14,7 +14,13 @@ if TYPE_CHECKING:
     from kimi_tui.tui.preview.layout import PreviewAnswer
 
 WAY_BACK = "Nothing is lost: /undo, or u on the timeline, brings it back."
-MODES: dict[str, Mode] = {"ask": "ask", "edits": "edits", "all": "all"}
+MODE_TOLD: dict[Mode, str] = {
+    "ask": "The agent now asks first.",
+    "edits": "The agent now accepts edits.",
+    "sandboxed": "Edits and commands in the sandbox now run unasked.",
+    "all": "The agent now allows all.",
+}
+MODES: dict[str, Mode] = {mode: mode for mode in MODE_WORDS}
 
 
 def usage(screen: MainScreen, argument: str) -> None:
@@ -99,24 +105,31 @@ async def tools(screen: MainScreen, argument: str) -> None:
 async def mode(screen: MainScreen, argument: str) -> None:
     """Change what needs asking; without a word to the next mode.
 
-    That goes round between asking and accepting edits. To allow all is in the round only where the program was
-    started so, or where it was said in words in this session.
+    That goes round between asking, accepting edits and, where there is a sandbox, accepting what commands do in it. To
+    allow all is in the round only where the program was started so, or where it was said in words in this session.
     """
+    from kimi_tui.tools.sandbox.policy import NoSandbox
+
     if argument and argument not in MODES:
-        screen.tell(f"There is no mode {argument}: ask, edits or all.", level="warning")
+        screen.tell(f"There is no mode {argument}: {', '.join(MODES)}.", level="warning")
         return
     conversation = screen.conversation
     soul = await conversation.opened()
     # Asked twice before the session is open, the second time means the mode after the next.
     chosen = MODES.get(argument) or conversation.next_mode
     conversation.allows_all |= argument == "all"
-    await soul.set_mode(chosen)
+    try:
+        await soul.set_mode(chosen)
+    except NoSandbox as no:
+        screen.tell(str(no), level="warning")
+        return
     conversation.set_mode(chosen)
-    waits = bool(conversation.state.approvals)
-    screen.tell(
-        f"The agent now {MODE_WORDS[chosen]}.",
-        advice="The question on the screen still waits for your answer." if waits else "",
-    )
+    advice = ""
+    if conversation.state.approvals:
+        advice = "The question on the screen still waits for your answer."
+    elif chosen == "sandboxed" and soul.sandbox_gaps:
+        advice = f"On this machine {'; '.join(soul.sandbox_gaps)}."
+    screen.tell(MODE_TOLD[chosen], advice=advice)
 
 
 # --- its turns and operations

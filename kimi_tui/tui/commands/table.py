@@ -210,11 +210,11 @@ COMMANDS = CommandTable(
     Command(
         "mode",
         "Change what needs asking",
-        "ask before changes, accept edits in the folder, or allow all.",
+        "ask before changes; accept edits in the folder; and commands in a sandbox; or allow all.",
         session.mode,
         key="shift+tab",
-        argument="[ask | edits | all]",
-        values=_one_of("ask", "edits", "all"),
+        argument="[ask | edits | sandboxed | all]",
+        values=_one_of("ask", "edits", "sandboxed", "all"),
     ),
     Command(
         "model",

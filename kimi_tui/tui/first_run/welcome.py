@@ -262,7 +262,9 @@ class WelcomeScreen(Screen[None]):
         elif event.index == 1:
             self._use_local()
         else:
-            self.post_message(SessionChosen(self._launch._replace(demo=True)))
+            self.post_message(
+                SessionChosen(self._launch._replace(demo=True, mode="ask", sandbox=False))
+            )
 
     def _paste_a_key(self, base_url: str) -> None:
         from kimi_tui.tui.first_run.screens import KeyScreen

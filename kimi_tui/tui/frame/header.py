@@ -143,7 +143,12 @@ class Header(Widget):
             (f"   {shown.folder}" if shown.folder else "", "$ink-quiet"),
             (f"  {shown.branch}" if shown.branch else "", "$ink-quiet"),
         )
-        style = {"ask": "$ink-quiet", "edits": "$ink", "all": "bold $kind-error"}
+        style = {
+            "ask": "$ink-quiet",
+            "edits": "$ink",
+            "sandboxed": "$ink",
+            "all": "bold $kind-error",
+        }
         right = Content.assemble(
             (shown.trouble, "bold $kind-error"),
             "   " if shown.trouble else "",

@@ -97,7 +97,11 @@ class Conversation:
         self._opened = opened._replace(history=())
         self._provider = opened.provider
         self.history = opened.past
-        self._change(self.state._replace(title=opened.title, model=model_words(opened.provider)))
+        self._change(
+            self.state._replace(
+                title=opened.title, model=model_words(opened.provider), mode=opened.soul.mode
+            )
+        )
         self.engine.start(self._prepare(opened.soul, opened.provider))
         self.engine.start(self._learn_folder(opened.soul))
         self._feed.follow(opened.soul.wire, opened.history)
@@ -373,7 +377,11 @@ class Conversation:
     @property
     def next_mode(self) -> Mode:
         """The mode behind this one, in the round of those that can be reached without words."""
-        modes: tuple[Mode, ...] = ("ask", "edits", "all") if self.allows_all else ("ask", "edits")
+        modes: list[Mode] = ["ask", "edits"]
+        if self._opened is not None and self._opened.soul.sandbox_gaps == ():
+            modes.append("sandboxed")
+        if self.allows_all:
+            modes.append("all")
         mode = self.state.mode
         return modes[(modes.index(mode) + 1) % len(modes)] if mode in modes else "ask"
 

@@ -29,6 +29,7 @@ from kimi_tui.soul.history import end_of_context
 from kimi_tui.soul.model_slot import LoopLimits
 from kimi_tui.soul.record import end_of_record
 from kimi_tui.soul.runtime import open_soul
+from kimi_tui.tools.sandbox.policy import SandboxSettings
 from kimi_tui.tui.frame.header import branch_of
 from kimi_tui.tui.main.engine import CannotOpen, Found, NoModelNamed, Opened
 from kimi_tui.tui.prompt.history import History, history_file, read_history
@@ -85,6 +86,7 @@ async def open_session(
             provider=provider,
             limits=stage.limits,
             mode=launch.mode,
+            sandbox=SandboxSettings(*launch.config.sandbox) if launch.sandbox else None,
             prices=prices_of(launch.config),
         )
     except SessionHeld as error:

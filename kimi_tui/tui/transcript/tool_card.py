@@ -165,6 +165,9 @@ def _facts(block: ToolBlock) -> list[Fact]:
     if shell is not None and shell.exit_code is not None:
         style, rank = ("error", 0) if shell.exit_code else ("quiet", 4)
         out.append(Fact((Span(f"exit {shell.exit_code}", style),), rank))
+        _, _, more = brief.partition(" · ")
+        if more:
+            out.append(Fact((Span(more, style),), 0 if more != "sandbox" else 4))
     elif has_diff and not failed:
         counts = change_counts(added, removed, UNICODE, blank="ink") or [("+0", "ok")]
         out.append(Fact(tuple(Span(*one) for one in counts), 1))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -11,6 +12,8 @@ from support.screens import Desk, desk
 from textual.await_remove import AwaitRemove
 
 from kimi_tui.config.settings import Config
+from kimi_tui.tools.sandbox.policy import NoSandbox, SandboxSettings
+from kimi_tui.tools.sandbox.sandbox import find_sandbox
 from kimi_tui.tui.app import KimiApp
 from kimi_tui.tui.approval.panel import AWAY, ApprovalPanel
 from kimi_tui.tui.commands.palette import PaletteScreen
@@ -410,6 +413,33 @@ async def test_mode_by_key_and_by_word(home: Path) -> None:
             await one.pilot.press("shift+tab")
             await one.sees(f"The agent now {words}.")
             assert MODE_WORDS[soul.mode] == words
+
+
+async def test_the_sandbox_is_in_the_round_where_there_is_one(
+    home: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    # In a folder within the program's own there can be none.
+    work = tmp_path_factory.mktemp("work")
+    try:
+        held = find_sandbox(SandboxSettings(), os.environ).is_whole
+    except NoSandbox:
+        held = False
+    modes = ("sandboxed", "ask", "edits") if held else ("ask", "edits", "ask")
+    async with (
+        ChatServer() as server,
+        desk(home, server.base_url, mode="sandboxed", sandbox=True, work=work) as one,
+    ):
+        await one.ready()
+        soul = one.screen.conversation.engine.soul
+        assert soul is not None
+        for mode in modes:
+            assert soul.mode == one.screen.conversation.state.mode == mode
+            await one.sees(MODE_WORDS[mode])
+            await one.pilot.press("shift+tab")
+            await one.until(lambda mode=mode: soul.mode != mode)
+        if not held:
+            await one.say("/mode sandboxed")
+            await one.sees("There is no sandbox")
 
 
 async def test_what_the_program_was_started_with_is_in_the_round(home: Path) -> None:

@@ -1,0 +1,453 @@
+"""Confines the process that calls it, by what Linux gives to everybody; nothing undoes it, in it or in what it starts.
+
+Three things overlap, so that one mistake opens nothing:
+
+- namespaces of its own for mounts, System V IPC and, without network, the network: everything is read-only but what
+  may be written, secrets lie under an empty cover, `/tmp` and `/dev/shm` are private, only a private loopback is there;
+- Landlock: writing and making files by folder, devices by name, no tracing and no signals to the outside, no abstract
+  sockets of the outside; where namespaces are not allowed, TCP as well;
+- a seccomp filter against what both leave open: system calls that undo them, key rings, typing into a terminal, kinds
+  of sockets that have no network namespace.
+
+Imported by the supervisor of a command, which is a fresh interpreter each time: it imports nothing but `ctypes`, and
+takes its orders as words. A library for the three system calls of Landlock would cost 30 ms of imports a command, and one
+for the filter needs libseccomp and 24 ms. Fails closed: any error is raised before the command is there.
+
+Words: `level:full`, `level:landlock`, `network:on`, `home:FOLDER` (the command's), `tmp:FOLDER` (a private one that
+becomes `/tmp`), `write:PATH`, `keep:PATH` (not to be written, below a writable one), `pin:FOLDER` (not to be renamed, on
+the way to one of these) and `hide:PATH`; absolute and without links, shallow ones first.
+"""
+
+import ctypes
+import errno
+import fcntl
+import os
+import stat
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.syscall.restype = ctypes.c_long
+
+# -- numbers of the kernel ------------------------------------------------------------------------------
+
+_OPEN_TREE, _MOVE_MOUNT, _MOUNT_SETATTR = 428, 429, 442
+_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
+_NEWNS, _NEWIPC, _NEWUSER, _NEWNET = 0x20000, 0x08000000, 0x10000000, 0x40000000
+_ANY_NAMESPACE = 0x7E020000
+_AT_FDCWD, _AT_EMPTY_PATH, _AT_RECURSIVE, _AT_NO_LINK = -100, 0x1000, 0x8000, 0x100
+_CLONE_TREE, _CLOEXEC_TREE, _FROM_EMPTY, _MS_PRIVATE = 1, os.O_CLOEXEC, 0x4, 1 << 18
+_RDONLY, _NOSUID, _NODEV, _NOEXEC = 1, 2, 4, 8
+_PR_CAPBSET_DROP, _PR_NO_NEW_PRIVS, _PR_SECCOMP, _PR_CAP_AMBIENT = 24, 38, 22, 47
+_CAP_VERSION = 0x20080522
+_LAST_CAP = 63
+_KEPT_CAPS = (0, 1, 3, 4, 5, 6, 7, 10)
+"""Of root: owners and modes of files, signals, users, low ports. The rest rules the machine."""
+_SIOCSIFFLAGS, _IFF_UP = 0x8914, 1
+
+_EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1, 2, 4, 8
+_MAKE_CHAR, _MAKE_BLOCK, _REFER, _TRUNCATE, _IOCTL_DEV = 1 << 6, 1 << 11, 1 << 13, 1 << 14, 1 << 15
+_READS = _EXECUTE | _READ_FILE | _READ_DIR
+_FS_BITS = {1: 13, 2: 14, 3: 15, 4: 15, 5: 16, 6: 16, 7: 16, 8: 16}
+"""How many rights on files each version of Landlock knows; from version 9 on one more, for sockets with a name."""
+_FILE_RIGHTS = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV
+_DEVICES = ("null", "zero", "full", "random", "urandom", "tty", "ptmx")
+
+_ARCHES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
+_REFUSED_CALLS = {
+    "x86_64": (
+        *(321, 298, 323, 248, 249, 250, 246, 320, 175, 313, 176, 169, 167, 168, 163, 179, 443, 164),
+        *(227, 159, 305, 170, 171, 172, 173, 304, 308, 165, 166, 155, 161, 428, 429, 430, 431, 432),
+        *(433, 442, 467, 103, 212, 153, 300),
+    ),
+    "aarch64": (
+        *(280, 241, 282, 217, 218, 219, 104, 294, 105, 273, 106, 142, 224, 225, 89, 60, 443, 170),
+        *(
+            112,
+            171,
+            266,
+            161,
+            162,
+            265,
+            268,
+            40,
+            39,
+            41,
+            51,
+            428,
+            429,
+            430,
+            431,
+            432,
+            433,
+            442,
+            467,
+        ),
+        *(116, 18, 58, 262),
+    ),
+}
+"""bpf, perf_event_open, userfaultfd, the key rings, loading kernels and modules, reboot, swap, accounting, quotas, the
+clock, the host's name, ports, open_by_handle_at, setns, all that mounts, chroot, the kernel's log, vhangup, fanotify."""
+_ABSENT_CALLS = (425, 426, 427, 435)
+"""io_uring goes past this filter, and the flags of clone3 cannot be read by one; everybody does without them."""
+_CLONE = {"x86_64": (56, 272), "aarch64": (220, 97)}
+_IOCTL = {"x86_64": 16, "aarch64": 29}
+_SOCKET = {"x86_64": 41, "aarch64": 198}
+_SENDS = {"x86_64": ((44, 3), (46, 2), (307, 3)), "aarch64": ((206, 3), (211, 2), (269, 3))}
+_OF_ITSELF = {
+    "x86_64": ((302, 0), (141, 1), (251, 1)),
+    "aarch64": ((261, 0), (140, 1), (30, 1)),
+}
+"""prlimit64, setpriority, ioprio_set, and the argument that is 0 for the process itself."""
+_TYPING = (0x5412, 0x541C, 0x5423)
+"""TIOCSTI, TIOCLINUX, TIOCSETD."""
+_UNIX, _INET, _INET6, _NETLINK = 1, 2, 10, 16
+_FASTOPEN = 0x20000000
+
+
+class _RulesetAttr(ctypes.Structure):
+    _fields_ = [("fs", ctypes.c_uint64), ("net", ctypes.c_uint64), ("scoped", ctypes.c_uint64)]
+
+
+class _BeneathAttr(ctypes.Structure):
+    _pack_ = 1
+    _layout_ = "ms"
+    _fields_ = [("rights", ctypes.c_uint64), ("folder", ctypes.c_int32)]
+
+
+class _MountAttr(ctypes.Structure):
+    _fields_ = [
+        ("set", ctypes.c_uint64),
+        ("clear", ctypes.c_uint64),
+        ("propagation", ctypes.c_uint64),
+        ("userns", ctypes.c_uint64),
+    ]
+
+
+class _Filter(ctypes.Structure):
+    _fields_ = [
+        ("code", ctypes.c_uint16),
+        ("jt", ctypes.c_uint8),
+        ("jf", ctypes.c_uint8),
+        ("k", ctypes.c_uint32),
+    ]
+
+
+class _Program(ctypes.Structure):
+    _fields_ = [("length", ctypes.c_uint16), ("filter", ctypes.POINTER(_Filter))]
+
+
+def confine(words: list[str]) -> None:
+    """Confine this process, which must have one thread.
+
+    Args:
+        words: as in the module's docstring.
+
+    Raises:
+        OSError: it is not confined, or not wholly; do not go on.
+    """
+    paths: dict[str, list[str]] = {"write": [], "keep": [], "pin": [], "hide": []}
+    said = {"level": "full", "network": "off", "tmp": ""}
+    for word in words:
+        kind, _, value = word.partition(":")
+        if kind in paths:
+            paths[kind].append(value)
+        elif kind in said:
+            said[kind] = value
+        else:
+            raise OSError(errno.EINVAL, f"no such word: {kind}")
+    abi = landlock_abi()
+    if abi < 1:
+        raise OSError(errno.ENOSYS, "Landlock is not there")
+    online, is_full = said["network"] == "on", said["level"] == "full"
+    here = os.getcwd()
+    if is_full:
+        sockets = _sockets_of_others(paths["write"])
+        own_user = not _unshare(online)
+        _cover(paths, said["tmp"], sockets)
+        if not online:
+            _raise_loopback()
+        _drop_capabilities(() if own_user else _KEPT_CAPS)
+        # The folder it was in before is the one that cannot be written.
+        os.chdir(here)
+    else:
+        _drop_capabilities(_KEPT_CAPS if os.geteuid() == 0 else ())
+    _check(_libc.prctl(_PR_NO_NEW_PRIVS, 1, 0, 0, 0), "no new privileges")
+    writable = [*paths["write"]]
+    writable += ["/tmp", "/var/tmp", "/dev/shm", "/dev/pts"] if is_full else [said["tmp"]]
+    _landlock(abi, writable, paths["hide"], is_full=is_full, online=online)
+    _filter(is_full=is_full, online=online, sockets=abi >= 9)
+
+
+def landlock_abi() -> int:
+    """The version of Landlock that the kernel has; less than 1 where it has none."""
+    return int(_libc.syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint32(1)))
+
+
+def _check(result: int, step: str) -> int:
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{step}: {os.strerror(number)}")
+    return result
+
+
+# -- namespaces -----------------------------------------------------------------------------------------
+
+
+def _unshare(online: bool) -> bool:
+    """Leave the namespaces of the system; returns whether that was done as root."""
+    flags = _NEWNS | _NEWIPC | (0 if online else _NEWNET)
+    if os.geteuid() == 0 and _libc.unshare(flags) == 0:
+        return True
+    user, group = os.geteuid(), os.getegid()
+    _check(_libc.unshare(flags | _NEWUSER), "namespaces")
+    for name, text in (
+        ("setgroups", "deny"),
+        ("uid_map", f"{user} {user} 1"),
+        ("gid_map", f"{group} {group} 1"),
+    ):
+        with open(f"/proc/self/{name}", "wb", buffering=0) as file:
+            file.write(text.encode())
+    return False
+
+
+def _cover(paths: dict[str, list[str]], tmp: str, sockets: list[str]) -> None:
+    """Make everything read-only but what may be written, and lay covers over the rest."""
+    _set_mount(_AT_FDCWD, "/", 0, flags=_AT_RECURSIVE, propagation=_MS_PRIVATE)
+    trees = [(path, _tree(path)) for path in paths["write"]]
+    private = {"/tmp": _tree(tmp), "/var/tmp": _tree(tmp)} if tmp else {}
+    _set_mount(_AT_FDCWD, "/", _RDONLY | _NOSUID, flags=_AT_RECURSIVE)
+    for place, tree in private.items():
+        if os.path.isdir(place) and not os.path.islink(place):
+            _attach(tree, place)
+    _mount("tmpfs", "/dev/shm", _NOSUID | _NODEV, "mode=1777")
+    _private_terminals()
+    for path, tree in trees:
+        if not os.path.lexists(path):
+            # Below one of the private folders.
+            os.makedirs(path)
+        _attach(tree, path)
+    for path in paths["pin"]:
+        _attach(_tree(path), path)
+    for path in paths["keep"]:
+        tree = _tree(path)
+        _set_mount(tree, "", _RDONLY, flags=_AT_RECURSIVE | _AT_EMPTY_PATH)
+        _attach(tree, path)
+    hidden: list[str] = []
+    for path in (*paths["hide"], *sockets):
+        if any(path.startswith(f"{above}/") for above in hidden):
+            continue
+        try:
+            mode = os.lstat(path).st_mode
+        except OSError:
+            continue
+        if stat.S_ISDIR(mode):
+            _mount("tmpfs", path, _RDONLY | _NOSUID | _NODEV | _NOEXEC, "mode=000,size=4k")
+            hidden.append(path)
+        elif not stat.S_ISLNK(mode):
+            # A device where there may be none cannot be opened by anybody, not by root either.
+            tree = _tree("/dev/null")
+            _set_mount(tree, "", _RDONLY | _NODEV, flags=_AT_EMPTY_PATH)
+            _attach(tree, path)
+
+
+def _private_terminals() -> None:
+    """Pseudo-terminals of its own, so that those of the user are not there; without any where there can be none."""
+    try:
+        _mount("devpts", "/dev/pts", _NOSUID | _NOEXEC, "newinstance,ptmxmode=0666,mode=620")
+        _attach(_tree("/dev/pts/ptmx"), "/dev/ptmx")
+    except OSError:
+        _mount("tmpfs", "/dev/pts", _RDONLY | _NOSUID | _NODEV | _NOEXEC, "mode=000,size=4k")
+
+
+def _sockets_of_others(writable: list[str]) -> list[str]:
+    """The names of all sockets in files: of the bus, of agents, of container engines. Behind them is the outside."""
+    try:
+        with open("/proc/net/unix", "rb") as file:
+            lines = file.read().decode(errors="surrogateescape").split("\n")
+    except OSError:
+        return []
+    names = {line[at:] for line in lines if (at := line.find(" /") + 1)}
+    real = {os.path.realpath(name) for name in names}
+    return sorted(name for name in real if not name.startswith("/tmp/") or _below(name, writable))
+
+
+def _below(path: str, folders: list[str]) -> bool:
+    return any(path == folder or path.startswith(f"{folder}/") for folder in folders)
+
+
+def _tree(path: str) -> int:
+    """A copy of what is mounted at a path, to be attached somewhere."""
+    flags = _CLONE_TREE | _CLOEXEC_TREE | _AT_RECURSIVE | _AT_NO_LINK
+    opened = _libc.syscall(_OPEN_TREE, _AT_FDCWD, os.fsencode(path), flags)
+    return _check(opened, path)
+
+
+def _attach(tree: int, path: str) -> None:
+    name = os.fsencode(path)
+    moved = _libc.syscall(_MOVE_MOUNT, tree, b"", _AT_FDCWD, name, _FROM_EMPTY)
+    _check(moved, path)
+    os.close(tree)
+
+
+def _set_mount(folder: int, path: str, to: int, *, flags: int, propagation: int = 0) -> None:
+    attr = _MountAttr(to, 0, propagation, 0)
+    size = ctypes.c_size_t(ctypes.sizeof(attr))
+    done = _libc.syscall(_MOUNT_SETATTR, folder, os.fsencode(path), flags, ctypes.byref(attr), size)
+    _check(done, f"mount {path}")
+
+
+def _mount(kind: str, path: str, flags: int, options: str) -> None:
+    name = kind.encode()
+    _check(
+        _libc.mount(name, os.fsencode(path), name, ctypes.c_ulong(flags), options.encode()),
+        f"{kind} on {path}",
+    )
+
+
+def _raise_loopback() -> None:
+    """Switch on the only network there is; without it, tests that talk to themselves fail."""
+    end = _check(_libc.socket(_INET, 1, 0), "loopback")
+    request = b"lo".ljust(16, b"\0") + _IFF_UP.to_bytes(2, "little") + bytes(22)
+    fcntl.ioctl(end, _SIOCSIFFLAGS, request)
+    os.close(end)
+
+
+def _drop_capabilities(kept: tuple[int, ...]) -> None:
+    _libc.prctl(_PR_CAP_AMBIENT, 4, 0, 0, 0)
+    for number in range(_LAST_CAP + 1):
+        if number not in kept:
+            _libc.prctl(_PR_CAPBSET_DROP, number, 0, 0, 0)
+    header = (ctypes.c_uint32 * 2)(_CAP_VERSION, 0)
+    now = (ctypes.c_uint32 * 6)()
+    _check(_libc.capget(header, now), "capabilities")
+    mask = sum(1 << number for number in kept)
+    low = mask & now[1]
+    _check(_libc.capset(header, (ctypes.c_uint32 * 6)(low, low, 0, 0, 0, 0)), "capabilities")
+
+
+# -- Landlock -------------------------------------------------------------------------------------------
+
+
+def _landlock(
+    abi: int, writable: list[str], hidden: list[str], *, is_full: bool, online: bool
+) -> None:
+    handled = (1 << _FS_BITS.get(abi, 17)) - 1
+    # With a network of its own, TCP is for tests that talk to themselves.
+    closes_net = not online and not is_full
+    net = (15 if abi >= 10 else 3) if closes_net and abi >= 4 else 0
+    attr = _RulesetAttr(handled, net, 3 if abi >= 6 else 0)
+    size = ctypes.c_size_t(24 if abi >= 6 else 16 if abi >= 4 else 8)
+    rules = _libc.syscall(_CREATE_RULESET, ctypes.byref(attr), size, 0)
+    _check(rules, "Landlock")
+
+    def allow(path: str, rights: int) -> None:
+        try:
+            opened = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        except OSError:
+            return
+        if not stat.S_ISDIR(os.fstat(opened).st_mode):
+            rights &= _FILE_RIGHTS
+        beneath = _BeneathAttr(rights & handled, opened)
+        done = _libc.syscall(_ADD_RULE, rules, 1, ctypes.byref(beneath), 0)
+        _check(done, f"Landlock: {path}")
+        os.close(opened)
+
+    allow("/", _READ_DIR | _EXECUTE)
+    # Where no cover lies over what is hidden, everything is allowed that stands beside it.
+    for path in _beside(["/dev"] if is_full else ["/dev", *hidden]):
+        allow(path, _READS)
+    for name in _DEVICES:
+        allow(f"/dev/{name}", _READ_FILE | _WRITE_FILE | _TRUNCATE | _IOCTL_DEV)
+    for path in writable:
+        allow(
+            path, handled & ~(_MAKE_CHAR | _MAKE_BLOCK | (0 if path == "/dev/pts" else _IOCTL_DEV))
+        )
+    _check(_libc.syscall(_RESTRICT_SELF, rules, 0), "Landlock")
+    os.close(rules)
+
+
+def _beside(hidden: list[str]) -> list[str]:
+    """The largest folders, and the files, that together are everything but these paths."""
+    found: list[str] = []
+    waiting = ["/"]
+    while waiting:
+        folder = waiting.pop()
+        try:
+            names = os.listdir(folder)
+        except OSError:
+            continue
+        for name in names:
+            path = os.path.join(folder, name)
+            if path in hidden:
+                continue
+            if any(one.startswith(f"{path}/") for one in hidden):
+                waiting.append(path)
+            elif not os.path.islink(path):
+                found.append(path)
+    return found
+
+
+# -- seccomp --------------------------------------------------------------------------------------------
+
+_LD, _JEQ, _JGE, _JSET, _AND, _RET = 0x20, 0x15, 0x35, 0x45, 0x54, 0x06
+_ALLOW, _ERRNO, _KILL = 0x7FFF0000, 0x00050000, 0x80000000
+
+
+def _filter(*, is_full: bool, online: bool, sockets: bool) -> None:
+    machine = os.uname().machine
+    if machine not in _ARCHES:
+        raise OSError(errno.ENOSYS, f"no filter for {machine}")
+    steps = [(_LD, 0, 0, 4), (_JEQ, 1, 0, _ARCHES[machine]), (_RET, 0, 0, _KILL), (_LD, 0, 0, 0)]
+    if machine == "x86_64":
+        # The calls of the x32 interface have numbers of their own.
+        steps += [(_JGE, 0, 1, 0x40000000), (_RET, 0, 0, _ERRNO | errno.ENOSYS)]
+    for calls, number in (
+        (_REFUSED_CALLS[machine], errno.EPERM),
+        (_ABSENT_CALLS, errno.ENOSYS),
+    ):
+        for call in calls:
+            steps += [(_JEQ, 0, 1, call), (_RET, 0, 0, _ERRNO | number)]
+
+    def when(call: int, argument: int, rest: list[tuple[int, int, int, int]]) -> None:
+        """If it is this call, go through the rest with one of its arguments, then allow it."""
+        body = [(_LD, 0, 0, 16 + 8 * argument), *rest, (_RET, 0, 0, _ALLOW)]
+        steps.extend(((_JEQ, 0, len(body), call), *body))
+
+    refuse = (_RET, 0, 0, _ERRNO | errno.EPERM)
+    for call in _CLONE[machine]:
+        when(call, 0, [(_JSET, 0, 1, _ANY_NAMESPACE), refuse])
+    for call, argument in _OF_ITSELF[machine]:
+        when(call, argument, [(_JEQ, 1, 0, 0), refuse])
+    typing: list[tuple[int, int, int, int]] = []
+    for request in _TYPING:
+        typing += [(_JEQ, 0, 1, request), refuse]
+    when(_IOCTL[machine], 1, typing)
+    is_bare = not is_full and not online
+    families = [_INET, _INET6, _NETLINK]
+    if not is_bare or sockets:
+        families.append(_UNIX)
+    unknown = (_RET, 0, 0, _ERRNO | errno.EAFNOSUPPORT)
+    kinds: list[tuple[int, int, int, int]] = []
+    for at, family in enumerate(families):
+        kinds.append((_JEQ, len(families) - at, 0, family))
+    kinds.append(unknown)
+    if is_bare:
+        # Landlock knows TCP alone: streams of no other protocol, and nothing but streams.
+        kinds += [
+            (_JEQ, 9, 0, _UNIX),
+            (_JEQ, 8, 0, _NETLINK),
+            (_LD, 0, 0, 24),
+            (_AND, 0, 0, 0xF),
+            (_JEQ, 1, 0, 1),
+            refuse,
+            (_LD, 0, 0, 32),
+        ]
+        kinds += [(_JEQ, 2, 0, 0), (_JEQ, 1, 0, 6), refuse]
+    when(_SOCKET[machine], 0, kinds)
+    if is_bare:
+        # Data in the opening packet connects without being asked.
+        for call, argument in _SENDS[machine]:
+            when(call, argument, [(_JSET, 0, 1, _FASTOPEN), refuse])
+    steps.append((_RET, 0, 0, _ALLOW))
+    code = (_Filter * len(steps))(*(_Filter(*step) for step in steps))
+    program = _Program(len(steps), code)
+    _check(_libc.prctl(_PR_SECCOMP, 2, ctypes.byref(program), 0, 0), "filter")

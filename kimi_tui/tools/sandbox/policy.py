@@ -1,0 +1,305 @@
+"""What a sandboxed command may reach, from the settings and what stands in the work folder.
+
+Writable are the work folder, the caches of package managers and what the settings name; in the work folder not what
+decides what git runs, nor files at its top that run later. Readable is everything but secrets and this program's own
+folders. A file below the top that runs later cannot be held still without getting in the way of renames; what becomes
+of it is looked at afterwards (`Watch`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from kimi_tui import app_paths
+from kimi_tui.tools.paths import runs_later
+from kimi_tui.tools.sandbox.places import (
+    CACHES,
+    SECRET_PLACES,
+    SECRET_SYSTEM_PLACES,
+    is_secret_name,
+)
+
+_DEEPEST = 4
+_MOST_LOOKED_AT = 6000
+_PASSED_OVER = frozenset({"node_modules", ".venv", "venv", "__pycache__", "target", ".tox", ".nox"})
+_MOST_MODULES = 50
+_GIT_FILE_BYTES = 4096
+
+
+class SandboxSettings(NamedTuple):
+    """`[sandbox]` of the configuration.
+
+    `writable` are folders and files in the place of the caches, None for these; `readable` are exceptions from what is
+    secret; `network` is whether commands may use it without being asked about.
+    """
+
+    enabled: bool = True
+    writable: tuple[str, ...] | None = None
+    readable: tuple[str, ...] = ()
+    network: bool = False
+
+
+class NoSandbox(Exception):
+    """There can be none; the message says why, without a full stop."""
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """Absolute paths without links, shallow ones first.
+
+    Attributes:
+        work: the work folder; the first of `writable`.
+        writable: what may be written, whole.
+        kept: what may not, below them.
+        pinned: folders on the way to what is kept that may not be renamed.
+        hidden: what cannot be read.
+        network: whether the network of the machine is there.
+        watch: what stood there of files that run later.
+    """
+
+    work: str
+    writable: tuple[str, ...]
+    kept: tuple[str, ...]
+    pinned: tuple[str, ...]
+    hidden: tuple[str, ...]
+    network: bool
+    watch: Watch
+
+    def may_write(self, path: str) -> bool:
+        """Whether a command may change what is at this path."""
+        real = os.path.realpath(os.path.join(self.work, path))
+        if _under(real, (*self.kept, *self.hidden)):
+            return False
+        return _under(real, (*self.writable, "/tmp", "/var/tmp", "/dev/shm", "/dev/null"))
+
+    def may_read(self, path: str) -> bool:
+        """Whether a command may read what is at this path, as far as the sandbox is concerned."""
+        return not _under(os.path.realpath(os.path.join(self.work, path)), self.hidden)
+
+
+def policy_for(
+    work_dir: Path, settings: SandboxSettings, environ: Mapping[str, str], *, network: bool = False
+) -> Policy:
+    """What a command in this folder may reach. Lists folders: for a thread.
+
+    Args:
+        work_dir: the session's folder.
+        settings: of the user.
+        environ: for the home folder and our own.
+        network: let it use the network this once.
+
+    Raises:
+        NoSandbox: the folder holds too much of what has to be kept from commands.
+    """
+    work = os.path.realpath(work_dir)
+    home = os.path.realpath(environ.get("HOME") or os.path.expanduser("~"))
+    if _under(home, (work,)):
+        raise NoSandbox("the work folder holds your home folder, with all that is secret in it")
+    shown = {_expanded(path, home) for path in settings.readable}
+    hidden = {
+        real
+        for place in _secret_places(home, environ)
+        if (real := os.path.realpath(place)) not in shown and os.path.lexists(real)
+    }
+    if above := next((place for place in sorted(hidden) if _under(work, (place,))), None):
+        raise NoSandbox(f"the work folder is in {above}, where secrets are kept")
+    names = CACHES if settings.writable is None else settings.writable
+    extra = {_expanded(name, home) for name in names}
+    writable = {path for path in extra if os.path.exists(path) and not _under(path, hidden)}
+    top, watch, nested = _look(work)
+    kept: set[str] = set(top)
+    hidden |= {path for path in watch.secrets if path not in shown}
+    for repository in [work, *nested]:
+        common = _shared_repository(repository)
+        if common and not _under(common, (work,)):
+            writable.add(common)
+        kept |= set(_of_git(common or os.path.join(repository, ".git")))
+        kept |= {path for path in [os.path.join(repository, ".git")] if os.path.isfile(path)}
+    roots = [work, *sorted(path for path in writable if not _under(path, (work,)))]
+    kept_paths = sorted(kept - hidden)
+    return Policy(
+        work=work,
+        writable=tuple(roots),
+        kept=tuple(kept_paths),
+        pinned=tuple(sorted({one for path in kept_paths for one in _between(path, roots)})),
+        hidden=tuple(sorted(hidden)),
+        network=network or settings.network,
+        watch=watch,
+    )
+
+
+def _under(path: str, folders: tuple[str, ...] | set[str]) -> bool:
+    return any(path == folder or path.startswith(folder.rstrip("/") + "/") for folder in folders)
+
+
+def _expanded(path: str, home: str) -> str:
+    return os.path.realpath(os.path.join(home, path.removeprefix("~/")))
+
+
+def _secret_places(home: str, environ: Mapping[str, str]) -> Iterator[str]:
+    for place in SECRET_PLACES:
+        yield os.path.join(home, place)
+    yield from SECRET_SYSTEM_PLACES
+    for folder in (
+        app_paths.config_dir(environ),
+        app_paths.data_dir(environ),
+        app_paths.kimi_cli_share_dir(environ),
+    ):
+        yield str(folder)
+
+
+def _between(path: str, roots: list[str]) -> Iterator[str]:
+    """The folders above a path, up to the writable one that holds it."""
+    root = next((one for one in roots if path.startswith(f"{one}/")), None)
+    above = os.path.dirname(path)
+    while root is not None and above != root:
+        yield above
+        above = os.path.dirname(above)
+
+
+# -- what stands in the work folder -----------------------------------------------------------------------
+
+_Stamp = tuple[int, int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """The files below a work folder that run later, as they were at one time, and those that hold secrets."""
+
+    work: str
+    stamps: Mapping[str, _Stamp]
+    secrets: tuple[str, ...]
+
+    def changed(self) -> list[str]:
+        """Which of them are new or another by now, relative to the work folder. For a thread."""
+        now = _look(self.work)[1].stamps
+        return sorted(
+            os.path.relpath(path, self.work)
+            for path, stamp in now.items()
+            if self.stamps.get(path) != stamp
+        )
+
+
+def _look(work: str) -> tuple[list[str], Watch, list[str]]:
+    """Look through the upper part of a work folder.
+
+    Returns:
+        what at its top runs later; the same below and what is secret; the folders that are repositories of their own.
+    """
+    top: list[str] = []
+    stamps: dict[str, _Stamp] = {}
+    secrets: list[str] = []
+    repositories: list[str] = []
+    waiting = [(work, 0)]
+    n_looked_at = 0
+    while waiting and n_looked_at < _MOST_LOOKED_AT:
+        folder, depth = waiting.pop(0)
+        with contextlib.suppress(OSError), os.scandir(folder) as listing:
+            for item in listing:
+                n_looked_at += 1
+                name, path = item.name, item.path
+                if n_looked_at > _MOST_LOOKED_AT:
+                    break
+                if name == ".git":
+                    if depth:
+                        repositories.append(folder)
+                    stamps |= _git_stamps(path)
+                    continue
+                is_folder = item.is_dir(follow_symlinks=False)
+                if not is_folder and is_secret_name(name):
+                    if item.is_file(follow_symlinks=False):
+                        secrets.append(path)
+                elif runs_later(name):
+                    if depth == 0 and not item.is_symlink():
+                        top.append(path)
+                    elif not is_folder:
+                        stamps |= _stamped(path)
+                if is_folder and depth < _DEEPEST and name not in _PASSED_OVER:
+                    waiting.append((path, depth + 1))
+    return top, Watch(work, stamps, tuple(secrets)), repositories
+
+
+def _stamped(path: str) -> dict[str, _Stamp]:
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return {}
+    return {path: (found.st_ino, found.st_size, found.st_mtime_ns, found.st_mode)}
+
+
+def _git_stamps(git: str) -> dict[str, _Stamp]:
+    """Of what moves a repository's configuration elsewhere, or is it; a new repository's too."""
+    if not os.path.isdir(git):
+        return _stamped(git)
+    stamps: dict[str, _Stamp] = {}
+    for name in ("commondir", "config", "config.worktree"):
+        stamps |= _stamped(os.path.join(git, name))
+    with contextlib.suppress(OSError):
+        for hook in os.listdir(os.path.join(git, "hooks")):
+            stamps |= _stamped(os.path.join(git, "hooks", hook))
+    return stamps
+
+
+def _of_git(git: str) -> Iterator[str]:
+    """What in a repository decides which programs git runs."""
+    if not os.path.isdir(git) or os.path.islink(git):
+        return
+    hooks = os.path.join(git, "hooks")
+    with contextlib.suppress(OSError):
+        # An empty one, as git itself makes it: where it is missing, a command could make one and fill it.
+        os.mkdir(hooks)
+    for path in (git, *_modules(git), *_listed(os.path.join(git, "worktrees"))):
+        for name in ("hooks", "config", "config.worktree", "commondir", "gitdir"):
+            inner = os.path.join(path, name)
+            if os.path.lexists(inner) and not os.path.islink(inner):
+                yield inner
+            elif os.path.islink(inner):
+                # A link itself cannot be held still; what holds it can.
+                yield path
+
+
+def _modules(git: str) -> Iterator[str]:
+    waiting = _listed(os.path.join(git, "modules"))[:_MOST_MODULES]
+    while waiting:
+        folder = waiting.pop()
+        if os.path.exists(os.path.join(folder, "HEAD")):
+            yield folder
+        else:
+            waiting += _listed(folder)[:_MOST_MODULES]
+
+
+def _listed(folder: str) -> list[str]:
+    with contextlib.suppress(OSError), os.scandir(folder) as listing:
+        return [item.path for item in listing if item.is_dir(follow_symlinks=False)]
+    return []
+
+
+def _shared_repository(folder: str) -> str:
+    """The repository that a linked working tree belongs to; empty where the folder is none.
+
+    Only one that names this folder itself: the file `.git` is a repository's own word, and could name any folder.
+    """
+    link = os.path.join(folder, ".git")
+    if not os.path.isfile(link):
+        return ""
+    own = _first_line(link).removeprefix("gitdir: ")
+    own = os.path.realpath(os.path.join(folder, own))
+    if os.path.realpath(_first_line(os.path.join(own, "gitdir"))) != os.path.realpath(link):
+        return ""
+    common = _first_line(os.path.join(own, "commondir"))
+    found = os.path.realpath(os.path.join(own, common)) if common else ""
+    is_one = found and own.startswith(f"{found}/worktrees/") and os.path.isdir(f"{found}/objects")
+    return found if is_one else ""
+
+
+def _first_line(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="surrogateescape") as file:
+            return file.read(_GIT_FILE_BYTES).partition("\n")[0]
+    except OSError:
+        return ""

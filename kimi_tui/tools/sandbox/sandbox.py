@@ -1,0 +1,281 @@
+"""Finding the sandbox of this machine by trying it, and preparing each command for it.
+
+- Linux with Landlock: the command's supervisor confines it (`confine.py`), wholly where namespaces are allowed, else by
+  Landlock and the filter alone.
+- `bwrap` where there is no Landlock, and `sandbox-exec` on macOS: a program in front of the command.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from kimi_tui.tools.process import child_environment, find_program
+from kimi_tui.tools.sandbox.policy import NoSandbox, Policy, SandboxSettings, policy_for
+from kimi_tui.tools.supervisor import MARK_NAME
+
+Backend = Literal["full", "landlock", "bwrap", "macos"]
+_SUPERVISOR = Path(__file__).parent.parent / "supervisor.py"
+_TRIAL_S = 10.0
+_SAID = "held"
+_LANDLOCK_GAPS = (
+    "hooks and settings of git in the work folder are not held still",
+    "names of secret files can be listed",
+    "modes and owners of your other files can be changed",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Confined:
+    """A command as it is started in the sandbox.
+
+    Attributes:
+        argv: the program and its arguments.
+        environ: its variables.
+        words: what its supervisor confines it to; empty where `argv` begins with what does that.
+        policy: what holds for it.
+    """
+
+    argv: tuple[str, ...]
+    environ: Mapping[str, str]
+    words: tuple[str, ...]
+    policy: Policy
+
+
+class Sandbox:
+    """A sandbox that was tried and holds.
+
+    Args:
+        backend: what it is made with.
+        settings: of the user.
+        environ: the environment of the program.
+        program: of `bwrap` and `macos`.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        settings: SandboxSettings,
+        environ: Mapping[str, str],
+        program: str = "",
+    ) -> None:
+        self.backend: Backend = backend
+        self.settings = settings
+        self.environ = environ
+        self.program = program
+        self._tmp = ""
+
+    @property
+    def gaps(self) -> tuple[str, ...]:
+        """What it cannot close on this machine, each in a few words."""
+        return _LANDLOCK_GAPS if self.backend == "landlock" else ()
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it holds all that is said of it, so that commands in it need no question."""
+        return not self.gaps
+
+    def confined(self, argv: list[str], work_dir: Path, *, network: bool = False) -> Confined:
+        """A command for the sandbox. Reads folders: for a thread.
+
+        Raises:
+            NoSandbox: not in this folder.
+            OSError: there is no room for temporary files.
+        """
+        policy = policy_for(work_dir, self.settings, self.environ, network=network)
+        if not self._tmp or not os.path.isdir(self._tmp):
+            self._tmp = os.path.realpath(tempfile.mkdtemp(prefix="kimi-tui-"))
+        tmp = self._tmp if self.backend in ("landlock", "macos") else "/tmp"
+        environ = {**child_environment(self.environ), "TMPDIR": tmp}
+        words: tuple[str, ...] = ()
+        if self.backend in ("full", "landlock"):
+            words = _words(policy, self.backend, self._tmp)
+        elif self.backend == "bwrap":
+            argv = [self.program, *bwrap_arguments(policy, self._tmp), "--", *argv]
+        else:
+            argv = [self.program, "-p", macos_profile(policy, self._tmp), *argv]
+        return Confined(tuple(argv), environ, words, policy)
+
+    def remove_temporary(self) -> None:
+        """Remove what commands left in their temporary folder. For a thread."""
+        tmp, self._tmp = self._tmp, ""
+        if tmp:
+            shutil.rmtree(tmp, ignore_errors=True)
+
+
+def _words(policy: Policy, level: str, tmp: str) -> tuple[str, ...]:
+    return (
+        f"level:{level}",
+        f"network:{'on' if policy.network else 'off'}",
+        f"tmp:{tmp}",
+        *(f"write:{path}" for path in policy.writable),
+        *(f"pin:{path}" for path in policy.pinned),
+        *(f"keep:{path}" for path in policy.kept),
+        *(f"hide:{path}" for path in policy.hidden),
+    )
+
+
+def bwrap_arguments(policy: Policy, tmp: str) -> list[str]:
+    """The same policy for bubblewrap."""
+    arguments = ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--bind", tmp, "/tmp"]
+    for flag, paths in (
+        ("--bind", (*policy.writable, *policy.pinned)),
+        ("--ro-bind", policy.kept),
+    ):
+        for path in paths:
+            arguments += [flag, path, path]
+    for path in policy.hidden:
+        if os.path.isdir(path):
+            arguments += ["--perms", "000", "--tmpfs", path, "--remount-ro", path]
+        else:
+            arguments += ["--ro-bind", os.devnull, path]
+    arguments += ["--unshare-ipc", "--unshare-pid", "--unshare-user-try", "--cap-drop", "ALL"]
+    arguments += ["--new-session", "--die-with-parent", "--chdir", policy.work]
+    return arguments if policy.network else [*arguments, "--unshare-net"]
+
+
+def macos_profile(policy: Policy, tmp: str) -> str:
+    """The same policy as a profile for `sandbox-exec`; later rules win."""
+    lines = [
+        "(version 1)",
+        "(allow default)",
+        "(deny file-write*)",
+        '(allow file-write* (literal "/dev/null") (literal "/dev/zero") (literal "/dev/dtracehelper"))',
+        "(deny mach-lookup)",
+        "(deny appleevent-send)",
+        "(deny signal (target others))",
+        "(deny process-info* (target others))",
+    ]
+    lines += [f"(allow file-write* (subpath {_quoted(path)}))" for path in (*policy.writable, tmp)]
+    # Renaming a folder on the way takes what is kept in it elsewhere.
+    lines += [f"(deny file-write-unlink (literal {_quoted(path)}))" for path in policy.pinned]
+    lines += [f"(deny file-write* (subpath {_quoted(path)}))" for path in policy.kept]
+    lines += [f"(deny file-read* file-write* (subpath {_quoted(path)}))" for path in policy.hidden]
+    if not policy.network:
+        lines += ["(deny network*)", '(allow network* (local ip "localhost:*"))']
+    return "\n".join(lines)
+
+
+def _quoted(path: str) -> str:
+    escaped = path.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+# -- which there is ---------------------------------------------------------------------------------------
+
+
+def find_sandbox(settings: SandboxSettings, environ: Mapping[str, str]) -> Sandbox:
+    """The best sandbox that holds here, found by trying to break out of each. Starts processes: for a thread.
+
+    Raises:
+        NoSandbox: there is none.
+    """
+    if not settings.enabled:
+        raise NoSandbox("it is switched off in the configuration")
+    tried: list[str] = []
+    for sandbox in _candidates(settings, environ):
+        trouble = _trial(sandbox)
+        if not trouble:
+            return sandbox
+        tried.append(f"{sandbox.backend}: {trouble}")
+    raise NoSandbox("; ".join(tried) or f"there is none for {sys.platform}")
+
+
+def _candidates(settings: SandboxSettings, environ: Mapping[str, str]) -> list[Sandbox]:
+    if sys.platform == "linux":
+        found = [Sandbox("full", settings, environ)]
+        if bwrap := find_program("bwrap", environ):
+            found.append(Sandbox("bwrap", settings, environ, bwrap))
+        return [*found, Sandbox("landlock", settings, environ)]
+    if sys.platform == "darwin" and os.access("/usr/bin/sandbox-exec", os.X_OK):
+        return [Sandbox("macos", settings, environ, "/usr/bin/sandbox-exec")]
+    return []
+
+
+def _trial(sandbox: Sandbox) -> str:
+    """What does not hold, or why it cannot be had; empty where all does."""
+    environ = sandbox.environ
+    home = Path(os.path.realpath(environ.get("HOME") or os.path.expanduser("~")))
+    with tempfile.TemporaryDirectory(prefix="kimi-tui-trial-") as place:
+        top = Path(os.path.realpath(place))
+        work, secret = top / "work", top / "secret"
+        hook = work / ".git" / "hooks" / "post-checkout"
+        for folder in (hook.parent, secret):
+            folder.mkdir(parents=True)
+        (secret / "key").write_text("key\n")
+        outside = (top / "outside", home / top.name)
+        environ = {**environ, "KIMI_TUI_HOME": str(secret)}
+        tried = Sandbox(sandbox.backend, sandbox.settings, environ, sandbox.program)
+        try:
+            confined = tried.confined(["/bin/sh", "-c", _TRIAL, "sh", *map(str, outside)], work)
+            if trouble := _trouble(confined, work):
+                return trouble
+        except (OSError, NoSandbox) as error:
+            return str(error)
+        finally:
+            tried.remove_temporary()
+        written = [path for path in outside if path.exists()]
+        for path in written:
+            path.unlink()
+        if written:
+            return "writes outside"
+        return "writes hooks" if sandbox.is_whole and hook.exists() else ""
+
+
+_TRIAL = """
+( echo 1 > inside ) 2>/dev/null || { echo cannot write in the work folder; exit; }
+( echo 1 > "$TMPDIR/inside" ) 2>/dev/null || { echo has no temporary folder; exit; }
+( read line < ../secret/key ) 2>/dev/null && { echo reads secrets; exit; }
+( kill -0 $TRIED ) 2>/dev/null && { echo signals others; exit; }
+for name in "$@" .git/hooks/post-checkout; do ( echo 1 > "$name" ) 2>/dev/null; done
+echo held
+"""
+
+
+def _trouble(confined: Confined, work: Path) -> str:
+    """Run the trial as commands are run; returns what it says went wrong."""
+    orders, end = os.pipe()
+    heard, reports = os.pipe()
+    environ = {**confined.environ, "TRIED": str(os.getpid()), MARK_NAME: ""}
+    supervisor = [sys.executable, "-I", "-S", str(_SUPERVISOR), str(orders), str(reports), ""]
+    try:
+        with subprocess.Popen(
+            [*supervisor, str(len(confined.words)), *confined.words, *confined.argv],
+            cwd=work,
+            env=environ,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            pass_fds=(orders, reports),
+        ) as process:
+            os.close(orders)
+            os.close(reports)
+            orders = reports = -1
+            try:
+                assert process.stdout is not None
+                said = process.stdout.read(4096).decode(errors="replace").strip()
+                os.write(end, b"KQ")
+                report = os.read(heard, 4096).decode(errors="replace")
+                process.wait(_TRIAL_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                return "the trial did not end"
+    finally:
+        for descriptor in (orders, reports, end, heard):
+            if descriptor >= 0:
+                with contextlib.suppress(OSError):
+                    os.close(descriptor)
+    if said == _SAID:
+        return ""
+    kind, _, number_and_words = report.partition("\n")[0].partition(" ")
+    words = number_and_words.partition(" ")[2] if kind == "E" else ""
+    return said or words or "the trial could not be run"

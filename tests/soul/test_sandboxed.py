@@ -1,0 +1,84 @@
+"""Commands in the sandbox, from the model's call to its result."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+from support.chat_server import call, say
+from support.soul import stage
+
+from kimi_tui.tools.sandbox.policy import NoSandbox, SandboxSettings
+from kimi_tui.tools.sandbox.sandbox import find_sandbox
+from kimi_tui.wire import events as ev
+
+
+@pytest.fixture(scope="module", autouse=True)
+def there_is_one() -> None:
+    try:
+        if find_sandbox(SandboxSettings(), os.environ).is_whole:
+            return
+    except NoSandbox as no:
+        pytest.skip(f"no sandbox on this machine: {no}")
+    pytest.skip("the sandbox of this machine is not whole")
+
+
+async def test_commands_run_unasked_in_the_sandbox_and_ask_to_leave_it(tmp_path: Path) -> None:
+    environ = {"HOME": str(tmp_path / "home"), "PATH": os.environ["PATH"]}
+    async with stage(tmp_path, mode="sandboxed", sandbox=SandboxSettings(), environ=environ) as on:
+        assert on.soul.mode == "sandboxed"
+        outside = tmp_path / "outside"
+        reason = {"sandbox": "off", "why": "The file\x1b[2J is elsewhere."}
+        on.server.script(
+            call("Shell", {"command": "echo made > inside; mkdir -p sub; echo x > sub/Makefile"}),
+            call(
+                "Shell",
+                {"command": f"echo 1 > {Path.home()}/kimi-test; curl -sS http://127.0.0.1:9"},
+            ),
+            call("Shell", {"command": f"echo 1 > {outside}", "sandbox": "off"}),
+            call("Shell", {"command": f"echo 1 > {outside}", **reason}),
+            call(
+                "Shell", {"command": "git config a.b c", "sandbox": "network", "why": "It fetches."}
+            ),
+            say("Done."),
+        )
+        turn = asyncio.create_task(on.soul.run("Go"))
+        asked = on.soul.wire.subscribe()
+        seen: list[ev.ApprovalRequest] = []
+        async for record in asked:
+            if isinstance(record.event, ev.ApprovalRequest):
+                seen.append(record.event)
+                if len(seen) == 1:
+                    on.soul.answer(record.event.id, "once")
+                else:
+                    on.soul.answer(record.event.id, "no", "Not now.")
+            if isinstance(record.event, ev.TurnEnd):
+                break
+        await turn
+        assert (on.work / "inside").read_text() == "made\n"
+        first, second, third, fourth, fifth = on.ear.of(ev.ToolResult)
+        assert "sub/Makefile" in first.message
+        assert not (Path.home() / "kimi-test").exists()
+        assert f"writing {Path.home()}/kimi-test, the network" in second.message
+        assert "needs `why`" in third.message
+        # Only what leaves the sandbox was asked about, with the reason, cleaned.
+        assert [one.detail for one in seen] == [f"echo 1 > {outside}", "git config a.b c"]
+        assert "OUTSIDE THE SANDBOX" in seen[0].where
+        assert seen[0].where.endswith("The file is elsewhere.")
+        assert "WITH THE NETWORK" in seen[1].where
+        assert not fourth.is_error
+        assert outside.read_text() == "1\n"
+        assert fifth.rejected
+        # What a command did is known like what a tool did, so that it can be brought back.
+        assert on.ear.of(ev.FilesChanged)
+
+
+async def test_without_a_sandbox_there_is_no_such_mode(tmp_path: Path) -> None:
+    settings = SandboxSettings(enabled=False)
+    async with stage(tmp_path, mode="sandboxed", sandbox=settings) as on:
+        assert on.soul.mode == "ask"
+        assert on.soul.sandbox_gaps is None
+        with pytest.raises(NoSandbox, match="switched off"):
+            await on.soul.set_mode("sandboxed")

@@ -1,0 +1,239 @@
+"""Attempts to get out of a real sandbox, from a real shell in it: none may."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import hashlib
+import os
+import pty
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from kimi_tui.tools.process import RunningCommand, marked
+from kimi_tui.tools.sandbox.sandbox import Sandbox
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent.parent.parent
+LOG = "log"
+RUN = """
+N=0
+while IFS= read -r line; do
+    case $line in "#"*) continue;; esac
+    N=$((N + 1))
+    echo "== $N"
+    ( eval "$line" ) 2>&1 < /dev/null
+done < escapes.sh
+echo "== python"
+python3 escapes.py
+"""
+
+
+@dataclass
+class Outside:
+    """A world around a work folder: secrets, a process with a terminal, ears on sockets. Not below `/tmp`, which is covered."""
+
+    base: Path
+    canary: str = field(default_factory=lambda: f"canary-{uuid4().hex}")
+    secret: str = field(default_factory=lambda: f"secret-{uuid4().hex}")
+    ears: list[socket.socket] = field(default_factory=list[socket.socket])
+
+    def __post_init__(self) -> None:
+        self.work, self.out = self.base / "work", self.base / "out"
+        self.home = self.out / "home"
+        self.app = self.base / "app"
+        self.shared = Path("/dev/shm") / self.canary
+        self.terminal, self.other = pty.openpty()
+        self.shm_key = int.from_bytes(os.urandom(3), "big") | 0x6B000000
+
+    def build(self, held: ExitStack) -> dict[str, str]:
+        """Make it; returns the variables by which attempts know it."""
+        secret = f"{self.secret}\n"
+        for name in (
+            *(".ssh/id_rsa", ".netrc", ".aws/credentials", ".npmrc", ".git-credentials"),
+            *(".bash_history", ".bashrc", ".profile", ".gitconfig"),
+        ):
+            is_secret = name not in (".bashrc", ".profile", ".gitconfig")
+            written(self.home / name, secret if is_secret else "# mine\n")
+        written(self.app / "config.toml", secret)
+        written(self.app / "sessions/other/context.jsonl", secret)
+        written(self.out / "file", "mine\n")
+        (self.out / "empty").mkdir()
+        for name, text in {
+            "ok": "ok\n",
+            "ok2": "ok\n",
+            "ok3": "ok\n",
+            "ok4": "ok\n",
+            ".env": f"TOKEN={secret}",
+            "sub3/.env": f"TOKEN={secret}",
+            "deploy.pem": secret,
+            ".envrc": "mine\n",
+            ".vscode/settings.json": "{}\n",
+            "AGENTS.md": "mine\n",
+        }.items():
+            written(self.work / name, text)
+        for repository in (self.work, self.work / "sub"):
+            subprocess.run(["git", "init", "-q", str(repository)], check=True)
+        for name in ("escapes.sh", "escapes.py"):
+            shutil.copy(HERE / name, self.work / name)
+        written(self.work / "run.sh", RUN)
+        written(self.shared, secret)
+        held.callback(self.shared.unlink, missing_ok=True)
+        segment = ctypes.CDLL(None).shmget(self.shm_key, 64, 0o1600)
+        held.callback(ctypes.CDLL(None).shmctl, segment, 0, None)
+        self.victim = subprocess.Popen(
+            ["/bin/sh", "-c", f"sleep 600; : {self.canary}"],
+            cwd=self.out,
+            env={"PATH": os.environ["PATH"], "TOKEN": self.secret},
+            stdin=self.other,
+            start_new_session=True,
+        )
+        held.callback(self.victim.wait)
+        held.callback(self.victim.kill)
+        held.callback(os.close, self.terminal)
+        held.callback(os.close, self.other)
+        os.set_blocking(self.terminal, False)
+        places = (self.out / "sock", self.home / "agent.sock", self.work / "outer.sock")
+        for address in (*map(str, places), f"\0{self.canary}"):
+            self._listen(held, socket.AF_UNIX, socket.SOCK_STREAM, address)
+        port = self._listen(held, socket.AF_INET, socket.SOCK_STREAM, ("0.0.0.0", 0))
+        udp = self._listen(held, socket.AF_INET, socket.SOCK_DGRAM, ("0.0.0.0", 0))
+        return {
+            "OUT": str(self.out),
+            "HOME": str(self.home),
+            "KEPT_APP": str(self.app),
+            "CANARY": self.canary,
+            "VICTIM": str(self.victim.pid),
+            "TTY": os.ttyname(self.other),
+            "SOCK": str(places[0]),
+            "PORT": str(port),
+            "UDP": str(udp),
+            "SHM_KEY": f"{self.shm_key:#x}",
+        }
+
+    def _listen(self, held: ExitStack, family: int, kind: int, address: object) -> int:
+        ear = held.enter_context(socket.socket(family, kind))
+        ear.bind(address)  # pyright: ignore[reportArgumentType]
+        ear.setblocking(False)
+        if kind == socket.SOCK_STREAM:
+            ear.listen(64)
+        self.ears.append(ear)
+        return ear.getsockname()[1] if family == socket.AF_INET else 0
+
+    def state(self) -> dict[str, object]:
+        """All that no command may change."""
+        kept = [
+            *(self.work / ".git" / name for name in ("hooks", "config")),
+            *(self.work / "sub/.git" / name for name in ("hooks", "config")),
+            *(self.work / name for name in (".envrc", ".vscode", "AGENTS.md", ".env")),
+        ]
+        found: dict[str, object] = {"": sorted(os.listdir(self.base))}
+        for top in (self.out, self.app, self.shared, *kept):
+            for path in (top, *sorted(top.rglob("*"))):
+                at = path.lstat()
+                text = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
+                attributes = os.listxattr(path, follow_symlinks=False)
+                found[str(path)] = (at.st_mode, at.st_uid, at.st_gid, at.st_ino, text, attributes)
+                if path.is_file():
+                    found[f"{path} was changed at"] = at.st_mtime_ns
+        status = Path(f"/proc/{self.victim.pid}/status").read_text()
+        found["victim"] = re.findall(r"^(?:State:\s[tTZX]|TracerPid|Uid).*", status, re.M)
+        found["limits"] = Path(f"/proc/{self.victim.pid}/limits").read_text()
+        found["nice"] = os.getpriority(os.PRIO_PROCESS, self.victim.pid)
+        return found
+
+    def heard(self) -> list[object]:
+        """What came to the sockets and the terminal."""
+        found: list[object] = []
+        for ear in self.ears:
+            try:
+                found.append((ear.getsockname(), ear.accept() if ear.type == 1 else ear.recv(99)))
+            except BlockingIOError:
+                continue
+        with suppress(BlockingIOError):
+            found.append(os.read(self.terminal, 999))
+        return found
+
+
+def written(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+@pytest.fixture
+def outside() -> Iterator[Outside]:
+    with tempfile.TemporaryDirectory(dir=ROOT, prefix=".sandbox-") as base:
+        yield Outside(Path(base))
+
+
+async def test_nothing_gets_out(sandbox: Sandbox, outside: Outside) -> None:
+    with ExitStack() as held:
+        known = outside.build(held)
+        environ = {**os.environ, "HOME": str(outside.home), "KIMI_TUI_HOME": str(outside.app)}
+        here = Sandbox(sandbox.backend, sandbox.settings, environ, sandbox.program)
+        held.callback(here.remove_temporary)
+        before = outside.state()
+        shell = [
+            "/bin/bash",
+            "--noprofile",
+            "--norc",
+            "-c",
+            f"export SUPERVISOR=$PPID; bash run.sh > {LOG} 2>&1; :",
+        ]
+        confined = here.confined(shell, outside.work)
+        command = RunningCommand(
+            confined.argv,
+            work_dir=outside.work,
+            environ={
+                **confined.environ,
+                **known,
+                "PATH": f"{Path(sys.executable).parent}:/usr/sbin:{os.environ['PATH']}",
+            },
+            timeout_s=50,
+            on_output=lambda text: None,
+            confined_to=confined.words,
+            ends_all=True,
+        )
+        ended = await command.run()
+        log = (outside.work / LOG).read_text(errors="replace")
+        lines = [line for line in (HERE / "escapes.sh").read_text().splitlines() if line[0] != "#"]
+        attempts = re.findall(r"^(\d+) attempts made", log, re.MULTILINE)
+        assert ended.ending == "exited"
+        assert attempts, log[-2000:]
+        assert len(lines) + int(attempts[0]) >= 150
+        said = dict(part.partition("\n")[::2] for part in log.split("== ")[1:])
+        assert len(said) == len(lines) + 1
+        out = {
+            number: (lines[int(number) - 1] if number.isdigit() else "", text[-300:])
+            for number, text in said.items()
+            if "GOT OUT" in text or outside.secret in text
+        }
+        assert not out, "\n".join(f"{one}: {line}\n    {text}" for one, (line, text) in out.items())
+        assert {name: now for name, now in outside.state().items() if before.get(name) != now} == {}
+        assert outside.heard() == []
+        # What was copied from under a cover would be in the work folder.
+        stolen = [
+            path
+            for path in outside.work.rglob("*")
+            if path.is_file()
+            and not path.is_symlink()
+            and path.name not in (".env", "deploy.pem")
+            and outside.secret in path.read_text(errors="replace")
+        ]
+        assert stolen == []
+        assert marked(command.mark) == []
+        beat = outside.work / "beat"
+        last = beat.read_bytes() if beat.exists() else b""
+        await asyncio.sleep(0.06)
+        assert (beat.read_bytes() if beat.exists() else b"") == last

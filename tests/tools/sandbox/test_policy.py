@@ -1,0 +1,159 @@
+"""What the sandbox allows and what it says of what it does not."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from kimi_tui.config.settings import SandboxConfig
+from kimi_tui.tools.process import RunningCommand
+from kimi_tui.tools.sandbox.policy import NoSandbox, Policy, SandboxSettings, policy_for
+from kimi_tui.tools.sandbox.refusals import refused
+from kimi_tui.tools.sandbox.sandbox import Sandbox, bwrap_arguments, macos_profile
+
+
+def git(*words: str, within: Path) -> None:
+    settings = ("-c", "user.name=a", "-c", "user.email=a@b")
+    subprocess.run(["git", *settings, *words], cwd=within, check=True, capture_output=True)
+
+
+@pytest.fixture
+def environ(tmp_path: Path) -> dict[str, str]:
+    home = tmp_path / "home"
+    for folder in (".ssh", ".cache/pip", ".config/gh"):
+        (home / folder).mkdir(parents=True)
+    return {"HOME": str(home), "KIMI_TUI_HOME": str(tmp_path / "app"), "PATH": os.environ["PATH"]}
+
+
+@pytest.fixture
+def policy(environ: dict[str, str], tmp_path: Path) -> Policy:
+    work = tmp_path / "work"
+    (work / "tests").mkdir(parents=True)
+    git("init", "-q", within=work)
+    for name in (".env", "tests/.env.local", "Makefile", "tests/conftest.py", "app.py"):
+        (work / name).write_text("x\n")
+    return policy_for(work, SandboxSettings(), environ)
+
+
+def test_the_work_folder_is_writable_but_for_what_runs_later(
+    policy: Policy, tmp_path: Path
+) -> None:
+    work, home = tmp_path / "work", tmp_path / "home"
+    assert policy.writable == (str(work), str(home / ".cache/pip"))
+    assert policy.may_write("app.py")
+    assert policy.may_write("tests/new")
+    assert policy.may_write(".git/index")
+    for name in (".git/hooks/pre-commit", ".git/config", "Makefile", "/opt/x", "/etc/hosts"):
+        assert not policy.may_write(name), name
+    assert policy.pinned == (str(work / ".git"),)
+    for place in (".env", "tests/.env.local", home / ".ssh" / "id_rsa", home / ".config/gh"):
+        assert not policy.may_read(str(place)), place
+    assert policy.may_read("/etc/hosts")
+    # Deeper down it is looked at afterwards; what changed is named.
+    (work / "tests/conftest.py").write_text("import os\n")
+    (work / ".git/commondir").write_text("../elsewhere\n")
+    (work / "sub").mkdir()
+    (work / "sub/.envrc").write_text("x\n")
+    assert policy.watch.changed() == [".git/commondir", "sub/.envrc", "tests/conftest.py"]
+
+
+def test_a_linked_working_tree_may_write_its_repository_and_no_other_folder(
+    policy: Policy, environ: dict[str, str], tmp_path: Path
+) -> None:
+    work, linked = tmp_path / "work", tmp_path / "linked"
+    git("commit", "-q", "--allow-empty", "-m", "x", within=work)
+    git("worktree", "add", "-q", str(linked), within=work)
+    found = policy_for(linked, SandboxSettings(), environ)
+    assert found.may_write(str(work / ".git/objects"))
+    for name in ("hooks", "config", "worktrees/linked/gitdir"):
+        assert not found.may_write(str(work / ".git" / name)), name
+    assert not found.may_write(".git")
+    # A repository's own word for where it is counts for nothing.
+    liar = tmp_path / "liar"
+    liar.mkdir()
+    (liar / ".git").write_text(f"gitdir: {work}/.git/worktrees/linked\n")
+    cache = str(tmp_path / "home/.cache/pip")
+    assert policy_for(liar, SandboxSettings(), environ).writable == (str(liar), cache)
+
+
+def test_there_is_none_where_all_that_is_secret_lies(
+    environ: dict[str, str], tmp_path: Path
+) -> None:
+    home = tmp_path / "home"
+    for folder, why in ((home, "home folder"), (tmp_path, "home folder"), (home / ".ssh", ".ssh")):
+        with pytest.raises(NoSandbox, match=why):
+            policy_for(folder, SandboxSettings(), environ)
+
+
+def test_the_settings_open_what_they_name(environ: dict[str, str], tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    settings = SandboxSettings(
+        writable=("~/made", "~/.ssh"), readable=("~/.config/gh",), network=True
+    )
+    (tmp_path / "home" / "made").mkdir()
+    found = policy_for(work, settings, environ)
+    assert found.writable == (str(work), str(tmp_path / "home" / "made"))
+    assert found.may_read(str(tmp_path / "home/.config/gh/hosts.yml"))
+    assert found.network
+    assert SandboxSettings(*SandboxConfig()) == SandboxSettings()
+    assert SandboxSettings._fields == SandboxConfig._fields
+
+
+@pytest.mark.parametrize(
+    ("output", "what"),
+    [
+        ("touch: cannot touch '/etc/x': Read-only file system", ["writing /etc/x"]),
+        ("OSError: [Errno 30] Read-only file system: '/opt/x'", ["writing /opt/x"]),
+        ("/bin/sh: 1: cannot create /opt/x: Permission denied", ["writing /opt/x"]),
+        ("cat: .env: Permission denied", ["reading .env"]),
+        ("bash: ./run.sh: Permission denied", []),
+        (
+            "error: could not write config file .git/config: Device or resource busy",
+            ["writing .git/config"],
+        ),
+        ("EROFS: read-only file system, open '/opt/x'", ["writing /opt/x"]),
+        ("npm error errno EAI_AGAIN\ncurl: (6) Could not resolve host: x.y", ["the network"]),
+        ("AssertionError: 1 != 2", []),
+    ],
+)
+def test_what_was_refused_is_told_from_the_output(
+    policy: Policy, output: str, what: list[str]
+) -> None:
+    assert refused(output, policy) == what
+
+
+async def test_with_the_network_a_command_reaches_it(
+    sandbox: Sandbox, environ: dict[str, str], policy: Policy
+) -> None:
+    here = Sandbox(sandbox.backend, sandbox.settings, environ, sandbox.program)
+    with socket.create_server(("127.0.0.1", 0)) as ear:
+        said = f"echo hello > /dev/tcp/127.0.0.1/{ear.getsockname()[1]}"
+        for network in (True, False):
+            confined = here.confined(["/bin/bash", "-c", said], Path(policy.work), network=network)
+            command = RunningCommand(
+                confined.argv,
+                work_dir=Path(policy.work),
+                environ=confined.environ,
+                timeout_s=20,
+                on_output=lambda text: None,
+                confined_to=confined.words,
+            )
+            assert (await command.run()).exit_code == (0 if network else 1)
+    here.remove_temporary()
+
+
+def test_other_systems_are_told_the_same(policy: Policy) -> None:
+    arguments = " ".join(bwrap_arguments(policy, "/tmp/own"))
+    assert f"--bind {policy.work} {policy.work}" in arguments
+    assert f"--ro-bind {policy.work}/.git/hooks {policy.work}/.git/hooks" in arguments
+    assert "--unshare-net" in arguments
+    profile = macos_profile(policy, "/tmp/own").split("\n")
+    allowed = profile.index(f'(allow file-write* (subpath "{policy.work}"))')
+    kept = profile.index(f'(deny file-write* (subpath "{policy.work}/.git/hooks"))')
+    assert allowed < kept
+    assert "(deny network*)" in profile
