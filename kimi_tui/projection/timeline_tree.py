@@ -258,14 +258,18 @@ class Tree:
 
     Args:
         world_lines: the lines.
+        marks: what the user called checkpoints and lines, by uid and by the mark of a line.
 
     Attributes:
         lines: the world lines that are drawn, by number: those that have something of their own.
         root: the key to which is attached what branches off before the live line's first checkpoint.
     """
 
-    def __init__(self, world_lines: WorldLines[Checkpoint]) -> None:
+    def __init__(
+        self, world_lines: WorldLines[Checkpoint], marks: Mapping[str, str] | None = None
+    ) -> None:
         self._all = world_lines
+        self._marks: Mapping[str, str] = {} if marks is None else marks
         self.lines: dict[int, WorldLine] = {}
         self.root = _root(0)
         self._next_key = 1
@@ -288,6 +292,10 @@ class Tree:
         key = self._next_key
         self._next_key += 1
         return key
+
+    def name_of(self, line: WorldLine) -> str:
+        """What the user called a line, else its own first words; empty where it has none."""
+        return self._marks.get(line.mark) or line.own_words
 
     def forks(self, key: int) -> list[WorldLine]:
         """What branches off above this checkpoint (or root), oldest first."""

@@ -210,12 +210,13 @@ class Reader:
             self.tell_news()
 
     def tell_news(self) -> None:
-        """Have the banner say what happens on the live line."""
+        """Have the banner say what the line is called now, and what happens on the live one."""
         if self._reading is not None:
+            name = self._screen.views.line_name(self._reading.info.n)
             state, glyphs = self._screen.conversation.state, glyphs_of(self._screen)
             asks = bool(state.approvals)
             said = news_spans(self._news, glyphs, running=state.running, asks=asks)
-            self._reading.banner.tell(said)
+            self._reading.banner.tell(name, said)
 
     def leave(self, *, back: bool = False) -> bool:
         """Return to now; False where that is shown already.
