@@ -50,6 +50,8 @@ class Reader:
         self._wanted = (0, -1)
         """What is glanced at: a line, and a checkpoint of it."""
         self._coming: Worker[None] | None = None
+        self._looked_up: asyncio.Task[tuple[WorldLineInfo, list[EventRecord]]] | None = None
+        """What reads the line that is glanced at: in a thread, which goes on when nobody waits for it any more."""
         self._news = News()
 
     @property
@@ -134,8 +136,13 @@ class Reader:
 
     async def _glance_at(self, soul: KimiSoul, world_line: int) -> None:
         await asyncio.sleep(GLANCE_DELAY_S)
+        # One line is read at a time; of those that wait for it, all but the newest were cancelled.
+        while self._looked_up is not None and not self._looked_up.done():
+            await asyncio.wait([self._looked_up])
+        self._looked_up = asyncio.create_task(self._look_up(soul, world_line))
+        await asyncio.wait([self._looked_up])
         try:
-            info, records = await self._look_up(soul, world_line)
+            info, records = self._looked_up.result()
         except KeyError:
             return  # why it cannot be read is said to whoever opens it
         if self.world_line or self._wanted[0] != world_line:
