@@ -83,13 +83,11 @@ async def preview(
     from kimi_tui.tui.preview.layout import COMPACT_FROM, COMPACT_TO, COPY, DMAIL, FORK
 
     found = await choose(screen, target, going)
+    if dmail_text and (found is None or found[1].action != DMAIL.name):
+        screen.keep(f"/dmail {place_of(target)} {dmail_text}")
     if found is None:
-        if dmail_text:
-            screen.keep(f"/dmail {place_of(target)} {dmail_text}")
         return
     target, answer = found
-    if letter and answer.action != DMAIL.name:
-        screen.keep(f"/dmail {place_of(target)} {letter}")
     soul = await screen.conversation.opened()
     if answer.action == FORK.name:
         await fork_at(screen, soul, target, answer)
