@@ -59,6 +59,8 @@ class CompareHead(Static):
 class CompareFilesHead(Static):
     """The title of the files."""
 
+_LEAST_NAME = 8
+
 
 class CompareScreen(AnswersOnce[CompareAnswer | None]):
     """Two lines side by side.
@@ -267,7 +269,8 @@ def _side_head(
 ) -> Content:
     left = Content.assemble("  ", (glyph, colour), " ", (which, "bold $ink-strong"))
     room = width - left.cell_length - cell_len(figure) - 2 - 4
-    if name := formatting.cut(name, room):
+    if name and room >= _LEAST_NAME:
+        name = formatting.cut(name, room)
         left = Content.assemble(left, "  ", (name, "$ink"))
         room -= cell_len(name) + 2
     said = next((one for one in (when, when.removeprefix("left ")) if cell_len(one) <= room), "")
