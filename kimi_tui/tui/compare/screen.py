@@ -59,6 +59,7 @@ class CompareHead(Static):
 class CompareFilesHead(Static):
     """The title of the files."""
 
+
 _LEAST_NAME = 8
 
 
