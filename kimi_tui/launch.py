@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Literal, NamedTuple, cast
 
 from kimi_tui.app_paths import config_file, expanded, kimi_cli_config_file, no_home_notice
 from kimi_tui.config.file import read_config
 from kimi_tui.config.model_choice import Choice, NeedsChoice, Overrides, choose
 from kimi_tui.config.settings import Config, ConfigError
+
+if TYPE_CHECKING:
+    from kimi_tui.demo.demo import Demo
 
 NEWEST = "newest"
 """`Launch.resume` for the newest session of the folder."""
@@ -43,8 +46,9 @@ class Launch(NamedTuple):
     """How to start.
 
     `resume` is None for a new session, `newest` or a session's id. `notices` are shown once the screen stands.
-    With `plays` the demo sends its messages itself. With `replay` the session is played back, not gone on with. `prompt`
-    stands in the prompt at first. With `sandbox` commands have one, where there is one. With `offers_files` the user is asked about files that are not what they were then.
+    `in_demo` is a demo that is told already, in which a fork goes on. With `plays` the demo sends its messages itself. With
+    `replay` the session is played back, not gone on with. `prompt` stands in the prompt at first. With `sandbox` commands
+    have one, where there is one. With `offers_files` the user is asked about files that are not what they were then.
     """
 
     work_dir: Path
@@ -56,6 +60,7 @@ class Launch(NamedTuple):
     mode: Mode = "ask"
     sandbox: bool = False
     demo: bool = False
+    in_demo: Demo | None = None
     plays: bool = False
     speed: float = 1.0
     notices: tuple[str, ...] = ()

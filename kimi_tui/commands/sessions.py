@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from argparse import SUPPRESS, Namespace
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,6 +19,7 @@ from kimi_tui.commands.console import (
     DONE,
     FAILED,
     Parser,
+    complain,
     confirmed,
     line_number,
     print_json,
@@ -35,10 +36,20 @@ from kimi_tui.session.rotation import stored_world_lines
 from kimi_tui.session.session import Session
 from kimi_tui.session.store import DiskUse, SessionStore, disk_use, prune, read_only_copy
 from kimi_tui.session.world_lines import WorldLine
+from kimi_tui.soul.checkpoint_table import line_names
 from kimi_tui.soul.kimisoul import KimiSoul
 from kimi_tui.soul.runtime import open_soul
 from kimi_tui.soul.usage import Cost, Statistics, session_statistics
-from kimi_tui.tui.formatting import age, counted, cut, size_words, statistics_pairs, time_of, tokens
+from kimi_tui.tui.formatting import (
+    age,
+    counted,
+    cut,
+    line_words,
+    size_words,
+    statistics_pairs,
+    time_of,
+    tokens,
+)
 
 # --- the session that a command is about
 
@@ -152,6 +163,8 @@ def _parser() -> Parser:
 
 def _list(store: SessionStore, options: Namespace) -> int:
     infos = store.list(None if options.all else Path.cwd(), archived=options.archived, counted=True)
+    for remark in store.passed_over(None if options.all else Path.cwd()):
+        complain(remark)
     if options.json:
         print_json([_described(info) for info in infos])
         return DONE
@@ -246,8 +259,11 @@ async def _prune(store: SessionStore, options: Namespace) -> int:
             say("No line was ever left here; there is nothing to free.")
             return DONE
         size = size_words(sum(sizes[n] for n in chosen))
-        what = f"world line {chosen[0]}" if len(chosen) == 1 else f"{len(chosen)} world lines"
-        question = f"Delete {what} ({size})? No more reading, jumping to or undoing of that."
+        what = f"{len(chosen)} world lines"
+        if len(chosen) == 1:
+            names = await asyncio.to_thread(line_names, session)
+            what = line_words(chosen[0], names.get(chosen[0], ""))
+        question = f"Delete {what}, {size}? No more reading, jumping to or undoing of that."
         if not options.yes and not confirmed(question):
             return FAILED
         freed = prune(session, chosen)
@@ -266,6 +282,7 @@ class _Findings:
     checkpoints: int
     use: DiskUse
     lines: list[WorldLine]
+    names: dict[int, str]
     figures: Statistics
 
 
@@ -287,13 +304,15 @@ async def show(session: Session, *, as_json: bool) -> int:
 
 def _look(session: Session, folder: Path) -> _Findings:
     context = session.context
+    lines = session.world_lines.list(context.checkpoints, context.messages)
     return _Findings(
         title=session.title or "Untitled",
         messages=context.index.counts(0)[0],
         tokens=context.token_count,
         checkpoints=len(context.checkpoints),
         use=disk_use(folder),
-        lines=session.world_lines.list(context.checkpoints, context.messages),
+        lines=lines,
+        names=line_names(session) if lines else {},
         figures=session_statistics(session, stored_prices()),
     )
 
@@ -315,7 +334,7 @@ def _facts(session: Session, found: _Findings) -> dict[str, Any]:
         "world_lines_bytes": use.world_lines,
         "record_bytes": use.record,
         "other_bytes": use.other,
-        "world_lines": [line_facts(line) for line in found.lines],
+        "world_lines": [line_facts(line, found.names.get(line.n, "")) for line in found.lines],
         "statistics": statistics_facts(found.figures),
         "remarks": session.remarks,
     }
@@ -381,7 +400,7 @@ def _print(session: Session, found: _Findings) -> None:
     print_pairs(pairs)
     if found.lines:
         print()
-        print_lines(found.lines)
+        print_lines(found.lines, found.names)
     for remark in session.remarks:
         say(f"! {remark}")
 
@@ -389,10 +408,11 @@ def _print(session: Session, found: _Findings) -> None:
 # --- world lines, as every command lists them
 
 
-def line_facts(line: WorldLine) -> dict[str, Any]:
+def line_facts(line: WorldLine, name: str = "") -> dict[str, Any]:
     """A world line as scripts read it."""
     return {
         "n": line.n,
+        "name": name or None,
         "reason": line.reason,
         "checkpoint_id": line.left_by.checkpoint_id if line.left_by.checkpoint_id >= 0 else None,
         "at": line.left_by.at or None,
@@ -404,14 +424,15 @@ def line_facts(line: WorldLine) -> dict[str, Any]:
     }
 
 
-def print_lines(lines: Sequence[WorldLine]) -> None:
-    """World lines as a table."""
+def print_lines(lines: Sequence[WorldLine], names: Mapping[int, str]) -> None:
+    """World lines as a table, with what they are called."""
     now = datetime.now(UTC)
     print_table(
-        ["line", "left by", "to", "checkpoints", "messages", "before", "after", "age", "text"],
+        ["line", "name", "left by", "to", "checkpoints", "messages", "before", "after", "age"],
         [
             [
                 str(line.n),
+                cut(names.get(line.n, ""), 50),
                 reason_words(line.reason),
                 f"#{line.left_by.checkpoint_id}" if line.left_by.checkpoint_id >= 0 else "",
                 f"{len(line.checkpoints):,}",
@@ -419,11 +440,10 @@ def print_lines(lines: Sequence[WorldLine]) -> None:
                 tokens(line.left_by.tokens_before),
                 tokens(line.left_by.tokens_after),
                 age_of(line.left_by.at, now),
-                cut(line.left_by.text, 50),
             ]
             for line in lines
         ],
-        right=(0, 2, 3, 4, 5, 6),
+        right=(0, 3, 4, 5, 6, 7),
     )
 
 

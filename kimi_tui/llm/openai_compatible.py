@@ -219,7 +219,8 @@ class OpenAICompatible(ChatProvider):
         request = ChatRequest(
             system=system,
             tools=tuple(tools),
-            history=tuple(history),
+            # Most of a long one is still on the disk.
+            history=await asyncio.to_thread(tuple, history),
             recipient=Recipient(
                 self._info.provider, self._info.model, "image_in" in self._info.capabilities
             ),

@@ -5,7 +5,7 @@ Every event costs a constant amount of work, but for reverts, which cost what th
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -48,10 +48,12 @@ from kimi_tui.wire.events import (
     iso_seconds,
 )
 
+DMAIL_CALL = short_name("SendDMail")
+"""What a step that sends a D-Mail calls."""
+NOT_SENT = "not sent"
 _PARTS_LIMIT = 10_000
 # What a step changed may be known only when there are a few later ones.
 _LATEST = 50
-_DMAIL = short_name("SendDMail")
 _FILE_TOOLS = ("ReadFile", "WriteFile", "StrReplaceFile")
 
 
@@ -95,9 +97,11 @@ class Steps:
 
     def undelivered(self, head: Checkpoint | None) -> Checkpoint | None:
         """The step is over, and the line was not cut: its D-Mails were not sent."""
-        unsent = [c for c in head.calls or () if c.name == _DMAIL and not c.failed] if head else []
+        unsent = (
+            [c for c in head.calls or () if c.name == DMAIL_CALL and not c.failed] if head else []
+        )
         for call in unsent:
-            call.target, call.failed = f"{call.target} not sent".strip(), True
+            call.target, call.failed = f"{call.target} {NOT_SENT}".strip(), True
         return head if unsent else None
 
     def drop_attempt(self, head: Checkpoint | None) -> Checkpoint | None:
@@ -208,7 +212,7 @@ class TimelineModel:
         self.bookmarks: dict[str, str] = {}
         self.pins: frozenset[str] = frozenset()
         self._world_lines = WorldLines[Checkpoint]()
-        self.tree = Tree(self._world_lines)
+        self.tree = Tree(self._world_lines, self.bookmarks)
         self.rows = Rows(self.tree)
         self.running = False
         self.used = 0
@@ -511,9 +515,10 @@ class TimelineModel:
         live = self.tree.live
         return len(live) - (1 if live and live[0].is_summary else 0)
 
-    def name_of(self, line: WorldLine) -> str:
-        """What the user called a line, else its own first words; empty where it has none."""
-        return self.bookmarks.get(line.mark) or line.own_words
+    def line_name(self, world_line: int) -> str:
+        """What a line that was left is called; empty where nothing tells, or nothing on it is its own."""
+        line = self.tree.lines.get(world_line)
+        return self.tree.name_of(line) if line is not None else ""
 
     def frees(self, checkpoint: Checkpoint) -> int:
         """How many tokens a rewind to this live checkpoint frees."""
@@ -542,35 +547,22 @@ class TimelineModel:
         self.rows.filter(kept.typed)
         self.revision += 1
 
-    def set_bookmark(self, uid: str, name: str) -> None:
-        """Show a bookmark at a checkpoint, on whatever line it is; an empty name takes it away."""
-        if name:
-            self.bookmarks[uid] = one_line(name)
-        else:
-            self.bookmarks.pop(uid, None)
-        for checkpoints in (
-            self.tree.live,
-            *(line.checkpoints for line in self.tree.lines.values()),
-        ):
+    def mark(self, names: Mapping[str, str], pins: frozenset[str]) -> None:
+        """Show names and pins, by the uids of their checkpoints, on whatever line those are; no others are shown."""
+        names = {uid: one_line(name) for uid, name in names.items() if name}
+        changed = {uid for uid, _ in names.items() ^ self.bookmarks.items()} | (pins ^ self.pins)
+        self.bookmarks.clear()
+        self.bookmarks.update(names)
+        self.pins = pins
+        lines = (line.checkpoints for line in self.tree.lines.values())
+        for checkpoints in (self.tree.live, *lines) if changed else ():
             for checkpoint in checkpoints:
-                if checkpoint.uid == uid:
-                    checkpoint.bookmark = self.bookmarks.get(uid, "")
+                if checkpoint.uid in changed:
+                    checkpoint.bookmark = names.get(checkpoint.uid, "")
+                    checkpoint.pinned = checkpoint.uid in pins
                     checkpoint.touch()
         if self.rows.needle:
             self.rows.reset()
-        self.revision += 1
-
-    def set_pins(self, uids: frozenset[str]) -> None:
-        """Show at which checkpoints a message is pinned."""
-        self.pins = uids
-        for checkpoints in (
-            self.tree.live,
-            *(line.checkpoints for line in self.tree.lines.values()),
-        ):
-            for checkpoint in checkpoints:
-                if checkpoint.pinned != (checkpoint.uid in uids):
-                    checkpoint.pinned = not checkpoint.pinned
-                    checkpoint.touch()
         self.revision += 1
 
     def toggle(self, row: Row) -> Key | None:

@@ -159,27 +159,30 @@ class Builder:
                 yield Row("line", order, lanes, line=line)
                 continue
             is_named = False
-            if not self.needle:
-                yield Row("foot", order, lanes, line=line)
-                is_named = True
             for row in self._inside(line, lanes + "l", order):
                 if row is not None and not is_named:
                     yield Row("foot", order, lanes, line=line)
                     is_named = True
                 yield row
+            if not is_named and self._finds(line):
+                yield Row("line", order, lanes, line=line)
 
     def _base(self, checkpoint: Checkpoint, lanes: str, order: int) -> Iterator[Row | None]:
         """The line that a compaction replaced: it stands below it, its name on top."""
         line = self._tree.base(checkpoint)
         if line is None:
             return
-        is_found = not self.needle
+        is_found = self._finds(line)
         if self.needle or line.is_open:
             for row in self._inside(line, lanes + "b", order):
                 is_found = is_found or row is not None
                 yield row
         if is_found:
             yield Row("base", order, lanes, line=line)
+
+    def _finds(self, line: WorldLine) -> bool:
+        """Whether the name of a line holds what is looked for."""
+        return self.needle in self._tree.name_of(line).lower()
 
     def _inside(self, line: WorldLine, lanes: str, order: int) -> Iterator[Row | None]:
         if len(lanes) > MAX_DEPTH:
@@ -236,9 +239,9 @@ class Rows:
         return self._builder.needle
 
     @property
-    def n_checkpoints(self) -> int:
-        """How many checkpoints are among the rows."""
-        return sum(1 for row in self._whole() if row.kind == "checkpoint")
+    def n_found(self) -> int:
+        """How many checkpoints, and lines by their name alone, are among the rows."""
+        return sum(1 for row in self._whole() if row.kind in ("checkpoint", "line"))
 
     @property
     def n_missing(self) -> int:

@@ -258,19 +258,25 @@ class Tree:
 
     Args:
         world_lines: the lines.
+        marks: what the user called checkpoints and lines, by uid and by the mark of a line.
 
     Attributes:
         lines: the world lines that are drawn, by number: those that have something of their own.
         root: the key to which is attached what branches off before the live line's first checkpoint.
     """
 
-    def __init__(self, world_lines: WorldLines[Checkpoint]) -> None:
+    def __init__(
+        self, world_lines: WorldLines[Checkpoint], marks: Mapping[str, str] | None = None
+    ) -> None:
         self._all = world_lines
+        self._marks: Mapping[str, str] = {} if marks is None else marks
         self.lines: dict[int, WorldLine] = {}
         self.root = _root(0)
         self._next_key = 1
         self._forks: dict[int, list[WorldLine]] = {}
         self._bases: dict[int, WorldLine] = {}
+        self._held: dict[int, Checkpoint] = {}
+        """The checkpoints that something is attached to, by key."""
 
     @property
     def live(self) -> list[Checkpoint]:
@@ -288,6 +294,10 @@ class Tree:
         key = self._next_key
         self._next_key += 1
         return key
+
+    def name_of(self, line: WorldLine) -> str:
+        """What the user called a line, else its own first words; empty where it has none."""
+        return self._marks.get(line.mark) or line.own_words
 
     def forks(self, key: int) -> list[WorldLine]:
         """What branches off above this checkpoint (or root), oldest first."""
@@ -321,7 +331,9 @@ class Tree:
         if left is None or edit.left in self.lines or not edit.gone:
             return None
         line = self._drawn(left, list(edit.gone))
-        line.parent, line.at_root = self.key_below(edit.kept), edit.kept == 0
+        line.parent, line.at_root = self.root, edit.kept == 0
+        if edit.kept:
+            self._hold(line, self.live[edit.kept - 1])
         self.lines[line.n] = line
         self._forks.setdefault(line.parent, []).append(line)
         return line
@@ -332,8 +344,8 @@ class Tree:
         Returns:
             The first place on the live line of which anything that is attached there is another now.
         """
-        before, lines = self._outline(), self.lines
-        self._forks, self._bases, self.lines = {}, {}, {}
+        before, lines, held = self._outline(), self.lines, self._held
+        self._forks, self._bases, self.lines, self._held = {}, {}, {}, {}
         live = self._all.live
         self.root = _root(live.origin)
         taken = _Taken(live)
@@ -346,9 +358,15 @@ class Tree:
             forks.reverse()
         after = self._outline()
         others = {key for key in {*before, *after} if before.get(key) != after.get(key)}
-        places = [place for place, one in enumerate(self.live) if one.key in others]
+        held |= self._held
+        places = [held[key].index for key in others if key in held and taken.is_live(held[key])]
         # Something else that changed is within a line that may be attached anywhere.
         return min(places, default=len(self.live)) if len(places) == len(others) else 0
+
+    def _hold(self, line: WorldLine, checkpoint: Checkpoint) -> None:
+        """The line branches off above this checkpoint."""
+        line.parent = checkpoint.key
+        self._held[checkpoint.key] = checkpoint
 
     def _lay_line(
         self, left: LeftLine[Checkpoint], taken: _Taken, lines: Mapping[int, WorldLine]
@@ -360,7 +378,7 @@ class Tree:
             return
         line = self._drawn(left, own, lines.get(left.n))
         if len(own) < len(path.points):
-            line.parent = path.points[-len(own) - 1].key
+            self._hold(line, path.points[-len(own) - 1])
         elif path.origin in taken.origins:
             line.parent, line.at_root = _root(path.origin), True
         else:
@@ -369,8 +387,9 @@ class Tree:
             base = path.base
             while base is not None and not taken.has(base.points[-1]):
                 base = base.base
-            line.at_root = base is None
-            line.parent = self.root if base is None else base.points[-1].key
+            line.parent, line.at_root = self.root, base is None
+            if base is not None:
+                self._hold(line, base.points[-1])
         taken.take(path, own)
         self.lines[line.n] = line
         self._forks.setdefault(line.parent, []).append(line)
@@ -399,6 +418,7 @@ class Tree:
         taken.take(base, line.checkpoints)
         self.lines[line.n] = line
         self._bases[summary.key] = line
+        self._held[summary.key] = summary
         if base.base is not None:
             self._lay_base(base.points[0], base.base, taken, lines)
 
@@ -439,11 +459,14 @@ class _Taken:
         self._keys: set[int] = set()
         self.origins = {live.origin}
 
+    def is_live(self, checkpoint: Checkpoint) -> bool:
+        """Whether it is on the live line."""
+        live, index = self._live, checkpoint.index
+        return index < len(live) and live[index] is checkpoint
+
     def has(self, checkpoint: Checkpoint) -> bool:
         """Whether it has its place."""
-        live, index = self._live, checkpoint.index
-        on_live = index < len(live) and live[index] is checkpoint
-        return on_live or checkpoint.key in self._keys
+        return self.is_live(checkpoint) or checkpoint.key in self._keys
 
     def rest(self, path: Path[Checkpoint]) -> list[Checkpoint]:
         """The end of a line that has no place yet."""

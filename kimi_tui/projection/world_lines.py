@@ -8,6 +8,7 @@ follows the `LineEdit` that each operation gives.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Generic, NamedTuple, Protocol, TypeVar
@@ -234,16 +235,17 @@ class WorldLines(Generic[P]):
             self.live = Path(was.points[:kept], was.base, was.origin)
             return LineEdit(kept, was.points[kept:], left, is_known=False)
         points = target.path.points
-        stop = next((i for i, p in enumerate(points) if event.uid and p.uid == event.uid), None)
+        stop = None
+        if event.uid:
+            stop = next((i for i, point in enumerate(points) if point.uid == event.uid), None)
         # Nothing stands upon what was compacted, where not even the summary is there.
         self.live = (
             Path([]) if stop == 0 else Path(points[:stop], target.path.base, target.path.origin)
         )
-        kept = 0
-        for mine, other in zip(was.points, self.live.points, strict=False):
-            if mine is not other:
-                break
-            kept += 1
+        mine, other = was.points, self.live.points
+        # A checkpoint has one past: where two lines share it, they share all that is before it.
+        both = range(min(len(mine), len(other)))
+        kept = bisect_left(both, True, key=lambda place: mine[place] is not other[place])
         last = None if stop is None else points[stop]
         return LineEdit(kept, was.points[kept:], left, event.to_line, last)
 

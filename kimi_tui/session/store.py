@@ -17,7 +17,7 @@ from collections.abc import AsyncGenerator, Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from kimi_tui.filesystem import Storage
+from kimi_tui.filesystem import Storage, open_regular
 from kimi_tui.session.errors import SessionNotFound, StorageTrouble, UnknownWorldLine
 from kimi_tui.session.jsonl import RECORD_NAME
 from kimi_tui.session.listing import SessionInfo, describe
@@ -87,6 +87,18 @@ class SessionStore:
         infos = [info for folder in folders if (info := describe(folder, counted=counted))]
         shown = [info for info in infos if archived or not info.archived]
         return sorted(shown, key=lambda info: (info.updated_at, info.id), reverse=True)
+
+    def passed_over(self, work_dir: Path | None = None) -> list[str]:
+        """Why sessions are not listed whose conversation cannot be opened, a sentence for each."""
+        found: list[str] = []
+        for folder in self._folders(work_dir):
+            if describe(folder) is None:
+                try:
+                    os.close(open_regular(folder / LIVE_NAME))
+                except OSError as error:
+                    what = error.strerror
+                    found.append(f"{folder / LIVE_NAME}: {what}; this session is passed over.")
+        return found
 
     def at(self, folder: Path, work_dir: Path | None = None) -> Session:
         """The session in a folder; its work folder is what it noted, else the one given."""

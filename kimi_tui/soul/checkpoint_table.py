@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from types import MappingProxyType
 
 from kimi_tui.llm.message import Message
-from kimi_tui.projection.timeline import TimelineModel
+from kimi_tui.projection.timeline import DMAIL_CALL, NOT_SENT, TimelineModel
 from kimi_tui.projection.timeline_tree import Checkpoint as Shown
 from kimi_tui.session.context_index import ContextIndex
 from kimi_tui.session.schema import Checkpoint
@@ -90,6 +90,13 @@ def list_checkpoints(session: Session, world_line: int = 0) -> list[CheckpointRo
     )
 
 
+def line_names(session: Session) -> dict[int, str]:
+    """What each world line that was left is called, by number, as on the timeline. Reads files: call it in a thread."""
+    model = _timeline(session_history(session))
+    model.mark(session.marks.bookmarks, frozenset())
+    return {n: model.line_name(n) for n in model.tree.lines}
+
+
 def checkpoint_rows(
     index: ContextIndex,
     messages: Sequence[Message],
@@ -138,7 +145,7 @@ def checkpoint_rows(
             uid=point.uid,
             world_line=world_line,
             kind=kinds[place],
-            label=part.label or _label(events),
+            label=_dmail_calls(known) or part.label or _label(events),
             at=point.at or _at(events),
             tokens=tokens,
             estimated=estimated,
@@ -165,10 +172,14 @@ def _with_said(row: CheckpointRow, part: Segment) -> list[CheckpointRow]:
 
 def _shown(records: Iterable[EventRecord], world_line: int) -> dict[str, Shown]:
     """The checkpoints of a world line as the timeline shows them; none of one that no event tells of."""
+    return {point.uid: point for point in _timeline(records).path_of(world_line)}
+
+
+def _timeline(records: Iterable[EventRecord]) -> TimelineModel:
     model = TimelineModel()
     for record in records:
         model.apply(record)
-    return {point.uid: point for point in model.path_of(world_line)}
+    return model
 
 
 def _tokens(
@@ -196,6 +207,18 @@ def _kind(part: Segment, recorded: Sequence[EventRecord]) -> CheckpointKind:
             case _:
                 pass
     return kind
+
+
+def _dmail_calls(known: Shown | None) -> str:
+    """Of a step that called for D-Mails: each with its target, and whether it was sent."""
+    calls = known.calls or () if known is not None else ()
+    if not any(call.name == DMAIL_CALL for call in calls):
+        return ""
+    words: list[str] = []
+    for call in calls:
+        is_unsent = call.name == DMAIL_CALL and call.failed and NOT_SENT not in call.target
+        words.append(" ".join(filter(None, (call.name, call.target, NOT_SENT * is_unsent))))
+    return label_of(", ".join(words))
 
 
 def _label(recorded: Sequence[EventRecord]) -> str:

@@ -66,7 +66,8 @@ class Segment:
                 return label_of(next(m.text for m in self.messages if is_user_words(m)))
             case "dmail":
                 dmails = [text for m in self.messages if (text := dmail_text(m)) is not None]
-                return label_of(dmails[0]) if dmails else ""
+                # Several that were sent at once stand below one another, each under its target.
+                return label_of(" ".join(dmails[0][:_BEGINNING].split())) if dmails else ""
             case "compaction" | "summary":
                 texts = [text for m in self.messages if (text := summary_text(m)) is not None]
                 return label_of(texts[0]) if texts else ""

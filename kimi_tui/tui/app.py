@@ -46,6 +46,7 @@ from kimi_tui.tui.transcript.transcript import Transcript
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from kimi_tui.demo.demo import Demo
     from kimi_tui.tui.frame.notices import Level
 
 
@@ -187,7 +188,7 @@ class KimiApp(App[None], inherit_bindings=False):
         modes = [screen.conversation.state.mode for screen in before]
         self.launch = event.launch._replace(mode=modes[-1]) if modes else event.launch
         for screen in before:
-            await self._end(screen)
+            await self._end(screen, goes_on=event.launch.in_demo)
             self._open_screens.remove(screen)
         # A mode of its own for each session: with it goes all that stood on its screen, floating or not.
         left = self.current_mode
@@ -454,8 +455,10 @@ class KimiApp(App[None], inherit_bindings=False):
             if words:
                 print(f"kimi-tui: {words}", file=sys.__stderr__)
 
-    async def _end(self, screen: MainScreen, *, clean: bool = True) -> None:
-        self.parting_words = await screen.end(clean=clean) or self.parting_words
+    async def _end(
+        self, screen: MainScreen, *, clean: bool = True, goes_on: Demo | None = None
+    ) -> None:
+        self.parting_words = await screen.end(clean=clean, goes_on=goes_on) or self.parting_words
         self.kept_words = screen.conversation.kept or self.kept_words
         self.way_back = screen.conversation.way_back or self.way_back
 

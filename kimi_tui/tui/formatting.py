@@ -179,6 +179,11 @@ def cut(text: str, width: int, mark: str = "…") -> str:
     return set_cell_size(text, width - 1).rstrip() + mark if width > 1 else mark
 
 
+def line_words(world_line: int, name: str, width: int = 40) -> str:
+    """A world line within a sentence: `world line 2 (fix the quotes)`, its name in at most `width` cells."""
+    return f"world line {world_line}" + (f" ({cut(name, width)})" if name else "")
+
+
 def wrap_words(text: str, width: int) -> list[str]:
     """The words in lines of at most `width` cells, where no word is longer; no line for no words."""
     lines: list[str] = []

@@ -6,7 +6,7 @@ import asyncio
 import json
 from datetime import datetime
 
-from support.chat_server import call, say, status
+from support.chat_server import call, calls, say, status
 from support.commands import Place
 
 from kimi_tui.session.session import Session
@@ -23,6 +23,16 @@ FIELDS = [
     "bookmark",
     "said",
 ]
+
+
+def name_line(session: Session, n: int, name: str) -> None:
+    async def mark() -> None:
+        await session.open()
+        line = session.world_lines.list(session.context.checkpoints)[n - 1]
+        session.bookmark(f"line:{line.checkpoints[line.shared].uid}", name)
+        await session.aclose()
+
+    asyncio.run(mark())
 
 
 def bookmark(session: Session, checkpoint_id: int, name: str) -> None:
@@ -102,6 +112,28 @@ def test_steps_that_did_not_end_well(place: Place) -> None:
     assert "no such thing" in rows[3]["label"]
 
 
+def test_d_mails_name_their_targets_and_whether_they_were_sent(place: Place) -> None:
+    def letter(text: str, to: int) -> tuple[str, dict[str, object]]:
+        return "SendDMail", {"message": text, "checkpoint_id": to}
+
+    place.hold(
+        [
+            call(*letter("nowhere", 99)),
+            calls([letter("first", 2), letter("second", 1)]),
+            say("done"),
+        ],
+        "one",
+    )
+    live = [row["label"] for row in place.run("checkpoints", "--json").json]
+    assert live == ["one", "To checkpoint 2: first To checkpoint 1: second", "done"]
+    left = place.run("checkpoints", "--world-line", 1, "--json").json
+    assert [row["label"] for row in left][1:] == [
+        "D-Mail to #99 not sent",
+        "D-Mail to #2, D-Mail to #1",
+    ]
+    assert "D-Mail to #99 not sent" in place.run("checkpoints", "--world-line", 1).out
+
+
 def test_a_record_that_is_lost_is_made_up_for(place: Place) -> None:
     session = place.three_turns()
     before = place.run("checkpoints", "--json").json
@@ -122,13 +154,14 @@ def test_a_table_for_people(place: Place) -> None:
 
 
 def test_world_lines(place: Place) -> None:
-    place.three_turns()
+    session = place.three_turns()
     assert place.run("worldlines", "--json").json == []
     place.run("dmail", 3, "b.txt is not needed")
     place.run("rewind", 2)
     first, second = place.run("worldlines", "--json").json
     assert list(first) == [
         "n",
+        "name",
         "reason",
         "checkpoint_id",
         "at",
@@ -145,7 +178,14 @@ def test_world_lines(place: Place) -> None:
     assert datetime.fromisoformat(first["at"]).tzinfo
     assert (second["n"], second["reason"], second["checkpoint_id"]) == (2, "rewind", 2)
     assert (second["tokens_after"], second["checkpoints"], second["text"]) == (110, 4, "")
+    # Each is called what was tried there: by the D-Mail that left it, by what was said or done where it begins.
+    assert (first["name"], second["name"]) == ("b.txt is not needed", "second")
     assert "b.txt is not needed" in place.run("worldlines").out
+    assert "b.txt is not needed" in place.run("sessions", "show", session.id).out
+    name_line(session, 2, "the long way")
+    named = place.run("worldlines", "--json").json
+    assert [one["name"] for one in named] == ["b.txt is not needed", "the long way"]
+    assert "world line 2 (the long way)" in place.run("sessions", "prune", session.id, "2").err
 
 
 def test_wrong_words(place: Place) -> None:

@@ -236,6 +236,20 @@ def test_messages_are_counted_however_long_the_session_is(place: Place) -> None:
     assert after == before + 1
 
 
+@pytest.mark.parametrize(
+    ("kind", "what"), [("fifo", "a FIFO"), ("socket", "a socket"), ("zero", "a symbolic link")]
+)
+def test_what_is_passed_over_is_said_with_its_reason(place: Place, kind: str, what: str) -> None:
+    session = place.three_turns()
+    put(session.dir / "context.jsonl", kind)
+    ran = place.run("sessions")
+    assert ran.out == "There is no session of this folder.\n"
+    assert str(session.dir / "context.jsonl") in ran.err
+    assert what in ran.err
+    assert "passed over" in ran.err
+    assert json.loads(place.run("sessions", "list", "--all", "--json").out) == []
+
+
 @pytest.mark.parametrize("name", ["state.json", "context.jsonl", "wire.jsonl", "lock", "files"])
 @pytest.mark.parametrize("kind", ["fifo", "zero", "hole"])
 def test_no_command_waits_for_what_stands_in_a_session(place: Place, name: str, kind: str) -> None:

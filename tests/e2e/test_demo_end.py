@@ -47,6 +47,29 @@ def test_it_takes_its_folder_away(program: Program, temporary: Path) -> None:
     assert list(temporary.glob("kimi-*")) == []
 
 
+def test_a_fork_goes_on_in_the_same_demo(program: Program, temporary: Path) -> None:
+    terminal = demo(program)
+    terminal.key("enter")
+    terminal.wait_for("y  Yes, once")
+    terminal.wait_quiet(0.6)
+    terminal.key("n")
+    terminal.wait_gone("y  Yes, once")
+    (folder,) = temporary.glob("kimi-*")
+    terminal.wait_for("› Rows with")
+    terminal.key("ctrl+u")
+    terminal.wait_gone("› Rows with")
+    terminal.type("/fork 0")
+    terminal.key("enter")
+    terminal.wait_for("This is a fork")
+    terminal.wait_for("› Rows with")
+    assert len(list(folder.glob("data/sessions/*/*/context.jsonl"))) == 2
+    terminal.key("enter")
+    terminal.wait_for("y  Yes, once")
+    terminal.key("ctrl+q")
+    assert terminal.wait_exit() == 0
+    assert list(temporary.glob("kimi-*")) == []
+
+
 def test_what_is_said_in_it_is_not_in_the_folders_history(
     program: Program, temporary: Path
 ) -> None:

@@ -243,10 +243,10 @@ def test_rewind_with_files_undo_and_jump(
     person.clicks_row("◊ 2   ")
     person.sees(lambda screen: "A regular express" in timeline_of(screen))
     person.clicks_row("A regular express")
-    preview = person.sees_at_rest("Jump to world line 2, #4")
+    preview = person.sees_at_rest("Jump to world line 2 (")
     assert "restores 1, deletes 2" in preview
     person.clicks("Conversation and files")
-    person.sees_no("Jump to world line 2, #4")
+    person.sees_no("Jump to world line 2 (")
     person.reads("goes on from there. 1 file brought back, 2 deleted")
     assert files(work) == BEFORE_THE_FIX
     person.sees(lambda screen: "All is well." not in chat_of(screen))

@@ -6,8 +6,9 @@ import asyncio
 import contextlib
 import json
 import os
+import threading
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -70,6 +71,22 @@ async def ask(provider: OpenAICompatible, policy: RetryPolicy = ONCE, **options:
     return await complete(
         provider, "sys", [RUN], HELLO, on_item=lambda item: None, policy=policy, **options
     )
+
+
+async def test_a_history_is_not_read_from_the_disk_on_the_event_loop(
+    server: ChatServer, connect: Connect
+) -> None:
+    read_by: list[int] = []
+
+    class Stored(list[Message]):
+        def __iter__(self) -> Iterator[Message]:
+            read_by.append(threading.get_ident())
+            return super().__iter__()
+
+    server.script(say("fine"))
+    await complete(connect(), "sys", [], Stored(HELLO), on_item=lambda item: None)
+    assert read_by
+    assert threading.get_ident() not in read_by
 
 
 async def works(server: ChatServer, provider: OpenAICompatible) -> bool:

@@ -347,12 +347,21 @@ def test_a_bookmark_stays_with_its_checkpoint_on_whatever_line() -> None:
     t.step()
     uid = t.line[1][0]
     model = model_of(t)
-    model.set_bookmark(uid, "Here it worked")
+    model.mark({uid: "Here it worked"}, frozenset())
     told = len(t.records)
     t.rewind(1)
     for record in t.records[told:]:
         model.apply(record)
-    assert [p.bookmark for p in model.tree.lines[1].checkpoints] == ["Here it worked"]
+    line = model.tree.lines[1]
+    assert [p.bookmark for p in line.checkpoints] == ["Here it worked"]
+    # A line is found by its name, too.
+    model.mark({line.mark: "The  long way"}, frozenset())
+    model.rows.filter("long way")
+    assert [(row.kind, row.line) for row in model.rows] == [("line", line)]
+    assert model.line_name(1) == "The long way"
+    assert [p.bookmark for p in line.checkpoints] == [""]
+    model.mark({}, frozenset())
+    assert len(model.rows) == 0
 
 
 def test_another_model_is_arranged_as_the_user_arranged_the_one_before() -> None:
@@ -429,6 +438,9 @@ def test_messages_without_a_checkpoint_of_their_own_are_rows_and_a_filter_finds_
     # What follows belongs to what was said last, and a fold of it holds no more than that.
     assert model.rows.heading_of(2) is model.tree.live[1]
     model.rows.filter("412 MATTERS")
-    assert [row.checkpoint for row in model.rows] == [model.tree.live[1]]
+    # The line that it left bears its words for a name.
+    assert [row.kind for row in model.rows] == ["line", "checkpoint"]
+    assert model.rows[1].checkpoint is model.tree.live[1]
+    assert model.rows.n_found == 2
     model.rows.filter("three")
     assert [row.said for row in model.rows] == [1]

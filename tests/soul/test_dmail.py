@@ -14,6 +14,7 @@ from kimi_tui.projection.blocks import ToolBlock
 from kimi_tui.projection.timeline import TimelineModel
 from kimi_tui.projection.transcript import TranscriptModel
 from kimi_tui.session.schema import DMAIL_START
+from kimi_tui.soul.checkpoint_table import list_checkpoints
 from kimi_tui.soul.internal_messages import dmail_text, is_user_words
 from kimi_tui.soul.model_slot import LoopLimits
 from kimi_tui.tui.rows import Room
@@ -163,6 +164,7 @@ async def test_a_rejected_call_beside_it_drops_the_mail(tmp_path: Path) -> None:
         assert [card.state for card in cards] == ["rejected", "unsent"]
         assert "not sent" in "".join(line.text for line in tool_card(cards[1], Room(80)))
         assert [c.target for c in timeline.tree.live[1].calls or ()][1] == "to #0 not sent"
+        assert list_checkpoints(on.session)[1].label == "Shell touch x, D-Mail to #0 not sent"
         assert any("NOT sent" in text for role, text in on.sent() if role == "tool")
 
 

@@ -119,6 +119,7 @@ async def name_checkpoint(screen: MainScreen, target: Target, uid: str) -> None:
 async def _keep_name(screen: MainScreen, soul: KimiSoul, uid: str, name: str) -> None:
     await soul.bookmark(uid, " ".join(name.split())[:NAME_CHARS])
     screen.views.mark(soul.bookmarks, soul.pins)
+    screen.reader.tell_news()
 
 
 async def pin_message(screen: MainScreen, uid: str, message_number: int = 0) -> None:

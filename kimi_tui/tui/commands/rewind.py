@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from kimi_tui.tui.commands.dmail import compact_part, place_of, send_dmail, write_dmail
 from kimi_tui.tui.commands.preview import choose, files_said
 from kimi_tui.tui.commands.session import WAY_BACK, fork_at, tell_no_number
+from kimi_tui.tui.formatting import line_words
 from kimi_tui.tui.prompt.command import line_and_number, number
 
 if TYPE_CHECKING:
@@ -82,9 +83,9 @@ async def preview(
     from kimi_tui.tui.preview.layout import COMPACT_FROM, COMPACT_TO, COPY, DMAIL, FORK
 
     found = await choose(screen, target, going)
+    if dmail_text and (found is None or found[1].action != DMAIL.name):
+        screen.keep(f"/dmail {place_of(target)} {dmail_text}")
     if found is None:
-        if dmail_text:
-            screen.keep(f"/dmail {place_of(target)} {dmail_text}")
         return
     target, answer = found
     soul = await screen.conversation.opened()
@@ -116,20 +117,22 @@ async def _rewind(
     if soul.running:
         await soul.interrupt()
     uid = screen.uid_of(target)
+    line_name = screen.views.line_name(target.world_line)
     outcome = await soul.rewind(target, answer.files, answer.chosen)
     screen.return_to_now()
     back = f" {files_said(outcome.files)}" if answer.files != "keep" else ""
     if outcome.prompt:
         screen.return_message(target, uid, outcome.prompt)
-    screen.tell(f"{_done_said(target, outcome)}.{back}", advice=WAY_BACK)
+    screen.tell(f"{_done_said(target, line_name, outcome)}.{back}", advice=WAY_BACK)
 
 
-def _done_said(target: Target, outcome: RewindOutcome) -> str:
+def _done_said(target: Target, line_name: str, outcome: RewindOutcome) -> str:
     """What happened to the conversation, and how it goes on from there."""
     done = "Rewound"
     if target.world_line:
         at = "" if target.is_end else f" at #{target.id}"
-        done = f"World line {target.world_line} is live again{at}"
+        line = line_words(target.world_line, line_name)
+        done = f"{line[:1].upper()}{line[1:]} is live again{at}"
     if outcome.prompt:
         return f"{done}; your message is back for editing"
     return f"{done}; Enter in an empty prompt goes on from there" if outcome.is_open else done

@@ -64,7 +64,7 @@ async def replay(screen: MainScreen, argument: str) -> None:
 
     launch = await screen.ask(ReplayScreen(screen.kimi.launch, screen.kimi.size, soul.session))
     if launch is not None:
-        screen.leave_for(launch)
+        screen.leave_for(launch._replace(in_demo=screen.conversation.demo, plays=False))
 
 
 # --- its model
@@ -212,15 +212,11 @@ async def rename(screen: MainScreen, argument: str) -> None:
 async def fork_at(
     screen: MainScreen, soul: KimiSoul, target: Target, answer: PreviewAnswer
 ) -> None:
-    """Fork the session before a checkpoint, or at the end of a line, and go on in the fork where it can be opened."""
+    """Fork the session before a checkpoint, or at the end of a line, and go on in the fork."""
     with screen.leaving():
         made = await soul.fork(target, answer.files, answer.chosen)
         back = f" {files_said(made.files)}" if answer.files != "keep" else ""
-        launch = screen.conversation.forked(made.session_id, made.prompt, back)
-        if launch is None:
-            screen.tell(f"Forked into a new session.{back}", advice=f"Its id is {made.session_id}.")
-        else:
-            screen.leave_for(launch)
+        screen.leave_for(screen.conversation.forked(made.session_id, made.prompt, back))
 
 
 def new(screen: MainScreen, argument: str) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from kimi_tui.tui.commands.rewind import preview
 from kimi_tui.tui.commands.session import tell_no_number
+from kimi_tui.tui.formatting import line_words
 from kimi_tui.tui.keyboard import key_of
 from kimi_tui.tui.prompt.command import number
 
@@ -94,6 +95,7 @@ async def compare_with_live(screen: MainScreen, world_line: int) -> None:
     page = CompareScreen(
         found,
         info,
+        name=screen.views.line_name(world_line),
         used=used,
         heading=screen.header.heading._replace(words=READ_ONLY),
         gauge=gauge,
@@ -149,7 +151,7 @@ async def send_to_now(
 
     text = message.text or ", ".join(f"{name} {target}" for name, target in message.calls)
     question = TextQuestion(
-        title=f"Send to now from world line {world_line}",
+        title=f"Send to now from {line_words(world_line, screen.views.line_name(world_line))}",
         question=f"This message of #{message.checkpoint_id} goes to the end of the conversation.",
         consequence="Your words stand before it; the agent reads both in its next step.",
         placeholder="A word of your own, if you like",

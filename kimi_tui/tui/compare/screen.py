@@ -60,12 +60,16 @@ class CompareFilesHead(Static):
     """The title of the files."""
 
 
+_LEAST_NAME = 8
+
+
 class CompareScreen(AnswersOnce[CompareAnswer | None]):
     """Two lines side by side.
 
     Args:
         found: what the engine says of them.
         info: of the line that was left.
+        name: what it is called.
         used: tokens of the live line.
         heading: of the main screen.
         gauge: the row of the gauge, as it is now.
@@ -92,6 +96,7 @@ class CompareScreen(AnswersOnce[CompareAnswer | None]):
         found: WorldLineComparison,
         info: WorldLineInfo,
         *,
+        name: str = "",
         used: int,
         heading: Heading,
         gauge: Gauge | None = None,
@@ -100,6 +105,7 @@ class CompareScreen(AnswersOnce[CompareAnswer | None]):
         super().__init__()
         self._found = found
         self._info = info
+        self._name = name
         self._used = used
         self._heading = heading
         self._gauge = gauge
@@ -155,6 +161,7 @@ class CompareScreen(AnswersOnce[CompareAnswer | None]):
                 glyphs.lost,
                 "$kind-lost",
                 f"World line {info.n}",
+                self._name,
                 when,
                 formatting.tokens(info.tokens_before) if info.tokens_before else "",
                 column,
@@ -164,6 +171,7 @@ class CompareScreen(AnswersOnce[CompareAnswer | None]):
                 glyphs.turn,
                 "$accent",
                 "Now",
+                "",
                 "",
                 formatting.tokens(self._used),
                 width - column - 1,
@@ -257,9 +265,15 @@ class CompareScreen(AnswersOnce[CompareAnswer | None]):
         self.dismiss(None)
 
 
-def _side_head(glyph: str, colour: str, name: str, when: str, figure: str, width: int) -> Content:
-    left = Content.assemble("  ", (glyph, colour), " ", (name, "bold $ink-strong"))
+def _side_head(
+    glyph: str, colour: str, which: str, name: str, when: str, figure: str, width: int
+) -> Content:
+    left = Content.assemble("  ", (glyph, colour), " ", (which, "bold $ink-strong"))
     room = width - left.cell_length - cell_len(figure) - 2 - 4
+    if name and room >= _LEAST_NAME:
+        name = formatting.cut(name, room)
+        left = Content.assemble(left, "  ", (name, "$ink"))
+        room -= cell_len(name) + 2
     said = next((one for one in (when, when.removeprefix("left ")) if cell_len(one) <= room), "")
     if said:
         left = Content.assemble(left, "  ", (said, "$ink-quiet"))

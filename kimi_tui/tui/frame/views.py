@@ -93,14 +93,15 @@ class Views:
         live = self.timeline.model.tree.live if self.timeline.model is not None else ()
         return next((point for point in live if point.id == checkpoint_id), None)
 
+    def line_name(self, world_line: int) -> str:
+        """What a line that was left is called, as the timeline knows it; empty where nothing tells."""
+        model = self.timeline.model
+        return model.line_name(world_line) if model is not None else ""
+
     def mark(self, bookmarks: Mapping[str, str], pins: frozenset[tuple[str, int]]) -> None:
         """Show which checkpoints bear names, and where messages are pinned."""
         timeline, _ = self._models()
-        for uid in timeline.bookmarks.keys() - bookmarks.keys():
-            timeline.set_bookmark(uid, "")
-        for uid, name in bookmarks.items():
-            timeline.set_bookmark(uid, name)
-        timeline.set_pins(frozenset(uid for uid, _ in pins))
+        timeline.mark(bookmarks, frozenset(uid for uid, _ in pins))
         self.timeline.changed(motion=False)
         self._transcript.pins = pins
 

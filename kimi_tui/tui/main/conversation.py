@@ -21,6 +21,7 @@ from kimi_tui.tui.prompt.command import Values
 from kimi_tui.tui.state import MainState, Mode, Queued
 
 if TYPE_CHECKING:
+    from kimi_tui.demo.demo import Demo
     from kimi_tui.llm.provider import ChatProvider
     from kimi_tui.soul.kimisoul import KimiSoul
     from kimi_tui.tui.main.screen import MainScreen
@@ -227,19 +228,21 @@ class Conversation:
         """Show nothing more: the screen is gone."""
         self._feed.stop()
 
-    async def close(self, *, clean: bool = True) -> str:
+    async def close(self, *, clean: bool = True, goes_on: Demo | None = None) -> str:
         """Save and release the session; returns a sentence on what could not be saved.
 
         Args:
             clean: the program ends as it should.
+            goes_on: a demo that does not end with it.
         """
         self.stop_feed()
         if self._session_id and not self._launch.demo:
             self.way_back = way_back(self.state.title, self._session_id)
         lost = await self.engine.close()
         opened, self._opened = self._opened, None
-        if opened is not None and opened.leave is not None:
-            self.kept = await asyncio.to_thread(opened.leave, clean)
+        demo = opened.demo if opened is not None else None
+        if demo is not None and demo is not goes_on:
+            self.kept = await asyncio.to_thread(demo.leave, clean)
         return lost
 
     # --- what the user does
@@ -247,8 +250,8 @@ class Conversation:
     def say(self, text: str) -> None:
         """Tell the agent: as a turn, or into the one that runs; before the session is open it waits."""
         soul = self.engine.soul
-        if self._opened is not None and self._opened.suggestions is not None:
-            self._opened.suggestions.said(text)
+        if self.demo is not None:
+            self.demo.suggestions.said(text)
         if soul is None or not self._live:
             self._n_unsent += 1
             self._unsent.append(Queued(f"unsent-{self._n_unsent}", text))
@@ -389,26 +392,35 @@ class Conversation:
         """Show another mode."""
         self._change(self.state._replace(mode=mode))
 
+    @property
+    def demo(self) -> Demo | None:
+        """The demo that the session belongs to; None elsewhere."""
+        return self._opened.demo if self._opened is not None else None
+
     def anew(self) -> Launch:
         """How to start a new session in the same folder."""
         return self._launch._replace(
-            resume=None, fork=False, notices=(), prompt="", offers_files=False
+            resume=None, fork=False, in_demo=None, notices=(), prompt="", offers_files=False
         )
 
-    def forked(self, session_id: str, prompt: str, more: str = "") -> Launch | None:
-        """How to open a fork of this session; None where there is no other place to open it from (the demo).
+    def forked(self, session_id: str, prompt: str, more: str = "") -> Launch:
+        """How to open a fork of this session.
 
         Args:
             session_id: of the fork.
             prompt: what stands in its prompt at first.
             more: what else is said of it.
         """
-        if self._launch.demo:
-            return None
         # It looks the same as what it was made from, so it is said.
         words = f"This is a fork; the session it was made from is as it was.{more}"
         return self._launch._replace(
-            resume=session_id, fork=False, notices=(words,), prompt=prompt, offers_files=False
+            resume=session_id,
+            fork=False,
+            in_demo=self.demo,
+            plays=False,
+            notices=(words,),
+            prompt=prompt,
+            offers_files=False,
         )
 
     def _keep(self, text: str) -> None:
@@ -447,8 +459,8 @@ class Conversation:
             return
         self._change(state)
         if ended is not None:
-            if self._opened is not None and self._opened.suggestions is not None:
-                self._opened.suggestions.ended(is_done=ended.reason == "done")
+            if self.demo is not None:
+                self.demo.suggestions.ended(is_done=ended.reason == "done")
             if not state.can_resume:
                 # Where a turn can be gone on with, Enter in the empty prompt is for that.
                 self._suggest()
@@ -501,13 +513,10 @@ class Conversation:
     @property
     def _suggestion(self) -> str:
         """What the demo offers to say now; empty at its end, and elsewhere."""
-        opened = self._opened
-        if opened is None or opened.suggestions is None:
-            return ""
-        return opened.suggestions.next
+        return self.demo.suggestions.next if self.demo is not None else ""
 
     def _suggest(self) -> None:
-        if self._opened is not None and self._opened.suggestions is not None:
+        if self.demo is not None:
             self._screen.suggest(self._suggestion)
 
     def cost_words(self) -> str:

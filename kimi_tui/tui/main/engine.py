@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kimi_tui.tui.callbacks import Callbacks, Report
 
 if TYPE_CHECKING:
-    from kimi_tui.demo.demo import Suggestions
+    from kimi_tui.demo.demo import Demo
     from kimi_tui.launch import Launch
     from kimi_tui.llm.provider import ChatProvider
     from kimi_tui.soul.kimisoul import KimiSoul
@@ -44,8 +44,7 @@ class NoModelNamed(CannotOpen):
 class Opened(NamedTuple):
     """An open session: its engine, what its wire told so far, and what the user should know.
 
-    `suggestions` are the demo's, and so is `leave`: what is done about its folder in the end (told whether the program
-    ended as it should), with a sentence on where it is if it stays.
+    `demo` is the one that it belongs to, None elsewhere.
     """
 
     soul: KimiSoul
@@ -55,8 +54,7 @@ class Opened(NamedTuple):
     provider: ChatProvider
     folder: Path
     branch: str
-    suggestions: Suggestions | None = None
-    leave: Callable[[bool], str] | None = None
+    demo: Demo | None = None
     notices: tuple[str, ...] = ()
 
 

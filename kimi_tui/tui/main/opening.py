@@ -11,7 +11,7 @@ from pathlib import Path
 from kimi_tui.app_paths import data_dir, log_file, short
 from kimi_tui.config.model_choice import Choice
 from kimi_tui.config.settings import Config
-from kimi_tui.demo.demo import Suggestions
+from kimi_tui.demo.demo import Demo
 from kimi_tui.launch import NEWEST, Launch
 from kimi_tui.llm.dialects import dialect_named
 from kimi_tui.llm.errors import APIStatusError, LLMError
@@ -51,8 +51,7 @@ class _Stage:
     work_dir: Path
     provider: ChatProvider | None
     limits: LoopLimits
-    suggestions: Suggestions | None = None
-    leave: Callable[[bool], str] | None = None
+    demo: Demo | None = None
 
 
 async def open_session(
@@ -109,8 +108,7 @@ async def open_session(
         provider=provider,
         folder=session.work_dir,
         branch=await asyncio.to_thread(branch_of, session.work_dir),
-        suggestions=stage.suggestions,
-        leave=stage.leave,
+        demo=stage.demo,
         notices=(*notices, *remark, *session.remarks),
     )
 
@@ -140,10 +138,8 @@ async def _stage(launch: Launch) -> _Stage:
     if launch.demo:
         from kimi_tui.demo.demo import prepare
 
-        demo = await asyncio.to_thread(prepare, launch.speed)
-        return _Stage(
-            demo.data_dir, demo.work_dir, demo.provider, demo.limits, demo.suggestions, demo.leave
-        )
+        demo = launch.in_demo or await asyncio.to_thread(prepare, launch.speed)
+        return _Stage(demo.data_dir, demo.work_dir, demo.provider, demo.limits, demo)
     return _Stage(data_dir(), launch.work_dir, None, _limits(launch.config))
 
 

@@ -50,6 +50,8 @@ class Reader:
         self._wanted = (0, -1)
         """What is glanced at: a line, and a checkpoint of it."""
         self._coming: Worker[None] | None = None
+        self._looked_up: asyncio.Task[tuple[WorldLineInfo, list[EventRecord]]] | None = None
+        """What reads the line that is glanced at: in a thread, which goes on when nobody waits for it any more."""
         self._news = News()
 
     @property
@@ -134,8 +136,13 @@ class Reader:
 
     async def _glance_at(self, soul: KimiSoul, world_line: int) -> None:
         await asyncio.sleep(GLANCE_DELAY_S)
+        # One line is read at a time; of those that wait for it, all but the newest were cancelled.
+        while self._looked_up is not None and not self._looked_up.done():
+            await asyncio.wait([self._looked_up])
+        self._looked_up = asyncio.create_task(self._look_up(soul, world_line))
+        await asyncio.wait([self._looked_up])
         try:
-            info, records = await self._look_up(soul, world_line)
+            info, records = self._looked_up.result()
         except KeyError:
             return  # why it cannot be read is said to whoever opens it
         if self.world_line or self._wanted[0] != world_line:
@@ -210,12 +217,13 @@ class Reader:
             self.tell_news()
 
     def tell_news(self) -> None:
-        """Have the banner say what happens on the live line."""
+        """Have the banner say what the line is called now, and what happens on the live one."""
         if self._reading is not None:
+            name = self._screen.views.line_name(self._reading.info.n)
             state, glyphs = self._screen.conversation.state, glyphs_of(self._screen)
             asks = bool(state.approvals)
             said = news_spans(self._news, glyphs, running=state.running, asks=asks)
-            self._reading.banner.tell(said)
+            self._reading.banner.tell(name, said)
 
     def leave(self, *, back: bool = False) -> bool:
         """Return to now; False where that is shown already.

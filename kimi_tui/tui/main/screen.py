@@ -61,6 +61,7 @@ from kimi_tui.tui.transcript.transcript import Transcript, copy_selection
 if TYPE_CHECKING:
     from textual.widget import Widget
 
+    from kimi_tui.demo.demo import Demo
     from kimi_tui.soul.rewind import Target
     from kimi_tui.soul.system_prompt import FolderFacts
     from kimi_tui.tui.app import KimiApp
@@ -245,13 +246,14 @@ class MainScreen(Screen[None]):
         self.tell(words, level="error", advice="Do it again to leave without what is not saved.")
         return False
 
-    async def end(self, *, clean: bool = True) -> str:
+    async def end(self, *, clean: bool = True, goes_on: Demo | None = None) -> str:
         """Save and release the session; returns a sentence on what could not be saved.
 
         Args:
             clean: the program ends as it should.
+            goes_on: a demo that does not end with it.
         """
-        return await self.conversation.close(clean=clean)
+        return await self.conversation.close(clean=clean, goes_on=goes_on)
 
     # --- commands
 

@@ -39,6 +39,7 @@ WIDEST = 104
 """Cells of the frame with its border."""
 _LEAST_FOR_FILES = 3
 _NAME_WIDTH = 5
+_LINE_NAME_WIDTH = 30
 _NOTHING_LOST = "Nothing is lost: what goes becomes a world line, and u brings it back."
 _NOTHING_LOST_BY_JUMP = (
     "Nothing is lost: what you leave becomes a world line, and u brings it back."
@@ -161,6 +162,7 @@ class PreviewState:
         scroll: how many rows of what goes are scrolled away.
         plain_actions: the choices without those on files.
         title: what stands in the border; empty for what is said of a rewind or a jump.
+        line_name: what the target's world line is called.
         asked: the action that was chosen and now waits for a second word, because it would undo what someone else did.
         going: the fork or D-Mail that was chosen and now waits for a word on the files.
         files: what is chosen of the files; None where none are followed.
@@ -175,6 +177,7 @@ class PreviewState:
     scroll: int = 0
     plain_actions: Sequence[PreviewAction] = ()
     title: str = ""
+    line_name: str = ""
     asked: str = ""
     going: PreviewAction | None = None
     files: FilesState | None = field(init=False)
@@ -483,7 +486,8 @@ def frame_title(state: PreviewState) -> str:
     target = state.preview.target
     where = f"#{target.id}"
     if target.world_line:
-        where = f"world line {target.world_line}, {'its end' if target.is_end else where}"
+        line = formatting.line_words(target.world_line, state.line_name, _LINE_NAME_WIDTH)
+        where = f"{line}, {'its end' if target.is_end else where}"
     if state.going is not None:
         return f"{'Fork at' if state.going.name == FORK.name else 'D-Mail to'} {where}"
     return state.title or f"{'Jump' if target.world_line else 'Rewind'} to {where}"

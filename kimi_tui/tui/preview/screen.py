@@ -165,6 +165,7 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
         running: a turn is under way; the preview says that it is stopped first.
         actions: the choices; the first one, which loses least, is selected.
         title: what stands in the border; by itself what is said of a rewind or a jump.
+        line_name: what the target's world line is called.
         going: a fork or D-Mail that was chosen already, and waits for a word on the files.
         write: given prose, which is meant for what is below.
         typed_at: when something was written there last, in monotonic time.
@@ -194,6 +195,7 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
         running: bool = False,
         actions: Sequence[PreviewAction] = CONVERSATION_ACTIONS,
         title: str = "",
+        line_name: str = "",
         going: PreviewAction | None = None,
         write: Callable[[str], None] | None = None,
         typed_at: float = 0.0,
@@ -209,7 +211,9 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
         self._is_written_over = False
         self._is_looked_at = False
         """Whether the user has moved about in it."""
-        self._state = layout.PreviewState(preview, actions, running, title=title)
+        self._state = layout.PreviewState(
+            preview, actions, running, title=title, line_name=line_name
+        )
         if going is not None:
             self._wait_for_files(going)
         self._sheet = PreviewSheet(self._state)

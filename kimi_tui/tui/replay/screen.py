@@ -264,9 +264,7 @@ class ReplayScreen(AnswersOnce[Launch | None]):
             self._forking = False
         if launch is None:
             return
-        if self._launch.demo:
-            self._tell(f"Forked into a new session, {launch.resume}.")
-        elif self._session is not None:
+        if self._session is not None:
             self.dismiss(launch)
         else:
             self._is_over = True

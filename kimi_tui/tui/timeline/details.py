@@ -91,7 +91,8 @@ def checkpoint_details(
     label = whole_label(checkpoint) if said < 0 else checkpoint.said[said]
     facts += [[(text, "quiet")] for text in _wrapped(label, width, rows, glyphs.cut)]
     if line is not None:
-        facts.append([(f"On world line {line.n}, left behind", "quiet")])
+        where = numbers.line_words(line.n, model.tree.name_of(line), width - 18)
+        facts.append([(f"On {where}", "quiet")])
     elif checkpoint.is_summary:
         facts.append(
             [

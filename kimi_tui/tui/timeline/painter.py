@@ -182,7 +182,7 @@ class Painter:
         shows_used = row is None or is_head
         age = name = ""
         if row is not None and row.line is not None and row.names_line:
-            name = model.name_of(row.line)
+            name = model.tree.name_of(row.line)
             age = numbers.short_age(time.time() - row.line.at)
             # "world line 1 now" would say that it is the one that is live.
             age = "<1 min" if age == "now" else age
@@ -262,7 +262,7 @@ class Painter:
             if view.is_filtered and model is not None:
                 spans = details.filter_spans(
                     model.rows.typed,
-                    model.rows.n_checkpoints,
+                    model.rows.n_found,
                     width,
                     view.glyphs,
                     is_open=view.filtering,
@@ -335,7 +335,7 @@ class Painter:
             )
         if row.line is None:
             return []
-        width, name = view.full_width - 4, model.name_of(row.line)
+        width, name = view.full_width - 4, model.tree.name_of(row.line)
         return details.line_details(row.line, time.time(), name, width, view.glyphs)
 
     def _empty_line(self, line: int) -> Strip:

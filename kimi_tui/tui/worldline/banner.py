@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from kimi_tui.soul.world_line_reader import WorldLineInfo
 
 
+_READ_ONLY = "   read only"
+_LEAST_NAME = 16
 _ENDS = {"done": "is done", "interrupted": "was stopped", "rejected": "stopped at your no"}
 KEYS = (
     ("j", "jump back to here"),
@@ -56,23 +58,28 @@ def _ago(at: str, now: datetime) -> str:
 
 def banner_spans(
     info: WorldLineInfo,
+    name: str,
     width: int,
     glyphs: Glyphs,
     now: datetime,
     said: Sequence[tuple[str, str]] = KEYS,
 ) -> tuple[list[Span], list[Span]]:
-    """The two rows over a world line: its name and why it was left, and the keys."""
+    """The two rows over a world line: what it is called and why it was left, and the keys."""
     edge: Span = (f"{glyphs.edge} ", "lost")
     left: list[Span] = [
         edge,
         (f"{glyphs.lost} ", "lost"),
         (f"World line {info.n}", "strong"),
-        ("   read only", "quiet"),
     ]
-    used = spans_width(left)
-    why = left_words(info, now)
-    if width - used - 2 - cell_len(why) >= 3:
-        left += [(" " * (width - used - 2 - cell_len(why)), "quiet"), (why, "quiet")]
+    why = f"   {left_words(info, now)}"
+    room = width - spans_width(left) - 4
+    least = min(cell_len(name), _LEAST_NAME)
+    forms = ((_READ_ONLY, why), ("", why), (_READ_ONLY, ""))
+    rest = (form for form in forms if cell_len("".join(form)) + least <= room)
+    read_only, why = next(rest, ("", ""))
+    name = formatting.cut(name, room - cell_len(read_only + why), glyphs.cut)
+    left += [(f"  {name}" if name else "", "ink"), (read_only, "quiet")]
+    left.append((why.rjust(width - 2 - spans_width(left)) if why else "", "quiet"))
     keys: list[Span] = [edge, ("  ", "quiet")]
     for place, (key, meaning) in enumerate(fit(said, width - 6)):
         keys += [(" " * GAP if place else "", "quiet"), (key, "ink"), (f" {meaning}", "quiet")]

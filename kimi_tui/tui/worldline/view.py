@@ -90,6 +90,7 @@ class Banner(Widget):
     def __init__(self, info: WorldLineInfo) -> None:
         super().__init__()
         self._info = info
+        self._name = ""
         self._news: list[banner.Span] = []
         self._is_read = True
 
@@ -98,10 +99,10 @@ class Banner(Widget):
         self._is_read = read
         self.refresh()
 
-    def tell(self, words: list[banner.Span]) -> None:
-        """Say what happens on the live line meanwhile."""
-        if words != self._news:
-            self._news = words
+    def tell(self, name: str, news: list[banner.Span]) -> None:
+        """Say what the line is called, and what happens on the live line meanwhile."""
+        if (name, news) != (self._name, self._news):
+            self._name, self._news = name, news
             self.refresh()
 
     def render(self) -> Content:
@@ -109,7 +110,8 @@ class Banner(Widget):
         glyphs = glyphs_of(self)
         keys = banner.KEYS if self._is_read else banner.GLANCE_KEYS
         now = datetime.now(UTC)
-        first, second = banner.banner_spans(self._info, self.size.width, glyphs, now, keys)
+        about = (self._info, self._name)
+        first, second = banner.banner_spans(*about, self.size.width, glyphs, now, keys)
         rows = [
             Content.assemble(*((text, _COLOURS[name]) for text, name in row))
             for row in (first, second)

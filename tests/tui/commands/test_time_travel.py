@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 from support.chat_server import ChatServer, call, gate, say, stall
@@ -13,10 +14,12 @@ from kimi_tui.config.settings import Config, DMailConfig
 from kimi_tui.soul.operations import Operations
 from kimi_tui.soul.rewind import END, Target
 from kimi_tui.tui.approval.panel import AWAY
+from kimi_tui.tui.commands import rewind as rewind_commands
 from kimi_tui.tui.commands.rewind import preview
 from kimi_tui.tui.compare.screen import CompareScreen
 from kimi_tui.tui.dialogs.summary import SummaryScreen
 from kimi_tui.tui.dialogs.text_dialog import TextDialog
+from kimi_tui.tui.preview.layout import PreviewAnswer
 from kimi_tui.tui.preview.screen import RewindScreen
 from kimi_tui.tui.worldline.view import WorldLineTranscript
 from kimi_tui.wire.events import Notice
@@ -162,6 +165,14 @@ async def test_a_letter_by_command(home: Path) -> None:
         await one.sees("Grapes, then.")
         await one.idle()
         assert "think of grapes" in told(server)
+        # Nothing of it is lost where something else is chosen behind the question.
+        rewound = PreviewAnswer("rewind")
+        with patch.object(rewind_commands, "choose", return_value=(Target(2), rewound)):
+            await one.say("/dmail 2 think of plums")
+            await one.sees("Rewound")
+        await one.pilot.press("up")
+        await one.until(lambda: one.screen.prompt.area.text == "/dmail 2 think of plums")
+        one.screen.prompt.area.put("")
         await one.say("/dmail nowhere")
         await one.sees("nowhere is no number.")
 
@@ -191,7 +202,7 @@ async def test_a_world_line_is_read_while_now_goes_on(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url, size=(120, 40)) as one:
         await a_world_line(one, server)
         await one.say("/worldline 1")
-        shown = await one.sees("World line 1   read only")
+        shown = await one.sees("World line 1  Tell me of pears   read only")
         await one.sees("The pear is green.")
         assert "The plum is blue." not in chat(one)
         await one.sees("Reading world line 1. Esc returns to now.")
@@ -372,8 +383,8 @@ async def test_a_jump_from_the_line_that_is_read(home: Path) -> None:
         await one.say("/worldline 1")
         await one.sees("The pear is green.")
         await one.pilot.press("j")
-        await one.confirm("r", "Jump to world line 1, its end")
-        await one.sees("World line 1 is live again.")
+        await one.confirm("r", "Jump to world line 1 (Tell me of pears), its end")
+        await one.sees("World line 1 (Tell me of pears) is live again.")
         await one.sees("The pear is green.")
         assert not one.screen.reading
         assert "The plum is blue." not in one.text()
@@ -431,8 +442,8 @@ async def test_a_jump_by_command(home: Path) -> None:
         await a_world_line(one, server)
         await one.say("/jump 1:2")
         # From a checkpoint of it to its end, and what is there already needs no way there.
-        await one.confirm("e", "Jump to world line 1, #2")
-        await one.sees("Jump to world line 1, its end")
+        await one.confirm("e", "Jump to world line 1 (Tell me of pears), #2")
+        await one.sees("Jump to world line 1 (Tell me of pears), its end")
         await one.pilot.press("escape")
         await one.until(lambda: one.app.screen is one.screen)
         await one.say("/jump 1:2")
@@ -465,7 +476,7 @@ async def test_two_lines_side_by_side(home: Path) -> None:
         # From the other side's second message: jump to before it.
         await one.pilot.press("down", "down", "j")
         await one.confirm("r")
-        await one.sees("World line 1 is live again at #3; Enter")
+        await one.sees("World line 1 (Tell me of pears) is live again at #3; Enter")
         assert not one.screen.reading
 
 
@@ -525,9 +536,13 @@ async def test_an_unfolded_answer_is_brought_into_view(home: Path) -> None:
 @pytest.mark.parametrize(
     ("keys", "said", "prompt"),
     [
-        (("down", "j"), "World line 1 is live again at #2; your", "Tell me of pears"),
-        (("j",), "World line 1 is live again.", ""),
-        (("down", "J"), "World line 1 is live again.", ""),
+        (
+            ("down", "j"),
+            "World line 1 (Tell me of pears) is live again at #2; your",
+            "Tell me of pears",
+        ),
+        (("j",), "World line 1 (Tell me of pears) is live again.", ""),
+        (("down", "J"), "World line 1 (Tell me of pears) is live again.", ""),
     ],
     ids=["to its first message", "nothing chosen", "whole"],
 )
@@ -628,12 +643,12 @@ async def test_a_jump_to_a_step_through_the_preview_goes_on_with_enter(home: Pat
         await one.sees("The pear is green.")
         one.screen.start(preview(one.screen, Target(3, 1)))
         await one.until(lambda: isinstance(one.app.screen, RewindScreen))
-        await one.sees("Jump to world line 1, #3")
+        await one.sees("Jump to world line 1 (Tell me of pears), #3")
         await one.sees("r  Jump there")
         await one.sees("Leaves 2 steps, 2 messages")
         assert "Rewind" not in await one.sees("Becomes a world line")
         await one.pilot.press("enter")
-        await one.sees("World line 1 is live again at #3; Enter in an empty prompt goes on from")
+        await one.sees("World line 1 (Tell me of pears) is live again at #3; Enter in an empty")
         assert not one.screen.reading
         await one.until(lambda: one.screen.conversation.state.can_resume)
         server.script(say("Pears are green, I say."))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -10,9 +11,12 @@ import pytest_asyncio
 from support.chat_server import ChatServer, say
 from support.screens import Desk, desk
 
+from kimi_tui.soul.kimisoul import KimiSoul
+from kimi_tui.tui.main import reader
 from kimi_tui.tui.preview.screen import RewindScreen
 from kimi_tui.tui.transcript.transcript import Transcript
 from kimi_tui.tui.worldline.view import WorldLineTranscript
+from kimi_tui.wire.events import EventRecord
 
 
 @pytest_asyncio.fixture
@@ -129,7 +133,7 @@ async def test_the_preview_confirms_what_was_seen(one: Desk) -> None:
 
     # The line that was left: its row shows it, its steps where they are, and the live line's rows the chat again.
     await press("ctrl+t", "home", "down")
-    await one.sees("World line 1")
+    await one.sees("World line 1  Message 2")
     assert one.screen.reading == 0
     await one.until(lambda: any("Words 3.11" in row for row in chat(one)))
     await press("space", "up", "up", "up")
@@ -202,3 +206,29 @@ async def test_where_the_timeline_floats_what_stays_is_at_full_strength(one: Des
     await one.until(lambda: "Message 1" in grey(one)[0])
     assert transcript.behind
     assert ink("Words 0.11") == {transcript.get_component_rich_style("transcript--ink").color}
+
+
+async def test_of_the_lines_that_the_arrows_pass_only_the_newest_is_read(
+    one: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    soul = await one.screen.conversation.opened()
+    read: list[int] = []
+    goes_on = asyncio.Event()
+
+    async def read_line(_: KimiSoul, world_line: int) -> list[EventRecord]:
+        read.append(world_line)
+        await goes_on.wait()
+        raise KeyError(world_line)
+
+    monkeypatch.setattr(KimiSoul, "read_line", read_line)
+    monkeypatch.setattr(reader, "GLANCE_DELAY_S", 0)
+    one.screen.reader.glance(soul, 1, -1)
+    await one.until(lambda: read == [1])
+    for world_line in (2, 3, 4):
+        one.screen.reader.glance(soul, world_line, -1)
+        await one.pilot.pause()
+    # No second thread beside the one that reads.
+    assert read == [1]
+    goes_on.set()
+    await one.until(lambda: len(read) == 2)
+    assert read == [1, 4]

@@ -87,7 +87,7 @@ def test_of_several_tools_the_one_that_cost_most_comes_first() -> None:
 def test_a_world_line_tells_why_it_was_left() -> None:
     model = model_of(whole_story())
     line = model.tree.lines[2]
-    told = details.line_details(line, line.at + 7_300, model.name_of(line), 34, UNICODE)
+    told = details.line_details(line, line.at + 7_300, model.tree.name_of(line), 34, UNICODE)
     assert text_of(told) == [
         "Use a regular expression for the",
         "whole line.",

@@ -35,7 +35,7 @@ def painted(model: TimelineModel, width: int, glyphs: Glyphs = UNICODE) -> list[
             scale=LIMIT,
             is_head=row.checkpoint is model.tree.head and row.checkpoint is not None,
             used=model.used,
-            name=model.name_of(row.line) if row.line is not None else "",
+            name=model.tree.name_of(row.line) if row.line is not None else "",
             has_arc=row.line is not None and row.line.reason == "dmail"
             if row.kind == "line"
             else row.checkpoint is not None and row.checkpoint.kind == "dmail",
@@ -173,8 +173,7 @@ def test_a_bookmark_stands_in_place_of_what_happened_there() -> None:
     t.turn("One")
     t.step(("ReadFile", {"path": "a.py"}))
     model = model_of(t)
-    for checkpoint in model.tree.live:
-        model.set_bookmark(checkpoint.uid, "Here it worked")
+    model.mark({one.uid: "Here it worked" for one in model.tree.live}, frozenset())
     lines = painted(model, 38)
     assert lines[0].startswith("●    #1 * Here it worked")
     assert lines[1].startswith("●    #0 * Here it worked")

@@ -26,6 +26,7 @@ from kimi_tui.wire.events import (
 )
 
 NOW = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
+NAME = "fix the quotes in one regex"
 
 
 def info(reason: str = "rewind", checkpoint_id: int = 4, at: str = "") -> WorldLineInfo:
@@ -50,16 +51,31 @@ def test_why_a_line_was_left(line: WorldLineInfo, words: str) -> None:
 
 @pytest.mark.parametrize("width", [30, 40, 60, 81, 120])
 def test_the_banner_fits(width: int) -> None:
-    for row in banner_spans(info(), width, UNICODE, NOW):
+    for row in banner_spans(info(), NAME, width, UNICODE, NOW):
         assert sum(len(text) for text, _ in row) <= width
-    first, second = banner_spans(info(), 81, UNICODE, NOW)
+    first, second = banner_spans(info(), NAME, 81, UNICODE, NOW)
     assert "left by your rewind" in str(first)
     assert "Esc" in str(second)
 
 
+@pytest.mark.parametrize(
+    ("width", "name", "shown"),
+    [
+        (120, NAME, f"World line 2  {NAME}   read only"),
+        (81, NAME, "World line 2  fix the quotes in one r…   left"),
+        (60, NAME, "World line 2  fix the quotes in one regex"),
+        (60, "", "World line 2        left by your rewind"),
+        (30, NAME, "World line 2  fix the q…"),
+    ],
+)
+def test_the_banner_says_first_what_was_tried_there(width: int, name: str, shown: str) -> None:
+    first, _ = banner_spans(info(), name, width, UNICODE, NOW)
+    assert shown in "".join(text for text, _ in first)
+
+
 @pytest.mark.parametrize("width", [30, 60, 81])
 def test_the_banner_names_the_way_back_at_every_width(width: int) -> None:
-    _, keys = banner_spans(info(), width, UNICODE, NOW)
+    _, keys = banner_spans(info(), NAME, width, UNICODE, NOW)
     assert "".join(text for text, _ in keys).endswith("Esc back to now")
 
 
