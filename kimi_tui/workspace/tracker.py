@@ -386,6 +386,17 @@ class Tracker:
             failed,
         )
 
+    def is_ours_alone(self) -> bool:
+        """Whether nobody but this account can have written what stands in the folder of the session."""
+        try:
+            found = [
+                os.lstat(path)
+                for path in (self._folder.parent, self._folder, self._folder / _INTENT_NAME)
+            ]
+        except OSError:
+            return False
+        return all(one.st_uid == os.geteuid() and not one.st_mode & 0o022 for one in found)
+
     def abandon(self) -> None:
         """What was prepared does not happen."""
         with contextlib.suppress(OSError):
