@@ -129,6 +129,34 @@ async def test_a_change_of_mode_answers_nothing_that_is_on_the_screen(
     await guarded
 
 
+async def test_what_was_allowed_is_listed_and_ends_with_a_stricter_mode(
+    wire: Wire, approval: Approval
+) -> None:
+    heard = wire.subscribe()
+
+    async def is_asked() -> bool:
+        waiting = ask(approval, EDIT)
+        done, _ = await asyncio.wait([waiting], timeout=0.01)
+        if not done:
+            approval.answer((await asked(heard)).id, "session")
+        await waiting
+        return not done
+
+    assert await is_asked()
+    assert approval.allowed == ("Yes, all",)
+    assert not await is_asked()
+    # One that asks for less takes nothing away, its end does; and so does the word for what is already shown.
+    for mode in ("edits", "ask"):
+        assert approval.allowed
+        approval.set_mode(mode)
+    assert await is_asked()
+    approval.set_mode("ask")
+    assert approval.allowed == ()
+    assert await is_asked()
+    approval.take_back("Yes, all")
+    assert await is_asked()
+
+
 async def test_a_cancelled_question_makes_room_for_the_next(wire: Wire, approval: Approval) -> None:
     heard = wire.subscribe()
     first, second, third = ask(approval, RUN), ask(approval, EDIT), ask(approval, GUARDED)
