@@ -146,6 +146,8 @@ class Approval:
             return False
         if ask.session_key and ask.session_key in self._allowed:
             return True
+        if ask.action == "read outside":
+            return False
         return self._mode == "all" or (self._mode == "edits" and ask.action == "edit file")
 
     def _settle(self, waiting: _Waiting, decision: _Decision) -> None:

@@ -86,7 +86,7 @@ def runs_later() -> NameList:
     return _list("runs_later")
 
 
-def run_values(name: str, text: str) -> list[object] | None:
+def run_values(name: str, text: str) -> Sequence[object] | None:
     """What in this file a tool would run; None where it cannot be told.
 
     Args:

@@ -55,6 +55,7 @@ _WHY_NOT: Mapping[Kind, str] = {
     "unreadable": "cannot be read",
     "special": "not a regular file",
     "over": "over the limits",
+    "secret": "may hold secrets",
 }
 
 

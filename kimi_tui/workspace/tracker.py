@@ -20,6 +20,7 @@ from kimi_tui.workspace import restore
 from kimi_tui.workspace.diff import Texts
 from kimi_tui.workspace.divergence import Divergence, find_divergence
 from kimi_tui.workspace.entries import Entry, Extent, Limits, Manifest, extent, was_looked_for
+from kimi_tui.workspace.guarded import secrets
 from kimi_tui.workspace.restore import (
     CHANGED_MEANWHILE,
     FileChange,
@@ -106,6 +107,9 @@ class PreScanBackups:
         with self.lock:
             for path in paths:
                 if path in self.entries:
+                    continue
+                if secrets().rule_in(path.split("/")):
+                    self.entries[path] = Entry("secret") if (root / path).exists() else None
                     continue
                 entry, content = restore.current_content(str(root / path))
                 if entry is not None and entry.kept:

@@ -110,6 +110,20 @@ async def test_modes(
             await next_event(heard, ApprovalResolved)
 
 
+async def test_what_is_read_outside_is_asked_for_in_every_mode(
+    wire: Wire, approval: Approval
+) -> None:
+    heard = wire.subscribe()
+    approval.set_mode("all")
+    outside = ApprovalQuestion(
+        "read outside", "Read this file?", "~/a", session_key="k", session_offer="Yes, k"
+    )
+    waiting = ask(approval, outside)
+    approval.answer((await asked(heard)).id, "session")
+    await waiting
+    await approval.ask(outside, key="k", tool="ReadFile")
+
+
 async def test_a_change_of_mode_answers_nothing_that_is_on_the_screen(
     wire: Wire, approval: Approval
 ) -> None:

@@ -442,6 +442,14 @@ async def test_ordinary_names_are_not_protected(bench: Bench, path: str) -> None
     assert [ask.action for ask in bench.approver.asks] == ["edit file"]
 
 
+async def test_what_no_snapshot_holds_is_said_and_asked_for(bench: Bench) -> None:
+    bench.write("server.key", "old\n")
+    await bench.run("WriteFile", path="server.key", content="new\n")
+    (ask,) = bench.approver.asks
+    assert ask.protected
+    assert "is in no snapshot, as it may be secret, and cannot be brought back" in ask.where
+
+
 async def test_package_json_asks_only_where_scripts_change(bench: Bench) -> None:
     bench.write("package.json", '{"version": "1", "scripts": {"a": "b"}}\n')
     edit = {"old": '"1"', "new": '"2"'}
