@@ -133,7 +133,11 @@ def _planned(
             f"{target.written} already holds exactly this; nothing was written.", brief="no change"
         )
     before = None if content is None else _shown_before(content)
-    return content, FileEdit(target.shown, before, texts.for_display(after)), data
+    unseen = ""
+    if content is not None and content.data and not texts.binary_kind(content.data):
+        unseen = texts.unseen_changes(texts.decode(content.data), after)
+    edit = FileEdit(target.shown, before, texts.for_display(after), unseen)
+    return content, edit, data
 
 
 def _shown_before(content: Content) -> str:

@@ -350,7 +350,9 @@ async def ask_to_change(
         where += f"; {reason}"
     if lost:
         where += f"; what it holds now {lost}"
-    ordinary = target.inside and not reason and n_links <= 1 and not lost
+    if edit.unseen:
+        where += f"; {edit.unseen}"
+    ordinary = target.inside and not reason and n_links <= 1 and not lost and not edit.unseen
     await env.approver.ask(
         ApprovalQuestion(
             action="edit protected"
