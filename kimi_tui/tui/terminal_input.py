@@ -171,7 +171,8 @@ class TerminalInput(LinuxDriver):
     def run_input_thread(self) -> None:
         """Read until the program ends."""
         incoming, parser = Incoming(), KeyParser(self._debug)
-        looked_at = time.monotonic()
+        # Textual begins another such thread when the program goes on after a stop: its first look comes late too.
+        looked_at = 0.0
         with selectors.SelectSelector() as selector:
             selector.register(self.fileno, selectors.EVENT_READ)
             while not self.exit_event.is_set():
