@@ -463,7 +463,8 @@ def open_folder(root: Path, parts: Sequence[str], *, create: bool = False) -> in
         create: Make what is missing.
 
     Raises:
-        OSError: A part is missing, is no folder (a link is none), or may not be entered; `filename` is its path.
+        OSError: A part is missing, is no folder (a link is none), no name (`..` is none), or may not be entered;
+            `filename` is its path.
     """
     walked = root
     try:
@@ -482,6 +483,8 @@ def open_folder(root: Path, parts: Sequence[str], *, create: bool = False) -> in
 
 
 def _entered(part: str, folder: int, *, create: bool) -> int:
+    if part in ("", ".", "..") or "/" in part:
+        raise OSError(errno.EINVAL, "it is no name of a folder")
     try:
         return os.open(part, _WALKED | os.O_NOFOLLOW, dir_fd=folder)
     except FileNotFoundError:

@@ -19,7 +19,7 @@ CSI_LIMIT = 256
 
 # Bidirectional controls, zero-width and filler characters, invisible operators, variation selectors, interlinear
 # marks and tag characters: they change or hide what a user reads.
-_INVISIBLE = (
+INVISIBLE = (
     "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f"
     "\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
 )
@@ -27,13 +27,13 @@ _SURROGATES = "\ud800-\udfff"
 _CONTROLS = "\x00-\x08\x0b-\x1f\x7f-\x9f"
 
 _SAFE_ASCII = bytes([0x09, 0x0A, *range(0x20, 0x7F)])
-_SPECIAL = re.compile(f"[{_CONTROLS}{_INVISIBLE}{_SURROGATES}\u2028\u2029]")
+_SPECIAL = re.compile(f"[{_CONTROLS}{INVISIBLE}{_SURROGATES}\u2028\u2029]")
 _CSI = re.compile(r"(?:\x1b\[|\x9b)[0-?]{0,128}[ -/]{0,16}[@-~]")
 _CSI_BODY = re.compile(r"[ -?]*")
 _BLANKS = re.compile(r"\s+")
 _LONG_BLANKS = re.compile(r"(?m)^ {33,}|(?<=\S) {9,}|(?<=\S) {3,}$")
 _ODD = re.compile(
-    f"[{_CONTROLS}{_INVISIBLE}{_SURROGATES}\t\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ue000-\uf8ff]"
+    f"[{_CONTROLS}{INVISIBLE}{_SURROGATES}\t\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ue000-\uf8ff]"
 )
 _STRING_END = re.compile(r"[\x07\x18\x1a\x1b\x9c]")
 _STRING_STARTS = frozenset("PX]^_")

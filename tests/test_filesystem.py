@@ -194,6 +194,9 @@ def test_a_folder_is_walked_to_without_following_links(tmp_path: Path) -> None:
         with pytest.raises((NotADirectoryError, FileNotFoundError)) as caught:
             open_folder(tmp_path, parts)
         assert Path(caught.value.filename) == tmp_path / at
+    for part in ("..", ".", "", "real/inner"):
+        with pytest.raises(OSError, match="no name of a folder"):
+            open_folder(tmp_path / "real", ["inner", part], create=True)
     os.close(open_folder(tmp_path, ["real", "new", "newer"], create=True))
     assert (tmp_path / "real/new/newer").is_dir()
     with pytest.raises(NotADirectoryError):

@@ -101,9 +101,9 @@ class SessionStore:
         return found
 
     def at(self, folder: Path, work_dir: Path | None = None) -> Session:
-        """The session in a folder; its work folder is what it noted, else the one given."""
+        """The session in a folder; its work folder is the one it noted, where it stands among that one's, else the one given."""
         noted = read_state(folder).work_dir
-        if noted:
+        if noted and self.bucket(Path(noted)) == folder.parent:
             return self._session(folder, Path(noted))
         return self._session(folder, work_dir or Path.cwd())
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, get_args
 from uuid import uuid4
 
 from kimi_tui.soul.errors import SoulError
@@ -22,6 +22,7 @@ from kimi_tui.wire.queue import Wire
 log = logging.getLogger(__name__)
 
 Mode = Literal["ask", "edits", "sandboxed", "all"]
+"""What is asked for; each asks for less than the one before."""
 
 
 class QuestionNotShown(SoulError):
@@ -57,7 +58,8 @@ class Approval:
     def __init__(self, wire: Wire, mode: Mode = "ask") -> None:
         self._wire = wire
         self._mode: Mode = mode
-        self._allowed: set[str] = set()
+        self._allowed: dict[str, str] = {}
+        """What was allowed for the session, with the words of that answer."""
         self._queue: asyncio.Queue[_Waiting] = asyncio.Queue()
         self._shown: _Waiting | None = None
         self._waiting: list[_Waiting] = []
@@ -72,9 +74,22 @@ class Approval:
     def set_mode(self, mode: Mode) -> None:
         """Change what is asked for from now on; a request on the screen waits for its answer all the same.
 
-        It may not have been read yet, and a change of mode is no answer to it.
+        It may not have been read yet, and a change of mode is no answer to it. What was allowed for the session ends, unless
+        the mode asks for less than the one before.
         """
+        modes = get_args(Mode)
+        if modes.index(mode) <= modes.index(self._mode):
+            self._allowed.clear()
         self._mode = mode
+
+    @property
+    def allowed(self) -> tuple[str, ...]:
+        """What is not asked for any more in this session, in the words in which it was allowed."""
+        return tuple(self._allowed.values())
+
+    def take_back(self, words: str) -> None:
+        """Ask again for what was allowed in these words."""
+        self._allowed = {key: said for key, said in self._allowed.items() if said != words}
 
     async def ask(self, ask: ApprovalQuestion, *, key: str, tool: str) -> str:
         """Return on yes, with what the user put in the place of a D-Mail or a command; empty without a change.
@@ -112,7 +127,7 @@ class Approval:
             return False
         if answer == "session":
             if shown.ask.session_key and not shown.ask.protected:
-                self._allowed.add(shown.ask.session_key)
+                self._allowed[shown.ask.session_key] = shown.ask.session_offer
             else:
                 answer = "once"
         self._settle(shown, _Decision(answer, feedback.strip()))
@@ -134,6 +149,8 @@ class Approval:
             return True
         if ask.session_key and ask.session_key in self._allowed:
             return True
+        if ask.action == "read outside":
+            return False
         accepts_edits = self._mode in ("edits", "sandboxed")
         return self._mode == "all" or (accepts_edits and ask.action == "edit file")
 

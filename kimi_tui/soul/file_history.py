@@ -354,6 +354,8 @@ class FileHistory:
         self._events.full(self._tracker.full)
         if found.outcome is not None:
             self._events.finished(found.outcome)
+        if found.left:
+            self._events.unfinished(found.left)
 
     def _marked(self, marked: asyncio.Future[None]) -> None:
         self._marks.discard(marked)
@@ -409,10 +411,12 @@ def _edits(tracker: Tracker, changes: Sequence[FileChange], no_text: str) -> tup
 
 @dataclass(frozen=True, slots=True)
 class _FirstLook:
-    """What the first scan came to. `outcome` is what became of a restore in which an earlier process was cut off."""
+    """What the first scan came to. `outcome` is what became of a restore in which an earlier process was cut off; `left` are
+    the files of one that was not carried out, because somebody else may have written it."""
 
     ended: bool
     outcome: Restored | None = None
+    left: tuple[str, ...] = ()
 
 
 def _first_look(tracker: Tracker, journal: Journal) -> _FirstLook:
@@ -430,6 +434,9 @@ def _first_look(tracker: Tracker, journal: Journal) -> _FirstLook:
     if all(entry.snapshot_after != after for entry in journal.entries):
         tracker.abandon()
         return _FirstLook(ended=True)
+    if not tracker.is_ours_alone():
+        tracker.abandon()
+        return _FirstLook(ended=True, left=prepared.intent.paths)
     return _FirstLook(ended=True, outcome=tracker.carry_out(prepared))
 
 
@@ -472,6 +479,17 @@ class _FileEvents:
         became = "the others are now" if outcome.failures else "they are now"
         self._wire.publish(
             Notice("info", f"Files were being brought back when the program ended; {became}.")
+        )
+
+    def unfinished(self, paths: Sequence[str]) -> None:
+        """A restore that was cut off stays so, because others than this account can have written what it says."""
+        names = ", ".join(paths[:3]) + (f" and {len(paths) - 3} more" if len(paths) > 3 else "")
+        self._wire.publish(
+            Notice(
+                "warning",
+                f"Files were to be brought back, but others can write to this session's folder: {names}.",
+                "They are as they were. A rewind brings files back once you have seen what it does.",
+            )
         )
 
     def ready(self) -> None:

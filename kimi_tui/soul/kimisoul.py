@@ -302,6 +302,15 @@ class KimiSoul(Soul):
             raise NoSandbox(self._no_sandbox)
         self._approval.set_mode(mode)
 
+    @property
+    def allowed(self) -> tuple[str, ...]:
+        """What is not asked for any more in this session, in the words in which it was allowed."""
+        return self._approval.allowed
+
+    def take_back(self, words: str) -> None:
+        """Ask again for what was allowed in these words."""
+        self._approval.take_back(words)
+
     # -- the model -------------------------------------------------------------------------------
 
     def retry_now(self) -> None:

@@ -10,6 +10,7 @@ from datetime import date
 from pathlib import Path
 from typing import NamedTuple
 
+from kimi_tui.filesystem import open_regular
 from kimi_tui.prompts import prompt
 
 AGENTS_FILES = ("AGENTS.md", "agents.md")
@@ -123,14 +124,15 @@ def _listing(work_dir: Path) -> str:
 
 def _agents_md(work_dir: Path) -> str:
     for name in AGENTS_FILES:
-        path = work_dir / name
         try:
-            if not path.is_file():
-                continue
-            with path.open("rb") as file:
-                data = file.read(MAX_AGENTS_BYTES + 1)
+            with open(open_regular(work_dir / name), "rb", buffering=0) as file:
+                # Another name of the file may be outside of the folder, as what a link leads to may.
+                is_elsewhere = os.fstat(file.fileno()).st_nlink > 1
+                data = b"" if is_elsewhere else file.read(MAX_AGENTS_BYTES + 1)
         except OSError:
-            continue
+            is_elsewhere, data = os.path.islink(work_dir / name), b""
+        if is_elsewhere:
+            return "\n" + prompt("agents_md_elsewhere", PATH=name)
         text = data[:MAX_AGENTS_BYTES].decode("utf-8", "replace").strip()
         if len(data) > MAX_AGENTS_BYTES:
             text += "\n\n[cut here: the file is longer than 32 KiB; read the rest when you need it]"

@@ -53,6 +53,8 @@ class FileEdit:
     path: str
     before: str | None
     after: str
+    unseen: str = ""
+    """What changes of the file's bytes though its lines look the same."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,13 @@ from kimi_tui.tools.files import (
     refused,
     stat_version,
 )
-from kimi_tui.tools.paths import ResolvedPath, ask_to_change, locate, read_approval_on_error
+from kimi_tui.tools.paths import (
+    ResolvedPath,
+    ask_to_change,
+    holds_secrets,
+    locate,
+    read_approval_on_error,
+)
 from kimi_tui.workspace.entries import Limits
 
 Compute = Callable[[ResolvedPath, Content | None], str]
@@ -53,7 +59,7 @@ async def change_file(path: str, compute: Compute, env: ToolEnv) -> FileEdit:
         edit,
         env,
         n_links=content.stat.st_nlink if content else 1,
-        is_lost=content is not None and _is_beyond_snapshots(content),
+        lost=await asyncio.to_thread(_why_lost, target, content, env),
     )
     again = await asyncio.to_thread(locate, path, env.work_dir, env.environ)
     if again.real != target.real:
@@ -63,6 +69,17 @@ async def change_file(path: str, compute: Compute, env: ToolEnv) -> FileEdit:
         )
     await _write_to_completion(target, data, content, env)
     return edit
+
+
+def _why_lost(target: ResolvedPath, content: Content | None, env: ToolEnv) -> str:
+    """Why no snapshot holds what this file holds now; empty where one does."""
+    if content is None:
+        return ""
+    if _is_beyond_snapshots(content):
+        return "is too large to be brought back"
+    if target.inside and holds_secrets(target, env.environ):
+        return "is in no snapshot, as it may be secret, and cannot be brought back"
+    return ""
 
 
 def _is_beyond_snapshots(content: Content) -> bool:
@@ -116,7 +133,11 @@ def _planned(
             f"{target.written} already holds exactly this; nothing was written.", brief="no change"
         )
     before = None if content is None else _shown_before(content)
-    return content, FileEdit(target.shown, before, texts.for_display(after)), data
+    unseen = ""
+    if content is not None and content.data and not texts.binary_kind(content.data):
+        unseen = texts.unseen_changes(texts.decode(content.data), after)
+    edit = FileEdit(target.shown, before, texts.for_display(after), unseen)
+    return content, edit, data
 
 
 def _shown_before(content: Content) -> str:

@@ -23,7 +23,14 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from kimi_tui.tools.base import Tool, ToolEnv, ToolOutcome, ToolProblem
 from kimi_tui.tools.files import missing
-from kimi_tui.tools.paths import ResolvedPath, ask_to_read, locate, read_approval_on_error
+from kimi_tui.tools.paths import (
+    ResolvedPath,
+    Search,
+    ask_to_read,
+    locate,
+    read_approval_on_error,
+    shown_on_a_line,
+)
 
 if TYPE_CHECKING:
     from kimi_tui.workspace.ignore import IgnoreFile, IgnoreStack
@@ -170,7 +177,7 @@ class Glob(Tool[GlobParams]):
             if target is None:
                 continue
             if target.real not in asked:
-                await ask_to_read(target, env, folder=True)
+                await ask_to_read(target, env, search=_as_asked(params, pattern))
                 asked.add(target.real)
             try:
                 await asyncio.to_thread(search.walk, target, pattern)
@@ -178,6 +185,15 @@ class Glob(Tool[GlobParams]):
                 search.cancelled.set()
                 raise
         return _outcome(search)
+
+
+def _as_asked(params: GlobParams, pattern: Pattern) -> Search:
+    """The search as the user is asked about it."""
+    depth = (
+        f"{len(pattern.parts)} folders deep" if len(pattern.parts) > 1 else "of this folder alone"
+    )
+    deep = "with all folders below" if None in pattern.parts else depth
+    return Search((f"pattern  {shown_on_a_line(params.pattern)}",), f"names only, {deep}")
 
 
 def _folder(

@@ -17,8 +17,8 @@ import sys
 import sysconfig
 import tempfile
 from asyncio.subprocess import DEVNULL, PIPE, Process
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar, Literal
 
@@ -27,9 +27,19 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field, field_validator
 from kimi_tui.tools.base import Tool, ToolEnv, ToolOutcome, ToolProblem
 from kimi_tui.tools.files import look, missing, parent_of
 from kimi_tui.tools.glob import spread
-from kimi_tui.tools.paths import ResolvedPath, ask_to_read, locate, read_approval_on_error
+from kimi_tui.tools.paths import (
+    ResolvedPath,
+    Search,
+    ask_to_read,
+    ask_to_show,
+    locate,
+    read_approval_on_error,
+    secrets_below,
+    shown_on_a_line,
+)
 from kimi_tui.tools.process import child_environment, find_program
 from kimi_tui.tools.text import nearest_words
+from kimi_tui.workspace.guarded import secrets
 from kimi_tui.workspace.ignore import GlobPattern
 
 LIMIT_S = 20.0
@@ -346,9 +356,12 @@ class Grep(Tool[GrepParams]):
         target = await asyncio.to_thread(locate, params.path, env.work_dir, env.environ)
         async with read_approval_on_error(target, env):
             is_folder = await asyncio.to_thread(_is_folder, target)
-        await ask_to_read(target, env, folder=is_folder)
+        await ask_to_read(target, env, search=_as_asked(params) if is_folder else None)
         root, cwd, before_paths = _places(target, is_folder=is_folder)
-        file_filter = GlobFilter.of(params, root) if is_folder else GlobFilter()
+        file_filter = GlobFilter()
+        if is_folder:
+            is_secret = await asyncio.to_thread(secrets_below, target, env.environ)
+            file_filter = replace(GlobFilter.of(params, root), is_secret=is_secret, is_folder=True)
         query = _Query(
             pattern=params.pattern,
             root=root,
@@ -371,7 +384,20 @@ class Grep(Tool[GrepParams]):
                 f"`type` {params.type!r} is not known.{hint} Use `glob`, for example `*.{params.type}`.",
                 brief="bad type",
             ) from error
-        return await asyncio.to_thread(_outcome, params, found, file_filter, before_paths)
+        outcome, linked = await asyncio.to_thread(
+            _outcome, params, found, _Records(found.output, file_filter, before_paths, cwd)
+        )
+        if linked and target.inside:
+            await ask_to_show(target, linked, env)
+        return outcome
+
+
+def _as_asked(params: GrepParams) -> Search:
+    """The search as the user is asked about it."""
+    lines = [f"pattern  {shown_on_a_line(params.pattern)}"]
+    lines += [f"glob     {shown_on_a_line(params.glob)}"] if params.glob else []
+    lines += [f"type     {shown_on_a_line(params.type)}"] if params.type else []
+    return Search(tuple(lines), "with all folders below, without files that hold secrets")
 
 
 @dataclass(frozen=True, slots=True)
@@ -387,6 +413,9 @@ class GlobFilter:
     _excludes: tuple[Callable[[bytes], bool], ...] = ()
     _names_hidden: bool = True
     _root: bytes = b""
+    is_secret: Callable[[bytes], bool] | None = None
+    """Tells which of the files that were found hold secrets; those are passed over."""
+    is_folder: bool = False
 
     @classmethod
     def of(cls, params: GrepParams, root: str) -> GlobFilter:
@@ -434,6 +463,8 @@ class GlobFilter:
     def takes(self, path: bytes) -> bool:
         """Whether a file that was found (its path from where the search ran) is meant."""
         path = path.removeprefix(b"./")
+        if self.is_secret is not None and self.is_secret(path):
+            return False
         if not self._names_hidden and b"/." in b"/" + path.removeprefix(self._root):
             return False
         if self._includes and not any(matches(path) for matches in self._includes):
@@ -521,9 +552,9 @@ class _Answer:
 
 
 def _outcome(
-    params: GrepParams, found: Found, file_filter: GlobFilter, before_paths: str
-) -> ToolOutcome:
-    records = _Records(found.output, file_filter, before_paths)
+    params: GrepParams, found: Found, records: _Records
+) -> tuple[ToolOutcome, Sequence[str]]:
+    """What the model is told, and the files with several names that something of it is from."""
     if params.output_mode == "files_with_matches":
         answer = _files(records)
     elif params.output_mode == "count":
@@ -539,6 +570,9 @@ def _outcome(
             facts.append(
                 "No match so far." if found.out_of_time or found.broke_off else "No match."
             )
+            if any(secrets().rule_in(glob.split("/")) for glob in spread(params.glob)):
+                # Said whether there are any or not: else a pattern could be tried on what they hold.
+                facts.append("Files that hold secrets are searched only where `path` names one.")
     elif not shown:
         facts.append(f"offset {params.offset} is past the end of the answer.")
     else:
@@ -556,12 +590,13 @@ def _outcome(
         )
     brief = "binary file" if answer.binary else ""
     brief = brief or "no match" if answer.n_files == 0 else _total(params, answer).rstrip(".")
-    return ToolOutcome(
+    outcome = ToolOutcome(
         output="\n".join(shown),
         message=" ".join(facts),
         is_error=found.out_of_time and not shown,
         brief="out of time" if found.out_of_time and not shown else brief,
     )
+    return outcome, records.linked
 
 
 def _total(params: GrepParams, answer: _Answer) -> str:
@@ -586,10 +621,15 @@ def _window(lines: list[str], params: GrepParams) -> tuple[list[str], bool]:
 class _Records:
     """Walks over what rg wrote, piece by piece: all of it at once would hold up the screen."""
 
-    def __init__(self, output: bytes, file_filter: GlobFilter, before_paths: str) -> None:
+    def __init__(
+        self, output: bytes, file_filter: GlobFilter, before_paths: str, cwd: Path
+    ) -> None:
         self._output = output
         self._file_filter = file_filter
         self._before_paths = before_paths
+        self._cwd = os.fsencode(cwd)
+        self.linked: list[str] = []
+        """Files with several names."""
         self._position = 0
         self._path = b""
         self._shown: str | None = None
@@ -610,7 +650,9 @@ class _Records:
 
     @property
     def ends_binary(self) -> bool:
-        """Whether rg reports that the file is binary."""
+        """Whether rg reports that the file, the only one that was searched, is binary."""
+        if self._file_filter.is_folder:
+            return False
         return _BINARY in self._output[-1000:].rpartition(b"\0")[2].partition(b"\n")[2] or (
             b"\0" not in self._output[:1000] and _BINARY in self._output[:1000]
         )
@@ -629,7 +671,16 @@ class _Records:
             self._path = path
             shown = path.removeprefix(b"./").decode("utf-8", "replace")
             self._shown = f"{self._before_paths}{shown}" if self._file_filter.takes(path) else None
+            if self._shown is not None and _n_names(os.path.join(self._cwd, path)) > 1:
+                self.linked.append(self._shown)
         return self._shown
+
+
+def _n_names(path: bytes) -> int:
+    try:
+        return os.lstat(path).st_nlink
+    except OSError:
+        return 1
 
 
 def _files(records: _Records) -> _Answer:

@@ -2,24 +2,22 @@
 
 `locate` resolves links and says whether a path is inside the work folder; opening is done by `files`. Protected are
 files that run later or that steer agents, shells and editors: changing one always needs the user's own yes. They are
-known by the names of their real path and of the one the model wrote, compared without case, whether they exist or not.
-In places that hold secrets even reading asks every time.
+known by the names of their real path and of the one the model wrote (`workspace.guarded`), whether they exist or not.
+Where secrets are held even reading asks every time, inside the work folder too.
 """
 
 from __future__ import annotations
 
-import json
+import asyncio
 import os
-import re
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
 
 from kimi_tui import app_paths
 from kimi_tui.tools.base import ApprovalQuestion, FileEdit, ToolEnv, ToolProblem
-from kimi_tui.tools.process import word_set
+from kimi_tui.workspace.guarded import folded, run_values, runs_later, secrets
 
 _REFUSED = ("proc", "sys", "dev")
 _LONGEST_PATH = 4096
@@ -132,102 +130,86 @@ def _casefolded(path: Path) -> tuple[str, ...]:
     return tuple(folded(part) for part in path.parts)
 
 
-def folded(name: str) -> str:
-    """A name in the form in which file systems that ignore case and Unicode composition compare it."""
-    from unicodedata import normalize
-
-    return normalize("NFC", name).casefold()
-
-
-_FOLDERS = word_set(""".git .hg .svn .jj .vscode .vscode-insiders .idea .fleet .zed .devcontainer .cursor .windsurf .clinerules .roo
-    .claude .codex .gemini .kimi .kimi-code .kimi-tui .agents .aider .continue .opencode .mcp .husky .githooks .hooks
-    .github .gitlab .gitea .forgejo .circleci .buildkite .woodpecker .teamcity .yarn .direnv .ssh .gnupg .aws
-    .azure .kube .docker .cargo .mise cron.d cron.daily cron.hourly cron.weekly cron.monthly crontabs systemd autostart
-    launchagents launchdaemons profile.d init.d sudoers.d site-packages dist-packages""")
-"""Any folder of these names on the way protects what is below."""
-
-_FILES = word_set(""".envrc agents.md agents.override.md claude.md claude.local.md gemini.md kimi.md copilot-instructions.md
-    .cursorrules .windsurfrules .clinerules .roorules .aider.conf.yml mcp.json .mcp.json opencode.json crush.json
-    .gitlab-ci.yml .travis.yml jenkinsfile azure-pipelines.yml bitbucket-pipelines.yml .drone.yml appveyor.yml
-    .appveyor.yml .woodpecker.yml cloudbuild.yaml .cirrus.yml .pre-commit-config.yaml .pre-commit-hooks.yaml
-    lefthook.yml lefthook.yaml .lefthook.yml .huskyrc .lintstagedrc conftest.py sitecustomize.py usercustomize.py
-    makefile gnumakefile bsdmakefile .bashrc .bash_profile .bash_login .bash_logout .bash_aliases .profile .zshrc
-    .zshenv .zprofile .zlogin .zlogout .kshrc .mkshrc .cshrc .tcshrc .login .inputrc config.fish .vimrc .gvimrc .exrc
-    .nvimrc .nvim.lua .lvimrc .emacs .dir-locals.el .tmux.conf .screenrc .gitconfig .gitmodules .gitattributes .npmrc
-    .yarnrc .yarnrc.yml .pnpmfile.cjs .pypirc .netrc .pdbrc .gdbinit .lldbinit .bazelrc .mise.toml mise.toml
-    .tool-versions crontab authorized_keys known_hosts sudoers pip.conf""")
-_PATTERNS = re.compile(r"\.env(\..*)?|.*\.pth|.*\.mk|.*\.code-workspace|.*\.mdc")
-_SECRET_FOLDERS = frozenset({".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", "keyrings"})
-_SECRET_FILES = frozenset({".netrc", ".pypirc", ".npmrc", ".git-credentials", "shadow"})
-_PACKAGE_KEYS = ("scripts", "husky", "simple-git-hooks", "lint-staged", "pre-commit", "gypfile")
-
-
-def runs_later(name: str) -> bool:
-    """Whether a file of this name, or what is in a folder of it, runs later or steers agents, shells and editors."""
-    low = folded(name)
-    return low in _FOLDERS or low in _FILES or _PATTERNS.fullmatch(low) is not None
-
-
 def protected_reason(target: ResolvedPath, environ: Mapping[str, str]) -> str:
     """Why changing this file always asks, in a few words; empty where it is an ordinary file."""
     for names in _names(target):
-        for name in names[:-1]:
-            if name in _FOLDERS:
-                return f"what is in {name} can run later or steer tools"
-        if names and runs_later(names[-1]):
-            return "files like this run later or steer tools"
-    if _is_ours(target, environ):
+        if rule := runs_later().rule_in(names):
+            if rule == folded(names[-1]):
+                return "files like this run later or steer tools"
+            return f"what is in {rule} can run later or steer tools"
+    if _is_ours(target.real, target.root, environ):
         return "it belongs to this program's own settings or sessions"
     return ""
 
 
-def _holds_secrets(target: ResolvedPath, environ: Mapping[str, str]) -> bool:
-    """Whether a path outside the work folder is one where keys are kept."""
-    real = [folded(part) for part in target.real.parts]
-    secret = bool(_SECRET_FOLDERS.intersection(real)) or real[-1] in _SECRET_FILES
-    return secret or _is_ours(target, environ)
+def holds_secrets(
+    target: ResolvedPath, environ: Mapping[str, str], *, is_folder: bool = False
+) -> bool:
+    """Whether keys and the like are kept in this file or folder."""
+    rules = secrets()
+    return any(rules.rule_in(names, is_folder=is_folder) for names in _names(target)) or _is_ours(
+        target.real, target.root, environ
+    )
 
 
-def _package_scripts_changed(target: ResolvedPath, before: str | None, after: str) -> bool:
-    """Whether a change of a `package.json` touches what package managers run."""
-    if folded(target.real.name) != "package.json":
-        return False
-    old, new = _run_by_package_manager(before or "{}"), _run_by_package_manager(after)
+def secrets_below(
+    target: ResolvedPath, environ: Mapping[str, str]
+) -> Callable[[bytes], bool] | None:
+    """Tells which files of a folder hold secrets; None where the folder itself does, and was asked for as such.
+
+    Paths are relative to the work folder where the folder is inside, else to the folder itself.
+    """
+    if holds_secrets(target, environ, is_folder=True):
+        return None
+    above = () if target.inside else target.real.parts
+    base = target.root if target.inside else target.real
+    ours = [folder for folder in _own_folders(environ) if folder.is_relative_to(base)]
+    rules = secrets()
+
+    def is_secret(path: bytes) -> bool:
+        name = os.fsdecode(path)
+        found = base / name
+        return bool(rules.rule_in((*above, *name.split("/")))) or any(
+            found.is_relative_to(folder) for folder in ours
+        )
+
+    return is_secret
+
+
+def _runs_other(target: ResolvedPath, before: str | None, after: str) -> bool:
+    """Whether a change of a file like `package.json` touches what package managers run."""
+    name = target.real.name
+    old, new = run_values(name, before or ""), run_values(name, after)
     return old is None or new is None or old != new
 
 
-def _run_by_package_manager(text: str) -> list[object] | None:
-    try:
-        parsed: object = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(parsed, dict):
-        return None
-    package = cast("dict[str, object]", parsed)
-    return [package.get(key) for key in _PACKAGE_KEYS]
-
-
-def _names(target: ResolvedPath) -> list[list[str]]:
-    """The folded names to judge: of the real path, and of the path as written (a link may have a harmless target)."""
+def _names(target: ResolvedPath) -> list[tuple[str, ...]]:
+    """The names to judge: of the real path, and of the path as written (a link may have a harmless target)."""
     real = target.real.relative_to(target.root) if target.inside else target.real
     asked = Path(target.written)
     if asked.is_absolute() and asked.is_relative_to(target.root):
         asked = asked.relative_to(target.root)
     elif asked.is_absolute() and target.inside:
         asked = Path(asked.name)
-    return [[folded(part) for part in path.parts] for path in (real, asked)]
+    return [path.parts for path in (real, asked) if path.parts]
 
 
-def _is_ours(target: ResolvedPath, environ: Mapping[str, str]) -> bool:
-    folders = [
-        app_paths.config_dir(environ),
-        app_paths.data_dir(environ),
-        app_paths.kimi_cli_config_file(environ).parent,
+def _own_folders(environ: Mapping[str, str]) -> list[Path]:
+    return [
+        folder.resolve()
+        for folder in (
+            app_paths.config_dir(environ),
+            app_paths.data_dir(environ),
+            app_paths.kimi_cli_config_file(environ).parent,
+        )
     ]
-    real = [folded(part) for part in target.real.parts]
-    for folder in folders:
-        parts = [folded(part) for part in folder.resolve().parts]
-        if real[: len(parts)] == parts and not _within_work_folder(parts, target.root):
+
+
+def _is_ours(path: Path, root: Path, environ: Mapping[str, str]) -> bool:
+    real = [folded(part) for part in path.parts]
+    for folder in _own_folders(environ):
+        parts = [folded(part) for part in folder.parts]
+        if real[: len(parts)] == parts and not _within_work_folder(parts, root):
             return True
     return False
 
@@ -242,36 +224,87 @@ _EDITS_KEY = "edits"
 _EDITS_OFFER = "Yes, and every edit in this folder in this session"
 
 
-async def ask_to_read(target: ResolvedPath, env: ToolEnv, *, folder: bool = False) -> None:
-    """Ask before something outside the work folder is read; inside nothing is asked.
+@dataclass(frozen=True, slots=True)
+class Search:
+    """A search in a folder as the user is asked about it: lines on what it is for, and how far down it goes."""
+
+    lines: tuple[str, ...]
+    reach: str
+
+
+async def ask_to_read(
+    target: ResolvedPath, env: ToolEnv, *, search: Search | None = None, n_links: int = 1
+) -> None:
+    """Ask before something is read that is outside the work folder, holds secrets, or may be a file elsewhere.
+
+    An answer for the session is for the ordinary files of a folder, or for searches in it, which pass over secrets.
 
     Args:
         target: what is to be read.
         env: who answers.
-        folder: true where `target` is itself the folder that is searched.
+        search: what is looked for, where `target` is itself a folder that is searched.
+        n_links: how many names the file has on disk.
 
     Raises:
         ToolRejected: the user said no.
     """
-    if target.inside:
+    secret = await asyncio.to_thread(
+        holds_secrets, target, env.environ, is_folder=search is not None
+    )
+    if target.inside and not secret and n_links <= 1:
         return
-    secret = _holds_secrets(target, env.environ)
-    holder = target.real if folder else target.real.parent
-    holder_shown = with_tilde(holder, target.home)
-    where = "outside the work folder" + _link_note(target)
+    facts = ["in the work folder" if target.inside else "outside the work folder"]
+    facts[0] += _link_note(target)
+    if search is not None:
+        facts.append(search.reach)
+    if n_links > 1:
+        facts.append(f"the file has {n_links} names, and the others may be elsewhere")
     if secret:
-        where += "; keys are kept in such places, and what is read goes to the model"
+        facts.append("keys are kept in such places, and what is read goes to the model")
+    holder = target.real if search else target.real.parent
+    holder_shown = with_tilde(holder, target.home)
+    key, offer = f"read outside:{holder}", f"every ordinary file in {holder_shown}"
+    if search is not None:
+        key, offer = f"search outside:{holder}", f"every search in {holder_shown}"
+    # What holds all of the user's own is never allowed as a whole.
+    is_offered = not secret and not (search and Path(target.home or "/").is_relative_to(holder))
     await env.approver.ask(
         ApprovalQuestion(
             action="read outside",
-            question="Search this folder?" if folder else "Read this file?",
-            detail=target.shown,
-            where=where,
-            session_key="" if secret else f"read outside:{holder}",
-            session_offer=""
-            if secret
-            else f"Yes, and everything in {holder_shown} in this session",
+            question="Search this folder?" if search else "Read this file?",
+            detail="\n".join([target.shown, *(search.lines if search else ())]),
+            where="; ".join(facts),
+            session_key=key if is_offered else "",
+            session_offer=f"Yes, and {offer} in this session" if is_offered else "",
             protected=secret,
+        )
+    )
+
+
+def shown_on_a_line(text: str) -> str:
+    """What a model looks for, with its line ends as it would write them: each fact stands on a line of its own."""
+    return text.replace("\r", "\\r").replace("\n", "\\n")
+
+
+async def ask_to_show(target: ResolvedPath, linked: Sequence[str], env: ToolEnv) -> None:
+    """Ask before what a search found is shown, where it found something in files that may be files elsewhere.
+
+    Args:
+        target: the folder that was searched.
+        linked: those files, as they are shown.
+        env: who answers.
+
+    Raises:
+        ToolRejected: the user said no.
+    """
+    await env.approver.ask(
+        ApprovalQuestion(
+            action="read outside",
+            question="Show what was found in these files?",
+            detail="\n".join(linked),
+            where="each of them has several names, and the others may be outside the work folder",
+            session_key=f"show linked:{target.real}",
+            session_offer=f"Yes, and such files of {target.shown} in this session",
         )
     )
 
@@ -291,7 +324,7 @@ async def read_approval_on_error(target: ResolvedPath, env: ToolEnv) -> AsyncGen
 
 
 async def ask_to_change(
-    target: ResolvedPath, edit: FileEdit, env: ToolEnv, *, n_links: int, is_lost: bool = False
+    target: ResolvedPath, edit: FileEdit, env: ToolEnv, *, n_links: int, lost: str = ""
 ) -> None:
     """Ask before a file is created or changed.
 
@@ -300,7 +333,7 @@ async def ask_to_change(
         edit: what would change, shown as a diff.
         env: who answers.
         n_links: how many names the file has on disk; more than one may mean a file elsewhere.
-        is_lost: whether what the file holds now is in no snapshot, so that nothing brings it back.
+        lost: why what the file holds now is in no snapshot, so that nothing brings it back; empty where it is in one.
 
     Raises:
         ToolRejected: the user said no.
@@ -309,15 +342,17 @@ async def ask_to_change(
     where = "in the work folder" if target.inside else "outside the work folder"
     where += _link_note(target)
     reason = protected_reason(target, env.environ)
-    if not reason and _package_scripts_changed(target, edit.before, edit.after):
+    if not reason and _runs_other(target, edit.before, edit.after):
         reason = "it changes what the package manager runs"
     if n_links > 1:
         where += f"; the file has {n_links} names, and the others may be elsewhere"
     if reason:
         where += f"; {reason}"
-    if is_lost:
-        where += "; what it holds now is too large to be brought back"
-    ordinary = target.inside and not reason and n_links <= 1 and not is_lost
+    if lost:
+        where += f"; what it holds now {lost}"
+    if edit.unseen:
+        where += f"; {edit.unseen}"
+    ordinary = target.inside and not reason and n_links <= 1 and not lost and not edit.unseen
     await env.approver.ask(
         ApprovalQuestion(
             action="edit protected"

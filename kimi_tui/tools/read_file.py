@@ -68,6 +68,8 @@ class ReadFile(Tool[ReadFileParams]):
         await ask_to_read(target, env)
         file, found = await _opened(target)
         try:
+            if target.inside and found.st_nlink > 1:
+                await ask_to_read(target, env, n_links=found.st_nlink)
             source = await _Source.of(file, found)
             if kind := binary_kind(await source.read_at(0, PROBE_BYTES)):
                 return failure(

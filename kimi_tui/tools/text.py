@@ -72,6 +72,49 @@ def for_display(text: str) -> str:
     return shown.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
+def unseen_changes(before: str, after: str) -> str:
+    """What would change of a file's bytes though its lines look the same (see `for_display`); empty where nothing would.
+
+    Args:
+        before: the text of the file, as decoded.
+        after: the text that takes its place.
+    """
+    facts: list[str] = []
+    if before.startswith(_BOM) != after.startswith(_BOM):
+        facts.append(
+            "a byte order mark goes" if before.startswith(_BOM) else "a byte order mark comes"
+        )
+    old, new = before.removeprefix(_BOM), after.removeprefix(_BOM)
+    if "\r\n" in old or "\r\n" in new or not encodable(old):
+        # Of the lines that go and those that come, which look the same?
+        gone = Counter(old.split("\n"))
+        gone.subtract(Counter(new.split("\n")))
+        come = Counter(for_display(f"{line}\n") for line, n in gone.items() for _ in range(-n))
+        n_ends = n_bytes = 0
+        for line in (line for line, n in gone.items() for _ in range(n)):
+            shown = for_display(f"{line}\n")
+            come[shown] -= 1
+            if come[shown] >= 0 and encodable(line):
+                n_ends += 1
+            elif come[shown] >= 0:
+                n_bytes += 1
+        if n_bytes:
+            lines = "1 line is" if n_bytes == 1 else f"{n_bytes:,} lines are"
+            facts.append(f"{lines} not UTF-8 and would lose bytes")
+        if n_ends:
+            facts.append("line endings change")
+    return "; ".join(facts)
+
+
+def encodable(text: str) -> bool:
+    """Whether it came from valid UTF-8."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def uses_crlf(text: str) -> bool:
     """Whether most lines end with CR LF."""
     crlf = text.count("\r\n")

@@ -31,6 +31,7 @@ from kimi_tui.tui.frame.footer import Footer
 from kimi_tui.tui.frame.notices import STAYS_S
 from kimi_tui.tui.frame.panes import ShowsNotices
 from kimi_tui.tui.glyphs import ASCII, UNICODE, Glyphs
+from kimi_tui.tui.keyboard import Woken
 from kimi_tui.tui.main.screen import MainScreen
 from kimi_tui.tui.screens import (
     ModelMissing,
@@ -216,6 +217,12 @@ class KimiApp(App[None], inherit_bindings=False):
         watchers: dict[str, list[tuple[MessagePump, object]]] = getattr(self, "__watchers", {})
         for listed in watchers.values():
             listed[:] = [watcher for watcher in listed if watcher[0].is_running]
+
+    @on(Woken)
+    def _void_keys(self) -> None:
+        for screen in self.screen_stack:
+            if isinstance(screen, MainScreen):
+                screen.woken()
 
     # --- links
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from textual import events
 from textual.keys import key_to_character
+from textual.message import Message
 from textual.widgets import TextArea
 
 from kimi_tui.config.keymap import DEFAULT_KEYS
@@ -20,6 +21,7 @@ from kimi_tui.tui.screens import app_of
 if TYPE_CHECKING:
     from textual.message_pump import MessagePump
     from textual.screen import Screen
+    from textual.widget import Widget
 
 
 QUIET_S = 0.5
@@ -134,10 +136,13 @@ class QuietKeyboard:
         return max(0.0, self._last + self._quiet_s - now)
 
     def accepts(self, now: float) -> bool:
-        """Whether a key pressed now counts; one that does not begins the wait anew."""
+        """Whether a key pressed now counts; one that does not begins the wait anew.
+
+        Keys that were read before, and handled only now, are no quiet: they never shorten the wait.
+        """
         ready = self.remaining_s(now) == 0.0
         if not ready:
-            self._last = now
+            self._last = max(self._last, now)
         return ready
 
     def begin_anew(self, now: float) -> None:
@@ -171,6 +176,15 @@ class LetterRun:
         self._last = at
         letters = set(self.text)
         return goes_on or (len(letters) > 1 and not letters <= HARMLESS)
+
+
+class Woken(Message):
+    """The program was stopped, or could not read: keys that come now may have been pressed at any time since."""
+
+
+def has_written(node: Widget) -> bool:
+    """Whether the terminal has taken all that was drawn so far, as far as its driver can say."""
+    return getattr(getattr(app_of(node), "_driver", None), "has_written", True)
 
 
 class TypeAhead:

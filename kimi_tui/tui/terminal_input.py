@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import os
 import selectors
+import sys
+import time
 from codecs import getincrementaldecoder
 from collections.abc import Iterable
 from contextlib import suppress
 from string import ascii_lowercase
+from typing import TextIO, cast
 
 from textual import events
 from textual._parser import ParseError
@@ -20,11 +23,14 @@ from textual.drivers.linux_driver import LinuxDriver
 from textual.message import Message
 
 from kimi_tui.foreign_text import clean
+from kimi_tui.tui.keyboard import Woken
 
 PASTE_START = "\x1b[200~"
 PASTE_END = "\x1b[201~"
 _READ_BYTES = 4096
 _LOOK_S = 0.1
+_STALLED_S = 0.4
+"""So much later than it was to be the next look comes only where the program did not run."""
 
 _ALT_ENTER = frozenset({"\x1b\r", "\x1b\n"})
 """Enter with Alt as most terminals send it: with an escape before what the key alone sends."""
@@ -110,16 +116,71 @@ class Incoming:
         return "".join(out)
 
 
+class _Outgoing:
+    """The terminal as Textual's writing thread sees it, counting what it has taken.
+
+    Args:
+        file: the terminal.
+    """
+
+    def __init__(self, file: TextIO) -> None:
+        self._file = file
+        self._n_written = 0
+        self.n_taken = 0
+        """Characters that are out."""
+
+    def write(self, text: str) -> int:
+        """Hand on."""
+        self._n_written += len(text)
+        return self._file.write(text)
+
+    def flush(self) -> None:
+        """Wait until all of it is out."""
+        self._file.flush()
+        self.n_taken = self._n_written
+
+    def fileno(self) -> int:
+        """The terminal's descriptor."""
+        return self._file.fileno()
+
+
 class TerminalInput(LinuxDriver):
-    """Textual's driver, with a reading of its own."""
+    """Textual's driver, with a reading of its own, and an eye on what was written."""
+
+    _outgoing: _Outgoing | None = None
+    _n_drawn = 0
+
+    def start_application_mode(self) -> None:
+        """Take the terminal, at first or again."""
+        assert sys.__stderr__ is not None
+        self._n_drawn = 0
+        self._outgoing = _Outgoing(sys.__stderr__)
+        self._file = cast("TextIO", self._outgoing)
+        super().start_application_mode()
+
+    def write(self, data: str) -> None:
+        """Draw."""
+        self._n_drawn += len(data)
+        super().write(data)
+
+    @property
+    def has_written(self) -> bool:
+        """Whether the terminal has taken all that was drawn so far."""
+        return self._outgoing is None or self._outgoing.n_taken >= self._n_drawn
 
     def run_input_thread(self) -> None:
         """Read until the program ends."""
         incoming, parser = Incoming(), KeyParser(self._debug)
+        # Textual begins another such thread when the program goes on after a stop: its first look comes late too.
+        looked_at = 0.0
         with selectors.SelectSelector() as selector:
             selector.register(self.fileno, selectors.EVENT_READ)
             while not self.exit_event.is_set():
-                if selector.select(_LOOK_S):
+                is_ready = bool(selector.select(_LOOK_S))
+                before, looked_at = looked_at, time.monotonic()
+                if looked_at - before > _STALLED_S:
+                    self.process_message(Woken())
+                if is_ready:
                     data = os.read(self.fileno, _READ_BYTES)
                     if not data:
                         self.exit_event.wait(_LOOK_S)

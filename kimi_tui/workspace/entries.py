@@ -7,9 +7,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-Kind = Literal["file", "link", "ignored", "large", "unreadable", "special", "over", "folder"]
+Kind = Literal[
+    "file", "link", "ignored", "large", "unreadable", "special", "over", "folder", "secret"
+]
 """`file` and `link` are kept; the others are remarks on what was not: left out by rule, over the size limit, not to be
-read, neither file nor link nor folder, or beyond the number of files or bytes that one snapshot may hold. `folder` is an
+read, neither file nor link nor folder, holding secrets, or beyond the number of files or bytes that one snapshot may hold. `folder` is an
 empty one, noted so that a restore leaves it there."""
 
 KEPT: frozenset[str] = frozenset({"file", "link"})
@@ -65,7 +67,7 @@ class Extent(NamedTuple):
 def extent(manifest: Manifest) -> Extent:
     """How many files stand in a manifest, also those that are too large to be kept."""
     kinds = [entry.kind for entry in manifest.values()]
-    n_files = sum(1 for kind in kinds if kind in KEPT or kind == "large")
+    n_files = sum(1 for kind in kinds if kind in KEPT or kind in ("large", "secret"))
     return Extent(n_files, "over" in kinds)
 
 

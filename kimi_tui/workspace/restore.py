@@ -36,7 +36,7 @@ from kimi_tui.workspace.entries import (
     was_looked_for,
 )
 from kimi_tui.workspace.ignore import ALWAYS
-from kimi_tui.workspace.snapshots import FOREIGN, By, entry_in, entry_out
+from kimi_tui.workspace.snapshots import FOREIGN, By, entry_in, entry_out, path_in
 from kimi_tui.workspace.store import BlobDamaged, BlobStore, hash_of, read_whole
 
 Change = Literal["restore", "create", "delete", "conflict", "skip"]
@@ -55,6 +55,7 @@ _WHY_NOT: Mapping[Kind, str] = {
     "unreadable": "cannot be read",
     "special": "not a regular file",
     "over": "over the limits",
+    "secret": "may hold secrets",
 }
 
 
@@ -454,17 +455,15 @@ def read_intent(path: Path) -> Intent | None:
     """The intent of a restore that was cut off, if there is one."""
     try:
         record = cast("dict[str, Any]", json.loads(read_regular(path, _MAX_INTENT_BYTES)))
-        changes = tuple(
-            FileChange(
-                str(name),
-                cast("Change", change),
-                None if now is None else entry_in(now),
-                None if then is None else entry_in(then),
-                stays=str(stays),
-            )
-            for name, change, now, then, stays in cast("list[list[Any]]", record["changes"])
-        )
+        changes = tuple(_change_in(row) for row in cast("list[list[Any]]", record["changes"]))
         return Intent(str(record["before"]), str(record["after"]), changes)
-    except (OSError, ValueError, KeyError, TypeError):
-        # None, or cut off while it was being written: then nothing had been touched yet.
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        # None, or cut off while it was being written: then nothing had been touched yet. Or one that leads elsewhere.
         return None
+
+
+def _change_in(row: Sequence[Any]) -> FileChange:
+    name, change, *entries, stays = row
+    now, then = (None if entry is None else entry_in(entry) for entry in entries)
+    path = path_in(name, now, then)
+    return FileChange(path, cast("Change", change), now, then, stays=str(stays))

@@ -25,6 +25,7 @@ from kimi_tui.workspace.entries import (
     ancestors,
     permission_bits,
 )
+from kimi_tui.workspace.guarded import secrets
 from kimi_tui.workspace.ignore import RULES_NAME, IgnoreStack, outer_rules, read_rules
 from kimi_tui.workspace.store import BlobStore, StoreFull, hash_of, read_whole
 
@@ -42,6 +43,9 @@ _GONE = "the work folder is gone"
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _IGNORED, _OVER, _UNREADABLE = Entry("ignored"), Entry("over"), Entry("unreadable")
 _EMPTY = Entry("folder")
+_SECRET = Entry("secret")
+_LEFT_OUT = (_IGNORED, _SECRET)
+"""What is known when a folder is listed."""
 
 
 @dataclass(slots=True)
@@ -315,7 +319,7 @@ class Scanner:
                 known.inside,
                 known.files,
                 known.folders,
-                {name: entry for name, entry in known.entries.items() if entry is _IGNORED},
+                {name: entry for name, entry in known.entries.items() if entry in _LEFT_OUT},
             )
         now.folders[path] = folder
         if not self._files(path, folder, known, handle, now):
@@ -363,6 +367,7 @@ class Scanner:
         files: list[str] = []
         folders: list[str] = []
         left_out: dict[str, Entry] = {}
+        secret = secrets()
         with os.scandir(handle) as listing:
             for item in listing:
                 try:
@@ -372,6 +377,8 @@ class Scanner:
                     continue
                 if inside.ignores(prefix + item.name, is_folder=is_folder):
                     left_out[item.name] = _IGNORED
+                elif secret.ends_in(prefix + item.name, is_folder=is_folder):
+                    left_out[item.name] = _SECRET
                 elif is_folder:
                     folders.append(item.name)
                 else:

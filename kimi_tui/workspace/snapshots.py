@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import uuid
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -16,7 +17,9 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from kimi_tui.filesystem import Storage, read_regular
-from kimi_tui.workspace.entries import Entry, Kind, Manifest
+from kimi_tui.workspace.entries import REST, Entry, Kind, Manifest, permission_bits
+from kimi_tui.workspace.guarded import folded
+from kimi_tui.workspace.ignore import ALWAYS
 
 By = Literal["first", "agent", "other", "rescue", "restore"]
 """Who changed what a snapshot adds. `first` is the starting point, `rescue` what stood before a restore."""
@@ -25,6 +28,7 @@ FOREIGN: frozenset[By] = frozenset({"other", "rescue"})
 """Neither the agent nor a restore: what a rescue finds, someone else changed."""
 
 _MAX_LOG_BYTES = 1 << 30
+_BLOB = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,15 +300,41 @@ def entry_in(value: object) -> Entry:
         TypeError: it cannot be one.
     """
     kind, blob, mode, size = cast("list[Any]", value)
-    return Entry(cast("Kind", str(kind)), str(blob), int(mode), int(size))
+    entry = Entry(cast("Kind", str(kind)), str(blob), permission_bits(int(mode)), int(size))
+    if entry.kept and not _BLOB.fullmatch(entry.blob):
+        raise ValueError("a content has no name")
+    return entry
+
+
+def path_in(value: object, *said: Entry | None) -> str:
+    """A stored path. Anybody may have written it, so it is checked like one from a model.
+
+    Args:
+        value: what stands there.
+        said: what is said to be there.
+
+    Raises:
+        ValueError: it does not lead to what a scan finds below the work folder.
+    """
+    path = str(value)
+    *folders, name = path.split("/")
+    # Only to be named as left out: what belongs to version control, and what was passed over in a folder.
+    is_named_only = not any(one is not None and one.kept for one in said)
+    names = folders if is_named_only and name in (REST, *ALWAYS) else [*folders, name]
+    if "\0" in path or not {"", ".", ".."}.isdisjoint(names):
+        raise ValueError("a path leads elsewhere")
+    if not ALWAYS.isdisjoint(map(folded, names)):
+        raise ValueError("a path belongs to version control")
+    return path
 
 
 def _parsed(record: Mapping[str, Any]) -> Snapshot | None:
     """A record of the file, or None where it cannot be one."""
     try:
         changed = {
-            path: None if entry is None else entry_in(entry)
-            for path, entry in cast("dict[str, object]", record["changed"]).items()
+            path_in(path, entry): entry
+            for path, value in cast("dict[str, object]", record["changed"]).items()
+            for entry in [None if value is None else entry_in(value)]
         }
         return Snapshot(
             str(record["id"]),

@@ -20,6 +20,7 @@ from kimi_tui.workspace import restore
 from kimi_tui.workspace.diff import Texts
 from kimi_tui.workspace.divergence import Divergence, find_divergence
 from kimi_tui.workspace.entries import Entry, Extent, Limits, Manifest, extent, was_looked_for
+from kimi_tui.workspace.guarded import secrets
 from kimi_tui.workspace.restore import (
     CHANGED_MEANWHILE,
     FileChange,
@@ -106,6 +107,9 @@ class PreScanBackups:
         with self.lock:
             for path in paths:
                 if path in self.entries:
+                    continue
+                if secrets().rule_in(path.split("/")):
+                    self.entries[path] = Entry("secret") if (root / path).exists() else None
                     continue
                 entry, content = restore.current_content(str(root / path))
                 if entry is not None and entry.kept:
@@ -385,6 +389,17 @@ class Tracker:
             tuple(path for path in outcome.deleted if path not in failed),
             failed,
         )
+
+    def is_ours_alone(self) -> bool:
+        """Whether nobody but this account can have written what stands in the folder of the session."""
+        try:
+            found = [
+                os.lstat(path)
+                for path in (self._folder.parent, self._folder, self._folder / _INTENT_NAME)
+            ]
+        except OSError:
+            return False
+        return all(one.st_uid == os.geteuid() and not one.st_mode & 0o022 for one in found)
 
     def abandon(self) -> None:
         """What was prepared does not happen."""

@@ -14,6 +14,7 @@ from support.chat_server import ChatServerThread, call, say
 from support.program import Program
 from support.terminal import Terminal
 
+from kimi_tui.tui.keyboard import QUIET_S
 from kimi_tui.tui.shutdown import SIGNALS
 
 COMMAND = "sleep 300 & echo $! > child; echo begun; wait"
@@ -124,6 +125,28 @@ def test_it_sleeps_and_wakes(configured: Program, server: ChatServerThread) -> N
     terminal.key("ctrl+q")
     assert terminal.wait_exit() == 0
     _restored(terminal.raw)
+
+
+def test_what_is_typed_while_it_is_stopped_answers_no_question(
+    configured: Program, server: ChatServerThread
+) -> None:
+    server.script(call("Shell", {"command": "echo > ran"}), say("Well."))
+    terminal = configured.start()
+    terminal.wait_for("Ctrl+T timeline")
+    terminal.type("go")
+    terminal.key("enter")
+    terminal.wait_for("Run this command?")
+    # As long as any quiet that is waited for.
+    time.sleep(2 * QUIET_S)
+    os.kill(terminal.pid, signal.SIGSTOP)
+    _until(lambda: _state(terminal.pid) == "T")
+    terminal.type("y")
+    time.sleep(QUIET_S)
+    os.kill(terminal.pid, signal.SIGCONT)
+    while "Run this command?" in terminal.screen_text():
+        time.sleep(2 * QUIET_S)
+        terminal.type("n")
+    assert not (configured.work / "ran").exists()
 
 
 def test_closing_the_window_ends_it_in_order(configured: Program, server: ChatServerThread) -> None:

@@ -186,6 +186,15 @@ async def test_listing_and_opening_delete_nothing(store: SessionStore) -> None:
     assert snapshot() == before
 
 
+async def test_a_session_does_not_say_that_it_works_elsewhere(store: SessionStore) -> None:
+    session = await made(store, HERE, "hi")
+    state = json.loads((session.dir / "state.json").read_text())
+    (session.dir / "state.json").write_text(json.dumps({**state, "work_dir": "/home/me/.ssh"}))
+    newest = store.newest(HERE)
+    assert newest is not None
+    assert newest.work_dir == HERE
+
+
 async def test_rename_and_what_it_was_called_before(store: SessionStore) -> None:
     session = await made(store, HERE, "hi")
     await session.open()

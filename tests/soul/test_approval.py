@@ -110,6 +110,20 @@ async def test_modes(
             await next_event(heard, ApprovalResolved)
 
 
+async def test_what_is_read_outside_is_asked_for_in_every_mode(
+    wire: Wire, approval: Approval
+) -> None:
+    heard = wire.subscribe()
+    approval.set_mode("all")
+    outside = ApprovalQuestion(
+        "read outside", "Read this file?", "~/a", session_key="k", session_offer="Yes, k"
+    )
+    waiting = ask(approval, outside)
+    approval.answer((await asked(heard)).id, "session")
+    await waiting
+    await approval.ask(outside, key="k", tool="ReadFile")
+
+
 async def test_a_change_of_mode_answers_nothing_that_is_on_the_screen(
     wire: Wire, approval: Approval
 ) -> None:
@@ -127,6 +141,34 @@ async def test_a_change_of_mode_answers_nothing_that_is_on_the_screen(
     await behind
     approval.answer((await asked(heard)).id, "once")
     await guarded
+
+
+async def test_what_was_allowed_is_listed_and_ends_with_a_stricter_mode(
+    wire: Wire, approval: Approval
+) -> None:
+    heard = wire.subscribe()
+
+    async def is_asked() -> bool:
+        waiting = ask(approval, EDIT)
+        done, _ = await asyncio.wait([waiting], timeout=0.01)
+        if not done:
+            approval.answer((await asked(heard)).id, "session")
+        await waiting
+        return not done
+
+    assert await is_asked()
+    assert approval.allowed == ("Yes, all",)
+    assert not await is_asked()
+    # One that asks for less takes nothing away, its end does; and so does the word for what is already shown.
+    for mode in ("edits", "ask"):
+        assert approval.allowed
+        approval.set_mode(mode)
+    assert await is_asked()
+    approval.set_mode("ask")
+    assert approval.allowed == ()
+    assert await is_asked()
+    approval.take_back("Yes, all")
+    assert await is_asked()
 
 
 async def test_a_cancelled_question_makes_room_for_the_next(wire: Wire, approval: Approval) -> None:

@@ -263,7 +263,7 @@ async def test_the_letter_says_what_was_changed_and_run(tmp_path: Path) -> None:
             calls(
                 [
                     ("WriteFile", {"path": "new.py", "content": "x = 1\n"}),
-                    ("WriteFile", {"path": "/", "content": "no"}),
+                    ("WriteFile", {"path": ".", "content": "no"}),
                     ("Shell", {"command": "echo hi"}),
                 ],
                 text="I write it.",
@@ -274,7 +274,7 @@ async def test_the_letter_says_what_was_changed_and_run(tmp_path: Path) -> None:
         await on.soul.run("write")
         facts = on.ear.of(ev.ContextReverted)[0].facts
         assert "`new.py` (1 edit)" in facts
-        assert "`/`" not in facts
+        assert "`.`" not in facts
         assert "`echo hi`" in facts
         assert "> I write it." in facts
         assert facts in on.sent()[-1][1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import json
 import os
 import threading
 from collections.abc import Iterable
@@ -503,6 +504,65 @@ async def test_a_restore_cut_off_after_the_journal_is_finished_at_the_next_start
         assert files(on) == before
         assert "3 files" in await on.soul.undo()
         assert "sub/new" in files(on)
+
+
+HOSTILE_PATHS = (
+    "../outside",
+    "sub/../../outside",
+    "/outside",
+    ".git/hooks/post-checkout",
+    ".GIT/config",
+    ".git",
+)
+
+
+async def test_a_crafted_session_writes_nothing_but_what_a_scan_finds(tmp_path: Path) -> None:
+    (tmp_path / "outside").write_text("precious")
+    async with stage(tmp_path) as on:
+        await worked(on)
+        await cut_off_in_a_rewind(on)
+        intent = on.soul.session.dir / "files/restore.json"
+        good = intent.read_text()
+        row = next(row for row in json.loads(good)["changes"] if row[3])
+        blob = row[3][1]
+        crafted = [[path, "create", None, ["file", blob, 0o4777, 4], ""] for path in HOSTILE_PATHS]
+        crafted += [
+            ["x", "create", None, ["file", f"../../outside/{blob}", 0, 4], ""],
+            ["sub", "create", None, ["file", blob[:20], 0, 4], ""],
+        ]
+        after = files(on)
+        for one in crafted:
+            intent.write_text(json.dumps({**json.loads(good), "changes": [one]}))
+            await on.reopen()
+            await on.soul.files_ready()
+            assert files(on) == after, one
+        assert (tmp_path / "outside").read_text() == "precious"
+        # Nor is it believed of a snapshot.
+        log = on.soul.session.dir / "files/snapshots.jsonl"
+        with log.open("a") as file:
+            for path in HOSTILE_PATHS:
+                changed = {path: ["file", blob, 0o644, 4]}
+                file.write(json.dumps({"id": path, "at": 1.0, "by": "agent", "changed": changed}))
+                file.write("\n")
+        read = SnapshotLog(log)
+        assert not any(read.get(path) for path in HOSTILE_PATHS)
+        assert read.latest.keys().isdisjoint(HOSTILE_PATHS)
+
+
+@pytest.mark.parametrize("shared", ["", "files", "files/restore.json"])
+async def test_what_others_may_have_written_is_shown_and_not_done(
+    tmp_path: Path, shared: str
+) -> None:
+    async with stage(tmp_path) as on:
+        await worked(on)
+        await cut_off_in_a_rewind(on)
+        after = files(on)
+        (on.soul.session.dir / shared).chmod(0o777)
+        await on.reopen()
+        heard = on.soul.wire.subscribe()
+        told = await next_event(heard, ev.Notice, lambda one: "others can write" in one.text)
+        assert "edited, gone, sub/new" in told.text
+        assert files(on) == after
 
 
 async def test_what_is_finished_at_the_next_start_says_what_was_not(tmp_path: Path) -> None:

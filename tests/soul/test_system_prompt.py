@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from datetime import date
 from pathlib import Path
+
+import pytest
+from support.odd_files import KINDS, put
 
 from kimi_tui.prompts import prompt
 from kimi_tui.soul.system_prompt import MAX_AGENTS_BYTES, adapted, build_system_prompt
@@ -98,3 +102,25 @@ def test_a_prompt_as_it_is_sent(tmp_path: Path) -> None:
 def test_a_prompt_of_another_program_is_sent_as_it_is() -> None:
     theirs = "You are Kimi CLI.\n\n# Tools\n\nx\n\n# This session\n\ny"
     assert adapted(theirs, tools=False, dmail=False) == theirs
+
+
+@pytest.mark.parametrize("how", ["link", "hard link", *KINDS])
+def test_notes_that_are_not_a_file_of_the_folder_alone_are_not_quoted(
+    tmp_path: Path, how: str
+) -> None:
+    work, key = tmp_path / "work", tmp_path / "id_rsa"
+    work.mkdir()
+    key.write_text("PRIVATE KEY")
+    notes = work / "AGENTS.md"
+    match how:
+        case "link":
+            notes.symlink_to("../id_rsa")
+        case "hard link":
+            os.link(key, notes)
+        case _:
+            put(notes, how)
+    text = build_system_prompt(work, {}, TODAY)
+    assert "PRIVATE KEY" not in text
+    assert len(text) < 2 * MAX_AGENTS_BYTES
+    is_told = "`AGENTS.md` is a link or has another name elsewhere" in text
+    assert is_told == (how in ("link", "hard link", "zero", "dangling"))

@@ -442,6 +442,34 @@ async def test_ordinary_names_are_not_protected(bench: Bench, path: str) -> None
     assert [ask.action for ask in bench.approver.asks] == ["edit file"]
 
 
+async def test_what_no_snapshot_holds_is_said_and_asked_for(bench: Bench) -> None:
+    bench.write("server.key", "old\n")
+    await bench.run("WriteFile", path="server.key", content="new\n")
+    (ask,) = bench.approver.asks
+    assert ask.protected
+    assert "is in no snapshot, as it may be secret, and cannot be brought back" in ask.where
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "says"),
+    [
+        (b"caf\xe9\nx\n", "caf\ufffd\nx\n", "1 line is not UTF-8 and would lose bytes"),
+        (b"a\nb\n", "a\r\nb\r\n", "line endings change"),
+        (b"a\nb\n", "\ufeffa\nb\n", "a byte order mark comes"),
+        (b"caf\xe9\nx\n", "x\n", ""),
+        (b"a\nb\n", "a\nc\n", ""),
+    ],
+)
+async def test_bytes_that_change_without_showing_are_named_and_asked_for(
+    bench: Bench, before: bytes, after: str, says: str
+) -> None:
+    bench.write("a.txt", before)
+    await bench.run("WriteFile", path="a.txt", content=after)
+    (ask,) = bench.approver.asks
+    assert ask.where == f"in the work folder{'; ' if says else ''}{says}"
+    assert ask.protected == bool(says)
+
+
 async def test_package_json_asks_only_where_scripts_change(bench: Bench) -> None:
     bench.write("package.json", '{"version": "1", "scripts": {"a": "b"}}\n')
     edit = {"old": '"1"', "new": '"2"'}

@@ -94,7 +94,9 @@ async def test_outside_asks(bench: Bench, tmp_path: Path) -> None:
             str(tmp_path / "other" / "a.py")
         ]
         (ask,) = bench.approver.asks
-        assert (ask.action, ask.detail) == ("read outside", str(tmp_path / "other"))
+        shown = f"{tmp_path / 'other'}\npattern  {pattern}"
+        assert (ask.action, ask.detail) == ("read outside", shown)
+        assert "names only, of this folder alone" in ask.where
 
 
 @pytest.mark.parametrize("directory", ["../othr", "../other/a.py"])

@@ -155,8 +155,68 @@ async def test_outside_asks(bench: Bench, tmp_path: Path) -> None:
     assert (ask.action, ask.question, ask.detail) == (
         "read outside",
         "Search this folder?",
-        str(tmp_path),
+        f"{tmp_path}\npattern  needle\nglob     *.txt",
     )
+    assert "with all folders below, without files that hold secrets" in ask.where
+    assert ask.session_key == f"search outside:{tmp_path}"
+
+
+SECRETS = (
+    ".ssh/id_rsa",
+    ".netrc",
+    "sub/.env",
+    "keys/server.pem",
+    ".config/gh/hosts.yml",
+    "ours/config.toml",
+)
+
+
+@pytest.mark.parametrize("inside", [True, False], ids=["the work folder is home", "from outside"])
+async def test_a_search_passes_over_secrets(bench: Bench, tmp_path: Path, inside: bool) -> None:
+    home = bench.work_dir if inside else tmp_path / "home"
+    bench.environ.update(HOME=str(home), KIMI_TUI_HOME=str(home / "ours"))
+    for name in (*SECRETS, "notes.txt", ".hidden/plain"):
+        path = home / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("SECRET=1\n")
+    where = {"path": "." if inside else "~", "output_mode": "content"}
+    for glob, found in (("*", "notes.txt"), ("{.*,**/.*,.*/**}", ".hidden/plain")):
+        outcome = await bench.run("Grep", pattern="SECRET", glob=glob, **where)
+        assert outcome.message.startswith("1 line in 1 file.")
+        assert outcome.output.splitlines()[0].endswith(found)
+    assert {ask.session_offer for ask in bench.approver.asks} == (set() if inside else {""})
+    # Nothing tells whether a pattern is in one.
+    told = [
+        (await bench.run("Grep", pattern=p, glob=".env*", **where)).message for p in ("=1", "=2")
+    ]
+    assert (
+        told == ["No match. Files that hold secrets are searched only where `path` names one."] * 2
+    )
+    for name in SECRETS:
+        bench.approver.asks.clear()
+        for tool, more in (("Grep", {"pattern": "SECRET"}), ("ReadFile", {})):
+            assert not (await bench.run(tool, path=str(home / name), **more)).is_error
+        assert [(ask.protected, ask.session_key) for ask in bench.approver.asks] == [(True, "")] * 2
+        assert all("keys are kept in such places" in ask.where for ask in bench.approver.asks)
+    # A place of secrets can be searched where it is asked for as that.
+    assert (await bench.run("Grep", pattern="SECRET", path=str(home / ".ssh"))).brief == "1 file"
+
+
+async def test_files_with_other_names_are_shown_when_the_user_agrees(
+    bench: Bench, tmp_path: Path
+) -> None:
+    (tmp_path / "key").write_text("needle\n")
+    os.link(tmp_path / "key", bench.work_dir / "key.txt")
+    bench.write("plain.txt", "needle\n")
+    assert (await bench.run("Grep", pattern="needle", path="plain.txt")).output == "plain.txt"
+    assert bench.approver.asks == []
+    bench.approver.refuse = ""
+    for tool, more in (("Grep", {"pattern": "needle"}), ("ReadFile", {"path": "key.txt"})):
+        with pytest.raises(ToolRejected):
+            await bench.run(tool, **more)
+        ask = bench.approver.asks.pop()
+        assert (ask.action, ask.detail) == ("read outside", "key.txt")
+        assert "others may be" in ask.where
 
 
 async def test_what_is_outside_is_not_even_named_unasked(bench: Bench, tmp_path: Path) -> None:
@@ -291,7 +351,7 @@ async def test_what_was_found_before_the_engine_died_is_kept(
 
 
 async def test_a_glob_leaves_hidden_and_ignored_files_out(searched: Bench) -> None:
-    searched.write(".env", "find\n")
+    searched.write(".dotted", "find\n")
     searched.write(".github/ci/e.yml", "find\n")
     searched.write("src/gen.py", "find\n")
     searched.write("src/.gitignore", "gen.py\n")
@@ -308,7 +368,7 @@ async def test_a_glob_leaves_hidden_and_ignored_files_out(searched: Bench) -> No
         "**/a.py": "src/a.py",
         "!*.{py,ts}": "notes.md",
         "!src": "notes.md",
-        ".env*": ".env",
+        ".dot*": ".dotted",
         ".github/**": ".github/ci/e.yml",
         ".github/ci/*.yml": ".github/ci/e.yml",
         "**/.github/**/*.yml": ".github/ci/e.yml",

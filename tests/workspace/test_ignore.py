@@ -20,7 +20,7 @@ TREE = [
     "a.py", "a.pyc", "b.txt", "sub/c.txt", "sub/d.log", "sub/deep/e.txt", "sub/deep/f.py",
     "build/x.o", "build/keep", "build/in/y.o", "vendor/m/n.go", "vendor/m/.keep", "vendor/top.txt",
     "node_modules/p/index.js", "doc/build/z", "doc/foo", "foo/bar", "dir/foo/baz", "we ird/na me.txt",
-    "#hash", "!bang", "x[1].txt", "x1.txt", "trailing ", ".hidden/f", ".env",
+    "#hash", "!bang", "x[1].txt", "x1.txt", "trailing ", ".hidden/f", ".dotted",
 ]  # fmt: skip
 
 RULES = [
@@ -28,7 +28,7 @@ RULES = [
     "/vendor/**\n!/vendor/**/\n!/vendor/**/.keep\n", "foo\n", "foo/\n", "/foo\n", "doc/*\n!doc/foo\n",
     "**/deep\n", "sub/**/f.py\n", "\\#hash\n", "\\!bang\n", "x[1].txt\n", "trailing\\ \n", "a?py\n",
     "# a comment\n\n*.log  \n", "*.txt\n!b.txt\n", "a\\\n*.py\n", "/*\n!/sub\n/sub/*\n!/sub/deep\n",
-    "node_modules\n.env\n", "sub/\n!sub/c.txt\n", "*.txt\r\n!b.txt\r\n", "",
+    "node_modules\n.dotted\n", "sub/\n!sub/c.txt\n", "*.txt\r\n!b.txt\r\n", "",
     "[[:alpha:]].txt\n", "[!a-z]*\n", "[]x]*\n", "x[[]1].txt\n", "[a\n*.py\n", "?.??\n", "***/deep\n", "/**/e.txt\n",
     "sub/**\n!sub/deep\n", "**/in/**\n", "s?b/[cd].*\n", "\ufeff*.txt\n", "*.txt\t\n", "[[:nonsense:]]*\n", "a.[^p]*\n",
     "build/*\n!build/i*\n", "*a*.*t*\n", "n*e_m*s/p\n", "trailing   \\ \n", "/*/deep/\n", "\\*\n", "b.tx\\t\n",

@@ -146,6 +146,26 @@ def test_a_change_after_the_plan_is_never_overwritten(place: Place) -> None:
     assert place.files() == {"a": "just typed", "b": "typed even later", "c": "just typed"}
 
 
+def test_secrets_are_in_no_snapshot_and_that_is_said(place: Place) -> None:
+    (place.root / ".env").write_text("TOKEN=precious\n")
+    place.other((".ssh/config", "Host precious"), ("src/a.pem", "precious"), ("a", "1"))
+    place.tracker.back_up([".env"])
+    start = place.begin()
+    place.agent((".env", "TOKEN=precious too\n"), ("a", "2"))
+    assert place.planned(start) == {"a": "restore"}
+    assert set(place.tracker.plan(start).not_covered) == {
+        (".env", "may hold secrets"),
+        (".ssh/", "may hold secrets"),
+        ("src/a.pem", "may hold secrets"),
+    }
+    place.go_to(start)
+    assert (place.root / ".env").read_text() == "TOKEN=precious too\n"
+    kept = b"".join(
+        path.read_bytes() for path in (place.top / "files").rglob("*") if path.is_file()
+    )
+    assert b"precious" not in kept
+
+
 def test_ignored_and_uncovered_files_are_named_and_stay(place: Place) -> None:
     place.other((".gitignore", "*.db\n"), ("data.db", "precious"), ("venv/lib", "x"))
     start = place.begin()

@@ -31,23 +31,9 @@ SECRET_SYSTEM_PLACES = word_set("""/etc/shadow /etc/shadow- /etc/gshadow /etc/gs
     /var/run/secrets /var/lib/docker /var/lib/containers /run/docker /run/containerd /run/podman""")
 """Readable for root, which the user of a container often is."""
 
-_SECRET_NAMES = word_set(""".netrc .pypirc .npmrc .git-credentials .pgpass .htpasswd .vault-token credentials.json
-    service-account.json secrets.json secrets.yml secrets.yaml secrets.toml terraform.tfstate terraform.tfstate.backup
-    id_rsa id_dsa id_ecdsa id_ed25519 id_ecdsa_sk id_ed25519_sk""")
-_SECRET_ENDINGS = (".pem", ".key", ".p12", ".pfx", ".jks", ".keystore", ".kdbx", ".ovpn", ".ppk")
-_ENV_EXAMPLES = (".example", ".sample", ".template", ".dist", ".defaults")
-
 CACHES = word_set(""".cache/pip .cache/uv .cache/pypoetry .cache/pre-commit .cache/yarn .cache/pnpm .cache/node
     .cache/go-build .cache/ccache .cache/sccache .cache/mypy .cache/ruff .cache/matplotlib .cache/fontconfig .ccache
     .npm/_cacache .npm/_logs .npm/_update-notifier-last-checked .yarn/cache .local/share/pnpm/store
     .cargo/registry .cargo/git .cargo/.package-cache .cargo/.package-cache-mutate .cargo/.global-cache
     go/pkg/mod .gradle/caches .m2/repository Library/Caches/pip Library/Caches/uv Library/Caches/go-build""")
 """Below the home folder: what package managers and compilers write to even when they fetch nothing."""
-
-
-def is_secret_name(name: str) -> bool:
-    """Whether files of this name hold keys or passwords, wherever they are."""
-    low = name.casefold()
-    if low == ".env" or low.startswith(".env."):
-        return not low.endswith(_ENV_EXAMPLES)
-    return low in _SECRET_NAMES or low.endswith(_SECRET_ENDINGS)

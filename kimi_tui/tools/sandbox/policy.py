@@ -16,13 +16,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kimi_tui import app_paths
-from kimi_tui.tools.paths import runs_later
-from kimi_tui.tools.sandbox.places import (
-    CACHES,
-    SECRET_PLACES,
-    SECRET_SYSTEM_PLACES,
-    is_secret_name,
-)
+from kimi_tui.tools.sandbox.places import CACHES, SECRET_PLACES, SECRET_SYSTEM_PLACES
+from kimi_tui.workspace import guarded
 
 _DEEPEST = 4
 _MOST_LOOKED_AT = 6000
@@ -194,6 +189,7 @@ def _look(work: str) -> tuple[list[str], Watch, list[str]]:
     top: list[str] = []
     stamps: dict[str, _Stamp] = {}
     secrets: list[str] = []
+    secret, later = guarded.secrets(), guarded.runs_later()
     repositories: list[str] = []
     waiting = [(work, 0)]
     n_looked_at = 0
@@ -211,15 +207,16 @@ def _look(work: str) -> tuple[list[str], Watch, list[str]]:
                     stamps |= _git_stamps(path)
                     continue
                 is_folder = item.is_dir(follow_symlinks=False)
-                if not is_folder and is_secret_name(name):
-                    if item.is_file(follow_symlinks=False):
-                        secrets.append(path)
-                elif runs_later(name):
+                place = os.path.relpath(path, work)
+                is_secret = secret.ends_in(place, is_folder=is_folder)
+                if is_secret and not item.is_symlink():
+                    secrets.append(path)
+                if later.ends_in(place, is_folder=is_folder):
                     if depth == 0 and not item.is_symlink():
                         top.append(path)
                     elif not is_folder:
                         stamps |= _stamped(path)
-                if is_folder and depth < _DEEPEST and name not in _PASSED_OVER:
+                if is_folder and not is_secret and depth < _DEEPEST and name not in _PASSED_OVER:
                     waiting.append((path, depth + 1))
     return top, Watch(work, stamps, tuple(secrets)), repositories
 

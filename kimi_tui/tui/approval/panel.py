@@ -35,7 +35,7 @@ from kimi_tui.tui.approval.model import (
 )
 from kimi_tui.tui.formatting import Span
 from kimi_tui.tui.glyphs import Glyphs, glyphs_of
-from kimi_tui.tui.keyboard import QuietKeyboard, key_of, keys_of
+from kimi_tui.tui.keyboard import QuietKeyboard, has_written, key_of, keys_of
 from kimi_tui.tui.prompt.area import AnswerArea, PromptArea
 from kimi_tui.tui.screens import app_of
 from kimi_tui.wire.events import ApprovalAnswer, ApprovalRequest
@@ -242,6 +242,8 @@ UNDER_FIELD = 3
 TALL = 30
 PASSED = ("mode", "help", "quit", "timeline", "search", "commands")
 """Commands whose keys are left to the screen. What is pressed right behind one is meant for where it leads."""
+_WRITTEN_S = 0.02
+"""How often it is asked whether the terminal has taken what was painted."""
 _PAGES = {"pageup": -1, "pagedown": 1}
 AWAY = "The keys are elsewhere; Esc brings them back here."
 """Stands over the answers while they cannot be given."""
@@ -288,6 +290,7 @@ class ApprovalPanel(Widget, can_focus=True):
         self._passed = [key for name in PASSED for key in keys_of(name, keys)]
         self._choices = choices(request)
         self._quiet = QuietKeyboard(time.monotonic(), last_key_at)
+        self._is_painted = False
         self._chosen: int | None = None
         self._detail = Detail(request)
         self._asked_early = False
@@ -311,7 +314,11 @@ class ApprovalPanel(Widget, can_focus=True):
         self.call_after_refresh(self._painted)
 
     def _painted(self) -> None:
-        """The half second counts from when the question could be seen."""
+        """The half second counts from when the question could be seen; no key counts before."""
+        if not has_written(self):
+            self.set_timer(_WRITTEN_S, self._painted)
+            return
+        self._is_painted = True
         self.wait_anew()
 
     def on_focus(self) -> None:
@@ -338,7 +345,16 @@ class ApprovalPanel(Widget, can_focus=True):
     @property
     def armed(self) -> bool:
         """Whether a key would count now."""
-        return self.has_focus and self._quiet.remaining_s(time.monotonic()) == 0.0
+        return (
+            self.has_focus and self._is_painted and self._quiet.remaining_s(time.monotonic()) == 0.0
+        )
+
+    def _accepts(self, at: float) -> bool:
+        """Whether what was pressed then counts; shows when something will where it does not."""
+        if self._quiet.accepts(at) and self._is_painted:
+            return True
+        self._await_quiet()
+        return False
 
     @property
     def hints(self) -> tuple[tuple[str, str], ...]:
@@ -377,8 +393,7 @@ class ApprovalPanel(Widget, can_focus=True):
             # Nothing of the question is out of sight: the chat is what is to be read on.
             self.screen.post_message(PromptArea.Paged(_PAGES[event.key]))
             return
-        if not self._quiet.accepts(event.time):
-            self._await_quiet()
+        if not self._accepts(event.time):
             return
         by_key = {choice.key: choice for choice in self._choices}
         if event.character in by_key:
@@ -404,10 +419,8 @@ class ApprovalPanel(Widget, can_focus=True):
         if act is None:
             return
         event.stop()
-        if self._quiet.accepts(time.monotonic()):
+        if self._accepts(time.monotonic()):
             act()
-        else:
-            self._await_quiet()
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
         """Read on."""

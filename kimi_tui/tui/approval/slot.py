@@ -51,6 +51,11 @@ class ApprovalSlot:
         panel.toll = toll
         return True
 
+    def wait_anew(self) -> None:
+        """What is pressed right now was not meant for the request."""
+        if self._panel is not None:
+            self._panel.wait_anew()
+
     def show(self, requests: tuple[ApprovalRequest, ...]) -> None:
         """Bring the screen in line with the requests that wait."""
         from kimi_tui.tui.approval.panel import ApprovalPanel

@@ -132,6 +132,36 @@ async def mode(screen: MainScreen, argument: str) -> None:
     screen.tell(MODE_TOLD[chosen], advice=advice)
 
 
+async def permissions(screen: MainScreen, argument: str) -> None:
+    """List what was allowed for the session; with a number, or `all`, ask for that again."""
+    soul = await screen.conversation.opened()
+    allowed = soul.allowed
+    gone = allowed if argument == "all" else ()
+    if argument.isdecimal() and 0 < int(argument[:9]) <= len(allowed):
+        gone = (allowed[int(argument) - 1],)
+    if argument and not gone:
+        text = f"There is no permission {argument[:20]}." if allowed else "Nothing was allowed."
+        screen.tell(text, level="warning")
+        return
+    for words in gone:
+        soul.take_back(words)
+    left = soul.allowed
+    listed = "; ".join(f"{number} {_granted(words)}" for number, words in enumerate(left, 1))
+    now = f"The agent {MODE_WORDS[soul.mode]}"
+    if gone:
+        now = f"Asked for again: {', '.join(map(_granted, gone))}"
+    screen.tell(
+        f"{now}; allowed in this session besides: {listed}." if left else f"{now}.",
+        advice="/permissions N takes one back, /permissions all every one."
+        if left
+        else "Nothing is allowed for the session besides.",
+    )
+
+
+def _granted(words: str) -> str:
+    return words.removeprefix("Yes, and ").removesuffix(" in this session")
+
+
 # --- its turns and operations
 
 

@@ -217,6 +217,13 @@ COMMANDS = CommandTable(
         values=_one_of("ask", "edits", "sandboxed", "all"),
     ),
     Command(
+        "permissions",
+        "Show what is allowed",
+        "What you allowed for this session; with a number, or all, it is asked for again.",
+        session.permissions,
+        argument="[N | all]",
+    ),
+    Command(
         "model",
         "Change the model",
         "Another model of the configuration or of the server, another key, or a local server.",

@@ -428,6 +428,10 @@ class MainScreen(Screen[None]):
         """Whether the end of the conversation is on the screen."""
         return not self.reading and self.transcript.follows
 
+    def woken(self) -> None:
+        """Keys that come now may have been pressed before what is on the screen was read."""
+        self._approvals.wait_anew()
+
     def settle_history(self) -> Iterator[None]:
         """Make ready what the history tells, in small steps."""
         return self.views.settle_history()

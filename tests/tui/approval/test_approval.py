@@ -126,6 +126,30 @@ def test_a_key_counts_only_after_half_a_second_of_quiet(waits: list[float]) -> N
             last = now
 
 
+def test_keys_that_were_read_before_it_was_painted_and_handled_later_are_no_quiet() -> None:
+    quiet = QuietKeyboard(now=100.0, last_key_at=96.0)
+    assert not any(quiet.accepts(at) for at in (97.0, 97.6, 98.5, 99.9, 100.4))
+    assert quiet.accepts(101.0)
+
+
+async def test_no_key_counts_before_the_terminal_has_taken_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    taken = False
+    monkeypatch.setattr("kimi_tui.tui.approval.panel.has_written", lambda app: taken)
+    desk = Desk(request())
+    async with desk.run_test(size=(80, 24)) as pilot:
+        desk.panel._quiet = QuietAlready(0.0, 0.0)  # pyright: ignore[reportPrivateUsage]
+        await press(pilot, "y", "y")
+        assert desk.answers == []
+        assert not desk.panel.armed
+        taken = True
+        while not desk.panel.armed:
+            await pilot.pause(0.01)
+        await press(pilot, "y")
+        assert desk.answers == [("once", "")]
+
+
 def test_what_was_typed_before_it_appeared_counts_too() -> None:
     assert QuietKeyboard(now=10.0, last_key_at=10.0).remaining_s(10.2) == pytest.approx(0.3)
 
@@ -162,6 +186,7 @@ class Desk(App[None]):
 
     def wait_out(self) -> None:
         """Let the quiet half second be over, without waiting for it."""
+        self.panel._is_painted = True  # pyright: ignore[reportPrivateUsage]
         self.panel._quiet = QuietAlready(0.0, 0.0)  # pyright: ignore[reportPrivateUsage]
 
     def text(self) -> str:

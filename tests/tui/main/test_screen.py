@@ -442,6 +442,33 @@ async def test_the_sandbox_is_in_the_round_where_there_is_one(
             await one.sees("There is no sandbox")
 
 
+async def test_what_was_allowed_is_listed_and_taken_back(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        for name in "abc":
+            server.script(call("WriteFile", {"path": name, "content": name}), say(f"Wrote {name}."))
+        await one.ready()
+        await one.say("/permissions")
+        await one.sees("The agent asks first.")
+        await one.say("a")
+        await one.sees("every edit in this folder")
+        panel = one.screen._approvals.panel  # pyright: ignore[reportPrivateUsage]
+        assert panel is not None
+        await one.until(lambda: panel.armed)
+        await one.pilot.press("a")
+        await one.sees("Wrote a.")
+        await one.say("b")
+        await one.sees("Wrote b.")
+        await one.say("/permissions")
+        await one.sees("allowed in this session besides: 1 every")
+        await one.say("/permissions 2")
+        await one.sees("There is no permission 2.")
+        await one.say("/permissions 1")
+        await one.sees("Asked for again: every edit in this")
+        await one.say("c")
+        await one.until(lambda: one.screen._approvals.panel is not None)  # pyright: ignore[reportPrivateUsage]
+        assert not (home / "app" / "c").exists()
+
+
 async def test_what_the_program_was_started_with_is_in_the_round(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url, mode="all") as one:
         await one.ready()
