@@ -40,8 +40,8 @@ def reader(response: Arrived) -> AnswerReader:
 
 
 def body(n: int) -> bytes:
-    chunk: Any = {"choices": [{"delta": {"content": "word "}, "finish_reason": None}]}
-    end: Any = {"choices": [{"delta": {}, "finish_reason": "stop"}]}
+    chunk: dict[str, Any] = {"choices": [{"delta": {"content": "word "}, "finish_reason": None}]}
+    end: dict[str, Any] = {"choices": [{"delta": {}, "finish_reason": "stop"}]}
     return b"".join(b"data: " + json.dumps(one).encode() + b"\n\n" for one in [*[chunk] * n, end])
 
 
