@@ -95,7 +95,7 @@ class Gauge(Widget):
 
     timeline_width: reactive[int] = reactive(0)
     """The width of the timeline beside the chat, 0 where it is not there: the figures stand under it."""
-    shown: reactive[float] = reactive(0.0, init=False)
+    shown: reactive[float] = reactive(0.0, init=False, repaint=False)
     """Tokens drawn as used: goes after the model's in a short motion."""
 
     def __init__(self) -> None:
@@ -217,6 +217,13 @@ class Gauge(Widget):
         self._strip = None
         super().refresh(*regions, repaint=repaint, layout=layout, recompose=recompose)
         return self
+
+    def watch_shown(self) -> None:
+        """Paint the next picture of the motion, where it is another one: most of sixty a second are not."""
+        before = self._strip
+        self._strip = None
+        if before is None or self._painted(Region(0, 0, before.cell_length, 1)) != [before]:
+            self.refresh()
 
     def render_lines(self, crop: Region) -> list[Strip]:
         """The one line."""

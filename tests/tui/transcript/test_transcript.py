@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from textual.pilot import Pilot
 
 from kimi_tui.projection.blocks import AgentBlock
 from kimi_tui.tui.glyphs import ASCII
-from kimi_tui.tui.transcript.transcript import Transcript
+from kimi_tui.tui.transcript.transcript import FLOOD, FLOODED_FRAME_S, Transcript
 from kimi_tui.wire.events import (
     ContextReverted,
     EventRecord,
@@ -439,6 +440,29 @@ async def test_ascii_signs() -> None:
         assert "".join(app.rows).isascii()
         bar = app.transcript.vertical_scrollbar
         assert {segment.text for segment in bar.render_line(0)} <= {" ", "|"}
+
+
+async def test_what_nobody_can_read_is_drawn_seldom() -> None:
+    app = ChatApp()
+    async with app.run_test(size=SIZE) as pilot:
+        loop, chat = asyncio.get_running_loop(), app.transcript
+        talk = Conversation()
+        talk.user("Count")
+        talk.take()
+        for words in ("One ", "two " * FLOOD, "END"):
+            # The first word after a pause at once, a flood seldom, and the last word without a wait.
+            talk.tell(TextPart(words))
+            began = loop.time()
+            chat.apply(talk.take())
+            if words == "END":
+                talk.end()
+                chat.apply(talk.take())
+            while not chat.is_drawn:
+                await pilot.pause()
+            if words.startswith("two"):
+                assert loop.time() - began > FLOODED_FRAME_S / 2
+        await pilot.pause()
+        assert "END" in "".join(app.rows)
 
 
 async def test_the_scrollbar_has_no_track() -> None:
