@@ -233,6 +233,8 @@ class Transcript(ScrollView, can_focus=True):
         """The first block that is not drawn as it is; None where all are."""
         self._frame: asyncio.TimerHandle | None = None
         self._drawn_at = 0.0
+        self._untaken = 0
+        """Characters that waited to be drawn when a frame was due, and nobody could have read it."""
         self._is_unpainted = False
         """Whether rows have changed since, and were not asked to be painted."""
         self._tick: asyncio.TimerHandle | None = None
@@ -567,18 +569,21 @@ class Transcript(ScrollView, can_focus=True):
         if (self._frame is not None and not at_once) or not self.is_ready:
             return
         due = self._drawn_at + frame_s
-        if at_once or asyncio.get_running_loop().time() >= due:
+        if at_once:
             self._draw()
+        elif asyncio.get_running_loop().time() >= due:
+            self._frame_due()
         else:
             self._frame = self._callbacks.call_at(due, self._frame_due)
 
     def _frame_due(self) -> None:
         self._frame = None
-        due = self._drawn_at + FLOODED_FRAME_S
-        is_flooded = self.flow is not None and self.flow.untaken > FLOOD
-        if is_flooded and asyncio.get_running_loop().time() < due:
-            self._frame = self._callbacks.call_at(due, self._draw)
+        now = asyncio.get_running_loop().time()
+        before, self._untaken = self._untaken, self.flow.untaken if self.flow is not None else 0
+        if self._untaken - before > FLOOD and now < self._drawn_at + FLOODED_FRAME_S:
+            self._frame = self._callbacks.call_at(now + FRAME_S, self._frame_due)
         else:
+            self._untaken = 0
             self._draw()
 
     def _draw(self) -> None:
