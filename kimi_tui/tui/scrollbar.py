@@ -92,8 +92,10 @@ def move(bar: ScrollBar, virtual_size: int, position: float) -> None:
         bar.refresh()
 
 
-def take_height(pane: ScrollView, height: int) -> bool:
+def take_height(pane: ScrollView, height: int, top: float) -> bool:
     """Let the content of a pane be so high, without the layout of the whole screen that Textual makes of it.
+
+    The scrollbar stands where `top` is the first row on view.
 
     False, and nothing is done, where the scrollbar comes or goes: that needs a layout.
     """
@@ -104,8 +106,7 @@ def take_height(pane: ScrollView, height: int) -> bool:
         cast("Reactive[Size]", ScrollView.virtual_size), Size(pane.size.width, height)
     )
     if shows:
-        bar = pane.vertical_scrollbar
-        move(bar, height, bar.position)
+        move(pane.vertical_scrollbar, height, top)
     return True
 
 

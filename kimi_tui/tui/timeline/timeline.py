@@ -358,7 +358,7 @@ class Timeline(ScrollView, can_focus=True):
         areas = self._view.areas
         height = areas.header + count + areas.footer
         if height != (known := self.virtual_size.height):
-            if height < known or not take_height(self, height):
+            if height < known or not take_height(self, height, self.scroll_y):
                 self.virtual_size = Size(self.size.width, height)
             if added > 0 and self.scroll_offset.y > 0:
                 kept = self._kept_y + added

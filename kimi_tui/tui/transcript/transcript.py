@@ -625,7 +625,7 @@ class Transcript(ScrollView, can_focus=True):
         height, top = viewport.flow.height, viewport.top
         self._placing = True
         try:
-            if height != self.virtual_size.height and not take_height(self, height):
+            if height != self.virtual_size.height and not take_height(self, height, top):
                 size = Size(self.size.width, height)
                 self.set_reactive(cast("Reactive[Size]", ScrollView.virtual_size), size)
                 self._scroll_update(size)
