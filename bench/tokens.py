@@ -32,7 +32,10 @@ async def through_the_program(base_url: str, n_tokens: int) -> float:
         for record in shown.drain():
             model.apply(record)
 
-    shown = wire.subscribe(wake=lambda: asyncio.get_running_loop().call_later(1 / 60, take))
+    def take_soon() -> None:
+        asyncio.get_running_loop().call_later(1 / 60, take)
+
+    shown = wire.subscribe(wake=take_soon)
 
     def publish(item: StreamItem) -> None:
         if isinstance(item, TextDelta):
