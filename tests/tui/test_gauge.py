@@ -159,9 +159,10 @@ async def test_the_fall_is_told_and_ends_where_the_model_is(motion: bool) -> Non
 
 
 async def test_only_pictures_that_differ_are_painted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kimi_tui.tui.gauge.MOVE_FRAME_S", 0.0)
     app = TimeTravelApp(whole_story().records)
     async with app.run_test(size=(120, 40)) as pilot:
-        await pilot.pause()
+        await pilot.wait_for_animation()
         painted = 0
         refresh = app.gauge.refresh
 
