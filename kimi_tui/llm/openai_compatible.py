@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import aclosing
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
@@ -240,10 +241,11 @@ class OpenAICompatible(ChatProvider):
             silence_s=self._stream_timeout_s,
         )
         try:
-            async for item in reader.items():
-                if isinstance(item, Usage):
-                    self._learn_from(item)
-                yield item
+            async with aclosing(reader.items()) as items:
+                async for item in items:
+                    if isinstance(item, Usage):
+                        self._learn_from(item)
+                    yield item
         except ContextOverflowError as error:
             self._learn_window(error.window)
             raise

@@ -15,13 +15,15 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 from kimi_tui.llm import errors, lenient_json
 from kimi_tui.llm.dialects import LearnedQuirks
-from kimi_tui.llm.errors import APIEmptyResponseError, APIStreamError, ResponseContext
+from kimi_tui.llm.errors import APIEmptyResponseError, APIStreamError, LLMError, ResponseContext
 from kimi_tui.llm.provider import (
     Finished,
     FinishReason,
@@ -44,8 +46,7 @@ class EventTooLarge(ValueError):
     """One event is larger than anything a model says."""
 
 
-@dataclass(frozen=True, slots=True)
-class SSEvent:
+class SSEvent(NamedTuple):
     """One event; `name` is empty for an ordinary one. `data` lines are joined by newlines."""
 
     name: str
@@ -139,6 +140,11 @@ class ThinkTags:
     def __init__(self) -> None:
         self._state: Literal["start", "thinking", "after", "text"] = "start"
         self._held = ""
+
+    @property
+    def are_past(self) -> bool:
+        """Whether all that comes is text."""
+        return self._state == "text"
 
     def feed(self, content: str) -> list[tuple[_Kind, str]]:
         """The pieces whose kind is certain now."""
@@ -336,6 +342,8 @@ _REASONS: dict[str, FinishReason] = {
 _BROKEN = {"error", "network_error", "insufficient_system_resource", "abort", "aborted"}
 _REASONING_FIELDS = ("reasoning_content", "reasoning", "thinking")
 _REASONING = frozenset({*_REASONING_FIELDS, "reasoning_details"})
+_WORDS_ONLY = frozenset({"role", "content"})
+_BESIDE = ("usage", "x_groq", "error")
 
 
 class ChunkDecoder:
@@ -383,12 +391,28 @@ class ChunkDecoder:
             values = [lenient_json.parse(data)]
         except ValueError:
             values = self._several(event, data)
+        if not event.name and (words := self._only_words(values[0])):
+            return [TextDelta(words)]
         items: list[StreamItem] = []
         for value in values:
             if event.name == "error" or _is_error(value):
                 raise errors.error_of_stream_event(value, self._context)
             items += self._chunk(lenient_json.mapping(value))
         return items
+
+    def _only_words(self, value: Any) -> str:
+        """The text of a chunk that holds nothing else, as nearly all do; empty for any other, which `_chunk` takes."""
+        chunk = lenient_json.mapping(value)
+        choices = lenient_json.listing(chunk.get("choices"))
+        choice = lenient_json.mapping(choices[0]) if len(choices) == 1 else {}
+        delta = lenient_json.mapping(choice.get("delta"))
+        words = lenient_json.text(delta.get("content"))
+        is_more = choice.get("finish_reason") or choice.get("usage") or any(map(chunk.get, _BESIDE))
+        if not words or is_more or not self._tags.are_past or not _WORDS_ONLY.issuperset(delta):
+            return ""
+        self.chunks += 1
+        self.said_anything = True
+        return words
 
     def _several(self, event: SSEvent, data: bytes) -> list[Any]:
         """Events that lack the blank line between them, or an error that is plain text."""
@@ -574,6 +598,8 @@ def _is_error(value: Any) -> bool:
 
 
 _LOOP_SHARE_S = 0.003
+_GATHERED = 128
+"""Pieces of a body that are read in one go, in about two milliseconds."""
 _AFTER_FINISH_S = 5.0
 _AFTER_DONE_S = 0.25
 _MAX_WHOLE_BYTES = 64 * 1024 * 1024
@@ -584,6 +610,78 @@ _LEAST_READ = 1_500
 """Tokens: less than the smallest default window of any server, so figures below this are counted otherwise."""
 _SHARE_OF_OTHERS = 0.6
 """A server whose figures never exceeded this share of our estimate counts in another way: words, or not everything."""
+
+
+class Arrivals:
+    """The bytes of a response, all that have come at a time: many servers send each token in a piece of its own.
+
+    Args:
+        source: the pieces.
+    """
+
+    def __init__(self, source: AsyncIterator[bytes]) -> None:
+        self._pieces: list[bytes] = []
+        self._came = asyncio.Event()
+        self._taken = asyncio.Event()
+        self._gathering = asyncio.create_task(self._gather(source), name="arrivals")
+
+    async def _gather(self, source: AsyncIterator[bytes]) -> None:
+        try:
+            # Pieces that are already here never suspend this.
+            async for piece in source:
+                self._pieces.append(piece)
+                self._came.set()
+                if len(self._pieces) >= _GATHERED:
+                    self._taken.clear()
+                    await self._taken.wait()
+        finally:
+            self._came.set()
+
+    async def take(self) -> bytes | None:
+        """What came since the last time, once there is any; None at the end. Raises what the source raised."""
+        await self._came.wait()
+        self._taken.set()
+        data = b"".join(self._pieces)
+        self._pieces.clear()
+        if not self._gathering.done():
+            self._came.clear()
+        elif not data:
+            self._gathering.result()
+            return None
+        return data
+
+    async def aclose(self) -> None:
+        """Read no more."""
+        self._gathering.cancel()
+        await asyncio.gather(self._gathering, return_exceptions=True)
+
+
+def joined(items: Sequence[StreamItem]) -> Iterable[StreamItem]:
+    """The items with neighbouring pieces of one text, thought or call as one piece."""
+    for kind, group in groupby(items, _text_of):
+        match kind:
+            case None:
+                yield from group
+            case ("text", _):
+                yield TextDelta("".join(cast("TextDelta", one).text for one in group))
+            case ("think", field):
+                yield ThinkDelta("".join(cast("ThinkDelta", one).text for one in group), str(field))
+            case (_, position):
+                pieces = (cast("ToolCallDelta", one).arguments for one in group)
+                yield ToolCallDelta(int(position), arguments="".join(pieces))
+
+
+def _text_of(item: StreamItem) -> tuple[str, str | int] | None:
+    """Which text the item is no more than a piece of; None where it is more."""
+    match item:
+        case TextDelta():
+            return "text", 0
+        case ThinkDelta(text, field, ()) if text:
+            return "think", field
+        case ToolCallDelta(position, "", "", _, None):
+            return "call", position
+        case _:
+            return None
 
 
 class AnswerReader:
@@ -622,8 +720,8 @@ class AnswerReader:
         self._silence_s = silence_s
         self._decoder = ChunkDecoder(context)
 
-    async def items(self) -> AsyncIterator[StreamItem]:
-        """The items of the answer, then usage and the end.
+    async def items(self) -> AsyncGenerator[StreamItem]:
+        """The items of the answer, neighbouring pieces of what came together joined; then usage and the end.
 
         Raises:
             LLMError: the answer is none, or broke.
@@ -633,8 +731,9 @@ class AnswerReader:
         kind = self._response.headers.get("content-type", "").split(";")[0].strip().lower()
         try:
             whole = kind == "application/json"
-            async for item in self._whole() if whole else self._stream(kind):
-                yield item
+            async with aclosing(self._whole() if whole else self._stream(kind)) as items:
+                async for item in items:
+                    yield item
         except httpx2.TimeoutException as error:
             if not self._decoder.finished:
                 raise self._network.timeout(error) from error
@@ -646,23 +745,33 @@ class AnswerReader:
         for item in self._end():
             yield self._marked(item)
 
-    async def _stream(self, kind: str) -> AsyncIterator[StreamItem]:
+    async def _stream(self, kind: str) -> AsyncGenerator[StreamItem]:
         decoder = self._decoder
         events = SSEDecoder()
-        pieces = self._response.aiter_bytes()
         first = b""
         began = heard = time.perf_counter()
-        while (chunk := await self._next(pieces, heard)) is not None:
-            if not decoder.chunks and len(first) < 2_000:
-                first += chunk[:2_000]
-            for event in events.feed(chunk):
-                heard = time.perf_counter()
-                for item in decoder.decode(event):
+        async with aclosing(Arrivals(self._response.aiter_bytes())) as arrivals:
+            while (data := await self._next(arrivals, heard)) is not None:
+                if not decoder.chunks and len(first) < 2_000:
+                    first += data[:2_000]
+                items: list[StreamItem] = []
+                for event in events.feed(data):
+                    heard = time.perf_counter()
+                    try:
+                        items += decoder.decode(event)
+                    except LLMError:
+                        for item in joined(items):
+                            yield item
+                        raise
+                    # Let the screen have its turn by the clock.
+                    if heard - began > _LOOP_SHARE_S:
+                        for item in joined(items):
+                            yield item
+                        items.clear()
+                        await asyncio.sleep(0)
+                        began = time.perf_counter()
+                for item in joined(items):
                     yield item
-                # Bytes that are already here never suspend us: let the screen have its turn by the clock.
-                if time.perf_counter() - began > _LOOP_SHARE_S:
-                    await asyncio.sleep(0)
-                    began = time.perf_counter()
         if not decoder.chunks and not decoder.done and "event-stream" not in kind and first.strip():
             raise errors.error_of_wrong_content(kind, first, self._context)
         for event in events.finish() if not decoder.finished else ():
@@ -673,7 +782,7 @@ class AnswerReader:
             for item in items:
                 yield item
 
-    async def _next(self, pieces: AsyncIterator[bytes], heard: float) -> bytes | None:
+    async def _next(self, arrivals: Arrivals, heard: float) -> bytes | None:
         """The next bytes, or None at the end.
 
         Bytes alone are no sign of life: comments, or one byte a minute, would keep the stream open without end. What
@@ -689,13 +798,13 @@ class AnswerReader:
             patience_s = _AFTER_FINISH_S
         try:
             async with asyncio.timeout(patience_s):
-                return await anext(pieces, None)
+                return await arrivals.take()
         except TimeoutError as error:
             if not self._decoder.done and not self._decoder.finished:
                 raise self._network.timeout(error) from error
             return None
 
-    async def _whole(self) -> AsyncIterator[StreamItem]:
+    async def _whole(self) -> AsyncGenerator[StreamItem]:
         """A server that does not stream, or an error that came with status 200."""
         pieces: list[bytes] = []
         size = 0

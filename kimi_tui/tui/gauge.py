@@ -6,6 +6,7 @@ engine is loaded.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
@@ -38,6 +39,7 @@ FORESEEABLE_STEPS = 99
 """A compaction that is further off is foretold by tokens, not by steps."""
 MOVE_S = 0.4
 """Seconds in which the bar moves to where it should be."""
+MOVE_FRAME_S = 1 / 20
 FREED_BAR_S = 2.0
 FREED_FIGURE_S = 5.0
 """Seconds in which bar and figures show what was freed."""
@@ -95,7 +97,7 @@ class Gauge(Widget):
 
     timeline_width: reactive[int] = reactive(0)
     """The width of the timeline beside the chat, 0 where it is not there: the figures stand under it."""
-    shown: reactive[float] = reactive(0.0, init=False)
+    shown: reactive[float] = reactive(0.0, init=False, repaint=False)
     """Tokens drawn as used: goes after the model's in a short motion."""
 
     def __init__(self) -> None:
@@ -113,6 +115,7 @@ class Gauge(Widget):
         self._aside = ""
         self._styles: dict[str, Style] = {}
         self._strip: Strip | None = None
+        self._moved_at = 0.0
 
     @property
     def model(self) -> GaugeModel | None:
@@ -217,6 +220,17 @@ class Gauge(Widget):
         self._strip = None
         super().refresh(*regions, repaint=repaint, layout=layout, recompose=recompose)
         return self
+
+    def watch_shown(self) -> None:
+        """Paint the next picture of the motion, where it is another one."""
+        now = time.monotonic()
+        if self.shown != self._target and now < self._moved_at + MOVE_FRAME_S:
+            return
+        before = self._strip
+        self._strip = None
+        if before is None or self._painted(Region(0, 0, before.cell_length, 1)) != [before]:
+            self._moved_at = now
+            self.refresh()
 
     def render_lines(self, crop: Region) -> list[Strip]:
         """The one line."""

@@ -10,11 +10,14 @@ from rich.color import Color
 from rich.segment import Segment, Segments
 from rich.style import Style
 from textual import events
+from textual.geometry import Size
+from textual.scroll_view import ScrollView
 from textual.scrollbar import ScrollBar, ScrollBarRender
 
 from kimi_tui.tui.glyphs import ASCII, UNICODE, Glyphs
 
 if TYPE_CHECKING:
+    from textual.reactive import Reactive
     from textual.widget import Widget
 
 _TRACK = Color.parse("#555555")
@@ -46,16 +49,7 @@ class ThinScrollBar(ScrollBarRender):
         if not (window_size and size and virtual_size) or window_size >= virtual_size:
             cells = [Segment(blank, Style(bgcolor=back_color))] * size
         else:
-            length = min(size, max(1, round(size * window_size / virtual_size)))
-            free = size - length
-            share = min(1.0, max(0.0, position / (virtual_size - window_size)))
-            start = round(free * share)
-            # The ends are only reached when there is nothing more that way.
-            if position > 0 and start == 0 and free:
-                start = 1
-            if share < 1 and start == free and free > 1:
-                start = free - 1
-            start = min(start, ceil(free))
+            start, length = _extent(size, virtual_size, window_size, position)
             up = Segment(blank, Style(bgcolor=back_color, meta={_PRESSED: "scroll_up"}))
             down = Segment(blank, Style(bgcolor=back_color, meta={_PRESSED: "scroll_down"}))
             bar = Segment(
@@ -66,6 +60,54 @@ class ThinScrollBar(ScrollBarRender):
         if vertical:
             return Segments(cells, new_lines=True)
         return Segments([*cells, Segment.line()], new_lines=False)
+
+
+def _extent(size: int, virtual_size: float, window_size: float, position: float) -> tuple[int, int]:
+    """In which cell the bar begins, and its length; 0 where all is on view."""
+    if not size or window_size >= virtual_size:
+        return 0, 0
+    length = min(size, max(1, round(size * window_size / virtual_size)))
+    free = size - length
+    share = min(1.0, max(0.0, position / (virtual_size - window_size)))
+    start = round(free * share)
+    # The ends are only reached when there is nothing more that way.
+    if position > 0 and start == 0 and free:
+        start = 1
+    if share < 1 and start == free and free > 1:
+        start = free - 1
+    return min(start, ceil(free)), length
+
+
+def move(bar: ScrollBar, virtual_size: int, position: float) -> None:
+    """Let a vertical scrollbar show another place in another content; it is painted anew only where it looks different."""
+
+    def look() -> tuple[int, int]:
+        size = bar.size.height
+        return _extent(size, bar.window_virtual_size, bar.window_size, bar.position)
+
+    before = look()
+    bar.set_reactive(ScrollBar.window_virtual_size, virtual_size)
+    bar.set_reactive(ScrollBar.position, position)
+    if look() != before:
+        bar.refresh()
+
+
+def take_height(pane: ScrollView, height: int, top: float) -> bool:
+    """Let the content of a pane be so high, without the layout of the whole screen that Textual makes of it.
+
+    The scrollbar stands where `top` is the first row on view.
+
+    False, and nothing is done, where the scrollbar comes or goes: that needs a layout.
+    """
+    shows = pane.show_vertical_scrollbar
+    if shows != (height > pane.container_size.height):
+        return False
+    pane.set_reactive(
+        cast("Reactive[Size]", ScrollView.virtual_size), Size(pane.size.width, height)
+    )
+    if shows:
+        move(pane.vertical_scrollbar, height, top)
+    return True
 
 
 class _AsciiScrollBar(ThinScrollBar):

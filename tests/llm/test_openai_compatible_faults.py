@@ -481,7 +481,7 @@ async def test_stopping_closes_the_connection_at_once(
     else:
         await server.at_gate.wait()
         async with asyncio.timeout(_PATIENCE_S):
-            for _ in range(sum(isinstance(op, Chunk) for op in answer.ops) - 2):
+            if sum(isinstance(op, Chunk) for op in answer.ops) > 2:
                 await seen.get()
     asked.cancel()
     async with asyncio.timeout(_PATIENCE_S):

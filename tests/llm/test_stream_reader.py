@@ -5,9 +5,11 @@ import json
 from collections.abc import AsyncIterator
 from typing import Any, cast
 
+import pytest
+
 from kimi_tui.llm.dialects import LearnedQuirks
-from kimi_tui.llm.errors import ResponseContext
-from kimi_tui.llm.provider import Finished, TextDelta
+from kimi_tui.llm.errors import APIStatusError, ResponseContext
+from kimi_tui.llm.provider import Finished, StreamItem, TextDelta, ThinkDelta, ToolCallDelta
 from kimi_tui.llm.stream import AnswerReader
 from kimi_tui.llm.transport import NetworkFailures
 
@@ -38,8 +40,8 @@ def reader(response: Arrived) -> AnswerReader:
 
 
 def body(n: int) -> bytes:
-    chunk = {"choices": [{"delta": {"content": "word "}, "finish_reason": None}]}
-    end = {"choices": [{"delta": {}, "finish_reason": "stop"}]}
+    chunk: dict[str, Any] = {"choices": [{"delta": {"content": "word "}, "finish_reason": None}]}
+    end: dict[str, Any] = {"choices": [{"delta": {}, "finish_reason": "stop"}]}
     return b"".join(b"data: " + json.dumps(one).encode() + b"\n\n" for one in [*[chunk] * n, end])
 
 
@@ -54,15 +56,48 @@ async def test_bytes_that_are_already_here_do_not_hold_the_loop() -> None:
 
     counting = asyncio.create_task(count())
     words = [
-        item async for item in reader(Arrived(body(20_000))).items() if isinstance(item, TextDelta)
+        item.text
+        async for item in reader(Arrived(body(20_000))).items()
+        if isinstance(item, TextDelta)
     ]
     counting.cancel()
-    assert len(words) == 20_000
+    assert "".join(words) == "word " * 20_000
+    # A run of text for what came together, and no item for each token.
+    assert len(words) < 2_000
     assert turns > 5  # some 60 ms of work, a turn at least every 3
+
+
+async def test_what_comes_together_is_joined_up_to_where_it_breaks() -> None:
+    deltas: list[dict[str, Any]] = [
+        *({"reasoning_content": word} for word in ("so", " it", " is")),
+        *({"role": "assistant", "content": word} for word in ("One", " two")),
+        {"tool_calls": [{"index": 0, "id": "c", "function": {"name": "Run", "arguments": "{"}}]},
+        *({"tool_calls": [{"index": 0, "function": {"arguments": part}}]} for part in ('"a"', ":")),
+        {"content": "three", "reasoning": "hm"},
+    ]
+    events = [json.dumps({"choices": [{"delta": one}]}) for one in deltas]
+    events.append(json.dumps({"error": {"message": "No credit left", "code": 402}}))
+    items: list[StreamItem] = []
+    body = "".join(f"data: {one}\n\n" for one in events).encode()
+
+    async def read() -> None:
+        async for item in reader(Arrived(body)).items():
+            items.append(item)
+
+    with pytest.raises(APIStatusError):
+        await read()
+    assert items == [
+        ThinkDelta("so it is"),
+        TextDelta("One two"),
+        ToolCallDelta(0, "c", "Run", "{"),
+        ToolCallDelta(0, arguments='"a":'),
+        ThinkDelta("hm", "reasoning"),
+        TextDelta("three"),
+    ]
 
 
 async def test_a_stream_under_a_wrong_name_is_read_all_the_same() -> None:
     for kind in ("application/json", "text/plain", ""):
         items = [item async for item in reader(Arrived(body(3), kind)).items()]
         assert items[-1] == Finished("stop")
-        assert len(items) == 4
+        assert "".join(item.text for item in items if isinstance(item, TextDelta)) == "word " * 3

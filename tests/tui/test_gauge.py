@@ -8,9 +8,11 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from support.story import Teller, until_folding, whole_story
 from support.time_travel_app import TimeTravelApp
+from textual.geometry import Region
 
 from kimi_tui.projection.gauge import Freed
 from kimi_tui.tui.gauge import (
+    Gauge,
     Places,
     alarm_of,
     bar_spans,
@@ -154,6 +156,27 @@ async def test_the_fall_is_told_and_ends_where_the_model_is(motion: bool) -> Non
         await pilot.wait_for_animation()
         assert app.gauge.shown == story.used
         assert "~31.6k / 262k" in app.gauge_text
+
+
+async def test_only_pictures_that_differ_are_painted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kimi_tui.tui.gauge.MOVE_FRAME_S", 0.0)
+    app = TimeTravelApp(whole_story().records)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.wait_for_animation()
+        painted = 0
+        refresh = app.gauge.refresh
+
+        def count(*regions: Region) -> Gauge:
+            nonlocal painted
+            painted += 1
+            return refresh(*regions)
+
+        monkeypatch.setattr(app.gauge, "refresh", count)
+        for tokens in range(47_500, 47_530):
+            app.gauge.shown = float(tokens)
+        assert painted == 0
+        app.gauge.shown = 52_000.0
+        assert painted == 1
 
 
 async def test_hover_tells_the_rest() -> None:

@@ -9,10 +9,13 @@ import pytest
 from textual import events
 from textual.app import App, ComposeResult
 from textual.containers import VerticalScroll
+from textual.geometry import Size
 from textual.pilot import Pilot
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
 from textual.widgets import Static
 
-from kimi_tui.tui.scrollbar import use_thin_scrollbar
+from kimi_tui.tui.scrollbar import take_height, use_thin_scrollbar
 
 N_ROWS = 200
 HEIGHT = 20
@@ -31,6 +34,20 @@ class Rows(App[None]):
     @property
     def pane(self) -> VerticalScroll:
         return self.query_one(VerticalScroll)
+
+
+class Blank(ScrollView):
+    def render_line(self, y: int) -> Strip:
+        return Strip.blank(self.size.width)
+
+
+class Heights(App[None]):
+    """A pane that knows only how high its content is."""
+
+    CSS = "ScrollView { scrollbar-size-vertical: 1; overflow-x: hidden; overflow-y: auto; }"
+
+    def compose(self) -> ComposeResult:
+        yield Blank()
 
 
 def mouse(kind: type[events.MouseEvent], y: int) -> events.MouseEvent:
@@ -86,3 +103,24 @@ async def test_beside_the_bar_a_click_moves_it_by_a_page() -> None:
         app.post_message(mouse(events.MouseUp, 15))
         await until(pilot, lambda: app.pane.scroll_y > 0)
         await until(pilot, lambda: app.mouse_captured is None)
+
+
+async def test_a_pane_takes_another_height_without_a_layout_as_long_as_its_bar_stays(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    app = Heights()
+    async with app.run_test(size=(40, HEIGHT)) as pilot:
+        pane = app.query_one(Blank)
+        assert not take_height(pane, N_ROWS, 0)  # the bar comes
+        pane.virtual_size = Size(39, N_ROWS)
+        await pilot.pause()
+        painted: list[int] = []
+        bar = pane.vertical_scrollbar
+        with monkeypatch.context() as patched:
+            patched.setattr(bar, "refresh", lambda: painted.append(bar.window_virtual_size))
+            assert take_height(pane, N_ROWS + 1, N_ROWS + 1 - HEIGHT)
+            # At the end of what grows slowly the bar looks the same.
+            assert take_height(pane, N_ROWS + 2, N_ROWS + 2 - HEIGHT)
+        assert pane.max_scroll_y == N_ROWS + 2 - HEIGHT
+        assert painted == [N_ROWS + 1]
+        assert not take_height(pane, HEIGHT, 0)  # it goes

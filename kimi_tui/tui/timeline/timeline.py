@@ -30,7 +30,7 @@ from kimi_tui.tui.callbacks import go_on, in_slices, report_of
 from kimi_tui.tui.faults import blank_strips
 from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.screens import app_of
-from kimi_tui.tui.scrollbar import use_thin_scrollbar
+from kimi_tui.tui.scrollbar import take_height, use_thin_scrollbar
 from kimi_tui.tui.timeline.painter import STYLES, Painter
 from kimi_tui.tui.timeline.viewport import Viewport
 
@@ -357,8 +357,9 @@ class Timeline(ScrollView, can_focus=True):
         self._seen_rows = count
         areas = self._view.areas
         height = areas.header + count + areas.footer
-        if height != self.virtual_size.height:
-            self.virtual_size = Size(self.size.width, height)
+        if height != (known := self.virtual_size.height):
+            if height < known or not take_height(self, height, self.scroll_y):
+                self.virtual_size = Size(self.size.width, height)
             if added > 0 and self.scroll_offset.y > 0:
                 kept = self._kept_y + added
                 self.scroll_to(y=self.scroll_offset.y + added, animate=False)

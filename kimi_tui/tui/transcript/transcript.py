@@ -41,7 +41,7 @@ from kimi_tui.tui.rows import (
     past_line,
 )
 from kimi_tui.tui.screens import app_of
-from kimi_tui.tui.scrollbar import use_thin_scrollbar
+from kimi_tui.tui.scrollbar import move, take_height, use_thin_scrollbar
 from kimi_tui.tui.transcript.marks import Mark
 from kimi_tui.tui.transcript.painting import CLASSES, Painter
 from kimi_tui.tui.transcript.selection import CHARACTER, LINE, TextSelection
@@ -62,6 +62,10 @@ if TYPE_CHECKING:
 LOW_ROWS = 30
 LOWEST_ROWS = 24
 FRAME_S = 1 / 30
+FLOODED_FRAME_S = 1 / 8
+"""While text comes faster than anybody reads, in one go or because drawing does not keep up."""
+FLOOD = 400
+"""Characters in one frame that nobody reads: two thousand tokens a second."""
 HISTORY_FRAME_S = 0.1
 """While a history is read, pictures that nobody can look at are left out."""
 CATCH_UP_S = 0.001
@@ -229,6 +233,10 @@ class Transcript(ScrollView, can_focus=True):
         """The first block that is not drawn as it is; None where all are."""
         self._frame: asyncio.TimerHandle | None = None
         self._drawn_at = 0.0
+        self._untaken = 0
+        """Characters that waited to be drawn when a frame was due, and nobody could have read it."""
+        self._is_unpainted = False
+        """Whether rows have changed since, and were not asked to be painted."""
         self._tick: asyncio.TimerHandle | None = None
         self._callbacks = Callbacks(report_of(self))
         self._has_place = asyncio.Event()
@@ -561,10 +569,22 @@ class Transcript(ScrollView, can_focus=True):
         if (self._frame is not None and not at_once) or not self.is_ready:
             return
         due = self._drawn_at + frame_s
-        if at_once or asyncio.get_running_loop().time() >= due:
+        if at_once:
             self._draw()
+        elif asyncio.get_running_loop().time() >= due:
+            self._frame_due()
         else:
-            self._frame = self._callbacks.call_at(due, self._draw)
+            self._frame = self._callbacks.call_at(due, self._frame_due)
+
+    def _frame_due(self) -> None:
+        self._frame = None
+        now = asyncio.get_running_loop().time()
+        before, self._untaken = self._untaken, self.flow.untaken if self.flow is not None else 0
+        if self._untaken - before > FLOOD and now < self._drawn_at + FLOODED_FRAME_S:
+            self._frame = self._callbacks.call_at(now + FRAME_S, self._frame_due)
+        else:
+            self._untaken = 0
+            self._draw()
 
     def _draw(self) -> None:
         """Bring rows, height and position up to date, and ask for what has changed to be painted."""
@@ -573,7 +593,6 @@ class Transcript(ScrollView, can_focus=True):
             self._frame = None
         if not self.is_ready or self._changed_from is None or self.is_moving:
             return
-        self._drawn_at = asyncio.get_running_loop().time()
         model, _ = self._shown()
         viewport = self._ready_viewport()
         assert viewport is not None
@@ -586,7 +605,14 @@ class Transcript(ScrollView, can_focus=True):
             self.clear_selection()
         viewport.settle()
         self._place(viewport)
-        if self.top != top or not first:
+        now = asyncio.get_running_loop().time()
+        if viewport.flow.behind and now < self._drawn_at + FLOODED_FRAME_S:
+            # Of the slices of a long text nobody sees each.
+            self._is_unpainted = True
+            return
+        self._drawn_at = now
+        if self.top != top or not first or self._is_unpainted:
+            self._is_unpainted = False
             self.refresh_rows()
         else:
             self._refresh_from(viewport.flow, first)
@@ -599,7 +625,7 @@ class Transcript(ScrollView, can_focus=True):
         height, top = viewport.flow.height, viewport.top
         self._placing = True
         try:
-            if height != self.virtual_size.height:
+            if height != self.virtual_size.height and not take_height(self, height, top):
                 size = Size(self.size.width, height)
                 self.set_reactive(cast("Reactive[Size]", ScrollView.virtual_size), size)
                 self._scroll_update(size)
@@ -607,8 +633,8 @@ class Transcript(ScrollView, can_focus=True):
             if top != self.top:
                 self.set_reactive(ScrollView.scroll_y, float(top))
                 self.set_reactive(cast("Reactive[float]", ScrollView.scroll_target_y), float(top))
-                if self.show_vertical_scrollbar:
-                    self.vertical_scrollbar.position = top
+            if self.show_vertical_scrollbar:
+                move(self.vertical_scrollbar, height, top)
         finally:
             self._placing = False
         if viewport.flow.behind:

@@ -135,6 +135,17 @@ class Flow:
         """The index of the first view that is not complete."""
         return min(self._unfinished.values(), default=len(self.views))
 
+    @property
+    def untaken(self) -> int:
+        """Characters of the growing answer at the end that have come and are not laid out."""
+        view = self.views[-1] if self.views else None
+        if view is None or view.answer is None:
+            return 0
+        block = view.block
+        if not isinstance(block, (AgentBlock, ThoughtBlock)) or not block.open:
+            return 0
+        return block.stream.size - view.taken
+
     # Positions
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from textual.pilot import Pilot
 
 from kimi_tui.projection.blocks import AgentBlock
 from kimi_tui.tui.glyphs import ASCII
-from kimi_tui.tui.transcript.transcript import Transcript
+from kimi_tui.tui.transcript.transcript import FLOOD, FLOODED_FRAME_S, Transcript
 from kimi_tui.wire.events import (
     ContextReverted,
     EventRecord,
@@ -439,6 +440,43 @@ async def test_ascii_signs() -> None:
         assert "".join(app.rows).isascii()
         bar = app.transcript.vertical_scrollbar
         assert {segment.text for segment in bar.render_line(0)} <= {" ", "|"}
+
+
+async def test_what_nobody_can_read_is_drawn_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
+    app = ChatApp()
+    async with app.run_test(size=SIZE) as pilot:
+        loop, chat = asyncio.get_running_loop(), app.transcript
+        talk = Conversation()
+        talk.user("Count")
+        talk.tell(TextPart("One"))
+        chat.apply(talk.take())
+        # The first word comes at once.
+        assert chat.is_drawn
+        await pilot.pause()
+        assert "One" in "".join(app.rows)
+
+        painted = 0
+        refresh_rows = chat.refresh_rows
+
+        def count() -> None:
+            nonlocal painted
+            painted += 1
+            refresh_rows()
+
+        monkeypatch.setattr(chat, "refresh_rows", count)
+        began = loop.time()
+        while (took := loop.time() - began) < 4 * FLOODED_FRAME_S:
+            talk.tell(TextPart("two\n\n" * FLOOD))
+            chat.apply(talk.take())
+            await pilot.pause()
+        assert painted <= took / FLOODED_FRAME_S + 2
+        talk.tell(TextPart("END"))
+        talk.end()
+        chat.apply(talk.take())
+        while not chat.is_drawn:
+            await pilot.pause()
+        await pilot.pause()
+        assert "END" in "".join(app.rows)
 
 
 async def test_the_scrollbar_has_no_track() -> None:
