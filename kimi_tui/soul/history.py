@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -552,7 +553,7 @@ def _dmail_event(
 
 def events_from_messages(messages: Sequence[Message], uid: str, first: int = 0) -> Iterator[Event]:
     """The answers, calls, results and steers among some messages, the first of which is number `first` of its checkpoint."""
-    open_calls: list[tuple[str, str]] = []
+    open_calls: deque[tuple[str, str]] = deque()
     # Each has a message of its own before it, so that its key is that of no other one behind the checkpoint.
     n_calls = first
     for number, message in enumerate(messages, first):
@@ -560,16 +561,16 @@ def events_from_messages(messages: Sequence[Message], uid: str, first: int = 0) 
             if number:
                 yield ev.NextMessage(number)
             yield from _answer(message, uid, n_calls)
-            open_calls = [
+            open_calls = deque(
                 (call_key(uid, n_calls + place), call.id)
                 for place, call in enumerate(message.tool_calls or ())
-            ]
+            )
             n_calls += len(open_calls)
             if message.interrupted:
                 yield ev.StepInterrupted()
         elif message.role == "tool":
             if open_calls:
-                key, call_id = open_calls.pop(0)
+                key, call_id = open_calls.popleft()
                 outcome = outcome_of(message)
                 yield ev.ToolResult(
                     key,

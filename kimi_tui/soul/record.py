@@ -197,7 +197,7 @@ def records_and_skipped(session: Session) -> tuple[list[EventRecord], int]:
         newest = max(newest, record.seq)
         # Records of another program bear none, and must not use up those of ours.
         following = records[-1].seq + 1 if records else 1
-        records.append(replace(record, seq=max(record.seq, following)))
+        records.append(record if record.seq >= following else replace(record, seq=following))
     return records, n_skipped
 
 
