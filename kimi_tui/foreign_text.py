@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from copy import copy
 from enum import Enum, auto
+from functools import cache
 from unicodedata import category
 
 STRING_LIMIT = 65_536
@@ -58,9 +59,13 @@ _MARK_LIKE = (
     "(?:[^\\w\\s\x00-\u02ff\u2000-\u20cf\u2100-\u2cee\u2cf2-\u2d7e\u2e00-\u3029\u3030-\u3098\u309b-\ua66e\U0001f000-\U0001faff]"
     "|[\u1160-\u11ff\ud7b0-\ud7ff\u200c\u200d])"
 )
-_MANY_MARKS = re.compile(_MARK_LIKE + f"{{{MARKS_LIMIT + 1}}}")
-_MARK_RUN = re.compile(_MARK_LIKE + "+")
 _LINE_BREAKS = frozenset("\u2028\u2029\x85")
+
+
+@cache
+def _many_marks() -> re.Pattern[str]:
+    """Compiled when it is wanted: milliseconds that the first paint would wait for."""
+    return re.compile(_MARK_LIKE + f"{{{MARKS_LIMIT + 1}}}")
 
 
 class _State(Enum):
@@ -160,7 +165,7 @@ class Cleaner:
         if not text or (text.isascii() and not self._marks):
             return text
         before = self._marks
-        if (before and _takes_no_cell(text[0])) or _MANY_MARKS.search(text) is not None:
+        if (before and _takes_no_cell(text[0])) or _many_marks().search(text) is not None:
             out: list[str] = []
             for char in text:
                 self._marks = self._marks + 1 if _takes_no_cell(char) else 0
@@ -368,7 +373,7 @@ def _without_crowds(text: str) -> str:
             out.append(char)
         return "".join(out).removesuffix("\0")
 
-    return _MARK_RUN.sub(counted, text)
+    return re.sub(_MARK_LIKE + "+", counted, text)
 
 
 def clean(text: str) -> str:
@@ -376,7 +381,7 @@ def clean(text: str) -> str:
 
     Line feeds and tabs stay, other line ends become line feeds, lone surrogates become U+FFFD.
     """
-    if _is_clean(text) and (text.isascii() or _MANY_MARKS.search(text) is None):
+    if _is_clean(text) and (text.isascii() or _many_marks().search(text) is None):
         return text
     cleaner = Cleaner()
     return cleaner.feed(text) + cleaner.finish()
@@ -403,7 +408,7 @@ def visible(text: str) -> str:
     """
     if _ODD.search(text):
         text = _ODD.sub(lambda found: _mark(found.group()), text)
-    if not text.isascii() and _MANY_MARKS.search(text) is not None:
+    if not text.isascii() and _many_marks().search(text) is not None:
         text = _without_crowds(text)
     if "   " in text:
         text = _LONG_BLANKS.sub(lambda found: f"<{len(found.group())} blanks>", text)

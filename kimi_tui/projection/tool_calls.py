@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from functools import cache
 from typing import cast
 
 from kimi_tui.foreign_text import clean, one_line
@@ -26,16 +27,21 @@ TARGET_LIMIT = 1_000
 
 def argument(arguments: str, key: str) -> str:
     """The text of one argument, as far as it has come; empty if it is not there or not a text."""
-    found = re.search(
-        rf'"{re.escape(key)}"\s*:\s*"((?:[^"\\]|\\.)*)', arguments[:65_536], re.DOTALL
-    )
+    found = _pattern(key).search(arguments[:65_536])
     if found is None:
         return ""
     raw = found[1]
+    if "\\" not in raw:
+        return raw
     try:
         return str(json.loads(f'"{raw}"', strict=False))
     except ValueError:
         return raw
+
+
+@cache
+def _pattern(key: str) -> re.Pattern[str]:
+    return re.compile(rf'"{re.escape(key)}"\s*:\s*"((?:[^"\\]|\\.)*)', re.DOTALL)
 
 
 def target(tool: str, arguments: str, work_dir: str = "") -> str:

@@ -21,7 +21,7 @@ from kimi_tui.soul.file_history import FileHistory
 from kimi_tui.soul.internal_messages import ends_open, internal_kind
 from kimi_tui.soul.model_slot import LoopLimits, ModelSlot
 from kimi_tui.soul.system_prompt import adapted
-from kimi_tui.soul.tasks import run_to_completion
+from kimi_tui.soul.tasks import Pace, run_to_completion
 from kimi_tui.soul.token_meter import TokenMeter
 from kimi_tui.soul.tool_results import ToolMemory
 from kimi_tui.soul.usage import Ledger, Price
@@ -107,8 +107,11 @@ class Conversation:
             for records in (shown, stored)
         )
         self.meter.restore(last, self.used, totals)
+        pace = Pace()
         for record in stored:
             self.ledger.follow(record.event)
+            if record.seq % 256 == 0:
+                await pace.rest()
         self.ledger.begin(self.status)
 
     @property

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -34,6 +35,7 @@ from kimi_tui.soul.internal_messages import (
 )
 from kimi_tui.soul.record import (
     END_BYTES,
+    LARGE_END_BYTES,
     KimiCliRecord,
     RecordedUnit,
     close_dangling_calls,
@@ -551,7 +553,7 @@ def _dmail_event(
 
 def events_from_messages(messages: Sequence[Message], uid: str, first: int = 0) -> Iterator[Event]:
     """The answers, calls, results and steers among some messages, the first of which is number `first` of its checkpoint."""
-    open_calls: list[tuple[str, str]] = []
+    open_calls: deque[tuple[str, str]] = deque()
     # Each has a message of its own before it, so that its key is that of no other one behind the checkpoint.
     n_calls = first
     for number, message in enumerate(messages, first):
@@ -559,16 +561,16 @@ def events_from_messages(messages: Sequence[Message], uid: str, first: int = 0) 
             if number:
                 yield ev.NextMessage(number)
             yield from _answer(message, uid, n_calls)
-            open_calls = [
+            open_calls = deque(
                 (call_key(uid, n_calls + place), call.id)
                 for place, call in enumerate(message.tool_calls or ())
-            ]
+            )
             n_calls += len(open_calls)
             if message.interrupted:
                 yield ev.StepInterrupted()
         elif message.role == "tool":
             if open_calls:
-                key, call_id = open_calls.pop(0)
+                key, call_id = open_calls.popleft()
                 outcome = outcome_of(message)
                 yield ev.ToolResult(
                     key,
@@ -601,8 +603,16 @@ def _answer(message: Message, uid: str, n_calls: int) -> Iterator[Event]:
 def end_of_context(session: Session) -> list[EventRecord]:
     """The same where there is no record: the last messages of the session's file, without times and diffs.
 
-    Told are whole turns of what is sent now. The session need not be open.
+    Told are turns of what is sent now, the first one perhaps without its beginning. The session need not be open.
     """
+    events: list[Event] = []
+    for size_bytes in (END_BYTES, LARGE_END_BYTES):
+        events = events or _events_of(_tail(session.dir / LIVE_NAME, size_bytes))
+    return [EventRecord(place, 0.0, event) for place, event in enumerate(events, 1)]
+
+
+def _events_of(records: Iterable[dict[str, Any]]) -> list[Event]:
+    """What the last records of a context tell."""
     events: list[Event] = []
     kept: list[Message] = []
     uid, point, n_steps = "", -1, 0
@@ -611,7 +621,7 @@ def end_of_context(session: Session) -> list[EventRecord]:
         events.extend(events_from_messages(kept, uid))
         kept.clear()
 
-    for record in _tail(session.dir / LIVE_NAME):
+    for record in records:
         role = record.get("role")
         if role == CHECKPOINT:
             add_kept()
@@ -627,9 +637,11 @@ def end_of_context(session: Session) -> list[EventRecord]:
                 add_kept()
                 events.append(TurnBegin(message.text))
                 n_steps = 0
-            elif not events or internal_kind(message) is not None:
+            elif internal_kind(message) is not None or not uid:
                 continue
             else:
+                if not events:
+                    events.append(TurnBegin("", resumed=True))
                 kept.append(message)
             if point >= 0:
                 kind: CheckpointKind = "user" if is_user_words(message) else "step"
@@ -641,17 +653,17 @@ def end_of_context(session: Session) -> list[EventRecord]:
     add_kept()
     if events:
         events.append(TurnEnd("done"))
-    return [EventRecord(place, 0.0, event) for place, event in enumerate(events, 1)]
+    return events
 
 
-def _tail(path: Path) -> Iterator[dict[str, Any]]:
+def _tail(path: Path, size_bytes: int) -> Iterator[dict[str, Any]]:
     """The last records of a file, from the first whole line of its last bytes on."""
     with open(open_regular(path), "rb") as file:
         size = os.fstat(file.fileno()).st_size
-        file.seek(max(0, size - END_BYTES))
-        data = file.read(END_BYTES)
+        file.seek(max(0, size - size_bytes))
+        data = file.read(size_bytes)
     lines = data.split(b"\n")
-    for line in lines[size > END_BYTES :]:
+    for line in lines[size > size_bytes :]:
         record = parse(line) if line else None
         if isinstance(record, dict):
             yield record

@@ -36,7 +36,7 @@ _LISTED = {Kind.SAID: 1, Kind.DMAIL: 1, Kind.SUMMARY: 1, Kind.WORDS: 1}
 # How many rows a message has in the list beside those of its calls, by its kind.
 _ROWS = bytes(_LISTED.get(Kind(kind), 0) if kind < len(Kind) else 0 for kind in range(256))
 
-_RESULTS = frozenset({Kind.RESULT, Kind.FAILED})
+_RESULTS = bytes([Kind.RESULT, Kind.FAILED])
 
 _MOST_KNOWN = 1_000
 
@@ -310,24 +310,24 @@ class DroppedMessages(Sequence[DroppedMessage]):
                 pass
         # Calls that make no sense are counted, and are not in the message.
         calls = (message.tool_calls or [])[:n_calls]
+        following = self._kinds[number + 1 : number + 1 + n_calls]
+        n_results = len(following) - len(following.lstrip(_RESULTS))
         for order in range(n_calls):
-            failed, tokens = self._result(number, order)
+            at = number + 1 + order
+            failed = order < n_results and following[order] == Kind.FAILED
+            tokens = self._cost(at, is_only=n_results == 1) if order < n_results else None
             call = calls[order] if order < len(calls) else None
             target, name = ("", "") if call is None else (call_target(call), call.function.name)
             entries.append(DroppedMessage("tool", target, name, failed, tokens))
         return tuple(entries)
 
-    def _result(self, number: int, order: int) -> tuple[bool, int | None]:
-        """Whether a call failed, and what it cost. Results follow in the order of their calls."""
-        at = number + 1 + order
-        if at >= len(self._kinds) or any(
-            k not in _RESULTS for k in self._kinds[number + 1 : at + 1]
-        ):
-            return False, None
-        meter, first = self._conversation.meter, self._first
-        tokens = meter.of_results(first + at, first + at + 1)
-        cost = self._cost_of_only_result(at)
-        return self._kinds[at] == Kind.FAILED, tokens if cost is None else cost
+    def _cost(self, at: int, *, is_only: bool) -> int:
+        """What a result cost; `is_only`: no other one follows its call."""
+        cost = self._cost_of_only_result(at) if is_only else None
+        if cost is not None:
+            return cost
+        at += self._first
+        return self._conversation.meter.of_results(at, at + 1)
 
     def _cost_of_only_result(self, at: int) -> int | None:
         """What a step added by the server's figures, where all of that was one result; None where that is not known."""

@@ -48,6 +48,8 @@ GATHERED_S = 0.1
 """For so many seconds events are gathered before they are written together."""
 END_BYTES = 1 << 18
 """So much of the end of a file is read for somebody who waits until all of it is read."""
+LARGE_END_BYTES = 1 << 22
+"""So much where that holds no step."""
 
 
 class Recorder:
@@ -195,7 +197,7 @@ def records_and_skipped(session: Session) -> tuple[list[EventRecord], int]:
         newest = max(newest, record.seq)
         # Records of another program bear none, and must not use up those of ours.
         following = records[-1].seq + 1 if records else 1
-        records.append(replace(record, seq=max(record.seq, following)))
+        records.append(record if record.seq >= following else replace(record, seq=following))
     return records, n_skipped
 
 
@@ -210,30 +212,49 @@ def _lines(read: Iterable[dict[str, Any]]) -> Iterable[dict[str, Any]]:
 def end_of_record(session: Session) -> list[EventRecord]:
     """The last turns of the record, to be shown until all of it is read.
 
-    Only whole turns, and only what does not depend on anything further up.
+    Only whole turns, or the last steps where one turn is longer than what is read; and only what does not depend on
+    anything further up.
     """
-    file = session.record
+    for size_bytes in (END_BYTES, LARGE_END_BYTES):
+        start = session.record.tail_start(size_bytes)
+        told = list(_decoded(session.record, start))
+        if (records := _from_turn(told)) or start == 0:
+            break
+        if records := _from_turn(told, in_turn=True):
+            break
+    return [*records, *close_dangling_calls(records)]
+
+
+def _decoded(file: JsonlLog, start: int) -> Iterator[EventRecord]:
+    """What stands in the record from an offset on, numbered upwards."""
     decoder = Decoder()
+    seq = 0
+    for line in file.read(start):
+        record = decoder.decode_record(line, seq + 1)
+        if record is not None:
+            seq = record.seq
+            yield record
+
+
+def _from_turn(told: Iterable[EventRecord], *, in_turn: bool = False) -> list[EventRecord]:
+    """These events from the first turn, or step (`in_turn`), from which on they depend on nothing further up."""
     records: list[EventRecord] = []
     known: set[str] = set()
-    for line in file.read(file.tail_start(END_BYTES)):
-        record = decoder.decode_record(line, records[-1].seq + 1 if records else 1)
-        if record is None:
-            continue
+    for record in told:
         match record.event:
-            case TurnBegin() if not records:
-                pass
             case ContextReverted(uid=uid) if uid not in known:
                 records.clear()
             case CompactionEnd() | LineChanged():
                 records.clear()
+            case ev.StepBegin() if in_turn and not records:
+                records.append(replace(record, event=TurnBegin("", resumed=True)))
             case CheckpointCreated(uid=uid):
                 known.add(uid)
             case _:
                 pass
         if records or isinstance(record.event, TurnBegin):
             records.append(record)
-    return [*records, *close_dangling_calls(records)]
+    return records
 
 
 def close_dangling_calls(records: Iterable[EventRecord]) -> list[EventRecord]:

@@ -40,7 +40,7 @@ from kimi_tui.tui.screens import (
     SessionChosen,
     sheets,
 )
-from kimi_tui.tui.shutdown import Ending, QuitKeys, listen
+from kimi_tui.tui.shutdown import COMMON, SIGNALS, Ending, QuitKeys, listen
 from kimi_tui.tui.theme import DARK, FEW, TRUE_COLOUR, derived, themes_for
 from kimi_tui.tui.transcript.transcript import Transcript
 
@@ -415,10 +415,10 @@ class KimiApp(App[None], inherit_bindings=False):
     # --- beginning and end
 
     def on_mount(self) -> None:
-        """Once the first screen is drawn, let memory be collected again."""
+        """Leave for later what can wait until the first screen is drawn."""
         self.call_after_refresh(self._settle)
         if not self.is_headless:
-            listen(Callbacks(self.report), self._ended_by_the_system)
+            listen(Callbacks(self.report), self._ended_by_the_system, COMMON)
         asyncio.get_running_loop().set_exception_handler(self._unheard)
 
     @on(Driver.SignalResume)
@@ -473,6 +473,8 @@ class KimiApp(App[None], inherit_bindings=False):
         # What a collection looks at in one go is small, so that none takes longer than a few milliseconds.
         gc.set_threshold(5_000, 5, 200)
         gc.enable()
+        if not self.is_headless:
+            listen(Callbacks(self.report), self._ended_by_the_system, set(SIGNALS) - set(COMMON))
 
     async def on_event(self, event: events.Event) -> None:
         """Note when a key was last pressed: an approval waits for a quiet keyboard."""

@@ -7,7 +7,6 @@ nothing in `tui` schedules on the loop but through here.
 from __future__ import annotations
 
 import asyncio
-import signal
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Iterator
 from contextvars import Context
@@ -112,7 +111,7 @@ class Callbacks:
         """Call at a time of the loop's clock."""
         return asyncio.get_running_loop().call_at(when, self._guarded, callback, context=_apart())
 
-    def on_signal(self, number: signal.Signals, callback: Callable[[], None]) -> None:
+    def on_signal(self, number: int, callback: Callable[[], None]) -> None:
         """Call when the process gets a signal."""
         asyncio.get_running_loop().add_signal_handler(number, self._guarded, callback)
 

@@ -12,7 +12,7 @@ import signal
 import termios
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 
 from kimi_tui.tui.callbacks import Callbacks
@@ -33,6 +33,8 @@ _PASSED_BY = frozenset(
 )
 SIGNALS = tuple(sorted(signal.valid_signals() - _PASSED_BY))
 """Every signal that would end the program where it stands, with the terminal as it is."""
+COMMON = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
+"""Those that come in the first moments, if any do."""
 PATIENCE_S = 5.0
 TWICE_S = 2.0
 _RESTORING_S = 1.0
@@ -66,7 +68,9 @@ class Ending:
         os._exit(self._code())
 
 
-def listen(callbacks: Callbacks, leave: Callable[[int], None]) -> None:
+def listen(
+    callbacks: Callbacks, leave: Callable[[int], None], signals: Iterable[int] = SIGNALS
+) -> None:
     """Call `leave` with the exit code when the system wants the program to end.
 
     A signal that is ignored, as under nohup, stays so.
@@ -74,8 +78,9 @@ def listen(callbacks: Callbacks, leave: Callable[[int], None]) -> None:
     Args:
         callbacks: of the app.
         leave: called within the event loop.
+        signals: which; each takes a tenth of a millisecond.
     """
-    for number in SIGNALS:
+    for number in signals:
         if signal.getsignal(number) is signal.SIG_IGN:
             continue
         # The system keeps some of the numbers to itself.

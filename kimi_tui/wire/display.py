@@ -298,11 +298,7 @@ _MAX_SECONDS = 1e11
 
 def is_whole(value: object) -> TypeGuard[int]:
     """Whether it is a whole number within ±2^53."""
-    return (
-        isinstance(value, int)
-        and not isinstance(value, bool)
-        and -_MAX_WHOLE <= value <= _MAX_WHOLE
-    )
+    return type(value) is int and -_MAX_WHOLE <= value <= _MAX_WHOLE
 
 
 def is_number(value: object) -> TypeGuard[int | float]:

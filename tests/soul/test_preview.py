@@ -13,11 +13,11 @@ import pytest
 from support.chat_server import Answer, call, calls, gate, say
 from support.soul import Stage, stage
 
-from kimi_tui.llm.message import Message
+from kimi_tui.llm.message import FunctionCall, Message, ToolCall
 from kimi_tui.session import context_index, schema
 from kimi_tui.session.context_index import ContextIndex
 from kimi_tui.session.schema import message_line
-from kimi_tui.soul import token_meter
+from kimi_tui.soul import tasks, token_meter
 from kimi_tui.soul.internal_messages import dmail_text, internal_kind, is_user_words, summary_text
 from kimi_tui.soul.rewind import DroppedMessage, Target
 from kimi_tui.soul.segments import call_target, kind_of, label_of, segments
@@ -232,3 +232,51 @@ async def test_a_long_line_is_compacted_up_to_here_away_from_the_loop(
         created = on.ear.of(ev.CheckpointCreated)
         assert len(created) == 1 + 900 - 6
         assert [one.label for one in created[1:4]] == ["question 2", "Read", "answer 2"]
+
+
+async def test_a_message_of_many_calls_is_listed_in_time_that_grows_with_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked_at = 0
+
+    class Kinds(bytes):
+        def __getitem__(self, key: Any) -> Any:
+            nonlocal looked_at
+            found: Any = super().__getitem__(key)
+            looked_at += len(found) if isinstance(found, bytes) else 1
+            return found
+
+    real = ContextIndex.kinds
+
+    def kinds(index: ContextIndex, first: int = 0, last: int | None = None) -> bytes:
+        return Kinds(real(index, first, last))
+
+    n_calls = 400
+    async with stage(tmp_path, follow_files=False) as on:
+        on.server.script(say("done"))
+        await on.soul.run("go on")
+        made = [
+            ToolCall(id=f"c{n}", function=FunctionCall(name="Glob", arguments="{}"))
+            for n in range(n_calls)
+        ]
+        results = [Message(role="tool", content="found", tool_call_id=one.id) for one in made]
+        answer = Message(role="assistant", content="I look.", tool_calls=made)
+        await on.session.context.append_message([answer, *results])
+        monkeypatch.setattr(ContextIndex, "kinds", kinds)
+        preview = await on.soul.preview(Target(0))
+        looked_at = 0
+        rows = list(preview.goes)
+        assert sum(row.kind == "tool" and row.tokens is not None for row in rows) == n_calls
+        assert looked_at < 20 * n_calls
+
+
+async def test_what_was_spent_is_counted_in_slices_when_a_session_is_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with stage(tmp_path, follow_files=False) as on:
+        conversation = on.soul._conversation  # pyright: ignore[reportPrivateUsage]
+        monkeypatch.setattr("kimi_tui.soul.tasks._SLICE_S", 0.0)
+        rests = counted(monkeypatch, tasks.Pace, "rest")
+        stored = [ev.EventRecord(n, 0.0, ev.StepBegin(1)) for n in range(1, 5_001)]
+        await conversation.resume(stored, stored)
+        assert len(rests) > 10
