@@ -195,11 +195,14 @@ async def test_a_session_whose_compaction_kept_messages_without_checkpoints(tmp_
 async def test_a_compaction_that_cannot_be_told_has_ended_all_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError
+
     async with stage(tmp_path) as on:
         await pinned_turns(on)
         on.server.script(say("SUMMARY"), say("five"))
         with monkeypatch.context() as broken:
-            broken.setattr(compaction, "_begun", lambda *_: 1 / 0)
+            broken.setattr(compaction, "_begun", fail)
             with pytest.raises(ZeroDivisionError):
                 await on.soul.compact()
         await on.soul.flush()

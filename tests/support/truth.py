@@ -146,6 +146,9 @@ def untrue_of_preview(preview: RewindPreview, line: Line, timeline: TimelineMode
     stored = (len(goes), kinds.count("user"), sum(len(one.messages) for one in goes))
     if shown != stored:
         yield f"a rewind to #{there.id} takes {shown} where the file has {stored}"
+    counted = {len(timeline.tree.live) - place, line.segments[-1].id - there.id + 1}
+    if counted != {preview.steps}:
+        yield f"a rewind to #{there.id} takes {preview.steps}, where rows and card say {counted}"
     left = min(there.tokens or 0, preview.tokens_before)
     if there.is_measured and preview.tokens_after != left:
         yield f"a rewind to #{there.id} leaves {preview.tokens_after} of {there.tokens}"
