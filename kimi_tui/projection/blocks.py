@@ -71,6 +71,8 @@ class Block:
 
     title_row: ClassVar[int] = 0
     """Which of its rows is the one that keys and pointers act on."""
+    is_users: ClassVar[bool] = False
+    """Whether the user said it: no D-Mail takes that away."""
 
     key: int
     checkpoint: int | None = None
@@ -99,6 +101,8 @@ class UserBlock(Block):
 
     `written` is the text as it was written where emoji in it are shown shorter, else empty.
     """
+
+    is_users: ClassVar[bool] = True
 
     text: str = ""
     written: str = ""

@@ -228,6 +228,8 @@ class TimelineModel:
         self._last_cut: ContextReverted | None = None
         self._compaction: Checkpoint | None = None
         self._edited: Checkpoint | None = None
+        # The number of the first message behind the newest checkpoint that is no word of the program.
+        self._first = 0
 
     def apply(self, record: EventRecord) -> bool:
         """Take in one event; returns whether anything that is drawn may have changed."""
@@ -262,11 +264,14 @@ class TimelineModel:
                 if kind:
                     self._relabel(self._steps.drop_attempt(self.tree.head))
                 self._end_turn(reason, record.at)
-            case SteerTaken(text=text, withdrawn=False) if self.tree.head is not None:
+            case SteerTaken(text=text, withdrawn=False, number=number) if (
+                self.tree.head is not None
+            ):
                 head = self.tree.head
                 # What had waited may be what a turn begins with: then it is the heading.
-                if not (head.is_heading and head.words == one_line(text)[:LABEL_LIMIT]):
-                    head.say((text,))
+                at = number - self._first if head.is_heading else -1
+                if at or not one_line(text).startswith(head.words.removesuffix("…")):
+                    head.say((text,), at=at)
                     self.rows.relabelled(head)
             case StepInterrupted(failed=False):
                 self._relabel(self._steps.settle(self.tree.head))
@@ -334,13 +339,17 @@ class TimelineModel:
         is_moved = bool(event.was) and self._compaction is not None
         old = self.tree.find_left(event.was) if is_moved else None
         # What was kept of a step may be no more than a steer behind it, of a D-Mail the words that it carried.
-        if old is not None and 0 in (event.kept or (0,)) and old.sort == checkpoint.sort:
+        if old is not None and old.sort != checkpoint.sort:
+            old = None
+        if old is not None and 0 in (event.kept or (0,)):
             checkpoint.take_over(old)
         if is_moved and event.kept:
-            checkpoint.keep_said(event.said)
+            carried = () if old is None else old.said[: old.n_carried]
+            checkpoint.keep_said(event.said, carried)
         if checkpoint.kind in ("interrupted", "error"):
             checkpoint.state = "stopped" if checkpoint.kind == "interrupted" else "failed"
         self._steps.begin()
+        self._first = event.first
         if checkpoint.is_summary:
             self._edited = self._known(event.was) if event.was and not is_moved else None
         if not is_moved:
@@ -475,7 +484,7 @@ class TimelineModel:
         if old is not None and old.before:
             # Other words for the same part: the compaction saved what it had, and what the words make of it.
             checkpoint.before, checkpoint.saved = old.before, (old.saved or 0) + change
-        else:
+        elif change:
             checkpoint.before, checkpoint.saved = event.tokens_before, change
         if checkpoint is self.tree.head:
             checkpoint.tokens_end = event.tokens_after

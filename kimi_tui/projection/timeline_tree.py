@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import TYPE_CHECKING, Literal
 
 from kimi_tui.foreign_text import one_line
@@ -119,10 +120,23 @@ class Checkpoint:
         """How selection names a message of the user behind this checkpoint."""
         return ("said", self.key * _MOST_SAID + number)
 
-    def say(self, words: Sequence[str], *, carried: bool = False) -> None:
-        """The user said something behind this checkpoint; `carried`: before the D-Mail that is there."""
+    def say(self, words: Sequence[str], *, carried: bool = False, at: int = -1) -> None:
+        """The user said something behind this checkpoint.
+
+        Args:
+            words: the messages.
+            carried: they stand before the D-Mail that is there.
+            at: how many messages of a turn's beginning stand before them: what had waited goes before the words with
+                which the turn began, and heads it. -1 for behind all.
+        """
         room = _MOST_SAID - len(self.said)
-        self.said += tuple(one_line(text)[:LABEL_LIMIT] for text in words[:room])
+        said = tuple(one_line(text)[:LABEL_LIMIT] for text in words[:room])
+        if 0 <= at <= len(self.said):
+            before = (self.words, *self.said)
+            self.words, *after = (*before[:at], *said, *before[at:])
+            self.said = tuple(after)
+        else:
+            self.said += said
         if carried:
             self.n_carried = len(self.said)
         self.touch()
@@ -140,11 +154,16 @@ class Checkpoint:
         self.bookmark = old.bookmark or self.bookmark
         self.pinned = old.pinned or self.pinned
 
-    def keep_said(self, said: Sequence[str]) -> None:
-        """Of what the user said there only this was kept; a turn begins with the first of it."""
-        n_carried, self.said = self.n_carried, ()
+    def keep_said(self, said: Sequence[str], carried: Sequence[str]) -> None:
+        """Of what the user said there only this was kept; a turn begins with the first of it.
+
+        `carried` is what had stood before the D-Mail.
+        """
+        self.said = ()
         self.say(said[self.is_heading :])
-        self.n_carried = min(n_carried, len(self.said))
+        left = iter(carried)
+        kept = takewhile(lambda words: any(one.startswith(words) for one in left), self.said)
+        self.n_carried = sum(1 for _ in kept)
 
     def touch(self) -> None:
         """Note that something that is drawn has changed."""

@@ -626,6 +626,9 @@ class Compactor:
         stays = 0 if start is None else start.message_index
         self._applied = True
         await self._publish(reverted, stays, summary, before, Renamed(uid), rest.renamed)
+        # What was pinned since then has another name now.
+        if late := set(rest.moved_pins(self._marks.pins)) - self._marks.pins:
+            await self._marks.pin_all(late)
 
     async def edit_summary(self, text: str) -> None:
         """Put another text in the place of the newest summary on the live world line.
@@ -682,15 +685,32 @@ class Compactor:
             first: the summary's checkpoint.
             renamed: those behind it.
         """
-        conversation = self._conversation
+        conversation, world_line = self._conversation, reverted.entry.n
         conversation.kept(kept)
-        await conversation.follow()
+        try:
+            await conversation.follow()
+            world_line = conversation.number_of(reverted)
+            await self._publish_points(reverted, world_line, before, first, renamed)
+        finally:
+            # It has happened, whatever kept it from being told: nobody waits for its end any longer.
+            conversation.wire.publish(CompactionEnd(before, conversation.used, summary, world_line))
+            conversation.publish_line_changed("compaction", world_line, 0, first.uid)
+
+    async def _publish_points(
+        self,
+        reverted: Reverted,
+        world_line: int,
+        before: int,
+        first: Renamed,
+        renamed: Sequence[Renamed],
+    ) -> None:
+        """Publish the summary's checkpoint and those behind it; `_publish` says what is what."""
+        conversation = self._conversation
         # The numbers mean other checkpoints now.
         conversation.denwa.forget_deliveries()
         names = {one.uid: one for one in (first, *renamed)}
         points = list(conversation.context.checkpoints)
         place = next(i for i, point in enumerate(points) if point.uid == first.uid)
-        world_line = conversation.number_of(reverted)
         if points[place].id:
             conversation.publish_reverted(
                 reverted, "compaction", world_line=world_line, tokens_before=before
@@ -714,8 +734,6 @@ class Compactor:
                     said=said if some_kept else (),
                 )
                 await pace.rest()
-        conversation.wire.publish(CompactionEnd(before, conversation.used, summary, world_line))
-        conversation.publish_line_changed("compaction", world_line, 0, first.uid)
 
 
 def _newest_summary(messages: Sequence[Message]) -> int:

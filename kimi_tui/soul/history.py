@@ -26,6 +26,7 @@ from kimi_tui.session.session import Session
 from kimi_tui.session.world_lines import WorldLine, WorldLines, shared_checkpoints
 from kimi_tui.soul.bookmarks import root_of
 from kimi_tui.soul.internal_messages import (
+    answered_words,
     author_of,
     dmail_text,
     ends_open,
@@ -171,7 +172,7 @@ def rebuild_history(session: Session, records: Sequence[EventRecord]) -> list[Ev
         following: Sequence[Segment] = ()
         if parts:
             builder.add_segment(parts[0])
-            following = builder.end_compaction(parts[1:], shown)
+            following = builder.end_compaction(parts[1:], segments(shown, shown_messages))
         for segment in following:
             builder.add_segment(segment)
         shown, shown_messages, shown_as = points, messages, world_line
@@ -319,13 +320,13 @@ class _HistoryBuilder:
         self._add(changed, ev.iso_seconds(world_line.left_by.at))
 
     def end_compaction(
-        self, parts: Sequence[Segment], shown: Sequence[Checkpoint]
+        self, parts: Sequence[Segment], shown: Sequence[Segment]
     ) -> Sequence[Segment]:
         """Add, after the segment of a summary, the end of the compaction that made it, if one did.
 
         Args:
             parts: the segments that follow; those whose checkpoints were renumbered move behind the summary.
-            shown: the checkpoints until then.
+            shown: those until then.
 
         Returns:
             The segments that have not been added yet.
@@ -333,14 +334,18 @@ class _HistoryBuilder:
         compaction, self._compaction = self._compaction, None
         if compaction is None:
             return parts
-        names = {root_of(point): point.uid for point in shown}
+        names = {root_of(one.point): one for one in shown}
+        times = {one.point.at: one for one in shown}
         n_moved = 0
         for segment in parts:
-            was = names.get(segment.point.was or "")
-            if was is None:
+            # Where not all of it was kept it has no earlier name, but its time is that of what it was.
+            point = segment.point
+            old = names.get(point.was) if point.was else times.get(point.at)
+            kept = _kept_of(old, segment) if old is not None else ()
+            if old is None or not kept:
                 break
-            kept, said = tuple(range(len(segment.messages))), tuple(map(label_of, segment.said))
-            moved = replace(self._created(segment), was=was, kept=kept, said=said)
+            said = tuple(map(label_of, segment.said))
+            moved = replace(self._created(segment), was=old.point.uid, kept=kept, said=said)
             self._add(moved, self._at)
             n_moved += 1
         self._add(compaction, self._at)
@@ -496,6 +501,19 @@ class _HistoryBuilder:
         yield ev.StepBegin(self._n + 1)
         yield created
         yield from events_from_messages(segment.messages, point.uid)
+
+
+def _kept_of(old: Segment, kept: Segment) -> tuple[int, ...]:
+    """The numbers in `old` of the messages that a compaction kept; none where they are no part of it."""
+    if kept.point.was:
+        return tuple(range(len(kept.messages)))
+    told, found = list(map(answered_words, old.messages)), list[int]()
+    for message in map(answered_words, kept.messages):
+        first = found[-1] + 1 if found else 0
+        if message not in told[first:]:
+            return ()
+        found.append(told.index(message, first))
+    return tuple(found)
 
 
 def _dmail_of(segment: Segment) -> Message | None:

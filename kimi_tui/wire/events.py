@@ -366,7 +366,7 @@ class LineChanged:
         uid: the checkpoint before which `to_line` was cut (empty: all of it is live); after anything else the
             checkpoint that the operation was about.
         is_open: whether the new line ends where the agent could go on without a new message.
-        steps_left: after an undo, the agent's steps since the operation that was undone: they stay on `from_line`.
+        steps_left: after an undo, the checkpoints since the operation that was undone: they stay on `from_line`.
             `messages_left` likewise counts messages.
     """
 

@@ -5,15 +5,20 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
+from typing import Any
 
+import pytest
 from support.chat_server import call, gate, say
 from support.soul import Stage, stage
 
 from kimi_tui.projection.blocks import AgentBlock, CompactionBlock, ToolBlock, UserBlock
 from kimi_tui.projection.timeline import TimelineModel
 from kimi_tui.projection.transcript import TranscriptModel
+from kimi_tui.session.context import Context, Reverted
 from kimi_tui.session.schema import is_marker
+from kimi_tui.soul import compaction
 from kimi_tui.soul.internal_messages import internal_kind, summary_text
+from kimi_tui.soul.record import read_records
 from kimi_tui.soul.rewind import Target
 from kimi_tui.soul.tool_results import outcome_of
 from kimi_tui.wire.events import EventRecord
@@ -68,6 +73,14 @@ async def check(on: Stage, rows: list[tuple[int, str, str]] | None = None) -> No
     assert [number for number, _, _ in found] == [point.id for point in points]
     if rows is not None:
         assert found == rows
+
+
+def told_chat(on: Stage) -> TranscriptModel:
+    """The chat as those see it who have listened from the beginning."""
+    chat = TranscriptModel()
+    for record in read_records(on.session):
+        chat.apply(record)
+    return chat
 
 
 async def pinned_turns(on: Stage) -> None:
@@ -132,7 +145,9 @@ async def test_what_is_kept_stands_below_the_card_with_its_checkpoints(tmp_path:
         on.session = on.store.find(on.session.id)
         await on.open()
         await check(on)
-        assert "I look." in words(shown(await on.soul.history())[1])
+        alive, past, _ = shown(await on.soul.history())
+        assert "I look." in words(past)
+        assert not set(words(alive)) & set(words(past))
 
 
 async def test_what_is_pinned_in_a_part_stays_on_view(tmp_path: Path) -> None:
@@ -175,3 +190,49 @@ async def test_a_session_whose_compaction_kept_messages_without_checkpoints(tmp_
         await on.soul.compact()
         assert sent(on) == ["AGAIN", "fifth", "five"]
         await check(on)
+
+
+async def test_a_compaction_that_cannot_be_told_has_ended_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError
+
+    async with stage(tmp_path) as on:
+        await pinned_turns(on)
+        on.server.script(say("SUMMARY"), say("five"))
+        with monkeypatch.context() as broken:
+            broken.setattr(compaction, "_begun", fail)
+            with pytest.raises(ZeroDivisionError):
+                await on.soul.compact()
+        await on.soul.flush()
+        (card,) = (b for b in told_chat(on).blocks if isinstance(b, CompactionBlock))
+        assert (card.running, card.summary) == (False, "SUMMARY")
+        await on.soul.run("fifth")
+        await check(on)
+
+
+async def test_what_is_pinned_while_a_compaction_is_written_stays_pinned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with stage(tmp_path) as on:
+        (on.work / "a.txt").write_text("hello\n")
+        on.server.script(say("one"), gate(1, call("ReadFile", {"path": "a.txt"})), say("two"))
+        await on.soul.run("first")
+        task = asyncio.create_task(on.soul.run("second"))
+        await on.server.at_gate.wait()
+        on.soul.steer("and hurry")
+        on.server.release()
+        await task
+        step = on.session.context.checkpoints[3].uid
+        clear = Context.clear
+
+        async def pinned_before(context: Context, **options: Any) -> Reverted:
+            await on.soul.pin(step, 2)
+            return await clear(context, **options)
+
+        monkeypatch.setattr(Context, "clear", pinned_before)
+        on.server.script(say("SUMMARY"))
+        await on.soul.compact()
+        assert sent(on) == ["SUMMARY", "and hurry", "two"]
+        assert [m.text for m in await on.soul.messages() if m.pinned] == ["and hurry"]

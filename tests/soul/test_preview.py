@@ -96,7 +96,7 @@ async def test_the_rows_are_those_of_the_messages(tmp_path: Path) -> None:
             assert [row(one) for one in seen.goes[1:4]] == expected[1:4]
             assert [row(seen.goes[-n]) for n in range(1, len(expected) + 1)] == expected[::-1]
             kinds = Counter(part.kind for part in parts)
-            assert (seen.steps, seen.turns) == (kinds["step"], kinds["user"])
+            assert (seen.steps, seen.turns) == (len(parts), kinds["user"])
             assert seen.label == parts[0].label
             assert seen.messages == sum(internal_kind(m) != "marker" for m in going)
             assert seen.ran_commands == any(one.name == "Shell" for one in seen.goes)
@@ -168,7 +168,7 @@ async def test_a_long_line_is_neither_read_nor_counted_for_a_preview(
             seen = await on.soul.preview(target)
             # What stands at the checkpoint itself is read, for its label.
             assert len(read) <= 3
-            assert (seen.steps + seen.turns) == 4_502 - target.id
+            assert seen.steps == 4_502 - target.id
             assert [one.text for one in seen.goes[:3]] == ["go", "answer 1499", ""]
             assert len(read) <= 6
         # Only what has come since the figures were told last: a marker.

@@ -72,6 +72,10 @@ def untrue_of_request(sent: Sequence[dict[str, Any]], line: Line) -> Iterator[st
 def untrue_of_chat(chat: TranscriptModel, line: Line) -> Iterator[str]:
     """What is wrong with the chat, which should show this line."""
     shown, stored = shown_in(chat), line.said()
+    told = [said for one in chat.blocks if (said := _said(one)) is not None]
+    words = [said.text for said in told if said.kind in ("user", "agent") and said.text]
+    if twice := {text for text in words if words.count(text) > 1}:
+        yield f"the chat has {twice} more than once"
     if [said for said, _ in shown] != [said for said, _ in stored]:
         yield f"the chat shows\n{_listed(shown)}\nwhere the file has\n{_listed(stored)}"
     elif shown != stored:
@@ -101,12 +105,10 @@ def untrue_of_rows(timeline: TimelineModel, line: Line) -> Iterator[str]:
     for segment in line.segments:
         if segment.kind in ("compaction", "summary"):
             del said[segment.uid], heard[segment.uid]
-        elif segment.kind == "user":
-            # What a turn begins with heads it, also where something else had waited and stands before it.
+        elif segment.holds_steers_only:
+            # A step while it was tried, and the turn of what was typed where only that was kept.
             for rows_there in (heard[segment.uid], said[segment.uid]):
-                rows_there.sort()
-                if segment.holds_steers_only and f"#{segment.id}" in rows_there:
-                    # A step while it was tried, and the turn of what was typed where only that was kept.
+                if f"#{segment.id}" in rows_there:
                     rows_there.remove(f"#{segment.id}")
     if list(heard.items()) != list(said.items()):
         yield f"the timeline has rows for {heard}\nwhere the file has {said}"
@@ -140,9 +142,13 @@ def untrue_of_preview(preview: RewindPreview, line: Line, timeline: TimelineMode
     goes, there = line.segments[place:], line.segments[place]
     kinds = [one.kind for one in goes]
     shown = (preview.steps, preview.turns, preview.messages)
-    stored = (kinds.count("step"), kinds.count("user"), sum(len(one.messages) for one in goes))
+    # A step is what has a number, here as on the timeline and on the cards.
+    stored = (len(goes), kinds.count("user"), sum(len(one.messages) for one in goes))
     if shown != stored:
         yield f"a rewind to #{there.id} takes {shown} where the file has {stored}"
+    counted = {len(timeline.tree.live) - place, line.segments[-1].id - there.id + 1}
+    if counted != {preview.steps}:
+        yield f"a rewind to #{there.id} takes {preview.steps}, where rows and card say {counted}"
     left = min(there.tokens or 0, preview.tokens_before)
     if there.is_measured and preview.tokens_after != left:
         yield f"a rewind to #{there.id} leaves {preview.tokens_after} of {there.tokens}"

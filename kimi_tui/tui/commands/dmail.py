@@ -11,6 +11,7 @@ from kimi_tui.tui.commands.session import WAY_BACK
 if TYPE_CHECKING:
     from kimi_tui.soul.kimisoul import KimiSoul
     from kimi_tui.soul.rewind import Target
+    from kimi_tui.tui.dialogs.text_dialog import TextDialog
     from kimi_tui.tui.main.screen import MainScreen
     from kimi_tui.tui.preview.layout import PreviewAnswer
 
@@ -46,7 +47,7 @@ async def write_dmail(
         kind="dmail",
     )
     drafting = Drafting(lambda: apart(soul.draft_dmail(target)), soul.interrupt)
-    if text := await screen.ask(TextDialog(question, drafting)):
+    if text := await _written(screen, TextDialog(question, drafting)):
         try:
             await send_dmail(screen, soul, target, answer, text)
         except Exception:
@@ -89,11 +90,24 @@ async def compact_part(
         may_be_empty=True,
         low=True,
     )
-    text = await screen.ask(TextDialog(question))
+    text = await _written(screen, TextDialog(question))
     if text is None:
         return
-    if soul.running:
-        await soul.interrupt()
-    screen.return_to_prompt()
-    if not await soul.compact(text, start=start, until=until):
-        screen.keep(text)  # as a D-Mail's text is; why it failed is told
+    is_done = False
+    try:
+        if soul.running:
+            await soul.interrupt()
+        screen.return_to_prompt()
+        is_done = await soul.compact(text, start=start, until=until)
+    finally:
+        if not is_done:
+            screen.keep(text)  # as a D-Mail's text is; why it failed is told
+
+
+async def _written(screen: MainScreen, dialog: TextDialog) -> str | None:
+    """What the user writes about a place of the line; where that becomes another one first it goes into the prompt."""
+    before = screen.n_changes
+    text = await screen.ask_of_line(dialog)
+    if text is None and screen.n_changes != before:
+        screen.keep(dialog.area.text)
+    return text

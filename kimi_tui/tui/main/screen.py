@@ -69,8 +69,6 @@ if TYPE_CHECKING:
     from kimi_tui.tui.frame.notices import Level
     from kimi_tui.tui.main.engine import Found
     from kimi_tui.tui.main.reader import Reader
-    from kimi_tui.tui.preview.layout import PreviewAnswer
-    from kimi_tui.tui.preview.screen import RewindScreen
     from kimi_tui.tui.prompt.menu import CommandMenu
     from kimi_tui.tui.timeline.timeline import Timeline
     from kimi_tui.tui.worldline.view import WorldLineTranscript
@@ -165,7 +163,7 @@ class MainScreen(Screen[None]):
         self._typed_at = 0.0
         self._foresees_dmail = False
         self._n_changes = 0
-        self._preview: RewindScreen | None = None
+        self._of_line: Screen[Any] | None = None
         """What is asked of the conversation as it is now."""
         self._quits_at: float | None = None
         """When it was said that the key quits if it is pressed again; None when it does not."""
@@ -307,21 +305,21 @@ class MainScreen(Screen[None]):
         """How many operations have changed what is live or its files since the session was opened."""
         return self._n_changes
 
-    async def ask_of_line(self, question: RewindScreen) -> PreviewAnswer | None:
-        """Ask what says what an operation would do now: it ends where another one comes before the answer."""
-        self._preview = question
+    async def ask_of_line(self, question: Screen[T | None]) -> T | None:
+        """Ask about what an operation would do now: the question ends where another one comes before the answer."""
+        self._of_line = question
         try:
             return await self.ask(question)
         finally:
-            self._preview = None
+            self._of_line = None
 
     def _line_changed(self) -> None:
         self._n_changes += 1
-        preview = self._preview
-        if preview is not None and preview.is_current:
-            if preview.armed:
+        question = self._of_line
+        if question is not None and question.is_current:
+            if getattr(question, "armed", True):
                 self.tell("The conversation is another one now.", advice="Choose again.")
-            preview.dismiss(None)
+            question.dismiss(None)
 
     async def ask(self, question: Screen[T | None]) -> T | None:
         """Show a screen over this one; its answer, None where the user stays where they are."""
@@ -491,7 +489,7 @@ class MainScreen(Screen[None]):
         toll = partial(consequence_rows, found)
         if self._approvals.foresee(request.id, toll) and not self.timeline_pane.has_keys:
             self._foresees_dmail = True
-            self._foresee(Target(request.checkpoint_id), found.tokens_after)
+            self._foresee(Target(request.checkpoint_id), found.tokens_after, words_stay=True)
 
     def _follow_branch(self) -> None:
         """What the agent does may change the branch, and others may while it rests."""
@@ -809,11 +807,17 @@ class MainScreen(Screen[None]):
         finally:
             self._foresee(None)
 
-    def _foresee(self, target: Target | None, used: int | None = None) -> None:
-        """Have the chat grey what going there would take, and the gauge say what is in the window then; None for now."""
+    def _foresee(
+        self, target: Target | None, used: int | None = None, *, words_stay: bool = False
+    ) -> None:
+        """Have the chat grey what going there would take, and the gauge say what is in the window then; None for now.
+
+        With `words_stay` what the user said and pinned stays, as with a D-Mail.
+        """
         self.views.gauge.foresee(used)
         line = target.world_line if target is not None else 0
-        self.transcript.show_going(None if target is None else -1 if line else target.id)
+        going = None if target is None else -1 if line else target.id
+        self.transcript.show_going(going, words_stay=words_stay)
         soul = self.conversation.engine.soul
         if target is not None and line and soul is not None:
             self.reader.glance(soul, line, target.id)

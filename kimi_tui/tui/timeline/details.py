@@ -93,7 +93,7 @@ def checkpoint_details(
     if line is not None:
         where = numbers.line_words(line.n, model.tree.name_of(line), width - 18)
         facts.append([(f"On {where}", "quiet")])
-    elif checkpoint.is_summary:
+    elif checkpoint.before:
         facts.append(
             [
                 ("Compacted ", "quiet"),
@@ -102,7 +102,7 @@ def checkpoint_details(
                 (numbers.tokens(checkpoint.before + (checkpoint.saved or 0)), "ink"),
             ]
         )
-    else:
+    elif not checkpoint.is_summary:
         freed = numbers.tokens(
             model.frees(checkpoint), estimated=model.estimated or not checkpoint.measured
         )

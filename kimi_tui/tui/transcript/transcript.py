@@ -246,6 +246,7 @@ class Transcript(ScrollView, can_focus=True):
         self._behind = False
         self._going: int | None = None
         """The checkpoint to which a rewind is looked at; -1 where nothing would go, None where none is."""
+        self._words_stay = False
         self._going_blocks = range(0)
         self._came_from: tuple[bool, Mark | None] | None = None
         """Whether the end was followed before that, else what was read; None where nothing is looked at."""
@@ -666,17 +667,18 @@ class Transcript(ScrollView, can_focus=True):
 
     # --- what a rewind would take
 
-    def show_going(self, checkpoint_id: int | None) -> None:
+    def show_going(self, checkpoint_id: int | None, *, words_stay: bool = False) -> None:
         """Grey what a rewind to a checkpoint would take, and bring its first row into view.
 
         Args:
             checkpoint_id: that checkpoint; -1 where nothing would go, so the end is shown. None where no rewind is
                 looked at any more: what was read before is shown again.
+            words_stay: what the user said and pinned stays, as with a D-Mail.
         """
         self.finish_motion()
         if self._changed_from is not None:
             self._draw()
-        self._going = checkpoint_id
+        self._going, self._words_stay = checkpoint_id, words_stay
         self._find_going()
         viewport = self._ready_viewport()
         if viewport is None or not viewport.flow.views:
@@ -723,6 +725,10 @@ class Transcript(ScrollView, can_focus=True):
         else:
             self.show_row(row)
         self.refresh_rows()
+
+    def _stays(self, block: Block) -> bool:
+        """Whether it would stay though all around it goes."""
+        return self._words_stay and (block.pinned or block.is_users)
 
     def _going_rows(self) -> range:
         """The rows of the content that a rewind would take."""
@@ -843,7 +849,7 @@ class Transcript(ScrollView, can_focus=True):
             strip = painter.view_strip(view, index)
         if view is not None and index >= 0:
             strip = self._marked(strip, view, index, line, row)
-        if row in self._going_rows():
+        if row in self._going_rows() and not (view is not None and self._stays(view.block)):
             strip = painter.going(strip, self.glyphs.edge)
         if y == self.size.height - 1 and (mark := self._new_mark()) is not None:
             strip = painter.with_mark(strip, mark)

@@ -155,3 +155,22 @@ async def test_the_persons_own_letter_is_called_so(home: Path) -> None:
         await one.sees("Plums, then.")
         shown = await one.sees("Your D-Mail  to #1")
         assert "from #1 to #1" not in shown
+
+
+async def test_what_the_user_said_is_not_greyed_while_a_letter_waits(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url, config=REVIEWED) as one:
+        server.script(say("I began."), mail("Begin otherwise.", 1))
+        await one.ready()
+        await one.say("go")
+        await one.idle()
+        await one.say("rather in blue")
+        await asked(one)
+        chat = one.screen.transcript
+        await one.until(lambda: chat._going == 1)  # pyright: ignore[reportPrivateUsage]
+        lost = chat.get_component_rich_style("transcript--lost").color
+        greyed = [
+            "".join(s.text for s in strip if s.style is not None and s.style.color == lost)
+            for strip in chat.render_lines(chat.area)
+        ]
+        assert any("I began." in row for row in greyed)
+        assert not any("rather in blue" in row for row in greyed)

@@ -11,6 +11,8 @@ from support.chat_server import ChatServer, call, gate, say, stall
 from support.screens import Desk, desk
 
 from kimi_tui.config.settings import Config, DMailConfig
+from kimi_tui.soul.errors import SoulBusy
+from kimi_tui.soul.kimisoul import KimiSoul
 from kimi_tui.soul.operations import Operations
 from kimi_tui.soul.rewind import END, Target
 from kimi_tui.tui.approval.panel import AWAY
@@ -177,7 +179,9 @@ async def test_a_letter_by_command(home: Path) -> None:
         await one.sees("nowhere is no number.")
 
 
-async def test_a_part_is_compacted_with_words_on_what_to_keep(home: Path) -> None:
+async def test_a_part_is_compacted_with_words_on_what_to_keep(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with ChatServer() as server, desk(home, server.base_url) as one:
         await two_turns(one, server)
         await one.say("/rewind 2")
@@ -196,6 +200,17 @@ async def test_a_part_is_compacted_with_words_on_what_to_keep(home: Path) -> Non
         await one.until(lambda: isinstance(one.app.screen, RewindScreen))
         shown = await one.sees("Compact from here on")
         assert "Compact up to here" not in shown
+        # What cannot be done loses no words.
+        await one.pilot.press("c")
+        await one.until(lambda: isinstance(one.app.screen, TextDialog))
+
+        async def busy(*_: object, **__: object) -> bool:
+            raise SoulBusy("The agent is working.")
+
+        monkeypatch.setattr(KimiSoul, "compact", busy)
+        await one.pilot.press(*"colours", "enter")
+        await one.sees("The agent is working.")
+        assert one.screen.prompt.area.text == "colours"
 
 
 async def test_a_world_line_is_read_while_now_goes_on(home: Path) -> None:
@@ -847,3 +862,11 @@ async def test_a_preview_ends_where_the_line_becomes_another_one(
         await soul.redo()
         await one.sees("The conversation is another one now.")
         assert one.app.screen is one.screen
+        # A D-Mail that is being written to it: the words are not lost.
+        await one.say("/dmail 1")
+        await one.until(lambda: isinstance(one.app.screen, TextDialog))
+        await one.pilot.press(*"plums")
+        go_on.set()
+        await soul.undo()
+        await one.until(lambda: one.app.screen is one.screen)
+        await one.until(lambda: one.screen.prompt.area.text == "plums")
