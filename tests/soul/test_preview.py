@@ -17,7 +17,7 @@ from kimi_tui.llm.message import Message
 from kimi_tui.session import context_index, schema
 from kimi_tui.session.context_index import ContextIndex
 from kimi_tui.session.schema import message_line
-from kimi_tui.soul import token_meter
+from kimi_tui.soul import preview, token_meter
 from kimi_tui.soul.internal_messages import dmail_text, internal_kind, is_user_words, summary_text
 from kimi_tui.soul.rewind import DroppedMessage, Target
 from kimi_tui.soul.segments import call_target, kind_of, label_of, segments
@@ -96,7 +96,7 @@ async def test_the_rows_are_those_of_the_messages(tmp_path: Path) -> None:
             assert [row(one) for one in seen.goes[1:4]] == expected[1:4]
             assert [row(seen.goes[-n]) for n in range(1, len(expected) + 1)] == expected[::-1]
             kinds = Counter(part.kind for part in parts)
-            assert (seen.steps, seen.turns) == (kinds["step"], kinds["user"])
+            assert (seen.steps, seen.turns) == (kinds.total(), kinds["user"])
             assert seen.label == parts[0].label
             assert seen.messages == sum(internal_kind(m) != "marker" for m in going)
             assert seen.ran_commands == any(one.name == "Shell" for one in seen.goes)
@@ -168,11 +168,17 @@ async def test_a_long_line_is_neither_read_nor_counted_for_a_preview(
             seen = await on.soul.preview(target)
             # What stands at the checkpoint itself is read, for its label.
             assert len(read) <= 3
-            assert (seen.steps + seen.turns) == 4_502 - target.id
+            assert seen.steps == 4_502 - target.id
             assert [one.text for one in seen.goes[:3]] == ["go", "answer 1499", ""]
             assert len(read) <= 6
         # Only what has come since the figures were told last: a marker.
         assert len(estimated) <= 1
+        # What the user said stays where a D-Mail goes there: that is counted, but not on the loop.
+        counts = counted(monkeypatch, preview, "message_tokens")
+        found = await on.soul.preview_dmail(4, "Look there.")
+        assert (await on.soul.preview(Target(4))).messages - found.messages == 1_499
+        assert len(counts) == 1_500
+        assert counts.count(threading.main_thread().name) == 1
         on.server.release()
         await turn
 

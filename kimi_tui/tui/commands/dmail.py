@@ -11,6 +11,7 @@ from kimi_tui.tui.commands.session import WAY_BACK
 if TYPE_CHECKING:
     from kimi_tui.soul.kimisoul import KimiSoul
     from kimi_tui.soul.rewind import Target
+    from kimi_tui.tui.dialogs.text_dialog import TextDialog
     from kimi_tui.tui.main.screen import MainScreen
     from kimi_tui.tui.preview.layout import PreviewAnswer
 
@@ -46,7 +47,7 @@ async def write_dmail(
         kind="dmail",
     )
     drafting = Drafting(lambda: apart(soul.draft_dmail(target)), soul.interrupt)
-    if text := await screen.ask(TextDialog(question, drafting)):
+    if text := await _written_at(screen, target, TextDialog(question, drafting)):
         try:
             await send_dmail(screen, soul, target, answer, text)
         except Exception:
@@ -89,11 +90,27 @@ async def compact_part(
         may_be_empty=True,
         low=True,
     )
-    text = await screen.ask(TextDialog(question))
+    text = await _written_at(screen, start or until, TextDialog(question))
     if text is None:
         return
     if soul.running:
         await soul.interrupt()
     screen.return_to_prompt()
-    if not await soul.compact(text, start=start, until=until):
+    try:
+        is_done = await soul.compact(text, start=start, until=until)
+    except Exception:
+        screen.keep(text)
+        raise
+    if not is_done:
         screen.keep(text)  # as a D-Mail's text is; why it failed is told
+
+
+async def _written_at(screen: MainScreen, target: Target | None, dialog: TextDialog) -> str | None:
+    """What the user writes about a checkpoint; None for nothing, or where its number names another one by then."""
+    uid = screen.uid_of(target) if target else ""
+    text = await screen.ask(dialog)
+    if text is None or not target or not uid or screen.uid_of(target) == uid:
+        return text
+    screen.keep(text)
+    screen.tell("The conversation is another one now.", advice="Choose again.")
+    return None

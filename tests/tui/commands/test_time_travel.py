@@ -1,4 +1,4 @@
-"""Letters, jumps and world lines on the main screen with the real engine, and what the server is told then."""
+"""D-Mails, jumps and world lines on the main screen with the real engine, and what the server is told then."""
 
 from __future__ import annotations
 
@@ -847,3 +847,29 @@ async def test_a_preview_ends_where_the_line_becomes_another_one(
         await soul.redo()
         await one.sees("The conversation is another one now.")
         assert one.app.screen is one.screen
+
+
+async def test_what_is_written_of_a_step_does_not_go_to_another_one_of_its_number(
+    home: Path,
+) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        await two_turns(one, server)
+        soul = one.screen.conversation.engine.soul
+        assert soul is not None
+        for key, action in (("d", "Send a D-Mail here"), ("c", "Compact from here on")):
+            await one.say("/rewind 2")
+            await one.until(lambda: isinstance(one.app.screen, RewindScreen))
+            await one.sees(action)
+            await one.pilot.press(key)
+            await one.until(lambda: isinstance(one.app.screen, TextDialog))
+            # While it is written the line becomes another one, with another #2.
+            await soul.rewind(Target(2))
+            server.script(say("The plum is blue."))
+            await soul.run("Tell me of plums")
+            await one.sees("The plum is blue.")
+            await one.pilot.press(*"figs", "enter")
+            await one.sees("The conversation is another one now.")
+            await one.until(lambda: one.screen.prompt.area.text == "figs")
+            assert "The plum is blue." in one.text()
+            one.screen.prompt.area.put("")
+        assert len(server.requests) == 4
