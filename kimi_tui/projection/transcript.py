@@ -61,6 +61,8 @@ from kimi_tui.wire.events import (
 
 _BACK = "brought back"
 _NAMED = 3
+_PATH_CHARS = 4_096
+"""No system has longer paths; a damaged record may."""
 _SUMMARIES = frozenset({"compaction", "summary"})
 
 TITLES: dict[FailureKind, str] = {
@@ -356,7 +358,7 @@ def files_words(restored: Sequence[str], deleted: Sequence[str], left: Sequence[
 
 def _named(paths: Sequence[str]) -> str:
     more = f" and {len(paths) - _NAMED:,} more" if len(paths) > _NAMED else ""
-    return f" ({', '.join(map(one_line, paths[:_NAMED]))}{more})"
+    return f" ({', '.join(one_line(path[:_PATH_CHARS]) for path in paths[:_NAMED])}{more})"
 
 
 class Speech:

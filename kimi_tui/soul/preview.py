@@ -101,17 +101,19 @@ async def preview_of_dmail(
     Raises:
         KeyError: there is no such checkpoint.
     """
-    used, meter, messages = conversation.used, conversation.meter, conversation.messages
-    found = await preview_of(conversation, Target(checkpoint_id))
-    context = conversation.context
+    context, used, meter = conversation.context, conversation.used, conversation.meter
     first = context.checkpoint_of(checkpoint_id).message_index
-    kinds = context.index.kinds(first)
-    said = [first + n for n, kind in enumerate(kinds) if kind == Kind.SAID]
-    kept = [messages[place] for place in said]
-    stays = sum(map(message_tokens, (*kept, user_message(text))))
-    after = min(found.tokens_after + meter.estimated(stays), used)
+    kinds, messages = context.index.kinds(first), context.messages[first:]
+    found = await preview_of(conversation, Target(checkpoint_id))
+
+    def said() -> list[int]:
+        return [message_tokens(messages[n]) for n, kind in enumerate(kinds) if kind == Kind.SAID]
+
+    stays = await asyncio.to_thread(said)
+    tokens = sum(stays) + message_tokens(user_message(text))
+    after = min(found.tokens_after + meter.estimated(tokens), used)
     return replace(
-        found, messages=found.messages - len(said), tokens_after=after, estimated=True, prompt=""
+        found, messages=found.messages - len(stays), tokens_after=after, estimated=True, prompt=""
     )
 
 

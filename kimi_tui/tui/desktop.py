@@ -35,12 +35,13 @@ def amount(text: str, language: str = "") -> str:
 
 
 def fitting(text: str) -> str:
-    """What terminals take of a text that is copied: all of it, or its first lines; of a longer line its beginning."""
+    """What terminals take of a text that is copied: all of it, or its first lines; of a long line its beginning too."""
     data = text[:CLIPBOARD_BYTES].encode("utf-8", "replace")
     if len(text) <= CLIPBOARD_BYTES and len(data) <= CLIPBOARD_BYTES:
         return text
     beginning = data[:CLIPBOARD_BYTES].decode("utf-8", "ignore")
-    return beginning.rpartition("\n")[0] or beginning
+    lines = beginning.rpartition("\n")[0]
+    return lines if 2 * len(lines) > len(beginning) else beginning
 
 
 def asks_tmux(environ: Mapping[str, str]) -> bool:

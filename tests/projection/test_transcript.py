@@ -580,3 +580,7 @@ def test_marks_for_files() -> None:
     talk = Conversation()
     talk.tell(FilesRestored("u", ("a", "b"), ("c",), ()))
     assert only(shown(talk), MarkBlock).text == "2 files brought back, 1 deleted (c)"
+    # A damaged record may hold paths of any length.
+    damaged = Conversation()
+    damaged.tell(FilesRestored("u", (), ("é" * 200_000,) * 3))
+    assert len(only(shown(damaged), MarkBlock).text) < 20_000

@@ -77,7 +77,7 @@ async def test_the_preview(tmp_path: Path) -> None:
         seen = await on.soul.preview(Target(2))
         assert seen.label == "second"
         assert seen.prompt == "second\nwith more"
-        assert (seen.steps, seen.turns, seen.messages) == (4, 2, 9)
+        assert (seen.steps, seen.turns, seen.messages) == (6, 2, 9)
         assert (seen.tokens_before, seen.tokens_after) == (550, 110)
         assert [(g.kind, g.text, g.name, g.failed) for g in seen.goes] == [
             ("agent", "three", "", False),

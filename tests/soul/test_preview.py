@@ -173,6 +173,12 @@ async def test_a_long_line_is_neither_read_nor_counted_for_a_preview(
             assert len(read) <= 6
         # Only what has come since the figures were told last: a marker.
         assert len(estimated) <= 1
+        # What the user said stays where a D-Mail goes there: that is counted, but not on the loop.
+        counts = counted(monkeypatch, preview, "message_tokens")
+        found = await on.soul.preview_dmail(4, "Look there.")
+        assert (await on.soul.preview(Target(4))).messages - found.messages == 1_499
+        assert len(counts) == 1_500
+        assert counts.count(threading.main_thread().name) == 1
         on.server.release()
         await turn
 

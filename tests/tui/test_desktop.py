@@ -138,6 +138,8 @@ def test_what_terminals_take_of_a_text() -> None:
     assert CLIPBOARD_BYTES - 30 < len(taken.encode()) <= CLIPBOARD_BYTES
     assert many.startswith(f"{taken}\n")
     assert fitting("é" * 90_000) == "é" * (CLIPBOARD_BYTES // 2)
+    # A short line does not stand for a long one behind it.
+    assert len(fitting("Zeile\n" + "a" * 90_000)) == CLIPBOARD_BYTES
 
 
 async def test_a_copy_that_terminals_do_not_take_is_kept_in_a_file(

@@ -1,4 +1,4 @@
-"""Letters, jumps and world lines on the main screen with the real engine, and what the server is told then."""
+"""D-Mails, jumps and world lines on the main screen with the real engine, and what the server is told then."""
 
 from __future__ import annotations
 
