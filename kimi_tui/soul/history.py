@@ -493,7 +493,7 @@ class _HistoryBuilder:
         if kind != "step":
             yield created
             dmail = _dmail_of(segment)
-            first = 0 if dmail is None else segment.messages.index(dmail) + 1
+            first = 0 if dmail is None else len(_before(dmail, segment)) + 1
             yield from events_from_messages(segment.messages[first:], point.uid, first)
             return
         if not self._in_turn:
@@ -530,7 +530,8 @@ def _carried_with(dmail: Message, segment: Segment) -> tuple[str, ...]:
 
 
 def _before(dmail: Message, segment: Segment) -> Sequence[Message]:
-    return segment.messages[: segment.messages.index(dmail)]
+    # A pinned one may say the same.
+    return segment.messages[: next(n for n, m in enumerate(segment.messages) if m is dmail)]
 
 
 def _names(carried: Sequence[Message], gone: Sequence[Segment]) -> tuple[str, ...]:

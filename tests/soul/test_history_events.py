@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from kimi_tui.llm.message import FunctionCall, Message, ToolCall
-from kimi_tui.soul.history import events_from_messages
+from kimi_tui.llm.message import FunctionCall, Message, ToolCall, user_message
+from kimi_tui.prompts import prompt
+from kimi_tui.session.schema import Checkpoint
+from kimi_tui.soul.history import (
+    _carried_with,  # pyright: ignore[reportPrivateUsage]
+    events_from_messages,
+)
+from kimi_tui.soul.internal_messages import dmail_message
+from kimi_tui.soul.segments import Segment
 from kimi_tui.soul.tool_results import INTERRUPTED, NOT_BEGUN, tool_message
 from kimi_tui.tools.base import failure
 from kimi_tui.wire.events import ToolResult
@@ -24,3 +31,10 @@ def test_a_call_that_was_stopped_is_told_as_stopped(said: str, stopped: bool) ->
         event for event in events_from_messages(messages, "u") if isinstance(event, ToolResult)
     ]
     assert result.interrupted is stopped
+
+
+def test_a_dmail_is_known_from_a_pinned_one_that_says_the_same() -> None:
+    body = prompt("dmail_carried", SOURCE="a test", TEXT="Look there.")
+    pinned, arrived = dmail_message(body, "agent"), dmail_message(body, "agent")
+    segment = Segment(Checkpoint(1, "u", "", 0, 0), (pinned, user_message("Go on"), arrived))
+    assert _carried_with(arrived, segment) == ("Go on",)

@@ -17,7 +17,7 @@ from kimi_tui.llm.message import FunctionCall, Message, ToolCall
 from kimi_tui.session import context_index, schema
 from kimi_tui.session.context_index import ContextIndex
 from kimi_tui.session.schema import message_line
-from kimi_tui.soul import tasks, token_meter
+from kimi_tui.soul import preview, tasks, token_meter
 from kimi_tui.soul.internal_messages import dmail_text, internal_kind, is_user_words, summary_text
 from kimi_tui.soul.rewind import DroppedMessage, Target
 from kimi_tui.soul.segments import call_target, kind_of, label_of, segments
