@@ -194,7 +194,7 @@ async def test_a_letter_of_ones_own(one: Desk, pictures: Pictures) -> None:
     await one.until(lambda: isinstance(one.app.screen, RewindScreen))
     await click(one, "Send a D-Mail here", x=0)
     # What becomes of the files is asked before it is written.
-    await one.sees("D-Mail and files")
+    await one.sees("D-Mail; files come back")
     await one.pilot.press("d")
     await one.until(lambda: isinstance(one.app.screen, TextDialog))
     page = one.app.screen
