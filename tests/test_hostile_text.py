@@ -9,6 +9,7 @@ import os
 import resource
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -141,13 +142,13 @@ def _markers(text: str) -> None:
 
 
 def _grep_lines(text: str) -> None:
-    from kimi_tui.tools.grep import Found, GlobFilter, GrepParams, _outcome
+    from kimi_tui.tools.grep import Found, GlobFilter, GrepParams, _outcome, _Records
 
     data = text.encode("utf-8", "replace")
     for mode in ("content", "count", "files_with_matches"):
         params = GrepParams(pattern="x", output_mode=mode)
         for output in (data, b"./a\0" + data, b"./a\x001:" + data + b"\n", data * 2 + b"\0"):
-            _outcome(params, Found(output), GlobFilter(), "")
+            _outcome(params, Found(output), _Records(output, GlobFilter(), "", Path("/")))
 
 
 READERS = [_capture, _border, _ignore_rules, _as_a_path, _globs, _nearest, _replaced, _diff]

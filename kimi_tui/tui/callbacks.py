@@ -85,6 +85,13 @@ def _apart() -> Context:
     return context
 
 
+def started(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+    """Run a coroutine that goes on when whoever waits for it is cancelled; what it raises is for who waits still."""
+    task = asyncio.get_running_loop().create_task(work, context=_apart())
+    task.add_done_callback(lambda done: done.cancelled() or done.exception())
+    return task
+
+
 async def apart(work: Coroutine[Any, Any, T]) -> T:
     """Await what a coroutine returns or raises, without lending it the context of the widget or worker at work."""
     return await asyncio.get_running_loop().create_task(work, context=_apart())

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from kimi_tui.projection.world_lines import News, news_after
-from kimi_tui.tui.callbacks import reported
+from kimi_tui.tui.callbacks import reported, started
 from kimi_tui.tui.frame.header import READ_ONLY
 from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.keyboard import QUIET_S, QuietKeyboard
@@ -139,7 +139,7 @@ class Reader:
         # One line is read at a time; of those that wait for it, all but the newest were cancelled.
         while self._looked_up is not None and not self._looked_up.done():
             await asyncio.wait([self._looked_up])
-        self._looked_up = asyncio.create_task(self._look_up(soul, world_line))
+        self._looked_up = started(self._look_up(soul, world_line))
         await asyncio.wait([self._looked_up])
         try:
             info, records = self._looked_up.result()

@@ -100,7 +100,13 @@ class Timeline(ScrollView, can_focus=True):
         Binding("p", "replay", "Replay", id="timeline.replay", show=False),
         Binding("question_mark", "keys", "Keys", id="timeline.keys", show=False),
         # Else it would change the mode, from a place where it is meant to lead back.
-        Binding("shift+tab", "screen.go_round(-1)", "Round, the other way", show=False),
+        Binding(
+            "shift+tab",
+            "screen.go_round(-1)",
+            "Round, the other way",
+            id="timeline.round",
+            show=False,
+        ),
         Binding("escape", "leave", "Close", id="timeline.leave", show=False),
     ]
 
