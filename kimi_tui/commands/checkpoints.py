@@ -17,7 +17,7 @@ from kimi_tui.commands.sessions import (
     reason_words,
 )
 from kimi_tui.session.session import Session
-from kimi_tui.soul.checkpoint_table import CheckpointRow, line_names, list_checkpoints
+from kimi_tui.soul.checkpoint_table import CheckpointRow, list_checkpoints, shown_lines
 from kimi_tui.tui.formatting import change, cut, tokens
 
 
@@ -91,11 +91,11 @@ def _print_rows(rows: Sequence[CheckpointRow]) -> None:
 async def _worldlines(session: Session, *, as_json: bool) -> int:
     async with opened(session):
         lines = await asyncio.to_thread(session.world_lines.list, session.context.checkpoints)
-        names = await asyncio.to_thread(line_names, session) if lines else {}
+        shown = await asyncio.to_thread(shown_lines, session) if lines else {}
     if as_json:
-        print_json([line_facts(line, names.get(line.n, "")) for line in lines])
+        print_json([line_facts(line, shown.get(line.n)) for line in lines])
     elif lines:
-        print_lines(lines, names)
+        print_lines(lines, shown)
     else:
         say("No line was ever left here.")
     return DONE

@@ -36,7 +36,7 @@ from kimi_tui.session.rotation import stored_world_lines
 from kimi_tui.session.session import Session
 from kimi_tui.session.store import DiskUse, SessionStore, disk_use, prune, read_only_copy
 from kimi_tui.session.world_lines import WorldLine
-from kimi_tui.soul.checkpoint_table import line_names
+from kimi_tui.soul.checkpoint_table import ShownLine, shown_lines
 from kimi_tui.soul.kimisoul import KimiSoul
 from kimi_tui.soul.runtime import open_soul
 from kimi_tui.soul.usage import Cost, Statistics, session_statistics
@@ -261,8 +261,8 @@ async def _prune(store: SessionStore, options: Namespace) -> int:
         size = size_words(sum(sizes[n] for n in chosen))
         what = f"{len(chosen)} world lines"
         if len(chosen) == 1:
-            names = await asyncio.to_thread(line_names, session)
-            what = line_words(chosen[0], names.get(chosen[0], ""))
+            shown = (await asyncio.to_thread(shown_lines, session)).get(chosen[0])
+            what = line_words(chosen[0], shown.name if shown else "")
         question = f"Delete {what}, {size}? No more reading, jumping to or undoing of that."
         if not options.yes and not confirmed(question):
             return FAILED
@@ -282,7 +282,7 @@ class _Findings:
     checkpoints: int
     use: DiskUse
     lines: list[WorldLine]
-    names: dict[int, str]
+    shown: dict[int, ShownLine]
     figures: Statistics
 
 
@@ -312,7 +312,7 @@ def _look(session: Session, folder: Path) -> _Findings:
         checkpoints=len(context.checkpoints),
         use=disk_use(folder),
         lines=lines,
-        names=line_names(session) if lines else {},
+        shown=shown_lines(session) if lines else {},
         figures=session_statistics(session, stored_prices()),
     )
 
@@ -334,7 +334,7 @@ def _facts(session: Session, found: _Findings) -> dict[str, Any]:
         "world_lines_bytes": use.world_lines,
         "record_bytes": use.record,
         "other_bytes": use.other,
-        "world_lines": [line_facts(line, found.names.get(line.n, "")) for line in found.lines],
+        "world_lines": [line_facts(line, found.shown.get(line.n)) for line in found.lines],
         "statistics": statistics_facts(found.figures),
         "remarks": session.remarks,
     }
@@ -400,7 +400,7 @@ def _print(session: Session, found: _Findings) -> None:
     print_pairs(pairs)
     if found.lines:
         print()
-        print_lines(found.lines, found.names)
+        print_lines(found.lines, found.shown)
     for remark in session.remarks:
         say(f"! {remark}")
 
@@ -408,11 +408,11 @@ def _print(session: Session, found: _Findings) -> None:
 # --- world lines, as every command lists them
 
 
-def line_facts(line: WorldLine, name: str = "") -> dict[str, Any]:
+def line_facts(line: WorldLine, shown: ShownLine | None = None) -> dict[str, Any]:
     """A world line as scripts read it."""
     return {
         "n": line.n,
-        "name": name or None,
+        "name": shown.name or None if shown is not None else None,
         "reason": line.reason,
         "checkpoint_id": line.left_by.checkpoint_id if line.left_by.checkpoint_id >= 0 else None,
         "at": line.left_by.at or None,
@@ -420,31 +420,41 @@ def line_facts(line: WorldLine, name: str = "") -> dict[str, Any]:
         "tokens_after": line.left_by.tokens_after,
         "messages_dropped": line.left_by.messages_dropped,
         "checkpoints": len(line.checkpoints),
+        "steps": _n_steps(line, shown),
         "text": line.left_by.text,
     }
 
 
-def print_lines(lines: Sequence[WorldLine], names: Mapping[int, str]) -> None:
-    """World lines as a table, with what they are called."""
+def print_lines(lines: Sequence[WorldLine], shown: Mapping[int, ShownLine]) -> None:
+    """World lines as a table, as on the timeline; what it does not show, having nothing of its own, is named below."""
     now = datetime.now(UTC)
+    drawn = [line for line in lines if line.n not in shown or shown[line.n].n_steps]
     print_table(
-        ["line", "name", "left by", "to", "checkpoints", "messages", "before", "after", "age"],
+        ["line", "name", "left by", "to", "steps", "messages", "before", "after", "age"],
         [
             [
                 str(line.n),
-                cut(names.get(line.n, ""), 50),
+                cut(shown[line.n].name, 50) if line.n in shown else "",
                 reason_words(line.reason),
                 f"#{line.left_by.checkpoint_id}" if line.left_by.checkpoint_id >= 0 else "",
-                f"{len(line.checkpoints):,}",
+                f"{_n_steps(line, shown.get(line.n)):,}",
                 f"{line.left_by.messages_dropped:,}",
                 tokens(line.left_by.tokens_before),
                 tokens(line.left_by.tokens_after),
                 age_of(line.left_by.at, now),
             ]
-            for line in lines
+            for line in drawn
         ],
         right=(0, 3, 4, 5, 6, 7),
     )
+    for line in lines:
+        if line not in drawn:
+            say(f"World line {line.n} has no step of its own: another line has all of it.")
+
+
+def _n_steps(line: WorldLine, shown: ShownLine | None) -> int:
+    """The steps that only this line has; where no timeline knows it, those that the live line has not."""
+    return shown.n_steps if shown is not None else len(line.checkpoints) - line.shared
 
 
 def reason_words(reason: str) -> str:

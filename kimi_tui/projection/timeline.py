@@ -5,7 +5,7 @@ Every event costs a constant amount of work, but for reverts, which cost what th
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -517,6 +517,11 @@ class TimelineModel:
             return self._world_lines.live.points
         left = self._world_lines.left.get(world_line)
         return left.path.points if left is not None else ()
+
+    @property
+    def left_lines(self) -> Collection[int]:
+        """The numbers of all lines that were left, also of those that have nothing of their own."""
+        return self._world_lines.left.keys()
 
     @property
     def n_steps(self) -> int:

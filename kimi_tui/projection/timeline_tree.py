@@ -6,6 +6,7 @@ wire, so that the widget can know it before the engine is loaded.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
@@ -27,6 +28,8 @@ NOW: Key = ("now", 0)
 _TEXT_CHARS = 20_000
 """Characters of a D-Mail or a summary in which a filter looks."""
 _MOST_SAID = 1 << 16
+_TARGET = re.compile(r"(?:^|\n\n)To checkpoint \d+:\n\n")
+"""What the program writes before each of several D-Mails (`prompts/dmail_of_several.md`)."""
 _LOOKED_AT = 20
 """Checkpoints at the beginning of a line that may give it its name."""
 
@@ -449,8 +452,11 @@ class Tree:
         line.checkpoints, line.reason, line.at = own, left.reason, left.at
         line.parent = line.root = 0
         line.is_base = line.at_root = False
-        line.tokens_before, line.tokens_after = left.tokens_before, left.tokens_after
-        line.text = one_line(left.text)[:LABEL_LIMIT]
+        # An undo, a redo and a jump say nothing of tokens.
+        end = left.path.points[-1].tokens_end if left.path.points else 0
+        line.tokens_before, line.tokens_after = left.tokens_before or end, left.tokens_after
+        # Of several D-Mails the words of the first.
+        line.text = one_line(next(filter(None, _TARGET.split(left.text)), ""))[:LABEL_LIMIT]
         line.from_id, line.to_id, line.by_user = left.from_id, left.to_id, left.by_user
         return line
 

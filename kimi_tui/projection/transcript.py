@@ -335,7 +335,12 @@ class TranscriptModel:
     def _switched(self, event: LineChanged, at: float) -> Change:
         change = self._reverts.switched(event, at)
         self._has_switched = event.op in ("undo", "redo", "jump")
-        if said := toll_words(event.steps_left, event.messages_left, event.from_line):
+        if said := toll_words(
+            event.steps_left,
+            event.messages_left,
+            event.from_line,
+            [*map(one_line, event.files_left)],
+        ):
             change = both(change, self._mark("line", f"Undone: {said}", at))
         if change.first is not None:
             self._steps = StepTokens()

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from types import MappingProxyType
+from typing import NamedTuple
 
 from kimi_tui.llm.message import Message
 from kimi_tui.projection.timeline import DMAIL_CALL, NOT_SENT, TimelineModel
@@ -90,11 +91,22 @@ def list_checkpoints(session: Session, world_line: int = 0) -> list[CheckpointRo
     )
 
 
-def line_names(session: Session) -> dict[int, str]:
-    """What each world line that was left is called, by number, as on the timeline. Reads files: call it in a thread."""
+class ShownLine(NamedTuple):
+    """A world line as the timeline shows it: its name, and the steps that are its own; without any it is not shown there."""
+
+    name: str
+    n_steps: int
+
+
+def shown_lines(session: Session) -> dict[int, ShownLine]:
+    """Each world line that was left, by number, as far as the timeline knows it. Reads files: call it in a thread."""
     model = _timeline(session_history(session))
     model.mark(session.marks.bookmarks, frozenset())
-    return {n: model.line_name(n) for n in model.tree.lines}
+    drawn = model.tree.lines
+    return {
+        n: ShownLine(model.line_name(n), len(drawn[n].checkpoints) if n in drawn else 0)
+        for n in model.left_lines
+    }
 
 
 def checkpoint_rows(

@@ -339,9 +339,17 @@ class Conversation:
         self.publish_checkpoint(point, kind, label, self.tokens_before(point.id))
 
     def publish_line_changed(
-        self, op: Operation, from_line: int, to_line: int, uid: str, left: tuple[int, int] = (0, 0)
+        self,
+        op: Operation,
+        from_line: int,
+        to_line: int,
+        uid: str,
+        left: tuple[int, int, tuple[str, ...]] = (0, 0, ()),
     ) -> None:
-        """Publish the end of an operation, and the figures after it; `left` are steps and messages that an undo took along."""
+        """Publish the end of an operation, and the figures after it.
+
+        `left` are the steps and messages that an undo took along, and the files that did not follow them.
+        """
         self.wire.publish(LineChanged(op, from_line, to_line, uid, self.ends_open, *left))
         self.publish_status()
 

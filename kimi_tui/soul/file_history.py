@@ -45,7 +45,13 @@ from kimi_tui.wire.queue import Wire
 from kimi_tui.workspace.diff import LineDiff
 from kimi_tui.workspace.divergence import Divergence
 from kimi_tui.workspace.entries import Extent, Limits
-from kimi_tui.workspace.restore import FileChange, Prepared, Restored, RestorePlan
+from kimi_tui.workspace.restore import (
+    CHANGED_OUTSIDE,
+    FileChange,
+    Prepared,
+    Restored,
+    RestorePlan,
+)
 from kimi_tui.workspace.snapshots import By, Snapshot
 from kimi_tui.workspace.tracker import STORE_NAME, SnapshotScope, Tracker
 
@@ -66,6 +72,7 @@ _END_PATIENCE_S = 2.0
 _MOST_ROWS = 20_000
 _MOST_FILES_COMPARED = 300
 _BY_OTHERS = "someone else changed it"
+_WRITTEN_SINCE = "written since then"
 _NO_TEXT_SHOWN = "(not shown)\n"
 _NOT_READY = "The first look at the files has not ended yet; a notice tells when it has."
 
@@ -679,11 +686,28 @@ class FileRestorer:
         self._shown = (moment, plan) if binding and not plan.reason else None
         return replace(await self._described(plan), ran_commands=ran_commands)
 
-    async def preview_back(self, entry: Entry) -> FilesPreview | None:
-        """What reversing what an operation did to the files would do; None where it did nothing to them."""
-        if not entry.snapshot_after:
+    async def preview_back(
+        self, entry: Entry, stays: tuple[FileChange, ...] = ()
+    ) -> FilesPreview | None:
+        """What reversing what an operation did to the files would do; None where that is nothing.
+
+        Args:
+            entry: the operation.
+            stays: further files to name, which stay as they are.
+        """
+        plan = await self._plan_back(entry) if entry.snapshot_after else RestorePlan()
+        if not entry.snapshot_after and not stays:
             return None
-        return replace(await self._described(await self._plan_back(entry)), goes_along=True)
+        described = await self._described(replace(plan, changes=(*plan.changes, *stays)))
+        return replace(described, goes_along=bool(entry.snapshot_after))
+
+    async def staying(self, point: Checkpoint, but: Collection[str]) -> tuple[FileChange, ...]:
+        """What the agent changed since a checkpoint, but for these paths, as changes that leave it alone."""
+        return tuple(
+            replace(one, change="skip", reason=_WRITTEN_SINCE)
+            for one in (await self._new_plan(Moment.at(point))).changes
+            if one.change != "skip" and one.reason != CHANGED_OUTSIDE and one.path not in but
+        )
 
     async def _described(self, plan: RestorePlan) -> FilesPreview:
         if plan.reason:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from kimi_tui.llm.message import Message
 from kimi_tui.session import undo as session_operations
@@ -39,8 +40,10 @@ from kimi_tui.soul.rewind import (
 )
 from kimi_tui.soul.segments import Segment, place_of, segment_at
 from kimi_tui.wire.events import Operation, toll_words
-from kimi_tui.workspace.restore import Prepared, RestorePlan
+from kimi_tui.workspace.restore import FileChange, Prepared, RestorePlan
 
+Toll: TypeAlias = tuple[int, int, tuple[str, ...]]
+"""What an undo takes along: steps, messages, and the files that those changed and that stay as they are."""
 _NAMES: dict[str, str] = {
     "rewind": "the rewind",
     "dmail": "the D-Mail",
@@ -123,7 +126,8 @@ class Operations:
         """
         wanted = session_operations.next_undo(self.conversation.context)
         preview = await preview_of_undo(self.conversation, wanted, _named(wanted))
-        return replace(preview, files=await self.restorer.preview_back(wanted))
+        stays = await self._stays(wanted, preview)
+        return replace(preview, files=await self.restorer.preview_back(wanted, stays))
 
     async def rewind(
         self,
@@ -208,14 +212,15 @@ class Operations:
         wanted = session_operations.next_undo(context)
         before = self.conversation.used
         toll = await preview_of_undo(self.conversation, wanted, "")
+        stays = await self._stays(wanted, toll)
         points = await self._points_of(wanted)
         prepared = await self.restorer.prepare_back(wanted)
         async with self.restorer.journaled(prepared, "undo") as entry:
             undone = await session_operations.undo(context, files=entry)
-        left, said = (toll.steps, toll.messages), ""
+        left, said = (toll.steps, toll.messages, tuple(one.path for one in stays)), ""
         if undone.reverted is not None:
             await self._follow(undone.reverted, undone.reverted.messages_kept)
-            said = toll_words(*left, undone.reverted.entry.n)
+            said = toll_words(toll.steps, toll.messages, undone.reverted.entry.n, left[2])
         if undone.reverted is not None and wanted.grows_line:
             self._publish_taken_back(undone.reverted, before, left)
         else:
@@ -284,7 +289,7 @@ class Operations:
         place = place_of(point, context.checkpoints)
         return segment_at(context.checkpoints, context.index, context.messages, place)
 
-    def _publish_taken_back(self, reverted: Reverted, before: int, also: tuple[int, int]) -> None:
+    def _publish_taken_back(self, reverted: Reverted, before: int, also: Toll) -> None:
         """Publish that what was only put at the end of the live world line is gone from it again."""
         left = self.conversation.number_of(reverted)
         self.conversation.publish_reverted(reverted, "undo", world_line=left, tokens_before=before)
@@ -296,7 +301,7 @@ class Operations:
         left: Entry,
         points: Sequence[Checkpoint],
         reverted: Reverted | None,
-        also: tuple[int, int] = (0, 0),
+        also: Toll = (0, 0, ()),
     ) -> None:
         """Publish that what the operation `left` left behind, a line with these checkpoints, is live again."""
         if reverted is None:
@@ -306,6 +311,13 @@ class Operations:
         n_live = len(self.conversation.context.checkpoints)
         uid = points[n_live].uid if n_live < len(points) else ""
         self.conversation.publish_line_changed(op, number, left.n, uid, also)
+
+    async def _stays(self, undone: Entry, toll: RewindPreview) -> tuple[FileChange, ...]:
+        """What the steps that an undo takes along made of files, beside those that the operation had brought back."""
+        if toll.target.is_end:
+            return ()
+        point = self.conversation.context.checkpoint_of(toll.target.id)
+        return await self.restorer.staying(point, undone.paths)
 
     async def _back(self, prepared: Prepared | None, entry: Entry) -> tuple[FileOutcome, ...]:
         """Reverse what an operation did to the files; what became of each."""

@@ -134,7 +134,9 @@ def age(then: datetime, now: datetime) -> str:
 
 
 def ago(age: str) -> str:
-    """What `age` gave, as it stands in a sentence: `now`, `5 min ago`, `yesterday`, a date."""
+    """What `age` gave, as it stands in a sentence: `just now`, `5 min ago`, `yesterday`, a date."""
+    if age == "now":
+        return "just now"
     return f"{age} ago" if age[0].isdigit() and "-" not in age else age
 
 

@@ -8,6 +8,7 @@ is said.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
@@ -368,6 +369,7 @@ class LineChanged:
         is_open: whether the new line ends where the agent could go on without a new message.
         steps_left: after an undo, the checkpoints since the operation that was undone: they stay on `from_line`.
             `messages_left` likewise counts messages.
+        files_left: the files that those steps changed and that stay as they are.
     """
 
     op: Operation
@@ -377,15 +379,27 @@ class LineChanged:
     is_open: bool = False
     steps_left: int = 0
     messages_left: int = 0
+    files_left: tuple[str, ...] = ()
 
 
-def toll_words(steps: int, messages: int, world_line: int) -> str:
-    """What an undo takes along, and where it stays: `3 steps since then stay as world line 2`; empty where that is nothing."""
+_MOST_NAMED = 3
+
+
+def toll_words(steps: int, messages: int, world_line: int, files: Sequence[str] = ()) -> str:
+    """What an undo takes along, where it stays, and which files do not follow; empty where that is nothing.
+
+    `3 steps since then stay as world line 2; made.txt stays as it is`.
+    """
     count, noun = (steps, "step") if steps else (messages, "message")
     if not count:
         return ""
     what = f"{count:,} {noun}s since then stay" if count > 1 else f"1 {noun} since then stays"
-    return f"{what} as world line {world_line}" if world_line else f"{what} as a world line"
+    what += f" as world line {world_line}" if world_line else " as a world line"
+    if not files:
+        return what
+    named = ", ".join(files[:_MOST_NAMED])
+    more = f" and {len(files) - _MOST_NAMED:,} more" if len(files) > _MOST_NAMED else ""
+    return f"{what}; {named}{more} {'stay as they are' if len(files) > 1 else 'stays as it is'}"
 
 
 DISK_TOPIC = "disk"

@@ -132,6 +132,7 @@ def test_d_mails_name_their_targets_and_whether_they_were_sent(place: Place) -> 
         "D-Mail to #2, D-Mail to #1",
     ]
     assert "D-Mail to #99 not sent" in place.run("checkpoints", "--world-line", 1).out
+    assert [one["name"] for one in place.run("worldlines", "--json").json] == ["first"]
 
 
 def test_a_record_that_is_lost_is_made_up_for(place: Place) -> None:
@@ -169,6 +170,7 @@ def test_world_lines(place: Place) -> None:
         "tokens_after",
         "messages_dropped",
         "checkpoints",
+        "steps",
         "text",
     ]
     assert (first["n"], first["reason"], first["checkpoint_id"]) == (1, "dmail", 3)
@@ -180,12 +182,19 @@ def test_world_lines(place: Place) -> None:
     assert (second["tokens_after"], second["checkpoints"], second["text"]) == (110, 4, "")
     # Each is called what was tried there: by the D-Mail that left it, by what was said or done where it begins.
     assert (first["name"], second["name"]) == ("b.txt is not needed", "second")
+    # The steps are those of the timeline: its own.
+    assert (first["steps"], second["steps"]) == (5, 2)
     assert "b.txt is not needed" in place.run("worldlines").out
     assert "b.txt is not needed" in place.run("sessions", "show", session.id).out
     name_line(session, 2, "the long way")
     named = place.run("worldlines", "--json").json
     assert [one["name"] for one in named] == ["b.txt is not needed", "the long way"]
-    assert "world line 2 (the long way)" in place.run("sessions", "prune", session.id, "2").err
+    # What was undone again has nothing of its own: the timeline does not show it.
+    place.run("undo")
+    table = place.run("worldlines").out
+    assert "the long way" not in table
+    assert "World line 2 has no step of its own: another line has all of it." in table
+    assert "world line 2" in place.run("sessions", "prune", session.id, "2").err
 
 
 def test_wrong_words(place: Place) -> None:

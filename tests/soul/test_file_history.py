@@ -21,7 +21,7 @@ from kimi_tui.session.session import Session
 from kimi_tui.soul import file_history
 from kimi_tui.soul.errors import FilesUnknown
 from kimi_tui.soul.file_history import Moment, entry_for
-from kimi_tui.soul.rewind import END, FileOutcome, Target
+from kimi_tui.soul.rewind import END, FileOutcome, FilesChoice, Target
 from kimi_tui.wire import events as ev
 from kimi_tui.workspace import tracker as tracker_module
 from kimi_tui.workspace.entries import Limits
@@ -295,6 +295,33 @@ async def test_a_letter_of_the_user_brings_the_files_back_and_says_so(tmp_path: 
         assert "Left alone" not in reverted.facts
         await on.soul.undo()
         assert files(on) == {**after, "edited": "by hand\n"}
+
+
+@pytest.mark.parametrize("files", ["restore", "keep"])
+async def test_an_undo_names_the_files_that_its_steps_leave(
+    tmp_path: Path, files: FilesChoice
+) -> None:
+    async with stage(tmp_path) as on:
+        await worked(on)
+        await on.soul.rewind(Target(2), files)
+        on.server.script(shell("echo more >made.txt"), say("on"))
+        await on.soul.resume()
+        (on.work / "of the user").write_text("not theirs\n")
+        toll = await on.soul.preview_undo()
+        assert toll.files is not None
+        assert toll.files.goes_along is (files == "restore")
+        stays = [(one.path, one.added) for one in toll.files.files if one.fate == "skip"]
+        assert stays == [("made.txt", 1)]
+        said = await on.soul.undo()
+        words = "2 steps since then stay as world line 2; made.txt stays as it is"
+        assert f"{words}." in said
+        assert (on.work / "made.txt").is_file()
+        assert on.ear.of(ev.LineChanged)[-1].files_left == ("made.txt",)
+        transcript = TranscriptModel()
+        for record in await on.soul.history():
+            transcript.apply(record)
+        marks = [block.text for block in transcript.blocks if isinstance(block, MarkBlock)]
+        assert f"Undone: {words}" in marks
 
 
 async def test_an_undo_names_what_goes_with_it_before_and_after(tmp_path: Path) -> None:

@@ -181,7 +181,10 @@ def untrue_of_names(timeline: TimelineModel, folder: Path) -> Iterator[str]:
         own = {one.uid for one in line.checkpoints}
         segments = [one for one in read_line(folder, line.n).segments if one.uid in own]
         words = {said.text.split("\n")[0] for one in segments for said, _ in said_in(one)}
-        words |= {one.get("text", "").split("\n")[0] for one in left if one["n"] == line.n}
+        # Of several D-Mails each begins with its target.
+        words |= {
+            row for one in left if one["n"] == line.n for row in one.get("text", "").split("\n")
+        }
         name = line.own_words
         calls = {said.text for one in segments for said, _ in said_in(one) if said.kind == "tool"}
         words |= {short_name(one) for one in calls}

@@ -202,9 +202,15 @@ async def _pays_toll(screen: MainScreen, found: RewindPreview) -> bool:
     """Whether the user undoes an operation along with what happened since; True where nothing did."""
     from dataclasses import replace
 
+    from kimi_tui.foreign_text import one_line
     from kimi_tui.wire.events import toll_words
 
-    toll = toll_words(found.steps, found.messages, found.left_as)
+    stays = [
+        one_line(one.path)
+        for one in (found.files.files if found.files else ())
+        if one.fate == "skip"
+    ]
+    toll = toll_words(found.steps, found.messages, found.left_as, stays)
     if not toll:
         return True
     from kimi_tui.tui.preview.layout import UNDO

@@ -141,9 +141,10 @@ class FilesState:
 
 def summary_rows(state: FilesState, width: int, room: int, glyphs: Glyphs) -> list[list[Span]]:
     """`2 files changed since   +17 −1`, what someone else changed and what is not covered, where there is no room for more."""
+    stays = [one for one in state.rows if state.files.goes_along and one.fate == "skip"]
     foreign = [one for one in state.rows if _is_foreign(one)]
-    named = [_file_row(state, one, width, glyphs) for one in foreign]
-    counted = [one for one in state.rows if not _is_foreign(one)]
+    named = [_file_row(state, one, width, glyphs) for one in (*foreign, *stays)]
+    counted = [one for one in state.rows if one not in foreign and one not in stays]
     what = "to go along" if state.files.goes_along else "changed since"
     said = f"  {formatting.counted(len(counted), 'file')} {what}"
     if len(named) >= room:

@@ -48,7 +48,7 @@ def left_words(info: WorldLineInfo, now: datetime) -> str:
 def left_when(info: WorldLineInfo, now: datetime) -> str:
     """`left 2 h ago`; empty where that is not known."""
     ago = _ago(info.at, now)
-    return f"left {'just now' if ago == 'now' else ago}" if ago else ""
+    return f"left {ago}" if ago else ""
 
 
 def _ago(at: str, now: datetime) -> str:

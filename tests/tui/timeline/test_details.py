@@ -101,6 +101,21 @@ def test_a_world_line_tells_why_it_was_left() -> None:
     )
 
 
+def test_a_line_that_an_undo_left_tells_its_tokens_too() -> None:
+    t = Teller()
+    t.turn("One")
+    for _ in range(2):
+        t.step(("Shell", {"command": "ls"}), cost=2_000)
+    left = t.rewind(1)
+    t.step(("Shell", {"command": "pwd"}), cost=9_000)
+    used = t.used
+    t.jump(left, op="undo")
+    line = model_of(t).tree.lines[2]
+    assert (line.reason, line.tokens_before) == ("undo", used)
+    told = text_of(details.line_details(line, line.at, "", 34, UNICODE))
+    assert told[-3:] == ["World line 2  just now", "left by your undo", "1 step, 14.2k tokens"]
+
+
 def test_the_forecast_in_words() -> None:
     model = TimelineModel()
     for used, trigger, per_step, words in (

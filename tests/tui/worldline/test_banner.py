@@ -42,7 +42,7 @@ def info(reason: str = "rewind", checkpoint_id: int = 4, at: str = "") -> WorldL
         (info("dmail"), "left by a D-Mail to #4, 2 h ago"),
         (info("undo"), "left by your undo, 2 h ago"),
         (info("foreign", at="nonsense"), "left by a change of line"),
-        (info(at=NOW.isoformat()), "left by your rewind to #4, now"),
+        (info(at=NOW.isoformat()), "left by your rewind to #4, just now"),
     ],
 )
 def test_why_a_line_was_left(line: WorldLineInfo, words: str) -> None:
