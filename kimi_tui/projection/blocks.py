@@ -55,9 +55,9 @@ LIVE_LINES = 200
 """Lines of a running tool's output that are kept until its result comes."""
 
 ToolState = Literal[
-    "writing", "waiting", "running", "done", "failed", "stopped", "rejected", "unsent"
+    "writing", "waiting", "running", "done", "failed", "stopped", "rejected", "unsent", "recalled"
 ]
-"""`unsent` is a D-Mail that was not delivered at the end of its step."""
+"""Of D-Mails: `unsent` was not delivered at the end of its step, `recalled` was, and the line that it left is live again."""
 
 
 @dataclass(slots=True, eq=False)
@@ -238,7 +238,7 @@ class ToolBlock(Block):
     @property
     def over(self) -> bool:
         """Whether its result is there."""
-        return self.state in {"done", "failed", "stopped", "rejected", "unsent"}
+        return self.state not in {"writing", "waiting", "running"}
 
     def add_output(self, text: str) -> None:
         """More live output, already clean; only the last lines are kept."""
@@ -296,7 +296,7 @@ class DMailBlock(Block):
 class CompactionBlock(Block):
     """A summary that stands for all above it; `running` while it is being written, `edited` by the user since.
 
-    `kept` counts the messages that stayed word for word and stand below it.
+    `below` are the keys of the blocks that stayed word for word, `kept` counts the messages of those that stand below it.
     """
 
     tokens_before: int = 0
@@ -305,6 +305,7 @@ class CompactionBlock(Block):
     running: bool = True
     automatic: bool = False
     edited: bool = False
+    below: frozenset[int] = frozenset()
     kept: int = 0
 
 
@@ -361,13 +362,14 @@ B = TypeVar("B", bound=Block)
 class Change:
     """What an event did: blocks before `first` are as they were (None: nothing is to be drawn).
 
-    `gone` are the blocks that a revert took away, for the motion that shows it; `rebuild` is true where the events do
-    not tell what the transcript looks like now.
+    `gone` are the blocks that a revert took away, for the motion that shows it; they stood at `gone_at`, or where that is
+    None at `first`. `rebuild` is true where the events do not tell what the transcript looks like now.
     """
 
     first: int | None = None
     gone: tuple[Block, ...] = ()
     rebuild: bool = False
+    gone_at: int | None = None
 
 
 NOTHING = Change()
@@ -384,6 +386,7 @@ def both(first: Change, second: Change) -> Change:
         min(starts) if starts else None,
         first.gone + second.gone,
         first.rebuild or second.rebuild,
+        second.gone_at if first.gone_at is None else first.gone_at,
     )
 
 

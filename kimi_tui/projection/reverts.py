@@ -8,7 +8,7 @@ stays behind its summary.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -24,6 +24,7 @@ from kimi_tui.projection.blocks import (
     ErrorBlock,
     MarkBlock,
     NoticeBlock,
+    ThoughtBlock,
     ToolBlock,
     UserBlock,
     both,
@@ -38,7 +39,7 @@ from kimi_tui.wire.events import (
     LineChanged,
 )
 
-_MESSAGES = (UserBlock, AgentBlock, ToolBlock, DMailBlock)
+_MESSAGES = (UserBlock, ThoughtBlock, AgentBlock, ToolBlock, DMailBlock, CompactionBlock)
 
 B = TypeVar("B", bound=Block)
 
@@ -97,7 +98,21 @@ class Reverts:
         blocks.blocks[first : blocks.end] = stays
         if edit is not None or not event.uid:
             blocks.forget_point()
-        return Change(first, gone)
+        return both(Change(first, gone, gone_at=first), self._recount())
+
+    def _recount(self) -> Change:
+        """Every summary on the live line says how much of what it kept stands below it now."""
+        blocks, change = self._list, NOTHING
+        for place in range(blocks.base, blocks.end):
+            card = blocks.blocks[place]
+            if not isinstance(card, CompactionBlock) or not card.below:
+                continue
+            behind = blocks.blocks[place + 1 : blocks.end]
+            stays = [one for one in behind if one.key in card.below and not one.replaced]
+            if (kept := n_messages(stays)) != card.kept:
+                card.kept = kept
+                change = both(change, blocks.touched(card))
+        return change
 
     def _with_words(self, carried: CarriedOver, event: ContextReverted, at: float) -> CarriedOver:
         words = [self._list.new(UserBlock, at) for _ in event.carried]
@@ -193,11 +208,11 @@ class Reverts:
             card.checkpoint, card.uid = summary.checkpoint, summary.uid
         laid = rearrange(before, base, summary, numbers)
         _fill(card, event)
-        card.kept = len({(one.uid, one.number) for one in laid.kept if isinstance(one, _MESSAGES)})
+        card.below = frozenset(one.key for one in laid.kept)
         old = next((one for one in before if summary.was and one.uid == summary.was), None)
         if isinstance(old, CompactionBlock):
             # What was gained is what the summary gained, not what its other words did.
-            card.edited, card.automatic, card.kept = True, old.automatic, old.kept
+            card.edited, card.automatic, card.below = True, old.automatic, old.below
             card.tokens_before = old.tokens_before
             card.tokens_after = old.tokens_after + event.tokens_after - event.tokens_before
         if summary.is_whole:
@@ -206,6 +221,7 @@ class Reverts:
                 earlier.touch()
             blocks.base = len(laid.lead)
         blocks.blocks[: blocks.end] = [*laid.lead, card, *laid.kept, *after]
+        change = both(change, self._recount())
         return both(change, Change(min(base, len(laid.lead)), laid.gone))
 
     def _running(self) -> CompactionBlock | None:
@@ -233,7 +249,7 @@ class Reverts:
             del kept[next(at_cut, len(kept)) :]
             while len(kept) > known.base and kept[-1].replaced:
                 del kept[-1]
-        kept = [_not_sent(block) for block in kept]
+        kept = [_recalled(block) for block in kept]
         old = blocks.blocks[: blocks.end]
         first = next(
             (at for at, (was, now) in enumerate(zip(old, kept, strict=False)) if was is not now),
@@ -247,7 +263,7 @@ class Reverts:
                 first = min(first, index)
         blocks.blocks[: blocks.end] = kept
         blocks.forget_point()
-        return Change(first)
+        return both(Change(first), self._recount())
 
     def _forget_files(self, uid: str) -> Change:
         """An operation on files alone was undone or done again: what was said of it, and of that before, goes."""
@@ -263,6 +279,17 @@ class Reverts:
         for block in gone:
             change = both(change, blocks.remove(block))
         return change
+
+
+def n_messages(blocks: Iterable[Block]) -> int:
+    """How many messages of the conversation they show: a call has its result behind it."""
+    found: set[tuple[str, int]] = set()
+    results = 0
+    for block in blocks:
+        if isinstance(block, _MESSAGES):
+            found.add((block.uid, block.number))
+            results += isinstance(block, ToolBlock)
+    return len(found) + results
 
 
 def _end_of_line(blocks: Sequence[Block], base: int) -> int:
@@ -281,10 +308,10 @@ class _LeftBlocks:
     base: int
 
 
-def _not_sent(block: Block) -> Block:
-    """A D-Mail that is on the live line again went nowhere from there. A copy: the card that it became has it as it was."""
+def _recalled(block: Block) -> Block:
+    """A D-Mail that is on the live line again. A copy: the card that it became has it as it was."""
     if isinstance(block, ToolBlock) and block.tool == "SendDMail" and block.state == "done":
-        return replace(block, state="unsent", version=block.version + 1)
+        return replace(block, state="recalled", version=block.version + 1)
     return block
 
 

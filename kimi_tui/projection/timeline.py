@@ -72,6 +72,8 @@ class Steps:
         self._said = ""
         self._open: dict[str, _OpenCall] = {}
         self._files: set[str] = set()
+        self._dmails: list[Call] = []
+        """Those of the running step, as long as they may yet be delivered."""
 
     def begin(self) -> None:
         """There is a new checkpoint; what comes now is its own."""
@@ -97,12 +99,14 @@ class Steps:
 
     def undelivered(self, head: Checkpoint | None) -> Checkpoint | None:
         """The step is over, and the line was not cut: its D-Mails were not sent."""
-        unsent = (
-            [c for c in head.calls or () if c.name == DMAIL_CALL and not c.failed] if head else []
-        )
+        unsent, self._dmails = self._dmails, []
         for call in unsent:
             call.target, call.failed = f"{call.target} {NOT_SENT}".strip(), True
         return head if unsent else None
+
+    def cut(self) -> None:
+        """The line is another one: D-Mails of the step were delivered."""
+        self._dmails = []
 
     def drop_attempt(self, head: Checkpoint | None) -> Checkpoint | None:
         """The model call is tried again: what it had streamed is not there any more."""
@@ -170,6 +174,8 @@ class Steps:
         ended = event.interrupted or event.rejected
         call.failed = event.is_error and not ended
         call.size_chars = len(event.output) + 1
+        if call.name == DMAIL_CALL and not call.failed:
+            self._dmails.append(call)
         if ended:
             checkpoint.state = "stopped"
         elif call.failed and checkpoint.state != "stopped":
@@ -449,6 +455,7 @@ class TimelineModel:
 
     def _reverted(self, event: ContextReverted, at: float) -> None:
         self._relabel(self._steps.settle(self.tree.head))
+        self._steps.cut()
         self.used = event.tokens_after
         head = self.tree.head
         edit = self._world_lines.apply(event, at)
@@ -498,6 +505,7 @@ class TimelineModel:
 
     def _switched(self, event: LineChanged, at: float) -> None:
         self._relabel(self._steps.settle(self.tree.head))
+        self._steps.cut()
         edit = self._world_lines.apply(event, at)
         if edit is None:
             return

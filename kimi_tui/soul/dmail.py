@@ -25,12 +25,12 @@ from operator import attrgetter
 from kimi_tui.llm.errors import ContextOverflowError
 from kimi_tui.llm.message import Message, user_message
 from kimi_tui.llm.provider import ChatProvider, Completion
-from kimi_tui.llm.tokens import estimate
+from kimi_tui.llm.tokens import estimate, message_tokens
 from kimi_tui.prompts import prompt
 from kimi_tui.session.context import Context, Reverted, known_checkpoint
 from kimi_tui.session.context_index import Kind
 from kimi_tui.session.errors import AlreadyThere, StorageTrouble, UnknownCheckpoint
-from kimi_tui.session.schema import Checkpoint, NewCheckpoint, new_uid
+from kimi_tui.session.schema import Checkpoint, NewCheckpoint, marker_text, new_uid
 from kimi_tui.session.undo import journaled_append
 from kimi_tui.soul.approval import Approval
 from kimi_tui.soul.bookmarks import UserMarks, whole_groups
@@ -46,7 +46,15 @@ from kimi_tui.soul.internal_messages import (
     summary_text,
 )
 from kimi_tui.soul.operations import Operations
-from kimi_tui.soul.rewind import END, FileOutcome, FilesChoice, RewindOutcome, Target
+from kimi_tui.soul.preview import preview_of
+from kimi_tui.soul.rewind import (
+    END,
+    FileOutcome,
+    FilesChoice,
+    RewindOutcome,
+    RewindPreview,
+    Target,
+)
 from kimi_tui.soul.segments import label_of, segments
 from kimi_tui.soul.tasks import run_to_completion
 from kimi_tui.soul.tool_results import call_arguments, files_written, never_ran, outcome_of
@@ -152,23 +160,10 @@ class DMailDelivery:
         """
         conversation, marks, restorer = self._conversation, self._marks, self._restorer
         context, before = conversation.context, conversation.used
-        point = context.checkpoint_of(checkpoint_id)
-        first = point.message_index
-        undone = context.messages[first:]
-        places = [place - first for place in marks.pinned_places(first)]
+        first = context.checkpoint_of(checkpoint_id).message_index
+        undone, places = self._undone(first)
         pinned = tuple(_name(context, first + place) for place in whole_groups(undone, places))
-        dmail = await asyncio.to_thread(
-            compose_dmail,
-            point.id,
-            messages,
-            undone,
-            files_note=files.note,
-            restored=files.restored,
-            changed=await restorer.changed_since(point),
-            work_dir=str(restorer.work_dir),
-            pinned=places,
-            author=author,
-        )
+        dmail = await self._compose(checkpoint_id, messages, files, author)
         uid = new_uid()
         # Written before it holds: a pin on a uid that no checkpoint has does no harm, one that is lost would.
         await marks.pin_all((uid, place) for place in dmail.pinned)
@@ -208,6 +203,61 @@ class DMailDelivery:
             await conversation.append([user_message(prompt("files_left", NAMES=names))])
         conversation.publish_line_changed("dmail", world_line, 0, context.checkpoints[-1].uid)
         return reverted, outcome
+
+    async def preview(self, checkpoint_id: int, text: str) -> RewindPreview:
+        """What a D-Mail with this text would do: what stands there then is counted, and nothing changes.
+
+        Raises:
+            KeyError: there is no such checkpoint.
+        """
+        conversation = self._conversation
+        # Both look at the conversation as it is now.
+        found, dmail = await asyncio.gather(
+            preview_of(conversation, Target(checkpoint_id)), self._compose(checkpoint_id, [text])
+        )
+        marker = [user_message(marker_text(checkpoint_id))] if conversation.marks else []
+        there = [*marker, *dmail.carried, dmail.message]
+        tokens = await asyncio.to_thread(lambda: sum(map(message_tokens, there)))
+        return replace(
+            found,
+            messages=found.messages - len(dmail.carried),
+            tokens_after=found.tokens_after + conversation.meter.estimated(tokens),
+            estimated=True,
+            prompt="",
+        )
+
+    async def _compose(
+        self,
+        checkpoint_id: int,
+        messages: Sequence[str],
+        files: DMailRestore = NO_FILES,
+        author: Author = "agent",
+    ) -> ComposedDMail:
+        """What `deliver` would put there as the conversation is now; nothing changes.
+
+        Raises:
+            UnknownCheckpoint: there is none of that id.
+        """
+        context, restorer = self._conversation.context, self._restorer
+        point = context.checkpoint_of(checkpoint_id)
+        undone, places = self._undone(point.message_index)
+        return await asyncio.to_thread(
+            compose_dmail,
+            point.id,
+            messages,
+            undone,
+            files_note=files.note,
+            restored=files.restored,
+            changed=await restorer.changed_since(point),
+            work_dir=str(restorer.work_dir),
+            pinned=places,
+            author=author,
+        )
+
+    def _undone(self, first: int) -> tuple[Sequence[Message], list[int]]:
+        """The messages from one on, and the places among them of those that the user pinned."""
+        places = self._marks.pinned_places(first)
+        return self._conversation.context.messages[first:], [place - first for place in places]
 
     async def _try_to_deliver(
         self, checkpoint_id: int, messages: Sequence[str], files: DMailRestore

@@ -28,7 +28,6 @@ from kimi_tui.soul.history import session_history
 from kimi_tui.soul.internal_messages import is_user_words, user_words
 from kimi_tui.soul.loop import AgentLoop, Steering
 from kimi_tui.soul.operations import Operations
-from kimi_tui.soul.preview import preview_of_dmail
 from kimi_tui.soul.protocol import Soul
 from kimi_tui.soul.record import Recorder
 from kimi_tui.soul.rewind import END, FilesChoice, Forked, RewindOutcome, RewindPreview, Target
@@ -420,7 +419,7 @@ class KimiSoul(Soul):
         Raises:
             KeyError: no such checkpoint.
         """
-        return await preview_of_dmail(self._conversation, checkpoint_id, text)
+        return await self._user_dmails.delivery.preview(checkpoint_id, text)
 
     async def markdown(self, target: Target) -> str:
         """The conversation up to there as Markdown, with its tool calls; as it was stored, so clean it before it is shown.

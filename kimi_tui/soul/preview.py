@@ -15,8 +15,7 @@ from itertools import accumulate, takewhile
 from operator import add
 from typing import overload
 
-from kimi_tui.llm.message import Message, user_message
-from kimi_tui.llm.tokens import message_tokens
+from kimi_tui.llm.message import Message
 from kimi_tui.session.context import known_checkpoint
 from kimi_tui.session.context_index import Kind
 from kimi_tui.session.journal import Entry
@@ -91,30 +90,6 @@ async def preview_of(conversation: Conversation, target: Target) -> RewindPrevie
     # From here on the context may grow, or become another one; what goes was settled above.
     preview = await _preview(target, there, goes, used, min(after, used))
     return replace(preview, estimated=estimated or is_estimated or after > used)
-
-
-async def preview_of_dmail(
-    conversation: Conversation, checkpoint_id: int, text: str
-) -> RewindPreview:
-    """What a D-Mail to a checkpoint of the live world line would do: what the user said behind it stays.
-
-    Raises:
-        KeyError: there is no such checkpoint.
-    """
-    context, used, meter = conversation.context, conversation.used, conversation.meter
-    first = context.checkpoint_of(checkpoint_id).message_index
-    kinds, messages = context.index.kinds(first), context.messages[first:]
-    found = await preview_of(conversation, Target(checkpoint_id))
-
-    def said() -> list[int]:
-        return [message_tokens(messages[n]) for n, kind in enumerate(kinds) if kind == Kind.SAID]
-
-    stays = await asyncio.to_thread(said)
-    tokens = sum(stays) + message_tokens(user_message(text))
-    after = min(found.tokens_after + meter.estimated(tokens), used)
-    return replace(
-        found, messages=found.messages - len(stays), tokens_after=after, estimated=True, prompt=""
-    )
 
 
 def preview_of_files(conversation: Conversation) -> RewindPreview:

@@ -43,9 +43,10 @@ class SendDMail(Tool[SendDMailParams]):
             env.mailbox.send_dmail(params.message, params.checkpoint_id, params.restore_files)
         except ValueError as error:
             return failure(str(error), brief="not sent")
-        # If the revert happens, this result is cut away with everything else. Whoever reads it was not reverted.
+        # A revert cuts this result away with everything else. Who reads it was not reverted, or the user came back here.
         return ToolOutcome(
-            message="The D-Mail was NOT sent: you are reading this because the conversation did not go back. "
-            "Another call of the same step was refused or failed; go on from here, or send it again alone.",
+            message="The D-Mail was NOT sent, or the user took it back: you are reading this because the conversation "
+            "goes on from here without it. If another call of the same step was refused or failed, it was not sent: "
+            "go on, or send it again alone. Else the user took it back: do not send it again unasked.",
             brief=f"to #{params.checkpoint_id}",
         )

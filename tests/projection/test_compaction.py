@@ -7,7 +7,7 @@ from kimi_tui.projection.timeline import TimelineModel
 from kimi_tui.projection.transcript import TranscriptModel
 from kimi_tui.tui.rows import Room
 from kimi_tui.tui.timeline.details import whole_label
-from kimi_tui.tui.transcript.cards import dmail_card
+from kimi_tui.tui.transcript.cards import compaction_card, dmail_card
 from kimi_tui.wire import events as ev
 
 TURNS: list[ev.Event] = [
@@ -123,6 +123,26 @@ def test_up_to_here() -> None:
     assert [(call.name, call.target) for call in points[2].calls or ()] == [("Read", "a.txt")]
     assert points[2].state == "done"
     assert points[0].saved == 90 - 300
+
+
+def test_the_card_counts_the_messages_that_stand_below_it() -> None:
+    chat, _ = told(*TURNS, *UP_TO)
+    (card,) = [block for block in chat.blocks if isinstance(block, CompactionBlock)]
+
+    def says(*events: ev.Event) -> str:
+        changes = [chat.apply(ev.EventRecord(0, 0.0, event)) for event in events]
+        starts = [change.first for change in changes if change.first is not None]
+        assert not events or min(starts) <= (chat.find(card) or 0)
+        return compaction_card(card, Room(81))[-1].text.partition("Below: ")[2]
+
+    # Words, an answer with a call, and its result.
+    assert says() == "3 messages kept"
+    cut = ev.ContextReverted("rewind", 2, "s2'", 2, 2, 2, 1, 90, 70)
+    assert says(cut, ev.LineChanged("rewind", 2, 0, "x")) == "1 message kept"
+    assert says(ev.LineChanged("undo", 3, 2, "x")) == "3 messages kept"
+    letter = ev.ContextReverted("dmail", 1, "u2'", 2, 4, 3, 1, 90, 70, "No.", carried=("words 2",))
+    came = ev.CheckpointCreated(1, "mail", "dmail", "D-Mail from #2", 70)
+    assert says(letter, came, ev.LineChanged("dmail", 4, 0, "y")) == "1 message kept"
 
 
 def test_from_here() -> None:

@@ -23,6 +23,7 @@ from kimi_tui.projection.blocks import (
     UserBlock,
 )
 from kimi_tui.projection.transcript import TranscriptModel
+from kimi_tui.tui.transcript import tool_card
 from kimi_tui.wire.display import BriefBlock
 from kimi_tui.wire.events import (
     ApprovalRequest,
@@ -347,12 +348,13 @@ def test_undo_brings_the_same_blocks_back() -> None:
     after = list(model.blocks)
     talk.tell(LineChanged("undo", 4, 3, "u"))
     shown(talk, model)
-    # But for the D-Mail: on this line it went nowhere.
+    # But for the D-Mail: it was sent, and that was taken back.
     assert model.blocks[:-1] == before[:-1]
-    sent, unsent = before[-1], model.blocks[-1]
+    sent, recalled = before[-1], model.blocks[-1]
     assert isinstance(sent, ToolBlock)
-    assert isinstance(unsent, ToolBlock)
-    assert (sent.state, unsent.state) == ("done", "unsent")
+    assert isinstance(recalled, ToolBlock)
+    assert (sent.state, recalled.state) == ("done", "recalled")
+    assert "taken back" in tool_card.title_text(recalled)
     talk.tell(LineChanged("redo", 3, 4, "u"))
     shown(talk, model)
     assert model.blocks == after

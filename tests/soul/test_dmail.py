@@ -17,6 +17,7 @@ from kimi_tui.session.schema import DMAIL_START
 from kimi_tui.soul.checkpoint_table import list_checkpoints
 from kimi_tui.soul.internal_messages import dmail_text, is_user_words
 from kimi_tui.soul.model_slot import LoopLimits
+from kimi_tui.soul.rewind import END, Target
 from kimi_tui.tui.rows import Room
 from kimi_tui.tui.transcript.tool_card import tool_card
 from kimi_tui.wire import events as ev
@@ -166,6 +167,26 @@ async def test_a_rejected_call_beside_it_drops_the_mail(tmp_path: Path) -> None:
         assert [c.target for c in timeline.tree.live[1].calls or ()][1] == "to #0 not sent"
         assert list_checkpoints(on.session)[1].label == "Shell touch x, D-Mail to #0 not sent"
         assert any("NOT sent" in text for role, text in on.sent() if role == "tool")
+
+
+async def test_a_mail_whose_line_is_live_again_was_sent_and_taken_back(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        on.server.script(
+            call("Glob", {"pattern": "*"}), calls([mail("Ask.", 1)]), say("done"), say("fine")
+        )
+        await on.soul.run("look")
+        await on.soul.rewind(Target(END, 1))
+        # Nobody said anything: the line goes on behind the step that had sent it.
+        await on.soul.resume()
+        chat, timeline = TranscriptModel(), TimelineModel()
+        for record in await on.soul.history():
+            chat.apply(record)
+            timeline.apply(record)
+        cards = [block for block in chat.blocks if isinstance(block, ToolBlock)]
+        assert [card.state for card in cards] == ["done", "recalled"]
+        assert "taken back" in "".join(line.text for line in tool_card(cards[1], Room(80)))
+        assert [c.target for c in timeline.tree.live[2].calls or ()] == ["to #1"]
+        assert "the user took it back" in on.sent()[-1][1]
 
 
 async def test_a_no_with_a_reason_goes_on(tmp_path: Path) -> None:

@@ -37,13 +37,18 @@ async def test_it_is_sent_on_yes(tmp_path: Path, instead: str) -> None:
         assert "#1" in asked.question
         assert not asked.session_offer
         assert not on.ear.of(ev.ContextReverted)
+        foreseen = await on.soul.preview_dmail(asked.checkpoint_id, instead or asked.detail)
         record = ev.EventRecord(1, 1.0, asked)
         assert Decoder().decode_record(encode_record(record), 1) == record
         on.soul.answer(asked.id, "once", instead)
         await turn
         sent = str(on.sent())
         assert (instead or letters.replace("\n", "\\n")) in sent
-        assert ("one" not in on.ear.of(ev.ContextReverted)[0].text) == bool(instead)
+        went = on.ear.of(ev.ContextReverted)[0]
+        assert ("one" not in went.text) == bool(instead)
+        # What the program adds to it takes room too.
+        assert foreseen.tokens_before == went.tokens_before
+        assert abs(foreseen.tokens_after - went.tokens_after) < 50
         assert "I look." not in [text for role, text in on.sent() if role == "assistant"]
         assert on.ear.of(ev.TurnEnd)[-1].reason == "done"
 

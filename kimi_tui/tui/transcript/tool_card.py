@@ -63,7 +63,7 @@ def _state_glyph(state: ToolState, glyphs: Glyphs) -> Span:
             return Span(glyphs.done, "ok")
         case "failed":
             return Span(glyphs.failed, "error")
-        case "stopped" | "rejected" | "unsent":
+        case "stopped" | "rejected" | "unsent" | "recalled":
             return Span(glyphs.stopped, "quiet")
         case "running" | "waiting":
             return Span(glyphs.running, "accent")
@@ -74,7 +74,7 @@ def _state_glyph(state: ToolState, glyphs: Glyphs) -> Span:
 def _title(block: ToolBlock, room: Room, *, foldable: bool) -> Line:
     number = number_span(block.checkpoint, live=block.live, pin=pin_of(block, room))
     is_dmail = block.tool == "SendDMail"
-    ink = "quiet" if block.state == "unsent" else "dmail" if is_dmail else "tool"
+    ink = "quiet" if block.state in {"unsent", "recalled"} else "dmail" if is_dmail else "tool"
     name = cut(block.name, max(NAME_WIDTH, room.width // 3), room.glyphs.cut)
     head = [
         Span("  "),
@@ -143,6 +143,8 @@ def _facts(block: ToolBlock) -> list[Fact]:
         out.append(Fact((Span("stopped by you", "ink"),), 0))
     elif block.state == "unsent":
         out.append(Fact((Span("not sent", "ink"),), 0))
+    elif block.state == "recalled":
+        out.append(Fact((Span("taken back", "ink"),), 0))
     brief = ""
     seconds = 0.0
     shell: ShellBlock | None = None

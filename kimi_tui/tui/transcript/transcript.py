@@ -447,7 +447,8 @@ class Transcript(ScrollView, can_focus=True):
                     # It is grey already, and what is left of the conversation is to be seen.
                     self._came_from = (True, None)
                 else:
-                    self._begin_motion(change.first, model.blocks)
+                    at = change.first if change.gone_at is None else change.gone_at
+                    self._begin_motion(at, model.blocks)
             rebuild = rebuild or change.rebuild
             if change.first is not None:
                 self._note(change.first)
