@@ -16,6 +16,7 @@ from kimi_tui.config.model_choice import Choice
 from kimi_tui.config.settings import Config
 from kimi_tui.launch import Launch
 from kimi_tui.tui.app import KimiApp
+from kimi_tui.tui.dialogs.text_dialog import TextDialog
 from kimi_tui.tui.keyboard import SETTLE_S
 from kimi_tui.tui.main.reader import Reader
 from kimi_tui.tui.main.screen import MainScreen
@@ -114,6 +115,7 @@ def keys_count(after_s: float = 0.0) -> Iterator[None]:
         patch.object(RewindScreen, "QUIET_S", after_s),
         patch.object(RewindScreen, "SETTLE_S", after_s and max(after_s, SETTLE_S)),
         patch.object(Reader, "QUIET_S", after_s),
+        patch.object(TextDialog, "QUIET_S", after_s),
     ):
         yield
 

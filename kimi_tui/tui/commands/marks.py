@@ -34,11 +34,15 @@ async def bookmark(screen: MainScreen, argument: str) -> None:
 
 
 async def name(screen: MainScreen, argument: str) -> None:
-    """`K NAME`: name a world line; `K`: ask for its name."""
+    """`K NAME`: name a world line; `K`: ask for its name; `NAME`: name the one on view."""
     where, _, words = argument.partition(" ")
     line = number(where)
-    if line is None:
-        tell_no_number(screen, where)
+    if line is None and screen.reading:
+        await name_line(screen, screen.reading, argument)
+    elif line is None:
+        screen.keep(f"/name {argument}")
+        said = "Which world line? Its number stands before the name."
+        screen.tell(said, level="warning", advice=f"/name 1 {argument[:20]} names world line 1.")
     else:
         await name_line(screen, line, words.strip())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable
 from typing import ClassVar, Literal, NamedTuple
 
@@ -17,6 +18,7 @@ from kimi_tui.foreign_text import clean
 from kimi_tui.tui.callbacks import reported
 from kimi_tui.tui.frame.footer import Hint, hint_row
 from kimi_tui.tui.glyphs import ASCII, glyphs_of
+from kimi_tui.tui.keyboard import QUIET_S
 from kimi_tui.tui.prompt.area import AnswerArea, PromptArea
 from kimi_tui.tui.screens import AnswersOnce, app_of, sheets
 
@@ -96,6 +98,8 @@ class TextDialog(ModalScreen[str | None], AnswersOnce[str | None]):
         drafting: how the model drafts it; None where it cannot.
     """
 
+    QUIET_S: ClassVar[float] = QUIET_S
+    """Seconds in which what is written may be the rest of prose whose letter opened this; 0 for none."""
     CSS_PATH = [*sheets("text_dialog")]  # noqa: RUF012 - Textual declares it so
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "cancel", "Cancel", id="letter.cancel", show=False),
@@ -107,6 +111,9 @@ class TextDialog(ModalScreen[str | None], AnswersOnce[str | None]):
         self._question = question
         self._drafting = drafting
         self._is_drafting = False
+        self._shown_at: float | None = None
+        self._is_doubtful = False
+        """Whether something was written before anyone could have read what for: Enter is asked for twice."""
         self._area = AnswerArea(placeholder=question.placeholder)
         self._status = DialogWords()
         self._keys = DialogWords()
@@ -141,6 +148,16 @@ class TextDialog(ModalScreen[str | None], AnswersOnce[str | None]):
         self._area.put(self._question.text)
         self._area.focus()
         self._show_keys()
+        self.call_after_refresh(self._shown)
+
+    def _shown(self) -> None:
+        self._shown_at = time.monotonic()
+
+    @on(PromptArea.Changed)
+    def _written(self) -> None:
+        is_early = self._shown_at is None or time.monotonic() - self._shown_at < self.QUIET_S
+        if self.QUIET_S and self._question.kind and is_early:
+            self._is_doubtful = self._area.text != self._question.text
 
     def on_resize(self) -> None:
         """Other keys have room."""
@@ -163,7 +180,10 @@ class TextDialog(ModalScreen[str | None], AnswersOnce[str | None]):
         event.stop()
         if self._is_drafting:
             return
-        if can_send(self._question, event.text):
+        if self._is_doubtful:
+            self._is_doubtful = False
+            self._say(f"Enter again: {self._question.verb} what stands here?", "$warn")
+        elif can_send(self._question, event.text):
             self.dismiss(event.text.strip())
         else:
             self._say("There is nothing to send yet.", "$ink-quiet")

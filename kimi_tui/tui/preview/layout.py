@@ -624,6 +624,8 @@ def nothing_goes_row(preview: RewindPreview) -> list[Span]:
     """In the place of a list that is empty."""
     if preview.target.world_line:
         return [("Nothing goes: that line goes on from here.", "quiet")]
+    if preview.messages and preview.prompt:
+        return [("Your message goes, back to the prompt.", "quiet")]
     return [("Nothing goes but the checkpoint itself.", "quiet")]
 
 

@@ -244,10 +244,14 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
             return False
         if event.key != "enter" and (letter is None or self._is_asked_for):
             return False
-        return self._quiet is None or not self._quiet.accepts(event.time)
+        is_early = self._quiet is None or not self._quiet.accepts(event.time)
+        if is_early and event.key == "enter":
+            self._sheet.border_subtitle = "That Enter came too early: press it again"
+        return is_early
 
     def _show(self) -> None:
         self._sheet.border_title = Content(layout.frame_title(self._state))
+        self._sheet.border_subtitle = ""
         self._sheet.lay_out()
         self._sheet.refresh(layout=True)
 

@@ -14,6 +14,7 @@ from textual.keys import _character_to_key  # pyright: ignore[reportPrivateUsage
 
 from kimi_tui.projection.blocks import ToolBlock
 from kimi_tui.soul.rewind import Target
+from kimi_tui.tui.commands import rewind
 from kimi_tui.tui.commands.rewind import preview
 from kimi_tui.tui.commands.world_lines import open_line
 from kimi_tui.tui.dialogs.text_dialog import TextDialog
@@ -281,6 +282,27 @@ async def test_prose_over_a_preview_goes_to_the_prompt(home: Path) -> None:
             await one.sees("Nothing was done")
 
 
+async def test_an_enter_that_ends_prose_sends_no_dmail(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url, quiet_s=FOR_EVER_S) as one:
+        await a_conversation(one, server)
+        before = facts(one, server)
+        one.screen.start(rewind.dmail(one.screen, "2"))
+        await one.until(lambda: isinstance(one.app.screen, TextDialog))
+        await one.pilot.press(*"o rename", "enter")
+        await one.sees("Enter again: send what stands here?")
+        assert facts(one, server) == before
+        await one.pilot.press("enter")
+        await one.sees("Your D-Mail arrived at #2.")
+
+
+async def test_a_name_without_a_number_stays_in_the_prompt(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        await a_conversation(one, server)
+        await one.say("/name fine apples")
+        await one.sees("/name 1 fine apples names world line 1.")
+        assert one.screen.prompt.area.text == "/name fine apples"
+
+
 async def test_a_letter_answers_a_preview_once_it_has_settled(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url, quiet_s=0.01) as one:
         await a_conversation(one, server)
@@ -324,6 +346,7 @@ async def test_enter_answers_a_preview_that_was_looked_at(home: Path) -> None:
         shown = await a_preview(one)
         await one.pilot.press("enter")
         assert one.app.screen is shown
+        await one.sees("That Enter came too early: press it again")
         assert facts(one, server) == before
         await one.until(lambda: shown._quiet is not None)  # pyright: ignore[reportPrivateUsage]
         # Who has moved about in it has seen it.

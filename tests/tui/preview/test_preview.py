@@ -646,3 +646,12 @@ async def test_rows_that_cannot_be_painted_leave_the_choices(
         await pilot.press("n")
         await pilot.pause()
         assert app.answers == [PreviewAnswer("fork")]
+
+
+def test_a_message_that_alone_goes_is_said_to_come_back() -> None:
+    preview = replace(STORY, goes=(), steps=2, messages=1)
+    state = layout.PreviewState(preview, CONVERSATION_ACTIONS)
+    rows = layout.preview_rows(state, 104, 28, UNICODE).rows
+    shown = "\n".join("".join(text for text, _ in row) for row in rows)
+    assert "Your message goes, back to the prompt." in shown
+    assert "Nothing goes but" not in shown
