@@ -36,6 +36,8 @@ N_CHECKPOINTS = 200
 START = datetime(2024, 3, 2, 9, 0, tzinfo=UTC).timestamp()
 WINDOW = 200_000
 STILL = Config(theme="dark", reduced_motion=True)
+RULES = "Write a test for each change, and run all of them before you say that it is done.\n" * 3
+"""Some words more in the system prompt: its part of the gauge is far from where the length of a path decides on a cell."""
 TITLE = "Importer for bank statements"
 MODULES = ("tokenizer", "importer", "ledger", "statement", "währung", "日付")
 
@@ -127,6 +129,7 @@ async def _make(folder: Path) -> LongSession:
     work = folder / "work"
     (work / "src").mkdir(parents=True)
     (work / "import.log").write_text(LOG)
+    (work / "AGENTS.md").write_text(RULES)
     for place, module in enumerate(MODULES):
         (work / "src" / f"{module}.py").write_text(f"STEP = {place}\n")
     async with ChatServer() as server:
