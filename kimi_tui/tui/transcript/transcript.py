@@ -143,9 +143,7 @@ class Transcript(ScrollView, can_focus=True):
         Binding("shift+down", "select_rows(1)", "Select downwards", id="chat.select", show=False),
         Binding("ctrl+a", "select_all", "Select all", id="chat.select_all", show=False),
         # Else it would change the mode, from a place where it is meant to lead back.
-        Binding(
-            "shift+tab", "screen.go_round(-1)", "Round, the other way", id="chat.round", show=False
-        ),
+        Binding("shift+tab", "screen.go_round(-1)", "Round, the other way", show=False),
         Binding("n", "next_match(1)", "Next match", id="search.next", show=False),
         Binding("N", "next_match(-1)", "Match before", id="search.before", show=False),
     ]

@@ -217,7 +217,7 @@ async def test_a_world_line_is_read_while_now_goes_on(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url, size=(120, 40)) as one:
         await a_world_line(one, server)
         await one.say("/worldline 1")
-        shown = await one.sees("World line 1  Tell me of pears   read only")
+        shown = await one.sees("World line 1  Tell me of pears")
         await one.sees("The pear is green.")
         assert "The plum is blue." not in chat(one)
         await one.sees("Reading world line 1. Esc returns to now.")
