@@ -104,7 +104,6 @@ class Timeline(ScrollView, can_focus=True):
             "shift+tab",
             "screen.go_round(-1)",
             "Round, the other way",
-            id="timeline.round",
             show=False,
         ),
         Binding("escape", "leave", "Close", id="timeline.leave", show=False),
