@@ -94,7 +94,7 @@ def started(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
 
 async def apart(work: Coroutine[Any, Any, T]) -> T:
     """Await what a coroutine returns or raises, without lending it the context of the widget or worker at work."""
-    return await asyncio.get_running_loop().create_task(work, context=_apart())
+    return await started(work)
 
 
 class Callbacks:
