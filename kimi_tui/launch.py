@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, NamedTuple, cast
 
 from kimi_tui.app_paths import config_file, expanded, kimi_cli_config_file, no_home_notice
@@ -42,13 +44,21 @@ class Options(NamedTuple):
     replay: bool = False
 
 
+class Given(NamedTuple):
+    """A value in words that an argument or a variable of the environment gave, and which."""
+
+    value: str
+    source: str
+
+
 class Launch(NamedTuple):
     """How to start.
 
     `resume` is None for a new session, `newest` or a session's id. `notices` are shown once the screen stands.
     `in_demo` is a demo that is told already, in which a fork goes on. With `plays` the demo sends its messages itself. With
     `replay` the session is played back, not gone on with. `prompt` stands in the prompt at first. With `sandbox` commands
-    have one, where there is one. With `offers_files` the user is asked about files that are not what they were then.
+    have one, where there is one. With `offers_files` the user is asked about files that are not what they were then. `given`
+    is what holds in the place of the file, by the keys of its settings.
     """
 
     work_dir: Path
@@ -67,6 +77,7 @@ class Launch(NamedTuple):
     replay: bool = False
     prompt: str = ""
     offers_files: bool = False
+    given: Mapping[str, Given] = MappingProxyType({})
 
 
 def launch_of(options: Options) -> Launch:
@@ -97,12 +108,31 @@ def launch_of(options: Options) -> Launch:
         plays=options.play,
         speed=options.speed,
         replay=options.replay,
+        given=_given(options, choice),
         notices=(
             *config.notices,
             *(choice.remarks if isinstance(choice, Choice) else ()),
             *([words] if (words := no_home_notice()) else []),
         ),
     )
+
+
+def _given(options: Options, choice: Choice | NeedsChoice) -> dict[str, Given]:
+    """What arguments and the environment say in the place of the configuration."""
+    found: dict[str, Given] = {}
+    if options.yolo:
+        found["mode"] = Given("all", "--yolo")
+    if options.no_sandbox:
+        found["sandbox.enabled"] = Given("off", "--no-sandbox")
+    if options.thinking is not None:
+        on = options.thinking
+        found["default_thinking"] = Given(
+            *(("on", "--thinking") if on else ("off", "--no-thinking"))
+        )
+    variable = "KIMI_MODEL_NAME"
+    if source := "--model" if options.model else variable if os.environ.get(variable) else "":
+        found["default_model"] = Given(choice.model, source)
+    return found
 
 
 def _mode(options: Options, config: Config) -> Mode:

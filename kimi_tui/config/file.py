@@ -38,7 +38,22 @@ TomlTable = Mapping[str, Any]
 Check = Callable[[Any], Any]
 """Takes the value of a key and returns what is meant by it; a ValueError says what it must be."""
 
-THEMES = ("dark", "light", "16")
+THEMES = (
+    *("dark", "light", "16"),
+    *("atom-one-dark", "atom-one-light", "catppuccin-frappe", "catppuccin-latte"),
+    *(
+        "catppuccin-macchiato",
+        "catppuccin-mocha",
+        "dracula",
+        "flexoki",
+        "gruvbox",
+        "monokai",
+        "nord",
+    ),
+    *("rose-pine", "rose-pine-dawn", "rose-pine-moon", "solarized-dark", "solarized-light"),
+    "tokyo-night",
+)
+"""Ours, and those of Textual, whose names are needed before anything of it is imported."""
 GLYPHS = ("unicode", "ascii")
 
 # kimi-cli's own keys mean something to it and nothing here, so they are no reason for a notice.
@@ -132,7 +147,6 @@ def _one_of(names: tuple[str, ...]) -> Callable[[Any], str]:
 
 # --- the keys of each table; the defaults are those of `settings`
 
-_SECTIONS = frozenset({"models", "providers", "loop_control", "dmail", "sandbox", "keys"})
 _TOP: Mapping[str, Check] = {
     "default_model": _text,
     "default_thinking": _thinking,
@@ -180,6 +194,14 @@ _SANDBOX: Mapping[str, Check] = {
     "readable": _texts,
     "network": _flag,
 }
+TABLES: Mapping[str, Mapping[str, Check]] = {
+    "": _TOP,
+    "loop_control": _LOOP,
+    "dmail": _DMAIL,
+    "sandbox": _SANDBOX,
+}
+"""The tables whose keys are ours, by name; the first is the top of the file."""
+_SECTIONS = frozenset({*TABLES, "models", "providers", "keys"})
 
 
 # --- reading
@@ -399,21 +421,40 @@ def save_choice(path: Path, choice: Choice) -> Config:
     return after
 
 
-def save_theme(path: Path, name: str) -> None:
-    """Make a theme the one to start with; blocks on the disk, so call it in a thread.
+def save_setting(path: Path, key: str, value: Any, *, base: Path | None = None) -> Config:
+    """Write one value of the configuration; blocks on the disk, so call it in a thread.
+
+    Args:
+        path: the configuration.
+        key: its dotted name there, as `loop_control.max_steps_per_turn`.
+        value: as TOML has it; None takes the key out, so that its default holds.
+        base: a file that is copied first where there is none at `path`: kimi-cli's, whose place ours takes.
+
+    Returns:
+        The configuration as it is now.
 
     Raises:
-        ConfigError: the file there is not TOML.
+        ConfigError: the file there is not TOML, or the value is none for this key; the message says why.
         OSError: the disk refused; the old file is as it was.
     """
     import tomlkit
 
-    document = _document(path)
-    document["theme"] = name
+    document = _document(base if base is not None and not path.exists() else path)
+    before = parse_config(tomlkit.dumps(document).encode(), path)
+    # Of the keys of actions the part behind the first dot is one name: `keys."chat.copy"`.
+    section, _, name = key.rpartition(".") if not key.startswith("keys.") else key.partition(".")
+    table = _table(document, section) if section else document
+    if value is not None:
+        table[name] = value
+    elif name in table:
+        del table[name]
     text = tomlkit.dumps(document)
-    if parse_config(text.encode(), path).theme != name:
-        raise ConfigError(f"{path.name} was not changed: it would not name the theme {name}")
+    after = parse_config(text.encode(), path)
+    for notice in after.notices:
+        if f" {key} " in notice and notice not in before.notices:
+            raise ConfigError(notice.partition(": ")[2].removesuffix("; the rest is used."))
     _replace(path, text)
+    return after
 
 
 def save_default(path: Path, name: str) -> Config:
@@ -430,18 +471,9 @@ def save_default(path: Path, name: str) -> Config:
         ConfigError: the file there is not TOML, or holds no such model.
         OSError: the disk refused; the old file is as it was.
     """
-    import tomlkit
-
     if name not in read_config(path).models:
         raise ConfigError(f"{path.name} holds no model {name[:80]}")
-    document = _document(path)
-    document["default_model"] = name
-    text = tomlkit.dumps(document)
-    after = parse_config(text.encode(), path)
-    if after.default_model != name:
-        raise ConfigError("config.toml was not changed: it would not say what was chosen; edit it")
-    _replace(path, text)
-    return after
+    return save_setting(path, "default_model", name)
 
 
 def _document(path: Path) -> TOMLDocument:
@@ -465,13 +497,13 @@ def _edited(path: Path, provider_name: str, model_name: str, choice: Choice) -> 
 
     document = _document(path)
     document["default_model"] = model_name
-    provider = _table(document, "providers", provider_name)
+    provider = _table(_table(document, "providers", is_super=True), provider_name)
     provider["type"] = provider_type(choice.base_url)
     provider["base_url"] = choice.base_url
     provider["api_key"] = choice.api_key
     if choice.dialect:
         provider["dialect"] = choice.dialect
-    model = _table(document, "models", model_name)
+    model = _table(_table(document, "models", is_super=True), model_name)
     model["provider"] = provider_name
     model["model"] = choice.model
     if choice.window:
@@ -481,21 +513,16 @@ def _edited(path: Path, provider_name: str, model_name: str, choice: Choice) -> 
     return tomlkit.dumps(document)
 
 
-def _table(document: TOMLDocument, section: str, name: str) -> Table:
-    """`[section.name]`, made where it is missing."""
+def _table(parent: TOMLDocument | Table, name: str, *, is_super: bool = False) -> Table:
+    """A table of the file by name, made where it is missing; with `is_super` one that has only tables in it."""
     import tomlkit
     from tomlkit.items import Table
 
-    if section not in document:
-        document[section] = tomlkit.table(is_super_table=True)
-    parent = document[section]
-    if not isinstance(parent, Table):
-        raise ConfigError(f"config.toml: {section} is written in a way that cannot be added to")
     if name not in parent:
-        parent[name] = tomlkit.table()
+        parent[name] = tomlkit.table(is_super_table=is_super or None)
     entry = parent[name]
     if not isinstance(entry, Table):
-        raise ConfigError(f"config.toml: {section}.{name} cannot be changed; edit the file")
+        raise ConfigError(f"config.toml: {name} is written in a way that cannot be added to")
     return entry
 
 

@@ -21,9 +21,9 @@ from textual.screen import Screen
 from textual.theme import Theme
 
 from kimi_tui.app_paths import kimi_cli_config_file, log_file, short
-from kimi_tui.config.file import save_theme
+from kimi_tui.config.file import THEMES, save_setting
 from kimi_tui.config.model_choice import Choice
-from kimi_tui.config.settings import ConfigError
+from kimi_tui.config.settings import Config, ConfigError
 from kimi_tui.launch import Launch
 from kimi_tui.tui.callbacks import FAULT, Callbacks, fault_advice, reported
 from kimi_tui.tui.desktop import amount, asks_tmux, fitting, hindrance, tmux_option
@@ -41,13 +41,14 @@ from kimi_tui.tui.screens import (
     sheets,
 )
 from kimi_tui.tui.shutdown import COMMON, SIGNALS, Ending, QuitKeys, listen
-from kimi_tui.tui.theme import DARK, FEW, TRUE_COLOUR, derived, themes_for
+from kimi_tui.tui.theme import FEW, KIMI_SIXTEEN, OURS, TRUE_COLOUR, borrowed, theme_of, themes_for
 from kimi_tui.tui.transcript.transcript import Transcript
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from kimi_tui.demo.demo import Demo
+    from kimi_tui.tui.dialogs.settings import ConfigurationFile
     from kimi_tui.tui.frame.notices import Level
 
 
@@ -92,7 +93,7 @@ class KimiApp(App[None], inherit_bindings=False):
         self._ending = Ending(self._restore_terminal, self._settled_code)
         self._quit_keys = QuitKeys(lambda: self.return_code is not None, self._ending.end_at_once)
         self._themes = themes_for(colours)
-        chosen = self._themes["16" if colours <= FEW else launch.config.theme]
+        chosen = theme_of("16" if colours <= FEW else launch.config.theme, self._themes)
         # Set before Textual makes its style sheet, so that the sheet is parsed once and not again for another theme.
         self.set_reactive(App.theme, chosen.name)
         # Textual loads the styles of every screen but the first.
@@ -353,17 +354,36 @@ class KimiApp(App[None], inherit_bindings=False):
 
     def change_theme(self, name: str) -> None:
         """Use the colours of that name, or the next ones, and begin with them from now on."""
-        themes = self._themes
-        names = list(themes)
         wanted = name.strip().lower()
-        if wanted and wanted not in names:
-            known = f"{', '.join(names[:-1])} or {names[-1]}"
-            self._tell(f"There is no theme {name[:20]}: {known}.", level="warning")
+        if wanted and wanted not in THEMES:
+            known = f"{', '.join(THEMES[:-1])} or {THEMES[-1]}"
+            self._tell(f"There is no theme {name[:20]}.", level="warning", advice=f"{known}.")
             return
-        current = next((one for one in names if themes[one].name == self.theme), names[0])
-        chosen = wanted or names[(names.index(current) + 1) % len(names)]
-        self.theme = themes[chosen].name
+        themes = self._themes
+        current = next((one for one in OURS if themes[one].name == self.theme), OURS[-1])
+        chosen = wanted or OURS[(OURS.index(current) + 1) % len(OURS)]
+        self.show_theme(chosen)
         self.run_worker(reported(self, self._keep_theme(chosen)), group="theme", exclusive=True)
+
+    def show_theme(self, name: str) -> None:
+        """Use the colours of that name in this run."""
+        self.theme = theme_of(name, self._themes).name
+
+    def configuration_file(self) -> ConfigurationFile:
+        """Where the settings stand, and what goes before them."""
+        from kimi_tui.tui.dialogs.settings import ConfigurationFile
+
+        path, theirs = self.launch.config_path, kimi_cli_config_file()
+        copied = theirs if not path.exists() and theirs.exists() else None
+        return ConfigurationFile(path, copied, self.launch.given, kept=not self.launch.demo)
+
+    def configuration_changed(self, key: str, config: Config) -> None:
+        """Let a setting that was changed hold, as far as it can in this run."""
+        self.launch = self.launch._replace(config=config)
+        if key == "theme":
+            self.show_theme(config.theme)
+        elif key == "reduced_motion":
+            self.animation_level = "none" if config.reduced_motion else "full"
 
     async def _keep_theme(self, name: str) -> None:
         """Start with these colours from now on."""
@@ -373,7 +393,7 @@ class KimiApp(App[None], inherit_bindings=False):
             self._tell(f"The theme is {name}, in this run.")
             return
         try:
-            await asyncio.to_thread(save_theme, path, name)
+            await asyncio.to_thread(save_setting, path, "theme", name)
         except (ConfigError, OSError) as error:
             self._tell(f"The theme is {name}, in this run: {error}", level="warning")
         else:
@@ -404,13 +424,7 @@ class KimiApp(App[None], inherit_bindings=False):
         theme = self.current_theme
         if "page" in theme.variables:
             return {}
-        return derived(
-            theme.primary,
-            theme.warning or DARK["warn"],
-            theme.error or DARK["kind-error"],
-            theme.success or DARK["ok"],
-            dark=theme.dark,
-        )
+        return (KIMI_SIXTEEN if theme.ansi else borrowed(theme)).variables
 
     # --- beginning and end
 

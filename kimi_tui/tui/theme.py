@@ -6,9 +6,10 @@ module holds a colour. Every text colour has a contrast of at least 4.5 on every
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
-from textual.theme import Theme
+from textual.color import Color
+from textual.theme import BUILTIN_THEMES, Theme
 
 FEW = 16
 MANY = 256
@@ -228,6 +229,7 @@ _LIGHT_256 = {
     "diff-del-bg": "#ffffff",
 }
 
+OURS = ("dark", "light", "16")
 KIMI_DARK = _theme("kimi-dark", DARK, dark=True)
 KIMI_LIGHT = _theme("kimi-light", LIGHT, dark=False)
 KIMI_SIXTEEN = _theme("kimi-16", SIXTEEN, dark=True, ansi=True)
@@ -246,6 +248,17 @@ def themes_for(colours: int) -> dict[str, Theme]:
     return {"dark": dark, "light": light, "16": KIMI_SIXTEEN}
 
 
+def theme_of(name: str, themes: dict[str, Theme]) -> Theme:
+    """The theme of a name of the configuration: one of ours, or Textual's with our colours, which is then among them.
+
+    Raises:
+        KeyError: there is none of that name.
+    """
+    if name not in themes:
+        themes[name] = borrowed(BUILTIN_THEMES[name])
+    return themes[name]
+
+
 def colours_of(environ: Mapping[str, str]) -> int:
     """How many colours the terminal has, by the variables that Rich goes by."""
     if environ.get("COLORTERM", "").strip().lower() in ("truecolor", "24bit"):
@@ -254,16 +267,92 @@ def colours_of(environ: Mapping[str, str]) -> int:
     return MANY if depth in ("256color", "kitty") else FEW
 
 
-def derived(primary: str, warning: str, error: str, success: str, *, dark: bool) -> dict[str, str]:
-    """The palette's names for a theme that is not ours, so that our styles parse there.
+def borrowed(theme: Theme) -> Theme:
+    """One of Textual's themes with a colour for each of our names, so that our styles parse there and can be read.
 
-    Args:
-        primary: that theme's own colours as CSS values; the rest comes from the palette of the same brightness.
+    Its own colours say which; where one would be hard to read on one of the backgrounds it is moved towards white, or
+    towards black on a light page.
     """
+    dark = theme.dark
     palette = dict(DARK if dark else LIGHT)
-    for name in ("accent", "kind-user", "gauge-talk"):
-        palette[name] = primary
-    palette["warn"] = warning
-    palette["kind-error"] = error
-    palette["ok"] = success
-    return palette
+    page = Color.parse(theme.background or palette["page"])
+    ink = Color.parse(theme.foreground or palette["ink"])
+    primary = Color.parse(theme.primary)
+    warning, error, success = (
+        Color.parse(given or palette[ours])
+        for given, ours in (
+            (theme.warning, "warn"),
+            (theme.error, "kind-error"),
+            (theme.success, "ok"),
+        )
+    )
+    tool = Color.parse(theme.secondary or theme.primary)
+    compaction = Color.parse(theme.accent or theme.primary)
+    grounds = {
+        "page": page,
+        "raised": page.blend(ink, 0.04),
+        "band": page.blend(ink, 0.09),
+        "select": page.blend(primary, 0.18),
+        "lost-bg": page.blend(ink, 0.07),
+        "dmail-bg": page.blend(warning, 0.08),
+        "diff-add-bg": page.blend(success, 0.12),
+        "diff-del-bg": page.blend(error, 0.12),
+    }
+    inks = {
+        "ink": ink,
+        "ink-strong": ink.blend(WHITE if dark else BLACK, 0.5),
+        "ink-quiet": ink.blend(page, 0.35),
+        "accent": primary,
+        "kind-user": primary,
+        "kind-tool": tool,
+        "kind-dmail": warning,
+        "kind-compaction": compaction,
+        "kind-lost": ink.blend(page, 0.35),
+        "kind-error": error,
+        "ok": success,
+        "warn": warning,
+        "diff-add-fg": success,
+        "diff-del-fg": error,
+        "code-keyword": tool,
+        "code-string": success,
+        "code-comment": ink.blend(page, 0.35),
+    }
+    others = {
+        "line": page.blend(ink, 0.16),
+        "line-strong": page.blend(ink, 0.38),
+        "gauge-system": ink.blend(page, 0.4),
+        "gauge-talk": primary,
+        "gauge-tools": tool,
+        "gauge-free": page.blend(ink, 0.16),
+        "gauge-mark": compaction,
+        "gauge-mark-dim": compaction.blend(page, 0.6),
+        "curve": primary.blend(page, 0.35),
+        "curve-past": primary.blend(page, 0.65),
+    }
+    palette |= {name: colour.hex for name, colour in (grounds | others).items()}
+    palette |= {name: _legible(one, grounds.values(), dark=dark).hex for name, one in inks.items()}
+    palette["on-accent"] = page.hex
+    return _theme(f"kimi-{theme.name}", palette, dark=dark)
+
+
+WHITE, BLACK = Color(255, 255, 255), Color(0, 0, 0)
+CONTRAST = 4.5
+
+
+def _legible(ink: Color, grounds: Iterable[Color], *, dark: bool) -> Color:
+    """A colour, moved as little as is needed to be read on all of these backgrounds."""
+    shades = [_luminance(ground) for ground in grounds]
+    hardest = max(shades) if dark else min(shades)
+    for step in range(21):
+        moved = ink.blend(WHITE if dark else BLACK, step / 20)
+        pair = (_luminance(moved) + 0.05, hardest + 0.05)
+        if max(pair) / min(pair) >= CONTRAST and (pair[0] > pair[1]) == dark:
+            return moved
+    return WHITE if dark else BLACK
+
+
+def _luminance(colour: Color) -> float:
+    """Relative luminance, from 0 to 1, as WCAG 2 defines it."""
+    parts = (part / 255 for part in colour.rgb)
+    red, green, blue = (p / 12.92 if p <= 0.03928 else ((p + 0.055) / 1.055) ** 2.4 for p in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kimi_tui.config.file import parse_config, read_config, save_choice, save_theme
+from kimi_tui.config.file import parse_config, read_config, save_choice, save_setting
 from kimi_tui.config.model_choice import Choice, Overrides, choose
 from kimi_tui.config.settings import (
     Config,
@@ -371,8 +371,8 @@ def test_a_text_that_would_say_something_else_is_not_written(
 def test_a_theme_is_set_before_the_tables_and_the_rest_stays(tmp_path: Path) -> None:
     path = tmp_path / "config.toml"
     path.write_text("# my words\n[loop_control]\nmax_steps_per_turn = 7  # few\n")
-    save_theme(path, "light")
-    save_theme(path, "16")
+    save_setting(path, "theme", "light")
+    save_setting(path, "theme", "16")
     config = read_config(path)
     assert (config.theme, config.loop.max_steps_per_turn) == ("16", 7)
     assert "# my words" in path.read_text()
@@ -384,5 +384,5 @@ def test_a_file_that_is_no_toml_is_left_as_it_is(tmp_path: Path, content: bytes)
     path = tmp_path / "config.toml"
     path.write_bytes(content)
     with pytest.raises(ConfigError, match=r"config\.toml"):
-        save_theme(path, "light")
+        save_setting(path, "theme", "light")
     assert path.read_bytes() == content

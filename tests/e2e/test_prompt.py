@@ -65,3 +65,19 @@ def test_every_enter_with_a_modifier_breaks_the_line_as_bytes(
     assert "".join(f"line {n}\nbegin {n}" for n in range(len(pieces))) in sent
     terminal.key("ctrl+q")
     assert terminal.wait_exit() == 0
+
+
+def test_a_setting_is_changed_in_the_file(configured: Program) -> None:
+    terminal = configured.start()
+    terminal.wait_for(READY)
+    terminal.type("/settings\r")
+    terminal.wait_for("config.toml ─╯")
+    terminal.type("dmail.review")
+    terminal.wait_for("▌ dmail.review")
+    terminal.key("enter")
+    terminal.wait_for("Kept.")
+    terminal.key("escape")
+    terminal.wait_gone("dmail.review")
+    terminal.key("ctrl+q")
+    assert terminal.wait_exit() == 0
+    assert "[dmail]\nreview = true" in (configured.home / "config.toml").read_text()

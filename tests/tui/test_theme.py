@@ -14,11 +14,23 @@ from support.story import whole_story
 from support.time_travel_app import TimeTravelApp
 from textual.app import App
 from textual.color import Color as TextualColor
+from textual.theme import BUILTIN_THEMES
 
+from kimi_tui.config.file import THEMES
 from kimi_tui.config.settings import Config
 from kimi_tui.launch import Launch
 from kimi_tui.tui.app import KimiApp
-from kimi_tui.tui.theme import DARK, FEW, LIGHT, MANY, TRUE_COLOUR, colours_of, themes_for
+from kimi_tui.tui.theme import (
+    DARK,
+    FEW,
+    LIGHT,
+    MANY,
+    OURS,
+    TRUE_COLOUR,
+    colours_of,
+    theme_of,
+    themes_for,
+)
 
 TINTS = ("page", "raised", "band", "select")
 GROUNDS = (*TINTS, "lost-bg", "dmail-bg", "diff-add-bg", "diff-del-bg")
@@ -138,9 +150,15 @@ async def test_every_selected_cell_of_the_chat_can_be_read(
         assert changed > 500
 
 
-@pytest.mark.parametrize("name", ["dark", "light"])
+def test_every_theme_of_textual_is_offered() -> None:
+    plain = {"textual-dark", "textual-light", "ansi-dark", "ansi-light"}
+    assert {*THEMES} - {*OURS} == {*BUILTIN_THEMES} - plain
+
+
+@pytest.mark.parametrize("name", [name for name in THEMES if name != "16"])
 def test_every_text_colour_can_be_read_on_every_ground(name: str) -> None:
-    palette = themes_for(TRUE_COLOUR)[name].variables
+    palette = theme_of(name, themes_for(TRUE_COLOUR)).variables
+    assert palette.keys() >= DARK.keys()
     ratios = {
         (ink, ground): contrast(rgb(palette[ink]), rgb(palette[ground]))
         for ink in INKS

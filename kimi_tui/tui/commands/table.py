@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from kimi_tui.config.file import THEMES
 from kimi_tui.tui.commands import marks, rewind, session, view, world_lines
 from kimi_tui.tui.prompt.command import Command, CommandTable, Values
 
@@ -286,10 +287,17 @@ COMMANDS = CommandTable(
     Command(
         "theme",
         "Change the colours",
-        "The next of dark, light and sixteen colours, or the named one.",
+        "The next of dark, light and sixteen colours, or the named one: ours, or one of Textual's.",
         view.theme,
-        argument="[dark | light | 16]",
-        values=_one_of("dark", "light", "16"),
+        argument="[dark | light | 16 | NAME]",
+        values=_one_of(*THEMES),
+    ),
+    Command(
+        "settings",
+        "Change the settings",
+        "Every key of the configuration with its value and where that comes from.",
+        view.settings,
+        opens=True,
     ),
     Command(
         "commands",

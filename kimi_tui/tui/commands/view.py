@@ -88,6 +88,16 @@ def theme(screen: MainScreen, argument: str) -> None:
     screen.kimi.change_theme(argument)
 
 
+def settings(screen: MainScreen, argument: str) -> None:
+    """List the settings, to be changed."""
+    from kimi_tui.tui.dialogs.settings import SettingsScreen
+
+    kimi = screen.kimi
+    file = kimi.configuration_file()
+    preview, changed = kimi.show_theme, kimi.configuration_changed
+    kimi.push_screen(SettingsScreen(kimi.launch.config, file, screen.commands, preview, changed))
+
+
 def suspend(screen: MainScreen, argument: str) -> None:
     """Go back to the shell for a while."""
     screen.kimi.action_suspend_process()

@@ -209,6 +209,32 @@ def _editing() -> Iterator[Pair]:
             yield _fitting(binding.key), _small(binding.description)
 
 
+def meaning_of(action: str, commands: CommandTable) -> str:
+    """What an action of `[keys]` does, in words."""
+    for _, _, rows in PLACES:
+        for names, words in rows:
+            if action in names:
+                return words
+    found = next((command.title for command in commands if command.name == action), "")
+    return found or _small(_described(action)) or _PROMPT_WORDS.get(action, action)
+
+
+_PROMPT_WORDS: Mapping[str, str] = {
+    "complete": "complete a command or a name",
+    "delete-or-quit": "delete the character; twice in an empty prompt: quit",
+    "escape": "close the menu; stop the agent",
+    "history-back": "what was sent before",
+    "history-forward": "what was sent after that",
+    "interrupt": "copy what is selected; stop; twice: quit",
+    "newline": "begin a new line",
+    "page-down": "read the chat downwards",
+    "page-up": "read the chat upwards",
+    "send": "send the message",
+    "undo-typing": "undo typing",
+}
+"""What the actions of the prompt do; the help has more on some."""
+
+
 def _place(area: str, rows: Sequence[Row], keys: Mapping[str, str]) -> tuple[Pair, ...]:
     named = {name for names, _ in rows for name in names}
     rest = [

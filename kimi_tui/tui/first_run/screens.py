@@ -30,10 +30,10 @@ from kimi_tui.tui.first_run.models import (
     stored_key,
     where,
 )
-from kimi_tui.tui.first_run.pick_list import Entry, PickList
 from kimi_tui.tui.formatting import tokens
 from kimi_tui.tui.frame.footer import Footer
 from kimi_tui.tui.glyphs import glyphs_of
+from kimi_tui.tui.pick_list import Entry, PickList
 from kimi_tui.tui.screens import AnswersOnce, app_of, sheets
 
 if TYPE_CHECKING:

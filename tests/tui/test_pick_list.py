@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kimi_tui.tui.first_run.pick_list import Entry, PickState
+from kimi_tui.tui.pick_list import Entry, PickState
 
 
 @given(

@@ -49,11 +49,12 @@ class PickState:
         self.chosen = matching[max(0, min(len(matching) - 1, place + step))]
 
     def type(self, needle: str) -> None:
-        """Show only what holds this text."""
+        """Show only what holds this text; what is called so is chosen."""
         self.needle = needle
         matching = self.matching
-        if matching and self.chosen not in matching:
-            self.chosen = matching[0]
+        named = [i for i in matching if self.entries[i].name.lower() == needle.lower()]
+        if named or (matching and self.chosen not in matching):
+            self.chosen = (named or matching)[0]
 
     def window(self, rows: int) -> tuple[int, ...]:
         """The entries to show in so many rows, the chosen one among them."""
@@ -72,6 +73,9 @@ class PickList(Widget, can_focus=True):
         rows: how many are shown at once.
         folds: whether only the chosen one is shown while the list is not focused.
         narrows: whether typing narrows the list also where all of it is to be seen.
+
+    Attributes:
+        rows: how many are shown at once.
     """
 
     class Moved(Message):
@@ -102,7 +106,7 @@ class PickList(Widget, can_focus=True):
         super().__init__(id=widget_id)
         self._narrows = narrows
         self._state = PickState(tuple(entries), chosen=chosen)
-        self._rows = rows
+        self.rows = rows
         self._folds = folds
 
     @property
@@ -124,7 +128,7 @@ class PickList(Widget, can_focus=True):
     def _shown(self) -> tuple[int, ...]:
         if self._folds and not self.has_focus:
             return (self._state.chosen,) if self._state.entries else ()
-        return self._state.window(self._rows)
+        return self._state.window(self.rows)
 
     def render(self) -> Content:
         """The visible rows."""
@@ -156,7 +160,7 @@ class PickList(Widget, can_focus=True):
     def on_key(self, event: events.Key) -> None:
         """Move, choose, or narrow the list by typing."""
         state, before = self._state, self._state.chosen
-        steps = {"up": -1, "down": 1, "pageup": -self._rows, "pagedown": self._rows}
+        steps = {"up": -1, "down": 1, "pageup": -self.rows, "pagedown": self.rows}
         if event.key in steps:
             state.move(steps[event.key])
         elif event.key in ("home", "end"):
@@ -169,7 +173,7 @@ class PickList(Widget, can_focus=True):
         elif (
             event.is_printable
             and event.character
-            and (self._narrows or len(state.entries) > self._rows)
+            and (self._narrows or len(state.entries) > self.rows)
         ):
             state.type(state.needle + event.character)
         else:

@@ -1,0 +1,342 @@
+"""The settings: every key of the configuration with its value and where that comes from; Enter changes it in the file."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from textual import events, on
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.widgets import Static
+
+from kimi_tui.app_paths import short
+from kimi_tui.config.file import save_setting
+from kimi_tui.config.reference import (
+    HOLDS,
+    Setting,
+    Value,
+    default_of,
+    in_words,
+    parsed,
+    settings,
+    value_of,
+)
+from kimi_tui.config.settings import Config, ConfigError
+from kimi_tui.foreign_text import clean
+from kimi_tui.launch import Given
+from kimi_tui.tui.callbacks import reported
+from kimi_tui.tui.dialogs.help import meaning_of
+from kimi_tui.tui.dialogs.text_dialog import TextDialog, TextQuestion
+from kimi_tui.tui.frame.footer import Hint, hint_row
+from kimi_tui.tui.keyboard import key_name
+from kimi_tui.tui.pick_list import Entry, PickList
+from kimi_tui.tui.prompt.command import CommandTable
+from kimi_tui.tui.screens import AnswersOnce, app_of, sheets
+
+ROWS_AROUND = 14
+"""Rows of the frame, of what is said of the chosen setting, and of the keys."""
+
+
+class ConfigurationFile(NamedTuple):
+    """Where the settings stand.
+
+    Attributes:
+        path: of our `config.toml`.
+        copied: kimi-cli's, which is in use and of which ours begins as a copy; None where ours is in use.
+        given: what arguments and the environment say in its place.
+        kept: whether changes are written at all; not so in the demo.
+    """
+
+    path: Path
+    copied: Path | None = None
+    given: Mapping[str, Given] = {}
+    kept: bool = True
+
+
+class SettingsScreen(ModalScreen[None], AnswersOnce[None]):
+    """Lists the settings and changes them.
+
+    Args:
+        config: as it was read.
+        file: where it stands.
+        commands: all of them: their titles say what their keys do.
+        preview: shows the theme of that name, without keeping it.
+        changed: called with the key of a setting and the configuration after each change.
+    """
+
+    CSS_PATH = sheets("settings")
+
+    def __init__(
+        self,
+        config: Config,
+        file: ConfigurationFile,
+        commands: CommandTable,
+        preview: Callable[[str], None],
+        changed: Callable[[str, Config], None],
+    ) -> None:
+        super().__init__()
+        self._config = config
+        self._file = file
+        self._commands = commands
+        self._preview = preview
+        self._changed = changed
+        self._settings = tuple(settings())
+        self._writing = asyncio.Lock()
+        self._theme: str | None = None
+        """The theme that is tried on and not kept."""
+        self._list = PickList(self._entries(), narrows=True)
+        self._about = Static(id="about")
+        self._status = Static(id="outcome")
+        self._keys = Static()
+
+    def compose(self) -> ComposeResult:
+        """The list over what is said of the chosen setting."""
+        frame = Vertical(self._list, self._about, self._status, self._keys)
+        frame.border_title = Content("Settings")
+        frame.border_subtitle = Content(short(self._file.path))
+        yield frame
+
+    def on_mount(self) -> None:
+        """Give the list the keys."""
+        self._fit()
+        self._list.focus()
+        self._show()
+
+    def on_resize(self) -> None:
+        """Show as many rows as there is room for."""
+        self._fit()
+
+    def _fit(self) -> None:
+        self._list.rows = max(3, app_of(self).size.height - ROWS_AROUND)
+        self._list.styles.height = self._list.rows + 1  # one for what was typed to find a key
+        self._show()
+
+    @property
+    def _chosen(self) -> Setting:
+        return self._settings[self._list.chosen]
+
+    def _value(self, setting: Setting) -> str:
+        if setting.key == "theme" and self._theme is not None:
+            return self._theme
+        if given := self._file.given.get(setting.key):
+            return given.value
+        return _shown(setting, value_of(self._config, setting))
+
+    def _source(self, setting: Setting) -> str:
+        """What says the value; empty where nothing does."""
+        if setting.key == "theme" and self._theme is not None:
+            return "tried"
+        if given := self._file.given.get(setting.key):
+            return given.source
+        is_default = value_of(self._config, setting) == default_of(setting)
+        return "" if is_default else (self._config.source or self._file.path).name
+
+    def _entries(self) -> list[Entry]:
+        return [Entry(one.key, self._facts(one)) for one in self._settings]
+
+    def _facts(self, setting: Setting) -> str:
+        value, source = self._value(setting), self._source(setting)
+        return f"{value or 'nothing'}, {source}" if source else value
+
+    def _show(self) -> None:
+        """What is known of the chosen setting."""
+        setting = self._chosen
+        meaning = setting.meaning or f"{meaning_of(setting.action, self._commands)}."
+        default = _shown(setting, default_of(setting))
+        facts = [f"By default {default}." if default else "Nothing by default."]
+        if setting.choices:
+            facts.append(f"One of {', '.join(setting.choices)}.")
+        facts.append(f"A change holds {HOLDS[setting.holds]}.")
+        if given := self._file.given.get(setting.key):
+            facts.append(f"{given.source} says it in this run.")
+        self._about.update(
+            Content.assemble(
+                (meaning[:1].upper() + meaning[1:], "$ink-strong"),
+                ("\n" + " ".join(facts), "$ink-quiet"),
+            )
+        )
+        hints: list[Hint] = [("Enter", _VERBS[setting.kind])]
+        if setting.kind in ("flag", "choice"):
+            hints.append(("Left, Right", "try" if setting.key == "theme" else "change"))
+        hints += [("Del", "the default"), ("a letter", "find"), ("Esc", "close")]
+        self._keys.update(hint_row(hints, min(100, app_of(self).size.width) - 10))
+
+    def _refresh(self) -> None:
+        self._list.show(self._entries(), self._list.chosen)
+        self._show()
+
+    def _say(self, words: str, style: str = "$ink-quiet") -> None:
+        self._status.update(Content.styled(clean(words), style))
+
+    @on(PickList.Moved)
+    def _moved(self) -> None:
+        self._say("")
+        self._put_theme_back()
+        self._show()
+
+    @on(PickList.Picked)
+    def _picked(self) -> None:
+        setting = self._chosen
+        if setting.kind in ("flag", "choice"):
+            # A theme that was tried on is the one that is meant.
+            tried = self._theme if setting.key == "theme" else None
+            self._keep(setting, tried or self._next(setting, 1))
+        elif setting.kind == "key":
+            question = KeyQuestion(setting.action, self._value(setting))
+            app_of(self).push_screen(question, self._keep_answer)
+        else:
+            app_of(self).push_screen(TextDialog(self._question(setting)), self._keep_answer)
+
+    def _question(self, setting: Setting) -> TextQuestion:
+        return TextQuestion(
+            setting.key,
+            setting.meaning,
+            "With commas between. Empty: the default."
+            if setting.kind == "list"
+            else "Empty: the default.",
+            text=in_words(value_of(self._config, setting)),
+            placeholder=in_words(default_of(setting)),
+            verb="keep",
+            may_be_empty=True,
+            low=True,
+        )
+
+    def _keep_answer(self, answer: str | None) -> None:
+        if answer is not None:
+            self._keep(self._chosen, answer)
+
+    def _next(self, setting: Setting, step: int) -> str:
+        choices = setting.choices or ("off", "on")
+        value = self._value(setting)
+        place = choices.index(value) if value in choices else -1
+        return choices[(place + step) % len(choices)]
+
+    def on_key(self, event: events.Key) -> None:
+        """Try or change a value with the arrows, go back to the default, close."""
+        setting = self._chosen
+        if event.key == "escape":
+            self._put_theme_back()
+            self.dismiss(None)
+        elif event.key == "delete":
+            self._keep(setting, "")
+        elif event.key in ("left", "right") and setting.kind in ("flag", "choice"):
+            value = self._next(setting, 1 if event.key == "right" else -1)
+            if setting.key == "theme":
+                self._theme = value
+                self._preview(value)
+                self._refresh()
+            else:
+                self._keep(setting, value)
+        else:
+            return
+        event.stop()
+        event.prevent_default()
+
+    def _put_theme_back(self) -> None:
+        if self._theme is not None:
+            self._theme = None
+            self._preview(self._config.theme)
+            self._refresh()
+
+    def _keep(self, setting: Setting, text: str) -> None:
+        if not self._file.kept:
+            self._say("The demo keeps no settings.", "$warn")
+            return
+        try:
+            value = parsed(setting, text)
+        except ValueError as error:
+            self._say(f"{setting.key} {error}.", "$kind-error")
+            return
+        # One after the other: each is made to the file that the one before has left.
+        self.run_worker(reported(self, self._write(setting, value)), group="write", exclusive=False)
+
+    async def _write(self, setting: Setting, value: Value) -> None:
+        path, copied = self._file.path, self._file.copied
+        async with self._writing:
+            try:
+                after = await asyncio.to_thread(save_setting, path, setting.key, value, base=copied)
+            except (ConfigError, OSError) as error:
+                self._say(f"Nothing was changed: {error}", "$kind-error")
+                return
+        is_first = copied is not None
+        self._file = self._file._replace(copied=None)
+        self._config = after
+        if setting.key == "theme":
+            self._theme = None
+        self._changed(setting.key, after)
+        self._refresh()
+        if is_first:
+            self._say(f"{short(path)} holds from now on; it began as a copy of kimi-cli's.")
+        elif setting.key in self._file.given:
+            self._say(f"Kept; in this run {self._file.given[setting.key].source} goes before.")
+        else:
+            self._say(f"Kept. It holds {HOLDS[setting.holds]}.")
+
+
+_VERBS = {"flag": "change", "choice": "change", "key": "press another", "text": "edit", "number": "edit", "list": "edit"}  # fmt: skip
+
+
+def _shown(setting: Setting, value: Value) -> str:
+    if setting.kind != "key":
+        return in_words(value)
+    return ", ".join(key_name(one) for one in str(value).split(",") if one)
+
+
+class KeyQuestion(ModalScreen[str | None], AnswersOnce[str | None], inherit_bindings=False):
+    """Asks for the keys of an action by having them pressed. Answers with them as `[keys]` has them, or None.
+
+    Args:
+        action: its name in `[keys]`.
+        now: its keys, for people.
+    """
+
+    CSS_PATH = sheets("settings")
+
+    def __init__(self, action: str, now: str) -> None:
+        super().__init__()
+        self._action = action
+        self._now = now
+        self._pressed: list[str] = []
+        self._words = Static()
+        self._keys = Static()
+
+    def compose(self) -> ComposeResult:
+        """What was pressed, in a frame."""
+        frame = Vertical(self._words, self._keys)
+        frame.border_title = Content(self._action)
+        yield frame
+
+    def on_mount(self) -> None:
+        """Say what is asked."""
+        self._show()
+
+    def _show(self) -> None:
+        pressed = ", ".join(map(key_name, self._pressed))
+        words = pressed or "Press the key. A second one is taken as well."
+        self._words.update(
+            Content.assemble(
+                (words, "$ink-strong" if pressed else "$ink"), (f"\nNow {self._now}.", "$ink-quiet")
+            )
+        )
+        keep: list[Hint] = [("Enter", "keep"), ("Backspace", "another")] if pressed else []
+        self._keys.update(hint_row([*keep, ("Esc", "cancel")], 54))
+
+    def on_key(self, event: events.Key) -> None:
+        """Take it."""
+        event.stop()
+        event.prevent_default()
+        if event.key == "escape":
+            self.dismiss(None)
+        elif event.key == "enter" and self._pressed:
+            self.dismiss(",".join(self._pressed))
+        elif event.key == "backspace" and self._pressed:
+            self._pressed.pop()
+            self._show()
+        elif event.key not in self._pressed:
+            self._pressed.append(event.key)
+            self._show()

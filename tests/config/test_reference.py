@@ -1,0 +1,96 @@
+"""The table of all settings: nothing is missing in it, and the page in docs/ is made of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kimi_tui.config.file import TABLES, parse_config, read_config, save_setting
+from kimi_tui.config.reference import SETTINGS, default_of, page, parsed, settings, value_of
+from kimi_tui.config.settings import Config, ConfigError
+
+DOCS = Path(__file__).parents[2] / "docs"
+RENAMED = {"loop_control.max_steps_per_run"}
+"""Old names, which are read and written no more."""
+
+
+def test_every_key_of_the_file_is_described() -> None:
+    known = {f"{table}.{key}".lstrip(".") for table, checks in TABLES.items() for key in checks}
+    assert {one.key for one in SETTINGS} == known - RENAMED
+    assert all(one.meaning for one in SETTINGS)
+
+
+def test_the_page_in_docs_is_made_of_it() -> None:
+    made = "python -m kimi_tui.config.reference > docs/configuration.md"
+    assert (DOCS / "configuration.md").read_text() == page(), f"make it anew: {made}"
+
+
+def test_its_example_can_be_read() -> None:
+    toml = page().partition("```toml\n")[2].partition("```")[0]
+    config = parse_config(toml.encode(), Path("config.toml"))
+    assert config.notices == ()
+    assert config.default_model == "kimi-k3"
+    assert config.models["kimi-k3"].prices is not None
+
+
+def test_what_is_written_is_what_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text("# mine\ntheme = 'light'  # bright\n")
+    texts = {"number": "0.5", "flag": "on", "list": "a, b,\n c", "key": "ctrl+g"}
+    for setting in settings():
+        if setting.key == "default_model" or setting.key.startswith("keys.") != (
+            setting.key == "keys.chat.fold"
+        ):
+            continue
+        text = setting.choices[-1] if setting.choices else texts.get(setting.kind, "high")
+        if setting.kind == "number" and default_of(setting) != 0.85:
+            text = "7"
+        config = save_setting(path, setting.key, parsed(setting, text))
+        assert config.notices == ()
+        assert config == read_config(path)
+        written = value_of(config, setting)
+        assert written in (parsed(setting, text), ("a", "b", "c")), setting.key
+        again = save_setting(path, setting.key, None)
+        assert value_of(again, setting) == default_of(setting)
+    assert path.read_text().startswith("# mine\n")
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "why"),
+    [
+        ("loop_control.max_steps_per_turn", 0, "must be a whole number from 1"),
+        ("keys.send", "tab", "is tab, which is the key of complete"),
+        ("keys.chat.copy", "k", "is k, which is the key of chat.above"),
+        ("default_model", "nobody", "names"),
+        ("mode", "all", "must be one of"),
+    ],
+)
+def test_what_the_file_cannot_hold_is_not_written(
+    tmp_path: Path, key: str, value: object, why: str
+) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text("theme = 'light'\n")
+    with pytest.raises(ConfigError, match=why):
+        save_setting(path, key, value)
+    assert path.read_text() == "theme = 'light'\n"
+
+
+def test_ours_begins_as_a_copy_of_kimi_clis(tmp_path: Path) -> None:
+    theirs, ours = tmp_path / "theirs.toml", tmp_path / "ours" / "config.toml"
+    theirs.write_text(
+        '[providers.one]\nbase_url = "http://127.0.0.1:9/v1"\ntype = "kimi"\n'
+        '[models.one]\nprovider = "one"\nmodel = "m"\n'
+    )
+    config = save_setting(ours, "theme", "nord", base=theirs)
+    assert (config.theme, [*config.models]) == ("nord", ["one"])
+    assert ours.stat().st_mode & 0o777 == 0o600
+    # Once it is there it is what counts.
+    theirs.write_text("")
+    assert [*save_setting(ours, "glyphs", "ascii", base=theirs).models] == ["one"]
+
+
+@pytest.mark.parametrize("text", ["", "   ", "\n"])
+def test_nothing_written_means_the_default(text: str) -> None:
+    assert [parsed(one, text) for one in settings()] == [None] * len(tuple(settings()))
+    assert all(value_of(Config(), one) == default_of(one) for one in settings())

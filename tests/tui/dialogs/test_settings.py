@@ -1,0 +1,127 @@
+"""The settings: what holds and why, changed in the file and, where that can be, at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support.chat_server import ChatServer
+from support.pictures import PictureExtension
+from support.screens import Desk, desk
+from syrupy.assertion import SnapshotAssertion
+from textual.widget import Widget
+
+from kimi_tui.config.file import read_config
+from kimi_tui.config.settings import Config
+from kimi_tui.launch import Given
+from kimi_tui.tui.dialogs.settings import SettingsScreen
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home of its own."""
+    monkeypatch.setenv("KIMI_TUI_HOME", str(tmp_path))
+    return tmp_path
+
+
+async def choose(one: Desk, key: str) -> None:
+    """Find a setting by typing its name."""
+    await one.until(lambda: isinstance(one.app.screen, SettingsScreen))
+    await one.pilot.press(*key)
+    await one.sees(f"▌ {key}")
+
+
+async def test_settings_are_found_changed_and_kept(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url, config=Config()) as one:
+        await one.ready()
+        file = one.app.launch.config_path
+        await one.say("/settings")
+        await choose(one, "dmail.review")
+        await one.pilot.press("enter")
+        await one.sees("Kept. It holds from the next session on.")
+        assert "on, config.toml" in one.text()
+        assert read_config(file).dmail.review
+        # Another session is started with it.
+        assert one.app.launch.config.dmail.review
+        await one.pilot.press("delete")
+        await one.until(lambda: not read_config(file).dmail.review)
+        # A number that is none leaves the file as it is; one that is kept is shown.
+        await one.pilot.press(*["backspace"] * len("dmail.review"))
+        await choose(one, "loop_control.max_steps")
+        for text, words in (("many", "must be a number"), ("0", "from 1"), ("12", "Kept.")):
+            await one.pilot.press("enter")
+            await one.sees("Empty: the default.")
+            await one.pilot.press("ctrl+a", "ctrl+k", *text, "enter")
+            await one.sees(words)
+        assert read_config(file).loop.max_steps_per_turn == 12
+        # A key is pressed; one that is taken says whose it is.
+        await one.pilot.press(*["backspace"] * len("loop_control.max_steps"))
+        await choose(one, "keys.send")
+        await one.pilot.press("enter")
+        await one.sees("Press the key.")
+        await one.pilot.press("tab", "enter")
+        await one.sees("which is the key of complete")
+        await one.pilot.press("enter")
+        await one.sees("Press the key.")
+        await one.pilot.press("ctrl+s", "f5", "backspace", "enter")
+        await one.sees("Kept. It holds from the next start on.")
+        assert read_config(file).keys == {"send": "ctrl+s"}
+
+
+async def test_a_theme_is_tried_on_and_put_back(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url, config=Config()) as one:
+        await one.ready()
+        await one.say("/settings")
+        await choose(one, "theme")
+        await one.pilot.press("right", "right", "right")
+        assert one.app.theme == "kimi-atom-one-dark"
+        await one.sees("atom-one-dark, tried")
+        await one.pilot.press("escape")
+        await one.until(lambda: one.app.theme == "kimi-dark")
+        await one.say("/settings")
+        await choose(one, "theme")
+        await one.pilot.press("right", "enter")
+        await one.sees("light, config.toml")
+        await one.pilot.press("escape")
+        await one.pilot.pause()
+        assert one.app.theme == "kimi-light"
+        assert read_config(one.app.launch.config_path).theme == "light"
+
+
+async def test_what_an_argument_says_goes_before(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url, config=Config()) as one:
+        await one.ready()
+        given = {"mode": Given("all", "--yolo")}
+        one.app.launch = one.app.launch._replace(given=given)
+        await one.say("/settings")
+        await choose(one, "mode")
+        await one.sees("all, --yolo")
+        await one.sees("--yolo says it in this run.")
+        await one.pilot.press("enter")
+        await one.sees("Kept; in this run --yolo goes before.")
+
+
+@pytest.mark.parametrize("size", [(120, 40), (80, 24), (60, 20)], ids=["wide", "usual", "narrow"])
+async def test_picture(
+    home: Path,
+    size: tuple[int, int],
+    snapshot: SnapshotAssertion,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("HOME", str(home))
+    theme = "light" if size == (80, 24) else "dark"
+    config = Config(theme=theme, reduced_motion=True)
+    async with (
+        ChatServer() as server,
+        desk(home, server.base_url, size=size, config=config) as one,
+    ):
+        await one.ready()
+        await one.say("/settings")
+        await choose(one, "loop_")
+        await one.pilot.press("down", "down")
+        await one.pilot.pause()
+        # What lies behind it has names of folders that change.
+        for behind in one.screen.query(Widget):
+            behind.visible = False
+        await one.pilot.pause()
+        assert one.app.export_screenshot(title="") == snapshot.use_extension(PictureExtension)
