@@ -39,6 +39,7 @@ from kimi_tui.soul.system_prompt import FolderFacts
 from kimi_tui.soul.tasks import OrphanedTasks, run_to_completion
 from kimi_tui.soul.tool_calls import ToolRuntime
 from kimi_tui.soul.usage import Cost, Statistics, session_statistics
+from kimi_tui.soul.window_contents import WindowPart, window_parts
 from kimi_tui.soul.world_line_reader import (
     WorldLineComparison,
     WorldLineInfo,
@@ -229,6 +230,10 @@ class KimiSoul(Soul):
         await self._recorder.flush()
         prices = self._conversation.ledger.prices
         return await asyncio.to_thread(session_statistics, self._session, prices)
+
+    async def window_parts(self) -> list[WindowPart]:
+        """What stands in the context window now, with its tokens. At any time."""
+        return await window_parts(self._conversation)
 
     # -- history ---------------------------------------------------------------------------------
 
