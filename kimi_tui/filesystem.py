@@ -72,7 +72,12 @@ class NotARegularFile(OSError):
 
 
 def open_regular(
-    path: Path, flags: int = os.O_RDONLY, mode: int = 0o600, *, links: bool = False
+    path: Path,
+    flags: int = os.O_RDONLY,
+    mode: int = 0o600,
+    *,
+    links: bool = False,
+    dir_fd: int | None = None,
 ) -> int:
     """A descriptor of a regular file that children do not inherit. Never waits for somebody at the other end.
 
@@ -81,6 +86,7 @@ def open_regular(
         flags: As for `os.open`.
         mode: The permissions of a new file.
         links: Whether the name itself may be a symbolic link.
+        dir_fd: The folder that a relative path is in.
 
     Raises:
         NotARegularFile: Something else stands there.
@@ -88,7 +94,7 @@ def open_regular(
     """
     safe = flags | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
     try:
-        fd = os.open(path, safe if links else safe | os.O_NOFOLLOW, mode)
+        fd = os.open(path, safe if links else safe | os.O_NOFOLLOW, mode, dir_fd=dir_fd)
     except OSError as error:
         raise _refusal(path, error, links=links) from error
     try:

@@ -52,13 +52,14 @@ class ModelConfig(NamedTuple):
 
 
 class LoopControl(NamedTuple):
-    """The limits of the agent's loop, under kimi-cli's names."""
+    """The limits of the agent's loop, under kimi-cli's names; `patience` is for how many seconds an overload is waited out."""
 
     max_steps_per_turn: int = 1000
     max_retries_per_step: int = 3
     reserved_context_size: int = 50_000
     compaction_trigger_ratio: float = 0.85
     compaction: str = "simple"
+    patience: float = 600.0
 
 
 class DMailConfig(NamedTuple):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
@@ -229,6 +230,7 @@ async def complete(
     policy: RetryPolicy = RetryPolicy(),  # noqa: B008 - frozen
     retry_now: asyncio.Event | None = None,
     collector: Collector | None = None,
+    known: bool = True,
 ) -> Completion:
     """Ask, and ask again after failures that may pass.
 
@@ -243,20 +245,19 @@ async def complete(
         retry_now: setting it ends a wait at once.
         collector: holds what the running attempt has streamed; a cancelled caller finds there what came until then.
             Empty while a retry is waited for.
+        known: the server has answered before. One that never did most likely has another address, and is not waited for.
 
     Raises:
         LLMError: it failed for good.
         asyncio.CancelledError: cancelled; the connection is closed.
     """
-    from tenacity import AsyncRetrying, RetryError, retry_if_exception, stop_after_attempt
+    from tenacity import AsyncRetrying, RetryError, retry_if_exception
 
     answer = collector or Collector(provider.info.provider, provider.info.model)
+    retries = _Retries(policy, known=known)
 
     def wait_s(state: RetryCallState) -> float:
-        error = _failure(state)
-        grown = min(policy.max_s, policy.initial_s * 2.0 ** (state.attempt_number - 1))
-        asked_for = error.retry_after_s if isinstance(error, APIStatusError) else None
-        return max(grown, asked_for or 0.0) + random.uniform(0.0, policy.jitter_s)
+        return retries.wait_s(_failure(state))
 
     notices: list[RetryNotice] = []
 
@@ -268,6 +269,7 @@ async def complete(
             wait_s=state.upcoming_sleep,
             reason=error.message,
             status=error.status if isinstance(error, APIStatusError) else None,
+            left_s=retries.left_s(error) or 0.0,
         )
         notices.append(notice)
         _log.warning(
@@ -294,14 +296,13 @@ async def complete(
             return
         on_retry(replace(notices[-1], wait_s=0.0))
 
-    def is_worth_retrying(error: BaseException) -> bool:
-        return is_retryable(error) and not _waits_too_long(error, policy)
-
     try:
         async for attempt in AsyncRetrying(
-            stop=stop_after_attempt(max(1, policy.max_attempts)),
+            stop=lambda state: retries.are_over(_failure(state)),
             wait=wait_s,
-            retry=retry_if_exception(is_worth_retrying),
+            retry=retry_if_exception(
+                lambda error: is_retryable(error) and not retries.wait_too_long(error)
+            ),
             before_sleep=before_sleep,
             sleep=sleep,
             reraise=True,
@@ -309,7 +310,7 @@ async def complete(
             with attempt:
                 return await _ask_once(provider, system, tools, history, answer, on_item)
     except APIStatusError as error:
-        if _waits_too_long(error, policy):
+        if retries.wait_too_long(error):
             raise _not_retried(error) from None
         raise
     except RetryError as error:  # cannot happen with reraise, but says so to the type checker
@@ -326,19 +327,65 @@ def is_retryable(error: BaseException) -> bool:
     )
 
 
+_OVERLOAD = frozenset({429, 503, 529})
+
+
+def is_overload(error: BaseException, *, known: bool = True) -> bool:
+    """Whether the server has too much to do or cannot be reached for a while, which passes by itself."""
+    if isinstance(error, APIStatusError):
+        return is_retryable(error) and (error.status in _OVERLOAD or "overloaded" in error.code)
+    return known and isinstance(error, APIConnectionError | APITimeoutError)
+
+
+class _Retries:
+    """What is left of a policy in the course of one call; an overload counts by time, other failures by number."""
+
+    def __init__(self, policy: RetryPolicy, *, known: bool) -> None:
+        self._policy = policy
+        self._known = known
+        self._n_overloads = 0
+        self._n_others = 0
+        self._until = 0.0
+
+    def left_s(self, error: BaseException) -> float | None:
+        """How much longer this is waited out, from the first time on; None for what is not waited out at all."""
+        if not self._policy.patience_s or not is_overload(error, known=self._known):
+            return None
+        now = time.monotonic()
+        self._until = self._until or now + self._policy.patience_s
+        return max(0.0, self._until - now)
+
+    def wait_s(self, error: BaseException) -> float:
+        """The wait before the next attempt."""
+        policy, left_s = self._policy, self.left_s(error)
+        if left_s is not None:
+            self._n_overloads += 1
+            n, most_s = self._n_overloads, min(policy.longest_wait_s, left_s)
+        else:
+            self._n_others += 1
+            n, most_s = self._n_others, policy.max_s
+        grown = policy.initial_s * 2.0 ** min(n - 1, 60)
+        asked_for = error.retry_after_s if isinstance(error, APIStatusError) else None
+        return max(min(most_s, grown), asked_for or 0.0) + random.uniform(0.0, policy.jitter_s)
+
+    def are_over(self, error: BaseException) -> bool:
+        """Whether this failure was the last one; asked after `wait_s`."""
+        left_s = self.left_s(error)
+        return self._n_others >= self._policy.max_attempts if left_s is None else left_s <= 0
+
+    def wait_too_long(self, error: BaseException) -> bool:
+        """Whether the server asks for a longer wait than there is patience for."""
+        if not isinstance(error, APIStatusError) or not error.retryable:
+            return False
+        left_s = self.left_s(error)
+        most_s = self._policy.longest_wait_s if left_s is None else left_s
+        return (error.retry_after_s or 0.0) > most_s
+
+
 def _failure(state: RetryCallState) -> LLMError:
     outcome = state.outcome
     error = outcome.exception() if outcome is not None else None
     return error if isinstance(error, LLMError) else LLMError("The call failed.")
-
-
-def _waits_too_long(error: BaseException, policy: RetryPolicy) -> bool:
-    """Whether the server asks for a longer wait than the policy has patience for."""
-    return (
-        isinstance(error, APIStatusError)
-        and error.retryable
-        and (error.retry_after_s or 0.0) > policy.longest_wait_s
-    )
 
 
 def _not_retried(error: APIStatusError) -> APIStatusError:

@@ -115,20 +115,25 @@ class Completion:
 
 @dataclass(frozen=True, slots=True)
 class RetryNotice:
-    """A failed attempt that will be tried again after `wait_s` seconds; its partial text counts for nothing."""
+    """A failed attempt that will be tried again after `wait_s` seconds; its partial text counts for nothing.
+
+    `left_s` is how much longer an overload is waited out; 0 where attempts are counted instead.
+    """
 
     attempt: int
     max_attempts: int
     wait_s: float
     reason: str
     status: int | None = None
+    left_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
     """How often a call is repeated, and the waits: from `initial_s` growing to `max_s`, plus at random up to `jitter_s`.
 
-    A server that asks for a wait of more than `longest_wait_s` is not asked again.
+    An overload is waited out for `patience_s` instead, with waits that grow to `longest_wait_s`. A server that asks for a
+    longer wait than that, or than what is left of the patience, is not asked again.
     """
 
     max_attempts: int = 3
@@ -136,6 +141,7 @@ class RetryPolicy:
     max_s: float = 5.0
     jitter_s: float = 0.5
     longest_wait_s: float = 60.0
+    patience_s: float = 0.0
 
 
 class ChatProvider(Protocol):

@@ -311,13 +311,15 @@ class CompactionBlock(Block):
 
 @dataclass(slots=True, eq=False)
 class RetryBlock(Block):
-    """A failed model call that will be tried again at `due` (seconds since 1970)."""
+    """A failed model call that will be tried again at `due` (seconds since 1970), as often as `max_attempts` or, where
+    there is one, until `gives_up` (seconds since 1970)."""
 
     reason: str = ""
     attempt: int = 1
     max_attempts: int = 1
     wait_s: float = 0.0
     due: float = 0.0
+    gives_up: float = 0.0
 
 
 @dataclass(slots=True, eq=False)

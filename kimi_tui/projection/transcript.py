@@ -424,6 +424,7 @@ class Speech:
         block.max_attempts = event.max_attempts
         block.wait_s = event.wait_s
         block.due = at + event.wait_s
+        block.gives_up = at + event.left_s if event.left_s else 0.0
         self._retry = block
         return both(change, self._list.append(block))
 

@@ -383,6 +383,7 @@ class Conversation:
                 notice.wait_s,
                 notice.reason,
                 notice.status,
+                notice.left_s,
             )
         )
 

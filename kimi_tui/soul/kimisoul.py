@@ -28,15 +28,18 @@ from kimi_tui.soul.history import session_history
 from kimi_tui.soul.internal_messages import is_user_words, user_words
 from kimi_tui.soul.loop import AgentLoop, Steering
 from kimi_tui.soul.operations import Operations
+from kimi_tui.soul.project_notes import notes_in
 from kimi_tui.soul.protocol import Soul
 from kimi_tui.soul.record import Recorder
+from kimi_tui.soul.reminders import Reminders
 from kimi_tui.soul.rewind import END, FilesChoice, Forked, RewindOutcome, RewindPreview, Target
 from kimi_tui.soul.segments import label_of
 from kimi_tui.soul.step import StepRunner
-from kimi_tui.soul.system_prompt import FolderFacts, notes_in
+from kimi_tui.soul.system_prompt import FolderFacts
 from kimi_tui.soul.tasks import OrphanedTasks, run_to_completion
 from kimi_tui.soul.tool_calls import ToolRuntime
 from kimi_tui.soul.usage import Cost, Statistics, session_statistics
+from kimi_tui.soul.window_contents import WindowPart, window_parts
 from kimi_tui.soul.world_line_reader import (
     WorldLineComparison,
     WorldLineInfo,
@@ -116,7 +119,8 @@ class KimiSoul(Soul):
         restorer = FileRestorer(conversation.files, context, session.work_dir)
         dmails = DMailDelivery(conversation, self._marks, restorer, self._approval, environ)
         tools = ToolRuntime(conversation, self._approval, session.work_dir, environ, sandbox)
-        steps = StepRunner(tools, self._orphans)
+        self._reminders = Reminders(conversation, self._approval, session.work_dir)
+        steps = StepRunner(tools, self._reminders, self._orphans)
         self._loop = AgentLoop(conversation, steps, self._compactor, dmails, self._steering)
         self._operations = Operations(session, conversation, restorer)
         self._user_dmails = UserDMails(conversation, self._operations, dmails)
@@ -215,7 +219,8 @@ class KimiSoul(Soul):
     async def files_ready(self) -> FolderFacts:
         """Wait until the working files have been scanned for the first time; what is known of the folder then."""
         extent = await self._conversation.files.extent()
-        notes = notes_in(self._conversation.context.system_prompt or "")
+        sent = self._conversation.context.system_prompt or ""
+        notes = tuple(one.path for one in notes_in(sent))
         if extent is None:
             return FolderFacts(notes=notes)
         return FolderFacts(extent.n_files, extent.is_more, notes)
@@ -225,6 +230,10 @@ class KimiSoul(Soul):
         await self._recorder.flush()
         prices = self._conversation.ledger.prices
         return await asyncio.to_thread(session_statistics, self._session, prices)
+
+    async def window_parts(self) -> list[WindowPart]:
+        """What stands in the context window now, with its tokens. At any time."""
+        return await window_parts(self._conversation)
 
     # -- history ---------------------------------------------------------------------------------
 
@@ -777,7 +786,7 @@ class KimiSoul(Soul):
         # What was queued before is older than what is said now.
         await self._loop.take_steers()
         words = [user_words(text)]
-        await conversation.append(words)
+        await conversation.append([*words, *await self._reminders.after_words()])
         conversation.publish_status()
         return words
 

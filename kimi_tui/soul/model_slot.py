@@ -10,7 +10,7 @@ import logging
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kimi_tui.llm.completion import Collector, complete
 from kimi_tui.llm.errors import LLMNotSet
@@ -41,6 +41,7 @@ class LoopLimits:
 
     max_steps_per_turn: int = 1000
     max_retries_per_step: int = 3
+    patience_s: float = 600.0
     reserved_context_size: int = 50_000
     compaction_trigger_ratio: float = 0.85
     dmail_enabled: bool = True
@@ -76,6 +77,7 @@ class ModelSlot:
         self._policy = policy
         self._retry_now = asyncio.Event()
         self._calls: Counter[ChatProvider] = Counter()
+        self._answered: ChatProvider | None = None
         self._closing: set[asyncio.Task[None]] = set()
 
     def needed(self) -> ChatProvider:
@@ -111,7 +113,7 @@ class ModelSlot:
         history: Sequence[Message],
         *,
         on_item: Callable[[StreamItem], None] = _unheard,
-        on_retry: Callable[[RetryNotice], None] = _unheard,
+        on_retry: Callable[[RetryNotice], None] | None = None,
         collector: Collector | None = None,
     ) -> Completion:
         """Ask a provider that `call` gave; repeat the call where that may help.
@@ -122,23 +124,26 @@ class ModelSlot:
             tools: what the model may call.
             history: the messages.
             on_item: hears every part of the answer as it streams.
-            on_retry: hears of every failed attempt; what it streamed is void.
+            on_retry: hears of every failed attempt; what it streamed is void. Without it no overload is waited out.
             collector: holds what the running attempt has streamed, for a caller that may be cancelled.
 
         Raises:
             LLMError: it failed for good.
         """
-        return await complete(
+        done = await complete(
             provider,
             system,
             tools,
             history,
             on_item=on_item,
-            on_retry=on_retry,
-            policy=self._policy,
+            on_retry=on_retry or _unheard,
+            policy=self._policy if on_retry else replace(self._policy, patience_s=0.0),
             retry_now=self._retry_now,
             collector=collector,
+            known=self._answered is provider,
         )
+        self._answered = provider
+        return done
 
     def retry_now(self) -> None:
         """End the wait before the next attempt of the call under way."""

@@ -70,7 +70,10 @@ async def open_soul(
     tools = toolset or default_toolset()
     if not limits.dmail_enabled:
         tools = tools.without(DMAIL_TOOL)
-    model = ModelSlot(provider, policy or RetryPolicy(max_attempts=limits.max_retries_per_step))
+    policy = policy or RetryPolicy(
+        max_attempts=limits.max_retries_per_step, patience_s=limits.patience_s
+    )
+    model = ModelSlot(provider, policy)
     if not session.lock.held:
         await session.open()
     confining = asyncio.create_task(_sandbox(sandbox, session.work_dir, environ), name="sandbox")

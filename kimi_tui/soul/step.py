@@ -25,6 +25,7 @@ from kimi_tui.session.schema import Checkpoint
 from kimi_tui.soul.conversation import Conversation
 from kimi_tui.soul.errors import BackToTheFuture
 from kimi_tui.soul.internal_messages import needs_a_word
+from kimi_tui.soul.reminders import Reminders
 from kimi_tui.soul.tasks import OrphanedTasks
 from kimi_tui.soul.tool_calls import Call, CallResult, ToolBatch, ToolRuntime
 from kimi_tui.soul.tool_results import NOT_BEGUN, call_key, tool_message, with_versions
@@ -154,11 +155,13 @@ class StepRunner:
 
     Args:
         tools: runs the tools; its conversation is the one that goes on.
+        reminders: what the model is told with the results.
         orphans: takes over the tasks of stopped tools.
     """
 
-    def __init__(self, tools: ToolRuntime, orphans: OrphanedTasks) -> None:
+    def __init__(self, tools: ToolRuntime, reminders: Reminders, orphans: OrphanedTasks) -> None:
         self._tools = tools
+        self._reminders = reminders
         self._conversation = tools.conversation
         self._orphans = orphans
         self._published_cut = False
@@ -258,10 +261,11 @@ class StepRunner:
         try:
             await self._conversation.remember()
             done = await batch.run()
+            reminders = await self._reminders.after_step(done)
         except asyncio.CancelledError:
             await self._stop(batch)
             raise
-        messages = _results(done)
+        messages = [*_results(done), *reminders]
         nudge = self._nudge(done, point)
         await self._conversation.append([*messages, nudge] if nudge is not None else messages)
         return done

@@ -10,11 +10,10 @@ from datetime import date
 from pathlib import Path
 from typing import NamedTuple
 
-from kimi_tui.filesystem import open_regular
 from kimi_tui.prompts import prompt
+from kimi_tui.soul.project_notes import notes_for, quoted
+from kimi_tui.soul.repository import repository_facts
 
-AGENTS_FILES = ("AGENTS.md", "agents.md")
-MAX_AGENTS_BYTES = 32 * 1024
 _MAX_ENTRIES = 80
 _OURS = "You are the agent of kimi-tui"
 _HEADING = "\n# "
@@ -25,7 +24,7 @@ _LAST_HEADING = "\n# This session\n"
 def build_system_prompt(
     work_dir: Path, environ: Mapping[str, str], today: date, *, dmail: bool = True
 ) -> str:
-    """The system prompt for a session in this folder. Reads a little of the disk: call it in a thread.
+    """The system prompt for a session in this folder. Reads a little of the disk and asks git: call it in a thread.
 
     Args:
         work_dir: where the agent works.
@@ -40,7 +39,8 @@ def build_system_prompt(
         SHELL=environ.get("SHELL", "/bin/sh"),
         DATE=today.isoformat(),
         LISTING=_listing(work_dir),
-        AGENTS_MD=_agents_md(work_dir),
+        REPOSITORY=repository_facts(work_dir, environ),
+        AGENTS_MD=quoted(notes_for(work_dir, environ)),
         TOOLS=prompt("system_tools"),
         DMAIL=prompt("system_dmail") + "\n\n" if dmail else "",
     )
@@ -91,15 +91,6 @@ _NO_TOOLS = _Section("No tools", "system_without_tools")
 _DMAIL = _Section("Checkpoints and D-Mail", "system_dmail")
 
 
-def notes_in(system_prompt: str) -> str:
-    """The name of the file whose notes for agents stand in a system prompt; empty where there are none."""
-    for name in AGENTS_FILES:
-        # Only what older versions wrote too: the words around it have changed.
-        if f"\n# Project notes\n\nThe project keeps notes for agents in `{name}`." in system_prompt:
-            return name
-    return ""
-
-
 def _system_name() -> str:
     name = {"Darwin": "macOS"}.get(platform.system(), platform.system())
     return f"{name} ({platform.release()}, {platform.machine()})"
@@ -122,25 +113,6 @@ def _listing(work_dir: Path) -> str:
     return "\n".join(shown) or "(empty)"
 
 
-def _agents_md(work_dir: Path) -> str:
-    for name in AGENTS_FILES:
-        try:
-            with open(open_regular(work_dir / name), "rb", buffering=0) as file:
-                # Another name of the file may be outside of the folder, as what a link leads to may.
-                is_elsewhere = os.fstat(file.fileno()).st_nlink > 1
-                data = b"" if is_elsewhere else file.read(MAX_AGENTS_BYTES + 1)
-        except OSError:
-            is_elsewhere, data = os.path.islink(work_dir / name), b""
-        if is_elsewhere:
-            return "\n" + prompt("agents_md_elsewhere", PATH=name)
-        text = data[:MAX_AGENTS_BYTES].decode("utf-8", "replace").strip()
-        if len(data) > MAX_AGENTS_BYTES:
-            text += "\n\n[cut here: the file is longer than 32 KiB; read the rest when you need it]"
-        if text:
-            return "\n" + prompt("agents_md", PATH=name, TEXT=text)
-    return ""
-
-
 @dataclass(frozen=True, slots=True)
 class FolderFacts:
     """What the engine knows of the work folder.
@@ -148,9 +120,9 @@ class FolderFacts:
     Attributes:
         n_files: how many files it has; None where it was not scanned.
         is_more: whether it has more files than are followed.
-        notes: the name of the file of notes for agents that the model was sent; empty where there was none.
+        notes: the files of notes for agents that the model was sent.
     """
 
     n_files: int | None = None
     is_more: bool = False
-    notes: str = ""
+    notes: tuple[str, ...] = ()

@@ -3,9 +3,9 @@
 A result is one `tool` message in kimi-cli's form: a sentence about the call in `<system>` tags, then the output as it
 was. `tool_message` writes it and `outcome_of` reads it back.
 
-`ToolMemory` is the todo list and the version under which the agent last saw each file. Both are computed from the
-messages of the live world line, so that a rewind, a D-Mail or an undo takes them back too; for that, the versions
-that a call saw stand beside its result under the key `saw`.
+`ToolMemory` is the todo list, the version under which the agent last saw each file, and what it was reminded of. All is
+computed from the messages of the live world line, so that a rewind, a D-Mail or an undo takes it back too; for that, the
+versions that a call saw stand beside its result under the key `saw`.
 
 `blocks_of` makes the blocks that cards draw of what a tool did; diffs are bounded, and large ones computed in a thread.
 """
@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from kimi_tui.llm.message import ContentPart, Message, TextPart, ToolCall
+from kimi_tui.soul.project_notes import brought_by
 from kimi_tui.tools.base import (
     CommandRun,
     Effect,
@@ -108,17 +109,22 @@ class ToolMemory:
     Attributes:
         todos: the todo list; None where none was set.
         versions: by absolute path, the version under which the agent last saw the file.
+        notes: the paths of notes of folders that it was given.
+        mode: what needs asking, as it was told last; empty where it was not told.
         known: whether it was computed since `forget`.
     """
 
     def __init__(self) -> None:
         self.todos: tuple[TodoEntry, ...] | None = None
         self.versions: dict[str, str] = {}
+        self.notes: set[str] = set()
+        self.mode = ""
         self.known = False
 
     def forget(self) -> None:
         """Drop everything: the conversation has changed."""
         self.todos, self.versions, self.known = None, {}, False
+        self.notes, self.mode = set(), ""
 
     def compute(self, messages: Iterable[Message]) -> None:
         """Compute it anew from the messages of a world line, oldest first."""
@@ -133,6 +139,11 @@ class ToolMemory:
                 if position < len(calls):
                     self._take(calls[position], message)
                 position += 1
+            elif message.role == "user" and (extra := message.model_extra):
+                if notes := brought_by(message):
+                    self.notes.add(notes)
+                if isinstance(mode := extra.get("mode"), str):
+                    self.mode = mode
         self.known = True
 
     def took(self, outcome: ToolOutcome) -> None:

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 
 from rich.cells import cell_len, set_cell_size
 
+from kimi_tui.foreign_text import one_line
 from kimi_tui.tool_names import short_name
 
 if TYPE_CHECKING:
     from kimi_tui.soul.usage import Cost, Statistics
+    from kimi_tui.soul.window_contents import WindowPart
 
 MINUS = "−"
 LEAST_S = 0.05
@@ -297,6 +299,20 @@ def statistics_pairs(figures: Statistics) -> list[tuple[str, str]]:
     if figures.is_fork and pairs:
         pairs.append(("a fork", "what came along from the other session is counted in all of this"))
     return pairs
+
+
+def window_pairs(parts: Iterable[WindowPart]) -> list[tuple[str, str]]:
+    """The parts of a context window as rows of a name and its tokens; what is inside of another is set in."""
+    parts = list(parts)
+    whole = sum(part.tokens for part in parts if not part.is_inside)
+    return [
+        (
+            f"{'  ' * part.is_inside}{one_line(part.name)}"
+            + (f" ({grouped(part.count)})" if part.count else ""),
+            f"{tokens(part.tokens, estimated=True)}, {percent(part.tokens, whole)}",
+        )
+        for part in parts
+    ]
 
 
 def cost_words(cost: Cost) -> str:

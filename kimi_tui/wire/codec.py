@@ -77,6 +77,7 @@ def _encode(event: Event) -> tuple[str, Json]:
                 "wait_s": event.wait_s,
                 "error_type": event.reason,
                 "status_code": event.status,
+                "left_s": event.left_s,
             }
         case ev.TextPart(text):
             return "ContentPart", {"type": "text", "text": text}
@@ -403,6 +404,7 @@ def _decode_retry(data: Json) -> Event | None:
         wait_s=seconds_of(wait_s),
         reason=_text(data, "error_type"),
         status=status if is_whole(status) else None,
+        left_s=seconds_of(data.get("left_s")),
     )
 
 

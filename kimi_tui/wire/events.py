@@ -70,6 +70,8 @@ class NextMessage:
 class StepRetry:
     """The model call failed and is tried again in `wait_s` seconds; what it had streamed is dropped.
 
+    `left_s` is how much longer an overload is waited out; 0 where attempts are counted instead.
+
     Published again with no wait when the user cuts the wait short, and with none where the context is compacted first.
     """
 
@@ -79,6 +81,7 @@ class StepRetry:
     wait_s: float
     reason: str
     status: int | None = None
+    left_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,6 +45,7 @@ max_steps_per_turn = 7
 reserved_context_size = 1000
 compaction_trigger_ratio = 0.5
 compaction = "mine.short:Short"
+patience = 90
 
 [dmail]
 enabled = false
@@ -81,7 +82,7 @@ def test_everything_that_can_stand_in_the_file() -> None:
     provider = config.providers["moonshot"]
     assert provider.base_url == "https://api.moonshot.ai/v1"
     assert (provider.api_key, provider.dialect) == ("sk-one", "moonshot")
-    assert config.loop == LoopControl(7, 3, 1000, 0.5, "mine.short:Short")
+    assert config.loop == LoopControl(7, 3, 1000, 0.5, "mine.short:Short", 90.0)
     assert (config.dmail.enabled, config.dmail.nudge_tokens) == (False, 50)
     assert config.keys == {"compact": "ctrl+r"}
 
@@ -103,6 +104,7 @@ PRICED = "[providers.p]\nbase_url='http://localhost/v1'\n[models.m]\nprovider='p
         ("[loop_control]\nmax_steps_per_turn = true", "loop_control.max_steps_per_turn"),
         ("[loop_control]\ncompaction_trigger_ratio = 7.5", "loop_control.compaction_trigger_ratio"),
         ("[loop_control]\ncompaction = 3", "loop_control.compaction"),
+        ("[loop_control]\npatience = -1", "loop_control.patience"),
         ("[loop_control]\nmax_stepz = 1", "loop_control.max_stepz"),
         ('[providers.x]\nbase_url = "ftp://x"', "providers.x.base_url"),
         ("[providers.x]\napi_key = 'a'", "providers.x.base_url"),

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from kimi_tui.llm.completion import Collector, complete
-from kimi_tui.llm.errors import APIConnectionError, LLMError
+from kimi_tui.llm.errors import APIConnectionError, APIStatusError, APIStreamError, LLMError
 from kimi_tui.llm.message import Message, user_message
 from kimi_tui.llm.provider import (
     ChatProvider,
@@ -165,6 +167,56 @@ async def test_jitter_is_added() -> None:
             on_retry=notices.append,
         )
     assert 0 < notices[0].wait_s <= 0.01
+
+
+def overloaded(status: int = 503, wait_s: float | None = None) -> list[StreamItem | BaseException]:
+    return [APIStatusError("busy", status=status, retry_after_s=wait_s, retryable=True)]
+
+
+PATIENT = RetryPolicy(max_attempts=2, initial_s=0.001, max_s=0.002, jitter_s=0.0, patience_s=30.0)
+
+
+async def test_an_overload_is_waited_out_by_time_and_other_failures_by_number() -> None:
+    notices: list[RetryNotice] = []
+    gone: list[StreamItem | BaseException] = [APIConnectionError("gone")]
+    broken: list[StreamItem | BaseException] = [APIStreamError("broke")]
+    fine: list[StreamItem | BaseException] = [TextDelta("fine"), Finished("stop")]
+    plans = [overloaded(429), overloaded(529), gone, broken, overloaded(), fine]
+    done, _ = await run(Planned(*plans), policy=PATIENT, on_retry=notices.append)
+    assert done.message.text == "fine"
+    # The waits of an overload grow for themselves, further than those of other failures.
+    assert [round(notice.wait_s, 4) for notice in notices] == [0.001, 0.002, 0.004, 0.001, 0.008]
+    assert [29 < notice.left_s <= 30 for notice in notices] == [True, True, True, False, True]
+    # A second failure of another kind is one too many, however often the server was busy between.
+    with pytest.raises(APIStreamError):
+        await run(Planned(broken, overloaded(), overloaded(), broken, fine), policy=PATIENT)
+    # One that never answered is most likely not there at all.
+    with pytest.raises(APIConnectionError):
+        await run(Planned(gone, gone, fine), policy=PATIENT, known=False)
+
+
+async def test_patience_has_an_end() -> None:
+    notices: list[RetryNotice] = []
+    short = replace(PATIENT, initial_s=0.02, patience_s=0.1)
+    failing = Planned(*[overloaded() for _ in range(50)])
+    with pytest.raises(APIStatusError, match="busy"):
+        await run(failing, policy=short, on_retry=notices.append)
+    # The last wait ends where the patience does.
+    assert len(notices) == 3
+    assert notices[-1].wait_s < 0.05
+    # A longer wait than a minute is taken while there is the patience for it, and none that there is no time for.
+    with pytest.raises(APIStatusError) as caught:
+        await run(Planned(overloaded(429, 31.0)), policy=PATIENT)
+    assert "It asks to wait 31 s" in caught.value.advice
+    retry_now = asyncio.Event()
+
+    def hurry(notice: RetryNotice) -> None:
+        assert notice.wait_s in (100.0, 0.0)
+        asyncio.get_running_loop().call_soon(retry_now.set)
+
+    patient = replace(PATIENT, patience_s=600.0)
+    again = Planned(overloaded(429, 100.0), [TextDelta("fine"), Finished("stop")])
+    await run(again, policy=patient, on_retry=hurry, retry_now=retry_now)
 
 
 async def test_other_errors_are_not_tried_again() -> None:

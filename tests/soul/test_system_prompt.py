@@ -10,7 +10,8 @@ import pytest
 from support.odd_files import KINDS, put
 
 from kimi_tui.prompts import prompt
-from kimi_tui.soul.system_prompt import MAX_AGENTS_BYTES, adapted, build_system_prompt
+from kimi_tui.soul.project_notes import MAX_BYTES
+from kimi_tui.soul.system_prompt import adapted, build_system_prompt
 
 TODAY = date(2026, 3, 2)
 
@@ -33,9 +34,9 @@ def test_notes_are_taken_as_they_are_and_cut_at_32_kib(tmp_path: Path) -> None:
     notes = tmp_path / "AGENTS.md"
     notes.write_text("Use ${WORK_DIR} and $HOME.\n")
     assert "Use ${WORK_DIR} and $HOME." in build_system_prompt(tmp_path, {}, TODAY)
-    notes.write_bytes(b"\xff\xfe" + b"n" * (MAX_AGENTS_BYTES + 10))
+    notes.write_bytes(b"\xff\xfe" + b"n" * (MAX_BYTES + 10))
     text = build_system_prompt(tmp_path, {}, TODAY)
-    assert text.count("n" * 1_000) == (MAX_AGENTS_BYTES - 2) // 1_000
+    assert text.count("n" * 1_000) == (MAX_BYTES - 2) // 1_000
     assert "cut here" in text
 
 
@@ -58,6 +59,7 @@ def test_every_prompt_can_be_filled_in() -> None:
             "SHELL",
             "DATE",
             "LISTING",
+            "REPOSITORY",
             "AGENTS_MD",
             "PATH",
             "TEXT",
@@ -71,7 +73,8 @@ def test_every_prompt_can_be_filled_in() -> None:
         ],
         "$x",
     )
-    names = [path.stem for path in Path(prompt.__code__.co_filename).parent.glob("*.md")]
+    folder = Path(prompt.__code__.co_filename).parent
+    names = [str(path.relative_to(folder).with_suffix("")) for path in folder.rglob("*.md")]
     assert len(names) >= 7
     for name in names:
         assert prompt(name, **places)
@@ -121,6 +124,6 @@ def test_notes_that_are_not_a_file_of_the_folder_alone_are_not_quoted(
             put(notes, how)
     text = build_system_prompt(work, {}, TODAY)
     assert "PRIVATE KEY" not in text
-    assert len(text) < 2 * MAX_AGENTS_BYTES
-    is_told = "`AGENTS.md` is a link or has another name elsewhere" in text
+    assert len(text) < 2 * MAX_BYTES
+    is_told = "`AGENTS.md` is not quoted here" in text
     assert is_told == (how in ("link", "hard link", "zero", "dangling"))

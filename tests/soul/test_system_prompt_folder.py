@@ -36,8 +36,8 @@ async def test_files_and_notes_of_the_folder(
     furnish(tmp_path, "AGENTS.md", "src/a", "src/b", ".gitignore", "left/out")
     (tmp_path / "work" / ".gitignore").write_text("left/\n")
     async with stage(tmp_path) as on:
-        assert await on.soul.files_ready() == FolderFacts(4, is_more=False, notes="AGENTS.md")
-        assert await on.soul.files_ready() == FolderFacts(4, is_more=False, notes="AGENTS.md")
+        assert await on.soul.files_ready() == FolderFacts(4, is_more=False, notes=("AGENTS.md",))
+        assert await on.soul.files_ready() == FolderFacts(4, is_more=False, notes=("AGENTS.md",))
         assert len(looks) == 1
 
 
@@ -61,4 +61,4 @@ async def test_a_folder_that_is_not_followed(tmp_path: Path) -> None:
     async with stage(tmp_path, environ=home) as on:
         facts = await on.soul.files_ready()
         assert facts.n_files is None
-        assert facts.notes.lower() == "agents.md"
+        assert [name.lower() for name in facts.notes] == ["agents.md"]

@@ -163,7 +163,7 @@ def test_a_number_that_no_float_holds_is_no_error(huge: float) -> None:
     message = {"type": "ToolResult", "payload": result}
     record = Decoder().decode_record({"message": message, "timestamp": huge, "seq": huge}, 7)
     assert record == ev.EventRecord(7, 0.0, ev.ToolResult("c", False, "", ""))
-    retry = {"n": 1, "next_attempt": 2, "max_attempts": 3, "wait_s": huge}
+    retry = {"n": 1, "next_attempt": 2, "max_attempts": 3, "wait_s": huge, "left_s": huge}
     assert Decoder().decode({"type": "StepRetry", "payload": retry}) == ev.StepRetry(
         1, 2, 3, 0.0, ""
     )

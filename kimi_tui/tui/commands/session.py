@@ -52,8 +52,25 @@ async def stats(screen: MainScreen, argument: str) -> None:
         screen.tell("Nothing was done yet.")
         return
     from kimi_tui.tui.dialogs.statistics import StatisticsScreen
+    from kimi_tui.tui.formatting import statistics_pairs
 
-    await screen.ask(StatisticsScreen(screen.conversation.state.title, figures))
+    title = screen.conversation.state.title
+    await screen.ask(StatisticsScreen("Statistics", title, statistics_pairs(figures)))
+
+
+async def context(screen: MainScreen, argument: str) -> None:
+    """Show what the window holds, part by part."""
+    soul = await screen.conversation.opened()
+    parts, status = await soul.window_parts(), soul.status
+    from kimi_tui.tui.dialogs.statistics import StatisticsScreen
+    from kimi_tui.tui.formatting import percent, tokens, window_pairs
+
+    about = "~" if status.estimated else ""
+    title = (
+        f"{about}{tokens(status.used)} of {tokens(status.limit)} tokens, "
+        f"{percent(status.used, status.limit)}; compacts at {tokens(status.trigger)}"
+    )
+    await screen.ask(StatisticsScreen("Context", title, window_pairs(parts)))
 
 
 async def replay(screen: MainScreen, argument: str) -> None:

@@ -202,6 +202,13 @@ COMMANDS = CommandTable(
         session.usage,
     ),
     Command(
+        "context",
+        "Show what the window holds",
+        "The system prompt, each file of notes, tools, messages by kind, attachments, with their tokens.",
+        session.context,
+        opens=True,
+    ),
+    Command(
         "stats",
         "Show the statistics",
         "What this session did and cost: steps, tools, tokens, time travel, waiting.",

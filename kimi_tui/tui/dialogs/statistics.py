@@ -1,19 +1,16 @@
-"""What the session did and cost, as a text to be read."""
+"""What the session did and cost, or what its window holds: names and figures to be read."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from rich.cells import cell_len
 from textual.content import Content
 
 from kimi_tui.foreign_text import one_line
 from kimi_tui.tui.dialogs.text_screen import TextRows, TextScreen
-from kimi_tui.tui.formatting import statistics_pairs, wrap_words
+from kimi_tui.tui.formatting import wrap_words
 from kimi_tui.tui.screens import sheets
-
-if TYPE_CHECKING:
-    from kimi_tui.soul.usage import Statistics
 
 MARGIN = 3
 
@@ -21,11 +18,11 @@ MARGIN = 3
 class StatisticsText(TextRows):
     """Names and sentences, wrapped for their width."""
 
-    def __init__(self, title: str, figures: Statistics) -> None:
+    def __init__(self, title: str, pairs: Sequence[tuple[str, str]]) -> None:
         super().__init__()
         self._title = one_line(title)
         # A tool bears the name that the model gave it.
-        self._pairs = [(name, one_line(text)) for name, text in statistics_pairs(figures)]
+        self._pairs = [(name, one_line(text)) for name, text in pairs]
         self._column = max((cell_len(name) for name, _ in self._pairs), default=0) + MARGIN
 
     def wrapped(self, width: int) -> list[Content]:
@@ -42,9 +39,15 @@ class StatisticsText(TextRows):
 
 
 class StatisticsScreen(TextScreen):
-    """The statistics of one session, as they were when they were asked for."""
+    """Figures of one session, as they were when they were asked for.
+
+    Args:
+        name: of the screen.
+        title: the first row.
+        pairs: names and what there is to say of them.
+    """
 
     CSS_PATH = sheets("statistics")
 
-    def __init__(self, title: str, figures: Statistics) -> None:
-        super().__init__("Statistics", StatisticsText(title, figures))
+    def __init__(self, name: str, title: str, pairs: Sequence[tuple[str, str]]) -> None:
+        super().__init__(name, StatisticsText(title, pairs))

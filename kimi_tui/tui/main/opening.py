@@ -199,6 +199,7 @@ def _limits(config: Config) -> LoopLimits:
     return LoopLimits(
         max_steps_per_turn=loop.max_steps_per_turn,
         max_retries_per_step=loop.max_retries_per_step,
+        patience_s=loop.patience,
         reserved_context_size=loop.reserved_context_size,
         compaction_trigger_ratio=loop.compaction_trigger_ratio,
         dmail_enabled=config.dmail.enabled,

@@ -186,6 +186,8 @@ def retry_card(block: RetryBlock, room: Room) -> list[Line]:
         Span("   "),
     ]
     attempt = f"{min(block.attempt, block.max_attempts)} of {block.max_attempts}"
+    if block.gives_up:
+        attempt = f"for {duration(max(0.0, block.gives_up - time.time()))} more"
     free = room.width - RIGHT - spans_width(head) - cells(attempt) - 3
     head.append(Span(cut(block.reason, max(1, free), room.glyphs.cut), "quiet"))
     title = title_row(room, head, [Fact((Span(attempt, "quiet"),), 0)], None)

@@ -109,11 +109,14 @@ def facts_words(
         ellipsis: stands where something is cut.
     """
     room = width - _left(width, height) - RIGHT_MARGIN
-    notes = f"{facts.notes} is read." if facts.notes else ""
-    if facts.n_files is None:
-        return cut(notes, room, ellipsis)
     from kimi_tui.foreign_text import one_line
 
+    *others, last = map(one_line, facts.notes or ("",))
+    notes = f"{last} is read." if last else ""
+    if others:
+        notes = f"{', '.join(others)} and {last} are read."
+    if facts.n_files is None:
+        return cut(notes, room, ellipsis)
     number, noun = f"{facts.n_files:,}", "file" if facts.n_files == 1 else "files"
     if facts.is_more:
         number = f"More than {number}"

@@ -70,7 +70,7 @@ def troubles() -> Conversation:
     )
     talk.tell(TurnBegin("", resumed=True))
     talk.step()
-    talk.tell(StepRetry(1, 2, 3, 10.0, "the server is overloaded (529)", 529))
+    talk.tell(StepRetry(1, 2, 3, 10.0, "the server is overloaded (529)", 529, 540.0))
     return talk
 
 

@@ -1,0 +1,106 @@
+"""What git says of the work folder, and that nothing of a hostile repository is run for it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from kimi_tui.soul import repository
+from kimi_tui.soul.repository import repository_facts
+
+ENVIRON = {"PATH": os.environ["PATH"], "HOME": "/nonexistent"}
+
+
+def git(folder: Path, *arguments: str) -> None:
+    subprocess.run(
+        ["git", "-c", "user.name=a", "-c", "user.email=a@b", *arguments],
+        cwd=folder,
+        check=True,
+        capture_output=True,
+    )
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Path:
+    folder = tmp_path / "repo"
+    folder.mkdir()
+    git(folder, "init", "-b", "trunk")
+    (folder / "a").write_text("1\n")
+    git(folder, "add", ".")
+    git(folder, "commit", "-m", "Begin it")
+    return folder
+
+
+def test_branch_changed_files_and_commits(repo: Path, tmp_path: Path) -> None:
+    assert repository_facts(tmp_path, ENVIRON) == ""
+    (repo / "sub").mkdir()
+    (repo / "a").write_text("2\n")
+    (repo / "new\x1b[2J").write_text("")
+    facts = repository_facts(repo / "sub", ENVIRON)
+    assert "## trunk" in facts
+    assert "\n M a\n" in facts
+    assert "?? " in facts
+    assert "\x1b" not in facts
+    assert " Begin it\n" in facts
+    for number in range(60):
+        (repo / f"file{number}").write_text("")
+    facts = repository_facts(repo, ENVIRON)
+    assert "… and more" in facts
+    assert len(facts) < 4_000
+    assert repository_facts(repo, {"PATH": "/nonexistent"}) == ""
+
+
+def test_no_commit_yet(tmp_path: Path) -> None:
+    git(tmp_path, "init", "-b", "trunk")
+    assert "No commits yet on trunk" in repository_facts(tmp_path, ENVIRON)
+
+
+def test_what_takes_too_long_is_left_out(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(repository, "_LIMIT_S", 0.2)
+    slow = repo.parent / "bin" / "git"
+    slow.parent.mkdir()
+    slow.write_text("#!/bin/sh\nexec sleep 60\n")
+    slow.chmod(0o755)
+    assert repository_facts(repo, {"PATH": f"{slow.parent}:{ENVIRON['PATH']}"}) == ""
+
+
+@pytest.mark.parametrize("trap", ["monitor", "hooks", "filter", "signature", "process", "include"])
+def test_nothing_of_the_repository_is_run(repo: Path, trap: str) -> None:
+    evil = repo.parent / "evil"
+    ran = repo.parent / "ran"
+    evil.write_text(f"#!/bin/sh\ntouch {ran}\ncat\n")
+    evil.chmod(0o755)
+    (repo / ".gitattributes").write_text("* filter=x\n")
+    match trap:
+        case "monitor":
+            git(repo, "config", "core.fsmonitor", str(evil))
+        case "hooks":
+            git(repo, "config", "core.hooksPath", str(repo / "hooks"))
+            (repo / "hooks").mkdir()
+            (repo / "hooks" / "post-index-change").symlink_to(evil)
+        case "filter":
+            git(repo, "config", "filter.x.clean", str(evil))
+        case "process":
+            git(repo, "config", "filter.x.process", str(evil))
+        case "include":
+            (repo / "more").write_text(f'[filter "x"]\n\tclean = {evil}\n')
+            git(repo, "config", "include.path", "../more")
+        case _:
+            git(repo, "config", "log.showSignature", "true")
+            git(repo, "config", "gpg.program", str(evil))
+    (repo / "a").write_text("3\n")
+    facts = repository_facts(repo, ENVIRON)
+    assert "Begin it" in facts
+    assert not ran.exists()
+    assert (" M a" in facts) == (trap in ("monitor", "hooks", "signature"))
+
+
+def test_files_elsewhere_are_not_listed(repo: Path) -> None:
+    private = repo.parent / "private"
+    private.mkdir()
+    (private / "diary").write_text("")
+    git(repo, "config", "core.worktree", str(private))
+    assert "diary" not in repository_facts(repo, ENVIRON)
