@@ -219,7 +219,11 @@ def _parser() -> ArgumentParser:
         help="a model of the configuration, or a name the server knows",
     )
     add("--base-url", type=given, metavar="URL", help="an OpenAI-compatible server to ask")
-    add("-y", "--yolo", action="store_true", help="allow all changes without asking")
+    asked = parser.add_mutually_exclusive_group()
+    asked.add_argument("-y", "--yolo", action="store_true", help="allow all changes without asking")
+    asked.add_argument(
+        "--plan", action="store_true", help="begin with a plan; change nothing before"
+    )
     add("--no-sandbox", action="store_true", help="run commands without the sandbox")
     thinking = parser.add_mutually_exclusive_group()
     thinking.add_argument(

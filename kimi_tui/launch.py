@@ -23,7 +23,7 @@ NEWEST = "newest"
 """`Launch.resume` for the newest session of the folder."""
 
 
-Mode = Literal["ask", "edits", "sandboxed", "all"]
+Mode = Literal["plan", "ask", "edits", "sandboxed", "all"]
 
 
 class Options(NamedTuple):
@@ -35,6 +35,7 @@ class Options(NamedTuple):
     model: str | None = None
     base_url: str | None = None
     yolo: bool = False
+    plan: bool = False
     no_sandbox: bool = False
     thinking: bool | None = None
     fork: bool = False
@@ -122,6 +123,8 @@ def _given(options: Options, choice: Choice | NeedsChoice) -> dict[str, Given]:
     found: dict[str, Given] = {}
     if options.yolo:
         found["mode"] = Given("all", "--yolo")
+    elif options.plan:
+        found["mode"] = Given("plan", "--plan")
     if options.no_sandbox:
         found["sandbox.enabled"] = Given("off", "--no-sandbox")
     if options.thinking is not None:
@@ -139,6 +142,8 @@ def _mode(options: Options, config: Config) -> Mode:
     # Nobody is asked where nobody is there: the demo's folder is a temporary one, and its commands are known.
     if options.yolo or options.play:
         return "all"
+    if options.plan:
+        return "plan"
     return "ask" if options.demo else cast(Mode, config.mode or "sandboxed")
 
 

@@ -16,6 +16,8 @@ _SHORT = {
     "Grep": "Grep",
     "SetTodoList": "Todo",
     "SendDMail": "D-Mail",
+    "AskUserQuestion": "Ask",
+    "ExitPlanMode": "Plan",
 }
 
 

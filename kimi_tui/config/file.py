@@ -153,7 +153,7 @@ _TOP: Mapping[str, Check] = {
     "theme": _one_of(THEMES),
     "glyphs": _one_of(GLYPHS),
     # To allow all is said at each start.
-    "mode": _one_of(("ask", "edits", "sandboxed")),
+    "mode": _one_of(("plan", "ask", "edits", "sandboxed")),
     "reduced_motion": _flag,
     "stream_timeout_s": _number(1, 3600),
 }

@@ -20,7 +20,19 @@ _KEYS = {
     "Glob": "pattern",
     "Grep": "pattern",
 }
-_LIKELY_KEYS = ("command", "path", "file_path", "url", "query", "pattern", "name", "description")
+_LIKELY_KEYS = (
+    "question",
+    "command",
+    "path",
+    "file_path",
+    "url",
+    "query",
+    "pattern",
+    "name",
+    "description",
+)
+_READ_WHOLE = frozenset({"SendDMail", "ExitPlanMode"})
+"""Tools whose cards show a text of the call: it is read while it is being written, and afterwards."""
 TARGET_LIMIT = 1_000
 """Characters of a target that are looked at: more never fits on a row."""
 
@@ -128,12 +140,11 @@ class ToolCalls:
             return NOTHING
         before = len(block.arguments)
         block.arguments = (block.arguments + arguments)[:ARGUMENTS_LIMIT]
-        is_dmail = block.tool == "SendDMail"
-        if before > SURE_AFTER and block.target and not is_dmail:
+        is_read = block.tool in _READ_WHOLE
+        if before > SURE_AFTER and block.target and not is_read:
             return NOTHING
         found = target(block.tool, block.arguments, self.work_dir)
-        # A D-Mail is read while it is being written.
-        if found == block.target and not is_dmail:
+        if found == block.target and not is_read:
             return NOTHING
         block.target = found
         return self._list.touched(block)
@@ -180,9 +191,9 @@ class ToolCalls:
         if block.state == "stopped" and not event.duration_s:
             block.duration_s = max(0.0, at - block.at)
         block.live_output.clear()
-        if block.tool != "SendDMail":
+        if block.tool not in _READ_WHOLE:
             block.arguments = ""
-        elif block.state == "done":
+        elif block.tool == "SendDMail" and block.state == "done":
             self._undelivered.append(block)
         return self._list.touched(block)
 
@@ -225,7 +236,7 @@ class ToolCalls:
         for block in self._open.values():
             if block.state == "waiting":
                 block.state = "running"
-                if event.feedback:
+                if event.feedback and block.tool == "Shell":
                     block.target = self._changed[block.call] = one_line(event.feedback)
                 return self._list.touched(block)
         return NOTHING

@@ -8,21 +8,38 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import Literal, cast, get_args
 from uuid import uuid4
 
+from kimi_tui.prompts import prompt
 from kimi_tui.soul.errors import SoulError
 from kimi_tui.soul.tool_results import diffs_of
-from kimi_tui.tools.base import ApprovalQuestion, ToolRejected
+from kimi_tui.tools.base import ApprovalQuestion, ToolProblem, ToolRejected
+from kimi_tui.tools.exit_plan_mode import MODE_AFTER
 from kimi_tui.wire.display import DisplayBlock
-from kimi_tui.wire.events import ApprovalAnswer, ApprovalRequest, ApprovalResolved
+from kimi_tui.wire.events import (
+    ApprovalAnswer,
+    ApprovalRequest,
+    ApprovalResolved,
+    ModeChanged,
+    RequestKind,
+)
 from kimi_tui.wire.queue import Wire
 
 log = logging.getLogger(__name__)
 
-Mode = Literal["ask", "edits", "sandboxed", "all"]
-"""What is asked for; each asks for less than the one before."""
+Mode = Literal["plan", "ask", "edits", "sandboxed", "all"]
+"""What is asked for; each asks for less than the one before. In plan mode nothing is changed at all."""
+_EDITS = frozenset({"edit file", "edit outside", "edit protected", "restore files"})
+
+
+_KINDS: Mapping[str, RequestKind] = {
+    "send D-Mail": "dmail",
+    "present plan": "plan",
+    "ask the user": "question",
+}
 
 
 class QuestionNotShown(SoulError):
@@ -58,6 +75,7 @@ class Approval:
     def __init__(self, wire: Wire, mode: Mode = "ask") -> None:
         self._wire = wire
         self._mode: Mode = mode
+        self._before_plan: Mode = "ask"
         self._allowed: dict[str, str] = {}
         """What was allowed for the session, with the words of that answer."""
         self._queue: asyncio.Queue[_Waiting] = asyncio.Queue()
@@ -67,8 +85,8 @@ class Approval:
 
     @property
     def mode(self) -> Mode:
-        """What is asked for: everything; all but edits in the work folder; and but commands in the sandbox; or only what
-        is protected."""
+        """What is asked for: everything, or all but edits in the work folder, and but commands in the sandbox, or only what
+        is protected; in plan mode nothing may be changed."""
         return self._mode
 
     def set_mode(self, mode: Mode) -> None:
@@ -80,6 +98,8 @@ class Approval:
         modes = get_args(Mode)
         if modes.index(mode) <= modes.index(self._mode):
             self._allowed.clear()
+        if mode == "plan" != self._mode:
+            self._before_plan = self._mode
         self._mode = mode
 
     @property
@@ -101,8 +121,11 @@ class Approval:
 
         Raises:
             ToolRejected: on no.
+            ToolProblem: in plan mode, of an edit.
             QuestionNotShown: it could not be put to the user.
         """
+        if self._mode == "plan" and ask.action in _EDITS:
+            raise ToolProblem(prompt("plan_refused"), brief="plan mode")
         if self._is_covered(ask):
             return ""
         if self._pipe_task is None or self._pipe_task.done():
@@ -130,6 +153,10 @@ class Approval:
                 self._allowed[shown.ask.session_key] = shown.ask.session_offer
             else:
                 answer = "once"
+        if shown.ask.action == "present plan" and answer != "no":
+            # What the plan was presented with is what holds from the yes on, before the agent goes on.
+            self.set_mode(cast(Mode, MODE_AFTER.get(feedback.strip(), self._before_plan)))
+            self._wire.publish(ModeChanged(self._mode))
         self._settle(shown, _Decision(answer, feedback.strip()))
         return True
 
@@ -145,7 +172,7 @@ class Approval:
     def _is_covered(self, ask: ApprovalQuestion) -> bool:
         if ask.protected:
             return False
-        if ask.sandboxed and self._mode == "sandboxed":
+        if ask.sandboxed and self._mode in ("sandboxed", "plan"):
             return True
         if ask.session_key and ask.session_key in self._allowed:
             return True
@@ -197,7 +224,8 @@ class Approval:
                     where=ask.where,
                     display=display,
                     session_offer=ask.session_offer if ask.session_key else "",
-                    kind="dmail" if ask.action == "send D-Mail" else "tool",
+                    kind=_KINDS.get(ask.action, "tool"),
+                    options=ask.options,
                     checkpoint_id=ask.checkpoint_id,
                 )
             )

@@ -30,6 +30,7 @@ from kimi_tui.wire.events import (
     Event,
     EventRecord,
     LineChanged,
+    ModeChanged,
     TextPart,
     ThinkPart,
     ToolCall,
@@ -117,7 +118,8 @@ class Recorder:
 
     def _take(self, record: EventRecord) -> None:
         event = record.event
-        if isinstance(event, ToolOutput):
+        if isinstance(event, ToolOutput | ModeChanged):
+            # Of this run alone.
             return
         if self._open is not None and (text := _continuation(self._open, record)) is not None:
             self._pieces.append(text)

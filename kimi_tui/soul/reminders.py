@@ -32,7 +32,8 @@ class Reminders:
         self._conversation = conversation
         self._approval = approval
         self._work_dir = work_dir
-        self._first_mode = approval.mode
+        # Of plan mode the system prompt says nothing.
+        self._first_mode = "ask" if approval.mode == "plan" else approval.mode
 
     async def after_words(self) -> list[Message]:
         """What to tell with what the user says."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kimi_tui.foreign_text import Cleaner
-from kimi_tui.soul.approval import Approval
+from kimi_tui.soul.approval import Approval, Mode
 from kimi_tui.soul.conversation import Conversation
 from kimi_tui.soul.file_history import Change
 from kimi_tui.soul.tool_results import (
@@ -209,6 +209,7 @@ class _Runner:
         runtime, conversation, call = self._runtime, self._conversation, self._call
         loop = asyncio.get_running_loop()
         began = time.monotonic()
+        mode = runtime.approval.mode
         env = ToolEnv(
             work_dir=runtime.work_dir,
             approver=self,
@@ -218,7 +219,8 @@ class _Runner:
             environ=runtime.environ,
             key=call.key,
             todos=conversation.memory.todos,
-            sandbox=runtime.sandbox if runtime.approval.mode in ("sandboxed", "all") else None,
+            sandbox=self._sandbox(mode),
+            reads_only=mode == "plan",
         )
         limit_s = conversation.limits.tool_timeout_s
         # A call that asks begins when it may; one that has not asked by then is running.
@@ -277,6 +279,13 @@ class _Runner:
             self._limit.reschedule(loop.time() + conversation.limits.tool_timeout_s)
         self._publish_started()
         return instead
+
+    def _sandbox(self, mode: Mode) -> Sandbox | None:
+        """Where commands run in this mode; None where each is asked about."""
+        sandbox = self._runtime.sandbox
+        if mode in ("sandboxed", "all") or (mode == "plan" and sandbox and sandbox.is_whole):
+            return sandbox
+        return None
 
     def _publish_started(self) -> None:
         if not self._is_published and not self._asking:

@@ -122,6 +122,7 @@ class ApprovalQuestion:
         session_offer: the label of that yes.
         protected: asked even where everything is allowed.
         checkpoint_id: of a D-Mail, where it goes.
+        options: the answers that are offered, where a yes is not enough; one of them, or words in its place, is the answer.
         sandboxed: it is about a command in the sandbox, which is not asked about where these are allowed.
     """
 
@@ -133,6 +134,8 @@ class ApprovalQuestion:
         "read outside",
         "restore files",
         "send D-Mail",
+        "present plan",
+        "ask the user",
     ]
     question: str
     detail: str
@@ -142,6 +145,7 @@ class ApprovalQuestion:
     session_offer: str = ""
     protected: bool = False
     checkpoint_id: int = -1
+    options: tuple[str, ...] = ()
     sandboxed: bool = False
 
 
@@ -149,7 +153,8 @@ class Approver(Protocol):
     """Answers an `ApprovalQuestion`."""
 
     async def ask(self, ask: ApprovalQuestion) -> str:
-        """Return on yes: empty, or the command that the user wants run in the place of the one asked about.
+        """Return on yes: empty, the command that the user wants run in the place of the one asked about, or the option
+        that they chose.
 
         Raises:
             ToolRejected: on no.
@@ -195,6 +200,7 @@ class ToolEnv:
         key: the name of the call, unique in the session.
         todos: the todo list as the live world line has it; None where none was set.
         sandbox: where commands run without a question; None where there is none, or every command is asked about.
+        reads_only: nothing may be changed: plan mode.
     """
 
     work_dir: Path
@@ -206,6 +212,7 @@ class ToolEnv:
     key: str = ""
     todos: tuple[TodoEntry, ...] | None = None
     sandbox: Sandbox | None = None
+    reads_only: bool = False
 
 
 class Tool(ABC, Generic[Params]):

@@ -12,6 +12,7 @@ from typing import ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from kimi_tui.foreign_text import one_line
+from kimi_tui.prompts import prompt
 from kimi_tui.tools.base import (
     ApprovalQuestion,
     CommandRun,
@@ -121,12 +122,18 @@ async def _confined(command: str, params: ShellParams, env: ToolEnv) -> tuple[Co
     if env.sandbox is None:
         return None, ""
     why = one_line(params.why)
+    if params.sandbox == "off" and env.reads_only:
+        raise ToolProblem(prompt("plan_refused"), brief="plan mode")
     if params.sandbox == "off":
         return None, f"OUTSIDE THE SANDBOX, may do whatever you may. Its reason: {why}"
     network = params.sandbox == "network"
     try:
         confined = await asyncio.to_thread(
-            env.sandbox.confined, shell_argv(command, env), env.work_dir, network=network
+            env.sandbox.confined,
+            shell_argv(command, env),
+            env.work_dir,
+            network=network,
+            writes=not env.reads_only,
         )
     except NoSandbox as no:
         return None, f"OUTSIDE THE SANDBOX: {no}"

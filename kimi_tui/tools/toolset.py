@@ -14,7 +14,9 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from kimi_tui.llm.provider import ToolSpec
+from kimi_tui.tools.ask_user_question import AskUserQuestion
 from kimi_tui.tools.base import Tool, ToolEnv, ToolOutcome, ToolProblem, ToolRejected, failure
+from kimi_tui.tools.exit_plan_mode import ExitPlanMode
 from kimi_tui.tools.glob import Glob
 from kimi_tui.tools.grep import Grep
 from kimi_tui.tools.read_file import ReadFile
@@ -169,6 +171,8 @@ def default_toolset() -> Toolset:
             StrReplaceFile(),
             Shell(),
             SetTodoList(),
+            AskUserQuestion(),
+            ExitPlanMode(),
             SendDMail(),
         ]
     )

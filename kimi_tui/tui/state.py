@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     from kimi_tui.wire.events import ApprovalRequest, EventRecord, StatusUpdate
 
 
-Mode = Literal["ask", "edits", "sandboxed", "all"]
+Mode = Literal["plan", "ask", "edits", "sandboxed", "all"]
 MODE_WORDS: dict[Mode, str] = {
+    "plan": "plans only",
     "ask": "asks first",
     "edits": "accepts edits",
     "sandboxed": "sandboxed",
@@ -118,6 +119,8 @@ def reduce(state: MainState, record: EventRecord) -> MainState:
         case wire.ApprovalResolved(id=request_id):
             left = tuple(asked for asked in state.approvals if asked.id != request_id)
             return state._replace(approvals=left)
+        case wire.ModeChanged(mode=mode):
+            return state._replace(mode=next((one for one in MODE_WORDS if one == mode), "ask"))
         case wire.SteerQueued(id=steer_id, text=text):
             return state._replace(queued=(*state.queued, Queued(steer_id, text)))
         case wire.Notice(topic=topic, solved=solved) if topic == wire.DISK_TOPIC:

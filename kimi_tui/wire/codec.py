@@ -17,12 +17,13 @@ from kimi_tui.wire import events as ev
 from kimi_tui.wire.display import decode_display, encode_display, is_number, is_whole, seconds_of
 from kimi_tui.wire.events import Event, EventRecord
 
-# By field: the first ten have no name at kimi-cli, the last four have an empty payload there.
+# By field: the first eleven have no name at kimi-cli, the last four have an empty payload there.
 _STORED_BY_FIELD: dict[str, type] = {
     kind.__name__: kind
     for kind in (
         ev.ToolStarted,
         ev.ToolOutput,
+        ev.ModeChanged,
         ev.NextMessage,
         ev.CheckpointCreated,
         ev.ContextReverted,
@@ -187,6 +188,8 @@ def _encode_approval(event: ev.ApprovalRequest) -> Json:
     }
     if event.kind != "tool":
         payload["kind"] = event.kind
+    if event.options:
+        payload["options"] = list(event.options)
     if event.checkpoint_id != -1:
         payload["checkpoint_id"] = event.checkpoint_id
     return payload
@@ -378,6 +381,8 @@ def _decode_approval(data: Json) -> Event | None:
     request_id = _text(data, "id")
     if not request_id:
         return None
+    kind, offered = data.get("kind"), data.get("options")
+    options = cast("list[object]", offered) if isinstance(offered, list) else []
     return ev.ApprovalRequest(
         id=request_id,
         key=_text(data, "tool_call_id"),
@@ -387,7 +392,8 @@ def _decode_approval(data: Json) -> Event | None:
         where=_text(data, "where"),
         display=decode_display(data.get("display")),
         session_offer=_text(data, "session_offer"),
-        kind="dmail" if data.get("kind") == "dmail" else "tool",
+        kind=cast(ev.RequestKind, kind) if kind in get_args(ev.RequestKind) else "tool",
+        options=tuple(one for one in options if isinstance(one, str)),
         checkpoint_id=at if is_whole(at := data.get("checkpoint_id")) else -1,
     )
 

@@ -17,6 +17,7 @@ from kimi_tui.wire.display import DisplayBlock
 
 CheckpointKind = Literal["user", "step", "dmail", "compaction", "summary", "interrupted", "error"]
 Operation = Literal["rewind", "dmail", "compaction", "clear", "jump", "undo", "redo", "files"]
+RequestKind = Literal["tool", "dmail", "plan", "question"]
 ApprovalAnswer = Literal["once", "session", "no"]
 FailureKind = Literal["", "model", "tools"]
 
@@ -294,8 +295,9 @@ class ApprovalRequest:
         where: the folder, time limit and warnings.
         display: the changes as diffs.
         session_offer: the label of the yes that holds for the session; empty where none is offered.
-        kind: a call of a tool, or a D-Mail.
+        kind: a call of a tool, a D-Mail, a plan to agree to, or a question that the agent has.
         checkpoint_id: of a D-Mail, where it goes; -1 for none.
+        options: the answers of a plan or a question; a yes has one of them, or other words, as its feedback.
     """
 
     id: str
@@ -306,13 +308,14 @@ class ApprovalRequest:
     where: str = ""
     display: tuple[DisplayBlock, ...] = ()
     session_offer: str = ""
-    kind: Literal["tool", "dmail"] = "tool"
+    kind: RequestKind = "tool"
     checkpoint_id: int = -1
+    options: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ApprovalResolved:
-    """An approval was answered; `feedback` is why not, or with a yes what to send or to run instead."""
+    """An approval was answered; `feedback` is why not, or with a yes what to send or to run instead, or which option."""
 
     id: str
     answer: ApprovalAnswer
@@ -420,6 +423,13 @@ class Notice:
     solved: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class ModeChanged:
+    """What is asked from now on is another thing, by an answer to a plan. Of this run alone, and not recorded."""
+
+    mode: str
+
+
 Event = (
     TurnBegin
     | TurnEnd
@@ -446,6 +456,7 @@ Event = (
     | FilesChanged
     | FilesRestored
     | LineChanged
+    | ModeChanged
     | Notice
 )
 

@@ -85,3 +85,20 @@ async def test_without_a_sandbox_there_is_no_such_mode(tmp_path: Path) -> None:
         assert on.soul.sandbox_gaps is None
         with pytest.raises(NoSandbox, match="switched off"):
             await on.soul.set_mode("sandboxed")
+
+
+async def test_in_plan_mode_commands_only_look(tmp_path: Path) -> None:
+    environ = {"HOME": str(tmp_path / "home"), "PATH": os.environ["PATH"]}
+    async with stage(tmp_path, mode="plan", sandbox=SandboxSettings(), environ=environ) as on:
+        on.server.script(
+            call(
+                "Shell", {"command": "echo 1 > made || echo kept; echo 1 > $TMPDIR/x && echo wrote"}
+            ),
+            call("Shell", {"command": "ls", "sandbox": "off", "why": "It is quicker."}),
+            say("Done."),
+        )
+        await on.soul.run("Look")
+        first, second = (str(one.body["messages"][-1]["content"]) for one in on.server.requests[1:])
+        assert "kept\nwrote" in first
+        assert "Plan mode" in second
+        assert not (on.soul.session.work_dir / "made").exists()

@@ -26,6 +26,8 @@ def test_the_specs_are_plain_schemas() -> None:
         "StrReplaceFile",
         "Shell",
         "SetTodoList",
+        "AskUserQuestion",
+        "ExitPlanMode",
         "SendDMail",
     ]
     for spec in specs:
@@ -235,9 +237,15 @@ async def test_a_dmail(bench: Bench) -> None:
     assert len(bench.mailbox.sent) == 2
 
 
-def test_which_tools_change_the_world() -> None:
+def test_which_tools_run_one_after_another() -> None:
     tools = default_toolset()
     changing = {
         spec.name for spec in tools.specs() if (tool := tools.get(spec.name)) and tool.changes
     }
-    assert changing == {"WriteFile", "StrReplaceFile", "Shell"}
+    assert changing == {
+        "WriteFile",
+        "StrReplaceFile",
+        "Shell",
+        "AskUserQuestion",
+        "ExitPlanMode",
+    }

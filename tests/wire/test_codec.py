@@ -79,7 +79,7 @@ SPECIAL: dict[str, st.SearchStrategy[Any]] = {
     ),
     "Literal['info', 'warning', 'error']": st.sampled_from(["info", "warning", "error"]),
     "Literal['agent', 'person']": st.sampled_from(["agent", "person"]),
-    "Literal['tool', 'dmail']": st.sampled_from(["tool", "dmail"]),
+    "RequestKind": st.sampled_from(get_args(ev.RequestKind)),
 }
 NOT_EMPTY = {("ToolCall", "key"), ("ToolCallPart", "key"), ("ToolStarted", "key")} | {
     ("ToolResult", "key"),

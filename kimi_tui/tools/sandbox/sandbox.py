@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -83,14 +83,25 @@ class Sandbox:
         """Whether it holds all that is said of it, so that commands in it need no question."""
         return not self.gaps
 
-    def confined(self, argv: list[str], work_dir: Path, *, network: bool = False) -> Confined:
+    def confined(
+        self, argv: list[str], work_dir: Path, *, network: bool = False, writes: bool = True
+    ) -> Confined:
         """A command for the sandbox. Reads folders: for a thread.
+
+        Args:
+            argv: the program and its arguments.
+            work_dir: where it runs.
+            network: let it use the network this once.
+            writes: whether it may write anything but temporary files.
 
         Raises:
             NoSandbox: not in this folder.
             OSError: there is no room for temporary files.
         """
         policy = policy_for(work_dir, self.settings, self.environ, network=network)
+        if not writes:
+            # Among what is writable, so that it is there where it lies below the temporary folder; and then kept.
+            policy = replace(policy, writable=(policy.work,), kept=(policy.work,), pinned=())
         if not self._tmp or not os.path.isdir(self._tmp):
             self._tmp = os.path.realpath(tempfile.mkdtemp(prefix="kimi-tui-"))
         tmp = self._tmp if self.backend in ("landlock", "macos") else "/tmp"

@@ -41,11 +41,12 @@ Writing = Literal["why", "instead"]
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """An answer: its key, its words, and what it tells the engine, or what is to be written first."""
+    """An answer: its key, its words, what it tells the engine or what is to be written first, and what it says with that."""
 
     key: str
     words: str
     then: ApprovalAnswer | Writing
+    says: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,8 @@ class Field:
 
 _REASON = Field("Why not, and what to do instead", "Say no, and this", "send")
 _LETTER = Field("What the agent should have known there", "Send it so", "send")
+_PLAN = Field("What is to be done", "Do it so", "agree")
+_ANSWER = Field("Your answer", "Answer this", "answer")
 _COMMAND = Field("What to run", "Run it so", "run")
 
 
@@ -66,11 +69,28 @@ def field_of(request: ApprovalRequest, writing: Writing) -> Field:
     """The field in which that is written of this request."""
     if writing == "why":
         return _REASON
-    return _LETTER if request.kind == "dmail" else _COMMAND
+    return {"dmail": _LETTER, "plan": _PLAN, "question": _ANSWER}.get(request.kind, _COMMAND)
 
 
 def choices(request: ApprovalRequest) -> tuple[Choice, ...]:
     """The answers to a request; a yes for the session only where one is offered."""
+    offered = tuple(
+        Choice(str(number), visible(words), "once", words)
+        for number, words in enumerate(request.options[:9], 1)
+    )
+    if request.kind == "question":
+        return (
+            *offered,
+            Choice("e", "Something else: write it", "instead"),
+            Choice("n", "Leave it to the agent", "once"),
+        )
+    if request.kind == "plan":
+        return (
+            *offered,
+            Choice("c", "Yes, but change it first", "instead"),
+            Choice("n", "No, stop", "no"),
+            Choice("e", "No, plan on: say what is missing", "why"),
+        )
     if request.kind == "dmail":
         return (
             Choice("y", "Yes, send it", "once"),
@@ -110,7 +130,9 @@ def detail_rows(
     diffs = [block for block in request.display if isinstance(block, DiffBlock)]
     if not diffs:
         shown = visible(request.detail)
-        if request.kind == "dmail":
+        if not shown:
+            return ()
+        if request.kind != "tool":
             return tuple(DetailRow(shown[start:end]) for start, end in ranges(shown, width))
         return tuple(
             DetailRow(piece) for line in shown.split("\n") for piece in wrapped(line, width)
@@ -125,6 +147,8 @@ def detail_rows(
 
 def said_instead(request: ApprovalRequest, written: str) -> str:
     """What the engine is told of a text that was open for changes: empty where it is as the agent wrote it."""
+    if request.kind == "question":
+        return written.strip()
     return "" if written.strip() == request.detail.strip() else written.strip()
 
 

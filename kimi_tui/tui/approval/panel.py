@@ -298,7 +298,9 @@ class ApprovalPanel(Widget, can_focus=True):
         self._has_been_left = not takes_keys
         self._clicks: dict[int, Callable[[], None]] = {}
         self._writing: Writing | None = None
-        self._written: dict[Writing, str] = {"instead": request.detail}
+        self._written: dict[Writing, str] = {}
+        if request.kind != "question":
+            self._written["instead"] = request.detail
         self._field = AnswerArea()
         self._field.display = False
 
@@ -442,7 +444,7 @@ class ApprovalPanel(Widget, can_focus=True):
                 self.post_message(self.Answered(self.request.id, "no"))
             case answer:
                 if self._has_read():
-                    self.post_message(self.Answered(self.request.id, answer))
+                    self.post_message(self.Answered(self.request.id, answer, choice.says))
 
     def _has_read(self) -> bool:
         """Whether all that will run was on the screen; says so where it was not."""

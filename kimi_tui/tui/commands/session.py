@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 WAY_BACK = "Nothing is lost: /undo, or u on the timeline, brings it back."
 MODE_TOLD: dict[Mode, str] = {
+    "plan": "The agent now makes a plan and changes nothing before you agree to it.",
     "ask": "The agent now asks first.",
     "edits": "The agent now accepts edits.",
     "sandboxed": "Edits and commands in the sandbox now run unasked.",
@@ -147,6 +148,17 @@ async def mode(screen: MainScreen, argument: str) -> None:
     elif chosen == "sandboxed" and soul.sandbox_gaps:
         advice = f"On this machine {'; '.join(soul.sandbox_gaps)}."
     screen.tell(MODE_TOLD[chosen], advice=advice)
+
+
+async def plan(screen: MainScreen, argument: str) -> None:
+    """Turn plan mode on, or back to asking; without a word to the other of both."""
+    if argument not in ("", "on", "off"):
+        screen.tell(f"There is no /plan {argument[:20]}: on or off.", level="warning")
+        return
+    is_on = screen.conversation.state.mode == "plan"
+    wanted = argument == "on" if argument else not is_on
+    if wanted != is_on:
+        await mode(screen, "plan" if wanted else "ask")
 
 
 async def permissions(screen: MainScreen, argument: str) -> None:

@@ -218,11 +218,19 @@ COMMANDS = CommandTable(
     Command(
         "mode",
         "Change what needs asking",
-        "ask before changes; accept edits in the folder; and commands in a sandbox; or allow all.",
+        "plan only; ask before changes; accept edits in the folder; and commands in a sandbox; or allow all.",
         session.mode,
         key="shift+tab",
-        argument="[ask | edits | sandboxed | all]",
-        values=_one_of("ask", "edits", "sandboxed", "all"),
+        argument="[plan | ask | edits | sandboxed | all]",
+        values=_one_of("plan", "ask", "edits", "sandboxed", "all"),
+    ),
+    Command(
+        "plan",
+        "Plan first",
+        "The agent makes a plan and changes nothing before you agree to it; again: no longer.",
+        session.plan,
+        argument="[on | off]",
+        values=_one_of("on", "off"),
     ),
     Command(
         "permissions",

@@ -144,6 +144,7 @@ class Header(Widget):
             (f"  {shown.branch}" if shown.branch else "", "$ink-quiet"),
         )
         style = {
+            "plan": "bold $accent",
             "ask": "$ink-quiet",
             "edits": "$ink",
             "sandboxed": "$ink",

@@ -385,6 +385,7 @@ class Conversation:
             modes.append("sandboxed")
         if self.allows_all:
             modes.append("all")
+        modes.append("plan")
         mode = self.state.mode
         return modes[(modes.index(mode) + 1) % len(modes)] if mode in modes else "ask"
 

@@ -36,6 +36,8 @@ from kimi_tui.wire.display import BriefBlock, DiffBlock, ShellBlock, TodoBlock
 TAIL_ROWS = 3
 DIFF_ROWS = 12
 UNFOLDED_ROWS = 1_000
+ANSWER_ROWS = 4
+"""As many questions as may be asked at once."""
 
 _WHY_CHARS = 200
 """Characters of a line in which a reason begins."""
@@ -191,13 +193,16 @@ def _facts(block: ToolBlock) -> list[Fact]:
 
 def has_more(block: ToolBlock) -> bool:
     """Whether unfolding would show something."""
-    return bool(block.output.strip()) and block.tool != "SetTodoList"
+    return bool(block.output.strip()) and block.tool not in {"SetTodoList", "AskUserQuestion"}
 
 
 def body_rows(block: ToolBlock, room: Room) -> Iterator[Line]:
     """The rows under the card's first one."""
     if block.tool == "SendDMail":
         yield from _dmail_rows(block, room)
+        return
+    if block.tool == "ExitPlanMode":
+        yield from _plan_rows(block, room)
         return
     is_empty = True
     for shown in block.display:
@@ -227,7 +232,7 @@ def _said(block: ToolBlock, room: Room) -> Iterator[Line]:
         return _output(block, keep, room)
     if block.state == "failed":
         return _output(block, TAIL_ROWS, room)
-    return _output(block, 0, room)
+    return _output(block, ANSWER_ROWS if block.tool == "AskUserQuestion" else 0, room)
 
 
 def _output(block: ToolBlock, keep: int, room: Room) -> Iterator[Line]:
@@ -331,6 +336,27 @@ def _dmail_rows(block: ToolBlock, room: Room) -> list[Line]:
     if block.state == "rejected" and block.message:
         rows += paragraph(f"You: {block.message}", "quiet", width, lead)
     return rows
+
+
+def _plan_rows(block: ToolBlock, room: Room) -> Iterator[Line]:
+    """The plan as it was presented, or as the user changed it; folded only its beginning."""
+    plan = (
+        block.output
+        if block.state == "done" and block.output
+        else argument(block.arguments, "plan")
+    )
+    lines = clean(plan).strip().split("\n")
+    lead = Span(" " * HANGING)
+    shown = lines if block.unfolded else lines[:DIFF_ROWS]
+    for line in shown[:UNFOLDED_ROWS]:
+        if not line.strip():
+            yield Line((lead,), margin=HANGING)
+            continue
+        rows = paragraph(line[:LINE_LIMIT], "ink", prose_width(room.width), (lead,))
+        yield from (row._replace(hit=HIT_FOLD) for row in rows)
+    if len(lines) > len(shown):
+        mark = Span(fold_mark(len(lines) - len(shown)))
+        yield Line((lead, mark), hit=HIT_FOLD, margin=HANGING)
 
 
 def _diff(diff: DiffBlock, room: Room, *, unfolded: bool) -> Iterator[Line]:

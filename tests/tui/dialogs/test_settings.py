@@ -9,12 +9,14 @@ from support.chat_server import ChatServer
 from support.pictures import PictureExtension
 from support.screens import Desk, desk
 from syrupy.assertion import SnapshotAssertion
-from textual.widget import Widget
 
 from kimi_tui.config.file import read_config
+from kimi_tui.config.model_choice import Choice
 from kimi_tui.config.settings import Config
-from kimi_tui.launch import Given
+from kimi_tui.launch import Given, Launch
+from kimi_tui.tui.app import KimiApp
 from kimi_tui.tui.dialogs.settings import SettingsScreen
+from kimi_tui.tui.main.screen import OPEN_DELAY_S, MainScreen
 
 
 @pytest.fixture
@@ -108,20 +110,17 @@ async def test_picture(
     snapshot: SnapshotAssertion,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    # No engine, whose figures would stand behind it.
+    monkeypatch.setattr(MainScreen, "_open", lambda self: self.views)
     monkeypatch.setenv("HOME", str(home))
-    theme = "light" if size == (80, 24) else "dark"
-    config = Config(theme=theme, reduced_motion=True)
-    async with (
-        ChatServer() as server,
-        desk(home, server.base_url, size=size, config=config) as one,
-    ):
-        await one.ready()
-        await one.say("/settings")
-        await choose(one, "loop_")
-        await one.pilot.press("down", "down")
-        await one.pilot.pause()
-        # What lies behind it has names of folders that change.
-        for behind in one.screen.query(Widget):
-            behind.visible = False
-        await one.pilot.pause()
-        assert one.app.export_screenshot(title="") == snapshot.use_extension(PictureExtension)
+    config = Config(theme="light" if size == (80, 24) else "dark", reduced_motion=True)
+    choice = Choice("test", "http://127.0.0.1:9/v1", "kimi-test")
+    app = KimiApp(Launch(home, home / "config.toml", config, choice))
+    async with app.run_test(size=size) as pilot:
+        await pilot.pause()
+        await pilot.pause(OPEN_DELAY_S * 2)
+        app.screen_stack[0].action_command("settings")  # type: ignore[attr-defined]
+        await pilot.pause()
+        await pilot.press(*"sandbox", "down", "down")
+        await pilot.pause()
+        assert app.export_screenshot() == snapshot.use_extension(PictureExtension)

@@ -402,6 +402,8 @@ async def test_mode_by_key_and_by_word(home: Path) -> None:
         await one.pilot.press("shift+tab")
         await one.sees("accepts edits")
         await one.pilot.press("shift+tab")
+        await one.sees("plans only")
+        await one.pilot.press("shift+tab")
         await one.sees("asks first")
         await one.say("/mode all")
         await one.sees("allows all")
@@ -409,9 +411,9 @@ async def test_mode_by_key_and_by_word(home: Path) -> None:
         assert soul is not None
         assert soul.mode == "all"
         # Now that it was said the key comes by it, too.
-        for words in ("asks first", "accepts edits", "allows all", "asks first"):
+        for words in ("plans only", "asks first", "accepts edits", "allows all", "plans only"):
             await one.pilot.press("shift+tab")
-            await one.sees(f"The agent now {words}.")
+            await one.sees(f"kimi-test   {words}")
             assert MODE_WORDS[soul.mode] == words
 
 
@@ -424,7 +426,7 @@ async def test_the_sandbox_is_in_the_round_where_there_is_one(
         held = find_sandbox(SandboxSettings(), os.environ).is_whole
     except NoSandbox:
         held = False
-    modes = ("sandboxed", "ask", "edits") if held else ("ask", "edits", "ask")
+    modes = ("sandboxed", "plan", "ask", "edits") if held else ("ask", "edits", "plan", "ask")
     async with (
         ChatServer() as server,
         desk(home, server.base_url, mode="sandboxed", sandbox=True, work=work) as one,
@@ -474,7 +476,7 @@ async def test_what_the_program_was_started_with_is_in_the_round(home: Path) -> 
         await one.ready()
         soul = one.screen.conversation.engine.soul
         assert soul is not None
-        for mode in ("ask", "edits", "all", "ask"):
+        for mode in ("plan", "ask", "edits", "all", "plan"):
             await one.pilot.press("shift+tab")
             await one.until(lambda mode=mode: soul.mode == mode)
 

@@ -1,0 +1,116 @@
+"""Plan mode and the agent's own questions: what the agent may do, what the user is shown, and what comes of the answer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support.chat_server import ChatServer, call, say
+from support.screens import Desk, desk
+
+from kimi_tui.soul.approval import Mode
+
+PLAN = "# Quotes\n\n1. Split `reader.py` at the quotes.\n2. Test **quoted** fields."
+QUESTIONS = {
+    "questions": [
+        {
+            "question": "Which parser?",
+            "options": [
+                {"label": "csv", "description": "The one of the standard library."},
+                {"label": "our own"},
+            ],
+        },
+        {"question": "Keep the old file?", "options": [{"label": "yes"}, {"label": "no"}]},
+    ]
+}
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home of its own."""
+    monkeypatch.setenv("KIMI_TUI_HOME", str(tmp_path))
+    return tmp_path
+
+
+async def answer(one: Desk, words: str, *keys: str) -> None:
+    """Wait for a question and answer it."""
+    await one.sees(words)
+    await one.until(lambda: (p := one.screen._approvals.panel) is not None and p.armed)  # pyright: ignore[reportPrivateUsage]
+    await one.pilot.press(*keys)
+
+
+def told(server: ChatServer) -> str:
+    """The newest result that the model was sent."""
+    return str(server.requests[-1].body["messages"][-1]["content"])
+
+
+async def test_a_plan_is_made_agreed_to_and_carried_out(home: Path) -> None:
+    write = {"path": "a.txt", "content": "x\n"}
+    async with ChatServer() as server, desk(home, server.base_url, mode="plan") as one:
+        server.script(
+            call("WriteFile", write),
+            call("AskUserQuestion", QUESTIONS),
+            call("ExitPlanMode", {"plan": PLAN}),
+            call("WriteFile", write),
+            say("Written."),
+        )
+        await one.ready()
+        await one.sees("plans only")
+        await one.say("Mend the quotes")
+        await answer(one, "Which parser?", "2")
+        # The model was told of plan mode with the user's words, and that an edit is not to be had.
+        first, second = (str(request.body["messages"][-1]) for request in server.requests[:2])
+        assert "turned plan mode on" in first
+        assert "Plan mode: nothing is changed" in second
+        assert not (home / "app" / "a.txt").exists()
+        await answer(one, "question 2 of 2", "e")
+        await one.pilot.press(*"perhaps", "enter")
+        await answer(one, "Carry out this plan?", "1")
+        await one.sees("Written.")
+        assert (home / "app" / "a.txt").read_text() == "x\n"
+        assert one.screen.conversation.state.mode == "edits"
+        shown = one.text()
+        assert "accepts edits" in shown
+        assert "Which parser? our own" in shown
+        assert "Keep the old file? perhaps" in shown
+        assert "1. Split `reader.py`" in shown
+        agreed = [str(one) for one in server.requests[3].body["messages"]]
+        assert "The user agreed to the plan" in agreed[-1]
+        assert "edits in the work folder are made unasked" in agreed[-1]
+
+
+@pytest.mark.parametrize(
+    ("keys", "mode", "words"),
+    [
+        (("2",), "ask", "The user agreed to the plan: carry it out."),
+        (("c", "end", *"More.", "enter"), "edits", "but changed the plan"),
+        (("e", *"How?", "enter"), "plan", "How?"),
+    ],
+)
+async def test_answers_to_a_plan(home: Path, keys: tuple[str, ...], mode: Mode, words: str) -> None:
+    async with ChatServer() as server, desk(home, server.base_url, mode="edits") as one:
+        server.script(call("ExitPlanMode", {"plan": PLAN}), say("Well."))
+        await one.ready()
+        await one.say("/plan")
+        await one.sees("The agent now makes a plan")
+        await one.say("Mend the quotes")
+        await answer(one, "Carry out this plan?", *keys)
+        await one.sees("Well.")
+        assert one.screen.conversation.state.mode == mode
+        assert words in told(server)
+        assert ("More." in told(server)) == (keys[0] == "c")
+
+
+async def test_a_question_is_left_to_the_agent_in_every_mode(home: Path) -> None:
+    asked = {"questions": QUESTIONS["questions"][1:]}
+    async with ChatServer() as server, desk(home, server.base_url, mode="all") as one:
+        server.script(
+            call("AskUserQuestion", asked), call("ExitPlanMode", {"plan": PLAN}), say("Well.")
+        )
+        await one.ready()
+        await one.say("Go")
+        await answer(one, "Keep the old file?", "n")
+        await one.sees("Well.")
+        results = [str(message.get("content")) for message in server.requests[-1].body["messages"]]
+        assert any("(left to you)" in result for result in results)
+        assert any("Plan mode is off" in result for result in results)
