@@ -22,6 +22,7 @@ from kimi_tui.config.settings import Config
 from kimi_tui.launch import Launch
 from kimi_tui.llm.models import LocalServer
 from kimi_tui.soul.system_prompt import FolderFacts
+from kimi_tui.tools.exit_plan_mode import MODE_AFTER
 from kimi_tui.tui.app import KimiApp
 from kimi_tui.tui.frame.notices import Notices
 from kimi_tui.tui.main.screen import MainScreen
@@ -165,6 +166,26 @@ EDIT = ApprovalRequest(
     ),
     session_offer="Yes, and every edit in this folder in this session",
 )
+PLAN = ApprovalRequest(
+    "p",
+    "k",
+    "ExitPlanMode",
+    "Carry out this plan?",
+    "# Quoted fields\n\n1. `reader.py`: split at quotes, not at commas.\n2. `test_reader.py`: doubled quotes, empty "
+    "fields.\n\nThe writer stays as it is. Checked with `pytest -k reader`.",
+    kind="plan",
+    options=tuple(MODE_AFTER),
+)
+QUESTION = ApprovalRequest(
+    "q",
+    "k",
+    "AskUserQuestion",
+    "Which parser shall read the files?",
+    "csv: The one of the standard library; quotes are its business.\nour own: As today, with quotes added.",
+    where="question 1 of 2",
+    kind="question",
+    options=("csv", "our own"),
+)
 
 
 @pytest.mark.parametrize(
@@ -174,6 +195,9 @@ EDIT = ApprovalRequest(
         pytest.param(COMMAND, SIZES[1], id="command-80"),
         pytest.param(COMMAND, SIZES[2], id="command-60"),
         pytest.param(EDIT, SIZES[1], id="edit-80"),
+        pytest.param(PLAN, SIZES[0], id="plan-120"),
+        pytest.param(PLAN, SIZES[2], id="plan-60"),
+        pytest.param(QUESTION, SIZES[1], id="question-80"),
     ],
 )
 async def test_an_approval(
