@@ -49,9 +49,15 @@ class PickState:
         self.chosen = matching[max(0, min(len(matching) - 1, place + step))]
 
     def type(self, needle: str) -> None:
-        """Show only what holds this text; what is called so is chosen."""
-        self.needle = needle
+        """Show only what holds this text; what is called so is chosen. A text that nothing holds is not taken, nor shown.
+
+        It was meant for another place, and may be a key.
+        """
+        before, self.needle = self.needle, needle
         matching = self.matching
+        if needle and not matching and len(needle) > len(before):
+            self.needle = before
+            return
         named = [i for i in matching if self.entries[i].name.lower() == needle.lower()]
         if named or (matching and self.chosen not in matching):
             self.chosen = (named or matching)[0]

@@ -38,28 +38,47 @@ NAME_CHARS = 80
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A server by name; an empty `base_url` is asked for."""
+    """A server by name; an empty `base_url` is asked for, and `note` is said before a key is."""
 
     name: str
     title: str
     base_url: str
+    note: str = ""
 
 
 SERVERS: tuple[Server, ...] = (
     Server("moonshot", "Moonshot (Kimi), global", MOONSHOT_URL),
     Server("moonshot-cn", "Moonshot (Kimi), China", MOONSHOT_CHINA_URL),
-    Server("kimi-code", "Kimi Code plan", KIMI_CODE_URL),
+    Server(
+        "kimi-code",
+        "Kimi Code plan",
+        KIMI_CODE_URL,
+        "This plan is for a list of agents: its server may refuse others (403), though it lists its models to all.",
+    ),
     Server("openai", "OpenAI", OPENAI_URL),
     Server("server", "Another server", ""),
+    Server("openrouter", "OpenRouter", "https://openrouter.ai/api/v1"),
+    Server("anthropic", "Anthropic", "https://api.anthropic.com/v1"),
+    Server("gemini", "Gemini", "https://generativelanguage.googleapis.com/v1beta/openai"),
+    Server("deepseek", "DeepSeek", "https://api.deepseek.com/v1"),
+    Server("glm", "GLM (Z.ai)", "https://api.z.ai/api/paas/v4"),
+    Server("glm-coding", "GLM coding plan (Z.ai)", "https://api.z.ai/api/coding/paas/v4"),
+    Server("qwen", "Qwen, global", "https://dashscope-intl.aliyuncs.com/compatible-mode/v1"),
+    Server("qwen-cn", "Qwen, China", "https://dashscope.aliyuncs.com/compatible-mode/v1"),
+    Server("mistral", "Mistral", "https://api.mistral.ai/v1"),
+    Server("groq", "Groq", "https://api.groq.com/openai/v1"),
+    Server("xai", "xAI", "https://api.x.ai/v1"),
 )
 
 
 def server_of(base_url: str) -> int:
-    """Which of the servers a base URL is; the last one, where it is none of them."""
-    for index, server in enumerate(SERVERS):
-        if server.base_url and origin(server.base_url) == origin(base_url):
-            return index
-    return len(SERVERS) - 1
+    """Which of the servers a base URL is; the one whose URL is asked for, where it is none of them."""
+    known = [server.base_url for server in SERVERS]
+    if base_url in known:
+        return known.index(base_url)
+    origins = [origin(url) for url in known]
+    there = origin(base_url)
+    return origins.index(there) if there and there in origins else known.index("")
 
 
 def where(server: LocalServer) -> str:

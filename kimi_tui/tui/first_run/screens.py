@@ -94,6 +94,7 @@ class KeyScreen(AnswersOnce[Launch | None]):
             yield Static(Content.styled(title, "bold $ink-strong"), classes="title")
             yield Horizontal(_label("Server"), self._server, classes="row picks")
             yield Horizontal(_label("Base URL"), self._url, classes="row", id="url-row")
+            yield Static(id="note", classes="row")
             yield Horizontal(_label("Key"), self._key, classes="row joined")
             yield Horizontal(_label(""), self._status, classes="row")
             yield Horizontal(
@@ -130,7 +131,11 @@ class KeyScreen(AnswersOnce[Launch | None]):
         return SERVERS[self._server.chosen].base_url or clean_url(self._url.value)
 
     def _show_url(self) -> None:
-        self.query_one("#url-row").display = not SERVERS[self._server.chosen].base_url
+        server = SERVERS[self._server.chosen]
+        self.query_one("#url-row").display = not server.base_url
+        note = self.query_one("#note", Static)
+        note.display = bool(server.note)
+        note.update(Content.styled(server.note, "$warn"))
 
     @on(PickList.Moved, "#server")
     def _server_moved(self) -> None:

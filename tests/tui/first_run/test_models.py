@@ -144,7 +144,8 @@ async def test_what_flags_or_the_environment_said_is_not_remembered(home: Path) 
 
 def test_the_servers_of_moonshot_are_told_apart() -> None:
     urls = [server.base_url for server in SERVERS]
-    assert len(set(urls)) == 5
+    assert len(set(urls)) == len(urls)
+    assert [SERVERS[server_of(url)].base_url for url in urls] == urls
     assert SERVERS[server_of("https://api.moonshot.cn/v1")].name == "moonshot-cn"
     assert SERVERS[server_of("https://elsewhere/v1")].base_url == ""
 
