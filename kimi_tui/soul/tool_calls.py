@@ -268,7 +268,7 @@ class _Runner:
         tool = conversation.toolset.get(call.name)
         if tool is not None and tool.changes:
             inside = [edit.path for edit in ask.edits if not edit.path.startswith(("/", "~"))]
-            paths = None if ask.action == "run command" else inside
+            paths = None if ask.action in ("run command", "leave sandbox") else inside
             self._changes.append(await conversation.files.before_change(paths))
         self._asking = False
         self._waited_s += time.monotonic() - asked_at

@@ -127,6 +127,7 @@ class ApprovalQuestion:
 
     action: Literal[
         "run command",
+        "leave sandbox",
         "edit file",
         "edit outside",
         "edit protected",
