@@ -26,6 +26,7 @@ from kimi_tui.config.settings import (
     ModelPrices,
     ProviderConfig,
     SandboxConfig,
+    SecretsConfig,
 )
 from kimi_tui.filesystem import Storage, read_regular
 
@@ -194,11 +195,13 @@ _SANDBOX: Mapping[str, Check] = {
     "readable": _texts,
     "network": _flag,
 }
+_SECRETS: Mapping[str, Check] = {"send": _one_of(("mark", "ask"))}
 TABLES: Mapping[str, Mapping[str, Check]] = {
     "": _TOP,
     "loop_control": _LOOP,
     "dmail": _DMAIL,
     "sandbox": _SANDBOX,
+    "secrets": _SECRETS,
 }
 """The tables whose keys are ours, by name; the first is the top of the file."""
 _SECTIONS = frozenset({*TABLES, "models", "providers", "keys"})
@@ -284,6 +287,9 @@ class _Reader:
             dmail=DMailConfig(**self._values(self._table(table, "dmail"), "dmail", _DMAIL)),
             sandbox=SandboxConfig(
                 **self._values(self._table(table, "sandbox"), "sandbox", _SANDBOX)
+            ),
+            secrets=SecretsConfig(
+                **self._values(self._table(table, "secrets"), "secrets", _SECRETS)
             ),
             keys=self._keys(self._table(table, "keys")),
             thinking=thinking,

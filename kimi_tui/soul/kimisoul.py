@@ -87,6 +87,7 @@ class KimiSoul(Soul):
         history: what the first listener should hear.
         sandbox: of commands; without one, or with one that does not hold all that it should, there is no such mode.
         no_sandbox: why there is none.
+        asks_for_keys: whether what looks like a key in a result is asked about before it goes to the model.
     """
 
     def __init__(
@@ -100,6 +101,7 @@ class KimiSoul(Soul):
         history: Sequence[EventRecord],
         sandbox: Sandbox | None = None,
         no_sandbox: str = "",
+        asks_for_keys: bool = False,
     ) -> None:
         wire, context = conversation.wire, conversation.context
         self._session = session
@@ -115,7 +117,9 @@ class KimiSoul(Soul):
         self._compactor = Compactor(conversation, self._marks, compaction)
         restorer = FileRestorer(conversation.files, context, session.work_dir)
         dmails = DMailDelivery(conversation, self._marks, restorer, self._approval, environ)
-        tools = ToolRuntime(conversation, self._approval, session.work_dir, environ, sandbox)
+        tools = ToolRuntime(
+            conversation, self._approval, session.work_dir, environ, sandbox, asks_for_keys
+        )
         steps = StepRunner(tools, self._orphans)
         self._loop = AgentLoop(conversation, steps, self._compactor, dmails, self._steering)
         self._operations = Operations(session, conversation, restorer)

@@ -134,6 +134,7 @@ class ApprovalQuestion:
         "read outside",
         "restore files",
         "send D-Mail",
+        "send keys",
     ]
     question: str
     detail: str

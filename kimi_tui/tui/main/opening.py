@@ -86,6 +86,7 @@ async def open_session(
             limits=stage.limits,
             mode=launch.mode,
             sandbox=SandboxSettings(*launch.config.sandbox) if launch.sandbox else None,
+            asks_for_keys=launch.config.secrets.send == "ask",
             prices=prices_of(launch.config),
         )
     except SessionHeld as error:
