@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from kimi_tui.app_paths import make_private
+from kimi_tui.app_paths import make_private, short
 from kimi_tui.config.model_choice import Choice, clean_url, is_url, provider_type
 from kimi_tui.config.settings import (
     LEAST_WINDOW,
@@ -28,6 +29,7 @@ from kimi_tui.config.settings import (
     SandboxConfig,
     SecretsConfig,
 )
+from kimi_tui.config.stored_key import BEFORE_NAME
 from kimi_tui.filesystem import Storage, read_regular
 
 if TYPE_CHECKING:
@@ -223,7 +225,17 @@ def read_config(path: Path) -> Config:
         return Config()
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror or error}") from error
-    return parse_config(data, path)
+    config = parse_config(data, path)
+    with suppress(OSError):
+        if path.stat().st_mode & 0o077 and _holds_key(config):
+            words = f"{path.name} holds a key and can be read by others: chmod 600 {short(path)}"
+            config = config._replace(notices=(*config.notices, words))
+    return config
+
+
+def _holds_key(config: Config) -> bool:
+    keys = (provider.api_key for provider in config.providers.values())
+    return any(key and not key.startswith(BEFORE_NAME) for key in keys)
 
 
 def parse_config(data: bytes, path: Path) -> Config:

@@ -187,6 +187,11 @@ class KimiSoul(Soul):
         return self._sandbox.gaps if self._sandbox is not None else None
 
     @property
+    def no_sandbox(self) -> str:
+        """Why there is no sandbox; empty where there is one."""
+        return self._no_sandbox
+
+    @property
     def cost(self) -> Cost | None:
         """What the session's calls have cost so far; None where no prices are set."""
         return self._conversation.ledger.total_cost()
