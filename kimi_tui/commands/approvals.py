@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -39,7 +40,8 @@ def run(arguments: Sequence[str]) -> int:
     at = arguments.index("--") if "--" in arguments else len(arguments)
     options = parser.parse_args(arguments[:at])
     # One word is a command line as the agent writes it; several are the words of one, as a shell has read them.
-    command = " ".join(arguments[at + 1 :])
+    words = arguments[at + 1 :]
+    command = words[0] if len(words) == 1 else shlex.join(words)
     if options.batch == bool(command):
         complain("Give one command after --, or --batch; see kimi-tui approvals --help")
         return USAGE

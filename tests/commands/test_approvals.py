@@ -27,6 +27,9 @@ def test_what_would_be_asked_is_explained(place: Place, monkeypatch: pytest.Monk
         "reason": "it only reads, in this folder, and a yes for the session to ls covers it",
         "class": "reads",
     }
+    (place.work / "notes").write_text("x")
+    quoted = place.run(*explain, "--approved", "grep x notes", "--", "grep", "a b; c", "notes")
+    assert quoted.out.startswith("Does not ask: ")
     chained = place.run(*explain, "--approved", "ls", "--", "ls; id")
     assert chained.out == "Asks: ; may mean more than itself to a shell (unclear).\n"
     lines = [
