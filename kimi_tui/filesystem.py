@@ -458,13 +458,13 @@ _CREATED = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _WRITE_CHUNK_BYTES = 1 << 20
 
 
-def open_folder(root: Path, parts: Sequence[str], *, create: bool = False) -> int:
+def open_folder(root: Path | int, parts: Sequence[str], *, create: bool = False) -> int:
     """A descriptor of a folder below `root`, opened part by part without following links. The caller closes it.
 
     It is for names in it (`dir_fd`), not for reading or syncing the folder itself.
 
     Args:
-        root: Where to begin; this name may be a link.
+        root: Where to begin: a descriptor, or a name, which may be a link.
         parts: The names on the way.
         create: Make what is missing.
 
@@ -472,9 +472,9 @@ def open_folder(root: Path, parts: Sequence[str], *, create: bool = False) -> in
         OSError: A part is missing, is no folder (a link is none), no name (`..` is none), or may not be entered;
             `filename` is its path.
     """
-    walked = root
+    walked = root if isinstance(root, Path) else Path()
     try:
-        folder = os.open(root, _WALKED)
+        folder = os.dup(root) if isinstance(root, int) else os.open(root, _WALKED)
         for part in parts:
             walked /= part
             try:

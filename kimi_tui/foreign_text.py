@@ -33,8 +33,11 @@ _CSI = re.compile(r"(?:\x1b\[|\x9b)[0-?]{0,128}[ -/]{0,16}[@-~]")
 _CSI_BODY = re.compile(r"[ -?]*")
 _BLANKS = re.compile(r"\s+")
 _LONG_BLANKS = re.compile(r"(?m)^ {33,}|(?<=\S) {9,}|(?<=\S) {3,}$")
+# Besides what takes no place: blanks of all kinds, letters and signs that are drawn as nothing, private characters, and
+# marks that strike through or surround what they stand on.
 _ODD = re.compile(
-    f"[{_CONTROLS}{INVISIBLE}{_SURROGATES}\t\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ue000-\uf8ff]"
+    f"[{_CONTROLS}{INVISIBLE}{_SURROGATES}\t\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\u2800\ue000-\uf8ff"
+    "\u0334-\u0338\u0488\u0489\u20d0-\u20f0\U00013441\U00013442\U00016fe4\U0001d159]"
 )
 _STRING_END = re.compile(r"[\x07\x18\x1a\x1b\x9c]")
 _STRING_STARTS = frozenset("PX]^_")
@@ -403,13 +406,18 @@ def has_pictures(text: str) -> bool:
 def visible(text: str) -> str:
     """The text for a decision: nothing is dropped, every character that cannot be seen is a mark.
 
-    Line feeds stay; tabs, other controls, odd blanks and private characters become `<U+0009>`, and runs of blanks that
-    could push something out of sight become `<40 blanks>`.
+    Line feeds stay; tabs, other controls, odd blanks and private characters become `<U+0009>`, as do letters that are taken
+    for those of ASCII; runs of blanks that could push something out of sight become `<40 blanks>`.
     """
     if _ODD.search(text):
         text = _ODD.sub(lambda found: _mark(found.group()), text)
-    if not text.isascii() and _many_marks().search(text) is not None:
-        text = _without_crowds(text)
+    if not text.isascii():
+        # Here, since hardly any decision is about such a text.
+        from kimi_tui.look_alikes import without_doubles
+
+        text = without_doubles(text)
+        if _many_marks().search(text) is not None:
+            text = _without_crowds(text)
     if "   " in text:
         text = _LONG_BLANKS.sub(lambda found: f"<{len(found.group())} blanks>", text)
     return text

@@ -238,8 +238,25 @@ def test_no_character_bears_a_crowd_of_marks(crowd: str) -> None:
 
 
 def test_a_decision_tells_of_marks_that_are_not_drawn() -> None:
-    assert visible(CROWD).endswith(f"<{200_000 - MARKS_LIMIT} marks>b")
+    assert visible(CROWD).endswith(f"<{200_000 - 3} marks>b")
     assert len(visible(CROWD)) < 50
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("git st\u0430tus", "git st<U+0430>tus"), ("\u0441\u0443 x", "<U+0441><U+0443> x"), ("cat \u0430.txt", "cat <U+0430>.txt"),
+        ("x # \u043f\u0440\u0438\u0432\u0435\u0442 \u043e", "x # \u043f\u0440\u0438\u0432\u0435\u0442 \u043e"),
+        ("\u0391\u0392C \u03b4\u03bf", "<U+0391><U+0392>C \u03b4\u03bf"), ("\uff4c\uff53 \U0001d4ec \u2170", "<U+FF4C><U+FF53> <U+1D4EC> <U+2170>"),
+        ("rm \u2013rf a\u2215b\u2044c \u2013 d\u2010e", "rm <U+2013>rf a<U+2215>b<U+2044>c \u2013 d<U+2010>e"),
+        ("\u4f60\u597d\uff0c\uff01\uff08x\uff09", "\u4f60\u597d\uff0c\uff01\uff08x\uff09"), ("x\u00b2 1\u00ba \u2122 \u00bd \u03a9", "x\u00b2 1\u00ba \u2122 \u00bd \u03a9"),
+        ("a\u2800b\U0001d159\U00013441", "a<U+2800>b<U+1D159><U+13441>"), ("x\u0336y\u20dd", "x<U+0336>y<U+20DD>"),
+        ("e\u0301" + "\u0302" * 80, "e\u0301\u0302\u0302<78 marks>"), ("x" + "\u0430" * 9_000, "x<9000 letters that look like others>"),
+        ("x" + " \u0430\u0435" * 9_000, "x <26999 letters that look like others>"),
+    ],
+)  # fmt: skip
+def test_what_passes_for_ascii_is_marked_in_a_decision(text: str, shown: str) -> None:
+    assert visible(text) == shown
 
 
 @pytest.mark.parametrize(

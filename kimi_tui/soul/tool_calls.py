@@ -33,6 +33,7 @@ from kimi_tui.tools.base import (
     ToolRejected,
     failure,
 )
+from kimi_tui.tools.key_text import find_keys, key_lines, without_keys
 from kimi_tui.tools.sandbox.sandbox import Sandbox
 from kimi_tui.wire.events import ToolOutput, ToolResult, ToolStarted
 from kimi_tui.wire.queue import Wire
@@ -68,13 +69,15 @@ class CallResult:
 
 @dataclass(frozen=True, slots=True)
 class ToolRuntime:
-    """Where tools run: the conversation, who is asked, the work folder, the environment of its commands and their sandbox."""
+    """Where tools run: the conversation, who is asked, the work folder, the environment of its commands and their sandbox,
+    and whether what looks like a key is asked about before it goes to the model."""
 
     conversation: Conversation
     approval: Approval
     work_dir: Path
     environ: Mapping[str, str]
     sandbox: Sandbox | None = None
+    asks_for_keys: bool = False
 
 
 class ToolBatch:
@@ -245,12 +248,46 @@ class _Runner:
         if not rejected:
             self._asking = False
             self._publish_started()
+            outcome = await self._with_keys_told(outcome)
         # How long a tool took is its own doing; the user may think as long as they want.
         duration_s = time.monotonic() - began - self._waited_s
         done = CallResult(
             call, outcome, rejected=rejected, feedback=feedback, duration_s=duration_s
         )
         return replace(done, noted=self._versions.noted) if self._versions.noted else done
+
+    async def _with_keys_told(self, outcome: ToolOutcome) -> ToolOutcome:
+        """The outcome, marked where it has what looks like keys, and without them where the user wants that."""
+        keys = await asyncio.to_thread(find_keys, outcome.output)
+        if not keys:
+            return outcome
+        told = "1 possible key" if len(keys) == 1 else f"{len(keys)} possible keys"
+        brief = f"{outcome.brief} · {told}" if outcome.brief else told
+        if not self._runtime.asks_for_keys:
+            return replace(outcome, brief=brief)
+        call = self._call
+        question = ApprovalQuestion(
+            action="send keys",
+            question=f"Send the result of {call.name} to the model, with {told}?",
+            detail="\n".join(key_lines(outcome.output, keys)),
+            where="no leaves them out, and sends the rest",
+            session_key="send keys",
+            session_offer="Yes, and all others in this session",
+        )
+        asked_at = time.monotonic()
+        try:
+            await self._runtime.approval.ask(question, key=call.key, tool=f"{call.name} result")
+        except ToolRejected as no:
+            said = f" They say: {no.feedback}" if no.feedback else ""
+            return replace(
+                outcome,
+                output=without_keys(outcome.output, keys),
+                message=f"{outcome.message} The user left {told} out of the output.{said}".strip(),
+                brief=f"{brief}, left out",
+            )
+        finally:
+            self._waited_s += time.monotonic() - asked_at
+        return replace(outcome, brief=brief)
 
     async def ask(self, ask: ApprovalQuestion) -> str:
         """Ask the user for this call (as the tools' `Approver`); the limit of time stands still meanwhile.
@@ -270,7 +307,7 @@ class _Runner:
         tool = conversation.toolset.get(call.name)
         if tool is not None and tool.changes:
             inside = [edit.path for edit in ask.edits if not edit.path.startswith(("/", "~"))]
-            paths = None if ask.action == "run command" else inside
+            paths = None if ask.action in ("run command", "leave sandbox") else inside
             self._changes.append(await conversation.files.before_change(paths))
         self._asking = False
         self._waited_s += time.monotonic() - asked_at

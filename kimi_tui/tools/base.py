@@ -128,6 +128,7 @@ class ApprovalQuestion:
 
     action: Literal[
         "run command",
+        "leave sandbox",
         "edit file",
         "edit outside",
         "edit protected",
@@ -136,6 +137,7 @@ class ApprovalQuestion:
         "send D-Mail",
         "present plan",
         "ask the user",
+        "send keys",
     ]
     question: str
     detail: str

@@ -60,6 +60,28 @@ def parent_of(target: ResolvedPath, *, create: bool = False) -> Generator[int]:
         os.close(descriptor)
 
 
+@contextlib.contextmanager
+def searched(target: ResolvedPath, top: Path) -> Generator[int]:
+    """A descriptor of a folder that is searched, or from which a search below it starts, opened as `parent_of` does.
+
+    Args:
+        target: what is searched.
+        top: its folder, or one above it.
+
+    Raises:
+        ToolProblem: a part of the way is missing, may not be entered, or has become a link.
+    """
+    anchor = target.root if target.inside else Path(target.real.anchor)
+    try:
+        descriptor = open_folder(anchor, top.relative_to(anchor).parts)
+    except OSError as error:
+        raise _folder_problem(error, target, Path(error.filename)) from error
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
 def _folder_problem(error: OSError, target: ResolvedPath, walked: Path) -> ToolProblem:
     if error.errno == errno.ENOENT:
         return missing(target)

@@ -14,15 +14,16 @@ import os
 import re
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from kimi_tui.filesystem import open_folder
 from kimi_tui.tools.base import Tool, ToolEnv, ToolOutcome, ToolProblem
-from kimi_tui.tools.files import missing
+from kimi_tui.tools.files import missing, searched
 from kimi_tui.tools.paths import (
     ResolvedPath,
     Search,
@@ -234,22 +235,23 @@ class _Search:
         """Go down from the folder as far as the pattern can match, in the order of names, following no links."""
         started = time.monotonic()
         self._deadline = started + self.left_s
-        with contextlib.suppress(_Stop):
-            self._walk(target, pattern)
+        with contextlib.suppress(_Stop), searched(target, target.real) as start:
+            self._walk(target, pattern, start)
         self.left_s -= time.monotonic() - started
 
-    def _walk(self, target: ResolvedPath, pattern: Pattern) -> None:
+    def _walk(self, target: ResolvedPath, pattern: Pattern, start: int) -> None:
         top = target.root if target.inside else target.real
         relative = target.real.relative_to(top).as_posix()
         relative = "" if relative == "." else relative
         stack = _stack_down_to(top, relative)
-        waiting = [(str(target.real), relative, stack, pattern.begin())]
+        waiting = [(tuple[str, ...](), relative, stack, pattern.begin())]
         while waiting and not self.full:
             self._check()
-            folder, prefix, above, state = waiting.pop()
+            parts, prefix, above, state = waiting.pop()
+            folder = os.path.join(target.real, *parts)
             rules = above.entered(prefix, _rules_in(folder, above)) if above is not None else None
-            deeper: list[tuple[str, str, IgnoreStack | None, frozenset[int]]] = []
-            for name, is_folder in self._listed(folder, pattern, state):
+            deeper: list[tuple[tuple[str, ...], str, IgnoreStack | None, frozenset[int]]] = []
+            for name, is_folder in self._listed(start, parts, pattern, state):
                 reached = pattern.step(state, name)
                 path = f"{prefix}/{name}" if prefix else name
                 if rules is not None and rules.ignores(path, is_folder=is_folder):
@@ -260,7 +262,7 @@ class _Search:
                     if self.full:
                         return
                 if is_folder and pattern.goes_on(reached):
-                    deeper.append((os.path.join(folder, name), path, rules, reached))
+                    deeper.append(((*parts, name), path, rules, reached))
             waiting += reversed(deeper)
 
     def _check(self) -> None:
@@ -271,14 +273,17 @@ class _Search:
             raise _Stop
 
     def _listed(
-        self, folder: str, pattern: Pattern, state: frozenset[int]
+        self, start: int, parts: tuple[str, ...], pattern: Pattern, state: frozenset[int]
     ) -> Iterator[tuple[str, bool]]:
-        """The names in a folder that can be a part of a match, in their order, and whether each is a folder."""
+        """The names in a folder that can be a part of a match, in their order, and whether each is a folder.
+
+        The folder is reached from a descriptor, for a name on the way may have become a link.
+        """
         # A folder may hold a million names: what sorts all of them at once would hold up the screen.
         sorted_parts: list[list[tuple[str, bool]]] = []
         part: list[tuple[str, bool]] = []
         try:
-            with os.scandir(folder) as entries:
+            with _readable(start, parts) as folder, os.scandir(folder) as entries:
                 for number, entry in enumerate(entries, start=1):
                     if number % _CHECKED_NAMES == 0:
                         self._check()
@@ -296,6 +301,19 @@ class _Search:
             if number % _CHECKED_NAMES == 0:
                 self._check()
             yield found
+
+
+@contextlib.contextmanager
+def _readable(start: int, parts: tuple[str, ...]) -> Generator[int]:
+    folder = open_folder(start, parts)
+    try:
+        descriptor = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder)
+    finally:
+        os.close(folder)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 def _stack_down_to(top: Path, relative: str) -> IgnoreStack | None:

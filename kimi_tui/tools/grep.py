@@ -13,6 +13,7 @@ import functools
 import os
 import re
 import signal
+import stat
 import sys
 import sysconfig
 import tempfile
@@ -24,8 +25,9 @@ from typing import ClassVar, Literal
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, field_validator
 
+from kimi_tui.filesystem import open_folder
 from kimi_tui.tools.base import Tool, ToolEnv, ToolOutcome, ToolProblem
-from kimi_tui.tools.files import look, missing, parent_of
+from kimi_tui.tools.files import look, missing, parent_of, searched
 from kimi_tui.tools.glob import spread
 from kimi_tui.tools.paths import (
     ResolvedPath,
@@ -63,6 +65,7 @@ class _Query:
         pattern: in rg's syntax.
         root: the file or folder, relative to `cwd`.
         cwd: where `rg` runs.
+        folder: a descriptor of that.
         mode: what is asked for.
         rules: lines as in a `.gitignore`, overruled by any that stands in the folder.
         type: one of rg's file types; empty for any.
@@ -73,6 +76,7 @@ class _Query:
     pattern: str
     root: str
     cwd: Path
+    folder: int
     mode: Mode
     rules: tuple[str, ...] = ()
     type: str = ""
@@ -116,7 +120,8 @@ async def _search(query: _Query, environ: Mapping[str, str]) -> Found:
             stdin=DEVNULL,
             stdout=PIPE,
             stderr=PIPE,
-            cwd=query.cwd,
+            # By descriptor, where a process has its own: a part of the name may be a link by now.
+            cwd=f"/proc/self/fd/{query.folder}" if sys.platform == "linux" else query.cwd,
             env=child_environment(environ),
             start_new_session=True,
             limit=_CHUNK_BYTES,
@@ -362,34 +367,51 @@ class Grep(Tool[GrepParams]):
         if is_folder:
             is_secret = await asyncio.to_thread(secrets_below, target, env.environ)
             file_filter = replace(GlobFilter.of(params, root), is_secret=is_secret, is_folder=True)
-        query = _Query(
-            pattern=params.pattern,
-            root=root,
-            cwd=cwd,
-            mode=params.output_mode,
-            rules=file_filter.rules,
-            type=params.type.casefold(),
-            ignore_case=params.ignore_case,
-            multiline=params.multiline,
-            before=params.before or params.context,
-            after=params.after or params.context,
-            max_count=params.offset + params.head_limit + 1,
-        )
-        try:
-            found = await _search(query, env.environ)
-        except _UnknownType as error:
-            near = nearest_words(params.type.casefold(), await _type_names(env.environ, cwd))
-            hint = f" Did you mean {' or '.join(near)}?" if near else ""
-            raise ToolProblem(
-                f"`type` {params.type!r} is not known.{hint} Use `glob`, for example `*.{params.type}`.",
-                brief="bad type",
-            ) from error
-        outcome, linked = await asyncio.to_thread(
-            _outcome, params, found, _Records(found.output, file_filter, before_paths, cwd)
-        )
+        with contextlib.ExitStack() as opened:
+            folder = await asyncio.to_thread(opened.enter_context, searched(target, cwd))
+            outcome, linked = await _found(
+                params, env, file_filter, (root, cwd, before_paths), folder
+            )
         if linked and target.inside:
             await ask_to_show(target, linked, env)
         return outcome
+
+
+async def _found(
+    params: GrepParams,
+    env: ToolEnv,
+    file_filter: GlobFilter,
+    places: tuple[str, Path, str],
+    folder: int,
+) -> tuple[ToolOutcome, Sequence[str]]:
+    """What the model is told, and the files with several names; `places` as `_places` says, `folder` their descriptor."""
+    root, cwd, before_paths = places
+    query = _Query(
+        pattern=params.pattern,
+        root=root,
+        cwd=cwd,
+        folder=folder,
+        mode=params.output_mode,
+        rules=file_filter.rules,
+        type=params.type.casefold(),
+        ignore_case=params.ignore_case,
+        multiline=params.multiline,
+        before=params.before or params.context,
+        after=params.after or params.context,
+        max_count=params.offset + params.head_limit + 1,
+    )
+    try:
+        found = await _search(query, env.environ)
+    except _UnknownType as error:
+        near = nearest_words(params.type.casefold(), await _type_names(env.environ, cwd))
+        hint = f" Did you mean {' or '.join(near)}?" if near else ""
+        raise ToolProblem(
+            f"`type` {params.type!r} is not known.{hint} Use `glob`, for example `*.{params.type}`.",
+            brief="bad type",
+        ) from error
+    return await asyncio.to_thread(
+        _outcome, params, found, _Records(found.output, file_filter, before_paths, folder)
+    )
 
 
 def _as_asked(params: GrepParams) -> Search:
@@ -622,12 +644,12 @@ class _Records:
     """Walks over what rg wrote, piece by piece: all of it at once would hold up the screen."""
 
     def __init__(
-        self, output: bytes, file_filter: GlobFilter, before_paths: str, cwd: Path
+        self, output: bytes, file_filter: GlobFilter, before_paths: str, folder: int
     ) -> None:
         self._output = output
         self._file_filter = file_filter
         self._before_paths = before_paths
-        self._cwd = os.fsencode(cwd)
+        self._folder = folder
         self.linked: list[str] = []
         """Files with several names."""
         self._position = 0
@@ -670,17 +692,26 @@ class _Records:
         if path != self._path:
             self._path = path
             shown = path.removeprefix(b"./").decode("utf-8", "replace")
-            self._shown = f"{self._before_paths}{shown}" if self._file_filter.takes(path) else None
-            if self._shown is not None and _n_names(os.path.join(self._cwd, path)) > 1:
+            n_names = self._n_names(path) if self._file_filter.takes(path) else 0
+            self._shown = f"{self._before_paths}{shown}" if n_names else None
+            if self._shown is not None and n_names > 1:
                 self.linked.append(self._shown)
         return self._shown
 
-
-def _n_names(path: bytes) -> int:
-    try:
-        return os.lstat(path).st_nlink
-    except OSError:
-        return 1
+    def _n_names(self, path: bytes) -> int:
+        """How many names a file has that was searched; 0 where a link leads to it, or it is no file any more."""
+        *parts, name = os.fsdecode(path).removeprefix("./").split("/")
+        try:
+            holder = open_folder(self._folder, parts)
+        except OSError:
+            return 0
+        try:
+            found = os.stat(name, dir_fd=holder, follow_symlinks=False)
+        except OSError:
+            return 0
+        finally:
+            os.close(holder)
+        return found.st_nlink if stat.S_ISREG(found.st_mode) else 0
 
 
 def _files(records: _Records) -> _Answer:

@@ -26,6 +26,7 @@ from kimi_tui.tools.process import Ended, RunningCommand, child_environment, fin
 from kimi_tui.tools.sandbox.policy import NoSandbox
 from kimi_tui.tools.sandbox.refusals import refused
 from kimi_tui.tools.sandbox.sandbox import Confined
+from kimi_tui.tools.standing import judge
 from kimi_tui.tools.text import format_size
 
 DEFAULT_TIMEOUT_S = 60
@@ -76,13 +77,21 @@ class Shell(Tool[ShellParams]):
             )
         where = with_tilde(env.work_dir, env.environ.get("HOME", ""))
         confined, beyond = await _confined(command, params, env)
+        argv, environ = shell_argv(command, env), child_environment(env.environ)
+        group, offer = "", ""
+        if confined is None:
+            verdict = await asyncio.to_thread(judge, command, env.work_dir, env.environ)
+            group, offer = verdict.group, verdict.offer
+            if group:
+                argv, environ = list(verdict.argv), {**environ, **verdict.environ}
         instead = await env.approver.ask(
             ApprovalQuestion(
-                action="run command",
+                action="leave sandbox" if beyond else "run command",
                 question="Run this command?",
                 detail=command,
                 where=f"in {where}, for at most {params.timeout} s; {beyond or 'may change files'}",
-                protected=bool(beyond),
+                session_key=group,
+                session_offer=offer,
                 sandboxed=confined is not None and not beyond,
             )
         )
@@ -90,14 +99,15 @@ class Shell(Tool[ShellParams]):
             command = instead
             _check(command)
             confined, _ = await _confined(command, params, env)
+            argv, environ = shell_argv(command, env), child_environment(env.environ)
         if not env.work_dir.is_dir():
             raise ToolProblem(
                 f"The work folder {where} does not exist any more.", brief="no folder"
             )
         running = RunningCommand(
-            confined.argv if confined else shell_argv(command, env),
+            confined.argv if confined else argv,
             work_dir=env.work_dir,
-            environ=confined.environ if confined else child_environment(env.environ),
+            environ=confined.environ if confined else environ,
             timeout_s=params.timeout,
             on_output=env.emit,
             confined_to=confined.words if confined else (),

@@ -388,3 +388,25 @@ def test_a_file_that_is_no_toml_is_left_as_it_is(tmp_path: Path, content: bytes)
     with pytest.raises(ConfigError, match=r"config\.toml"):
         save_setting(path, "theme", "light")
     assert path.read_bytes() == content
+
+
+def test_a_file_with_a_key_that_others_may_read_is_said(tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    for text, mode, is_said in (
+        (WHOLE, 0o644, True),
+        (WHOLE, 0o640, True),
+        (WHOLE, 0o600, False),
+        (WHOLE.replace("sk-one", "keyring:mine"), 0o644, False),
+        (WHOLE.replace('api_key = "sk-one"', ""), 0o644, False),
+    ):
+        path.write_text(text)
+        path.chmod(mode)
+        said = [notice for notice in read_config(path).notices if "can be read by others" in notice]
+        assert len(said) == is_said
+        assert not said or said[0].endswith(f"chmod 600 {path}")
+
+
+def test_what_is_done_about_keys_in_results() -> None:
+    assert parse("").secrets.send == "mark"
+    assert parse('[secrets]\nsend = "ask"').secrets.send == "ask"
+    assert "secrets.send must be one of mark, ask" in parse('[secrets]\nsend = "no"').notices[0]

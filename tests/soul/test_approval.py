@@ -124,6 +124,27 @@ async def test_what_is_read_outside_is_asked_for_in_every_mode(
     await approval.ask(outside, key="k", tool="ReadFile")
 
 
+async def test_leaving_the_sandbox_asks_in_every_mode_until_its_group_is_allowed(
+    wire: Wire, approval: Approval
+) -> None:
+    heard = wire.subscribe()
+    approval.set_mode("all")
+    other = ApprovalQuestion("leave sandbox", "Run this command?", "git push")
+    known = ApprovalQuestion(
+        "leave sandbox", "Run this command?", "git status", session_key="g", session_offer="Yes, g"
+    )
+    for question, answer in ((other, "session"), (other, "once"), (known, "session")):
+        waiting = ask(approval, question)
+        approval.answer((await asked(heard)).id, answer)
+        await waiting
+    await approval.ask(known, key="k", tool="Shell")
+    assert approval.allowed == ("Yes, g",)
+    approval.take_back("Yes, g")
+    waiting = ask(approval, known)
+    approval.answer((await asked(heard)).id, "once")
+    await waiting
+
+
 async def test_a_change_of_mode_answers_nothing_that_is_on_the_screen(
     wire: Wire, approval: Approval
 ) -> None:

@@ -249,6 +249,7 @@ async def test_rg_gets_the_short_environment(
     bench.environ.update(
         PATH=f"{tmp_path}/bin:/usr/bin", OPENAI_API_KEY="sk-secret", RIPGREP_CONFIG_PATH="/x"
     )
+    bench.write("x.py", "-hit")
     outcome = await bench.run("Grep", pattern="-hit", output_mode="content")
     assert outcome.output == "x.py\n7:hit"
     seen = (tmp_path / "seen").read_text()
@@ -302,6 +303,7 @@ def ended(folder: Path) -> bool:
 async def test_a_search_is_stopped_after_its_time(
     bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    bench.write("a", "x")
     slow_rg(monkeypatch, tmp_path, "print('./a\\0' '1', flush=True); time.sleep(60)")
     monkeypatch.setattr(grep, "LIMIT_S", 0.5)
     outcome = await bench.run("Grep", pattern="x")
@@ -313,6 +315,7 @@ async def test_a_search_is_stopped_after_its_time(
 async def test_a_flood_of_matches_is_bounded(
     bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    bench.write("a", "hit")
     slow_rg(monkeypatch, tmp_path, "while True: print('./a\\0001:hit', 'x' * 200)")
     outcome = await bench.run("Grep", pattern="x", output_mode="content")
     assert len(outcome.output) <= 50_000
@@ -344,6 +347,7 @@ async def test_what_was_found_before_the_engine_died_is_kept(
     bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = "print('./a\\0' '1:hit', flush=True); print('./b\\0' '1:hal', end='', flush=True); os.abort()"
+    bench.write("a", "hit")
     slow_rg(monkeypatch, tmp_path, text)
     outcome = await bench.run("Grep", pattern="h", output_mode="content")
     assert (outcome.is_error, outcome.output) == (False, "a\n1:hit")

@@ -162,9 +162,15 @@ async def listed_models(base_url: str, api_key: str) -> ChatModels:
         LLMError: it cannot be asked, or has no list.
     """
     await _import_discovery()
+    from kimi_tui.config.stored_key import real_key
+    from kimi_tui.llm.errors import LLMError
     from kimi_tui.llm.models import chat_models
 
-    return await chat_models(base_url, api_key)
+    try:
+        key = await asyncio.to_thread(real_key, api_key)
+    except ConfigError as error:
+        raise LLMError(str(error)) from error
+    return await chat_models(base_url, key)
 
 
 def has_no_list(error: LLMError) -> bool:

@@ -209,13 +209,16 @@ class Conversation:
     async def _learn_models(self, choice: Choice) -> None:
         # Half a second of importing that no key should wait for.
         await asyncio.to_thread(import_module, "kimi_tui.llm.models")
+        from kimi_tui.config.settings import ConfigError
+        from kimi_tui.config.stored_key import real_key
         from kimi_tui.foreign_text import one_line
         from kimi_tui.llm.errors import LLMError
         from kimi_tui.llm.models import chat_models
 
         try:
-            found = (await chat_models(choice.base_url, choice.api_key)).models
-        except LLMError:
+            key = await asyncio.to_thread(real_key, choice.api_key)
+            found = (await chat_models(choice.base_url, key)).models
+        except (LLMError, ConfigError):
             # The list of `/model` says why; asked again with the next argument.
             self._asked_for_models = None
             return

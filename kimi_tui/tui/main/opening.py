@@ -10,7 +10,8 @@ from pathlib import Path
 
 from kimi_tui.app_paths import data_dir, log_file, short
 from kimi_tui.config.model_choice import Choice
-from kimi_tui.config.settings import Config
+from kimi_tui.config.settings import Config, ConfigError
+from kimi_tui.config.stored_key import real_key
 from kimi_tui.demo.demo import Demo
 from kimi_tui.launch import NEWEST, Launch
 from kimi_tui.llm.dialects import dialect_named
@@ -26,6 +27,7 @@ from kimi_tui.session.store import SessionStore
 from kimi_tui.soul.compaction import Compaction, SimpleCompaction, compaction_named
 from kimi_tui.soul.errors import UnknownCompaction
 from kimi_tui.soul.history import end_of_context
+from kimi_tui.soul.kimisoul import KimiSoul
 from kimi_tui.soul.model_slot import LoopLimits
 from kimi_tui.soul.record import end_of_record
 from kimi_tui.soul.runtime import open_soul
@@ -33,7 +35,7 @@ from kimi_tui.tools.sandbox.policy import SandboxSettings
 from kimi_tui.tui.frame.header import branch_of
 from kimi_tui.tui.main.engine import CannotOpen, Found, NoModelNamed, Opened
 from kimi_tui.tui.prompt.history import History, history_file, read_history
-from kimi_tui.tui.state import title_from
+from kimi_tui.tui.state import MODE_WORDS, title_from
 from kimi_tui.wire.events import EventRecord, TurnBegin
 
 log = logging.getLogger(__name__)
@@ -86,6 +88,7 @@ async def open_session(
             limits=stage.limits,
             mode=launch.mode,
             sandbox=SandboxSettings(*launch.config.sandbox) if launch.sandbox else None,
+            asks_for_keys=launch.config.secrets.send == "ask",
             prices=prices_of(launch.config),
         )
     except SessionHeld as error:
@@ -109,7 +112,7 @@ async def open_session(
         folder=session.work_dir,
         branch=await asyncio.to_thread(branch_of, session.work_dir),
         demo=stage.demo,
-        notices=(*notices, *remark, *session.remarks),
+        notices=(*notices, *remark, *_no_sandbox(launch, soul), *session.remarks),
     )
 
 
@@ -155,6 +158,10 @@ async def provider_of(launch: Launch, session_id: str) -> OpenAICompatible:
         raise CannotOpen("no model is configured", USAGE)
     if choice.dialect:
         _check_dialect(choice.dialect)
+    try:
+        choice = choice._replace(api_key=await asyncio.to_thread(real_key, choice.api_key))
+    except ConfigError as error:
+        raise CannotOpen(str(error), USAGE) from error
     # Here, because from here on there is a key that the log must never hold.
     await asyncio.to_thread(start_logging, log_file(), (choice.api_key,))
     return OpenAICompatible(
@@ -184,6 +191,18 @@ def _title(session: Session, history: Sequence[EventRecord]) -> str:
         return session.state.title
     first = next((r.event.text for r in history if isinstance(r.event, TurnBegin)), "")
     return title_from(first) or session.title
+
+
+def _no_sandbox(launch: Launch, soul: KimiSoul) -> tuple[str, ...]:
+    """Why commands ask where they would have run in a sandbox; nothing where the user switched that off."""
+    if launch.mode == soul.mode or not (launch.sandbox and launch.config.sandbox.enabled):
+        return ()
+    why = (
+        f"The sandbox does not hold here: {'; '.join(gaps)}."
+        if (gaps := soul.sandbox_gaps)
+        else soul.no_sandbox
+    )
+    return (f"{why} The agent {MODE_WORDS[soul.mode]}.",)
 
 
 def _compaction(name: str) -> tuple[Compaction, tuple[str, ...]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,11 +14,12 @@ from support.chat_server import ChatServer, call, say
 from support.screens import Desk, desk
 
 from kimi_tui.config.model_choice import Choice
+from kimi_tui.config.settings import Config, SandboxConfig
 from kimi_tui.launch import NEWEST, Launch
 from kimi_tui.session.session import Session
 from kimi_tui.tui.main import opening
 from kimi_tui.tui.main.engine import CannotOpen
-from kimi_tui.tui.main.opening import open_session
+from kimi_tui.tui.main.opening import open_session, provider_of
 from kimi_tui.tui.state import Mode
 from kimi_tui.wire.events import EventRecord
 
@@ -296,3 +298,66 @@ async def test_the_header_names_the_folder_and_branch_of_the_session(
             await one.say("Another question")
             await one.sees("Another answer.")
             await one.until(lambda: "a-third" in one.text().split("\n")[0])
+
+
+async def test_that_there_is_no_sandbox_is_said_unless_it_was_switched_off(home: Path) -> None:
+    launch = launch_at(home)._replace(mode="sandboxed", sandbox=True)
+    for sandbox, config, is_said in (
+        (True, Config(), True),
+        (False, Config(), False),
+        (True, Config(sandbox=SandboxConfig(enabled=False)), False),
+    ):
+        # In a folder within the program's own there can be none.
+        opened = await open_session(
+            launch._replace(sandbox=sandbox, config=config), lambda records: None
+        )
+        try:
+            assert opened.soul.mode == "ask"
+            said = [notice for notice in opened.notices if "no sandbox" in notice]
+            assert len(said) == is_said
+            assert not said or said[0].endswith(". The agent asks first.")
+        finally:
+            await opened.soul.aclose()
+
+
+class Keyring:
+    """What the package does where it is there."""
+
+    def __init__(self, stored: str | Exception | None) -> None:
+        self._stored = stored
+
+    def get_password(self, service: str, name: str) -> str | None:
+        """As the package has it."""
+        assert (service, name) == ("kimi-tui", "mine")
+        if isinstance(self._stored, Exception):
+            raise self._stored
+        return self._stored
+
+
+@pytest.mark.parametrize(
+    ("keyring", "said"),
+    [
+        (None, r"keyring is not installed; pip install 'kimi-tui\[keyring\]'"),
+        (Keyring(None), "nothing is there; keyring set kimi-tui mine"),
+        (Keyring(OSError("sk-no")), "the keyring does not answer: OSError$"),
+        (Keyring(" sk-real\n"), ""),
+    ],
+)
+async def test_a_key_is_taken_from_the_keyring(
+    home: Path, monkeypatch: pytest.MonkeyPatch, keyring: Keyring | None, said: str
+) -> None:
+    monkeypatch.setitem(sys.modules, "keyring", keyring)
+    launch = launch_at(home)
+    assert isinstance(launch.choice, Choice)
+    launch = launch._replace(choice=launch.choice._replace(api_key="keyring:mine"))
+    if said:
+        with pytest.raises(CannotOpen, match=said):
+            await provider_of(launch, "s")
+        return
+    async with ChatServer() as server:
+        server.script(say("Hi."))
+        choice = launch.choice._replace(base_url=server.base_url)  # type: ignore[union-attr]
+        opened = await open_session(launch._replace(choice=choice), lambda records: None)
+        await opened.soul.run("Hello")
+        await opened.soul.aclose()
+        assert server.requests[-1].headers["authorization"] == "Bearer sk-real"

@@ -1,0 +1,100 @@
+"""`kimi-tui approvals explain`: whether a command would be asked about outside the sandbox, and why."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from kimi_tui.commands.console import DONE, USAGE, Parser, complain, print_json, say
+from kimi_tui.tools.standing import judge
+
+_LONGEST_LINE = 64 * 1024
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Carry out `kimi-tui approvals ARGUMENTS`; returns the exit code."""
+    parser = Parser(
+        prog="kimi-tui approvals",
+        usage="%(prog)s explain [--approved COMMAND]... [--json] (--batch | -- COMMAND)",
+        description="Say whether a command would be asked about in this folder, outside the sandbox, and why. Nothing is run.",
+    )
+    parser.add_argument("what", choices=["explain"], metavar="explain")
+    parser.add_argument(
+        "--approved",
+        metavar="COMMAND",
+        action="append",
+        default=[],
+        help="a command that was answered with a yes for the session; may be given again",
+    )
+    parser.add_argument("--json", action="store_true", help='say it as {"ask", "reason", "class"}')
+    parser.add_argument(
+        "--batch",
+        action="store_true",
+        help='read commands from standard input, one JSON string or {"command", "approved"} a line, and answer in JSON lines',
+    )
+    at = arguments.index("--") if "--" in arguments else len(arguments)
+    options = parser.parse_args(arguments[:at])
+    # One word is a command line as the agent writes it; several are the words of one, as a shell has read them.
+    words = arguments[at + 1 :]
+    command = words[0] if len(words) == 1 else shlex.join(words)
+    if options.batch == bool(command):
+        complain("Give one command after --, or --batch; see kimi-tui approvals --help")
+        return USAGE
+    if options.batch:
+        return _batch(options.approved)
+    answer = explained(command, options.approved)
+    if options.json:
+        print_json(answer)
+    else:
+        say(
+            f"{'Asks' if answer['ask'] else 'Does not ask'}: {answer['reason']} ({answer['class']})."
+        )
+    return DONE
+
+
+def explained(command: str, approved: Sequence[str]) -> dict[str, Any]:
+    """What would be done with a command in this folder.
+
+    Args:
+        command: the line.
+        approved: commands that were allowed for the session.
+
+    Returns:
+        `ask`, `reason`, and `class`: what kind of command it is.
+    """
+    verdict = judge(command, Path.cwd(), os.environ)
+    if not verdict.group:
+        return {"ask": True, "reason": verdict.reason, "class": verdict.kind}
+    for other in approved:
+        if judge(other, Path.cwd(), os.environ).group == verdict.group:
+            reason = f"{verdict.reason}, and a yes for the session to {other} covers it"
+            return {"ask": False, "reason": reason, "class": verdict.kind}
+    reason = f"{verdict.reason}; a yes for the session is offered, and none was given"
+    return {"ask": True, "reason": reason, "class": verdict.kind}
+
+
+def _batch(approved: Sequence[str]) -> int:
+    while line := sys.stdin.buffer.readline(_LONGEST_LINE):
+        print(json.dumps(_answer(line, approved)), flush=True)
+    return DONE
+
+
+def _answer(line: bytes, approved: Sequence[str]) -> dict[str, Any]:
+    try:
+        asked: object = json.loads(line)
+    except (ValueError, RecursionError):
+        asked = None
+    if isinstance(asked, dict):
+        facts = cast("dict[str, object]", asked)
+        given = facts.get("approved", [])
+        if isinstance(given, list):
+            approved = [*approved, *map(str, cast("list[object]", given))]
+        asked = facts.get("command")
+    if not isinstance(asked, str):
+        return {"ask": True, "reason": "the line is no JSON with a command", "class": "unclear"}
+    return explained(asked, approved)

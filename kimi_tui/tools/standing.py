@@ -1,0 +1,334 @@
+"""Which commands a yes for the session can stand for: `judge` names the group that a command belongs to, if to any.
+
+A group is a program, the words that it begins with, and the folder; `standing.toml` has all of them with the options and words
+that they may have. It is a list of what is let through: whatever is not on it, whatever cannot be read, found or run in time, and
+every doubt, belongs to no group, so that it is asked about. Whether a group was allowed is the approval's to say.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import stat
+import subprocess
+import tempfile
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Literal, cast
+
+from kimi_tui.foreign_text import visible
+from kimi_tui.tools.base import ToolProblem
+from kimi_tui.tools.paths import holds_secrets, locate
+from kimi_tui.tools.process import child_environment
+from kimi_tui.tools.simple_command import NotSimple, find_shfmt, simple_words
+from kimi_tui.workspace.guarded import secrets
+
+Kind = Literal["reads", "project", "never", "unknown", "unclear"]
+"""It only reads; it runs code of the folder; it is a wrapper, an interpreter or has code in its arguments; it or one of its words is
+not on the list; it is not one simple command."""
+
+_GIT_LIMIT_S = 1.0
+_GIT_LIMIT_BYTES = 2 << 20
+_HARMLESS_SETTING = re.compile(
+    r"core\.(repositoryformatversion|filemode|bare|logallrefupdates|ignorecase|precomposeunicode|symlinks|autocrlf|eol|safecrlf"
+    r"|abbrev|quotepath|sharedrepository|compression|untrackedcache|preloadindex|commitgraph)"
+    r"|user\.(name|email|signingkey)|init\.defaultbranch|(advice|color|pull|push|fetch)\.[a-z0-9.]+"
+    r"|branch\..+|remote\..+\.(url|pushurl|fetch|prune|tagopt|gh-resolved)|extensions\.objectformat",
+    re.DOTALL,
+)
+# Nothing that the repository brings runs, nothing is written or fetched on the way.
+_GIT_ENVIRON = {
+    "GIT_CONFIG_COUNT": "2",
+    "GIT_CONFIG_KEY_0": "core.fsmonitor",
+    "GIT_CONFIG_VALUE_0": "false",
+    "GIT_CONFIG_KEY_1": "core.hooksPath",
+    "GIT_CONFIG_VALUE_1": "/dev/null",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_NO_LAZY_FETCH": "1",
+}
+_GIT_ELSEWHERE = ("commondir", "objects/info/alternates", "config.worktree")
+_GIT_OWN = ("HEAD", "config", "index", "objects", "objects/pack", "refs", "packed-refs")
+_SEPARATORS = re.compile(r"[:=,]")
+_PLAIN = re.compile(r"[A-Za-z0-9_][\w:.-]*", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a command is.
+
+    Attributes:
+        kind: of command.
+        reason: why it is in no group; else what is sure of it.
+        group: names the group; empty where it is in none.
+        offer: the label of a yes to the group for the session.
+        argv: how it is run without a shell.
+        environ: what it gets beside the environment of every command.
+    """
+
+    kind: Kind
+    reason: str
+    group: str = ""
+    offer: str = ""
+    argv: tuple[str, ...] = ()
+    environ: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+def judge(command: str, work_dir: Path, environ: Mapping[str, str]) -> Verdict:
+    """Which group a command belongs to. Blocks, looks at files and runs `shfmt` and `git`: for a thread.
+
+    Args:
+        command: as a shell would be given it.
+        work_dir: where it would run.
+        environ: of this program.
+    """
+    try:
+        words = simple_words(command, find_shfmt(environ, work_dir))
+        if visible(one := command.replace("\t", " ")) != one:
+            raise NotSimple("it has characters that could be taken for others")
+    except NotSimple as no:
+        return Verdict("unclear", str(no))
+    form = _form_of(words)
+    if form is None:
+        because = _never().get(words[0])
+        if because:
+            return Verdict("never", f"{words[0]}: {because}")
+        return Verdict("unknown", f"{' '.join(words[:2])} is not on the list of known commands")
+    try:
+        return _grouped(form, words, work_dir, environ)
+    except (_Doubt, ToolProblem, OSError, ValueError) as doubt:
+        return Verdict("unknown", str(doubt))
+
+
+class _Doubt(Exception):
+    """It has no place in the group. The text says why, in a few words."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """A table of `standing.toml`."""
+
+    begin: tuple[str, ...]
+    kind: Literal["reads", "project"]
+    flags: frozenset[str]
+    values: frozenset[str]
+    words: Literal["none", "names", "files", "pattern"]
+    single: bool
+    contents: bool
+
+    def begins(self, words: Sequence[str]) -> bool:
+        return len(words) >= len(self.begin) and all(
+            word == wanted or (wanted == "*" and _PLAIN.fullmatch(word) is not None)
+            for wanted, word in zip(self.begin, words, strict=False)
+        )
+
+    def others(self, words: Sequence[str]) -> Iterator[tuple[str, bool]]:
+        """What stands after the beginning and is no option: words, and values of options with True.
+
+        Raises:
+            _Doubt: an option is not on the list.
+        """
+        waiting = iter(words)
+        for word in waiting:
+            if word == "--" and word in self.flags:
+                yield from ((rest, False) for rest in waiting)
+            elif not word.startswith("-") or word == "-":
+                yield word, False
+            else:
+                value = self._value(word)
+                if value is None:
+                    value = next(waiting, None)
+                    if value is None or value.startswith("-"):
+                        raise _Doubt(f"{word} has no value")
+                if value:
+                    yield value, True
+
+    def _value(self, option: str) -> str | None:
+        """The value that stands in the option's own word; None where it is the next one, empty where it has none."""
+        if option in self.flags or ("-#" in self.flags and option[1:].isdecimal()):
+            return ""
+        if option in self.values:
+            return None
+        name, equals, value = option.partition("=")
+        if self.single:
+            # Go takes one dash or two.
+            name = f"-{name.lstrip('-')}" if name[:3].count("-") < 3 else name
+            if name in self.flags and not equals:
+                return ""
+            if name in self.values:
+                return value if equals else None
+        elif option.startswith("--"):
+            if equals and (name in self.values or f"{name}=" in self.values):
+                return value
+        else:
+            return self._cluster(option)
+        raise _Doubt(f"{name} is not on the list of its harmless options")
+
+    def _cluster(self, option: str) -> str | None:
+        for at, letter in enumerate(option[1:], start=1):
+            if f"-{letter}" in self.values:
+                return option[at + 1 :] or None
+            if f"-{letter}" not in self.flags:
+                raise _Doubt(f"-{letter} is not on the list of its harmless options")
+        return ""
+
+
+def _grouped(
+    form: _Form, words: Sequence[str], work_dir: Path, environ: Mapping[str, str]
+) -> Verdict:
+    begin = words[: len(form.begin)]
+    others = list(form.others(words[len(begin) :]))
+    plain = [word for word, is_value in others if not is_value]
+    if plain and form.words == "none":
+        raise _Doubt(f"{plain[0]} is more than the list has for it")
+    for word, _ in others:
+        if form.kind == "project" and word[0:1] in ("@", "+"):
+            raise _Doubt(f"{word} may name a file of options")
+        _check_word(word, work_dir, environ)
+    if form.words in ("files", "pattern"):
+        for word in plain[form.words == "pattern" :]:
+            found = os.stat(work_dir / word)
+            if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
+                raise _Doubt(f"{word} is not an ordinary file")
+    program, identity = _program(words[0], work_dir, environ)
+    folder = work_dir.stat()
+    extra: Mapping[str, str] = {}
+    if words[0] == "git":
+        _check_repository(program, work_dir, environ, contents=form.contents)
+        extra = _GIT_ENVIRON
+    shown = " ".join(begin)
+    runs = "; it runs what this folder holds" if form.kind == "project" else ""
+    return Verdict(
+        form.kind,
+        "it runs what this folder holds" if runs else "it only reads, in this folder",
+        group=repr(
+            ("command", *begin, os.path.realpath(work_dir), folder.st_dev, folder.st_ino, *identity)
+        ),
+        offer=f"Yes, and every harmless {shown} in this folder in this session{runs}",
+        argv=(program, *words[1:]),
+        environ=extra,
+    )
+
+
+def _check_word(word: str, work_dir: Path, environ: Mapping[str, str]) -> None:
+    """That a word, if it is a path or has one behind a separator, leads to nothing outside and to no secret."""
+    for piece in (word, *_SEPARATORS.split(word)):
+        if not piece:
+            continue
+        target = locate(piece, work_dir, environ)
+        if not target.inside:
+            raise _Doubt(f"{piece} may lead out of the folder")
+        if holds_secrets(target, environ) or holds_secrets(target, environ, is_folder=True):
+            raise _Doubt(f"{piece} may hold secrets")
+
+
+def _program(
+    name: str, work_dir: Path, environ: Mapping[str, str]
+) -> tuple[str, tuple[object, ...]]:
+    """The program that a shell would take, and what it is known by."""
+    for folder in child_environment(environ)["PATH"].split(os.pathsep):
+        if not os.path.isabs(folder):
+            raise _Doubt("the path has a folder that depends on where one is")
+        found = shutil.which(name, path=folder)
+        if found is not None:
+            break
+    else:
+        raise _Doubt(f"there is no {name}")
+    real = os.path.realpath(found)
+    if any(Path(path).is_relative_to(os.path.realpath(work_dir)) for path in (found, real)):
+        raise _Doubt(f"{name} stands in the work folder")
+    status = os.stat(real)
+    return found, (real, status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+
+
+def _check_repository(
+    git: str, work_dir: Path, environ: Mapping[str, str], *, contents: bool
+) -> None:
+    """That the folder's own repository names no program, lies where it seems to, and shows no secrets."""
+    own = work_dir / ".git"
+    if not stat.S_ISDIR(own.lstat().st_mode):
+        raise _Doubt("the repository is elsewhere")
+    if any(os.path.lexists(own / name) for name in _GIT_ELSEWHERE) or any(
+        (own / name).is_symlink() for name in _GIT_OWN
+    ):
+        raise _Doubt("the repository has parts elsewhere")
+    environ = {**child_environment(environ), **_GIT_ENVIRON}
+    settings = _answer([git, "config", "--list", "--show-scope", "-z"], work_dir, environ)
+    fields = settings.split("\0")
+    for scope, entry in zip(fields[::2], fields[1::2], strict=False):
+        key = entry.partition("\n")[0]
+        if scope in ("local", "worktree") and not _HARMLESS_SETTING.fullmatch(key):
+            raise _Doubt(f"the repository sets {visible(key)[:60]}")
+    for entry in _answer([git, "ls-files", "--stage", "-z"], work_dir, environ).split("\0"):
+        facts, _, path = entry.partition("\t")
+        if facts.startswith("160000"):
+            raise _Doubt("the repository has another one in it")
+        if contents and path and secrets().rule_in(path.split("/")):
+            raise _Doubt(f"the repository holds {visible(path)[:60]}, which may be a secret")
+
+
+def _answer(argv: Sequence[str], work_dir: Path, environ: Mapping[str, str]) -> str:
+    """What a program writes, within limits.
+
+    Raises:
+        _Doubt: it failed, took too long or wrote too much.
+    """
+    with tempfile.TemporaryFile() as answer:
+        try:
+            subprocess.run(
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=answer,
+                stderr=subprocess.DEVNULL,
+                cwd=work_dir,
+                env=environ,
+                timeout=_GIT_LIMIT_S,
+                check=True,
+            )
+        except subprocess.SubprocessError as error:
+            raise _Doubt("the repository could not be looked at in time") from error
+        if answer.tell() > _GIT_LIMIT_BYTES:
+            raise _Doubt("the repository is too large to be looked at")
+        answer.seek(0)
+        return answer.read().decode("utf-8", "surrogateescape")
+
+
+@cache
+def _data() -> dict[str, Any]:
+    text = files("kimi_tui.tools").joinpath("standing.toml").read_text(encoding="utf-8")
+    return tomllib.loads(text)
+
+
+@cache
+def _forms() -> tuple[_Form, ...]:
+    return tuple(
+        _Form(
+            tuple(begin.split()),
+            table["kind"],
+            frozenset(table.get("flags", "").split()),
+            frozenset(table.get("values", "").split()),
+            table["words"],
+            table.get("single", False),
+            table.get("contents", False),
+        )
+        for table in cast("list[dict[str, Any]]", _data()["command"])
+        for begin in table["begin"]
+    )
+
+
+def _form_of(words: Sequence[str]) -> _Form | None:
+    fitting = [form for form in _forms() if form.begins(words)]
+    return max(fitting, key=lambda form: len(form.begin), default=None)
+
+
+@cache
+def _never() -> dict[str, str]:
+    return {
+        name: table["because"]
+        for table in cast("list[dict[str, str]]", _data()["never"])
+        for name in table["names"].split()
+    }

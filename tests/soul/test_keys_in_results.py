@@ -1,0 +1,49 @@
+"""What looks like a key in a result is marked on its card, and asked about where the user wants that."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from support.chat_server import call, say
+from support.soul import next_event, stage
+
+from kimi_tui.soul.tool_results import outcome_of
+from kimi_tui.wire import events as ev
+from kimi_tui.wire.display import BriefBlock
+
+KEY = "sk-proj-abcdefgh12345678abcd"
+
+
+@pytest.mark.parametrize("answer", ["mark", "once", "session", "no"])
+async def test_a_key_in_a_result(tmp_path: Path, answer: str) -> None:
+    async with stage(tmp_path, asks_for_keys=answer != "mark") as on:
+        (on.work / "notes").write_text(f"first\nkey {KEY} end\n")
+        read = call("ReadFile", {"path": "notes"})
+        on.server.script(read, read, say("Done."))
+        heard = on.soul.wire.subscribe()
+        turn = asyncio.create_task(on.soul.run("Go"))
+        for _ in range({"mark": 0, "session": 1}.get(answer, 2)):
+            asked = await next_event(heard, ev.ApprovalRequest)
+            assert (
+                asked.question == "Send the result of ReadFile to the model, with 1 possible key?"
+            )
+            assert asked.detail == f"line 2: sk-p… ({len(KEY)} characters)"
+            assert KEY not in str(asked)
+            on.soul.answer(asked.id, "no" if answer == "no" else answer, "Never.")  # type: ignore[arg-type]
+        await turn
+        results = on.ear.of(ev.ToolResult)
+        stored = [outcome_of(m) for m in on.session.context.messages if m.role == "tool"]
+        assert len(results) == len(stored) == 2
+        for result, kept in zip(results, stored, strict=True):
+            (brief,) = [block for block in result.display if isinstance(block, BriefBlock)]
+            assert "1 possible key" in brief.text
+            assert (KEY in result.output, KEY in kept.output) == (answer != "no",) * 2
+            if answer == "no":
+                assert "key [key left out] end" in kept.output
+                assert kept.message.endswith(
+                    "The user left 1 possible key out of the output. They say: Never."
+                )
+                assert not result.is_error
+        assert on.ear.of(ev.ToolResult)[0].duration_s < 30

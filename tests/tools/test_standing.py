@@ -1,0 +1,241 @@
+"""What a yes for the session to a command stands for, and that nothing else gets past by it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from support.tool_env import Bench
+
+from kimi_tui.tools import simple_command
+from kimi_tui.tools.simple_command import find_shfmt
+from kimi_tui.tools.standing import Verdict, judge
+
+ALLOWED = [
+    *("git status", "git log", "git diff", "git show", "git branch", "git ls-files", "ls", "cat readme", "head readme"),
+    *("grep x readme", "diff readme readme", "wc readme", "pytest", "npm run build", "cargo test", "go test"),
+    *("ruff check", "mypy"),
+]  # fmt: skip
+ALSO_THEN = [
+    *("git status -sb", "git  log\t-n 5 --format='%h %s' --stat", "git log -5 --oneline main..HEAD~2 -- readme"),
+    *("git diff --stat HEAD^ @", 'git show "HEAD:readme"', "git branch -avv", "git ls-files -- sub", "ls -la sub"),
+    *("cat -n readme sub/one", "head -n 5 readme", "head -n5 -q readme", "head -3 readme", "wc -l readme"),
+    *("grep -in 'def \\w+(x)*$' readme", "grep -A3 -- x readme", "pytest -q -k 'a or b' tests/test_x.py::test_y"),
+    *("pytest -xvs --tb=short -n2", "npm run build --silent", "cargo test --release -p core parser", "ruff check ."),
+    *("go test -race -count=1 --run TestX ./...", "mypy --strict sub", "diff -u readme sub/one"),
+]  # fmt: skip
+GIT = {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_SYSTEM": "/dev/null"}
+
+pytestmark = [
+    pytest.mark.skipif(not shutil.which("git"), reason="there is no git"),
+    pytest.mark.skipif(find_shfmt(os.environ, Path("/x")) is None, reason="there is no shfmt"),
+]
+
+
+def bypasses() -> list[str]:
+    text = Path(__file__).with_name("bypasses.txt").read_text(encoding="utf-8")
+    lines = [line for line in text.splitlines() if line and not line.startswith("# ")]
+    return [line.encode("latin-1", "backslashreplace").decode("unicode_escape") for line in lines]
+
+
+def git(work: Path, *arguments: str) -> None:
+    subprocess.run(
+        ["git", "-c", "user.name=a", "-c", "user.email=a@b", *arguments],
+        cwd=work,
+        env={**os.environ, **GIT},
+        check=True,
+        capture_output=True,
+    )
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]]:
+    """A work folder with a repository and traps in it, and the programs that may not be on this machine."""
+    top = tmp_path_factory.mktemp("standing")
+    work, programs = top / "work", top / "bin"
+    for folder in (work / "sub", work / ".ssh", programs):
+        folder.mkdir(parents=True)
+    for name in ("readme", "sub/one", "x", "y"):
+        (work / name).write_text("text\n")
+    git(work, "init", "-q")
+    git(work, "add", ".")
+    git(work, "commit", "-qm", "one")
+    for name in (".env", "sub/.env", ".ssh/id_rsa", "args"):
+        (work / name).write_text("KEY=1\n")
+    (top / "x").write_text("outside\n")
+    (work / "outward").symlink_to(top / "x")
+    (work / "inward").symlink_to(work / ".ssh")
+    (work / "hard").hardlink_to(top / "x")
+    os.mkfifo(work / "pipe")
+    for name in ("pytest", "npm", "cargo", "go", "ruff", "mypy"):
+        (programs / name).write_text("#!/bin/sh\n")
+        (programs / name).chmod(0o755)
+    return work, {"PATH": f"{programs}:/usr/bin:/bin", "HOME": str(top)}
+
+
+@pytest.fixture(scope="module")
+def groups(place: tuple[Path, dict[str, str]]) -> dict[str, str]:
+    found = {command: judge(command, *place) for command in ALLOWED}
+    assert [command for command, verdict in found.items() if not verdict.group] == []
+    return {verdict.group: command for command, verdict in found.items()}
+
+
+def test_no_bypass_is_in_a_group_that_was_allowed(
+    place: tuple[Path, dict[str, str]], groups: dict[str, str]
+) -> None:
+    corpus = bypasses()
+    assert len(set(corpus)) > 350
+    through = [command for command in corpus if judge(command, *place).group in groups]
+    assert through == []
+
+
+def test_what_is_harmless_is_in_the_group(
+    place: tuple[Path, dict[str, str]], groups: dict[str, str]
+) -> None:
+    verdicts = {command: judge(command, *place) for command in ALSO_THEN}
+    assert {c: v.reason for c, v in verdicts.items() if v.group not in groups} == {}
+    for command, verdict in verdicts.items():
+        assert command.split()[0] == groups[verdict.group].split()[0]
+        assert os.path.basename(verdict.argv[0]) == command.split()[0]
+
+
+def fresh(tmp_path: Path) -> Path:
+    work = tmp_path / "work"
+    work.mkdir()
+    (work / "readme").write_text("text\n")
+    git(work, "init", "-q")
+    git(work, "add", ".")
+    return work
+
+
+def test_a_repository_that_names_programs_or_lies_elsewhere_asks(tmp_path: Path) -> None:
+    work = fresh(tmp_path)
+    ran = tmp_path / "ran"
+
+    def verdict(command: str = "git status") -> Verdict:
+        return judge(command, work, {"PATH": "/usr/bin:/bin"})
+
+    own = work / ".git"
+    settings = (own / "config").read_bytes()
+    for key in (
+        *("core.fsmonitor", "core.hooksPath", "core.pager", "core.sshCommand", "core.worktree", "diff.external"),
+        *("diff.x.textconv", "diff.x.command", "filter.x.clean", "filter.x.process", "alias.status", "include.path"),
+        *("includeIf.gitdir:/.path", "gpg.program", "pager.log", "credential.helper", "remote.x.promisor"),
+        *("extensions.partialClone", "remote.x.vcs", "core.gitProxy", "blame.ignoreRevsFile", "log.showSignature"),
+    ):  # fmt: skip
+        assert verdict().group
+        git(work, "config", key, f"touch {ran}")
+        assert not verdict().group, key
+        (own / "config").write_bytes(settings)
+    for trap in ("commondir", "objects/info/alternates"):
+        (own / trap).write_text(f"{tmp_path}\n")
+        assert not verdict().group, trap
+        (own / trap).unlink()
+    (work / ".env").write_text("KEY=1\n")
+    git(work, "add", "-f", ".env")
+    assert verdict().group
+    assert ".env" in verdict("git diff").reason
+    git(work, "update-index", "--add", "--cacheinfo", f"160000,{'1' * 40},module")
+    assert not verdict().group
+    own.rename(tmp_path / "elsewhere")
+    own.write_text(f"gitdir: {tmp_path / 'elsewhere'}\n")
+    assert not verdict().group
+    own.unlink()
+    own.symlink_to(tmp_path / "elsewhere")
+    assert not verdict().group
+    assert not ran.exists()
+
+
+def test_a_group_is_of_one_program_in_one_folder(tmp_path: Path) -> None:
+    work = fresh(tmp_path)
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    program = programs / "pytest"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    environ = {"PATH": f"{programs}:/usr/bin:/bin"}
+    first = judge("pytest", work, environ)
+    assert (first.kind, first.argv) == ("project", (str(program),))
+    assert first.offer.endswith("it runs what this folder holds")
+    other = tmp_path / "other"
+    other.mkdir()
+    assert judge("pytest", other, environ).group not in ("", first.group)
+    program.write_text("#!/bin/sh\nid\n")
+    assert judge("pytest", work, environ).group not in ("", first.group)
+    # As a shell would find it: in the work folder, or wherever one is.
+    shutil.copy(program, work / "pytest")
+    for path in (f"{work}:/usr/bin", f".:{programs}", f":{programs}", "/usr/bin"):
+        assert not judge("pytest", work, {"PATH": path}).group
+    link = tmp_path / "linked"
+    link.mkdir()
+    (link / "pytest").symlink_to(work / "pytest")
+    assert not judge("pytest", work, {"PATH": str(link)}).group
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        None,
+        "exit 0",
+        "echo '{}'",
+        "echo '['",
+        "exec sleep 60",
+        "kill -9 $$",
+        """echo '{"Type":"File","Stmts":[{"Cmd":{"Type":"CallExpr","Args":[{"Parts":[{"Type":"Lit","Value":"id"}]}]}}]}' """,
+    ],
+)
+def test_without_a_second_reader_who_agrees_every_command_asks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str | None
+) -> None:
+    monkeypatch.setattr(simple_command, "_LIMIT_S", 0.2)
+    program = tmp_path / "shfmt"
+    if body is not None:
+        program.write_text(f"#!/bin/sh\n{body}\n")
+        program.chmod(0o755)
+    with pytest.raises(simple_command.NotSimple):
+        simple_command.simple_words("ls -l", str(program) if body is not None else None)
+
+
+async def test_it_runs_without_a_shell_and_without_what_the_repository_brings(bench: Bench) -> None:
+    ran = bench.work_dir.parent / "ran"
+    bench.write("readme", "text\n")
+    git(bench.work_dir, "init", "-q")
+    git(bench.work_dir, "add", ".")
+    hook = bench.write(".git/hooks/post-index-change", f"#!/bin/sh\ntouch {ran}\n")
+    hook.chmod(0o755)
+    os.utime(bench.work_dir / "readme", (1, 1))
+    outcome = await bench.run("Shell", command="git status --short 'readme'")
+    assert outcome.output == "A  readme\n"
+    assert not ran.exists()
+    assert bench.approver.asks[0].session_offer.startswith("Yes, and every harmless git status in")
+    await bench.run("Shell", command="git status; true")
+    assert not bench.approver.asks[1].session_key
+    # What the user put in its place is not what was judged.
+    bench.approver.instead = "echo $((1 + 1))"
+    assert (await bench.run("Shell", command="git status")).output == "2\n"
+
+
+def test_what_is_recognised_are_the_words_that_bash_makes_of_it(tmp_path: Path) -> None:
+    bash = shutil.which("bash")
+    if bash is None:
+        pytest.skip("there is no bash")
+    pieces = [*"ab-=~/:.,@%^+!#$`\\'\"  \t{}[]*?<>|&;()0é", "''", "' '", '""', "a~", "=~", "@("]
+    chance = random.Random(14)
+    lines: dict[str, list[str]] = {}
+    for _ in range(12_000):
+        line = "p " + "".join(chance.choices(pieces, k=chance.randint(1, 9)))
+        with contextlib.suppress(simple_command.NotSimple):
+            lines[line] = simple_command._recognised(line)  # pyright: ignore[reportPrivateUsage]
+    assert len(lines) > 400
+    shown = "p() { printf '%s\\0' p \"$@\"; printf '\\1'; }\n" + "\n".join(lines)
+    environ = {"HOME": "/home/a", "PATH": "/usr/bin:/bin"}
+    ran = subprocess.run(
+        [bash, "--norc", "-c", shown], cwd=tmp_path, env=environ, capture_output=True
+    )
+    found = [words.split("\0")[:-1] for words in ran.stdout.decode().split("\1")[:-1]]
+    assert dict(zip(lines, found, strict=True)) == lines
