@@ -119,9 +119,7 @@ DEFAULT_KEYS: Mapping[str, str] = {
 }
 """The keys of every action. A name with a dot belongs to one area of the screen, the others hold everywhere."""
 
-_OUTSIDE_PROMPT = frozenset(
-    {"commands", "compact", "escape", "help", "history", "mode", "timeline"}
-)
+_OUTSIDE_PROMPT = frozenset({"commands", "compact", "escape", "help", "mode", "timeline"})
 """Actions that hold everywhere and get only the keys that the prompt leaves."""
 _EDITING = frozenset(
     (

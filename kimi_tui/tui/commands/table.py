@@ -51,19 +51,6 @@ COMMANDS = CommandTable(
         opens=True,
     ),
     Command(
-        "history",
-        "Search what was sent",
-        "Find a message that was sent, in this folder and then in the others.",
-        view.history,
-        key="ctrl+r",
-    ),
-    Command(
-        "editor",
-        "Write in the editor",
-        "Open what stands in the prompt in $VISUAL or $EDITOR; Ctrl+X Ctrl+E does it, too.",
-        view.editor,
-    ),
-    Command(
         "copy",
         "Copy the last answer",
         "Put it into the clipboard as it was written; code: only the newest piece of code.",
@@ -327,6 +314,19 @@ COMMANDS = CommandTable(
         view.help_page,
         key="f1",
         opens=True,
+    ),
+    Command(
+        "history",
+        "Search what was sent",
+        "Find a message that was sent, in this folder and then in the others.",
+        view.history,
+        key="ctrl+r",
+    ),
+    Command(
+        "editor",
+        "Write in the editor",
+        "Open what stands in the prompt in $VISUAL or $EDITOR; Ctrl+X Ctrl+E does it, too.",
+        view.editor,
     ),
     Command(
         "suspend",

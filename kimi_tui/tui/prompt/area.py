@@ -53,6 +53,8 @@ class PromptArea(TextArea):
         Binding("pageup", "page(-1)", "Scroll up", id="page-up", show=False),
         Binding("pagedown", "page(1)", "Scroll down", id="page-down", show=False),
         Binding("tab", "complete", "Complete", id="complete", show=False),
+        # Bound here and not by the screen alone: what is typed right behind it is what is looked for.
+        Binding("ctrl+r", "screen.command('history')", "History", id="history", show=False),
         Binding("ctrl+d", "delete_or_leave", "Delete, or quit", id="delete-or-quit", show=False),
         # A text area would undo with it; here it is what every other program does.
         Binding("ctrl+z", "screen.command('suspend')", "Suspend", id="suspend", show=False),
