@@ -152,8 +152,8 @@ async def _attached(mention: Mention, env: ToolEnv, left: int) -> TextPart | Non
             outcome = await Glob().run(GlobParams(pattern="*", directory=mention.path), env)
         else:
             outcome = await _read(mention, env)
-    except ToolRejected:
-        why = "it is outside the work folder" if not target.inside else "it may hold secrets"
+    except ToolRejected as no:
+        why = no.feedback if target.inside else "it is outside the work folder"
         facts = f"Not attached: {why}. Reading it yourself asks the user."
         return _part(mention.path, facts, "", f"{shown} not attached: {why}")
     except ToolProblem as problem:
@@ -179,4 +179,4 @@ class _Refusal:
     """Nobody is asked: what would have to be is not read."""
 
     async def ask(self, ask: ApprovalQuestion) -> str:
-        raise ToolRejected
+        raise ToolRejected("it may hold secrets" if ask.protected else "it may be a file elsewhere")

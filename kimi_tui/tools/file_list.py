@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from asyncio.subprocess import DEVNULL, PIPE
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
 from frizbee import Haystacks, Matcher
@@ -22,6 +22,9 @@ from kimi_tui.tools.process import child_environment
 MOST = 100_000
 """Of a larger folder the newest."""
 LIMIT_S = 20.0
+NEWEST = 40_000
+"""A query of a few letters, which matches nearly everything, looks at no more."""
+_FEW_LETTERS = 3
 _CHUNK_BYTES = 16 * 1024
 _LIKELY = 200
 """So many of the best by the whole path are put in order by their last name too."""
@@ -43,7 +46,9 @@ class FileList:
         self._work_dir = work_dir
         self._environ = environ
         self.paths: list[str] = []
-        self._haystacks = Haystacks()
+        self._haystacks = self._newest = Haystacks()
+        self._last: tuple[str, int, list[str]] = ("", 0, [])
+        """What was asked for last, which is asked for again when the cursor moves, and the answer."""
 
     async def scan(self) -> None:
         """Look at the folder anew; where that cannot be done, or takes too long, what was known stays."""
@@ -62,10 +67,14 @@ class FileList:
         except (ToolProblem, OSError):
             return
         paths: list[str] = []
-        haystacks = Haystacks()
+        haystacks, newest = Haystacks(), Haystacks()
         try:
             async with asyncio.timeout(LIMIT_S):
-                await _read(process, paths, haystacks)
+                async for found in _listed(process):
+                    if len(paths) < NEWEST:
+                        newest.extend(found)
+                    haystacks.extend(found)
+                    paths += found
         except TimeoutError:
             return
         finally:
@@ -75,30 +84,36 @@ class FileList:
             while process.stdout is not None and await process.stdout.read(_CHUNK_BYTES):
                 pass
             await process.wait()
-        self.paths, self._haystacks = paths, haystacks
+        self.paths, self._haystacks, self._newest = paths, haystacks, newest
+        self._last = ("", 0, [])
 
     def matching(self, query: str, count: int) -> list[str]:
         """The likeliest paths for what was typed of one, best first; of those that are alike the newest first."""
         if not query:
             return self.paths[:count]
         query = query[:_LONGEST_QUERY]
-        # The cost is that of one pass in native code: 100,000 paths are less than a frame.
-        found = Matcher(query, max_items=_LIKELY).match_list(self._haystacks)
+        if (query, count) == self._last[:2]:
+            return self._last[2]
+        among = self._newest if len(query) <= _FEW_LETTERS else self._haystacks
+        # One pass in native code, which costs by what matches: a few milliseconds.
+        found = Matcher(query, max_items=_LIKELY).match_list(among)
         likely = [self.paths[match.index] for match in found]
         names = [path.removesuffix("/").rpartition("/")[2] for path in likely]
         by_name = {match.index: match.score for match in Matcher(query).match_list(names)}
         scores = [match.score + by_name.get(place, 0) for place, match in enumerate(found)]
         best = sorted(range(len(likely)), key=lambda place: (-scores[place], found[place].index))
-        return [likely[place] for place in best[:count]]
+        found_paths = [likely[place] for place in best[:count]]
+        self._last = (query, count, found_paths)
+        return found_paths
 
 
-async def _read(
-    process: asyncio.subprocess.Process, paths: list[str], haystacks: Haystacks
-) -> None:
+async def _listed(process: asyncio.subprocess.Process) -> AsyncIterator[list[str]]:
+    """The paths as they come, a folder before the first file in it."""
     assert process.stdout is not None
     folders: set[str] = set()
+    n_found = 0
     rest = b""
-    while len(paths) < MOST and (chunk := await process.stdout.read(_CHUNK_BYTES)):
+    while n_found < MOST and (chunk := await process.stdout.read(_CHUNK_BYTES)):
         *names, rest = (rest + chunk).split(b"\0")
         new: list[str] = []
         for name in names:
@@ -107,8 +122,8 @@ async def _read(
                 if path.isprintable() or path == one_line(path):
                     _add_folders(path, folders, new)
                     new.append(path)
-        paths += new
-        haystacks.extend(new)
+        yield new
+        n_found += len(new)
         # Data that is there already is read without a pause.
         await asyncio.sleep(0)
 

@@ -36,6 +36,8 @@ OPENING = "opening"
 PROBE_S = 3.0
 """For how long `/thinking` waits for what the server tells of the model."""
 WAY_BACK_TITLE_CELLS = 40
+SCANNED_S = 5.0
+"""How old the list of files may be when another one is named."""
 
 
 class Conversation:
@@ -61,6 +63,7 @@ class Conversation:
         self._keeping = asyncio.Lock()
         self._files: FileList | None = None
         self._files_stale = True
+        self._scanned_at = 0.0
         self._is_open = asyncio.Event()
         self._live = False
         self._turn: asyncio.Task[None] | None = None
@@ -315,8 +318,11 @@ class Conversation:
             from kimi_tui.tools.file_list import FileList
 
             self._files = FileList(self._launch.work_dir, os.environ)
-        if self._files_stale:
+        # What others do to the files is seen when the next one is named.
+        is_old = not query and time.monotonic() - self._scanned_at > SCANNED_S
+        if self._files_stale or is_old:
             self._files_stale = False
+            self._scanned_at = time.monotonic()
             self.engine.start(self._scan_files(self._files))
         return self._files.matching(query, count)
 

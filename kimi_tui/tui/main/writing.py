@@ -67,6 +67,8 @@ class Writing:
     def offers(self) -> Sequence[Offer] | None:
         """What the menu offers for what stands in the prompt; None for commands."""
         area = self._screen.prompt.area
+        if area.text.strip() not in ("", self._to_note):
+            self._to_note = ""
         if self.searching:
             return self._found(area.text)
         found = typed_mention(area.typed)
