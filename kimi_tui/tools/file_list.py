@@ -108,7 +108,7 @@ class FileList:
 
 
 async def _listed(process: asyncio.subprocess.Process) -> AsyncIterator[list[str]]:
-    """The paths as they come, a folder before the first file in it."""
+    """The paths as they come, a folder behind the first file in it."""
     assert process.stdout is not None
     folders: set[str] = set()
     n_found = 0
@@ -120,8 +120,8 @@ async def _listed(process: asyncio.subprocess.Process) -> AsyncIterator[list[str
             with contextlib.suppress(UnicodeDecodeError):
                 path = name.decode()
                 if path.isprintable() or path == one_line(path):
-                    _add_folders(path, folders, new)
                     new.append(path)
+                    _add_folders(path, folders, new)
         yield new
         n_found += len(new)
         # Data that is there already is read without a pause.

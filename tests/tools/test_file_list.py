@@ -33,16 +33,16 @@ async def test_newest_first_and_without_what_is_ignored(tmp_path: Path) -> None:
     assert files.matching("a", 5) == []
     await files.scan()
     assert files.paths == [
+        "new/deep/view.py",
         "new/deep/",
         "new/",
-        "new/deep/view.py",
-        ".github/",
         ".github/ci.yml",
-        "old/",
+        ".github/",
         "old/app.py",
+        "old/",
         ".gitignore",
     ]
-    assert files.matching("", 2) == ["new/deep/", "new/"]
+    assert files.matching("", 2) == ["new/deep/view.py", "new/deep/"]
     assert files.matching("vw", 5) == ["new/deep/view.py"]
     # What is gone is no longer offered after the next look, and not looked for before it.
     (tmp_path / "new/deep/view.py").unlink()
