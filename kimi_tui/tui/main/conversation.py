@@ -296,17 +296,17 @@ class Conversation:
 
     async def _keep_follow_ups(self) -> None:
         """A program that is ended loses nothing of what waits."""
-        from kimi_tui.tui.main.drafts import write_drafts
+        from kimi_tui.tui.main.follow_ups import write_follow_ups
 
         async with self._keeping:
             if (soul := self.engine.soul) is not None:
-                await asyncio.to_thread(write_drafts, soul.session.dir, tuple(self.follow_ups))
+                await asyncio.to_thread(write_follow_ups, soul.session.dir, tuple(self.follow_ups))
 
     async def _give_back_kept(self, soul: KimiSoul) -> None:
         """What waited when the program ended is the user's to send."""
-        from kimi_tui.tui.main.drafts import read_drafts
+        from kimi_tui.tui.main.follow_ups import read_follow_ups
 
-        if texts := await asyncio.to_thread(read_drafts, soul.session.dir):
+        if texts := await asyncio.to_thread(read_follow_ups, soul.session.dir):
             self._screen.give_back("\n\n".join(texts))
             await self._keep_follow_ups()
 

@@ -3,21 +3,12 @@
 A message belongs to the operation that took it out of the chat, and to no other: undoing that one takes the message
 away again, doing it again gives it back, and what other operations do to the same part of the conversation is nothing
 to it. Once something is said the message has served.
-
-What waits for the end of a turn is kept in the session's folder, for a program that does not see it. Reading and writing
-block and belong in a thread.
 """
 
 from __future__ import annotations
 
-import json
-import os
-from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, cast
-
-from kimi_tui.filesystem import open_regular, read_regular, write_all
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from kimi_tui.wire.events import LineChanged
@@ -85,33 +76,3 @@ class ReturnedMessages:
         self._undone.clear()
         self._done.append(_Operation(key, self._early.pop(key, "")))
         return None
-
-
-FOLLOW_UPS_NAME = "follow_ups.json"
-_MAX_BYTES = 16 << 20
-
-
-def write_drafts(folder: Path, texts: Sequence[str]) -> None:
-    """Keep what waits; a disk that refuses costs only that it is not kept."""
-    path = folder / FOLLOW_UPS_NAME
-    try:
-        if not texts:
-            path.unlink(missing_ok=True)
-            return
-        handle = open_regular(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-        try:
-            write_all(handle, json.dumps(list(texts)).encode("ascii"))
-        finally:
-            os.close(handle)
-    except OSError:
-        return
-
-
-def read_drafts(folder: Path) -> list[str]:
-    """What was kept; nothing where it cannot be read."""
-    try:
-        found: object = json.loads(read_regular(folder / FOLLOW_UPS_NAME, _MAX_BYTES))
-    except (OSError, ValueError, RecursionError):
-        return []
-    texts = cast("list[object]", found) if isinstance(found, list) else []
-    return [text for text in texts if isinstance(text, str) and text.strip()]
