@@ -39,6 +39,7 @@ DEFAULT_KEYS: Mapping[str, str] = {
     "delete-or-quit": "ctrl+d",
     "escape": "escape",
     "help": "f1",
+    "history": "ctrl+r",
     "history-back": "up",
     "history-forward": "down",
     "interrupt": "ctrl+c",

@@ -29,10 +29,14 @@ class _Stored(BaseModel):
 
 
 class TextPart(_Stored):
-    """A run of text."""
+    """A run of text.
+
+    `attached` is set on what the program added to the user's own words: what it is, as the user is told of it.
+    """
 
     type: Literal["text"] = "text"
     text: str
+    attached: str | None = None
 
 
 class ThinkPart(_Stored):
@@ -126,8 +130,16 @@ class Message(_Stored):
 
     @property
     def text(self) -> str:
-        """All text parts joined, without reasoning."""
-        return "".join(part.text for part in self.parts if isinstance(part, TextPart))
+        """All text parts joined, without reasoning and without what the program attached."""
+        return "".join(
+            part.text for part in self.parts if isinstance(part, TextPart) and not part.attached
+        )
+
+    @property
+    def attached(self) -> tuple[str, ...]:
+        """What is attached to the user's words, as the user is told of it."""
+        parts = (part for part in self.parts if isinstance(part, TextPart))
+        return tuple(part.attached for part in parts if part.attached)
 
     @property
     def thinking(self) -> str:

@@ -514,4 +514,5 @@ def _estimated(request: ChatRequest, messages: Sequence[Sent]) -> int:
 
 def _said_chars(message: Message) -> int:
     calls = message.tool_calls or ()
-    return len(message.text) + sum(len(call.function.arguments or "") for call in calls)
+    said = sum(len(part.text) for part in message.parts if isinstance(part, TextPart))
+    return said + sum(len(call.function.arguments or "") for call in calls)

@@ -37,6 +37,7 @@ from kimi_tui.wire.events import (
     ContextReverted,
     EventRecord,
     FailureKind,
+    FilesAttached,
     FilesRestored,
     LineChanged,
     NextMessage,
@@ -181,6 +182,8 @@ class TranscriptModel:
                 return self._queued(event, at)
             case SteerTaken():
                 return self._taken(event, at)
+            case FilesAttached():
+                return self._attached(event)
             case FilesRestored():
                 return self._restored(event, at)
             case Notice():
@@ -297,6 +300,17 @@ class TranscriptModel:
             last.touch()
             return both(change, self._list.insert(self._list.end - 1, taken))
         return both(change, self._list.append(taken))
+
+    def _attached(self, event: FilesAttached) -> Change:
+        for block in reversed(self.blocks):
+            if isinstance(block, UserBlock) and block.uid == self._list.uid:
+                if block.number == event.number:
+                    files = (one_line(words[:_PATH_CHARS]) for words in event.files)
+                    block.attached = ", ".join(files)
+                    return self._list.touched(block)
+            elif block.uid not in (self._list.uid, ""):
+                break
+        return NOTHING
 
     def _notice(self, event: Notice, at: float) -> Change:
         # What has a topic stands over the transcript until it is solved; the rest is also kept where it happened.

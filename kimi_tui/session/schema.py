@@ -244,7 +244,7 @@ def _is_call(call: object) -> bool:
 
 
 def texts_of(record: dict[str, Any]) -> list[str]:
-    """The text parts of a message record."""
+    """The text parts of a message record, without what the program attached to the user's words."""
     content: object = record.get("content")
     if isinstance(content, str):
         return [content]
@@ -252,8 +252,9 @@ def texts_of(record: dict[str, Any]) -> list[str]:
     if isinstance(content, list):
         for part in cast("list[object]", content):
             if isinstance(part, dict):
-                text = cast("dict[str, object]", part).get("text")
-                if isinstance(text, str):
+                known = cast("dict[str, object]", part)
+                text = known.get("text")
+                if isinstance(text, str) and not known.get("attached"):
                     found.append(text)
     return found
 

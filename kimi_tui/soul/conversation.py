@@ -232,6 +232,12 @@ class Conversation:
         """Add messages at the end, also when cancelled meanwhile."""
         await run_to_completion(self.context.append_message(messages))
 
+    @property
+    def messages_since_checkpoint(self) -> int:
+        """How many messages stand behind the newest checkpoint, markers not counted."""
+        context = self.context
+        return context.index.counts(context.checkpoints[-1].message_index)[0]
+
     async def answered(self, message: Message, usage: Usage) -> None:
         """Store the answer of a step between its two usages (input, input + output), also when cancelled meanwhile."""
         await run_to_completion(self._answered(message, usage))

@@ -486,8 +486,11 @@ class _HistoryBuilder:
         point, kind, created = segment.point, segment.kind, self._created(segment)
         if kind == "user":
             words = next(n for n, m in enumerate(segment.messages) if is_user_words(m))
-            yield ev.TurnBegin(segment.messages[words].text)
+            said = segment.messages[words]
+            yield ev.TurnBegin(said.text)
             yield created
+            if said.attached:
+                yield ev.FilesAttached(0, said.attached)
             yield from events_from_messages(segment.messages[words + 1 :], point.uid, words + 1)
             return
         if kind != "step":
@@ -601,6 +604,8 @@ def events_from_messages(messages: Sequence[Message], uid: str, first: int = 0) 
                 )
         elif is_user_words(message):
             yield ev.SteerTaken("", message.text, number=number)
+            if message.attached:
+                yield ev.FilesAttached(number, message.attached)
     for key, call_id in open_calls:
         yield ev.ToolResult(key, True, "", INTERRUPTED, interrupted=True, id=call_id)
 

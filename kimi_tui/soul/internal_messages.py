@@ -52,6 +52,11 @@ def user_words(text: str) -> Message:
     return Message.model_validate({"role": "user", "content": text, "by": "person"})
 
 
+def quoted(text: str) -> str:
+    """A text that stands in a reminder and must not end it."""
+    return text.replace("</system-reminder", "<\\/system-reminder")
+
+
 def answered_words(message: Message) -> Message:
     """The user's words as they stand where the answer to them has gone into a summary."""
     return Message.model_validate({**message.stored(), "answered": True})

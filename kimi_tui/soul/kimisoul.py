@@ -18,6 +18,7 @@ from kimi_tui.llm.provider import Capability, ChatProvider
 from kimi_tui.session.errors import StorageTrouble
 from kimi_tui.session.session import Session
 from kimi_tui.soul.approval import Approval, Mode
+from kimi_tui.soul.attachments import Attachments
 from kimi_tui.soul.bookmarks import UserMarks
 from kimi_tui.soul.compaction import Compaction, Compactor, Span
 from kimi_tui.soul.conversation import Conversation
@@ -25,7 +26,7 @@ from kimi_tui.soul.dmail import DMailDelivery, UserDMails
 from kimi_tui.soul.errors import NothingToCompact, SoulBusy, SoulError
 from kimi_tui.soul.file_history import FILES_NAME, FileRestorer
 from kimi_tui.soul.history import session_history
-from kimi_tui.soul.internal_messages import is_user_words, user_words
+from kimi_tui.soul.internal_messages import is_user_words
 from kimi_tui.soul.loop import AgentLoop, Steering
 from kimi_tui.soul.operations import Operations
 from kimi_tui.soul.project_notes import notes_in
@@ -40,6 +41,7 @@ from kimi_tui.soul.tasks import OrphanedTasks, run_to_completion
 from kimi_tui.soul.tool_calls import ToolRuntime
 from kimi_tui.soul.usage import Cost, Statistics, session_statistics
 from kimi_tui.soul.window_contents import WindowPart, window_parts
+from kimi_tui.soul.user_command import run_user_command
 from kimi_tui.soul.world_line_reader import (
     WorldLineComparison,
     WorldLineInfo,
@@ -52,6 +54,7 @@ from kimi_tui.wire.events import (
     ApprovalAnswer,
     EventRecord,
     FailureKind,
+    FilesAttached,
     Notice,
     StatusUpdate,
     TurnBegin,
@@ -120,12 +123,15 @@ class KimiSoul(Soul):
         self._compactor = Compactor(conversation, self._marks, compaction)
         restorer = FileRestorer(conversation.files, context, session.work_dir)
         dmails = DMailDelivery(conversation, self._marks, restorer, self._approval, environ)
-        tools = ToolRuntime(
+        self._tools = ToolRuntime(
             conversation, self._approval, session.work_dir, environ, sandbox, asks_for_keys
         )
         self._reminders = Reminders(conversation, self._approval, session.work_dir)
-        steps = StepRunner(tools, self._reminders, self._orphans)
-        self._loop = AgentLoop(conversation, steps, self._compactor, dmails, self._steering)
+        steps = StepRunner(self._tools, self._reminders, self._orphans)
+        self._attachments = Attachments(conversation, session.work_dir, environ)
+        self._loop = AgentLoop(
+            conversation, steps, self._compactor, dmails, self._steering, self._attachments
+        )
         self._operations = Operations(session, conversation, restorer)
         self._user_dmails = UserDMails(conversation, self._operations, dmails)
         self._world_lines = WorldLineReader(session, conversation.files)
@@ -282,6 +288,14 @@ class KimiSoul(Soul):
             SoulBusy: something runs.
         """
         await self._alone(self._turn("", resumed=True), stoppable=True)
+
+    async def run_command(self, command: str, *, told: bool = True) -> None:
+        """Run a shell command of the user's own, as a turn without the agent; with `told` the model is told of it.
+
+        Raises:
+            SoulBusy: something runs.
+        """
+        await self._alone(self._user_command(command, told=told), stoppable=True)
 
     def steer(self, text: str) -> str:
         """Queue text for the running turn; returns its id."""
@@ -749,18 +763,24 @@ class KimiSoul(Soul):
 
     async def _turn(self, text: str, *, resumed: bool) -> None:
         self.wire.publish(TurnBegin(text, resumed))
-        end = await self._attempt(text, resumed=resumed)
+        end = await self._attempt(self._work(text, resumed=resumed))
         # What is typed while the turn is being saved would wait for the user's next message: it is taken up at once.
         while end.reason == "done" and self._steering and not self._stopping:
-            end = await self._attempt("", resumed=True)
+            end = await self._attempt(self._work("", resumed=True))
         # Whoever hears that the turn is over may begin the next at once.
         self._job = None
         self.wire.publish(end)
 
-    async def _attempt(self, text: str, *, resumed: bool) -> TurnEnd:
+    async def _user_command(self, command: str, *, told: bool) -> None:
+        self.wire.publish(TurnBegin(f"!{command}") if told else TurnBegin("", resumed=True))
+        end = await self._attempt(run_user_command(command, self._tools, told=told))
+        self._job = None
+        self.wire.publish(end)
+
+    async def _attempt(self, work: Coroutine[Any, Any, Literal["done", "rejected"]]) -> TurnEnd:
         """Work until the agent stops, and save; whatever goes wrong is the turn's end."""
         try:
-            end = TurnEnd(await self._work(text, resumed=resumed))
+            end = TurnEnd(await work)
         except asyncio.CancelledError:
             end = TurnEnd("interrupted")
         except (LLMError, SoulError, StorageTrouble) as error:
@@ -791,13 +811,16 @@ class KimiSoul(Soul):
     async def _append_words(self, text: str) -> list[Message]:
         """Put the user's words into the context, behind a checkpoint."""
         conversation = self._conversation
+        words = await self._attachments.said(text)
         await conversation.checkpoint("user", label_of(text))
         # What was queued before is older than what is said now.
         await self._loop.take_steers()
-        words = [user_words(text)]
-        await conversation.append([*words, *await self._reminders.after_words()])
+        place = conversation.messages_since_checkpoint
+        await conversation.append([words, *await self._reminders.after_words()])
+        if words.attached:
+            self.wire.publish(FilesAttached(place, words.attached))
         conversation.publish_status()
-        return words
+        return [words]
 
     def _last_words(self) -> list[Message]:
         messages = self._conversation.messages

@@ -13,6 +13,7 @@ from uuid import uuid4
 from kimi_tui.llm.errors import ContextOverflowError
 from kimi_tui.llm.message import Message
 from kimi_tui.llm.provider import ChatProvider
+from kimi_tui.soul.attachments import Attachments
 from kimi_tui.soul.compaction import Compactor, advice_when_full
 from kimi_tui.soul.conversation import Conversation
 from kimi_tui.soul.dmail import DMailDelivery
@@ -22,11 +23,11 @@ from kimi_tui.soul.errors import (
     MaxStepsReached,
     NothingToCompact,
 )
-from kimi_tui.soul.internal_messages import user_words
 from kimi_tui.soul.segments import label_of
 from kimi_tui.soul.step import ModelAnswer, StepEnd, StepRunner
 from kimi_tui.soul.tasks import run_to_completion
 from kimi_tui.wire.events import (
+    FilesAttached,
     Notice,
     SteerQueued,
     SteerTaken,
@@ -96,6 +97,7 @@ class AgentLoop:
         compactor: makes room.
         dmails: delivers what the agent sends.
         steering: what the user sent meanwhile.
+        attachments: makes messages of it.
     """
 
     def __init__(
@@ -105,7 +107,9 @@ class AgentLoop:
         compactor: Compactor,
         dmails: DMailDelivery,
         steering: Steering,
+        attachments: Attachments,
     ) -> None:
+        self._attachments = attachments
         self._conversation = conversation
         self._steps = steps
         self._compactor = compactor
@@ -156,25 +160,28 @@ class AgentLoop:
         """Put queued texts into the context; returns them. With `begin` they begin a turn, behind a checkpoint."""
         # Taken before anything is awaited: what is withdrawn from here on has gone in.
         steers = self._steering.take()
-        messages = [user_words(steer.text) for steer in steers]
+        messages: list[Message] = []
         if steers:
-            self._words += messages
             await run_to_completion(self._take(steers, messages, begin=begin))
         return messages
 
     async def _take(
-        self, steers: tuple[Steer, ...], messages: Sequence[Message], *, begin: bool
+        self, steers: tuple[Steer, ...], messages: list[Message], *, begin: bool
     ) -> None:
-        context = self._conversation.context
         try:
+            messages += [await self._attachments.said(steer.text) for steer in steers]
+            self._words += messages
             if begin:
                 await self._conversation.checkpoint("user", label_of(steers[0].text))
-            place = context.index.counts(context.checkpoints[-1].message_index)[0]
+            place = self._conversation.messages_since_checkpoint
             await self._conversation.append(messages)
         except BaseException:
             self._steering.put_back(steers)
             raise
         self._steering.went_in(steers, place)
+        for number, message in enumerate(messages, place):
+            if message.attached:
+                self._conversation.wire.publish(FilesAttached(number, message.attached))
 
     async def _step(self, n: int) -> StepEnd:
         async with self._conversation.model.call() as provider:

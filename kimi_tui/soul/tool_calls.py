@@ -195,7 +195,7 @@ class _Runner:
         self._runtime = runtime
         self._conversation = runtime.conversation
         self._call = call
-        self._output = _LiveOutput(self._conversation.wire, call.key)
+        self._output = LiveOutput(self._conversation.wire, call.key)
         self._versions = CallVersions(self._conversation.memory)
         self._limit: asyncio.Timeout | None = None
         self._asking = False
@@ -331,7 +331,7 @@ class _Runner:
             self._conversation.wire.publish(ToolStarted(call.key, call.name, call.arguments))
 
 
-class _LiveOutput:
+class LiveOutput:
     """Publishes the output of one call twenty times a second; of a flood only the newest part.
 
     Args:

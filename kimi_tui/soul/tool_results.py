@@ -132,6 +132,7 @@ class ToolMemory:
         calls: list[ToolCall] = []
         position = 0
         for message in messages:
+            self._see(message)
             if message.tool_calls:
                 calls, position = message.tool_calls, 0
             elif message.role == "tool":
@@ -152,12 +153,14 @@ class ToolMemory:
             if isinstance(effect, TodoChange):
                 self.todos = effect.items
 
-    def _take(self, call: ToolCall, result: Message) -> None:
-        saw = (result.model_extra or {}).get("saw")
+    def _see(self, message: Message) -> None:
+        saw = (message.model_extra or {}).get("saw")
         if isinstance(saw, dict):
             for path, version in cast("dict[object, object]", saw).items():
                 if isinstance(path, str) and isinstance(version, str):
                     self.versions[path] = version
+
+    def _take(self, call: ToolCall, result: Message) -> None:
         if call.function.name == "SetTodoList" and not outcome_of(result).is_error:
             todos = _todos(call.function.arguments)
             if todos is not None:
@@ -182,7 +185,7 @@ class CallVersions:
 
 
 def with_versions(message: Message, noted: Mapping[str, str]) -> Message:
-    """The result with the versions that its call saw, as `ToolMemory.compute` reads them."""
+    """The message with the versions of files that its call, or what it names, made known, as `ToolMemory.compute` reads them."""
     if not noted:
         return message
     return message.model_copy(update={"saw": dict(noted)})

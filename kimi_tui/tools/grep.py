@@ -112,7 +112,7 @@ async def _search(query: _Query, environ: Mapping[str, str]) -> Found:
         _UnknownType: the type is wrong.
         ToolProblem: the pattern is wrong, `rg` is missing or failed.
     """
-    rg = await asyncio.to_thread(_program, environ, query.cwd)
+    rg = await asyncio.to_thread(rg_program, environ, query.cwd)
     with tempfile.TemporaryFile() as rules:
         await asyncio.to_thread(_write_rules, rules.fileno(), query.rules)
         process = await asyncio.create_subprocess_exec(
@@ -154,7 +154,7 @@ async def _search(query: _Query, environ: Mapping[str, str]) -> Found:
 
 async def _type_names(environ: Mapping[str, str], cwd: Path) -> list[str]:
     """The names of the file types that `rg` knows; none where it fails."""
-    rg = await asyncio.to_thread(_program, environ, cwd)
+    rg = await asyncio.to_thread(rg_program, environ, cwd)
     process = await asyncio.create_subprocess_exec(
         *(rg, "--no-config", "--type-list"),
         stdin=DEVNULL,
@@ -192,7 +192,12 @@ def wheel_rg() -> str | None:
     return None
 
 
-def _program(environ: Mapping[str, str], cwd: Path) -> str:
+def rg_program(environ: Mapping[str, str], cwd: Path) -> str:
+    """The `rg` to be run.
+
+    Raises:
+        ToolProblem: there is none.
+    """
     rg = wheel_rg() or find_program("rg", environ, cwd)
     if rg is None:
         raise ToolProblem(

@@ -75,6 +75,11 @@ def child_environment(environ: Mapping[str, str]) -> dict[str, str]:
     return {"PATH": environ.get("PATH") or _DEFAULT_PATH, **passed, **_FIXED}
 
 
+def user_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """What a command of the user gets: all of it, but with no pager, editor or prompt, for which there is no terminal."""
+    return {**environ, **_FIXED}
+
+
 def find_program(name: str, environ: Mapping[str, str], *work_dirs: Path) -> str | None:
     """A program on the path, passing over relative entries and any within a work folder: a file that the agent or
     a cloned repository put there must not stand in for a system tool."""

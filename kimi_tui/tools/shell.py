@@ -22,7 +22,13 @@ from kimi_tui.tools.base import (
     ToolProblem,
 )
 from kimi_tui.tools.paths import with_tilde
-from kimi_tui.tools.process import Ended, RunningCommand, child_environment, find_program
+from kimi_tui.tools.process import (
+    Ended,
+    RunningCommand,
+    child_environment,
+    find_program,
+    user_environment,
+)
 from kimi_tui.tools.sandbox.policy import NoSandbox
 from kimi_tui.tools.sandbox.refusals import refused
 from kimi_tui.tools.sandbox.sandbox import Confined
@@ -31,6 +37,8 @@ from kimi_tui.tools.text import format_size
 
 DEFAULT_TIMEOUT_S = 60
 MAX_TIMEOUT_S = 300
+USER_TIMEOUT_S = 3600
+"""Of what the user runs themselves, who sees it run and can stop it."""
 _MOST_NAMED = 5
 _LONGEST_COMMAND = 100_000
 """The kernel takes 128 KiB for one argument."""
@@ -100,10 +108,6 @@ class Shell(Tool[ShellParams]):
             _check(command)
             confined, _ = await _confined(command, params, env)
             argv, environ = shell_argv(command, env), child_environment(env.environ)
-        if not env.work_dir.is_dir():
-            raise ToolProblem(
-                f"The work folder {where} does not exist any more.", brief="no folder"
-            )
         running = RunningCommand(
             confined.argv if confined else argv,
             work_dir=env.work_dir,
@@ -113,18 +117,45 @@ class Shell(Tool[ShellParams]):
             confined_to=confined.words if confined else (),
             ends_all=confined is not None,
         )
-        try:
-            ended = await running.run()
-        except OSError as error:
-            raise ToolProblem(
-                f"The command could not be started: {error.strerror or error}.", brief="not started"
-            ) from error
-        outcome = _outcome(command, params.timeout, ended)
+        outcome = await _to_its_end(running, command, params.timeout, env)
         if confined:
             outcome = await asyncio.to_thread(_of_sandbox, outcome, confined)
         if not instead:
             return outcome
         return replace(outcome, message=outcome.message + _CHANGED + command)
+
+
+async def run_as_user(command: str, env: ToolEnv) -> ToolOutcome:
+    """Run a command that the user typed: in their own environment, outside the sandbox, without a question.
+
+    Raises:
+        ToolProblem: it cannot be run.
+        asyncio.CancelledError: stopped; whatever it started has been ended.
+    """
+    _check(command)
+    running = RunningCommand(
+        shell_argv(command, env),
+        work_dir=env.work_dir,
+        environ=user_environment(env.environ),
+        timeout_s=USER_TIMEOUT_S,
+        on_output=env.emit,
+    )
+    return await _to_its_end(running, command, USER_TIMEOUT_S, env)
+
+
+async def _to_its_end(
+    running: RunningCommand, command: str, timeout_s: int, env: ToolEnv
+) -> ToolOutcome:
+    if not env.work_dir.is_dir():
+        where = with_tilde(env.work_dir, env.environ.get("HOME", ""))
+        raise ToolProblem(f"The work folder {where} does not exist any more.", brief="no folder")
+    try:
+        ended = await running.run()
+    except OSError as error:
+        raise ToolProblem(
+            f"The command could not be started: {error.strerror or error}.", brief="not started"
+        ) from error
+    return _outcome(command, timeout_s, ended)
 
 
 async def _confined(command: str, params: ShellParams, env: ToolEnv) -> tuple[Confined | None, str]:

@@ -9,7 +9,7 @@ import sys
 from contextlib import suppress
 from operator import attrgetter
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 from textual import events, on
 from textual.app import App
@@ -56,6 +56,8 @@ MOUSE_OFF = "\x1b[?1000l\x1b[?1003l\x1b[?1015l\x1b[?1006l"
 COPIED_NAME = "copied.txt"
 """In a session's folder: the last text that was too long for the clipboard."""
 QUIT_KEYS = frozenset({"ctrl+c", "ctrl+d", "ctrl+q"})
+
+T = TypeVar("T")
 
 _add_mode = cast(
     "Callable[[App[None]], Callable[[str, Callable[[], Screen[Any]]], None]]",
@@ -351,6 +353,29 @@ class KimiApp(App[None], inherit_bindings=False):
         return f"All of it is {COPIED_NAME} in {short(session.dir)}"
 
     # --- colours
+
+    async def in_terminal(self, work: Callable[[], T]) -> T:
+        """Do something that has the terminal for itself; what the agent does goes on, and is drawn afterwards.
+
+        Args:
+            work: that; called in a thread.
+
+        Raises:
+            SuspendNotSupported: there is no terminal to give away.
+        """
+        driver = self._driver
+        with self.suspend():
+            # Nothing can be written meanwhile: the thread that writes has ended.
+            if driver is not None:
+                driver.write = lambda data: None
+            with self.batch_update():
+                # Raised in here, what goes wrong would leave the terminal as it is.
+                done = asyncio.ensure_future(asyncio.to_thread(work))
+                await asyncio.wait([done])
+            if driver is not None:
+                del driver.write
+        self.refresh(layout=True)
+        return done.result()
 
     def change_theme(self, name: str) -> None:
         """Use the colours of that name, or the next ones, and begin with them from now on."""

@@ -28,6 +28,7 @@ _STORED_BY_FIELD: dict[str, type] = {
         ev.CheckpointCreated,
         ev.ContextReverted,
         ev.SteerQueued,
+        ev.FilesAttached,
         ev.FilesChanged,
         ev.FilesRestored,
         ev.LineChanged,

@@ -341,6 +341,14 @@ class SteerTaken:
 
 
 @dataclass(frozen=True, slots=True)
+class FilesAttached:
+    """What went with message `number` (as in `SteerTaken`) of the files it names, in words: `app.py 40 lines`."""
+
+    number: int
+    files: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class FilesChanged:
     """The agent's tools changed working files in the step of checkpoint `uid`; `added` and `removed` count lines."""
 
@@ -453,6 +461,7 @@ Event = (
     | ApprovalResolved
     | SteerQueued
     | SteerTaken
+    | FilesAttached
     | FilesChanged
     | FilesRestored
     | LineChanged

@@ -58,7 +58,7 @@ readable = ["~/.config/gh"]
 network = true
 
 [keys]
-compact = "Ctrl+R"
+compact = "Ctrl+G"
 """
 
 
@@ -84,7 +84,7 @@ def test_everything_that_can_stand_in_the_file() -> None:
     assert (provider.api_key, provider.dialect) == ("sk-one", "moonshot")
     assert config.loop == LoopControl(7, 3, 1000, 0.5, "mine.short:Short", 90.0)
     assert (config.dmail.enabled, config.dmail.nudge_tokens) == (False, 50)
-    assert config.keys == {"compact": "ctrl+r"}
+    assert config.keys == {"compact": "ctrl+g"}
 
 
 def test_no_key_is_shown_when_values_are_printed() -> None:

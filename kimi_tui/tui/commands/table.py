@@ -331,6 +331,19 @@ COMMANDS = CommandTable(
         opens=True,
     ),
     Command(
+        "history",
+        "Search what was sent",
+        "Find a message that was sent, in this folder and then in the others.",
+        view.history,
+        key="ctrl+r",
+    ),
+    Command(
+        "editor",
+        "Write in the editor",
+        "Open what stands in the prompt in $VISUAL or $EDITOR; Ctrl+X Ctrl+E does it, too.",
+        view.editor,
+    ),
+    Command(
         "suspend",
         "Suspend",
         "Back to the shell; fg there brings it back.",

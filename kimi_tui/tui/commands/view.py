@@ -98,6 +98,17 @@ def settings(screen: MainScreen, argument: str) -> None:
     kimi.push_screen(SettingsScreen(kimi.launch.config, file, screen.commands, preview, changed))
 
 
+def history(screen: MainScreen, argument: str) -> None:
+    """Search what was sent."""
+    screen.focus_prompt()
+    screen.writing.search_history()
+
+
+async def editor(screen: MainScreen, argument: str) -> None:
+    """Write what stands in the prompt in an editor."""
+    await screen.writing.edit()
+
+
 def suspend(screen: MainScreen, argument: str) -> None:
     """Go back to the shell for a while."""
     screen.kimi.action_suspend_process()

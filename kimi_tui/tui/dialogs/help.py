@@ -180,7 +180,7 @@ def _prompt(keys: Mapping[str, str]) -> tuple[Pair, ...]:
             shown_newline if newline != "Enter" else f"Enter, {shown_newline}",
             "new line; Ctrl+J where the terminal sends the same for others and Enter",
         ),
-        (complete, "complete a command; in an empty prompt: to the chat, and on"),
+        (complete, "complete; else queue it for after the turn; in an empty prompt: to the chat"),
         (
             key_of("history-back", keys),
             "take back what is queued; else what was sent before",
@@ -196,6 +196,11 @@ def _prompt(keys: Mapping[str, str]) -> tuple[Pair, ...]:
         *_editing(),
         (_keys(("page-up", "page-down"), keys), "read the chat"),
         ("/ and a blank before it", "a command, and a message that begins like one"),
+        ("@", "a file or folder that goes with the message; behind it #10-40: these lines"),
+        ("! and !!", "run a command of your own; of one with !! the agent is not told"),
+        ("#", "add a line to AGENTS.md"),
+        (key_of("history", keys), "search what was sent; again: the one before"),
+        ("Ctrl+X Ctrl+E", "write in the editor"),
     )
     return tuple(row for row in rows if row[0])
 

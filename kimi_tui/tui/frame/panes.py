@@ -17,7 +17,7 @@ from kimi_tui.tui.transcript.transcript import Transcript
 if TYPE_CHECKING:
     from kimi_tui.tui.frame.notices import Level, Notices
     from kimi_tui.tui.prompt.command import Command
-    from kimi_tui.tui.prompt.menu import CommandMenu
+    from kimi_tui.tui.prompt.menu import CommandMenu, Offer
     from kimi_tui.tui.timeline.timeline import Timeline
 
 NARROW_BELOW = 80
@@ -130,14 +130,15 @@ class ChatPane(NoticingPane):
         """The menu while it has something to choose from."""
         return self._menu if self._menu is not None and self._menu.active else None
 
-    def follow(self, text: str) -> CommandMenu | None:
-        """Show which commands the text in the prompt may become; returns the menu once there is one."""
-        if self._menu is None and self._new_menu is not None and text.startswith("/"):
+    def follow(self, text: str, offers: Sequence[Offer] | None = None) -> CommandMenu | None:
+        """Show which commands the text in the prompt may become, or what is offered; returns the menu once there is one."""
+        is_wanted = bool(offers) or text.startswith("/")
+        if self._menu is None and self._new_menu is not None and is_wanted:
             self._menu = self._new_menu()
             self._place_menu()
             self.mount(self._menu)
         if self._menu is not None:
-            self._menu.follow(text)
+            self._menu.follow(text, offers)
         return self._menu
 
     def on_notices_grown(self, event: Notices.Grown) -> None:

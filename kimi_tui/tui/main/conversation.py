@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import time
 from collections.abc import Sequence
 from importlib import import_module
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from kimi_tui.demo.demo import Demo
     from kimi_tui.llm.provider import ChatProvider
     from kimi_tui.soul.kimisoul import KimiSoul
+    from kimi_tui.tools.file_list import FileList
     from kimi_tui.tui.main.screen import MainScreen
     from kimi_tui.tui.prompt.history import History
     from kimi_tui.wire.events import ApprovalAnswer, EventRecord, Notice
@@ -34,6 +36,8 @@ OPENING = "opening"
 PROBE_S = 3.0
 """For how long `/thinking` waits for what the server tells of the model."""
 WAY_BACK_TITLE_CELLS = 40
+SCANNED_S = 5.0
+"""How old the list of files may be when another one is named."""
 
 
 class Conversation:
@@ -43,6 +47,7 @@ class Conversation:
         state: what the frame shows.
         allows_all: to allow all was chosen in words, and is among the modes that follow one another.
         history: what was sent before; None until it is loaded.
+        follow_ups: what waits for the end of the turn, oldest first.
         kept: after the end, a sentence on what of the demo is kept; empty for nothing.
         way_back: after the end, how to go on with the session; empty where nothing was said in it.
     """
@@ -54,6 +59,11 @@ class Conversation:
         self._unsent: list[Queued] = []
         """Said before the session was open."""
         self._n_unsent = 0
+        self.follow_ups: list[str] = []
+        self._keeping = asyncio.Lock()
+        self._files: FileList | None = None
+        self._files_stale = True
+        self._scanned_at = 0.0
         self._is_open = asyncio.Event()
         self._live = False
         self._turn: asyncio.Task[None] | None = None
@@ -105,6 +115,7 @@ class Conversation:
         )
         self.engine.start(self._prepare(opened.soul, opened.provider))
         self.engine.start(self._learn_folder(opened.soul))
+        self.engine.start(self._give_back_kept(opened.soul))
         self._feed.follow(opened.soul.wire, opened.history)
         self._is_open.set()
         return opened
@@ -264,6 +275,68 @@ class Conversation:
         else:
             self._turn = self.engine.start(_run_or_steer(soul, text))
 
+    def run_command(self, command: str, *, told: bool) -> None:
+        """Run a shell command of the user's own."""
+        self.engine.start(self._run_command(command, told=told))
+
+    async def _run_command(self, command: str, *, told: bool) -> None:
+        from kimi_tui.soul.errors import SoulBusy
+
+        soul = await self.opened()
+        try:
+            await soul.run_command(command, told=told)
+        except SoulBusy:
+            self.follow_up(f"{'!' if told else '!!'}{command}")
+
+    def follow_up(self, text: str) -> None:
+        """Say this when the turn has ended."""
+        self.follow_ups.append(text)
+        self._follow_ups_changed()
+
+    def _follow_ups_changed(self) -> None:
+        self._screen.follow_prompt()
+        self.engine.start(self._keep_follow_ups())
+
+    async def _keep_follow_ups(self) -> None:
+        """A program that is ended loses nothing of what waits."""
+        from kimi_tui.tui.main.follow_ups import write_follow_ups
+
+        async with self._keeping:
+            if (soul := self.engine.soul) is not None:
+                await asyncio.to_thread(write_follow_ups, soul.session.dir, tuple(self.follow_ups))
+
+    async def _give_back_kept(self, soul: KimiSoul) -> None:
+        """What waited when the program ended is the user's to send."""
+        from kimi_tui.tui.main.follow_ups import read_follow_ups
+
+        if texts := await asyncio.to_thread(read_follow_ups, soul.session.dir):
+            self._screen.give_back("\n\n".join(texts))
+            await self._keep_follow_ups()
+
+    def files_like(self, query: str, count: int) -> list[str]:
+        """The likeliest files for what was typed of a path; the folder is scanned anew where it may have changed."""
+        if self.engine.soul is None:
+            return []  # what is needed for it is being imported
+        if self._files is None:
+            from kimi_tui.tools.file_list import FileList
+
+            self._files = FileList(self._launch.work_dir, os.environ)
+        # What others do to the files is seen when the next one is named.
+        is_old = not query and time.monotonic() - self._scanned_at > SCANNED_S
+        if self._files_stale or is_old:
+            self._files_stale = False
+            self._scanned_at = time.monotonic()
+            self.engine.start(self._scan_files(self._files))
+        return self._files.matching(query, count)
+
+    async def _scan_files(self, files: FileList) -> None:
+        await files.scan()
+        self._screen.follow_prompt()
+
+    def look_again(self) -> None:
+        """The files may be others by now: they are looked at when they are asked for."""
+        self._files_stale = True
+
     def go_on(self) -> None:
         """Try now instead of waiting, or go on from here without a message."""
         soul = self.engine.soul
@@ -349,11 +422,18 @@ class Conversation:
 
     def take_back(self) -> str | None:
         """The last queued message, no longer queued; None where there is none."""
-        soul = self.engine.soul
+        if self.follow_ups:
+            text = self.follow_ups.pop()
+            self._follow_ups_changed()
+            return text
         if self._unsent:
             last = self._unsent.pop()
             self._screen.show_waiting(self._unsent, (last,))
             return last.text
+        return self._take_back_steer()
+
+    def _take_back_steer(self) -> str | None:
+        soul = self.engine.soul
         if soul is None:
             return None
         for queued in reversed(self.state.queued):
@@ -470,6 +550,8 @@ class Conversation:
                 self._suggest()
             if state.queued:
                 self.engine.start(self._deliver(said_all=ended.reason == "done"))
+            elif self.follow_ups and ended.reason == "done":
+                self.engine.start(self._say_follow_up())
 
     def _notify(self, notice: Notice) -> None:
         if notice.topic and notice.solved:
@@ -485,12 +567,19 @@ class Conversation:
         """What was queued too late for the turn is said now; after a stop or an error it is left to the user."""
         await self._turn_ended()
         texts: list[str] = []
-        while (text := self.take_back()) is not None:
+        while (text := self._take_back_steer()) is not None:
             texts.insert(0, text)
         if texts and said_all:
             self.say("\n\n".join(texts))
         elif texts:
             self._screen.give_back("\n\n".join(texts))
+
+    async def _say_follow_up(self) -> None:
+        await self._turn_ended()
+        if self.follow_ups and not self.engine.running:
+            text = self.follow_ups.pop(0)
+            self._follow_ups_changed()
+            self._screen.send(text)
 
     def _caught_up(self) -> None:
         """The history is shown; what comes now happens now."""

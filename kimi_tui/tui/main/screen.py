@@ -69,6 +69,7 @@ if TYPE_CHECKING:
     from kimi_tui.tui.frame.notices import Level
     from kimi_tui.tui.main.engine import Found
     from kimi_tui.tui.main.reader import Reader
+    from kimi_tui.tui.main.writing import Writing
     from kimi_tui.tui.prompt.menu import CommandMenu
     from kimi_tui.tui.timeline.timeline import Timeline
     from kimi_tui.tui.worldline.view import WorldLineTranscript
@@ -145,6 +146,7 @@ class MainScreen(Screen[None]):
         self._approvals = ApprovalSlot(self.prompt, last_key_at, self.keys, self.focus_prompt)
         self._demo = DemoPlayer(self, launch, last_key_at)
         self._reader: Reader | None = None
+        self._writing: Writing | None = None
         self._returned = ReturnedMessages()
         self._begun: Command | None = None
         """The command whose argument is being typed."""
@@ -388,6 +390,7 @@ class MainScreen(Screen[None]):
                     self._returned.said()
                     self._follow_branch()
                 case TurnEnd() | ToolResult():
+                    self.conversation.look_again()
                     self._follow_branch()
                 case _:
                     pass
@@ -465,6 +468,8 @@ class MainScreen(Screen[None]):
         if new.has_messages and not old.has_messages:
             # From here on the files change, so what was counted holds no more.
             self.transcript.facts = None
+        if new.running != old.running:
+            self.follow_prompt()
         if new.ready and not old.ready:
             self.show_marks()
         if self._reader is not None:
@@ -514,16 +519,24 @@ class MainScreen(Screen[None]):
     def _sent(self, event: PromptArea.Sent) -> None:
         """Run the command that the menu offered or that was written out, or say the text."""
         self.chat_pane.clear_notices()
-        text = event.text.strip()
+        if self._writing is not None:
+            self._writing.end_search(back=False)
         chosen = self._entry(event.text) if event.chosen is None else event.chosen
         if chosen:
             self._run_entry(chosen)
-            return
+        else:
+            self.send(event.text)
+
+    def send(self, written: str) -> None:
+        """Run a command that was written out, or say the text."""
+        text = written.strip()
         if not text:
             self.conversation.go_on()
             return
+        if written[0] in "!#" and self.writing.takes(written):
+            return
         # A blank before the slash makes a message of it.
-        parsed = COMMANDS.parse(event.text.rstrip())
+        parsed = COMMANDS.parse(written.rstrip())
         if parsed.command is not None:
             self._run_written(parsed.command, parsed.argument, text)
         elif parsed.unknown:
@@ -575,11 +588,39 @@ class MainScreen(Screen[None]):
         if area.is_recalled:
             # The arrows go on through what was sent.
             self.chat_pane.close_menu(area.text)
-        area.menu = self.chat_pane.follow(area.text)
+        self.follow_prompt()
         command = COMMANDS.argument_of(area.text)
         if command is not self._begun and command is COMMANDS["model"]:
             self.conversation.learn_models()
         self._begun = command
+
+    @on(PromptArea.SelectionChanged)
+    def _moved(self) -> None:
+        """What is offered depends on where the cursor is."""
+        if self._writing is not None:
+            self.follow_prompt()
+
+    def follow_prompt(self) -> None:
+        """Offer what fits the text in the prompt, and say over it what it will be."""
+        area = self.prompt.area
+        text, waits = area.text, self.conversation.follow_ups
+        is_busy = bool(text) and self.conversation.state.running
+        begun = text[:1] in ("!", "#") or "@" in text or "[Pasted " in text or is_busy or waits
+        if self._writing is None and not begun:
+            area.menu = self.chat_pane.follow(area.text)
+            return
+        area.menu = self.chat_pane.follow(area.text, self.writing.offers())
+        self.prompt.show_above(self.writing.rows())
+
+    @property
+    def writing(self) -> Writing:
+        """What is written besides messages and commands. Imported when it is first needed."""
+        if self._writing is None:
+            from kimi_tui.tui.main.writing import Writing
+
+            self._writing = Writing(self)
+            self.prompt.area.offers = self._writing.offers
+        return self._writing
 
     def _new_menu(self) -> CommandMenu:
         from kimi_tui.tui.prompt.menu import CommandMenu
@@ -588,7 +629,7 @@ class MainScreen(Screen[None]):
 
     def values_changed(self) -> None:
         """More is known of what may follow a command: the menu offers that too."""
-        self.prompt.area.menu = self.chat_pane.follow(self.prompt.area.text)
+        self.follow_prompt()
 
     @on(PromptArea.TabPressed)
     def _complete(self) -> None:
@@ -597,12 +638,27 @@ class MainScreen(Screen[None]):
         if not area.text:
             self.focus_chat()
             return
-        menu = self.chat_pane.follow(area.text)
+        self.follow_prompt()
+        menu = area.menu
         if menu is not None and (chosen := menu.completion) is not None:
             area.put(f"/{chosen.name}" if " " in chosen.name else f"/{chosen.name} ")
+        elif self.conversation.state.running and area.text.strip():
+            self.conversation.follow_up(area.take())
+
+    @on(PromptArea.PastTaken)
+    def _past_taken(self) -> None:
+        self.writing.end_search(back=False)
+
+    @on(PromptArea.EditorPressed)
+    def _editor_pressed(self) -> None:
+        self.action_command("editor")
 
     def on_command_menu_clicked(self) -> None:
-        """A command of the menu was clicked."""
+        """A row of the menu was clicked."""
+        menu = self.prompt.area.menu
+        if menu is not None and menu.offer is not None:
+            self.prompt.area.accept(menu.offer)
+            return
         if (chosen := self.chat_pane.command) is not None:
             self.prompt.area.take()
             self._run_entry(chosen.name)
@@ -651,11 +707,11 @@ class MainScreen(Screen[None]):
 
     def give_back(self, text: str) -> None:
         """Put a message that was not sent into the prompt, before what stands there."""
-        self.prompt.area.put(f"{text}\n\n{self.prompt.area.text}".strip())
+        self.prompt.area.put(f"{text}\n\n{self.prompt.area.message}".strip())
 
     def put_into_prompt(self, text: str) -> None:
         """Replace what stands in the prompt; a draft that stood there can be had back with Up."""
-        self.conversation.remember(self.prompt.area.text)
+        self.conversation.remember(self.prompt.area.message)
         self.prompt.area.put(text)
 
     def keep(self, text: str) -> None:
@@ -1002,6 +1058,8 @@ class MainScreen(Screen[None]):
 
         Twice in an idle, empty prompt: the timeline, to go back to a step.
         """
+        if self._writing is not None and self._writing.end_search(back=True):
+            return
         if self.prompt.area.has_focus and self.chat_pane.menu is not None:
             self.chat_pane.close_menu(self.prompt.area.text)
             return

@@ -5,6 +5,7 @@ It knows nothing of the agent: what the user did is told in messages, and the sc
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import TYPE_CHECKING, ClassVar
 
@@ -19,9 +20,11 @@ if TYPE_CHECKING:
     from textual.document._document import Location
 
     from kimi_tui.tui.prompt.history import History
-    from kimi_tui.tui.prompt.menu import CommandMenu
+    from kimi_tui.tui.prompt.menu import CommandMenu, Offer
 
 HELD_S = 0.7
+LONG_PASTE = 20
+"""A paste of more lines than this stands in the field as a chip."""
 NEWLINE_KEYS = (
     "shift+enter,alt+enter,ctrl+j,ctrl+enter,alt+shift+enter,ctrl+shift+enter,alt+ctrl+enter,"
     "alt+ctrl+shift+enter"
@@ -36,8 +39,11 @@ class PromptArea(TextArea):
     Attributes:
         menu: takes the arrows and Tab while it is active.
         past: what was sent before; None until it is loaded.
+        offers: what the menu offers in the place of commands for what stands here; None for commands.
     """
 
+    has_chips: ClassVar[bool] = True
+    """Whether a long paste stands here as a chip."""
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "send", "Send", id="send", show=False),
         Binding(NEWLINE_KEYS, "newline", "New line", id="newline", show=False),
@@ -47,6 +53,8 @@ class PromptArea(TextArea):
         Binding("pageup", "page(-1)", "Scroll up", id="page-up", show=False),
         Binding("pagedown", "page(1)", "Scroll down", id="page-down", show=False),
         Binding("tab", "complete", "Complete", id="complete", show=False),
+        # Bound here and not by the screen alone: what is typed right behind it is what is looked for.
+        Binding("ctrl+r", "screen.command('history')", "History", id="history", show=False),
         Binding("ctrl+d", "delete_or_leave", "Delete, or quit", id="delete-or-quit", show=False),
         # A text area would undo with it; here it is what every other program does.
         Binding("ctrl+z", "screen.command('suspend')", "Suspend", id="suspend", show=False),
@@ -101,6 +109,12 @@ class PromptArea(TextArea):
     class TabPressed(Message):
         """Tab in the field."""
 
+    class PastTaken(Message):
+        """What was sent before was chosen in the menu."""
+
+    class EditorPressed(Message):
+        """Ctrl+X Ctrl+E: what stands here is to be written in an editor."""
+
     def __init__(self, *, placeholder: str = "") -> None:
         super().__init__(
             compact=True,
@@ -114,6 +128,11 @@ class PromptArea(TextArea):
         self.cursor_blink = False
         self.past: History | None = None
         self.menu: CommandMenu | None = None
+        self.offers: Callable[[], Sequence[Offer] | None] = lambda: None
+        self._pastes: dict[str, str] = {}
+        """What the chips stand for, by how they are written."""
+        self._is_chord = False
+        """Ctrl+X was pressed, and what comes next is the rest of it."""
         self._deleted_at = -HELD_S
         self._killed = ""
         self._killed_where: tuple[str, Location] | None = None
@@ -122,12 +141,28 @@ class PromptArea(TextArea):
         """Replace what stands in the field and set the cursor at its end."""
         from kimi_tui.foreign_text import clean
 
+        self._pastes.clear()
         self.load_text(clean(text))
         self.move_cursor(self.document.end)
 
-    def take(self) -> str:
-        """Empty the field; what stood there is remembered in the history."""
+    @property
+    def message(self) -> str:
+        """What stands here, chips as what they stand for."""
         text = self.text
+        for chip, pasted in self._pastes.items():
+            text = text.replace(chip, pasted, 1)
+        return text
+
+    @property
+    def typed(self) -> str:
+        """The line up to the cursor."""
+        row, column = self.selection.end
+        return self.document.get_line(row)[:column]
+
+    def take(self) -> str:
+        """Empty the field and hand over what stood there."""
+        text = self.message
+        self._pastes.clear()
         self.load_text("")
         if self.past is not None:
             self.past.rewind()
@@ -137,6 +172,21 @@ class PromptArea(TextArea):
         # Textual gives the letter of Alt+D as its character; it is not typed.
         is_chord = event.key.startswith(CHORDS)
         writes = event.is_printable and not is_chord
+        was_chord, self._is_chord = self._is_chord, False
+        if was_chord and event.key == "ctrl+e":
+            event.stop()
+            event.prevent_default()
+            self.post_message(self.EditorPressed())
+            return
+        if event.key == "ctrl+x" and not self.selected_text:
+            self._is_chord = True
+            event.stop()
+            event.prevent_default()
+            return
+        if self._pastes and self._takes_chip(event.key, writes=writes):
+            event.stop()
+            event.prevent_default()
+            return
         bound = None if writes else self.screen.active_bindings.get(event.key)
         if bound is not None and bound.node is self:
             # By itself a binding runs only after the key has bubbled up, so that letters typed right behind Enter
@@ -169,12 +219,80 @@ class PromptArea(TextArea):
         event.prevent_default()
         event.stop()
         text = clean(event.text.replace("\r\n", "\n").replace("\r", "\n"))
+        n_lines = text.rstrip("\n").count("\n") + 1
+        if self.has_chips and n_lines > LONG_PASTE:
+            text = self._new_chip(text, n_lines)
         if result := self._replace_via_keyboard(text, *self.selection):
             self.move_cursor(result.end_location)
             self.focus()
 
+    def _new_chip(self, text: str, n_lines: int) -> str:
+        chip, number = f"[Pasted {n_lines:,} lines]", 1
+        while chip in self._pastes or chip in self.text:
+            number += 1
+            chip = f"[Pasted {n_lines:,} lines, {number}]"
+        self._pastes[chip] = text
+        return chip
+
+    @property
+    def chip(self) -> tuple[str, int, int] | None:
+        """The chip that the cursor is in or behind, with where it begins and ends in its line; None where there is none."""
+        row, column = self.selection.end
+        line = self.document.get_line(row)
+        for chip in self._pastes:
+            start = line.find(chip)
+            if 0 <= start < column <= start + len(chip):
+                return chip, start, start + len(chip)
+        return None
+
+    def _takes_chip(self, key: str, *, writes: bool) -> bool:
+        """Whether a key acted on the chip under the cursor: a chip is opened or deleted as a whole, never changed."""
+        found = self.chip
+        if found is None or self.selected_text:
+            return False
+        chip, start, end = found
+        row, column = self.selection.end
+        if key == "backspace" or (key == "delete" and column < end):
+            self._delete_via_keyboard((row, start), (row, end))
+            return True
+        if column < end and key in ("enter", "space"):
+            self._replace_via_keyboard(self._pastes[chip], (row, start), (row, end))
+            return True
+        if column < end and writes:
+            self.move_cursor((row, end))
+        return False
+
+    def accept(self, offer: Offer) -> None:
+        """Put into the field what the menu offers: in the place of the path that is being typed, else of all of it."""
+        from kimi_tui.tui.prompt.mention import typed_mention
+
+        row, column = self.selection.end
+        found = typed_mention(self.typed)
+        if offer.is_path and found is not None:
+            self.replace(offer.text, (row, found[0]), (row, column))
+            self.move_cursor((row, found[0] + len(offer.text)))
+        else:
+            self.put(offer.text)
+            self.post_message(self.PastTaken())
+
+    def _accepts(self) -> bool:
+        """Whether the menu offers something for what stands here, and that is not written out already; it is put here."""
+        if self.menu is None:
+            return False
+        self.menu.follow(self.text, self.offers())
+        offer = self.menu.offer
+        if offer is None:
+            return False
+        written = self.typed if offer.is_path else self.text
+        if written.endswith(offer.text.rstrip()):
+            return False
+        self.accept(offer)
+        return True
+
     def action_send(self) -> None:
-        """Hand over what stands here."""
+        """Hand over what stands here, or take what the menu offers."""
+        if self._accepts():
+            return
         # Emptied here and not by who takes it: what is typed until then must not go with it, or be lost. Emptying it
         # closes the menu, so what that offered is asked before.
         chosen = self.menu.pick(self.text) if self.menu is not None else None
@@ -293,7 +411,8 @@ class PromptArea(TextArea):
 
     def action_complete(self) -> None:
         """Complete what is being typed."""
-        self.post_message(self.TabPressed())
+        if not self._accepts():
+            self.post_message(self.TabPressed())
 
     @property
     def is_recalled(self) -> bool:
@@ -314,6 +433,8 @@ class PromptArea(TextArea):
 
 class AnswerArea(PromptArea):
     """The field of a question, like that of the prompt, but Enter leaves the text in it until the question is closed."""
+
+    has_chips = False
 
     def action_send(self) -> None:
         """Hand over what stands here."""

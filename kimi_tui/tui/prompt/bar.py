@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from textual.content import Content
+from textual.geometry import Size
 from textual.reactive import reactive
 from textual.timer import Timer
 from textual.widget import Widget
 
-from kimi_tui.tui.formatting import clock
-from kimi_tui.tui.glyphs import glyphs_of
+from kimi_tui.tui.formatting import clock, cut
+from kimi_tui.tui.glyphs import drawn, glyphs_of
 from kimi_tui.tui.prompt.area import PromptArea
 from kimi_tui.tui.screens import app_of
 from kimi_tui.tui.state import MainState
@@ -24,6 +26,24 @@ WIDE_FROM = 76
 IDLE_WORDS = "Ask for a change, or / for commands"
 STEER_WORDS = "Type to steer; it goes in before the next step"
 RESUME_WORDS = "{send} goes on from here; or write what to do instead"
+
+
+class Above(Widget):
+    """The rows over the field."""
+
+    rows: reactive[tuple[str, ...]] = reactive((), layout=True)
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        """As many as there are."""
+        return len(self.rows)
+
+    def render(self) -> Content:
+        """A quiet row each, cut where it is too long."""
+        glyphs = glyphs_of(self)
+        width = self.content_size.width
+        return Content.styled(
+            "\n".join(cut(drawn(row, glyphs), width, glyphs.cut) for row in self.rows), "$ink-quiet"
+        )
 
 
 class PromptBar(Widget):
@@ -44,12 +64,24 @@ class PromptBar(Widget):
         super().__init__()
         self._resume_words = RESUME_WORDS.format(send=send or "/continue")
         self.area = PromptArea(placeholder=IDLE_WORDS)
+        self._above: Above | None = None
         self._timer: Timer | None = None
         self._beat = 0
 
     def compose(self) -> ComposeResult:
         """The field; sign and clock are drawn around it."""
         yield self.area
+
+    def show_above(self, rows: Sequence[str]) -> None:
+        """Say something over the field, a row each: what it is that is being written, and what waits."""
+        if self._above is None:
+            if not rows:
+                return
+            self._above = Above()
+            self.mount(self._above, before=self.area)
+        if self._above.rows != tuple(rows):
+            self._above.rows = tuple(rows)
+            self.refresh()
 
     def watch_state(self, old: MainState, new: MainState) -> None:
         """Follow the session: the words in the empty field, the clock."""
@@ -102,7 +134,8 @@ class PromptBar(Widget):
             said = f" Reading world line {self.reading}. Esc returns to now."
             words = Content.styled(said, "$ink-quiet")
         room = self.content_size.width - 1 - words.cell_length - right.cell_length
-        return Content.assemble(sign, words, " " * max(0, room), right)
+        above = "\n" * len(self._above.rows) if self._above is not None else ""
+        return Content.assemble(above, sign, words, " " * max(0, room), right)
 
     def _activity(self) -> Content:
         state = self.state

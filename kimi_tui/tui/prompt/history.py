@@ -8,12 +8,15 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from kimi_tui.app_paths import make_private
 from kimi_tui.filesystem import open_regular, read_regular
 
 LIMIT = 1000
+MOST_OTHERS = 50
+"""So many other folders are searched, those that were used last."""
 _MAX_BYTES = 256 << 20
 
 
@@ -40,6 +43,20 @@ def read_history(path: Path) -> list[str]:
     return found
 
 
+def read_others(folder: Path, own: Path) -> list[str]:
+    """The stored messages of all other work folders, newest folder last."""
+
+    def changed_at(path: Path) -> float:
+        try:
+            return path.stat().st_mtime
+        except OSError:
+            return 0.0
+
+    others = [path for path in folder.glob("*.jsonl") if path != own]
+    newest = sorted(others, key=changed_at)[-MOST_OTHERS:]
+    return [text for path in newest for text in read_history(path)]
+
+
 def append_history(path: Path, text: str) -> None:
     """Add one message; a disk that refuses costs only the memory of it."""
     try:
@@ -61,6 +78,11 @@ class History:
         self._entries = entries
         self._position = len(entries)
         self._draft = ""
+
+    @property
+    def entries(self) -> Sequence[str]:
+        """All of them, oldest first."""
+        return self._entries
 
     @property
     def walking(self) -> bool:

@@ -1,8 +1,12 @@
-"""A list of commands to choose from with the arrows: over the prompt while a `/word` is typed, and in the palette."""
+"""A list to choose from with the arrows: commands, over the prompt while a `/word` is typed, and in the palette.
+
+In the prompt it also offers files while one is named with `@`, and what was sent before while that is searched.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 from textual import events
 from textual.content import Content
@@ -10,12 +14,28 @@ from textual.geometry import Size
 from textual.message import Message
 from textual.widget import Widget
 
-from kimi_tui.tui.formatting import cut
+from kimi_tui.tui.formatting import cut, path
 from kimi_tui.tui.glyphs import drawn, glyphs_of
 from kimi_tui.tui.keyboard import key_of
 from kimi_tui.tui.prompt.command import Command, CommandTable, Values
 
 NAME_CELLS = 25
+
+
+class Offer(NamedTuple):
+    """Something else than a command: a file, or what was sent before.
+
+    Attributes:
+        text: what it puts into the prompt.
+        shown: its row.
+        note: a few quiet words at the end of the row.
+        is_path: what is cut of a long row is its beginning.
+    """
+
+    text: str
+    shown: str
+    note: str = ""
+    is_path: bool = False
 
 
 class CommandMenu(Widget):
@@ -45,7 +65,7 @@ class CommandMenu(Widget):
         self._keys = keys
         self._rows = rows
         self._room = rows
-        self._found = found
+        self._found: Sequence[Command | Offer] = found
         self._values = values
         self._chosen: int | None = 0
         self._followed = ""
@@ -62,21 +82,41 @@ class CommandMenu(Widget):
     @property
     def chosen(self) -> Command | None:
         """The command that Enter would run; None where that is what was typed, as it was typed."""
+        chosen = self._current
+        return chosen if isinstance(chosen, Command) else None
+
+    @property
+    def offer(self) -> Offer | None:
+        """The offer that Enter would put into the prompt; None while commands are listed, or nothing is."""
+        chosen = self._current
+        return chosen if isinstance(chosen, Offer) else None
+
+    @property
+    def _current(self) -> Command | Offer | None:
         return self._found[self._chosen] if self.active and self._chosen is not None else None
 
     @property
     def completion(self) -> Command | None:
         """The command that Tab would write out: the chosen one, else the first."""
-        return self.chosen or (self._found[0] if self.active else None)
+        first = self._found[0] if self.active else None
+        return self.chosen or (first if isinstance(first, Command) else None)
 
-    def follow(self, text: str) -> None:
-        """Show what the text in the prompt may become, or, while an argument is typed, what the command takes."""
+    def follow(self, text: str, offers: Sequence[Offer] | None = None) -> None:
+        """Show what the text in the prompt may become, or, while an argument is typed, what the command takes.
+
+        Args:
+            text: all of it.
+            offers: what is offered in the place of commands; None for commands.
+        """
         if text == self._closed_for:
             return
         self._closed_for = None
         if text != self._followed:
             self._followed = text
             self._is_moved = False
+        if offers is not None:
+            self._show(offers, is_hint=False)
+            return
         command = self._commands.argument_of(text)
         if command is None:
             self._show(self._commands.offered(text), is_hint=False)
@@ -102,9 +142,9 @@ class CommandMenu(Widget):
         self._is_moved = False
         self._show(found, is_hint=is_hint)
 
-    def _show(self, found: tuple[Command, ...], *, is_hint: bool) -> None:
-        kept = self.chosen if self._is_moved else None
-        first = 0 if found and found[0].is_named_by(self._followed) else None
+    def _show(self, found: Sequence[Command | Offer], *, is_hint: bool) -> None:
+        kept = self._current if self._is_moved else None
+        first = 0 if found and _is_meant(found[0], self._followed) else None
         chosen = found.index(kept) if kept in found else first
         if (found, is_hint, chosen) == (self._found, self._is_hint, self._chosen):
             return
@@ -148,8 +188,25 @@ class CommandMenu(Widget):
         """The window around the chosen command."""
         width = self.content_size.width
         shown = self._found[self._top : self._top + self._shown_rows]
-        rows = [self._row(command, width) for command in shown]
+        rows = [
+            self._row(one, width) if isinstance(one, Command) else self._offer_row(one, width)
+            for one in shown
+        ]
         return Content("\n").join(rows)
+
+    def _offer_row(self, offer: Offer, width: int) -> Content:
+        glyphs = glyphs_of(self)
+        is_chosen = offer is self._current
+        back = " on $select" if is_chosen else ""
+        room = max(8, width - 4 - len(offer.note))
+        fit = path if offer.is_path else cut
+        shown = fit(drawn(offer.shown, glyphs), room, glyphs.cut)
+        row = Content.assemble(
+            (f"{glyphs.edge if is_chosen else ' '} ", f"$accent{back}"),
+            (shown, f"bold $ink-strong{back}" if is_chosen else "$ink"),
+        )
+        gap = " " * max(1, width - row.cell_length - len(offer.note))
+        return Content.assemble(row, (gap, f"$ink{back}"), (offer.note, f"$ink-quiet{back}"))
 
     def _row(self, command: Command, width: int) -> Content:
         glyphs = glyphs_of(self)
@@ -169,3 +226,8 @@ class CommandMenu(Widget):
         )
         gap = " " * max(1, width - row.cell_length - len(key))
         return Content.assemble(row, (gap, f"$ink{back}"), (key, f"$ink-quiet{back}"))
+
+
+def _is_meant(first: Command | Offer, text: str) -> bool:
+    """Whether Enter is about the first row before the arrows have chosen."""
+    return isinstance(first, Offer) or first.is_named_by(text)

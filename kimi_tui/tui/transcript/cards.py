@@ -83,6 +83,9 @@ def user_message(block: UserBlock, room: Room) -> Iterator[Line]:
         yield Line(tuple(spans), fill="band", hit=hit, soft=soft)
     if hidden:
         yield Line((edge, Span("   "), Span(hidden, "ink")), fill="band", hit=HIT_FOLD)
+    if block.attached:
+        attached = cut(block.attached, room.width - RIGHT - 4, room.glyphs.cut)
+        yield Line((edge, Span("   "), Span(attached, "quiet")), fill="band")
 
 
 def _soft_rows(text: str, width: int) -> Iterator[tuple[str, bool]]:

@@ -198,7 +198,8 @@ def probable_height(block: Block, room: Room) -> int:
         case AgentBlock():
             return 1 + block.stream.line_ends + block.stream.size // (width + 1)
         case UserBlock():
-            return min(13, 1 + block.text.count("\n") + len(block.text) // width)
+            rows = 1 + block.text.count("\n") + len(block.text) // width
+            return min(13, rows) + bool(block.attached)
         case ToolBlock():
             if block.unfolded:
                 return 2 + block.result.line_ends

@@ -223,6 +223,31 @@ async def test_an_approval(
         assert running.export_screenshot() == picture
 
 
+@pytest.mark.parametrize(
+    ("size", "theme"),
+    [(SIZES[1], "kimi-dark"), (SIZES[1], "kimi-light"), (SIZES[2], "kimi-dark")],
+)
+async def test_files_behind_an_at(
+    picture: SnapshotAssertion,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    size: tuple[int, int],
+    theme: str,
+) -> None:
+    running = app(tmp_path)
+    async with running.run_test(size=size) as pilot:
+        running.theme = theme
+        screen = await show(running, pilot, whole_story().records)
+        files = ["importer/quoting.py", "importer/", "tests/data/a name with blanks.csv"]
+        files.append("importer/formats/delimited/readers/quoted_fields/field_scanner.py")
+        monkeypatch.setattr(screen.conversation, "files_like", lambda query, count: files)
+        show_history(screen.transcript, quoted_fields().records)
+        screen.conversation.follow_ups.append("then run the tests of the importer")
+        await pilot.press(*"fix @qu", "down")
+        await pilot.pause()
+        assert running.export_screenshot() == picture
+
+
 async def test_the_menu_of_commands(picture: SnapshotAssertion, tmp_path: Path) -> None:
     running = app(tmp_path)
     async with running.run_test(size=(120, 40)) as pilot:

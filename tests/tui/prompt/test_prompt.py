@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from textual import events
 from textual.app import App, ComposeResult
 
 from kimi_tui.config.keymap import DEFAULT_KEYS
@@ -356,3 +357,31 @@ async def test_the_clock_never_stands_over_the_text(size: tuple[int, int]) -> No
         desk.area.put("w" * 200)
         await pilot.pause()
         assert desk.area.region.right <= size[0] - 24
+
+
+async def test_a_long_paste_is_a_chip_that_opens_and_is_sent_whole() -> None:
+    long = "".join(f"line {n}\n" for n in range(43))
+    desk = Desk()
+    async with desk.run_test() as pilot:
+        area = desk.area
+
+        async def paste(text: str) -> None:
+            area.post_message(events.Paste(text))
+            await pilot.pause()
+
+        await pilot.press(*"see ")
+        await paste(long)
+        await paste(long)
+        assert area.text == "see [Pasted 43 lines][Pasted 43 lines, 2]"
+        await pilot.press("backspace", "x", "enter")
+        await pilot.pause()
+        assert desk.sent == [f"see {long}x"]
+        # A blank in it opens it; what else is typed there goes behind it.
+        await paste(long)
+        await pilot.press("left", "left", "y")
+        assert area.text == "[Pasted 43 lines]y"
+        await pilot.press("left", "left", "space")
+        assert area.text == f"{long}y"
+        area.put("")
+        await paste("a\n" * 20)
+        assert area.text == "a\n" * 20

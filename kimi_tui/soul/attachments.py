@@ -1,0 +1,182 @@
+"""Files and folders that the user names with `@` in a message: read as the tools read them, and attached to it.
+
+`@app.py`, `@app.py#10-40` for these lines, `@src/` for a listing, `@"a name.txt"` with blanks. Where a tool would have to
+ask first (secrets, places outside the work folder), nothing is read, and what is attached says so. A large file is named
+and not read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from kimi_tui.llm.message import Message, TextPart
+from kimi_tui.prompts import prompt
+from kimi_tui.soul.conversation import Conversation
+from kimi_tui.soul.internal_messages import quoted, user_words
+from kimi_tui.soul.tool_results import CallVersions, with_versions
+from kimi_tui.tools.base import ApprovalQuestion, ToolEnv, ToolOutcome, ToolProblem, ToolRejected
+from kimi_tui.tools.glob import Glob, GlobParams
+from kimi_tui.tools.paths import locate
+from kimi_tui.tools.read_file import MAX_LINES, ReadFile, ReadFileParams
+from kimi_tui.tools.text import format_size
+
+MOST = 20
+"""So many of a message are attached; what else it names stays a name."""
+READ_BYTES = 64 * 1024
+"""The largest file that is attached whole."""
+ALL_BYTES = 256 * 1024
+_PATIENCE_S = 5.0
+_MENTION = re.compile(r'(?<![^\s(\[{])@(?:"((?:[^"\\\n]|\\.)+)"(#\d+(?:-\d+)?)?|([^\s"]+))')
+_LINES = re.compile(r"#(\d{1,9})(?:-(\d{1,9}))?$")
+_TRAILING = ".,;:!?)]}'\""
+
+
+class Mention(NamedTuple):
+    """A path as it was written behind `@`, and the lines that were asked for; 0 for none."""
+
+    path: str
+    first: int = 0
+    last: int = 0
+
+
+class Attachments:
+    """Makes messages of what the user says.
+
+    Args:
+        conversation: its tools learn which versions of files the agent knows now.
+        work_dir: the session's folder.
+        environ: for `HOME`.
+    """
+
+    def __init__(
+        self, conversation: Conversation, work_dir: Path, environ: Mapping[str, str]
+    ) -> None:
+        self._conversation = conversation
+        self._work_dir = work_dir
+        self._environ = environ
+
+    async def said(self, text: str) -> Message:
+        """The message of these words, with what they name attached."""
+        words = user_words(text)
+        if "@" not in text:
+            return words
+        conversation = self._conversation
+        versions = CallVersions(conversation.memory)
+        env = ToolEnv(
+            work_dir=self._work_dir,
+            approver=_Refusal(),
+            mailbox=conversation.denwa,
+            versions=versions,
+            emit=lambda _: None,
+            environ=self._environ,
+        )
+        parts: list[TextPart] = []
+        try:
+            async with asyncio.timeout(_PATIENCE_S):
+                await _attach(text, env, parts)
+        except TimeoutError:
+            parts.append(TextPart(text="", attached="the rest takes too long to read"))
+        if not parts:
+            return words
+        content = [TextPart(text=text), *parts]
+        return with_versions(words.model_copy(update={"content": content}), versions.noted)
+
+
+async def _attach(text: str, env: ToolEnv, parts: list[TextPart]) -> None:
+    seen: set[Mention] = set()
+    left = ALL_BYTES
+    for written in _MENTION.finditer(text):
+        if len(parts) == MOST:
+            return
+        for mention in readings(written):
+            part = None
+            if mention not in seen:
+                part = await _attached(mention, env, left)
+            if part is not None or mention in seen:
+                break
+        else:
+            continue
+        if part is not None:
+            seen.add(mention)
+            parts.append(part)
+            left -= len(part.text)
+
+
+def readings(found: re.Match[str]) -> Iterator[Mention]:
+    """What a mention may mean, the likeliest first: a sentence goes on behind a name, and a name may end like lines."""
+    quoted, lines, plain = found.groups()
+    if quoted is not None:
+        yield _with_lines(re.sub(r"\\(.)", r"\1", quoted), _LINES.match(lines or ""))
+        return
+    while plain:
+        if (lines := _LINES.search(plain)) is not None:
+            yield _with_lines(plain[: lines.start()], lines)
+        yield Mention(plain)
+        if plain[-1] not in _TRAILING:
+            return
+        plain = plain[:-1]
+
+
+def _with_lines(path: str, lines: re.Match[str] | None) -> Mention:
+    if lines is None:
+        return Mention(path)
+    first = max(1, int(lines[1]))
+    return Mention(path, first, max(first, int(lines[2] or first)))
+
+
+async def _attached(mention: Mention, env: ToolEnv, left: int) -> TextPart | None:
+    """What is attached for it; None where there is no such file."""
+    try:
+        target = await asyncio.to_thread(locate, mention.path, env.work_dir, env.environ)
+        found = await asyncio.to_thread(os.stat, target.real)
+    except (ToolProblem, OSError):
+        return None
+    is_folder = target.real.is_dir()
+    shown = f"{target.shown.rstrip('/')}/" if is_folder else target.shown
+    large = not is_folder and not mention.first and found.st_size > min(READ_BYTES, left)
+    if large or left <= 0:
+        size = format_size(found.st_size)
+        return _part(
+            mention.path,
+            f"It is {size}: not attached, read what you need.",
+            "",
+            f"{shown} by name ({size})",
+        )
+    try:
+        if is_folder:
+            outcome = await Glob().run(GlobParams(pattern="*", directory=mention.path), env)
+        else:
+            outcome = await _read(mention, env)
+    except ToolRejected as no:
+        why = no.feedback if target.inside else "it is outside the work folder"
+        facts = f"Not attached: {why}. Reading it yourself asks the user."
+        return _part(mention.path, facts, "", f"{shown} not attached: {why}")
+    except ToolProblem as problem:
+        return _part(mention.path, str(problem), "", f"{shown} not attached: {problem.brief}")
+    if outcome.is_error:
+        return _part(mention.path, outcome.message, "", f"{shown} not attached: {outcome.brief}")
+    return _part(mention.path, outcome.message, outcome.output, f"{shown} {outcome.brief}")
+
+
+async def _read(mention: Mention, env: ToolEnv) -> ToolOutcome:
+    n_lines = min(MAX_LINES, mention.last - mention.first + 1) if mention.first else MAX_LINES
+    return await ReadFile().run(
+        ReadFileParams(path=mention.path, line_offset=mention.first or 1, n_lines=n_lines), env
+    )
+
+
+def _part(path: str, facts: str, output: str, label: str) -> TextPart:
+    text = prompt("attached", PATH=quoted(path), FACTS=facts, OUTPUT=quoted(output))
+    return TextPart(text=text, attached=label)
+
+
+class _Refusal:
+    """Nobody is asked: what would have to be is not read."""
+
+    async def ask(self, ask: ApprovalQuestion) -> str:
+        raise ToolRejected("it may hold secrets" if ask.protected else "it may be a file elsewhere")

@@ -1,0 +1,136 @@
+"""The paths of the work folder, newest first, to be completed: `rg` lists them, `frizbee` finds the likely ones.
+
+What `.gitignore` leaves out is not in it, nor names that cannot be typed. The list is kept until it is scanned anew; a
+scan runs in pieces of a few milliseconds on the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from asyncio.subprocess import DEVNULL, PIPE
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+
+from frizbee import Haystacks, Matcher
+
+from kimi_tui.foreign_text import one_line
+from kimi_tui.tools.base import ToolProblem
+from kimi_tui.tools.grep import rg_program
+from kimi_tui.tools.process import child_environment
+
+MOST = 100_000
+"""Of a larger folder the newest."""
+LIMIT_S = 20.0
+NEWEST = 40_000
+"""A query of a few letters, which matches nearly everything, looks at no more."""
+_FEW_LETTERS = 3
+_CHUNK_BYTES = 16 * 1024
+_LIKELY = 200
+"""So many of the best by the whole path are put in order by their last name too."""
+_LONGEST_QUERY = 200
+
+
+class FileList:
+    """The files and folders of a work folder; a folder ends with `/`.
+
+    Args:
+        work_dir: the folder.
+        environ: for the path on which `rg` may be.
+
+    Attributes:
+        paths: relative to the work folder, newest first; a folder is as new as the newest file below it.
+    """
+
+    def __init__(self, work_dir: Path, environ: Mapping[str, str]) -> None:
+        self._work_dir = work_dir
+        self._environ = environ
+        self.paths: list[str] = []
+        self._haystacks = self._newest = Haystacks()
+        self._last: tuple[str, int, list[str]] = ("", 0, [])
+        """What was asked for last, which is asked for again when the cursor moves, and the answer."""
+
+    async def scan(self) -> None:
+        """Look at the folder anew; where that cannot be done, or takes too long, what was known stays."""
+        try:
+            rg = await asyncio.to_thread(rg_program, self._environ, self._work_dir)
+            process = await asyncio.create_subprocess_exec(
+                *(rg, "--no-config", "--no-messages", "--no-ignore-messages", "--no-require-git"),
+                *("--files", "--null", "--hidden", "--glob=!.git", "--sortr=modified"),
+                stdin=DEVNULL,
+                stdout=PIPE,
+                stderr=DEVNULL,
+                cwd=self._work_dir,
+                env=child_environment(self._environ),
+                limit=_CHUNK_BYTES,
+            )
+        except (ToolProblem, OSError):
+            return
+        paths: list[str] = []
+        haystacks, newest = Haystacks(), Haystacks()
+        try:
+            async with asyncio.timeout(LIMIT_S):
+                async for found in _listed(process):
+                    if len(paths) < NEWEST:
+                        newest.extend(found)
+                    haystacks.extend(found)
+                    paths += found
+        except TimeoutError:
+            return
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            # What was not read would keep it from being waited for.
+            while process.stdout is not None and await process.stdout.read(_CHUNK_BYTES):
+                pass
+            await process.wait()
+        self.paths, self._haystacks, self._newest = paths, haystacks, newest
+        self._last = ("", 0, [])
+
+    def matching(self, query: str, count: int) -> list[str]:
+        """The likeliest paths for what was typed of one, best first; of those that are alike the newest first."""
+        if not query:
+            return self.paths[:count]
+        query = query[:_LONGEST_QUERY]
+        if (query, count) == self._last[:2]:
+            return self._last[2]
+        among = self._newest if len(query) <= _FEW_LETTERS else self._haystacks
+        # One pass in native code, which costs by what matches: a few milliseconds.
+        found = Matcher(query, max_items=_LIKELY).match_list(among)
+        likely = [self.paths[match.index] for match in found]
+        names = [path.removesuffix("/").rpartition("/")[2] for path in likely]
+        by_name = {match.index: match.score for match in Matcher(query).match_list(names)}
+        scores = [match.score + by_name.get(place, 0) for place, match in enumerate(found)]
+        best = sorted(range(len(likely)), key=lambda place: (-scores[place], found[place].index))
+        found_paths = [likely[place] for place in best[:count]]
+        self._last = (query, count, found_paths)
+        return found_paths
+
+
+async def _listed(process: asyncio.subprocess.Process) -> AsyncIterator[list[str]]:
+    """The paths as they come, a folder behind the first file in it."""
+    assert process.stdout is not None
+    folders: set[str] = set()
+    n_found = 0
+    rest = b""
+    while n_found < MOST and (chunk := await process.stdout.read(_CHUNK_BYTES)):
+        *names, rest = (rest + chunk).split(b"\0")
+        new: list[str] = []
+        for name in names:
+            with contextlib.suppress(UnicodeDecodeError):
+                path = name.decode()
+                if path.isprintable() or path == one_line(path):
+                    new.append(path)
+                    _add_folders(path, folders, new)
+        yield new
+        n_found += len(new)
+        # Data that is there already is read without a pause.
+        await asyncio.sleep(0)
+
+
+def _add_folders(path: str, folders: set[str], new: list[str]) -> None:
+    above = path.rpartition("/")[0]
+    while above and above not in folders:
+        folders.add(above)
+        new.append(f"{above}/")
+        above = above.rpartition("/")[0]

@@ -1,0 +1,266 @@
+"""What is written in the prompt besides messages and commands.
+
+Files behind `@`, commands of the user's own behind `!`, a note for AGENTS.md behind `#`, the search of what was sent,
+and the messages that wait for the end of the turn. It is imported when the first of these is used.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shlex
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from textual.app import SuspendNotSupported
+
+from kimi_tui.app_paths import data_dir, short
+from kimi_tui.filesystem import open_regular
+from kimi_tui.foreign_text import one_line
+from kimi_tui.tui.prompt.history import history_file, read_others
+from kimi_tui.tui.prompt.mention import mention, typed_mention
+from kimi_tui.tui.prompt.menu import Offer
+
+if TYPE_CHECKING:
+    from kimi_tui.tui.main.screen import MainScreen
+
+MOST_OFFERED = 50
+NOTES = "AGENTS.md"
+
+
+def is_command(text: str) -> bool:
+    """Whether this is a shell command of the user's own; a blank before it makes a message of anything."""
+    return text.startswith("!")
+
+
+def is_note(text: str) -> bool:
+    """Whether this is a line for AGENTS.md: a heading has a blank behind its sign, and what has several lines is a message."""
+    return text.startswith("#") and text[1:2] not in ("", " ", "#") and "\n" not in text.rstrip()
+
+
+class Writing:
+    """Follows what is typed.
+
+    Args:
+        screen: whose prompt it is.
+    """
+
+    def __init__(self, screen: MainScreen) -> None:
+        self._screen = screen
+        self._draft: str | None = None
+        """What stood in the prompt before the history was searched; None while it is not."""
+        self._others: list[str] = []
+        self._to_note = ""
+        """The line that was asked about."""
+
+    # --- what is offered, and said over the field
+
+    @property
+    def searching(self) -> bool:
+        """Whether the history is searched."""
+        return self._draft is not None
+
+    def offers(self) -> Sequence[Offer] | None:
+        """What the menu offers for what stands in the prompt; None for commands."""
+        area = self._screen.prompt.area
+        if area.text.strip() not in ("", self._to_note):
+            self._to_note = ""
+        if self.searching:
+            return self._found(area.text)
+        found = typed_mention(area.typed)
+        if found is None or is_command(area.text):
+            return None
+        paths = self._screen.conversation.files_like(found[1], MOST_OFFERED)
+        return [
+            Offer(mention(path) + ("" if path.endswith("/") else " "), path, is_path=True)
+            for path in paths
+        ]
+
+    def rows(self) -> list[str]:
+        """What stands over the field: what waits for the end of the turn, and what the text will be."""
+        conversation = self._screen.conversation
+        rows = [f"after the turn: {one_line(text)}" for text in conversation.follow_ups[-3:]]
+        if (more := len(conversation.follow_ups) - len(rows)) > 0:
+            rows.insert(0, f"after the turn: {more} more")
+        if words := self._kind():
+            rows.append(words)
+        return rows
+
+    def _kind(self) -> str:
+        area = self._screen.prompt.area
+        where = short(Path(self._screen.transcript.work_dir))
+        if self.searching:
+            return "Search what was sent: Enter takes it, Ctrl+R the one before, Esc goes back"
+        if area.chip is not None and self._is_in_chip():
+            return "Enter or Space opens what was pasted, Backspace removes it"
+        if is_command(area.text):
+            told = "the agent is not told" if area.text.startswith("!!") else "the agent is told"
+            return f"Your own command; {told}. It runs in {where}, outside any sandbox"
+        if is_note(area.text):
+            return f"Adds a line to {short(Path(self._screen.transcript.work_dir) / NOTES)}"
+        if self._screen.conversation.state.running and area.text and not area.text.startswith("/"):
+            return "Enter steers; Tab queues it for after the turn"
+        return ""
+
+    def _is_in_chip(self) -> bool:
+        area = self._screen.prompt.area
+        chip = area.chip
+        return chip is not None and area.selection.end[1] < chip[2]
+
+    # --- the search of what was sent
+
+    def search_history(self) -> None:
+        """Begin to search what was sent, in this folder and then in the others; while that is done, go to the one before."""
+        area = self._screen.prompt.area
+        if self.searching:
+            if area.menu is not None:
+                area.menu.move(1)
+            return
+        self._draft = area.message
+        area.put("")
+        self._screen.follow_prompt()
+        self._screen.start(self._read_others())
+
+    async def _read_others(self) -> None:
+        folder = data_dir() / "history"
+        own = history_file(data_dir(), Path(self._screen.transcript.work_dir))
+        self._others = await asyncio.to_thread(read_others, folder, own)
+        if self.searching:
+            self._screen.follow_prompt()
+
+    def _found(self, query: str) -> list[Offer]:
+        past = self._screen.prompt.area.past
+        words = query.lower().strip()
+        found: dict[str, Offer] = {}
+        for texts, note in ((past.entries if past else (), ""), (self._others, "other folder")):
+            for text in reversed(texts):
+                if len(found) == MOST_OFFERED:
+                    break
+                if words in text.lower() and text not in found:
+                    found[text] = Offer(text, one_line(text[:500]), note)
+        return list(found.values())
+
+    def end_search(self, *, back: bool) -> bool:
+        """End the search; with `back` the prompt has again what stood there. False where none was under way."""
+        draft, self._draft = self._draft, None
+        if draft is None:
+            return False
+        if back:
+            self._screen.prompt.area.put(draft)
+        self._screen.follow_prompt()
+        return True
+
+    # --- commands and notes
+
+    def takes(self, text: str) -> bool:
+        """Whether what was sent is a command of the user's own or a note; then it is done."""
+        if is_command(text):
+            self._run(text)
+        elif is_note(text):
+            self._note(text.strip())
+        else:
+            return False
+        return True
+
+    def _run(self, text: str) -> None:
+        screen = self._screen
+        told = not text.startswith("!!")
+        command = text[1 if told else 2 :].strip()
+        if not command:
+            screen.tell("A command follows the !", advice="!! keeps it from the agent.")
+            screen.keep(text)
+            return
+        if screen.conversation.state.running:
+            screen.conversation.follow_up(text)
+        else:
+            screen.conversation.remember(text)
+            screen.transcript.scroll_to_end()
+            screen.conversation.run_command(command, told=told)
+
+    def _note(self, text: str) -> None:
+        screen = self._screen
+        path = Path(screen.transcript.work_dir) / NOTES
+        if self._to_note != text:
+            self._to_note = text
+            screen.tell(
+                f"Add this line to {short(path)}?",
+                advice="Enter adds it; a blank before the # sends it as a message.",
+            )
+            screen.keep(text)
+            return
+        self._to_note = ""
+        screen.conversation.remember(text)
+        screen.start(self._write_note(path, text[1:].strip()))
+
+    async def _write_note(self, path: Path, note: str) -> None:
+        try:
+            await asyncio.to_thread(append_note, path, note)
+        except OSError as error:
+            self._screen.tell(f"{short(path)}: {error.strerror or error}.", level="error")
+            self._screen.keep(f"#{note}")
+            return
+        self._screen.tell(f"Noted in {short(path)}. The agent reads it when a session begins.")
+
+    # --- the editor
+
+    async def edit(self) -> None:
+        """Write what stands in the prompt in the user's editor."""
+        screen = self._screen
+        editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or ""
+        try:
+            argv = shlex.split(editor)
+        except ValueError:
+            argv = []
+        if not argv:
+            screen.tell("No editor is set.", advice="Set $VISUAL or $EDITOR, such as EDITOR=vim.")
+            return
+        try:
+            text = await screen.kimi.in_terminal(lambda: edited(argv, screen.prompt.area.message))
+        except SuspendNotSupported:
+            screen.tell("An editor needs a terminal of its own.", level="warning")
+            return
+        except OSError as error:
+            screen.tell(f"{argv[0]}: {error.strerror or error}.", level="error")
+            return
+        if text is None:
+            screen.tell(f"{argv[0]} ended with an error: the draft is as it was.", level="warning")
+        else:
+            screen.prompt.area.put(text)
+        screen.focus_prompt()
+
+
+def append_note(path: Path, note: str) -> None:
+    """Add a line to a file of notes, which is made where it is not there.
+
+    Raises:
+        OSError: it cannot be written, or is a link.
+    """
+    handle = open_regular(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
+    try:
+        size = os.fstat(handle).st_size
+        begins = not size or os.pread(handle, 1, size - 1) == b"\n"
+        os.write(handle, f"{'' if begins else chr(10)}- {note}\n".encode("utf-8", "replace"))
+    finally:
+        os.close(handle)
+
+
+def edited(argv: Sequence[str], text: str) -> str | None:
+    """A text after an editor had it; None where that ended with an error.
+
+    Raises:
+        OSError: it cannot be run, or the text not be written.
+    """
+    handle, name = tempfile.mkstemp(prefix="kimi-tui-", suffix=".md")
+    try:
+        with open(handle, "w", encoding="utf-8", errors="replace") as file:
+            file.write(text)
+        if subprocess.call([*argv, name]) != 0:
+            return None
+        return Path(name).read_text(encoding="utf-8", errors="replace").rstrip("\n")
+    finally:
+        with contextlib.suppress(OSError):
+            os.unlink(name)

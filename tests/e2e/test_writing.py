@@ -1,0 +1,85 @@
+"""What the prompt takes besides messages, in a terminal: files, commands, notes, the past, the editor, pastes, follow-ups."""
+
+from __future__ import annotations
+
+import json
+
+from support.chat_server import ChatServerThread, say, stall
+from support.program import Program
+
+READY = "≡ at 75k"
+"""The gauge: the session is open."""
+
+
+def test_what_is_named_run_noted_and_written_elsewhere(
+    configured: Program, server: ChatServerThread
+) -> None:
+    server.script(say("I have read it."), say("All of it."))
+    (configured.work / "src").mkdir()
+    (configured.work / "src" / "parser.py").write_text("first\nsecond\nthird\n")
+    editor = configured.home / "ed.sh"
+    editor.write_text("#!/bin/sh\nprintf ' in the editor' >> \"$1\"\nsleep 0.2\n")
+    editor.chmod(0o755)
+    terminal = configured.start(size=(80, 24), env={"EDITOR": str(editor), "VISUAL": ""})
+    terminal.wait_for(READY)
+    # A file, taken from the menu in the middle of a sentence.
+    terminal.type("explain @prs")
+    terminal.wait_for("▌ src/parser.py")
+    terminal.key("tab")
+    terminal.wait_for("@src/parser.py")
+    terminal.type("please\r")
+    terminal.wait_for("src/parser.py 3 lines")
+    terminal.wait_for("I have read it.")
+    assert "second" in json.dumps(server.requests[-1].body["messages"])
+    # A command of the user's own, and one that is not told.
+    terminal.type("!echo mine > made.txt; cat made.txt\r")
+    terminal.wait_for("exit 0")
+    terminal.type("!!echo hidden\r")
+    terminal.wait_for("hidden")
+    # A note.
+    terminal.type("#use tabs\r")
+    terminal.wait_for("Add this line to")
+    terminal.key("enter")
+    terminal.wait_for("Noted in")
+    assert (configured.work / "AGENTS.md").read_text() == "- use tabs\n"
+    # The editor, with the terminal to itself.
+    terminal.type("begun")
+    terminal.write(b"\x18\x05")
+    terminal.wait_for("begun in the editor")
+    terminal.key("ctrl+u")
+    # The past, and a paste that is sent whole.
+    terminal.key("ctrl+r")
+    terminal.type("explain")
+    terminal.wait_for("▌ explain @src/parser.py please")
+    terminal.key("escape")
+    terminal.wait_gone("▌ explain @src/parser.py please")
+    terminal.paste("".join(f"row {n}\n" for n in range(30)))
+    terminal.wait_for("[Pasted 30 lines]")
+    terminal.key("enter")
+    terminal.wait_for("All of it.")
+    sent = json.dumps(server.requests[-1].body["messages"])
+    assert "row 29" in sent
+    assert "mine" in sent
+    assert "hidden" not in sent
+    terminal.key("ctrl+q")
+    assert terminal.wait_exit() == 0
+
+
+def test_what_waits_for_the_turn_is_there_again_after_the_end(
+    configured: Program, server: ChatServerThread
+) -> None:
+    server.script(stall())
+    terminal = configured.start(size=(80, 24))
+    terminal.wait_for(READY)
+    terminal.type("begin\r")
+    terminal.wait_for("step 1")
+    terminal.type("and then this")
+    terminal.wait_for("Tab queues it")
+    terminal.key("tab")
+    terminal.wait_for("after the turn: and then this")
+    terminal.key("ctrl+q")
+    assert terminal.wait_exit() == 0
+    terminal = configured.start("--continue", size=(80, 24))
+    terminal.wait_for("› and then this")
+    terminal.key("ctrl+q")
+    assert terminal.wait_exit() == 0

@@ -1,0 +1,67 @@
+"""A command that the user runs: seen in the chat, told to the model or not, undone with a rewind, stopped with Esc."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from support.chat_server import say
+from support.soul import next_event, stage
+
+from kimi_tui.projection.blocks import ToolBlock, UserBlock
+from kimi_tui.projection.transcript import TranscriptModel
+from kimi_tui.soul.history import session_history
+from kimi_tui.soul.rewind import Target
+from kimi_tui.wire import events as ev
+
+
+async def test_it_is_told_and_a_rewind_brings_its_files_back(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        (on.work / "kept").write_text("before\n")
+        await on.soul.files_ready()
+        on.server.script(say("one"), say("I see"))
+        await on.soul.run("hi")
+        await on.soul.run_command("echo after > kept; echo made it; exit 3")
+        assert (on.work / "kept").read_text() == "after\n"
+        assert not on.ear.of(ev.ApprovalRequest)
+        (result,) = on.ear.of(ev.ToolResult)
+        assert (result.output.strip(), result.is_error) == ("made it", True)
+        model = TranscriptModel()
+        for record in session_history(on.session):
+            model.apply(record)
+        said, card = model.blocks[-2:]
+        assert isinstance(said, UserBlock)
+        assert isinstance(card, ToolBlock)
+        assert (said.text[:5], card.state, said.checkpoint) == ("!echo", "failed", card.checkpoint)
+        await on.soul.run("what was that?")
+        sent = "\n".join(text for _, text in on.sent())
+        assert "made it" in sent
+        assert "Exit code 3" in sent
+        assert card.checkpoint is not None
+        outcome = await on.soul.rewind(Target(card.checkpoint), "restore")
+        assert outcome.prompt == "!echo after > kept; echo made it; exit 3"
+        assert (on.work / "kept").read_text() == "before\n"
+        assert "made it" not in "".join(map(str, on.file()))
+
+
+async def test_one_that_is_not_told_leaves_the_context_as_it_was(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        on.server.script(say("one"))
+        await on.soul.run("hi")
+        before = on.file()
+        await on.soul.run_command("echo quietly", told=False)
+        assert on.file() == before
+        assert on.ear.of(ev.ToolResult)[-1].output.strip() == "quietly"
+        assert on.ear.of(ev.TurnEnd)[-1].reason == "done"
+
+
+async def test_it_can_be_stopped(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        heard = on.soul.wire.subscribe()
+        run = asyncio.create_task(on.soul.run_command("echo begun; sleep 100"))
+        await next_event(heard, ev.ToolOutput)
+        await on.soul.interrupt()
+        await run
+        assert on.ear.of(ev.ToolResult)[-1].interrupted
+        assert on.ear.of(ev.TurnEnd)[-1].reason == "interrupted"
+        assert not on.soul.running

@@ -1,0 +1,179 @@
+"""What is written besides messages and commands: files, the user's own commands, notes, the past, follow-ups, the editor."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from support.chat_server import ChatServer, gate, say
+from support.screens import Desk, desk
+
+from kimi_tui.projection.blocks import ToolBlock, UserBlock
+from kimi_tui.tui.main import follow_ups
+from kimi_tui.tui.main.writing import append_note, edited, is_note
+from kimi_tui.tui.prompt.history import append_history, history_file
+from kimi_tui.tui.prompt.mention import mention, typed_mention
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home of its own."""
+    monkeypatch.setenv("KIMI_TUI_HOME", str(tmp_path))
+    return tmp_path
+
+
+def offered(one: Desk) -> str:
+    """The text of what the menu has chosen."""
+    menu = one.screen.prompt.area.menu
+    return menu.offer.text if menu is not None and menu.offer is not None else ""
+
+
+@pytest.mark.parametrize(
+    ("before", "found"),
+    [
+        ("@", (0, "")),
+        ("see (@src/a", (5, "src/a")),
+        ('x @"a na', (2, "a na")),
+        ("me@home", None),
+        ("@app.py ", None),
+        ("@app.py#1", None),
+    ],
+)
+def test_what_is_being_typed_of_a_path(before: str, found: tuple[int, str] | None) -> None:
+    assert typed_mention(before) == found
+
+
+def test_how_a_path_is_written() -> None:
+    assert mention("src/app.py") == "@src/app.py"
+    assert mention('a "b" c.py') == '@"a \\"b\\" c.py"'
+
+
+async def test_files_are_offered_taken_and_go_with_the_message(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        server.script(say("seen"))
+        await one.ready()
+        work = Path(one.screen.transcript.work_dir)
+        (work / "src").mkdir()
+        (work / "src" / "with blank.py").write_text("x = 1\n")
+        (work / "ignored.log").write_text("")
+        (work / ".gitignore").write_text("*.log\n")
+        area = one.screen.prompt.area
+        await one.pilot.press(*"see @wib")
+        await one.until(lambda: offered(one) == '@"src/with blank.py" ')
+        # Esc closes; the next letter opens it again.
+        await one.pilot.press("escape")
+        assert offered(one) == ""
+        await one.pilot.press("l")
+        assert offered(one)
+        await one.pilot.press("tab", *"now")
+        assert area.text == 'see @"src/with blank.py" now'
+        area.put("look at @ here")
+        area.move_cursor((0, 9))
+        await one.until(lambda: offered(one) != "")
+        offers = one.screen.writing.offers() or ()
+        assert "@ignored.log " not in [offer.text for offer in offers]
+        await one.pilot.press(*"src", "enter")
+        assert area.text.startswith("look at @src/")
+        area.put('see @"src/with blank.py"')
+        await one.pilot.press("enter")
+        await one.sees("with blank.py 1 line")
+        await one.idle()
+        assert "x = 1" in json.dumps(server.requests[-1].body)
+
+
+async def test_a_command_of_the_user_is_a_card_and_a_follow_up_waits(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        server.script(gate(2, say("first")), say("second"))
+        await one.ready()
+        await one.pilot.press(*"!echo 'from me'")
+        await one.sees("the agent is told")
+        await one.pilot.press("enter")
+        await one.until(
+            lambda: any(
+                isinstance(block, ToolBlock) and block.state == "done"
+                for block in one.screen.transcript.blocks
+            )
+        )
+        await one.idle()
+        assert server.requests == []
+        await one.say("hello")
+        await server.at_gate.wait()
+        assert "from me" in json.dumps(server.requests[0].body)
+        # Tab queues for after the turn, Up takes back, and what waits is on the disk.
+        area = one.screen.prompt.area
+        for text in ("one more", "and another"):
+            area.put(text)
+            await one.sees("Tab queues it")
+            await one.pilot.press("tab")
+        await one.sees("after the turn: and another")
+        await one.pilot.press("up")
+        assert area.text == "and another"
+        area.put("")
+        soul = one.screen.conversation.engine.soul
+        assert soul is not None
+        kept = soul.session.dir / follow_ups.NAME
+        await one.until(lambda: kept.exists() and json.loads(kept.read_text()) == ["one more"])
+        server.release()
+        await one.sees("second")
+        await one.until(lambda: not kept.exists())
+        said = [b.text for b in one.screen.transcript.blocks if isinstance(b, UserBlock)]
+        assert said == ["!echo 'from me'", "hello", "one more"]
+        # A program that was ended with something waiting gives it back.
+        kept.write_text('["left behind"]')
+        await one.screen.conversation._give_back_kept(soul)  # pyright: ignore[reportPrivateUsage]
+        assert area.text == "left behind"
+        assert not kept.exists()
+
+
+async def test_the_past_is_searched_here_and_elsewhere(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        await one.ready()
+        area = one.screen.prompt.area
+        for text in ("fix the parser", "fix the lexer", "run it"):
+            one.screen.conversation.remember(text)
+        append_history(history_file(home, Path("/elsewhere")), "fix the moon")
+        area.put("a draft")
+        await one.pilot.press("ctrl+r")
+        await one.sees("Search what was sent")
+        await one.pilot.press(*"fix")
+        await one.sees("other folder")
+        assert offered(one) == "fix the lexer"
+        await one.pilot.press("ctrl+r", "enter")
+        await one.pilot.pause()
+        assert area.text == "fix the parser"
+        await one.pilot.press("ctrl+r", *"moon", "escape")
+        assert area.text == "fix the parser"
+        assert server.requests == []
+
+
+async def test_a_note_is_asked_about_and_then_written(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        await one.ready()
+        notes = Path(one.screen.transcript.work_dir) / "AGENTS.md"
+        notes.write_text("# About\nno end")
+        await one.pilot.press(*"#use tabs")
+        await one.sees("Adds a line to")
+        await one.pilot.press("enter")
+        await one.sees("Add this line to")
+        assert notes.read_text() == "# About\nno end"
+        await one.pilot.press("enter")
+        await one.sees("Noted in")
+        assert notes.read_text() == "# About\nno end\n- use tabs\n"
+        assert server.requests == []
+
+
+def test_what_a_note_is(tmp_path: Path) -> None:
+    assert is_note("#use tabs")
+    assert not any(map(is_note, ("# Title", "## Part", "#", "#define A\n#define B", " #x")))
+    (tmp_path / "AGENTS.md").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(OSError, match="link"):
+        append_note(tmp_path / "AGENTS.md", "x")
+
+
+def test_the_editor_gets_the_draft_and_gives_it_back(tmp_path: Path) -> None:
+    script = tmp_path / "ed.sh"
+    script.write_text("#!/bin/sh\nprintf ' and more\\n' >> \"$1\"\n")
+    script.chmod(0o755)
+    assert edited([str(script)], "a draft") == "a draft and more"
+    assert edited(["false"], "a draft") is None
