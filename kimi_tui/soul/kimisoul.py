@@ -40,8 +40,8 @@ from kimi_tui.soul.system_prompt import FolderFacts
 from kimi_tui.soul.tasks import OrphanedTasks, run_to_completion
 from kimi_tui.soul.tool_calls import ToolRuntime
 from kimi_tui.soul.usage import Cost, Statistics, session_statistics
-from kimi_tui.soul.window_contents import WindowPart, window_parts
 from kimi_tui.soul.user_command import run_user_command
+from kimi_tui.soul.window_contents import WindowPart, window_parts
 from kimi_tui.soul.world_line_reader import (
     WorldLineComparison,
     WorldLineInfo,
