@@ -9,6 +9,8 @@ from kimi_tui.foreign_text import one_line
 
 _SHORT = {
     "Shell": "Shell",
+    "TaskOutput": "Output",
+    "TaskStop": "Stop",
     "ReadFile": "Read",
     "WriteFile": "Write",
     "StrReplaceFile": "Edit",

@@ -9,6 +9,7 @@ import unicodedata
 from collections.abc import Callable, Mapping
 
 DEFAULT_KEYS: Mapping[str, str] = {
+    "background": "ctrl+b",
     "chat.above": "k",
     "chat.below": "j",
     "chat.copy": "y",
@@ -119,7 +120,9 @@ DEFAULT_KEYS: Mapping[str, str] = {
 }
 """The keys of every action. A name with a dot belongs to one area of the screen, the others hold everywhere."""
 
-_OUTSIDE_PROMPT = frozenset({"commands", "compact", "escape", "help", "mode", "timeline"})
+_OUTSIDE_PROMPT = frozenset(
+    {"background", "commands", "compact", "escape", "help", "mode", "timeline"}
+)
 """Actions that hold everywhere and get only the keys that the prompt leaves."""
 _EDITING = frozenset(
     (

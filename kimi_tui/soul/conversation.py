@@ -68,6 +68,7 @@ class Conversation:
         all_tools: the tools of the session, also while they are off.
         uses_tools: whether the model is told of them.
         denwa: the mailbox of the D-Mail tool.
+        n_changes: how often the context has become another one.
         ledger: counts what calls cost.
     """
 
@@ -93,6 +94,7 @@ class Conversation:
         self.memory = ToolMemory()
         self.denwa = DenwaRenji(wire, limits.dmails_to_one_checkpoint)
         self.ledger = Ledger(prices)
+        self.n_changes = 0
 
     async def resume(self, stored: Sequence[EventRecord], shown: Sequence[EventRecord]) -> None:
         """Take up the token figures and costs of an earlier run, once, before anything is published.
@@ -261,6 +263,7 @@ class Conversation:
     async def follow(self) -> None:
         """The context has become another one: compute anew what depends on it."""
         context = self.context
+        self.n_changes += 1
         self.memory.forget()
         # A long context would hold up the event loop.
         await asyncio.to_thread(self.meter.count_context, context.index, context.messages)

@@ -10,6 +10,7 @@ import contextlib
 import logging
 import shutil
 from collections.abc import Collection, Coroutine, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal, TypeVar
 
 from kimi_tui.llm.errors import LLMError, LLMNotSet, ToolsNotSupported
@@ -48,6 +49,7 @@ from kimi_tui.soul.world_line_reader import (
     WorldLineMessage,
     WorldLineReader,
 )
+from kimi_tui.tools.jobs import Job, Jobs
 from kimi_tui.tools.sandbox.policy import NoSandbox
 from kimi_tui.tools.sandbox.sandbox import Sandbox
 from kimi_tui.wire.events import (
@@ -55,6 +57,7 @@ from kimi_tui.wire.events import (
     EventRecord,
     FailureKind,
     FilesAttached,
+    JobsChanged,
     Notice,
     StatusUpdate,
     TurnBegin,
@@ -123,10 +126,17 @@ class KimiSoul(Soul):
         self._compactor = Compactor(conversation, self._marks, compaction)
         restorer = FileRestorer(conversation.files, context, session.work_dir)
         dmails = DMailDelivery(conversation, self._marks, restorer, self._approval, environ)
+        self._jobs = Jobs(self._publish_jobs)
         self._tools = ToolRuntime(
-            conversation, self._approval, session.work_dir, environ, sandbox, asks_for_keys
+            conversation,
+            self._approval,
+            session.work_dir,
+            environ,
+            sandbox,
+            asks_for_keys,
+            self._jobs,
         )
-        self._reminders = Reminders(conversation, self._approval, session.work_dir)
+        self._reminders = Reminders(conversation, self._approval, session.work_dir, self._jobs)
         steps = StepRunner(self._tools, self._reminders, self._orphans)
         self._attachments = Attachments(conversation, session.work_dir, environ)
         self._loop = AgentLoop(
@@ -342,6 +352,33 @@ class KimiSoul(Soul):
         """Ask again for what was allowed in these words."""
         self._approval.take_back(words)
 
+    # -- commands in the background --------------------------------------------------------------
+
+    @property
+    def jobs(self) -> tuple[Job, ...]:
+        """The commands in the background: those that run, and the newest of those that have ended."""
+        return self._jobs.all
+
+    async def stop_job(self, job_id: int) -> None:
+        """End a command in the background; the model is told with the next message.
+
+        Raises:
+            KeyError: there is none of that number.
+        """
+        job = self._jobs.get(job_id)
+        if job is None:
+            raise KeyError(f"There is no job {job_id}.")
+        await self._jobs.stop(job)
+
+    def move_to_background(self) -> bool:
+        """Have the agent go on without the command that it waits for; False where it waits for none."""
+        return self._jobs.move_to_background()
+
+    def _publish_jobs(self, job: Job) -> None:
+        self.wire.publish(JobsChanged(len(self._jobs.running)))
+        if job.ended and not self._closed:
+            self.wire.publish(Notice("info", f"Job {job.id} has ended: {job.how_it_ended}"))
+
     # -- the model -------------------------------------------------------------------------------
 
     def retry_now(self) -> None:
@@ -443,7 +480,8 @@ class KimiSoul(Soul):
         Raises:
             KeyError: no such checkpoint or world line; the text is for the user.
         """
-        return await self._operations.preview(target, idle=not self.running)
+        found = await self._operations.preview(target, idle=not self.running)
+        return replace(found, run_on=tuple(job.command for job in self._jobs.running))
 
     async def preview_dmail(self, checkpoint_id: int, text: str) -> RewindPreview:
         """What a D-Mail to a checkpoint of the live world line would take; what the user said since stays.
@@ -718,6 +756,7 @@ class KimiSoul(Soul):
         self._closed = True
         await self.interrupt()
         conversation, session = self._conversation, self._session
+        await self._jobs.aclose()
         await self._approval.aclose()
         await self._orphans.wait(_ORPHANS_S)
         await conversation.files.aclose()

@@ -48,7 +48,7 @@ class LoopLimits:
     dmail_nudge_tokens: int = 10_000
     dmails_to_one_checkpoint: int = 5
     dmail_review: bool = False
-    tool_timeout_s: float = 330.0
+    tool_timeout_s: float = 660.0
 
     def reserve(self, window: int) -> int:
         """Tokens kept free in a window of this size."""

@@ -29,6 +29,7 @@ from kimi_tui.wire.events import (
     ContextReverted,
     Event,
     EventRecord,
+    JobsChanged,
     LineChanged,
     ModeChanged,
     TextPart,
@@ -118,7 +119,7 @@ class Recorder:
 
     def _take(self, record: EventRecord) -> None:
         event = record.event
-        if isinstance(event, ToolOutput | ModeChanged):
+        if isinstance(event, ToolOutput | JobsChanged | ModeChanged):
             # Of this run alone.
             return
         if self._open is not None and (text := _continuation(self._open, record)) is not None:

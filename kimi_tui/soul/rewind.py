@@ -127,7 +127,7 @@ class RewindPreview:
 
     `goes` is read when it is looked at. `cost` is what the calls that go have cost; None where no prices are set.
     `ran_commands` is true where any of them ran a command. `is_there` is true where the conversation is exactly that
-    already, and only files can be brought back. `left_as` is the number of the world line that what goes becomes, where
+    already, and only files can be brought back. `run_on` are the commands in the background, which go on. `left_as` is the number of the world line that what goes becomes, where
     that is known.
     """
 
@@ -146,6 +146,7 @@ class RewindPreview:
     ran_commands: bool = False
     is_there: bool = False
     left_as: int = 0
+    run_on: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,7 @@ from kimi_tui.tools.base import (
     ToolRejected,
     failure,
 )
+from kimi_tui.tools.jobs import Jobs
 from kimi_tui.tools.key_text import find_keys, key_lines, without_keys
 from kimi_tui.tools.sandbox.sandbox import Sandbox
 from kimi_tui.wire.events import ToolOutput, ToolResult, ToolStarted
@@ -69,8 +70,8 @@ class CallResult:
 
 @dataclass(frozen=True, slots=True)
 class ToolRuntime:
-    """Where tools run: the conversation, who is asked, the work folder, the environment of its commands and their sandbox,
-    and whether what looks like a key is asked about before it goes to the model."""
+    """Where tools run: the conversation, who is asked, the work folder, the environment of its commands, their sandbox,
+    whether what looks like a key is asked about before it goes to the model, and the commands in the background."""
 
     conversation: Conversation
     approval: Approval
@@ -78,6 +79,7 @@ class ToolRuntime:
     environ: Mapping[str, str]
     sandbox: Sandbox | None = None
     asks_for_keys: bool = False
+    jobs: Jobs | None = None
 
 
 class ToolBatch:
@@ -224,6 +226,7 @@ class _Runner:
             todos=conversation.memory.todos,
             sandbox=self._sandbox(mode),
             reads_only=mode == "plan",
+            jobs=runtime.jobs,
         )
         limit_s = conversation.limits.tool_timeout_s
         # A call that asks begins when it may; one that has not asked by then is running.

@@ -19,6 +19,7 @@ from kimi_tui.llm.tool_schema import plain_schema
 from kimi_tui.prompts import prompt
 
 if TYPE_CHECKING:
+    from kimi_tui.tools.jobs import Jobs
     from kimi_tui.tools.sandbox.sandbox import Sandbox
 
 Params = TypeVar("Params", bound=BaseModel)
@@ -203,6 +204,7 @@ class ToolEnv:
         todos: the todo list as the live world line has it; None where none was set.
         sandbox: where commands run without a question; None where there is none, or every command is asked about.
         reads_only: nothing may be changed: plan mode.
+        jobs: the commands that run beside the conversation; None where there can be none.
     """
 
     work_dir: Path
@@ -215,6 +217,7 @@ class ToolEnv:
     todos: tuple[TodoEntry, ...] | None = None
     sandbox: Sandbox | None = None
     reads_only: bool = False
+    jobs: Jobs | None = None
 
 
 class Tool(ABC, Generic[Params]):

@@ -512,6 +512,9 @@ _PIPE_READS = 20
 _TICK_S = 0.1
 _KILL_ROUNDS = 3
 
+NO_LIMIT_S = 7 * 86_400.0
+"""Longer than any session; a poll takes no more than three weeks."""
+
 Ending = Literal["exited", "timeout", "stopped"]
 
 
@@ -523,8 +526,8 @@ class Ended:
         ending: by itself, by its timeout, or stopped on request.
         exit_code: negative for a signal; None where it was ended from here.
         duration_s: from start to end.
-        n_bytes: of all its output.
-        output: what is kept of it.
+        n_bytes: of its output, but for what was taken before.
+        output: what is kept of that.
         n_left: background processes that held the output open and were ended.
         n_alive: processes that could not be ended.
     """
@@ -558,7 +561,7 @@ class RunningCommand:
             argv: the program, by its whole path, and its arguments.
             work_dir: where it runs.
             environ: its variables.
-            timeout_s: after so long it is ended.
+            timeout_s: after so long it is ended, unless that is lifted.
             on_output: called on the loop with what it writes.
             confined_to: what its supervisor confines it to.
             ends_all: end what it left running when it has ended.
@@ -571,7 +574,9 @@ class RunningCommand:
         self._environ = environ
         self._timeout_s = timeout_s
         self._on_output = on_output
+        self.started = time.monotonic()
         self._capture = Capture()
+        self._capture_lock = threading.Lock()
         self._live = LiveText()
         self._stop = False
         self._n_left = 0
@@ -623,6 +628,21 @@ class RunningCommand:
             await asyncio.wait([done], timeout=_CANCEL_WAIT_S)
             raise
 
+    def lift_limit(self) -> None:
+        """Let it run as long as it likes; nothing where its time is over already."""
+        self._timeout_s = NO_LIMIT_S
+
+    def take_output(self) -> CapturedText:
+        """What it has printed since this was asked last, as far as it is kept; the rest is what it ends with."""
+        with self._capture_lock:
+            taken, self._capture = self._capture, Capture()
+        return taken.text()
+
+    def _take(self, data: bytes) -> None:
+        with self._capture_lock:
+            self._capture.feed(data)
+        self._live.feed(data)
+
     def _ask_to_stop(self) -> None:
         self._stop = True
         # The thread closes the pipe when it is done; the number may then be someone else's.
@@ -641,7 +661,7 @@ class RunningCommand:
         output, write_end = os.pipe()
         _widen(output)
         os.set_blocking(output, False)
-        started = time.monotonic()
+        started = self.started = time.monotonic()
         try:
             try:
                 process = _Supervised(
@@ -657,7 +677,7 @@ class RunningCommand:
             with process:
                 watch = _Watch(output, process.descriptor, self._wake_read)
                 try:
-                    ending = self._until_end(process, watch, post, started + self._timeout_s)
+                    ending = self._until_end(process, watch, post)
                 except BaseException:
                     # Whatever went wrong here, nothing is left running.
                     process.kill_all()
@@ -682,9 +702,10 @@ class RunningCommand:
         process: _Supervised,
         watch: _Watch,
         post: Callable[[str], None],
-        deadline: float,
     ) -> Ending:
-        self._pump(watch, post, until=deadline)
+        # The limit may be lifted meanwhile.
+        while not watch.exited and not self._stop and self._left_s() > 0:
+            self._pump(watch, post, until=time.monotonic() + self._left_s())
         ending: Ending = "exited"
         if self._stop:
             ending = "stopped"
@@ -701,14 +722,16 @@ class RunningCommand:
         self._end_all(process, watch, post)
         return ending
 
+    def _left_s(self) -> float:
+        return self.started + self._timeout_s - time.monotonic()
+
     def _read_what_is_there(self, watch: _Watch) -> None:
         """Read what is in the pipe, even if this thread is scheduled after the deadline."""
         for _ in range(_PIPE_READS):
             data = watch.read()
             if not data:
                 return
-            self._capture.feed(data)
-            self._live.feed(data)
+            self._take(data)
 
     def _end_all(self, process: _Supervised, watch: _Watch, post: Callable[[str], None]) -> None:
         """TERM, two seconds, KILL; the output is read meanwhile, so that no process blocks on a full pipe."""
@@ -754,8 +777,7 @@ class RunningCommand:
                 return
             data = watch.read()
             if data:
-                self._capture.feed(data)
-                self._live.feed(data)
+                self._take(data)
                 # In a flood nothing is ever waited for; the exit and a stop are still noticed.
                 if now < next_look:
                     continue

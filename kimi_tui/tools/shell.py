@@ -21,6 +21,7 @@ from kimi_tui.tools.base import (
     ToolOutcome,
     ToolProblem,
 )
+from kimi_tui.tools.jobs import Job, Jobs, OutputTail
 from kimi_tui.tools.paths import with_tilde
 from kimi_tui.tools.process import (
     Ended,
@@ -36,9 +37,11 @@ from kimi_tui.tools.standing import judge
 from kimi_tui.tools.text import format_size
 
 DEFAULT_TIMEOUT_S = 60
-MAX_TIMEOUT_S = 300
+MAX_TIMEOUT_S = 600
 USER_TIMEOUT_S = 3600
 """Of what the user runs themselves, who sees it run and can stop it."""
+_AT_ONCE_S = 0.5
+"""What ends within this is told as if it had not been sent to the background."""
 _MOST_NAMED = 5
 _LONGEST_COMMAND = 100_000
 """The kernel takes 128 KiB for one argument."""
@@ -55,9 +58,13 @@ class ShellParams(BaseModel):
     command: str = Field(description="The command, for bash.", min_length=1)
     timeout: int = Field(
         default=DEFAULT_TIMEOUT_S,
-        description="Seconds after which it is stopped.",
+        description="Seconds after which it is stopped, unless it runs in the background.",
         ge=1,
         le=MAX_TIMEOUT_S,
+    )
+    background: bool = Field(
+        default=False,
+        description="Let it run on while you do something else (a server, a long build); returns its id at once.",
     )
     sandbox: Literal["on", "network", "off"] = Field(
         default="on",
@@ -83,6 +90,8 @@ class Shell(Tool[ShellParams]):
                 f'`sandbox` "{params.sandbox}" needs `why`: the user reads it and decides.',
                 brief="no reason",
             )
+        if params.background and env.jobs is not None:
+            env.jobs.check_room()
         where = with_tilde(env.work_dir, env.environ.get("HOME", ""))
         confined, beyond = await _confined(command, params, env)
         argv, environ = shell_argv(command, env), child_environment(env.environ)
@@ -97,7 +106,7 @@ class Shell(Tool[ShellParams]):
                 action="leave sandbox" if beyond else "run command",
                 question="Run this command?",
                 detail=command,
-                where=f"in {where}, for at most {params.timeout} s; {beyond or 'may change files'}",
+                where=f"in {where}, {_how_long(params)}; {beyond or 'may change files'}",
                 session_key=group,
                 session_offer=offer,
                 sandboxed=confined is not None and not beyond,
@@ -108,18 +117,30 @@ class Shell(Tool[ShellParams]):
             _check(command)
             confined, _ = await _confined(command, params, env)
             argv, environ = shell_argv(command, env), child_environment(env.environ)
+        tail = OutputTail()
+
+        def hear(text: str) -> None:
+            tail.add(text)
+            env.emit(text)
+
         running = RunningCommand(
             confined.argv if confined else argv,
             work_dir=env.work_dir,
             environ=confined.environ if confined else environ,
             timeout_s=params.timeout,
-            on_output=env.emit,
+            on_output=hear,
             confined_to=confined.words if confined else (),
             ends_all=confined is not None,
         )
-        outcome = await _to_its_end(running, command, params.timeout, env)
-        if confined:
-            outcome = await asyncio.to_thread(_of_sandbox, outcome, confined)
+        # A task of its own: it may run on when the call has ended.
+        task = asyncio.create_task(
+            _carried_out(running, params, command, env, confined), name="command"
+        )
+        outcome = await _awaited(task, env.jobs, _AT_ONCE_S if params.background else None)
+        if outcome is None:
+            assert env.jobs is not None
+            job = env.jobs.add(command, running, task, tail, env.key)
+            outcome = _moved(job, asked=params.background)
         if not instead:
             return outcome
         return replace(outcome, message=outcome.message + _CHANGED + command)
@@ -156,6 +177,50 @@ async def _to_its_end(
             f"The command could not be started: {error.strerror or error}.", brief="not started"
         ) from error
     return _outcome(command, timeout_s, ended)
+
+
+async def _carried_out(
+    running: RunningCommand,
+    params: ShellParams,
+    command: str,
+    env: ToolEnv,
+    confined: Confined | None,
+) -> ToolOutcome:
+    """Run the command of a call to its end."""
+    outcome = await _to_its_end(running, command, params.timeout, env)
+    return await asyncio.to_thread(_of_sandbox, outcome, confined) if confined else outcome
+
+
+def _how_long(params: ShellParams) -> str:
+    return "in the background" if params.background else f"for at most {params.timeout} s"
+
+
+async def _awaited(
+    task: asyncio.Task[ToolOutcome], jobs: Jobs | None, limit_s: float | None
+) -> ToolOutcome | None:
+    """The outcome of the command; None where it is to run on in the background. Whoever is stopped here stops it."""
+    try:
+        if jobs is None:
+            return await asyncio.shield(task)
+        with jobs.foreground() as moved:
+            await asyncio.wait((task, moved), timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
+        return task.result() if task.done() else None
+    except asyncio.CancelledError:
+        task.cancel()
+        await asyncio.wait([task])
+        raise
+
+
+def _moved(job: Job, *, asked: bool) -> ToolOutcome:
+    """What a call gives back whose command runs on."""
+    so_far = job.new_output()
+    how = "It runs in the background" if asked else "The user moved it to the background"
+    return ToolOutcome(
+        output=so_far.text,
+        message=f"{how}, id {job.id}. TaskOutput reads what else it prints and waits for it, TaskStop ends it; "
+        "you are told when it has ended, so there is no need to look again and again.",
+        brief=f"job {job.id}",
+    )
 
 
 async def _confined(command: str, params: ShellParams, env: ToolEnv) -> tuple[Confined | None, str]:

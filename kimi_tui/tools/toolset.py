@@ -24,6 +24,7 @@ from kimi_tui.tools.send_dmail import SendDMail
 from kimi_tui.tools.set_todo_list import SetTodoList
 from kimi_tui.tools.shell import Shell
 from kimi_tui.tools.str_replace_file import StrReplaceFile
+from kimi_tui.tools.tasks import TaskOutput, TaskStop
 from kimi_tui.tools.text import nearest_words
 from kimi_tui.tools.write_file import WriteFile
 
@@ -170,6 +171,8 @@ def default_toolset() -> Toolset:
             WriteFile(),
             StrReplaceFile(),
             Shell(),
+            TaskOutput(),
+            TaskStop(),
             SetTodoList(),
             AskUserQuestion(),
             ExitPlanMode(),

@@ -45,7 +45,8 @@ class MainState(NamedTuple):
 
     Times are seconds since 1970. `turn_at` is when the running turn began, `retry_until` when the next try is due
     (0: none). `can_resume` is true where Enter in an empty prompt lets the agent go on. `tools` is false where the model
-    is told of none. `unsaved` is true while the disk does not take the conversation.
+    is told of none. `unsaved` is true while the disk does not take the conversation. `commands` are the calls whose
+    commands are waited for, `jobs` is how many run in the background.
     """
 
     title: str = ""
@@ -64,6 +65,8 @@ class MainState(NamedTuple):
     approvals: tuple[ApprovalRequest, ...] = ()
     usage: StatusUpdate | None = None
     unsaved: bool = False
+    commands: frozenset[str] = frozenset()
+    jobs: int = 0
 
 
 TITLE_CELLS = 60
@@ -94,6 +97,7 @@ def reduce(state: MainState, record: EventRecord) -> MainState:
                 compacting=False,
                 retry_until=0.0,
                 approvals=(),
+                commands=frozenset(),
                 can_resume=reason in ("error", "interrupted"),
             )
         case wire.StepBegin(n=n):
@@ -123,6 +127,12 @@ def reduce(state: MainState, record: EventRecord) -> MainState:
             return state._replace(mode=next((one for one in MODE_WORDS if one == mode), "ask"))
         case wire.SteerQueued(id=steer_id, text=text):
             return state._replace(queued=(*state.queued, Queued(steer_id, text)))
+        case wire.ToolStarted(key=key, name="Shell"):
+            return state._replace(commands=state.commands | {key})
+        case wire.ToolResult(key=key) if key in state.commands:
+            return state._replace(commands=state.commands - {key})
+        case wire.JobsChanged(running=jobs):
+            return state._replace(jobs=jobs)
         case wire.Notice(topic=topic, solved=solved) if topic == wire.DISK_TOPIC:
             return state._replace(unsaved=not solved)
         case wire.SteerTaken(id=steer_id):
@@ -144,4 +154,6 @@ def settled(state: MainState, *, running: bool) -> MainState:
         can_resume=state.can_resume or state.running,
         queued=(),
         approvals=(),
+        commands=frozenset(),
+        jobs=0,
     )

@@ -17,13 +17,14 @@ from kimi_tui.wire import events as ev
 from kimi_tui.wire.display import decode_display, encode_display, is_number, is_whole, seconds_of
 from kimi_tui.wire.events import Event, EventRecord
 
-# By field: the first eleven have no name at kimi-cli, the last four have an empty payload there.
+# By field: the first twelve have no name at kimi-cli, the last four have an empty payload there.
 _STORED_BY_FIELD: dict[str, type] = {
     kind.__name__: kind
     for kind in (
         ev.ToolStarted,
         ev.ToolOutput,
         ev.ModeChanged,
+        ev.JobsChanged,
         ev.NextMessage,
         ev.CheckpointCreated,
         ev.ContextReverted,

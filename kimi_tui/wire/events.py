@@ -438,6 +438,13 @@ class ModeChanged:
     mode: str
 
 
+@dataclass(frozen=True, slots=True)
+class JobsChanged:
+    """So many commands run in the background now. Of this run of the program alone, and not recorded."""
+
+    running: int
+
+
 Event = (
     TurnBegin
     | TurnEnd
@@ -466,6 +473,7 @@ Event = (
     | FilesRestored
     | LineChanged
     | ModeChanged
+    | JobsChanged
     | Notice
 )
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from kimi_tui.tools.base import ApprovalQuestion, TodoEntry, ToolEnv, ToolOutcome, ToolRejected
+from kimi_tui.tools.jobs import Jobs
 from kimi_tui.tools.toolset import Toolset, default_toolset
 
 
@@ -70,6 +71,7 @@ class Bench:
         self.live: list[str] = []
         self.environ = dict(os.environ)
         self.todos: tuple[TodoEntry, ...] | None = None
+        self.jobs = Jobs()
         self.tools: Toolset = default_toolset()
 
     @property
@@ -82,6 +84,7 @@ class Bench:
             emit=self.live.append,
             environ=self.environ,
             todos=self.todos,
+            jobs=self.jobs,
         )
 
     async def run(self, name: str, /, **arguments: object) -> ToolOutcome:

@@ -301,7 +301,7 @@ async def test_no_output_is_said(bench: Bench) -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ({"command": "true", "timeout": 301}, "`timeout` should be less than or equal to 300"),
+        ({"command": "true", "timeout": 601}, "`timeout` should be less than or equal to 600"),
         ({"command": "true", "timeout": 0}, "`timeout` should be greater than or equal to 1"),
         ({"command": "  "}, "empty"),
         ({"command": "echo \0"}, "characters that no command line can hold"),

@@ -25,6 +25,8 @@ def test_the_specs_are_plain_schemas() -> None:
         "WriteFile",
         "StrReplaceFile",
         "Shell",
+        "TaskOutput",
+        "TaskStop",
         "SetTodoList",
         "AskUserQuestion",
         "ExitPlanMode",
@@ -246,6 +248,7 @@ def test_which_tools_run_one_after_another() -> None:
         "WriteFile",
         "StrReplaceFile",
         "Shell",
+        "TaskStop",
         "AskUserQuestion",
         "ExitPlanMode",
     }

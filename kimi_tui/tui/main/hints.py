@@ -100,18 +100,23 @@ def hints(
         (key_of("help", keys), "help"),
     )
     send, stop = key("send"), (key("escape"), "stop")
+    jobs: tuple[Hint, ...] = ()
+    if state.jobs:
+        jobs = ((f"{state.jobs} {'job' if state.jobs == 1 else 'jobs'}", "/jobs"),)
     if state.running:
         first: tuple[Hint, ...] = ((send, "steer"), stop)
         if state.retry_until > now:
             first = ((send, "steer, or try now"), stop)
-        return _known(*first, timeline, compact, *more)
+        if state.commands:
+            first = (*first, (key("background"), "background"))
+        return _known(*first, *jobs, timeline, compact, *more)
     if state.compacting:
-        return _known(stop, timeline, *more)
+        return _known(stop, *jobs, timeline, *more)
     line_break = (line_break_key(keys), "new line")
     first = ((send, "send, or go on" if state.can_resume else "send"), line_break)
     if not state.has_messages:
         return _known(*first, timeline, *more)
-    return _known(*first, timeline, compact, *more)
+    return _known(*first, *jobs, timeline, compact, *more)
 
 
 _PAIRS = (

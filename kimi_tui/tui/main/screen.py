@@ -237,13 +237,23 @@ class MainScreen(Screen[None]):
             self.start(offer_files(self))
 
     async def may_end(self) -> bool:
-        """Whether all is saved; else the user is told once what would be lost, and may do it again."""
+        """Whether all is saved and nothing runs; else the user is told once what would be lost, and may do it again."""
         words = await self.conversation.engine.unsaved()
-        now = time.monotonic()
-        if not words or now - self._warned_at < WARNED_S:
+        now, jobs = time.monotonic(), self.conversation.state.jobs
+        if not (words or jobs) or now - self._warned_at < WARNED_S:
             return True
         self._warned_at = now
-        self.tell(words, level="error", advice="Do it again to leave without what is not saved.")
+        if words:
+            self.tell(
+                words, level="error", advice="Do it again to leave without what is not saved."
+            )
+        else:
+            run = "1 command runs" if jobs == 1 else f"{jobs} commands run"
+            self.tell(
+                f"{run} in the background and would end with this session.",
+                level="warning",
+                advice="Do it again to end it all; /jobs lists them.",
+            )
         return False
 
     async def end(self, *, clean: bool = True, goes_on: Demo | None = None) -> str:

@@ -247,6 +247,8 @@ def preview_rows(state: PreviewState, width: int, max_height: int, glyphs: Glyph
     ]
     if state.running:
         top.append(stopped_first_row(glyphs))
+    if state.preview.run_on:
+        top.append(runs_on_row(state.preview.run_on, inner, glyphs))
     n_fixed = len(top)
     room = max_height - n_fixed - 3
     height = _height(state, width, room, glyphs) if state.files is not None else 0
@@ -561,6 +563,13 @@ def stopped_first_row(glyphs: Glyphs) -> list[Span]:
         ("The agent is working.", "ink"),
         (" It is stopped first.", "quiet"),
     ]
+
+
+def runs_on_row(commands: Sequence[str], width: int, glyphs: Glyphs) -> list[Span]:
+    """`! In the background runs on: npm run dev`."""
+    lead = "In the background runs on: " if len(commands) == 1 else "In the background run on: "
+    names = formatting.cut(", ".join(map(one_line, commands)), width - 2 - len(lead), glyphs.cut)
+    return [(f"{glyphs.caution} ", "warn"), (lead, "quiet"), (names, "ink")]
 
 
 def confirmation_row(paths: Sequence[str], key: str, width: int, glyphs: Glyphs) -> list[Span]:

@@ -1,0 +1,201 @@
+"""Jobs: commands that run on beside the conversation, until they end, are stopped, or the session ends.
+
+A `Job` has a command that was started, and what it has printed. `Jobs` are those of one session: the tools read and stop
+them, the user lists and stops them, and whoever owns the session ends them. Nothing of them is stored.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from kimi_tui.foreign_text import clean
+from kimi_tui.tools.base import ToolOutcome, ToolProblem, failure
+from kimi_tui.tools.process import CapturedText, RunningCommand
+
+MOST_RUNNING = 8
+_MOST_KEPT = 24
+_TAIL_CHARS = 32_768
+
+
+class OutputTail:
+    """The newest of what a command prints, for the user to look at."""
+
+    def __init__(self) -> None:
+        self._pieces: deque[str] = deque()
+        self._size = 0
+
+    def add(self, text: str) -> None:
+        """Take more."""
+        self._pieces.append(text)
+        self._size += len(text)
+        while self._size - len(self._pieces[0]) >= _TAIL_CHARS:
+            self._size -= len(self._pieces.popleft())
+
+    @property
+    def text(self) -> str:
+        """What there is of it, clean."""
+        return clean("".join(self._pieces)[-_TAIL_CHARS:])
+
+
+@dataclass(slots=True, eq=False)
+class Job:
+    """A command beside the conversation.
+
+    Attributes:
+        id: its number in the session.
+        key: the call that started it.
+        command: what runs.
+        running: the process.
+        task: gives its outcome, with the output that nobody has read yet.
+        tail: the newest output.
+        started: when, in monotonic time.
+        ended: likewise; 0 while it runs.
+        is_told: the model knows that it has ended.
+        is_read: the model has all of its output.
+    """
+
+    id: int
+    key: str
+    command: str
+    running: RunningCommand
+    task: asyncio.Task[ToolOutcome]
+    tail: OutputTail
+    started: float
+    ended: float = 0.0
+    is_told: bool = False
+    is_read: bool = False
+
+    @property
+    def ran_s(self) -> float:
+        """For how long it has run, or ran, in seconds."""
+        return (self.ended or time.monotonic()) - self.started
+
+    def new_output(self) -> CapturedText:
+        """What it has printed since this was asked last."""
+        return self.running.take_output()
+
+    @property
+    def how_it_ended(self) -> str:
+        """The same in a sentence; empty while it runs."""
+        return self.outcome.message if self.outcome is not None else ""
+
+    @property
+    def outcome(self) -> ToolOutcome | None:
+        """How it ended; None while it runs."""
+        if not self.task.done():
+            return None
+        if self.task.cancelled():
+            return ToolOutcome(message="It was stopped.", is_error=True, brief="stopped")
+        error = self.task.exception()
+        if error is not None:
+            brief = error.brief if isinstance(error, ToolProblem) else "failed"
+            return failure(str(error) or type(error).__name__, brief=brief)
+        return self.task.result()
+
+
+class Jobs:
+    """The jobs of one session. Used on the event loop.
+
+    Args:
+        changed: called with each that begins or has ended.
+    """
+
+    def __init__(self, changed: Callable[[Job], None] = lambda job: None) -> None:
+        self._changed = changed
+        self._jobs: dict[int, Job] = {}
+        self._waiting: list[asyncio.Future[None]] = []
+        self._n = 0
+
+    @property
+    def all(self) -> tuple[Job, ...]:
+        """Those that run, and the newest of those that have ended; oldest first."""
+        return tuple(self._jobs.values())
+
+    @property
+    def running(self) -> tuple[Job, ...]:
+        """Those that run."""
+        return tuple(job for job in self._jobs.values() if not job.ended)
+
+    def get(self, job_id: int) -> Job | None:
+        """The job of this number."""
+        return self._jobs.get(job_id)
+
+    def check_room(self) -> None:
+        """See that one more may run.
+
+        Raises:
+            ToolProblem: there are enough.
+        """
+        if len(self.running) >= MOST_RUNNING:
+            raise ToolProblem(
+                f"{MOST_RUNNING} commands run in the background already: stop one with TaskStop, or wait for one.",
+                brief="too many",
+            )
+
+    def add(
+        self,
+        command: str,
+        running: RunningCommand,
+        task: asyncio.Task[ToolOutcome],
+        tail: OutputTail,
+        key: str,
+    ) -> Job:
+        """Take over a command that runs: it has no limit of time any more."""
+        running.lift_limit()
+        self._n += 1
+        job = Job(self._n, key, command, running, task, tail, running.started)
+        self._jobs[job.id] = job
+        for old in [one for one in self._jobs.values() if one.ended][:-_MOST_KEPT]:
+            del self._jobs[old.id]
+        task.add_done_callback(lambda _: self._has_ended(job))
+        self._changed(job)
+        return job
+
+    def _has_ended(self, job: Job) -> None:
+        job.ended = time.monotonic()
+        if not job.task.cancelled():
+            # Asked for, so that asyncio does not tell that nobody did.
+            job.task.exception()
+        self._changed(job)
+
+    @contextmanager
+    def foreground(self) -> Generator[asyncio.Future[None]]:
+        """A call waits for a command within this. The future is done when it is to go on without that."""
+        moved: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(moved)
+        try:
+            yield moved
+        finally:
+            self._waiting.remove(moved)
+
+    def move_to_background(self) -> bool:
+        """Have calls go on without the commands that they wait for; False where none waits for any."""
+        waiting = [moved for moved in self._waiting if not moved.done()]
+        for moved in waiting:
+            moved.set_result(None)
+        return bool(waiting)
+
+    def take_ended(self) -> list[Job]:
+        """Those that have ended and of which the model does not know it; from now on it does."""
+        ended = [job for job in self._jobs.values() if job.ended and not job.is_told]
+        for job in ended:
+            job.is_told = True
+        return ended
+
+    async def stop(self, job: Job) -> None:
+        """End a job with everything it started; returns when it has ended, or shortly after it was told to."""
+        job.task.cancel()
+        await asyncio.wait([job.task])
+
+    async def aclose(self) -> None:
+        """End all of them."""
+        tasks = [job.task for job in self.running]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)

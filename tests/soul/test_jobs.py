@@ -1,0 +1,94 @@
+"""Commands in the background in a conversation: when the model hears of them, what a rewind says, and their end."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+from support.chat_server import call, say
+from support.soul import next_event, stage
+from support.watching import until
+
+from kimi_tui.soul.rewind import Target
+from kimi_tui.wire import events as ev
+
+WAITS = "mkfifo go; echo begun; read x < go; exit 3"
+
+
+def is_alive(pid: int) -> bool:
+    return Path(f"/proc/{pid}").exists()
+
+
+async def test_the_model_is_told_once_that_a_command_has_ended(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+
+        def told() -> int:
+            return json.dumps(on.server.requests[-1].messages).count("has ended. Exit code 3")
+
+        heard = on.soul.wire.subscribe()
+        on.server.script(call("Shell", {"command": WAITS, "background": True}), say("It runs."))
+        await on.soul.run("start it")
+        assert (await next_event(heard, ev.JobsChanged)).running == 1
+        result = next(r for r in on.ear.of(ev.ToolResult))
+        assert "id 1" in result.message
+        on.server.script(say("still"))
+        await on.soul.run("and?")
+        assert told() == 0
+        assert "run in the background, by id" not in json.dumps(on.server.requests[-1].messages)
+        (on.work / "go").write_text("\n")
+        assert (await next_event(heard, ev.JobsChanged)).running == 0
+        assert "Job 1 has ended: Exit code 3" in (await next_event(heard, ev.Notice)).text
+        on.server.script(say("I see."), say("Yes."))
+        await on.soul.run("now?")
+        assert told() == 1
+        await on.soul.run("sure?")
+        assert told() == 1
+        # Of this run alone.
+        await on.soul.flush()
+        assert "JobsChanged" not in (on.session.dir / "wire.jsonl").read_text()
+
+
+async def test_a_rewind_says_what_runs_on_and_the_past_is_told(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        on.server.script(
+            say("fine"),
+            call("Shell", {"command": "echo $$ >pid; sleep 600", "background": True}),
+            say("It runs."),
+        )
+        await on.soul.run("hello")
+        await on.soul.run("start it")
+        pid = int((on.work / "pid").read_text())
+        found = await on.soul.preview(Target(2))
+        assert found.run_on == ("echo $$ >pid; sleep 600",)
+        await on.soul.rewind(Target(2))
+        assert is_alive(pid)
+        on.server.script(say("I know."), say("Still."))
+        await on.soul.run("what runs?")
+        assert "- 1: `echo $$ >pid; sleep 600`" in json.dumps(on.server.requests[-1].messages)
+        await on.soul.run("and now?")
+        assert json.dumps(on.server.requests[-1].messages).count("- 1: `echo") == 1
+        # It ends with the session.
+        await on.soul.aclose()
+        assert await until(lambda: not is_alive(pid))
+
+
+async def test_the_user_stops_one_and_sends_one_to_the_background(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        heard = on.soul.wire.subscribe()
+        on.server.script(
+            call("Shell", {"command": "echo $$ >pid; sleep 600"}),
+            say("I go on."),
+        )
+        turn = asyncio.create_task(on.soul.run("run it"))
+        await next_event(heard, ev.ToolStarted)
+        assert await until(lambda: on.soul.move_to_background())
+        await turn
+        assert on.ear.of(ev.TurnEnd) == [ev.TurnEnd("done")]
+        assert "The user moved it" in on.sent()[-1][1]
+        assert [job.id for job in on.soul.jobs] == [1]
+        assert not on.soul.move_to_background()
+        await on.soul.stop_job(1)
+        on.server.script(say("I see."))
+        await on.soul.run("now?")
+        assert "has ended. It was stopped." in json.dumps(on.server.requests[-1].messages)
