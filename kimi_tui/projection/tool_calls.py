@@ -69,6 +69,9 @@ def target(tool: str, arguments: str, work_dir: str = "") -> str:
         return f"to #{number[1]}" if number else ""
     if tool == "SetTodoList":
         return _todo(arguments)
+    if tool in ("TaskOutput", "TaskStop"):
+        number = re.search(r'"id"\s*:\s*"?(\d+)', arguments)
+        return f"job {number[1]}" if number else ""
     key = _KEYS.get(tool)
     if key is not None:
         text = argument(arguments, key)

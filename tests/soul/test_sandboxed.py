@@ -10,7 +10,9 @@ import pytest
 from support.chat_server import call, say
 from support.covered import is_covered
 from support.soul import stage
+from support.watching import until
 
+from kimi_tui.tools.process import marked
 from kimi_tui.tools.sandbox.policy import NoSandbox, SandboxSettings
 from kimi_tui.tools.sandbox.sandbox import find_sandbox
 from kimi_tui.wire import events as ev
@@ -102,3 +104,21 @@ async def test_in_plan_mode_commands_only_look(tmp_path: Path) -> None:
         assert "kept\nwrote" in first
         assert "Plan mode" in second
         assert not (on.soul.session.work_dir / "made").exists()
+
+
+async def test_a_command_in_the_background_is_confined_and_ends_with_the_session(
+    tmp_path: Path,
+) -> None:
+    environ = {"HOME": str(tmp_path / "home"), "PATH": os.environ["PATH"]}
+    async with stage(tmp_path, mode="sandboxed", sandbox=SandboxSettings(), environ=environ) as on:
+        out = Path.home() / "kimi-test"
+        command = f"sleep 600 & echo 1 > {out}; echo made > inside; wait"
+        on.server.script(call("Shell", {"command": command, "background": True}), say("Done."))
+        await on.soul.run("Go")
+        assert not on.ear.of(ev.ApprovalRequest)
+        assert (on.work / "inside").exists()
+        assert not out.exists()
+        (job,) = on.soul.jobs
+        assert len(marked(job.running.mark)) >= 2
+        await on.soul.aclose()
+        assert await until(lambda: not marked(job.running.mark))

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from kimi_tui.tools.jobs import Job
     from kimi_tui.tui.main.screen import MainScreen
 
+HOW_TO_USE = "/jobs output N shows what one printed, /jobs stop N ends it."
 _OUTPUT_ROWS = 500
 
 
@@ -25,8 +26,7 @@ async def jobs(screen: MainScreen, argument: str) -> None:
 
     if not verb:
         pairs = [(str(job.id), _words(job)) for job in soul.jobs]
-        title = "/jobs output N shows what one printed, /jobs stop N ends it."
-        await screen.ask(StatisticsScreen("Jobs", title, pairs))
+        await screen.ask(StatisticsScreen("Jobs", HOW_TO_USE, pairs))
         return
     job = next((one for one in soul.jobs if one.id == int(number[:9])), None)
     if job is None:
@@ -53,6 +53,6 @@ def _words(job: Job) -> str:
     from kimi_tui.foreign_text import one_line
     from kimi_tui.tui.formatting import duration
 
-    if not job.ended:
-        return f"{one_line(job.command)}; runs for {duration(job.ran_s)}"
-    return f"{one_line(job.command)}; {job.how_it_ended}"
+    outcome = job.outcome
+    state = "runs for" if outcome is None else f"{outcome.brief} after"
+    return f"{state} {duration(job.ran_s)}: {one_line(job.command)}"

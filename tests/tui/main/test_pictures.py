@@ -24,10 +24,12 @@ from kimi_tui.llm.models import LocalServer
 from kimi_tui.soul.system_prompt import FolderFacts
 from kimi_tui.tools.exit_plan_mode import MODE_AFTER
 from kimi_tui.tui.app import KimiApp
+from kimi_tui.tui.commands.jobs import HOW_TO_USE
+from kimi_tui.tui.dialogs.statistics import StatisticsScreen
 from kimi_tui.tui.frame.notices import Notices
 from kimi_tui.tui.main.screen import MainScreen
 from kimi_tui.wire.display import DiffBlock, DiffLine
-from kimi_tui.wire.events import ApprovalRequest, EventRecord
+from kimi_tui.wire.events import ApprovalRequest, EventRecord, StepRetry
 
 SIZES = [(120, 40), (80, 24), (60, 20)]
 EDGES = [pytest.param(SIZES[0], id="wide"), pytest.param(SIZES[2], id="narrow")]
@@ -244,6 +246,31 @@ async def test_files_behind_an_at(
         show_history(screen.transcript, quoted_fields().records)
         screen.conversation.follow_ups.append("then run the tests of the importer")
         await pilot.press(*"fix @qu", "down")
+
+
+@pytest.mark.parametrize("lists", [False, True], ids=["overload", "jobs"])
+async def test_long_work(
+    picture: SnapshotAssertion, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lists: bool
+) -> None:
+    now = 1_800_000_000.0
+    monkeypatch.setattr(time, "time", lambda: now)
+    running = app(tmp_path)
+    async with running.run_test(size=(80, 24)) as pilot:
+        screen = await show(running, pilot, whole_story().records)
+        reason = "api.moonshot.ai 503: The engine is currently overloaded, please try again later"
+        retry = StepRetry(1, 2, 3, 12.0, reason, 503, 540.0)
+        show_history(screen.transcript, [EventRecord(1, now, retry)])
+        state = screen.conversation.state
+        screen.conversation._change(  # pyright: ignore[reportPrivateUsage]
+            state._replace(running=True, turn_at=now - 64, step=3, retry_until=now + 12, jobs=2)
+        )
+        if lists:
+            pairs = [
+                ("1", "runs for 12 min: npm run dev"),
+                ("2", "exit 1 after 41 s: pytest -q --slow tests/importer"),
+                ("3", "runs for 3.0 s: python -m http.server 8000"),
+            ]
+            running.push_screen(StatisticsScreen("Jobs", HOW_TO_USE, pairs))
         await pilot.pause()
         assert running.export_screenshot() == picture
 
