@@ -13,6 +13,7 @@ from collections.abc import Collection, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, TypeVar
 
+from kimi_tui.foreign_text import one_line
 from kimi_tui.llm.errors import LLMError, LLMNotSet, ToolsNotSupported
 from kimi_tui.llm.message import Message
 from kimi_tui.llm.provider import Capability, ChatProvider
@@ -136,11 +137,17 @@ class KimiSoul(Soul):
             asks_for_keys,
             self._jobs,
         )
-        self._reminders = Reminders(conversation, self._approval, session.work_dir, self._jobs)
-        steps = StepRunner(self._tools, self._reminders, self._orphans)
+        reminders = Reminders(conversation, self._approval, session.work_dir, self._jobs)
+        steps = StepRunner(self._tools, reminders, self._orphans)
         self._attachments = Attachments(conversation, session.work_dir, environ)
         self._loop = AgentLoop(
-            conversation, steps, self._compactor, dmails, self._steering, self._attachments
+            conversation,
+            steps,
+            self._compactor,
+            dmails,
+            self._steering,
+            self._attachments,
+            reminders,
         )
         self._operations = Operations(session, conversation, restorer)
         self._user_dmails = UserDMails(conversation, self._operations, dmails)
@@ -377,7 +384,9 @@ class KimiSoul(Soul):
     def _publish_jobs(self, job: Job) -> None:
         self.wire.publish(JobsChanged(len(self._jobs.running)))
         if job.ended and not self._closed:
-            self.wire.publish(Notice("info", f"Job {job.id} has ended: {job.how_it_ended}"))
+            command = one_line(job.command)
+            brief = job.outcome.brief if job.outcome is not None else ""
+            self.wire.publish(Notice("info", f"Job {job.id} has ended, {brief}: {command}"))
 
     # -- the model -------------------------------------------------------------------------------
 
@@ -855,7 +864,7 @@ class KimiSoul(Soul):
         # What was queued before is older than what is said now.
         await self._loop.take_steers()
         place = conversation.messages_since_checkpoint
-        await conversation.append([words, *await self._reminders.after_words()])
+        await conversation.append([words])
         if words.attached:
             self.wire.publish(FilesAttached(place, words.attached))
         conversation.publish_status()

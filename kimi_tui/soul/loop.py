@@ -23,6 +23,7 @@ from kimi_tui.soul.errors import (
     MaxStepsReached,
     NothingToCompact,
 )
+from kimi_tui.soul.reminders import Reminders
 from kimi_tui.soul.segments import label_of
 from kimi_tui.soul.step import ModelAnswer, StepEnd, StepRunner
 from kimi_tui.soul.tasks import run_to_completion
@@ -98,6 +99,7 @@ class AgentLoop:
         dmails: delivers what the agent sends.
         steering: what the user sent meanwhile.
         attachments: makes messages of it.
+        reminders: what the model is told besides.
     """
 
     def __init__(
@@ -108,6 +110,7 @@ class AgentLoop:
         dmails: DMailDelivery,
         steering: Steering,
         attachments: Attachments,
+        reminders: Reminders,
     ) -> None:
         self._attachments = attachments
         self._conversation = conversation
@@ -115,6 +118,7 @@ class AgentLoop:
         self._compactor = compactor
         self._dmails = dmails
         self._steering = steering
+        self._reminders = reminders
         self._words: list[Message] = []
         self._published_full = False
 
@@ -137,6 +141,8 @@ class AgentLoop:
                 raise MaxStepsReached(n_calls)
             n_calls += 1
             await self.take_steers()
+            if reminders := await self._reminders.due():
+                await self._conversation.append(reminders)
             self._conversation.wire.publish(StepBegin(n))
             try:
                 end = await self._step(n)

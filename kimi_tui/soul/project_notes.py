@@ -51,7 +51,7 @@ def notes_for(work_dir: Path, environ: Mapping[str, str]) -> list[Notes]:
     project = [
         one
         for folder in (work_dir, *above)
-        if (one := _of_folder(folder, (), os.path.relpath(folder, work_dir))) is not None
+        if (one := _of_folder(folder, (), one_line(os.path.relpath(folder, work_dir)))) is not None
     ]
     own = [
         Notes(short(file), text)
@@ -72,21 +72,23 @@ def notes_below(work_dir: Path, files: Collection[str], known: Set[str]) -> list
         files: absolute paths that the agent has read or written.
         known: the paths of the notes that it has.
     """
+    # What was read and written is named by its real path.
+    root = work_dir.resolve()
+    inside = [path.relative_to(root) for path in map(Path, files) if path.is_relative_to(root)]
     folders = dict.fromkeys(
-        parts[:depth]
-        for file in map(Path, files)
-        if file.is_relative_to(work_dir)
-        for parts in [file.parent.relative_to(work_dir).parts]
-        if not _FOREIGN.intersection(parts)
-        for depth in range(1, len(parts) + 1)
+        file.parts[:depth]
+        for file in inside
+        if not _FOREIGN.intersection(file.parts[:-1])
+        for depth in range(1, len(file.parts))
     )
+    # Who reads the notes themselves has them.
+    known = {*known, *(one_line(str(file)) for file in inside)}
     found = [
         one
         for parts in folders
-        if known.isdisjoint(_paths(place := "/".join(parts)))
-        and (one := _of_folder(work_dir, parts, place)) is not None
+        if known.isdisjoint(_paths(place := one_line("/".join(parts))))
+        and (one := _of_folder(root, parts, place)) is not None
         and one.text
-        and str(work_dir / one.path) not in files
     ]
     return _bounded(found)
 
@@ -149,7 +151,7 @@ def _paths(place: str) -> set[str]:
 
 def _of_folder(root: Path, parts: tuple[str, ...], place: str) -> Notes | None:
     """The notes of a folder, called `place`: the first file that says anything; else one that is not quoted."""
-    prefix = "" if place == "." else f"{one_line(place)}/"
+    prefix = "" if place == "." else f"{place}/"
     try:
         folder = open_folder(root, parts)
     except OSError:

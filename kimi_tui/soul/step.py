@@ -261,7 +261,7 @@ class StepRunner:
         try:
             await self._conversation.remember()
             done = await batch.run()
-            reminders = await self._reminders.after_step(done)
+            reminders = await self._reminders.of_folders(done)
         except asyncio.CancelledError:
             await self._stop(batch)
             raise

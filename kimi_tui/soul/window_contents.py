@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 
 from kimi_tui.llm.message import ImagePart, Message
-from kimi_tui.llm.provider import ToolSpec
 from kimi_tui.llm.tokens import estimate_fixed, message_tokens, said_tokens, text_tokens
 from kimi_tui.soul.conversation import Conversation
 from kimi_tui.soul.internal_messages import internal_kind
@@ -41,10 +39,8 @@ class WindowPart:
 
 async def window_parts(conversation: Conversation) -> list[WindowPart]:
     """The parts in the order in which they are sent. They are estimates, scaled so that they add up to what is used."""
-    used, messages = conversation.used, conversation.sent
-    parts = await asyncio.to_thread(
-        _parts, conversation.system, conversation.toolset.specs(), messages, len(messages)
-    )
+    used = conversation.used
+    parts = await asyncio.to_thread(_parts, conversation)
     guess = sum(part.tokens for part in parts if not part.is_inside)
     scale = used / guess if guess else 0.0
     return [
@@ -53,14 +49,14 @@ async def window_parts(conversation: Conversation) -> list[WindowPart]:
     ]
 
 
-def _parts(
-    system: str, tools: Sequence[ToolSpec], messages: Sequence[Message], n_messages: int
-) -> list[WindowPart]:
+def _parts(conversation: Conversation) -> list[WindowPart]:
+    system, tools = conversation.system, conversation.toolset.specs()
+    messages = conversation.sent
     tokens: Counter[str] = Counter()
     counts: Counter[str] = Counter()
     below: dict[str, int] = {}
     # What is appended meanwhile is no part of it.
-    for message in islice(messages, n_messages):
+    for message in islice(messages, len(messages)):
         whole = message_tokens(message)
         name = _kind_of(message)
         if n_images := sum(isinstance(part, ImagePart) for part in message.parts):

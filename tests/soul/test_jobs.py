@@ -38,7 +38,7 @@ async def test_the_model_is_told_once_that_a_command_has_ended(tmp_path: Path) -
         assert "run in the background, by id" not in json.dumps(on.server.requests[-1].messages)
         (on.work / "go").write_text("\n")
         assert (await next_event(heard, ev.JobsChanged)).running == 0
-        assert "Job 1 has ended: Exit code 3" in (await next_event(heard, ev.Notice)).text
+        assert "Job 1 has ended, exit 3: mkfifo go;" in (await next_event(heard, ev.Notice)).text
         on.server.script(say("I see."), say("Yes."))
         await on.soul.run("now?")
         assert told() == 1

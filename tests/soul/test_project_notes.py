@@ -95,6 +95,10 @@ def test_notes_below_are_those_of_the_folders_on_the_way(tmp_path: Path) -> None
     assert below("file", "node_modules/evil/x", "link/x", "c/x", "../elsewhere/x") == []
     # Who reads the notes themselves has them.
     assert below("a/AGENTS.md") == []
+    # A name that is shown otherwise is known again.
+    put(tmp_path / "odd\nname" / "AGENTS.md", "of an odd one")
+    (notes,) = notes_below(tmp_path, {str(tmp_path / "odd\nname" / "x")}, frozenset())
+    assert below("odd\nname/x", known=frozenset({notes.path})) == []
 
 
 async def test_notes_of_a_folder_come_once_a_world_line(tmp_path: Path) -> None:
