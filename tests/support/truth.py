@@ -176,7 +176,8 @@ def untrue_of_names(timeline: TimelineModel, folder: Path) -> Iterator[str]:
     for line in timeline.tree.lines.values():
         reasons = [one["op"] for one in left if one["n"] == line.n]
         made = [one for one in reasons if one not in ("undo", "redo")]
-        if line.reason != (made or reasons or [line.reason])[-1]:
+        # Undo and redo only bring back what was.
+        if line.reason != (made or reasons[:1] or [line.reason])[-1]:
             yield f"world line {line.n} was left by {line.reason}, where the journal has {reasons}"
         own = {one.uid for one in line.checkpoints}
         segments = [one for one in read_line(folder, line.n).segments if one.uid in own]
