@@ -626,6 +626,8 @@ def nothing_goes_row(preview: RewindPreview) -> list[Span]:
         return [("Nothing goes: that line goes on from here.", "quiet")]
     if preview.messages and preview.prompt:
         return [("Your message goes, back to the prompt.", "quiet")]
+    if not preview.steps:
+        return [("Nothing of the conversation goes.", "quiet")]
     return [("Nothing goes but the checkpoint itself.", "quiet")]
 
 
