@@ -641,6 +641,8 @@ def going_row(message: DroppedMessage, width: int, glyphs: Glyphs) -> list[Span]
             left = [(f"{glyphs.turn} ", "accent"), (formatting.cut(text, room, glyphs.cut), "ink")]
         case "tool":
             sign = (glyphs.failed, "error") if message.failed else (glyphs.done, "ok")
+            if message.tokens is None:
+                sign = (glyphs.running, "quiet")
             name = short_name(message.name).ljust(_NAME_WIDTH)
             room -= cell_len(name) + 1
             left = [
