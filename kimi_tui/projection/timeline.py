@@ -350,8 +350,7 @@ class TimelineModel:
         if old is not None and 0 in (event.kept or (0,)):
             checkpoint.take_over(old)
         if is_moved and event.kept:
-            carried = () if old is None else old.said[: old.n_carried]
-            checkpoint.keep_said(event.said, carried)
+            checkpoint.keep_said(event.said, event.carried)
         if checkpoint.kind in ("interrupted", "error"):
             checkpoint.state = "stopped" if checkpoint.kind == "interrupted" else "failed"
         self._steps.begin()

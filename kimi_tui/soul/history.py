@@ -376,7 +376,7 @@ class _HistoryBuilder:
                 break
             said = tuple(map(label_of, segment.said))
             moved = replace(self._created(segment), was=old.point.uid, kept=kept, said=said)
-            self._add(moved, self._at)
+            self._add(replace(moved, carried=len(segment.carried)), self._at)
             n_moved += 1
         self._add(compaction, self._at)
         return parts[n_moved:]

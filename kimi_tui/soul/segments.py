@@ -50,6 +50,14 @@ class Segment:
         return tuple(m.text for m in self.messages if is_user_words(m))
 
     @property
+    def carried(self) -> tuple[str, ...]:
+        """What of that was carried over with a D-Mail, and stands before it; an older D-Mail may be among it."""
+        if self.kind != "dmail":
+            return ()
+        last = max(n for n, m in enumerate(self.messages) if dmail_text(m) is not None)
+        return tuple(m.text for m in self.messages[:last] if is_user_words(m))
+
+    @property
     def first(self) -> int:
         """The number of the first message that is said in it: the program may have put a word before it."""
         said = (n for n, m in enumerate(self.messages) if internal_kind(m) != "note")

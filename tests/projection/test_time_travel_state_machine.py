@@ -361,6 +361,17 @@ def test_what_was_cut_is_not_what_was_left_last() -> None:
     forked.dmail(0, go_on=True)
     forked.rewind(1)
     forked.teardown()
+    # Of what a D-Mail brought along only an older one and what came after that is kept.
+    older = TimeTravels()
+    older.turn([Answer(speaks=False, dmails=(6,))])
+    older.turn([])
+    older.pin(0, 1)
+    older.turn([])
+    older.dmail(1, go_on=False)
+    older.pin(1, 1)
+    older.turn([Answer(n_calls=1, dmails=(0,))])
+    older.compact(None, 1)
+    older.teardown()
     # Undone twice, a line is live again that is older than the one that was left last.
     undone = TimeTravels()
     undone.turn([])
