@@ -351,6 +351,10 @@ class TimelineModel:
             checkpoint.take_over(old)
         if is_moved and event.kept:
             checkpoint.keep_said(event.said, event.carried)
+            label = event.label.removesuffix("…")
+            if event.kind == "dmail" and not " ".join(checkpoint.text.split()).startswith(label):
+                # Only an older D-Mail was kept, which the newer one had brought along.
+                checkpoint.text = event.label
         if checkpoint.kind in ("interrupted", "error"):
             checkpoint.state = "stopped" if checkpoint.kind == "interrupted" else "failed"
         self._steps.begin()

@@ -77,7 +77,7 @@ class Segment:
             case "dmail":
                 dmails = [text for m in self.messages if (text := dmail_text(m)) is not None]
                 # Several that were sent at once stand below one another, each under its target.
-                return label_of(" ".join(dmails[0][:_BEGINNING].split())) if dmails else ""
+                return label_of(" ".join(dmails[-1][:_BEGINNING].split())) if dmails else ""
             case "compaction" | "summary":
                 texts = [text for m in self.messages if (text := summary_text(m)) is not None]
                 return label_of(texts[0]) if texts else ""

@@ -372,6 +372,16 @@ def test_what_was_cut_is_not_what_was_left_last() -> None:
     older.turn([Answer(n_calls=1, dmails=(0,))])
     older.compact(None, 1)
     older.teardown()
+    # The same with D-Mails alone: the line is not named by the one that was summarised.
+    named = TimeTravels()
+    named.turn([])
+    named.dmail(1, go_on=False)
+    named.pin(1, 0)
+    named.dmail(1, go_on=False)
+    named.turn([])
+    named.compact(1, 2)
+    named.rewind(1)
+    named.teardown()
     # Undone twice, a line is live again that is older than the one that was left last.
     undone = TimeTravels()
     undone.turn([])
