@@ -281,7 +281,7 @@ class DMailBlock(Block):
     @property
     def undid(self) -> bool:
         """Whether anything was cut away for it; else it was only added, or nothing is known of what was."""
-        return self.checkpoint is not None and self.from_checkpoint >= self.checkpoint
+        return self.steps > 0
 
     @property
     def is_carried(self) -> bool:

@@ -491,8 +491,11 @@ def carry_over(
         elif isinstance(block, UserBlock) and keeps_words:
             stays.append(_moved(block, checkpoint, messages))
             messages += 1
-        elif _is_pinned(block, pinned):
-            if (block.uid, block.number) != group:
+        elif _is_pinned(block, pinned) and (
+            # What is only told of a message comes along with it.
+            (is_same := (block.uid, block.number) == group) or isinstance(block, _MESSAGES)
+        ):
+            if not is_same:
                 group, place = (block.uid, block.number), messages
                 messages += 1
             # A call has its result behind it.

@@ -350,8 +350,11 @@ class TimelineModel:
         if old is not None and 0 in (event.kept or (0,)):
             checkpoint.take_over(old)
         if is_moved and event.kept:
-            carried = () if old is None else old.said[: old.n_carried]
-            checkpoint.keep_said(event.said, carried)
+            checkpoint.keep_said(event.said, event.carried)
+            label = event.label.removesuffix("…")
+            if event.kind == "dmail" and not " ".join(checkpoint.text.split()).startswith(label):
+                # Only an older D-Mail was kept, which the newer one had brought along.
+                checkpoint.text = event.label
         if checkpoint.kind in ("interrupted", "error"):
             checkpoint.state = "stopped" if checkpoint.kind == "interrupted" else "failed"
         self._steps.begin()

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import takewhile
 from typing import TYPE_CHECKING, Literal
 
 from kimi_tui.foreign_text import one_line
@@ -157,16 +156,10 @@ class Checkpoint:
         self.bookmark = old.bookmark or self.bookmark
         self.pinned = old.pinned or self.pinned
 
-    def keep_said(self, said: Sequence[str], carried: Sequence[str]) -> None:
-        """Of what the user said there only this was kept; a turn begins with the first of it.
-
-        `carried` is what had stood before the D-Mail.
-        """
-        self.said = ()
+    def keep_said(self, said: Sequence[str], n_carried: int) -> None:
+        """Of what the user said there only this was kept, so much of it before the D-Mail; a turn begins with its first."""
+        self.said, self.n_carried = (), n_carried
         self.say(said[self.is_heading :])
-        left = iter(carried)
-        kept = takewhile(lambda words: any(one.startswith(words) for one in left), self.said)
-        self.n_carried = sum(1 for _ in kept)
 
     def touch(self) -> None:
         """Note that something that is drawn has changed."""

@@ -18,7 +18,6 @@ from kimi_tui.session.context_index import ContextIndex
 from kimi_tui.session.schema import Checkpoint
 from kimi_tui.session.session import Session
 from kimi_tui.soul.history import session_history
-from kimi_tui.soul.preview import words_before_dmail
 from kimi_tui.soul.record import records_by_checkpoint
 from kimi_tui.soul.segments import Segment, label_of, segments
 from kimi_tui.soul.token_meter import TokenMeter, WorldLineTokens
@@ -178,7 +177,7 @@ def _with_said(row: CheckpointRow, part: Segment) -> list[CheckpointRow]:
     ]
     if row.kind == "user":
         return [row]
-    n_before = len(words_before_dmail(part))
+    n_before = len(part.carried)
     return [*said[:n_before], row, *said[n_before:]]
 
 

@@ -720,7 +720,7 @@ class Compactor:
             some = range(start, min(start + _PUBLISHED_AT_ONCE, len(points)))
             # Reads everything behind the summary but the results of tools.
             begun = await asyncio.to_thread(_begun, conversation, points, some)
-            for at, (kind, label, said) in zip(some, begun, strict=True):
+            for at, (kind, label, said, carried) in zip(some, begun, strict=True):
                 point, is_summary = points[at], at == place
                 some_kept = names[point.uid].kept
                 summary_kind = "summary" if point.id else "compaction"
@@ -732,6 +732,7 @@ class Compactor:
                     names[point.uid].was,
                     kept=some_kept,
                     said=said if some_kept else (),
+                    carried=carried if some_kept else 0,
                 )
                 await pace.rest()
 
@@ -745,11 +746,14 @@ def _newest_summary(messages: Sequence[Message]) -> int:
 
 def _begun(
     conversation: Conversation, points: Sequence[Checkpoint], places: range
-) -> list[tuple[CheckpointKind, str, tuple[str, ...]]]:
-    """What some checkpoints of the live world line began, its label, and what the user said there."""
+) -> list[tuple[CheckpointKind, str, tuple[str, ...], int]]:
+    """What some checkpoints of the live world line began, its label, what the user said there, how much before a D-Mail."""
     context = conversation.context
     parts = (segment_at(points, context.index, context.messages, place) for place in places)
-    return [(part.kind, part.label, tuple(map(label_of, part.said))) for part in parts]
+    return [
+        (part.kind, part.label, tuple(map(label_of, part.said)), len(part.carried))
+        for part in parts
+    ]
 
 
 class Renamed(NamedTuple):

@@ -372,12 +372,13 @@ class Conversation:
         first: int = 0,
         kept: tuple[int, ...] = (),
         said: tuple[str, ...] = (),
+        carried: int = 0,
     ) -> None:
         """Publish a checkpoint; `was` and what follows are those of `CheckpointCreated`."""
         if not was:
             self.files.mark(point.uid)
         created = CheckpointCreated(
-            point.id, point.uid, kind, label, tokens, point.at, was, first, kept, said
+            point.id, point.uid, kind, label, tokens, point.at, was, first, kept, said, carried
         )
         self.ledger.follow(created)
         self.wire.publish(created)

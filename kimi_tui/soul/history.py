@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, cast
 from kimi_tui.filesystem import open_regular
 from kimi_tui.llm.message import Message, TextPart, ThinkPart
 from kimi_tui.session.context_index import ContextIndex, Kind
+from kimi_tui.session.journal import Entry
 from kimi_tui.session.jsonl import parse
 from kimi_tui.session.rotation import LIVE_NAME, stored_world_lines
 from kimi_tui.session.schema import CHECKPOINT, MESSAGE_ROLES, Checkpoint
@@ -153,12 +154,28 @@ def rebuild_history(session: Session, records: Sequence[EventRecord]) -> list[Ev
     shown_messages: Sequence[Message] = ()
     shown_as: WorldLine | None = None
     left: dict[int, WorldLine] = {}
+    cuts = _cuts(context.journal.entries)
     for world_line in [*world_lines.list(context.checkpoints, context.messages), None]:
         points = context.checkpoints if world_line is None else world_line.checkpoints
         messages = context.messages if world_line is None else world_lines.messages_of(world_line.n)
         builder.begin_world_line(
             context.index if world_line is None else world_lines.index(world_line.n), messages
         )
+        made = cuts.get(0 if world_line is None else world_line.n)
+        if made and shown_as and (was := {**left, shown_as.n: shown_as}.get(made.n)):
+            # What was cut then need not be what is shown now: somebody had gone back to it, or to its beginning.
+            there, whole = was.checkpoints, world_lines.messages_of(was.n)
+            n_there = sum(point.offset < made.size for point in there)
+            if was is not shown_as:
+                builder.add_switch(shown_as, was, n_there)
+                left[shown_as.n] = shown_as
+            elif n_there < len(shown):
+                builder.add_revert(shown_as, (shown, shown_messages), n_there, ())
+            shown, shown_as = (
+                there[:n_there],
+                replace(was, reason=made.op, left_by=made, left_before=()),
+            )
+            shown_messages = whole[: there[n_there].message_index] if there[n_there:] else whole
         shared = shared_checkpoints((shown, shown_messages), (points, messages))
         parts = segments(points, messages, shared)
         if shared < len(shown) and shown_as is not None:
@@ -177,6 +194,19 @@ def rebuild_history(session: Session, records: Sequence[EventRecord]) -> list[Ev
             builder.add_segment(segment)
         shown, shown_messages, shown_as = points, messages, world_line
     return builder.finish(is_open=ends_open(context.messages))
+
+
+def _cuts(entries: Iterable[Entry]) -> dict[int, Entry]:
+    """The operations that cut a line and so began another one, by the number that this has now (0: the live one)."""
+    found: dict[int, Entry] = {}
+    last: Entry | None = None
+    for entry in (one for one in entries if one.changes_line):
+        if entry.stored and last is not None:
+            found.setdefault(entry.n, last)
+        last = entry
+    if last is not None:
+        found[0] = last
+    return {n: entry for n, entry in found.items() if entry.op not in _SWITCHES}
 
 
 def _parted_later(
@@ -341,12 +371,12 @@ class _HistoryBuilder:
             # Where not all of it was kept it has no earlier name, but its time is that of what it was.
             point = segment.point
             old = names.get(point.was) if point.was else times.get(point.at)
-            kept = _kept_of(old, segment) if old is not None else ()
-            if old is None or not kept:
+            kept = _kept_of(old, segment) if old is not None else None
+            if old is None or kept is None:
                 break
             said = tuple(map(label_of, segment.said))
             moved = replace(self._created(segment), was=old.point.uid, kept=kept, said=said)
-            self._add(moved, self._at)
+            self._add(replace(moved, carried=len(segment.carried)), self._at)
             n_moved += 1
         self._add(compaction, self._at)
         return parts[n_moved:]
@@ -469,6 +499,9 @@ class _HistoryBuilder:
                 self._stopped = False
             case ev.StepInterrupted(failed=failed):
                 self._stopped = not failed
+            case ev.ContextReverted():
+                # What had been stopped went with what was cut off.
+                self._stopped = False
             case _:
                 pass
         self._records.append(self._record(event))
@@ -506,17 +539,18 @@ class _HistoryBuilder:
         yield from events_from_messages(segment.messages, point.uid)
 
 
-def _kept_of(old: Segment, kept: Segment) -> tuple[int, ...]:
-    """The numbers in `old` of the messages that a compaction kept; none where they are no part of it."""
+def _kept_of(old: Segment, kept: Segment) -> tuple[int, ...] | None:
+    """The numbers in `old` of the messages that a compaction kept; None where they are no part of it."""
     if kept.point.was:
+        # Also a step behind which nothing stands.
         return tuple(range(len(kept.messages)))
     told, found = list(map(answered_words, old.messages)), list[int]()
     for message in map(answered_words, kept.messages):
         first = found[-1] + 1 if found else 0
         if message not in told[first:]:
-            return ()
+            return None
         found.append(told.index(message, first))
-    return tuple(found)
+    return tuple(found) or None
 
 
 def _dmail_of(segment: Segment) -> Message | None:

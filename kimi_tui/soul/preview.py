@@ -11,7 +11,7 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import replace
-from itertools import accumulate, takewhile
+from itertools import accumulate
 from operator import add
 from typing import overload
 
@@ -22,7 +22,7 @@ from kimi_tui.session.journal import Entry
 from kimi_tui.session.rotation import number_if_left
 from kimi_tui.session.world_lines import WorldLines
 from kimi_tui.soul.conversation import Conversation
-from kimi_tui.soul.internal_messages import dmail_text, is_user_words, summary_text
+from kimi_tui.soul.internal_messages import dmail_text, summary_text
 from kimi_tui.soul.rewind import END, DroppedMessage, RewindPreview, Target
 from kimi_tui.soul.segments import Segment, call_target, kind_of, label_of, place_of, segment_at
 from kimi_tui.soul.tasks import Pace
@@ -51,8 +51,7 @@ def rewind_prompt(segment: Segment, chosen: int = -1) -> str:
         return said[chosen]
     if segment.kind == "user":
         return segment.user_words
-    carried = words_before_dmail(segment)
-    return carried[-1] if carried else ""
+    return segment.carried[-1] if segment.carried else ""
 
 
 def _returned(segment: Segment, chosen: int) -> range:
@@ -62,16 +61,8 @@ def _returned(segment: Segment, chosen: int) -> range:
         return range(chosen, chosen + 1)
     if segment.kind == "user":
         return range(n_said)
-    n_carried = len(words_before_dmail(segment))
+    n_carried = len(segment.carried)
     return range(max(0, n_carried - 1), n_carried)
-
-
-def words_before_dmail(segment: Segment) -> list[str]:
-    """The messages of the user that were carried over with a D-Mail."""
-    if segment.kind != "dmail":
-        return []
-    before = takewhile(lambda message: dmail_text(message) is None, segment.messages)
-    return [message.text for message in before if is_user_words(message)]
 
 
 async def preview_of(conversation: Conversation, target: Target) -> RewindPreview:

@@ -53,7 +53,7 @@ class DroppedMessage:
         text: the first line of the message, or the target of the call.
         name: the tool's name.
         failed: whether the call failed.
-        tokens: what the result takes in the context; None where that is not known.
+        tokens: what the result takes in the context; None where there is none yet.
     """
 
     kind: Literal["user", "agent", "tool", "dmail", "summary"]

@@ -18,6 +18,7 @@ from kimi_tui.wire.events import CheckpointKind
 MAX_LABEL = 200
 _BEGINNING = 4_096
 _SAID = bytes([Kind.SAID])
+_SUMMARY = bytes([Kind.SUMMARY])
 _ASIDES = bytes([Kind.MARKER, Kind.ASIDE])
 _UNTOLD = frozenset({Kind.MARKER, Kind.RESULT, Kind.FAILED})
 _TARGET_KEYS = ("path", "command", "pattern", "query", "url", "message")
@@ -34,8 +35,9 @@ class Segment:
     def kind(self) -> CheckpointKind:
         """What the checkpoint began."""
         kinds = [internal_kind(message) for message in self.messages]
-        # A D-Mail may bring a pinned summary along.
-        if "dmail" in kinds and not (self.point.id == 0 and "compaction" in kinds):
+        # A D-Mail may bring a pinned summary along, but what begins with a summary is a compaction that kept a D-Mail.
+        begins = next((kind for kind in kinds if kind != "note"), None)
+        if "dmail" in kinds and (self.point.id or begins != "compaction"):
             return "dmail"
         if "compaction" in kinds:
             return "compaction" if self.point.id == 0 else "summary"
@@ -46,6 +48,14 @@ class Segment:
     def said(self) -> tuple[str, ...]:
         """The user's messages in it."""
         return tuple(m.text for m in self.messages if is_user_words(m))
+
+    @property
+    def carried(self) -> tuple[str, ...]:
+        """What of that was carried over with a D-Mail, and stands before it; an older D-Mail may be among it."""
+        if self.kind != "dmail":
+            return ()
+        last = max(n for n, m in enumerate(self.messages) if dmail_text(m) is not None)
+        return tuple(m.text for m in self.messages[:last] if is_user_words(m))
 
     @property
     def first(self) -> int:
@@ -67,7 +77,7 @@ class Segment:
             case "dmail":
                 dmails = [text for m in self.messages if (text := dmail_text(m)) is not None]
                 # Several that were sent at once stand below one another, each under its target.
-                return label_of(" ".join(dmails[0][:_BEGINNING].split())) if dmails else ""
+                return label_of(" ".join(dmails[-1][:_BEGINNING].split())) if dmails else ""
             case "compaction" | "summary":
                 texts = [text for m in self.messages if (text := summary_text(m)) is not None]
                 return label_of(texts[0]) if texts else ""
@@ -121,11 +131,12 @@ def place_of(point: Checkpoint, checkpoints: Sequence[Checkpoint]) -> int:
 
 def kind_of(kinds: bytes, checkpoint_id: int) -> CheckpointKind:
     """What a checkpoint began, by the kinds of the messages behind it (`Segment.kind` without reading them)."""
-    if Kind.DMAIL in kinds and (checkpoint_id or Kind.SUMMARY not in kinds):
+    begins = kinds.lstrip(_ASIDES)[:1]
+    if Kind.DMAIL in kinds and (checkpoint_id or begins != _SUMMARY):
         return "dmail"
     if Kind.SUMMARY in kinds:
         return "summary" if checkpoint_id else "compaction"
-    return "user" if kinds.lstrip(_ASIDES)[:1] == _SAID else "step"
+    return "user" if begins == _SAID else "step"
 
 
 def label_of(text: str) -> str:

@@ -204,7 +204,7 @@ class CheckpointCreated:
     With `was` it is no new checkpoint but the one that had that uid, renumbered behind a summary: what it began moves
     with it, or of that only the messages with the numbers `kept` (counted as pins count), where it names any. Such events
     follow that of the summary's own checkpoint and come before `CompactionEnd`; `said` is what of `kept` the user said, each
-    in one line. `first` is the number, counted likewise,
+    in one line, the first `carried` of it before a D-Mail. `first` is the number, counted likewise,
     of the first message behind it that is said: 1 where the program has put a word before it.
     """
 
@@ -218,6 +218,7 @@ class CheckpointCreated:
     first: int = 0
     kept: tuple[int, ...] = ()
     said: tuple[str, ...] = ()
+    carried: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -100,6 +100,11 @@ def test_a_kept_letter_does_not_name_its_sender_by_a_number_of_another_line() ->
     title, label = ways(*moved)
     assert "D-Mail from an earlier step to #1" in title
     assert label == "D-Mail from an earlier step"
+    # Above a summary that stands for it its numbers mean nothing any more.
+    cut = ev.ContextReverted("compaction", 2, "u1", 3, 2, 3, 0, 160, 130)
+    past, _ = ways(cut, *FROM[2:])
+    assert "D-Mail" in past
+    assert "#" not in past
 
 
 def test_up_to_here() -> None:

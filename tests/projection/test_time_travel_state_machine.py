@@ -328,6 +328,73 @@ def test_what_forks_and_pins_make_of_a_history() -> None:
     much.teardown()
 
 
+def test_what_was_cut_is_not_what_was_left_last() -> None:
+    letter = Answer(speaks=False, n_calls=1, dmails=(0,))
+    # A summary that is pinned comes along with a D-Mail, behind what the user had said before it.
+    brought = TimeTravels()
+    brought.turn([])
+    brought.turn([])
+    brought.compact(1, 2)
+    brought.pin(1, 0)
+    brought.turn([Answer(speaks=False, dmails=(1, 5))])
+    brought.what_is_shown_is_true()
+    brought.teardown()
+    # Steps behind which nothing stands are kept like others: one failed, one was stopped.
+    bare = TimeTravels()
+    bare.turn([Answer(n_calls=1, end="error")])
+    bare.turn([Answer(speaks=False, n_calls=1, end="stop")])
+    bare.turn([])
+    bare.compact(0, 1)
+    bare.teardown()
+    # What was stopped went with what a D-Mail undid.
+    stopped = TimeTravels()
+    stopped.turn([])
+    stopped.turn([Answer(speaks=False, thinks=True, n_calls=1, end="stop")])
+    stopped.dmail(1, go_on=False)
+    stopped.turn([letter])
+    stopped.teardown()
+    # A fork ends in the middle of a line that it has, and is cut there.
+    forked = TimeTravels()
+    forked.turn([])
+    forked.turn([Answer(dmails=(1,))])
+    forked.fork(1)
+    forked.dmail(0, go_on=True)
+    forked.rewind(1)
+    forked.teardown()
+    # Of what a D-Mail brought along only an older one and what came after that is kept.
+    older = TimeTravels()
+    older.turn([Answer(speaks=False, dmails=(6,))])
+    older.turn([])
+    older.pin(0, 1)
+    older.turn([])
+    older.dmail(1, go_on=False)
+    older.pin(1, 1)
+    older.turn([Answer(n_calls=1, dmails=(0,))])
+    older.compact(None, 1)
+    older.teardown()
+    # The same with D-Mails alone: the line is not named by the one that was summarised.
+    named = TimeTravels()
+    named.turn([])
+    named.dmail(1, go_on=False)
+    named.pin(1, 0)
+    named.dmail(1, go_on=False)
+    named.turn([])
+    named.compact(1, 2)
+    named.rewind(1)
+    named.teardown()
+    # Undone twice, a line is live again that is older than the one that was left last.
+    undone = TimeTravels()
+    undone.turn([])
+    undone.turn([Answer(n_calls=1), Answer(speaks=False, n_calls=1)])
+    undone.rewind(5)
+    undone.turn([Answer(speaks=False, n_calls=1, dmails=(1, 0))])
+    undone.fork(0)
+    undone.undo(2)
+    undone.dmail(1, go_on=True)
+    undone.rewind(11)
+    undone.teardown()
+
+
 class TestTimeTravels(TimeTravels.TestCase):
     settings = settings(
         max_examples=40,

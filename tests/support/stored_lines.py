@@ -68,11 +68,11 @@ class Segment:
     def kind(self) -> str:
         """What began here."""
         kinds = [kind_of(message) for message in self.messages]
-        if "dmail" in kinds and (self.id or "summary" not in kinds):
+        first = next((kind for kind in kinds if kind != "aside"), "")
+        if "dmail" in kinds and (self.id or first != "summary"):
             return "dmail"
         if "summary" in kinds:
             return "summary" if self.id else "compaction"
-        first = next((kind for kind in kinds if kind != "aside"), "")
         return "user" if first == "user" else "step"
 
     @property

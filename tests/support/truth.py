@@ -159,6 +159,10 @@ def untrue_of_preview(preview: RewindPreview, line: Line, timeline: TimelineMode
     named = [(one.kind, one.name or one.text) for one in reversed(preview.goes)]
     said = [(one.kind, one.text.split("\n")[0]) for segment in goes for one, _ in said_in(segment)]
     returned = preview.prompt.split("\n\n") if preview.prompt else []
+    rows = _rows_of(there)
+    chosen = rows[: rows.index(f"#{there.id}")][-1:] if there.kind == "dmail" else []
+    if there.kind != "user" and returned != chosen:
+        yield f"a rewind to #{there.id} gives back {returned} where the file has {chosen}"
     for words in returned:
         if ("user", words) not in said:
             yield f"a rewind to #{there.id} gives back {words!r}, which nobody said there"
@@ -176,7 +180,8 @@ def untrue_of_names(timeline: TimelineModel, folder: Path) -> Iterator[str]:
     for line in timeline.tree.lines.values():
         reasons = [one["op"] for one in left if one["n"] == line.n]
         made = [one for one in reasons if one not in ("undo", "redo")]
-        if line.reason != (made or reasons or [line.reason])[-1]:
+        # Undo and redo only bring back what was.
+        if line.reason != (made or reasons[:1] or [line.reason])[-1]:
             yield f"world line {line.n} was left by {line.reason}, where the journal has {reasons}"
         own = {one.uid for one in line.checkpoints}
         segments = [one for one in read_line(folder, line.n).segments if one.uid in own]
@@ -269,6 +274,13 @@ def untrue_of_curve(timeline: TimelineModel, folder: Path) -> Iterator[str]:
 def untrue_of_list(rows: Sequence[Mapping[str, Any]], line: Line) -> Iterator[str]:
     """What is wrong with the checkpoints of a line as the command line lists them, as scripts read them."""
     steps = {"interrupted": "step", "error": "step"}
+    told = [f"#{row['id']}" if row["said"] is None else row["label"] for row in rows]
+    kinds = ("step", "dmail")
+    said = [row for one in line.segments for row in (_rows_of(one) if one.kind in kinds else ())]
+    if missing := [row for row in said if row not in told] or said != [
+        row for row in told if row in said
+    ]:
+        yield f"listed are {told}\nwhere the file has {said}, {missing}"
     rows = [row for row in rows if row["said"] is None]
     shown = [
         (

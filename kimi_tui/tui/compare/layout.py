@@ -65,6 +65,7 @@ class Cell(NamedTuple):
 
 
 BLANK = Cell()
+AT_ITS_END = Cell(((f"{' ' * MARGIN}It ends at the fork.", "quiet"),))
 
 
 class ComparisonRows:
@@ -144,6 +145,8 @@ class ComparisonRows:
 
     def cell(self, side: Side, row: int) -> Cell:
         """What stands in a row of one side."""
+        if row == 0 and not self._comparison.sides[side]:
+            return AT_ITS_END
         index = bisect_right(self.starts[side], row) - 1
         if index < 0:
             return BLANK

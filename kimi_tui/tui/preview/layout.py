@@ -635,6 +635,8 @@ def nothing_goes_row(preview: RewindPreview) -> list[Span]:
         return [("Nothing goes: that line goes on from here.", "quiet")]
     if preview.messages and preview.prompt:
         return [("Your message goes, back to the prompt.", "quiet")]
+    if not preview.steps:
+        return [("Nothing of the conversation goes.", "quiet")]
     return [("Nothing goes but the checkpoint itself.", "quiet")]
 
 
@@ -648,6 +650,8 @@ def going_row(message: DroppedMessage, width: int, glyphs: Glyphs) -> list[Span]
             left = [(f"{glyphs.turn} ", "accent"), (formatting.cut(text, room, glyphs.cut), "ink")]
         case "tool":
             sign = (glyphs.failed, "error") if message.failed else (glyphs.done, "ok")
+            if message.tokens is None:
+                sign = (glyphs.running, "quiet")
             name = short_name(message.name).ljust(_NAME_WIDTH)
             room -= cell_len(name) + 1
             left = [

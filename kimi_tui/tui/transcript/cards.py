@@ -274,6 +274,9 @@ def _way(block: DMailBlock) -> str:
     """Where it came from, where that is known and was another place, and where it went."""
     if block.is_carried:
         return "carried over from another world line"
+    if block.checkpoint is None:
+        # A summary stands for it: what it came from and went to has no number any more.
+        return ""
     if block.undid and block.author == "agent" and block.from_checkpoint != block.checkpoint:
         source = "an earlier step" if block.is_moved else f"#{block.from_checkpoint}"
         return f"from {source} to #{block.checkpoint}"

@@ -164,6 +164,7 @@ async def test_where_a_replay_is_gone_on_with_the_files_of_that_moment_are_offer
         await one.until(lambda: one.screen is not origin)
         await one.sees("Files of this moment")
         assert "restores 1" in one.text()
+        assert "Nothing of the conversation goes." in one.text()
         await one.pilot.press("o")
         await one.until(lambda: (work / "a.txt").read_text() == "old\n")
         await one.sees("1 file brought back.")

@@ -67,6 +67,8 @@ def test_reminders_and_calls_without_words_are_left_out() -> None:
     (row,) = texts(one)
     assert row[0].startswith("× Shell ls")
     assert row[0].endswith("#1")
+    # A side without a message says why it is blank.
+    assert row[1] == "It ends at the fork."
     one.unfolded.add(("other", 0))
     assert len(texts(one)) == 3
 

@@ -648,6 +648,15 @@ async def test_rows_that_cannot_be_painted_leave_the_choices(
         assert app.answers == [PreviewAnswer("fork")]
 
 
+def test_a_call_that_waits_is_not_called_done() -> None:
+    waits, ran = (
+        DroppedMessage("tool", "a.py", "Write"),
+        DroppedMessage("tool", "a.py", "Read", tokens=2),
+    )
+    signs = [layout.going_row(one, 40, UNICODE)[0][0] for one in (waits, ran)]
+    assert signs == [f"{UNICODE.running} ", f"{UNICODE.done} "]
+
+
 def test_a_message_that_alone_goes_is_said_to_come_back() -> None:
     preview = replace(STORY, goes=(), steps=2, messages=1)
     state = layout.PreviewState(preview, CONVERSATION_ACTIONS)
