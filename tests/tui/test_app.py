@@ -267,8 +267,8 @@ async def test_a_theme_is_kept_and_an_unknown_one_named(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url) as one:
         await one.ready()
         before = one.app.theme
-        await one.say("/theme solarized")
-        await one.sees("There is no theme solarized.")
+        await one.say("/theme mauve")
+        await one.sees("There is no theme mauve.")
         assert one.app.theme == before
         await one.say("/theme light")
         await one.sees("The theme is light.")
