@@ -204,6 +204,9 @@ def _parser() -> ArgumentParser:
     which.add_argument(
         "-C", "--continue", dest="newest", action="store_true", help="go on with the newest session"
     )
+    which.add_argument(
+        "-r", "--resume", dest="picks", action="store_true", help="choose a session to go on with"
+    )
     which.add_argument("-S", "--session", type=given, metavar="ID", help="go on with this session")
     add(
         "-w",

@@ -151,17 +151,27 @@ class KimiApp(App[None], inherit_bindings=False):
 
             return ReplayScreen.SHEETS
         if not self._is_first_run():
-            return MainScreen.SHEETS
+            return self._picking_sheets() if self.launch.picks else MainScreen.SHEETS
         from kimi_tui.tui.first_run.welcome import WelcomeScreen
 
         return WelcomeScreen.SHEETS
 
+    @staticmethod
+    def _picking_sheets() -> list[str | PurePath]:
+        from kimi_tui.tui.sessions.screen import SessionsScreen
+
+        return SessionsScreen.SHEETS
+
     def get_default_screen(self) -> Screen[Any]:
-        """The main screen, the first run, or a replay."""
+        """The main screen, the list of sessions, the first run, or a replay."""
         if self.launch.replay:
             from kimi_tui.tui.replay.screen import ReplayScreen
 
             return ReplayScreen(self.launch, self.size)
+        if not self._is_first_run() and self.launch.picks:
+            from kimi_tui.tui.sessions.screen import SessionsScreen
+
+            return SessionsScreen(self.launch)
         if not self._is_first_run():
             return self._main_screen()
         from kimi_tui.tui.first_run.welcome import WelcomeScreen

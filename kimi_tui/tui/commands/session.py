@@ -284,6 +284,23 @@ async def fork_at(
         screen.leave_for(screen.conversation.forked(made.session_id, made.prompt, back))
 
 
+async def sessions(screen: MainScreen, argument: str) -> None:
+    """Choose another session to go on with; or rename, put away and throw away some."""
+    soul = await screen.conversation.opened()
+    from kimi_tui.tui.sessions.screen import SessionsScreen
+
+    launch = await screen.ask(
+        SessionsScreen(
+            screen.conversation.anew()._replace(in_demo=screen.conversation.demo, plays=False),
+            soul.session.dir.parents[2],
+            soul.session.id,
+            lambda title: screen.start(rename(screen, title)),
+        )
+    )
+    if launch is not None:
+        screen.leave_for(launch)
+
+
 def new(screen: MainScreen, argument: str) -> None:
     """Leave this session and begin another."""
     screen.leave_for(screen.conversation.anew())

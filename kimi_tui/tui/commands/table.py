@@ -309,6 +309,13 @@ COMMANDS = CommandTable(
         argument="[TITLE]",
     ),
     Command(
+        "sessions",
+        "Choose another session",
+        "Of this folder or of all: search, go on, rename, archive, fork, delete.",
+        session.sessions,
+        opens=True,
+    ),
+    Command(
         "new",
         "Start a new session",
         "An empty session in the same folder.",
