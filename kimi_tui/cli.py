@@ -109,7 +109,7 @@ def start(launch: Launch) -> int:
     # does not stay, so this comes before the first one is made.
     gc.freeze()
     app = KimiApp(launch, colours=colours_of(os.environ))
-    app.run()
+    app.run(mouse=launch.config.mouse.capture)
     app.say_goodbye()
     return app.return_code or 0
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import gc
 import os
 import sys
@@ -25,8 +26,17 @@ from kimi_tui.config.file import THEMES, save_setting
 from kimi_tui.config.model_choice import Choice
 from kimi_tui.config.settings import Config, ConfigError
 from kimi_tui.launch import Launch
+from kimi_tui.tui.attention import Attention, through_tmux
 from kimi_tui.tui.callbacks import FAULT, Callbacks, fault_advice, reported
-from kimi_tui.tui.desktop import amount, asks_tmux, fitting, hindrance, tmux_option
+from kimi_tui.tui.desktop import (
+    amount,
+    asks_tmux,
+    fitting,
+    hand_to_desktop,
+    has_desktop,
+    hindrance,
+    tmux_option,
+)
 from kimi_tui.tui.frame.footer import Footer
 from kimi_tui.tui.frame.notices import STAYS_S
 from kimi_tui.tui.frame.panes import ShowsNotices
@@ -76,6 +86,7 @@ class KimiApp(App[None], inherit_bindings=False):
     Attributes:
         launch: what the command line asked for, and what the first run made of it.
         glyphs: the signs in use.
+        attention: what the terminal shows besides the screen.
         parting_words: one line to print once the terminal is restored; empty for none.
         kept_words: another one, on what of the demo is kept.
         way_back: another one, on how to go on with the session.
@@ -104,6 +115,7 @@ class KimiApp(App[None], inherit_bindings=False):
         self.parting_words = ""
         self.kept_words = ""
         self.way_back = ""
+        self.attention = Attention(self._write, launch.config.notify)
         self._open_screens: list[MainScreen] = []
         self._n_sessions = 0
         self._key_at = 0.0
@@ -308,6 +320,11 @@ class KimiApp(App[None], inherit_bindings=False):
             if isinstance(screen, MainScreen):
                 screen.conversation.use(chosen.launch, chosen.holds)
 
+    def _write(self, sequence: str) -> None:
+        """Hand a sequence of control to the terminal, between two frames."""
+        if self._driver is not None:
+            self._driver.write(sequence)
+
     # --- the clipboard
 
     @on(Transcript.Copied)
@@ -323,7 +340,25 @@ class KimiApp(App[None], inherit_bindings=False):
         """
         taken = fitting(text)
         super().copy_to_clipboard(taken)
+        if asks_tmux(os.environ):
+            # For the terminal behind it, where tmux hands things on but keeps no clipboard.
+            data = base64.b64encode(taken.encode("utf-8", "replace")).decode()
+            self._write(through_tmux(f"\x1b]52;c;{data}\a", os.environ))
         words = words or f"Copied {amount(text)}."
+        if has_desktop(os.environ):
+            work = self._copy_on_desktop(text, taken, words)
+            self.run_worker(reported(self, work), name="copy on the desktop")
+            return
+        self._say_copied(text, taken, words)
+
+    async def _copy_on_desktop(self, text: str, taken: str, words: str) -> None:
+        environ, folders = dict(os.environ), self._work_dirs()
+        if await asyncio.to_thread(hand_to_desktop, text, environ, folders):
+            self._tell(words)
+        else:
+            self._say_copied(text, taken, words)
+
+    def _say_copied(self, text: str, taken: str, words: str) -> None:
         if taken != text or (self._hindrance is None and asks_tmux(os.environ)):
             work = self._tell_copied(text, taken, words)
             self.run_worker(reported(self, work), name="tell what was copied")
@@ -483,6 +518,7 @@ class KimiApp(App[None], inherit_bindings=False):
         """Whatever ended the app, commands that still run are stopped and sessions are saved and released."""
         for screen in self._open_screens:
             await self._end(screen, clean=self._exception is None)
+        self.attention.end()
         if not self.is_headless:
             self._ending.begin()
 
@@ -497,6 +533,7 @@ class KimiApp(App[None], inherit_bindings=False):
             with suppress(Exception):
                 # The driver does this too, but only in the main thread.
                 driver.write(MOUSE_OFF)
+                self.attention.end()
                 driver.stop_application_mode()
                 driver.close()
         self.say_goodbye()

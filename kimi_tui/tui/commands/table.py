@@ -53,9 +53,9 @@ COMMANDS = CommandTable(
     Command(
         "copy",
         "Copy the last answer",
-        "Put it into the clipboard as it was written; code: only the newest piece of code.",
+        "As it was written, into the clipboard; code: its newest piece of code, N: its Nth one.",
         view.copy,
-        argument="[code]",
+        argument="[code | N]",
     ),
     Command(
         "rewind",

@@ -485,6 +485,23 @@ class MainScreen(Screen[None]):
         if self._reader is not None:
             self._reader.tell_news()
         self._update_footer()
+        self._attract(old, new)
+
+    def _attract(self, old: MainState, new: MainState) -> None:
+        """Have the window's title follow, and tell whoever looks elsewhere that the agent asks, or is done."""
+        attention, app = self.kimi.attention, app_of(self)
+        folder = Path(self.transcript.work_dir).name
+        attention.follow(
+            folder=folder,
+            title=new.title,
+            working=new.running or new.compacting,
+            asking=bool(new.approvals),
+        )
+        if not app.app_focus and old.ready:
+            if len(new.approvals) > len(old.approvals):
+                attention.tell(f"{folder}: the agent asks", asking=True)
+            elif old.running and not new.running:
+                attention.tell(f"{folder}: {new.title} is done", asking=False)
 
     def _foresee_dmail(self) -> None:
         """Show what the D-Mail would take that waits for an answer."""
