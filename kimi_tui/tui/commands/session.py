@@ -284,8 +284,15 @@ async def fork_at(
         screen.leave_for(screen.conversation.forked(made.session_id, made.prompt, back))
 
 
+def init(screen: MainScreen, argument: str) -> None:
+    """Have the agent write notes for agents about the folder."""
+    from kimi_tui.prompts import prompt
+
+    screen.conversation.say(prompt("init"))
+
+
 async def sessions(screen: MainScreen, argument: str) -> None:
-    """Choose another session to go on with; or rename, put away and throw away some."""
+    """Choose another session to go on with; or rename, put away and throw away some. Words are searched for."""
     soul = await screen.conversation.opened()
     from kimi_tui.tui.sessions.screen import SessionsScreen
 
@@ -295,6 +302,7 @@ async def sessions(screen: MainScreen, argument: str) -> None:
             soul.session.dir.parents[2],
             soul.session.id,
             lambda title: screen.start(rename(screen, title)),
+            argument,
         )
     )
     if launch is not None:

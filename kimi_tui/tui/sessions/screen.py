@@ -54,6 +54,7 @@ class SessionsScreen(AnswersOnce[Launch | None]):
         root: the data folder; None for the usual one.
         own_id: of the session that it was opened over; None where it is the first screen.
         rename_own: calls that one something.
+        words: what is searched for at first.
     """
 
     AUTO_FOCUS = ""
@@ -78,6 +79,7 @@ class SessionsScreen(AnswersOnce[Launch | None]):
         root: Path | None = None,
         own_id: str | None = None,
         rename_own: Callable[[str], object] | None = None,
+        words: str = "",
     ) -> None:
         super().__init__()
         self._launch = launch
@@ -87,7 +89,7 @@ class SessionsScreen(AnswersOnce[Launch | None]):
         self._shelf: Shelf | None = None
         self._everywhere = self._archived = False
         self._field: Field = ""
-        self._found = ""
+        self._found = words
         """What is searched for."""
         self._doomed: Row | None = None
         """Of which it is asked whether it goes into the trash."""
@@ -96,7 +98,7 @@ class SessionsScreen(AnswersOnce[Launch | None]):
         self._said: Timer | None = None
         self._header = Header(Heading(title="Sessions", folder=short(launch.work_dir), words=" "))
         self._sign = Static("/", id="sign", markup=False)
-        self._input = Input(placeholder=FIND_WORDS, compact=True)
+        self._input = Input(words, placeholder=FIND_WORDS, compact=True)
         self._input.cursor_blink = False
         self.list = SessionList(own_id or "")
         self._preview = SessionPreview()
@@ -114,6 +116,7 @@ class SessionsScreen(AnswersOnce[Launch | None]):
     def on_mount(self) -> None:
         """Read what there is once the first picture stands."""
         self.list.focus()
+        self.list.find(self._found)
         self._list()
         self._update()
 
