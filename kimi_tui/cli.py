@@ -103,7 +103,7 @@ def start(launch: Launch) -> int:
     # Read by Textual when it is imported. A frame is drawn only when something changed; at 60 a key could wait 34 ms.
     os.environ.setdefault("TEXTUAL_FPS", "240")
     from kimi_tui.tui.app import KimiApp
-    from kimi_tui.tui.theme import colours_of
+    from kimi_tui.tui.desktop import colours_of
 
     # What was imported stays for good: taking it out of the collector's sight spares every later collection. A screen
     # does not stay, so this comes before the first one is made.

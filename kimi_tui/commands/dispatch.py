@@ -19,6 +19,7 @@ COMMANDS = {
     "undo": "reverse the last operation",
     "redo": "do again what was undone",
     "dmail": "send a D-Mail to the agent's past self",
+    "doctor": "say what works here, and what to do about the rest",
     "replay": "play a session back",
     "approvals": "explain what a command would be asked about",
 }
@@ -68,6 +69,10 @@ def _run(name: str, arguments: Sequence[str]) -> int:
             from kimi_tui.commands import approvals
 
             return approvals.run(arguments)
+        case "doctor":
+            from kimi_tui.commands import doctor
+
+            return doctor.run(arguments)
         case "checkpoints" | "worldlines":
             from kimi_tui.commands import checkpoints
 

@@ -29,6 +29,8 @@ from kimi_tui.launch import Launch
 from kimi_tui.tui.attention import Attention, through_tmux
 from kimi_tui.tui.callbacks import FAULT, Callbacks, fault_advice, reported
 from kimi_tui.tui.desktop import (
+    FEW,
+    TRUE_COLOUR,
     amount,
     asks_tmux,
     fitting,
@@ -51,7 +53,7 @@ from kimi_tui.tui.screens import (
     sheets,
 )
 from kimi_tui.tui.shutdown import COMMON, SIGNALS, Ending, QuitKeys, listen
-from kimi_tui.tui.theme import FEW, KIMI_SIXTEEN, OURS, TRUE_COLOUR, borrowed, theme_of, themes_for
+from kimi_tui.tui.theme import KIMI_SIXTEEN, OURS, borrowed, theme_of, themes_for
 from kimi_tui.tui.transcript.transcript import Transcript
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""What lies around the program: the clipboard of the terminal, and a browser with a window of its own.
+"""What lies around the program: the colours and the clipboard of the terminal, and a browser with a window of its own.
 
 Copies go to the terminal as OSC 52, and several things may keep them from arriving; where the desktop is this machine's, its
 own program for that gets them, too. A browser is never started in the
@@ -23,7 +23,19 @@ TEXT_BROWSERS = frozenset(
     ("w3m", "lynx", "links", "links2", "elinks", "www-browser", "browsh", "carbonyl", "chawan")
 )
 BROWSER_TIMEOUT_S = 20.0
+FEW = 16
+MANY = 256
+TRUE_COLOUR = 1 << 24
+"""Colours of a terminal."""
 _SECRET_WORDS = ("KEY", "TOKEN", "SECRET", "PASSWORD", "CREDENTIAL")
+
+
+def colours_of(environ: Mapping[str, str]) -> int:
+    """How many colours the terminal has, by the variables that Rich goes by."""
+    if environ.get("COLORTERM", "").strip().lower() in ("truecolor", "24bit"):
+        return TRUE_COLOUR
+    depth = environ.get("TERM", "").strip().lower().rpartition("-")[2]
+    return MANY if depth in ("256color", "kitty") else FEW
 
 
 def amount(text: str, language: str = "") -> str:
