@@ -23,6 +23,7 @@ from kimi_tui.tui.formatting import cut
 from kimi_tui.tui.frame.footer import Footer, Hint
 from kimi_tui.tui.frame.header import Header, Heading
 from kimi_tui.tui.frame.notices import STAYS_S
+from kimi_tui.tui.keyboard import key_of
 from kimi_tui.tui.screens import AnswersOnce, QuitChosen, SessionChosen, sheets
 from kimi_tui.tui.sessions.list import SessionList, SessionPreview
 
@@ -61,16 +62,16 @@ class SessionsScreen(AnswersOnce[Launch | None]):
     SHEETS = sheets("sessions")
     CSS_PATH = SHEETS
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("slash,ctrl+f", "field('find')", "Search", show=False),
-        Binding("tab", "everywhere", "All folders", show=False),
-        Binding("n", "field('rename')", "Rename", show=False),
-        Binding("a", "archive", "Archive", show=False),
-        Binding("v", "archived", "Show archived ones", show=False),
-        Binding("f", "fork", "Fork", show=False),
-        Binding("d,delete", "delete", "Delete", show=False),
+        Binding("slash,ctrl+f", "field('find')", "Search", id="sessions.find", show=False),
+        Binding("tab", "everywhere", "All folders", id="sessions.everywhere", show=False),
+        Binding("n", "field('rename')", "Rename", id="sessions.rename", show=False),
+        Binding("a", "archive", "Archive", id="sessions.archive", show=False),
+        Binding("v", "archived", "Show archived", id="sessions.archived", show=False),
+        Binding("f", "fork", "Fork", id="sessions.fork", show=False),
+        Binding("d,delete", "delete", "Delete", id="sessions.delete", show=False),
+        Binding("escape,q", "leave", "Back", id="sessions.leave", show=False),
+        # The answer to a question is no key of one's own.
         Binding("y", "yes", "Yes", show=False),
-        Binding("escape", "leave", "Back", show=False),
-        Binding("q", "leave", "Back", show=False),
     ]
 
     def __init__(
@@ -440,21 +441,25 @@ class SessionsScreen(AnswersOnce[Launch | None]):
         self._footer.hints = self._hints()
 
     def _hints(self) -> tuple[Hint, ...]:
+        back_key = self._key("leave")
         if self._doomed is not None:
-            return ("y", "delete"), ("Esc", "keep it")
+            return ("y", "delete"), (back_key, "keep it")
         if self._input.has_focus:
             done = "rename" if self._field == "rename" else "continue"
-            return ("Enter", done), ("Esc", "back")
+            return ("Enter", done), (back_key, "back")
         row = self.list.chosen
-        back = "put back" if row is not None and row.archived else "archive"
-        return (
+        hints = (
             ("Enter", "continue"),
-            ("/", "search"),
-            ("Tab", "this folder" if self._everywhere else "all folders"),
-            ("n", "rename"),
-            ("f", "fork"),
-            ("a", back),
-            ("d", "delete"),
-            ("v", "without archived" if self._archived else "archived ones"),
-            ("Esc", "back" if self._own_id is not None else "quit"),
+            (self._key("find"), "search"),
+            (self._key("everywhere"), "this folder" if self._everywhere else "all folders"),
+            (self._key("rename"), "rename"),
+            (self._key("fork"), "fork"),
+            (self._key("archive"), "put back" if row is not None and row.archived else "archive"),
+            (self._key("delete"), "delete"),
+            (self._key("archived"), "without archived" if self._archived else "archived ones"),
+            (back_key, "back" if self._own_id is not None else "quit"),
         )
+        return tuple(hint for hint in hints if hint[0])
+
+    def _key(self, action: str) -> str:
+        return key_of(f"sessions.{action}", self._launch.config.keys)
