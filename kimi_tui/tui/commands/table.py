@@ -61,7 +61,7 @@ COMMANDS = CommandTable(
     Command(
         "copy",
         "Copy the last answer",
-        "As it was written, into the clipboard; code: its newest piece of code, N: its Nth one.",
+        "Put it into the clipboard; code: only its newest piece of code, N: its Nth one.",
         view.copy,
         argument="[code | N]",
     ),

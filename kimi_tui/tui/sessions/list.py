@@ -245,15 +245,17 @@ class SessionPreview(Widget):
         if row.held:
             facts.append(f"open in {row.held}")
         lines = [Content.styled(t, "bold $ink-strong") for t in wrap_words(row.title, width)[:2]]
-        lines += [Content.styled(t, "$ink-quiet") for f in facts for t in wrap_words(f, width)[:2]]
+        said_of_it = wrap_words(", ".join(fact for fact in facts if fact), width)
+        lines += [Content.styled(row, "$ink-quiet") for row in said_of_it[:4]]
         lines.append(Content(""))
         room = self.content_size.height - len(lines)
         said: list[Content] = []
         for one in reversed(self._said or ()):
             rows = self._message(one, width)
-            if len(said) + len(rows) > room:
+            # Of the newest at least its beginning.
+            if said and len(said) + len(rows) > room:
                 break
-            said = [*rows, *said]
+            said = [*rows, *said][: max(1, room)]
         if not said and self._said is not None and room > 0:
             said = [Content.styled("Nothing was said in it.", "$ink-quiet")]
         return Content("\n").join([*lines, *said])

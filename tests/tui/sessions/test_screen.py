@@ -202,6 +202,7 @@ async def test_looks(
         await one.sees("Release the site")
         if size[0] >= 80:
             await one.sees("They pass now")
+            await one.sees("And the tests?")
         if size[0] == 60:
             await one.pilot.press("d")
             await one.sees("Delete Fix")
