@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import gc
 import os
 import sys
@@ -343,6 +342,8 @@ class KimiApp(App[None], inherit_bindings=False):
         taken = fitting(text)
         super().copy_to_clipboard(taken)
         if asks_tmux(os.environ):
+            import base64
+
             # For the terminal behind it, where tmux hands things on but keeps no clipboard.
             data = base64.b64encode(taken.encode("utf-8", "replace")).decode()
             self._write(through_tmux(f"\x1b]52;c;{data}\a", os.environ))

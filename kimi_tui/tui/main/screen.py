@@ -130,6 +130,8 @@ class MainScreen(Screen[None]):
             hints = demo_hints(self.keys, plays=launch.plays)
             question = PLAYED_QUESTION if launch.plays else DEMO_QUESTION
         self.commands = CommandTable(*COMMANDS)
+        self._learned = asyncio.Event()
+        """Whether the commands of files are among them."""
         self._launch = launch
         self._last_key_at = last_key_at
         self._opening = OPENING if launch.resume is not None else ""
@@ -235,7 +237,7 @@ class MainScreen(Screen[None]):
         self.prompt.area.past = opened.past
         # Of earlier sessions: a list that changes its order while it is used would be read anew each time.
         self.commands.learn_uses(opened.past.entries)
-        self.start(custom.learn(self))
+        self.start(self._learn_commands())
         self.transcript.reading = ""
         self._tell_all((*self._launch.notices, *opened.notices))
         if self._launch.offers_files:
@@ -569,7 +571,9 @@ class MainScreen(Screen[None]):
             return
         # A blank before the slash makes a message of it.
         parsed = self.commands.parse(written.rstrip())
-        if parsed.command is not None:
+        if parsed.command is None and written.startswith("/") and not self._learned.is_set():
+            self.start(self._send_when_learned(written))
+        elif parsed.command is not None:
             self._run_written(parsed.command, parsed.argument, text)
         elif parsed.unknown:
             self._say_unknown(parsed)
@@ -579,6 +583,16 @@ class MainScreen(Screen[None]):
             # Whoever speaks wants to see the answer, wherever they were reading.
             self.transcript.scroll_to_end()
             self.conversation.say(text)
+
+    async def _learn_commands(self) -> None:
+        try:
+            await custom.learn(self)
+        finally:
+            self._learned.set()
+
+    async def _send_when_learned(self, written: str) -> None:
+        await self._learned.wait()
+        self.send(written)
 
     def _entry(self, text: str) -> str:
         """What the menu offers for a text, by name: also where it was typed and sent before the menu could open."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
@@ -46,9 +46,11 @@ class SessionList(Widget, can_focus=True):
     class Picked(Message):
         """A click on the chosen one, or Enter."""
 
-    def __init__(self, own_id: str = "") -> None:
+    def __init__(self, own_id: str, takes: Callable[[events.Key], bool]) -> None:
         super().__init__()
         self._own_id = own_id
+        self._takes = takes
+        """Whether a key is meant for the field, which may have been asked for a moment ago."""
         self.rows: list[Row] = []
         self._shown: list[Row] = []
         self.chosen: Row | None = None
@@ -138,7 +140,9 @@ class SessionList(Widget, can_focus=True):
 
     def on_key(self, event: events.Key) -> None:
         """Arrows move, Enter picks."""
-        if event.key == "enter":
+        if self._takes(event):
+            pass
+        elif event.key == "enter":
             if self.chosen is not None:
                 self.post_message(self.Picked())
         elif not self.move(event.key):

@@ -23,7 +23,7 @@ from kimi_tui.tui.formatting import cut
 from kimi_tui.tui.frame.footer import Footer, Hint
 from kimi_tui.tui.frame.header import Header, Heading
 from kimi_tui.tui.frame.notices import STAYS_S
-from kimi_tui.tui.keyboard import key_of
+from kimi_tui.tui.keyboard import key_of, keys_of
 from kimi_tui.tui.screens import AnswersOnce, QuitChosen, SessionChosen, sheets
 from kimi_tui.tui.sessions.list import SessionList, SessionPreview
 
@@ -101,7 +101,7 @@ class SessionsScreen(AnswersOnce[Launch | None]):
         self._sign = Static("/", id="sign", markup=False)
         self._input = Input(words, placeholder=FIND_WORDS, compact=True)
         self._input.cursor_blink = False
-        self.list = SessionList(own_id or "")
+        self.list = SessionList(own_id or "", self._takes)
         self._preview = SessionPreview()
         self._words = Static("", id="said", markup=False)
         self._footer = Footer()
@@ -217,8 +217,21 @@ class SessionsScreen(AnswersOnce[Launch | None]):
         self._input.placeholder = FIND_WORDS if is_find else RENAME_WORDS
         row = self.list.chosen
         self._input.value = self._found if is_find or row is None else row.title
-        self._input.focus()
+        # At once: what is typed next is meant for it.
+        self.set_focus(self._input)
         self._update()
+
+    def _takes(self, event: events.Key) -> bool:
+        """Keys that came to the list before the field had the focus: what opens that, and what is written in it."""
+        keys = self._launch.config.keys
+        for field in ("find", "rename"):
+            if not self._field and event.key in keys_of(f"sessions.{field}", keys):
+                self.action_field(field)
+                return True
+        if self._field and event.is_printable and event.character:
+            self._input.insert_text_at_cursor(event.character)
+            return True
+        return False
 
     @on(Input.Changed)
     def _typed(self, event: Input.Changed) -> None:
@@ -260,6 +273,8 @@ class SessionsScreen(AnswersOnce[Launch | None]):
         """A click on the field begins a search."""
         if self._input.has_focus and not self._field:
             self._field = "find"
+        elif self.list.has_focus and self._field:
+            self._close_field()
         self._update()
 
     # --- what is done with a session
