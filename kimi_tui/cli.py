@@ -103,13 +103,13 @@ def start(launch: Launch) -> int:
     # Read by Textual when it is imported. A frame is drawn only when something changed; at 60 a key could wait 34 ms.
     os.environ.setdefault("TEXTUAL_FPS", "240")
     from kimi_tui.tui.app import KimiApp
-    from kimi_tui.tui.theme import colours_of
+    from kimi_tui.tui.desktop import colours_of
 
     # What was imported stays for good: taking it out of the collector's sight spares every later collection. A screen
     # does not stay, so this comes before the first one is made.
     gc.freeze()
     app = KimiApp(launch, colours=colours_of(os.environ))
-    app.run()
+    app.run(mouse=launch.config.mouse.capture)
     app.say_goodbye()
     return app.return_code or 0
 
@@ -203,6 +203,9 @@ def _parser() -> ArgumentParser:
     which = parser.add_mutually_exclusive_group()
     which.add_argument(
         "-C", "--continue", dest="newest", action="store_true", help="go on with the newest session"
+    )
+    which.add_argument(
+        "-r", "--resume", dest="picks", action="store_true", help="choose a session to go on with"
     )
     which.add_argument("-S", "--session", type=given, metavar="ID", help="go on with this session")
     add(

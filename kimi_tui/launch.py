@@ -31,6 +31,7 @@ class Options(NamedTuple):
 
     newest: bool = False
     session: str | None = None
+    picks: bool = False
     work_dir: str | None = None
     model: str | None = None
     base_url: str | None = None
@@ -57,9 +58,10 @@ class Launch(NamedTuple):
 
     `resume` is None for a new session, `newest` or a session's id. `notices` are shown once the screen stands.
     `in_demo` is a demo that is told already, in which a fork goes on. With `plays` the demo sends its messages itself. With
-    `replay` the session is played back, not gone on with. `prompt` stands in the prompt at first. With `sandbox` commands
-    have one, where there is one. With `offers_files` the user is asked about files that are not what they were then. `given`
-    is what holds in the place of the file, by the keys of its settings.
+    `replay` the session is played back, not gone on with. With `picks` the user chooses from the list of sessions first.
+    `prompt` stands in the prompt at first. With `sandbox` commands have one, where there is one. With `offers_files` the
+    user is asked about files that are not what they were then. `given` is what holds in the place of the file, by the keys
+    of its settings.
     """
 
     work_dir: Path
@@ -67,6 +69,7 @@ class Launch(NamedTuple):
     config: Config = Config()
     choice: Choice | NeedsChoice = NeedsChoice()
     resume: str | None = None
+    picks: bool = False
     fork: bool = False
     mode: Mode = "ask"
     sandbox: bool = False
@@ -102,6 +105,7 @@ def launch_of(options: Options) -> Launch:
         config=config,
         choice=choice,
         resume=NEWEST if options.newest else options.session,
+        picks=options.picks,
         fork=options.fork,
         mode=_mode(options, config),
         sandbox=not (options.demo or options.no_sandbox),

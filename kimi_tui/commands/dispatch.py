@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 
 COMMANDS = {
-    "sessions": "list, show, rename, fork, archive, delete and prune sessions",
+    "sessions": "list, show, rename, fork, archive, delete, restore and prune sessions",
     "import": "take over sessions of kimi-cli",
     "checkpoints": "list the checkpoints of a session",
     "worldlines": "list the lines that were left",
@@ -19,6 +19,7 @@ COMMANDS = {
     "undo": "reverse the last operation",
     "redo": "do again what was undone",
     "dmail": "send a D-Mail to the agent's past self",
+    "doctor": "say what works here, and what to do about the rest",
     "replay": "play a session back",
     "approvals": "explain what a command would be asked about",
 }
@@ -68,6 +69,10 @@ def _run(name: str, arguments: Sequence[str]) -> int:
             from kimi_tui.commands import approvals
 
             return approvals.run(arguments)
+        case "doctor":
+            from kimi_tui.commands import doctor
+
+            return doctor.run(arguments)
         case "checkpoints" | "worldlines":
             from kimi_tui.commands import checkpoints
 

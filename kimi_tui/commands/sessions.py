@@ -1,6 +1,6 @@
 """`kimi-tui sessions`: lists, shows, renames, archives, forks, deletes and prunes sessions; how commands open one.
 
-Nothing is ever deleted without the user's yes, and the live line is never pruned.
+Nothing is ever deleted without the user's yes, what is lies in the trash first, and the live line is never pruned.
 """
 
 from __future__ import annotations
@@ -34,7 +34,14 @@ from kimi_tui.session.listing import SessionInfo, describe
 from kimi_tui.session.lock import holder_of
 from kimi_tui.session.rotation import stored_world_lines
 from kimi_tui.session.session import Session
-from kimi_tui.session.store import DiskUse, SessionStore, disk_use, prune, read_only_copy
+from kimi_tui.session.store import (
+    TRASH_DAYS,
+    DiskUse,
+    SessionStore,
+    disk_use,
+    prune,
+    read_only_copy,
+)
 from kimi_tui.session.world_lines import WorldLine
 from kimi_tui.soul.checkpoint_table import ShownLine, shown_lines
 from kimi_tui.soul.kimisoul import KimiSoul
@@ -115,6 +122,9 @@ def run(arguments: Sequence[str]) -> int:
             return asyncio.run(_rename_or_archive(store, options))
         case "delete":
             return _delete(store, options)
+        case "restore":
+            say(f"{store.take_back(options.session).id} is among the sessions again.")
+            return DONE
         case "fork":
             return asyncio.run(_fork(store, options))
         case "prune":
@@ -150,9 +160,10 @@ def _parser() -> Parser:
         "--undo", action="store_true", help="take it back"
     )
     verb("fork", "copy a session, with its world lines, into a new one")
-    verb("delete", "delete a session for good").add_argument(
-        "--yes", action="store_true", help="do not ask"
-    )
+    deleting = verb("delete", f"put a session into the trash, for {TRASH_DAYS} days")
+    deleting.add_argument("--yes", action="store_true", help="do not ask")
+    deleting.add_argument("--for-good", action="store_true", help="not into the trash")
+    verb("restore", "take a session out of the trash")
     pruning = verb("prune", "delete world lines that were left; never the live line")
     pruning.add_argument(
         "lines", metavar="N", type=line_number, nargs="*", help="which world lines (default: all)"
@@ -228,11 +239,16 @@ def _delete(store: SessionStore, options: Namespace) -> int:
         raise SessionHeld(holder)
     size = size_words(disk_use(session.dir).total)
     title = cut(session_title(session), 40)
-    question = f"Delete session {session.id[:8]} ({title}, {size}) for good?"
+    for_good = " for good" if options.for_good else ""
+    question = f"Delete session {session.id[:8]} ({title}, {size}){for_good}?"
     if not options.yes and not confirmed(question):
         return FAILED
-    store.delete(session)
-    say(f"Deleted {session.id}.")
+    if options.for_good:
+        store.delete(session)
+        say(f"Deleted {session.id}.")
+    else:
+        thrown = store.throw_away(session)
+        say(f"Deleted {session.id}; for {TRASH_DAYS} days it is {short(thrown)}.")
     return DONE
 
 

@@ -25,6 +25,8 @@ from kimi_tui.config.settings import (
     LoopControl,
     ModelConfig,
     ModelPrices,
+    MouseConfig,
+    NotifyConfig,
     ProviderConfig,
     SandboxConfig,
     SecretsConfig,
@@ -58,6 +60,7 @@ THEMES = (
 )
 """Ours, and those of Textual, whose names are needed before anything of it is imported."""
 GLYPHS = ("unicode", "ascii")
+NOTIFY_WAYS = ("auto", "bell", "osc9", "osc777", "osc99", "off")
 
 # kimi-cli's own keys mean something to it and nothing here, so they are no reason for a notice.
 _KIMI_CLI = frozenset(
@@ -158,6 +161,7 @@ _TOP: Mapping[str, Check] = {
     # To allow all is said at each start.
     "mode": _one_of(("plan", "ask", "edits", "sandboxed")),
     "reduced_motion": _flag,
+    "titles": _flag,
     "stream_timeout_s": _number(1, 3600),
 }
 _PROVIDER: Mapping[str, Check] = {
@@ -199,12 +203,16 @@ _SANDBOX: Mapping[str, Check] = {
     "network": _flag,
 }
 _SECRETS: Mapping[str, Check] = {"send": _one_of(("mark", "ask"))}
+_NOTIFY: Mapping[str, Check] = {"asking": _flag, "finished": _flag, "how": _one_of(NOTIFY_WAYS)}
+_MOUSE: Mapping[str, Check] = {"capture": _flag}
 TABLES: Mapping[str, Mapping[str, Check]] = {
     "": _TOP,
     "loop_control": _LOOP,
     "dmail": _DMAIL,
     "sandbox": _SANDBOX,
     "secrets": _SECRETS,
+    "notify": _NOTIFY,
+    "mouse": _MOUSE,
 }
 """The tables whose keys are ours, by name; the first is the top of the file."""
 _SECTIONS = frozenset({*TABLES, "models", "providers", "keys"})
@@ -304,6 +312,8 @@ class _Reader:
             secrets=SecretsConfig(
                 **self._values(self._table(table, "secrets"), "secrets", _SECRETS)
             ),
+            notify=NotifyConfig(**self._values(self._table(table, "notify"), "notify", _NOTIFY)),
+            mouse=MouseConfig(**self._values(self._table(table, "mouse"), "mouse", _MOUSE)),
             keys=self._keys(self._table(table, "keys")),
             thinking=thinking,
             source=self._path,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal, NamedTuple, cast
 
-from kimi_tui.config.file import GLYPHS, THEMES
+from kimi_tui.config.file import GLYPHS, NOTIFY_WAYS, THEMES
 from kimi_tui.config.keymap import DEFAULT_KEYS
 from kimi_tui.config.settings import Config
 
@@ -70,6 +70,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("theme", "The colours.", "choice", THEMES, "now"),
     Setting("glyphs", "The signs on the screen: Unicode's, or ASCII's where a font lacks them.", "choice", GLYPHS, "start"),
     Setting("reduced_motion", "Nothing on the screen moves by itself.", "flag", (), "now"),
+    Setting("titles", "Whether the model names a session after its first turn, in one small call.", "flag"),
     Setting("stream_timeout_s", "Seconds without a byte of an answer after which it is asked for again.", "number", (), "start"),
     Setting("loop_control.max_steps_per_turn", "Steps after which a turn stops and asks.", "number"),
     Setting("loop_control.max_retries_per_step", "How often a call that failed is made again.", "number"),
@@ -90,6 +91,10 @@ SETTINGS: tuple[Setting, ...] = (
         "choice",
         ("mark", "ask"),
     ),
+    Setting("notify.asking", "Whether you are told when the agent asks while the terminal has no focus.", "flag", (), "start"),
+    Setting("notify.finished", "Whether you are told when a turn ends while the terminal has no focus.", "flag", (), "start"),
+    Setting("notify.how", "By which means of the terminal.", "choice", NOTIFY_WAYS, "start"),
+    Setting("mouse.capture", "Whether the program takes the mouse; else selecting is the terminal's.", "flag", (), "start"),
 )  # fmt: skip
 """All but the keys, in the order of the file."""
 

@@ -86,6 +86,20 @@ class SecretsConfig(NamedTuple):
     send: str = "mark"
 
 
+class NotifyConfig(NamedTuple):
+    """When the user is told of the session while they look elsewhere, and by which means of the terminal."""
+
+    asking: bool = True
+    finished: bool = False
+    how: str = "auto"
+
+
+class MouseConfig(NamedTuple):
+    """Whether the program takes the mouse; else selecting is the terminal's."""
+
+    capture: bool = True
+
+
 class Config(NamedTuple):
     """Everything the file says. `notices` name what in it was not understood; `source` is the file, if there was one."""
 
@@ -96,12 +110,16 @@ class Config(NamedTuple):
     dmail: DMailConfig = DMailConfig()
     sandbox: SandboxConfig = SandboxConfig()
     secrets: SecretsConfig = SecretsConfig()
+    notify: NotifyConfig = NotifyConfig()
+    mouse: MouseConfig = MouseConfig()
     mode: str = ""
     """What is asked at the start; empty where the file does not say."""
     keys: Mapping[str, str] = MappingProxyType({})
     theme: str = "dark"
     glyphs: str = "unicode"
     reduced_motion: bool = False
+    titles: bool = True
+    """Whether the model names a session after its first turn."""
     thinking: str = ""
     """`on`, `off` or an effort; empty where the file does not say."""
     stream_timeout_s: float = 120.0

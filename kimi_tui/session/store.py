@@ -1,13 +1,15 @@
-"""All sessions under one data folder: made, found, listed, read beside another process, measured, pruned and deleted.
+"""All sessions under one data folder: made, found, listed, read beside another process, measured, pruned and thrown away.
 
 `<root>/sessions/<md5 of the absolute work folder>/<uuid>/`. Nothing here is derived from an index: what is there is there, and
-one damaged session never hides another. Nothing is deleted unless the user says so.
+one damaged session never hides another. Nothing is deleted unless the user says so, and then it lies in
+`<root>/trash/<day>/<md5>/<uuid>/` for `TRASH_DAYS`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import hashlib
 import os
 import shutil
@@ -15,6 +17,7 @@ import tempfile
 import uuid
 from collections.abc import AsyncGenerator, Collection
 from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 from kimi_tui.filesystem import Storage, open_regular
@@ -24,9 +27,11 @@ from kimi_tui.session.listing import SessionInfo, describe
 from kimi_tui.session.lock import SessionLock
 from kimi_tui.session.rotation import LIVE_NAME, STORED_NAME, stored_world_lines, world_line_path
 from kimi_tui.session.session import Session
-from kimi_tui.session.side_files import STATE_NAME, read_state
+from kimi_tui.session.side_files import STATE_NAME, read_state, write_state
 
 SESSIONS_NAME = "sessions"
+TRASH_NAME = "trash"
+TRASH_DAYS = 30
 
 
 class SessionStore:
@@ -88,6 +93,17 @@ class SessionStore:
         shown = [info for info in infos if archived or not info.archived]
         return sorted(shown, key=lambda info: (info.updated_at, info.id), reverse=True)
 
+    def newest_first(self, work_dir: Path | None = None) -> list[Path]:
+        """The folders of sessions by when their contexts were written last: what a list describes piece by piece."""
+
+        def written_at(folder: Path) -> float:
+            try:
+                return os.stat(folder / LIVE_NAME, follow_symlinks=False).st_mtime
+            except OSError:
+                return 0.0
+
+        return sorted(self._folders(work_dir), key=written_at, reverse=True)
+
     def passed_over(self, work_dir: Path | None = None) -> list[str]:
         """Why sessions are not listed whose conversation cannot be opened, a sentence for each."""
         found: list[str] = []
@@ -106,6 +122,90 @@ class SessionStore:
         if noted and self.bucket(Path(noted)) == folder.parent:
             return self._session(folder, Path(noted))
         return self._session(folder, work_dir or Path.cwd())
+
+    def note(
+        self, session: Session, *, title: str | None = None, archived: bool | None = None
+    ) -> None:
+        """Rename a session, or put it away or back, without reading it.
+
+        Raises:
+            SessionHeld: It is open somewhere.
+            StorageTrouble: It could not be written.
+        """
+        lock = SessionLock(session.dir)
+        lock.acquire()
+        try:
+            state = read_state(session.dir)
+            if title is not None:
+                state = replace(state, title=" ".join(title.split()))
+            if archived is not None:
+                state = replace(state, archived=archived)
+            write_state(self.storage, session.dir, state)
+        except OSError as error:
+            raise StorageTrouble.of("save the session's title", error) from error
+        finally:
+            lock.release()
+
+    @property
+    def trash(self) -> Path:
+        """Where sessions lie that were thrown away."""
+        return self.root / TRASH_NAME
+
+    def throw_away(self, session: Session) -> Path:
+        """Put a session into the trash, and take out of that what has lain there for long; returns where it is.
+
+        Raises:
+            SessionHeld: It is open somewhere.
+            StorageTrouble: It could not be moved; it is where it was.
+        """
+        today = datetime.now(UTC).date()
+        thrown = self.trash / today.isoformat() / session.dir.parent.name / session.id
+        lock = SessionLock(session.dir)
+        lock.acquire()
+        try:
+            self.storage.make_folder(thrown.parent)
+            self.storage.replace(session.dir, thrown)
+            with contextlib.suppress(OSError):
+                session.dir.parent.rmdir()
+        except OSError as error:
+            raise StorageTrouble.of("move the session into the trash", error) from error
+        finally:
+            lock.release()
+        self._empty_trash(today - timedelta(days=TRASH_DAYS))
+        return thrown
+
+    def take_back(self, name: str) -> Session:
+        """Take the session of that id, or of the only one that begins so, out of the trash.
+
+        Raises:
+            SessionNotFound: There is none, or more than one.
+            StorageTrouble: It could not be moved.
+        """
+        found = [
+            folder
+            for day in _subfolders(self.trash)
+            for bucket in _subfolders(day)
+            for folder in _subfolders(bucket)
+            if folder.name.startswith(name)
+        ]
+        if len(found) != 1 or not name:
+            many = f"{len(found)} sessions in the trash begin with" if found else "The trash has no"
+            raise SessionNotFound(f"{many} {name!r}.")
+        place = self.root / SESSIONS_NAME / found[0].parent.name / found[0].name
+        try:
+            if os.path.lexists(place):
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(place))
+            self.storage.make_folder(place.parent)
+            self.storage.replace(found[0], place)
+        except OSError as error:
+            raise StorageTrouble.of("take the session out of the trash", error) from error
+        return self.at(place)
+
+    def _empty_trash(self, until: date) -> None:
+        for day in _subfolders(self.trash):
+            with contextlib.suppress(ValueError):
+                if date.fromisoformat(day.name) < until:
+                    shutil.rmtree(day, ignore_errors=True)
 
     def delete(self, session: Session) -> None:
         """Delete a session for good.

@@ -40,6 +40,7 @@ from kimi_tui.soul.segments import label_of
 from kimi_tui.soul.step import StepRunner
 from kimi_tui.soul.system_prompt import FolderFacts
 from kimi_tui.soul.tasks import OrphanedTasks, run_to_completion
+from kimi_tui.soul.titles import proposed_title
 from kimi_tui.soul.tool_calls import ToolRuntime
 from kimi_tui.soul.usage import Cost, Statistics, session_statistics
 from kimi_tui.soul.user_command import run_user_command
@@ -757,6 +758,15 @@ class KimiSoul(Soul):
         """
         await asyncio.to_thread(self._session.rename, title)
         return self._session.title
+
+    async def name_session(self) -> str:
+        """Have the model name the session; the title, or nothing where it did not or the user has named it."""
+        title = await proposed_title(self._conversation)
+        if not title or self._closed or self._session.state.title:
+            return ""
+        with contextlib.suppress(StorageTrouble):
+            return await self.rename(title)
+        return ""
 
     async def aclose(self) -> None:
         """Stop, sync and release the session. May be called again."""

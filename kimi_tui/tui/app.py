@@ -25,8 +25,19 @@ from kimi_tui.config.file import THEMES, save_setting
 from kimi_tui.config.model_choice import Choice
 from kimi_tui.config.settings import Config, ConfigError
 from kimi_tui.launch import Launch
+from kimi_tui.tui.attention import Attention, through_tmux
 from kimi_tui.tui.callbacks import FAULT, Callbacks, fault_advice, reported
-from kimi_tui.tui.desktop import amount, asks_tmux, fitting, hindrance, tmux_option
+from kimi_tui.tui.desktop import (
+    FEW,
+    TRUE_COLOUR,
+    amount,
+    asks_tmux,
+    fitting,
+    hand_to_desktop,
+    has_desktop,
+    hindrance,
+    tmux_option,
+)
 from kimi_tui.tui.frame.footer import Footer
 from kimi_tui.tui.frame.notices import STAYS_S
 from kimi_tui.tui.frame.panes import ShowsNotices
@@ -41,7 +52,7 @@ from kimi_tui.tui.screens import (
     sheets,
 )
 from kimi_tui.tui.shutdown import COMMON, SIGNALS, Ending, QuitKeys, listen
-from kimi_tui.tui.theme import FEW, KIMI_SIXTEEN, OURS, TRUE_COLOUR, borrowed, theme_of, themes_for
+from kimi_tui.tui.theme import KIMI_SIXTEEN, OURS, borrowed, theme_of, themes_for
 from kimi_tui.tui.transcript.transcript import Transcript
 
 if TYPE_CHECKING:
@@ -76,6 +87,7 @@ class KimiApp(App[None], inherit_bindings=False):
     Attributes:
         launch: what the command line asked for, and what the first run made of it.
         glyphs: the signs in use.
+        attention: what the terminal shows besides the screen.
         parting_words: one line to print once the terminal is restored; empty for none.
         kept_words: another one, on what of the demo is kept.
         way_back: another one, on how to go on with the session.
@@ -104,6 +116,7 @@ class KimiApp(App[None], inherit_bindings=False):
         self.parting_words = ""
         self.kept_words = ""
         self.way_back = ""
+        self.attention = Attention(self._write, launch.config.notify)
         self._open_screens: list[MainScreen] = []
         self._n_sessions = 0
         self._key_at = 0.0
@@ -151,17 +164,27 @@ class KimiApp(App[None], inherit_bindings=False):
 
             return ReplayScreen.SHEETS
         if not self._is_first_run():
-            return MainScreen.SHEETS
+            return self._picking_sheets() if self.launch.picks else MainScreen.SHEETS
         from kimi_tui.tui.first_run.welcome import WelcomeScreen
 
         return WelcomeScreen.SHEETS
 
+    @staticmethod
+    def _picking_sheets() -> list[str | PurePath]:
+        from kimi_tui.tui.sessions.screen import SessionsScreen
+
+        return SessionsScreen.SHEETS
+
     def get_default_screen(self) -> Screen[Any]:
-        """The main screen, the first run, or a replay."""
+        """The main screen, the list of sessions, the first run, or a replay."""
         if self.launch.replay:
             from kimi_tui.tui.replay.screen import ReplayScreen
 
             return ReplayScreen(self.launch, self.size)
+        if not self._is_first_run() and self.launch.picks:
+            from kimi_tui.tui.sessions.screen import SessionsScreen
+
+            return SessionsScreen(self.launch)
         if not self._is_first_run():
             return self._main_screen()
         from kimi_tui.tui.first_run.welcome import WelcomeScreen
@@ -298,6 +321,11 @@ class KimiApp(App[None], inherit_bindings=False):
             if isinstance(screen, MainScreen):
                 screen.conversation.use(chosen.launch, chosen.holds)
 
+    def _write(self, sequence: str) -> None:
+        """Hand a sequence of control to the terminal, between two frames."""
+        if self._driver is not None:
+            self._driver.write(sequence)
+
     # --- the clipboard
 
     @on(Transcript.Copied)
@@ -313,7 +341,27 @@ class KimiApp(App[None], inherit_bindings=False):
         """
         taken = fitting(text)
         super().copy_to_clipboard(taken)
+        if asks_tmux(os.environ):
+            import base64
+
+            # For the terminal behind it, where tmux hands things on but keeps no clipboard.
+            data = base64.b64encode(taken.encode("utf-8", "replace")).decode()
+            self._write(through_tmux(f"\x1b]52;c;{data}\a", os.environ))
         words = words or f"Copied {amount(text)}."
+        if has_desktop(os.environ):
+            work = self._copy_on_desktop(text, taken, words)
+            self.run_worker(reported(self, work), name="copy on the desktop")
+            return
+        self._say_copied(text, taken, words)
+
+    async def _copy_on_desktop(self, text: str, taken: str, words: str) -> None:
+        environ, folders = dict(os.environ), self._work_dirs()
+        if await asyncio.to_thread(hand_to_desktop, text, environ, folders):
+            self._tell(words)
+        else:
+            self._say_copied(text, taken, words)
+
+    def _say_copied(self, text: str, taken: str, words: str) -> None:
         if taken != text or (self._hindrance is None and asks_tmux(os.environ)):
             work = self._tell_copied(text, taken, words)
             self.run_worker(reported(self, work), name="tell what was copied")
@@ -473,6 +521,7 @@ class KimiApp(App[None], inherit_bindings=False):
         """Whatever ended the app, commands that still run are stopped and sessions are saved and released."""
         for screen in self._open_screens:
             await self._end(screen, clean=self._exception is None)
+        self.attention.end()
         if not self.is_headless:
             self._ending.begin()
 
@@ -487,6 +536,7 @@ class KimiApp(App[None], inherit_bindings=False):
             with suppress(Exception):
                 # The driver does this too, but only in the main thread.
                 driver.write(MOUSE_OFF)
+                self.attention.end()
                 driver.stop_application_mode()
                 driver.close()
         self.say_goodbye()

@@ -1,6 +1,7 @@
-"""What lies around the program: the clipboard of the terminal, and a browser with a window of its own.
+"""What lies around the program: the colours and the clipboard of the terminal, and a browser with a window of its own.
 
-Copies go to the terminal as OSC 52, and several things may keep them from arriving. A browser is never started in the
+Copies go to the terminal as OSC 52, and several things may keep them from arriving; where the desktop is this machine's, its
+own program for that gets them, too. A browser is never started in the
 terminal, which it would take from the program.
 """
 
@@ -16,12 +17,25 @@ from kimi_tui.tui.formatting import counted, grouped
 CLIPBOARD_BYTES = 74_994
 """In base64, with the sequence around it, 100,000 bytes: some terminals take no more, and drop or print what is longer."""
 TMUX_TIMEOUT_S = 1.0
+CLIPBOARD_TIMEOUT_S = 2.0
 _TMUX = ("tmux", "show-options", "-gv", "set-clipboard")
 TEXT_BROWSERS = frozenset(
     ("w3m", "lynx", "links", "links2", "elinks", "www-browser", "browsh", "carbonyl", "chawan")
 )
 BROWSER_TIMEOUT_S = 20.0
+FEW = 16
+MANY = 256
+TRUE_COLOUR = 1 << 24
+"""Colours of a terminal."""
 _SECRET_WORDS = ("KEY", "TOKEN", "SECRET", "PASSWORD", "CREDENTIAL")
+
+
+def colours_of(environ: Mapping[str, str]) -> int:
+    """How many colours the terminal has, by the variables that Rich goes by."""
+    if environ.get("COLORTERM", "").strip().lower() in ("truecolor", "24bit"):
+        return TRUE_COLOUR
+    depth = environ.get("TERM", "").strip().lower().rpartition("-")[2]
+    return MANY if depth in ("256color", "kitty") else FEW
 
 
 def amount(text: str, language: str = "") -> str:
@@ -42,6 +56,61 @@ def fitting(text: str) -> str:
     beginning = data[:CLIPBOARD_BYTES].decode("utf-8", "ignore")
     lines = beginning.rpartition("\n")[0]
     return lines if 2 * len(lines) > len(beginning) else beginning
+
+
+def clipboard_command(
+    environ: Mapping[str, str], work_dirs: Sequence[Path], platform: str = sys.platform
+) -> list[str] | None:
+    """The command that takes a text for the clipboard of this desktop; None where there is none, or it is elsewhere.
+
+    Args:
+        environ: the environment of the program.
+        work_dirs: programs below them are not run.
+        platform: as `sys.platform` says it.
+    """
+    if not has_desktop(environ, platform):
+        return None
+    from kimi_tui.tools.process import find_program
+
+    commands = [["pbcopy"]] if platform == "darwin" else []
+    if environ.get("WAYLAND_DISPLAY"):
+        commands.append(["wl-copy"])
+    if environ.get("DISPLAY"):
+        commands += [["xclip", "-selection", "clipboard"], ["xsel", "-ib"]]
+    for name, *arguments in commands:
+        if (program := find_program(name, environ, *work_dirs)) is not None:
+            return [program, *arguments]
+    return None
+
+
+def has_desktop(environ: Mapping[str, str], platform: str = sys.platform) -> bool:
+    """Whether the desktop that the user sits at may be the one of this process."""
+    if environ.get("SSH_CONNECTION"):
+        return False
+    return bool(platform == "darwin" or environ.get("WAYLAND_DISPLAY") or environ.get("DISPLAY"))
+
+
+def hand_to_desktop(text: str, environ: Mapping[str, str], work_dirs: Sequence[Path]) -> bool:
+    """Put a text into the desktop's clipboard; whether that was done. Runs a process: meant for a thread."""
+    command = clipboard_command(environ, work_dirs)
+    if command is None:
+        return False
+    try:
+        # Some of them stay, to hand the text out when it is pasted: they must hold no pipe of ours.
+        ended = subprocess.run(
+            command,
+            input=text.encode("utf-8", "replace"),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env=browser_environment(environ),
+            cwd="/",
+            start_new_session=True,
+            timeout=CLIPBOARD_TIMEOUT_S,
+            check=False,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return False
+    return ended.returncode == 0
 
 
 def asks_tmux(environ: Mapping[str, str]) -> bool:

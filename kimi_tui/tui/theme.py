@@ -6,14 +6,12 @@ module holds a colour. Every text colour has a contrast of at least 4.5 on every
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from textual.color import Color
 from textual.theme import BUILTIN_THEMES, Theme
 
-FEW = 16
-MANY = 256
-TRUE_COLOUR = 1 << 24
+from kimi_tui.tui.desktop import MANY
 
 DARK: dict[str, str] = {
     "page": "#101318",
@@ -257,14 +255,6 @@ def theme_of(name: str, themes: dict[str, Theme]) -> Theme:
     if name not in themes:
         themes[name] = borrowed(BUILTIN_THEMES[name])
     return themes[name]
-
-
-def colours_of(environ: Mapping[str, str]) -> int:
-    """How many colours the terminal has, by the variables that Rich goes by."""
-    if environ.get("COLORTERM", "").strip().lower() in ("truecolor", "24bit"):
-        return TRUE_COLOUR
-    depth = environ.get("TERM", "").strip().lower().rpartition("-")[2]
-    return MANY if depth in ("256color", "kitty") else FEW
 
 
 def borrowed(theme: Theme) -> Theme:

@@ -164,6 +164,12 @@ def test_delete_asks(place: Place, answer: str, monkeypatch: pytest.MonkeyPatch)
     assert f"Delete session {session.id[:8]} (first, " in asked[0]
     assert session.dir.exists() == (answer != "yes")
     assert ran.code == (0 if answer == "yes" else 1)
+    if answer == "yes":
+        assert "for 30 days it is" in ran.out
+        assert place.run("sessions", "restore", session.id[:9]).code == 0
+        assert session.dir.exists()
+        assert place.run("sessions", "delete", session.id, "--for-good", "--yes").code == 0
+        assert place.run("sessions", "restore", session.id).complaint.startswith("The trash has no")
 
 
 def test_prune(place: Place) -> None:

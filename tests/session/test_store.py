@@ -259,6 +259,29 @@ async def test_a_title_that_cannot_be_written_is_an_error_and_the_old_one_stands
     await session.aclose()
 
 
+async def test_what_is_thrown_away_lies_in_the_trash_for_a_while(store: SessionStore) -> None:
+    session = await made(store, HERE, "keep me")
+    long_ago = store.trash / "2020-01-01" / "x" / "y"
+    long_ago.mkdir(parents=True)
+    other = store.trash / "mine"
+    other.mkdir()
+    held = await made(store, HERE, "held")
+    await held.open()
+    for refused in (store.throw_away, store.note):
+        with pytest.raises(SessionHeld):
+            refused(Session(held.dir, HERE))
+    await held.aclose()
+    thrown = store.throw_away(session)
+    assert (thrown.is_dir(), session.dir.exists()) == (True, False)
+    assert (long_ago.exists(), other.exists()) == (False, True)
+    with pytest.raises(SessionNotFound):
+        store.take_back("")
+    back = store.take_back(session.id[:8])
+    assert (back.dir, back.work_dir) == (session.dir, HERE)
+    store.note(back, title=" A  name ", archived=True)
+    assert (read_state(back.dir).title, read_state(back.dir).archived) == ("A name", True)
+
+
 async def test_delete(store: SessionStore) -> None:
     session = await made(store, HERE, "hi")
     other = await made(store, HERE, "ho")

@@ -29,6 +29,7 @@ from typing import Any
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from kimi_tui.prompts import prompt
 from support.chat_answers import (
     AUTO,
     Answer,
@@ -121,6 +122,9 @@ class ChatServer:
         """Chat requests, in order."""
         self.other_requests: list[Request] = []
         """All other requests."""
+        self.title: Answer | None = None
+        """What a session is called; without one, asking for it fails."""
+        self.title_requests: list[Request] = []
         self.models = models
         self.chunked = chunked
         self.check = check
@@ -229,6 +233,10 @@ class ChatServer:
             (request.method, path)
         )
         if request.method == "POST" and path.endswith("/chat/completions"):
+            if _asks_for_title(request):
+                # Apart from the script: a title is asked for after the first turn of any session.
+                self.title_requests.append(request)
+                return self.title or status(404, {"error": {"message": "no title here"}})
             async with self._news:
                 self.requests.append(request)
                 self._news.notify_all()
@@ -344,6 +352,11 @@ class ChatServer:
         self._gate.clear()
         if left:
             raise ConnectionResetError
+
+
+def _asks_for_title(request: Request) -> bool:
+    # Compared as it is sent, since what is sent may be no JSON.
+    return json.dumps(prompt("title_system"))[1:-1].encode() in request.raw[:2_000]
 
 
 def _model(entry: str | Mapping[str, Json]) -> Mapping[str, Json]:

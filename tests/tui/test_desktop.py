@@ -20,7 +20,9 @@ from kimi_tui.tui.desktop import (
     asks_tmux,
     browser_command,
     browser_environment,
+    clipboard_command,
     fitting,
+    has_desktop,
     hindrance,
     open_in_browser,
     tmux_option,
@@ -34,7 +36,7 @@ ANSWER = "Look:\n\n```python\nif a:\n\tb()\n```\n\nand\n\n```\nx\n```"
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A home of its own, in a terminal of which nothing is known."""
     monkeypatch.setenv("KIMI_TUI_HOME", str(tmp_path))
-    for name in ("TMUX", "STY", "TERM_PROGRAM", "VTE_VERSION"):
+    for name in ("TMUX", "STY", "TERM_PROGRAM", "VTE_VERSION", "DISPLAY", "WAYLAND_DISPLAY"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("TERM", "xterm-256color")
     return tmp_path
@@ -79,6 +81,33 @@ def test_tmux_is_asked_only_in_tmux(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert tmux_option() == ""
 
 
+async def test_the_desktop_gets_it_and_the_terminal_behind_tmux(
+    home: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    programs = tmp_path = tmp_path_factory.mktemp("programs")
+    (programs / "xclip").write_text(
+        f'#!/bin/sh\necho "$@" > {tmp_path}/how\ncat > {tmp_path}/got\n'
+    )
+    (programs / "xclip").chmod(0o755)
+    monkeypatch.setenv("PATH", str(programs), prepend=os.pathsep)
+    monkeypatch.setenv("DISPLAY", ":7")
+    monkeypatch.delenv("SSH_CONNECTION", raising=False)
+    monkeypatch.setenv("TMUX", "/tmp/tmux-0/default,1,0")
+    assert not has_desktop({"DISPLAY": ":0", "SSH_CONNECTION": "1"}, "linux")
+    assert clipboard_command({"DISPLAY": ":0", "PATH": str(programs)}, [programs], "linux") is None
+    async with still_screen(home) as one:
+        driver = one.app._driver
+        assert driver is not None
+        out: list[str] = []
+        monkeypatch.setattr(driver, "write", out.append)
+        one.app.copy_to_clipboard("a\tb")
+        await one.sees("Copied 3 characters.")
+        assert "set-clipboard" not in one.text()
+    assert (tmp_path / "got").read_text() == "a\tb"
+    assert (tmp_path / "how").read_text() == "-selection clipboard\n"
+    assert "\x1bPtmux;\x1b\x1b]52;c;YQli\x07\x1b\\" in out
+
+
 async def answered(one: Desk, server: ChatServer) -> None:
     """A session in which something was answered."""
     server.script(say(ANSWER))
@@ -112,6 +141,10 @@ async def test_every_copy_is_said(home: Path, monkeypatch: pytest.MonkeyPatch) -
         await one.sees("Copied 1 character (2 of 2).")
         await one.say("/copy code")
         await one.sees("Copied 2 lines of python (1 of 2).")
+        await one.say("/copy 1")
+        await one.sees("Copied 2 lines of python (1 of 2).")
+        await one.say("/copy 3")
+        await one.sees("The last answer with code has 2 pieces of it.")
         await one.say("/copy that")
         await one.sees("There is no /copy that")
         chat = one.screen.transcript
@@ -121,7 +154,8 @@ async def test_every_copy_is_said(home: Path, monkeypatch: pytest.MonkeyPatch) -
         one.screen.focus_prompt()
         await one.pilot.press("ctrl+c")
         await one.sees("Copied 12 characters.")
-        assert copies() == [ANSWER, "x", "if a:\n\tb()", "Please  show"]
+        code = "if a:\n\tb()"
+        assert copies() == [ANSWER, "x", code, code, "Please  show"]
         assert one.screen.get_selected_text() is None
         # Where the chat has the keys, too.
         chat.focus()

@@ -20,14 +20,11 @@ from kimi_tui.config.file import THEMES
 from kimi_tui.config.settings import Config
 from kimi_tui.launch import Launch
 from kimi_tui.tui.app import KimiApp
+from kimi_tui.tui.desktop import FEW, MANY, TRUE_COLOUR, colours_of
 from kimi_tui.tui.theme import (
     DARK,
-    FEW,
     LIGHT,
-    MANY,
     OURS,
-    TRUE_COLOUR,
-    colours_of,
     theme_of,
     themes_for,
 )

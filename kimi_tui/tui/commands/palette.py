@@ -17,12 +17,21 @@ from kimi_tui.tui.screens import AnswersOnce, sheets
 
 
 def found(commands: CommandTable, words: str) -> tuple[Command, ...]:
-    """The commands that hold every word in their name, title or help; those with it in the title first."""
+    """The commands that hold every word in their name, title or help; those with it in the title, and used most, first.
+
+    Where there is none, those whose titles hold the letters in their order.
+    """
     parts = words.lower().split()
-    rest = [command for command in commands if command.name != "commands"]
+    rest = commands.by_use(command for command in commands if command.name != "commands")
     in_title = [c for c in rest if all(word in f"{c.name} {c.title}".lower() for word in parts)]
     in_help = [c for c in rest if all(word in f"{c.title} {c.help}".lower() for word in parts)]
-    return (*in_title, *(command for command in in_help if command not in in_title))
+    if in_title or in_help:
+        return (*in_title, *(command for command in in_help if command not in in_title))
+    from textual.fuzzy import Matcher
+
+    score = Matcher(words).match
+    scored = sorted(((score(c.name) + score(c.title), c) for c in rest), key=lambda one: -one[0])
+    return tuple(command for points, command in scored if points > 0)
 
 
 class PaletteScreen(ModalScreen[str | None], AnswersOnce[str | None]):

@@ -284,6 +284,31 @@ async def fork_at(
         screen.leave_for(screen.conversation.forked(made.session_id, made.prompt, back))
 
 
+def init(screen: MainScreen, argument: str) -> None:
+    """Have the agent write notes for agents about the folder."""
+    from kimi_tui.prompts import prompt
+
+    screen.conversation.say(prompt("init"))
+
+
+async def sessions(screen: MainScreen, argument: str) -> None:
+    """Choose another session to go on with; or rename, put away and throw away some. Words are searched for."""
+    soul = await screen.conversation.opened()
+    from kimi_tui.tui.sessions.screen import SessionsScreen
+
+    launch = await screen.ask(
+        SessionsScreen(
+            screen.conversation.anew()._replace(in_demo=screen.conversation.demo, plays=False),
+            soul.session.dir.parents[2],
+            soul.session.id,
+            lambda title: screen.start(rename(screen, title)),
+            argument,
+        )
+    )
+    if launch is not None:
+        screen.leave_for(launch)
+
+
 def new(screen: MainScreen, argument: str) -> None:
     """Leave this session and begin another."""
     screen.leave_for(screen.conversation.anew())

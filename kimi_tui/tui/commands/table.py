@@ -10,11 +10,19 @@ from collections.abc import Callable
 
 from kimi_tui.config.file import THEMES
 from kimi_tui.tui.commands import jobs, marks, rewind, session, view, world_lines
-from kimi_tui.tui.prompt.command import Command, CommandTable, Values
+from kimi_tui.tui.prompt.command import Command, CommandTable, Value, Values
 
 
-def _one_of(*values: str) -> Callable[[Values], tuple[str, ...]]:
+def _one_of(*values: str) -> Callable[[Values], tuple[Value, ...]]:
     return lambda _: values
+
+
+def _checkpoints(known: Values) -> tuple[Value, ...]:
+    return known.checkpoints
+
+
+def _world_lines(known: Values) -> tuple[Value, ...]:
+    return known.world_lines
 
 
 def _models(known: Values) -> tuple[str, ...]:
@@ -53,9 +61,9 @@ COMMANDS = CommandTable(
     Command(
         "copy",
         "Copy the last answer",
-        "Put it into the clipboard as it was written; code: only the newest piece of code.",
+        "Put it into the clipboard; code: only its newest piece of code, N: its Nth one.",
         view.copy,
-        argument="[code]",
+        argument="[code | N]",
     ),
     Command(
         "rewind",
@@ -64,6 +72,8 @@ COMMANDS = CommandTable(
         rewind.rewind,
         argument="[N]",
         opens=True,
+        values=_checkpoints,
+        exact=True,
     ),
     Command(
         "dmail",
@@ -72,6 +82,8 @@ COMMANDS = CommandTable(
         rewind.dmail,
         argument="N [text]",
         opens=True,
+        values=_checkpoints,
+        exact=True,
     ),
     Command(
         "jump",
@@ -80,6 +92,8 @@ COMMANDS = CommandTable(
         world_lines.jump,
         argument="K[:N]",
         opens=True,
+        values=_world_lines,
+        exact=True,
     ),
     Command(
         "worldline",
@@ -88,6 +102,8 @@ COMMANDS = CommandTable(
         world_lines.read,
         argument="[K]",
         opens=True,
+        values=_world_lines,
+        exact=True,
     ),
     Command(
         "compare",
@@ -96,6 +112,8 @@ COMMANDS = CommandTable(
         world_lines.compare,
         argument="[K]",
         opens=True,
+        values=_world_lines,
+        exact=True,
     ),
     Command(
         "bookmark",
@@ -104,6 +122,8 @@ COMMANDS = CommandTable(
         marks.bookmark,
         argument="N [name]",
         opens=True,
+        values=_checkpoints,
+        exact=True,
     ),
     Command(
         "name",
@@ -112,6 +132,8 @@ COMMANDS = CommandTable(
         marks.name,
         argument="K [name]",
         opens=True,
+        values=_world_lines,
+        exact=True,
     ),
     Command(
         "pin",
@@ -119,6 +141,8 @@ COMMANDS = CommandTable(
         "Keep what stands at checkpoint N from being dropped, or no longer.",
         marks.pin,
         argument="N",
+        values=_checkpoints,
+        exact=True,
     ),
     Command(
         "summary",
@@ -200,6 +224,7 @@ COMMANDS = CommandTable(
         "Show the usage",
         "Tokens of the window and of the whole session.",
         session.usage,
+        aliases=("cost",),
     ),
     Command(
         "context",
@@ -266,6 +291,12 @@ COMMANDS = CommandTable(
         values=_thinking,
     ),
     Command(
+        "init",
+        "Write notes for agents",
+        "Have the agent look at the folder and write AGENTS.md, or bring it up to date.",
+        session.init,
+    ),
+    Command(
         "stop",
         "Stop the agent",
         "End the running turn; what is complete is kept.",
@@ -300,6 +331,8 @@ COMMANDS = CommandTable(
         rewind.fork,
         argument="[N]",
         opens=True,
+        values=_checkpoints,
+        exact=True,
     ),
     Command(
         "rename",
@@ -307,6 +340,15 @@ COMMANDS = CommandTable(
         "Call it TITLE; without one, what was said first.",
         session.rename,
         argument="[TITLE]",
+    ),
+    Command(
+        "sessions",
+        "Choose another session",
+        "Of this folder or of all: search, go on, rename, archive, fork, delete.",
+        session.sessions,
+        argument="[words]",
+        opens=True,
+        aliases=("resume",),
     ),
     Command(
         "new",
@@ -372,5 +414,6 @@ COMMANDS = CommandTable(
         "The session can be continued later.",
         view.leave,
         key="ctrl+q",
+        aliases=("exit",),
     ),
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kimi_tui.tui.prompt.command import number
 from kimi_tui.tui.screens import QuitChosen
 
 if TYPE_CHECKING:
@@ -52,13 +53,15 @@ def select(screen: MainScreen, argument: str) -> None:
 
 
 def copy(screen: MainScreen, argument: str) -> None:
-    """Copy the last answer, or the newest code."""
-    if argument and argument != "code":
-        screen.tell(f"There is no /copy {argument[:20]}: code or nothing.", level="warning")
-    elif argument:
-        screen.on_view.copy_code()
-    else:
+    """Copy the last answer, the newest code, or the Nth piece of code of the last answer that has some."""
+    piece = number(argument)
+    if not argument:
         screen.on_view.copy_answer()
+    elif argument == "code" or piece:
+        screen.on_view.copy_code(piece or 0)
+    else:
+        words = f"There is no /copy {argument[:20]}: code, the number of a piece, or nothing."
+        screen.tell(words, level="warning")
 
 
 def notices(screen: MainScreen, argument: str) -> None:

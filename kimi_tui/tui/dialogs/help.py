@@ -127,6 +127,21 @@ PLACES: tuple[tuple[str, str, tuple[Row, ...]], ...] = (
         ),
     ),
     (
+        "Sessions",
+        "sessions",
+        (
+            (("sessions.find",), "search titles and what you said in them"),
+            (("sessions.everywhere",), "those of all folders, or of this one"),
+            (("sessions.rename", "sessions.fork"), "rename it; go on in a copy"),
+            (
+                ("sessions.archive", "sessions.archived"),
+                "put it away, or back; show those put away",
+            ),
+            (("sessions.delete",), "put it into the trash; asks first"),
+            (("sessions.leave",), "back"),
+        ),
+    ),
+    (
         "D-Mails and summaries",
         "letter",
         (

@@ -91,6 +91,9 @@ class Conversation:
         """The models that the server lists."""
         self._asked_for_models: Choice | None = None
         """Whose server was asked for them."""
+        self._is_unnamed = launch.config.titles and launch.resume is None and not launch.demo
+        """Whether the model is to name the session when its first turn is done."""
+        self._naming: asyncio.Task[None] | None = None
 
     async def open(self) -> Opened:
         """Open the session and begin to show it.
@@ -252,6 +255,8 @@ class Conversation:
         self.stop_feed()
         if self._session_id and not self._launch.demo:
             self.way_back = way_back(self.state.title, self._session_id)
+        if self._naming is not None:
+            self._naming.cancel()
         lost = await self.engine.close()
         opened, self._opened = self._opened, None
         demo = opened.demo if opened is not None else None
@@ -543,6 +548,9 @@ class Conversation:
             return
         self._change(state)
         if ended is not None:
+            if self._is_unnamed and ended.reason == "done":
+                self._is_unnamed = False
+                self._naming = self.engine.start(self._name())
             if self.demo is not None:
                 self.demo.suggestions.ended(is_done=ended.reason == "done")
             if not state.can_resume:
@@ -552,6 +560,11 @@ class Conversation:
                 self.engine.start(self._deliver(said_all=ended.reason == "done"))
             elif self.follow_ups and ended.reason == "done":
                 self.engine.start(self._say_follow_up())
+
+    async def _name(self) -> None:
+        """Have the model name the session; where it does not, what was said first stays its title."""
+        if self.engine.soul is not None and (title := await self.engine.soul.name_session()):
+            self.set_title(title)
 
     def _notify(self, notice: Notice) -> None:
         if notice.topic and notice.solved:

@@ -21,7 +21,7 @@ from kimi_tui.app_paths import short
 from kimi_tui.launch import Launch
 from kimi_tui.tui.approval.slot import ApprovalSlot
 from kimi_tui.tui.callbacks import report_of
-from kimi_tui.tui.commands import marks, rewind, world_lines
+from kimi_tui.tui.commands import custom, marks, rewind, world_lines
 from kimi_tui.tui.commands.preview import offer_files
 from kimi_tui.tui.commands.table import COMMANDS
 from kimi_tui.tui.frame.footer import Footer
@@ -45,7 +45,7 @@ from kimi_tui.tui.main.hints import (
 )
 from kimi_tui.tui.prompt.area import CHORDS, PromptArea
 from kimi_tui.tui.prompt.bar import PromptBar
-from kimi_tui.tui.prompt.command import Command, ParsedLine
+from kimi_tui.tui.prompt.command import Command, CommandTable, ParsedLine, Values
 from kimi_tui.tui.screens import (
     ModelMissing,
     OpeningFailed,
@@ -84,6 +84,8 @@ WARNED_S = 10.0
 TWICE_S = 1.0
 TOLD_LIMIT = 200
 """Notices that are kept to be read again."""
+OFFERED = 50
+"""Checkpoints, or world lines, that are offered behind a command."""
 QUIT = "quit"
 """Topic of the notice that the key just pressed quits when it comes again."""
 QUITTING = ("ctrl+c", "ctrl+d")
@@ -119,7 +121,6 @@ class MainScreen(Screen[None]):
             if command.key and command.name != "quit"
         ),
     ]
-    commands = COMMANDS
 
     def __init__(self, launch: Launch, size: Size, last_key_at: Callable[[], float]) -> None:
         super().__init__()
@@ -128,6 +129,9 @@ class MainScreen(Screen[None]):
         if launch.demo:
             hints = demo_hints(self.keys, plays=launch.plays)
             question = PLAYED_QUESTION if launch.plays else DEMO_QUESTION
+        self.commands = CommandTable(*COMMANDS)
+        self._learned = asyncio.Event()
+        """Whether the commands of files are among them."""
         self._launch = launch
         self._last_key_at = last_key_at
         self._opening = OPENING if launch.resume is not None else ""
@@ -231,6 +235,9 @@ class MainScreen(Screen[None]):
         )
         self.transcript.work_dir = str(opened.folder)
         self.prompt.area.past = opened.past
+        # Of earlier sessions: a list that changes its order while it is used would be read anew each time.
+        self.commands.learn_uses(opened.past.entries)
+        self.start(self._learn_commands())
         self.transcript.reading = ""
         self._tell_all((*self._launch.notices, *opened.notices))
         if self._launch.offers_files:
@@ -269,7 +276,7 @@ class MainScreen(Screen[None]):
 
     def action_command(self, name: str, argument: str = "") -> None:
         """Run a command of the table; one that needs an argument and has none is begun in the prompt."""
-        command = COMMANDS[name]
+        command = self.commands[name]
         if command.needs_argument and not argument:
             self.focus_prompt()
             self.keep(f"/{name} ")
@@ -485,6 +492,23 @@ class MainScreen(Screen[None]):
         if self._reader is not None:
             self._reader.tell_news()
         self._update_footer()
+        self._attract(old, new)
+
+    def _attract(self, old: MainState, new: MainState) -> None:
+        """Have the window's title follow, and tell whoever looks elsewhere that the agent asks, or is done."""
+        attention, app = self.kimi.attention, app_of(self)
+        folder = Path(self.transcript.work_dir).name
+        attention.follow(
+            folder=folder,
+            title=new.title,
+            working=new.running or new.compacting,
+            asking=bool(new.approvals),
+        )
+        if not app.app_focus and old.ready:
+            if len(new.approvals) > len(old.approvals):
+                attention.tell(f"{folder}: the agent asks", asking=True)
+            elif old.running and not new.running:
+                attention.tell(f"{folder}: {new.title} is done", asking=False)
 
     def _foresee_dmail(self) -> None:
         """Show what the D-Mail would take that waits for an answer."""
@@ -546,8 +570,10 @@ class MainScreen(Screen[None]):
         if written[0] in "!#" and self.writing.takes(written):
             return
         # A blank before the slash makes a message of it.
-        parsed = COMMANDS.parse(written.rstrip())
-        if parsed.command is not None:
+        parsed = self.commands.parse(written.rstrip())
+        if parsed.command is None and written.startswith("/") and not self._learned.is_set():
+            self.start(self._send_when_learned(written))
+        elif parsed.command is not None:
             self._run_written(parsed.command, parsed.argument, text)
         elif parsed.unknown:
             self._say_unknown(parsed)
@@ -558,16 +584,27 @@ class MainScreen(Screen[None]):
             self.transcript.scroll_to_end()
             self.conversation.say(text)
 
+    async def _learn_commands(self) -> None:
+        try:
+            await custom.learn(self)
+        finally:
+            self._learned.set()
+
+    async def _send_when_learned(self, written: str) -> None:
+        await self._learned.wait()
+        self.send(written)
+
     def _entry(self, text: str) -> str:
         """What the menu offers for a text, by name: also where it was typed and sent before the menu could open."""
         if (menu := self.prompt.area.menu) is not None:
             return menu.pick(text)
-        return next((command.name for command in COMMANDS.offered(text)), "")
+        offered = self.commands.offered(text)
+        return next((command.name for command in offered if command.is_begun_by(text)), "")
 
     def _run_entry(self, chosen: str) -> None:
         """Run an entry of the menu: a command's name, with a value behind a blank where it offered one."""
         name, _, argument = chosen.partition(" ")
-        self._run_written(COMMANDS[name], argument, f"/{chosen}")
+        self._run_written(self.commands[name], argument, f"/{chosen}")
 
     def _run_written(self, command: Command, argument: str, text: str) -> None:
         """Run a command that was written; one with words behind it that it does not take stays in the prompt."""
@@ -599,8 +636,8 @@ class MainScreen(Screen[None]):
             # The arrows go on through what was sent.
             self.chat_pane.close_menu(area.text)
         self.follow_prompt()
-        command = COMMANDS.argument_of(area.text)
-        if command is not self._begun and command is COMMANDS["model"]:
+        command = self.commands.argument_of(area.text)
+        if command is not self._begun and command is self.commands["model"]:
             self.conversation.learn_models()
         self._begun = command
 
@@ -635,7 +672,22 @@ class MainScreen(Screen[None]):
     def _new_menu(self) -> CommandMenu:
         from kimi_tui.tui.prompt.menu import CommandMenu
 
-        return CommandMenu(COMMANDS, self.keys, values=lambda: self.conversation.values)
+        return CommandMenu(self.commands, self.keys, values=self._values)
+
+    def _values(self) -> Values:
+        """What may follow the commands now."""
+        live = self.views.timeline.model.tree.live if self.views.timeline.model is not None else []
+        lines = (
+            self.views.timeline.model.tree.lines if self.views.timeline.model is not None else {}
+        )
+        return self.conversation.values._replace(
+            checkpoints=tuple(
+                (str(one.id), one.bookmark or one.words) for one in reversed(live[-OFFERED:])
+            ),
+            world_lines=tuple(
+                (str(n), self.views.line_name(n)) for n in sorted(lines, reverse=True)[:OFFERED]
+            ),
+        )
 
     def values_changed(self) -> None:
         """More is known of what may follow a command: the menu offers that too."""

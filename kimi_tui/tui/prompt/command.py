@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterator
+from collections import Counter
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from typing import Any, NamedTuple
 
 LIKENESS = 0.7
@@ -11,16 +12,27 @@ LONGEST_SLIP = 20
 """Longer words are none, and comparing costs the square of their length."""
 
 
+SHORTEST_FUZZY = 2
+"""Letters from which on commands are found that only hold them in their order."""
+
+Value = str | tuple[str, str]
+"""What may follow a command: a word, or a word and what it stands for."""
+
+
 class Values(NamedTuple):
     """What may follow some of the commands depends on the session.
 
     Attributes:
         models: names of models, those of the configuration first.
         thinking: what can be set of the model's thinking; empty where nothing can.
+        checkpoints: numbers of the live line with what was said there, the newest first.
+        world_lines: numbers of the lines that were left with their names, the newest first.
     """
 
     models: tuple[str, ...] = ()
     thinking: tuple[str, ...] = ()
+    checkpoints: tuple[Value, ...] = ()
+    world_lines: tuple[Value, ...] = ()
 
 
 Handler = Callable[[Any, str], Coroutine[Any, Any, None] | None]
@@ -41,6 +53,7 @@ class Command(NamedTuple):
         values: lists what may follow the word, as the session is now; None where it is no set.
         exact: only a value that was named whole, or chosen with the arrows, is run: not the first that begins so.
         opens: it opens a screen or a field, or goes to one: keys typed until that is there are meant for it.
+        aliases: other words for it, as other programs call it; no list shows them.
     """
 
     name: str
@@ -49,9 +62,10 @@ class Command(NamedTuple):
     handler: Handler
     key: str = ""
     argument: str = ""
-    values: Callable[[Values], tuple[str, ...]] | None = None
+    values: Callable[[Values], tuple[Value, ...]] | None = None
     exact: bool = False
     opens: bool = False
+    aliases: tuple[str, ...] = ()
 
     @property
     def needs_argument(self) -> bool:
@@ -62,6 +76,11 @@ class Command(NamedTuple):
     def usage(self) -> str:
         """The word with what may follow it."""
         return f"/{self.name} {self.argument}".rstrip()
+
+    def is_begun_by(self, text: str) -> bool:
+        """Whether a text in the prompt begins its word, or another word for it."""
+        word = text[1:].partition(" ")[0].lower()
+        return any(one.startswith(word) for one in (self.name, *self.aliases))
 
     def is_named_by(self, text: str) -> bool:
         """Whether a text in the prompt names this entry of the menu whole, or leaves its end open where that is harmless."""
@@ -86,10 +105,34 @@ MESSAGE = ParsedLine()
 
 
 class CommandTable:
-    """All commands, in the order in which they are listed."""
+    """All commands, in the order in which they are listed; those that are used most come first where several are meant."""
 
     def __init__(self, *commands: Command) -> None:
-        self._by_name = {command.name: command for command in commands}
+        self._by_name: dict[str, Command] = {}
+        self._by_alias: dict[str, Command] = {}
+        self._uses: Counter[str] = Counter()
+        self.add(commands)
+
+    def add(self, commands: Iterable[Command]) -> None:
+        """Have further ones, where no other has their names."""
+        for command in commands:
+            if command.name not in self._by_name and command.name not in self._by_alias:
+                self._by_name[command.name] = command
+                self._by_alias |= dict.fromkeys(command.aliases, command)
+
+    def learn_uses(self, sent: Iterable[str]) -> None:
+        """Count the commands among what was sent."""
+        for text in sent:
+            word = text[1:].partition(" ")[0] if text.startswith("/") else ""
+            if (command := self._named(word)) is not None:
+                self._uses[command.name] += 1
+
+    def by_use(self, commands: Iterable[Command]) -> list[Command]:
+        """Those that were used most first; the others in their order."""
+        return sorted(commands, key=lambda command: -self._uses[command.name])
+
+    def _named(self, word: str) -> Command | None:
+        return self._by_name.get(word) or self._by_alias.get(word)
 
     def __iter__(self) -> Iterator[Command]:
         return iter(self._by_name.values())
@@ -101,9 +144,11 @@ class CommandTable:
         return self._by_name[name]
 
     def matching(self, prefix: str) -> tuple[Command, ...]:
-        """The commands whose name begins with `prefix`: the one of that name first, the others in the table's order."""
-        found = [command for command in self if command.name.startswith(prefix)]
-        return tuple(sorted(found, key=lambda command: command.name != prefix))
+        """The commands that a word begins: the one that it names first, then those used most, then in the table's order."""
+        found = self.by_use(command for command in self if command.name.startswith(prefix))
+        aliased = [one for one in self if one not in found and one.is_begun_by(f"/{prefix}")]
+        named = self._named(prefix)
+        return tuple(sorted((*found, *aliased), key=lambda command: command is not named))
 
     def near(self, word: str) -> Command | None:
         """The command that was probably meant by a word that is no command; None where it is like none."""
@@ -119,10 +164,22 @@ class CommandTable:
         return self._by_name[names[0]] if names else None
 
     def offered(self, text: str) -> tuple[Command, ...]:
-        """The commands that a text in the prompt may become: those that begin so, while it is a word behind a slash."""
+        """The commands that a text in the prompt may become, while it is a word behind a slash.
+
+        Those that begin so, then those that hold its letters in their order: these are never run for what was not chosen.
+        """
         word = text[1:].lower()
-        is_word = text.startswith("/") and (not word or word.replace("-", "x").isalpha())
-        return self.matching(word) if is_word else ()
+        if not text.startswith("/") or (word and not word.replace("-", "x").isalnum()):
+            return ()
+        found = self.matching(word)
+        if len(word) < SHORTEST_FUZZY:
+            return found
+        from textual.fuzzy import Matcher
+
+        score = Matcher(word).match
+        others = [(score(one.name), one) for one in self if one not in found]
+        others.sort(key=lambda scored: -scored[0])
+        return (*found, *(one for points, one in others if points > 0))
 
     def with_values(self, text: str, known: Values) -> tuple[Command, ...]:
         """The command whose argument is being typed, once with each value that the text may become; the exact one first.
@@ -134,17 +191,19 @@ class CommandTable:
         if command is None or command.values is None:
             return ()
         typed = text.partition(" ")[2].strip().lower()
-        found = [value for value in command.values(known) if value.lower().startswith(typed)]
-        found.sort(key=lambda value: value.lower() != typed)
+        values = [one if isinstance(one, tuple) else (one, "") for one in command.values(known)]
+        found = [one for one in values if one[0].lower().startswith(typed)]
+        found.sort(key=lambda one: one[0].lower() != typed)
         entries = tuple(
-            command._replace(name=f"{command.name} {one}", argument="") for one in found
+            command._replace(name=f"{command.name} {one}", argument="", help=what or command.help)
+            for one, what in found
         )
         return entries if typed or not entries else (command, *entries)
 
     def argument_of(self, text: str) -> Command | None:
         """The command whose argument is being typed; None where the text is none, or its command takes nothing."""
         name, blank, _ = text[1:].partition(" ")
-        command = self._by_name.get(name.lower()) if blank and text.startswith("/") else None
+        command = self._named(name.lower()) if blank and text.startswith("/") else None
         return command if command is not None and command.argument else None
 
     def parse(self, text: str) -> ParsedLine:
@@ -157,10 +216,10 @@ class CommandTable:
             return MESSAGE
         word, _, argument = text[1:].partition(" ")
         word, argument = word.strip().lower(), argument.strip()
+        if (command := self._named(word)) is not None:
+            return ParsedLine(command, argument)
         if not word.replace("-", "").isalpha() or not word.isascii() or "\n" in word:
             return MESSAGE
-        if word in self._by_name:
-            return ParsedLine(self._by_name[word], argument)
         meant = self.near(word)
         return MESSAGE if argument and meant is None else ParsedLine(None, argument, word, meant)
 

@@ -230,4 +230,4 @@ class CommandMenu(Widget):
 
 def _is_meant(first: Command | Offer, text: str) -> bool:
     """Whether Enter is about the first row before the arrows have chosen."""
-    return isinstance(first, Offer) or first.is_named_by(text)
+    return isinstance(first, Offer) or (first.is_begun_by(text) and first.is_named_by(text))

@@ -1206,13 +1206,17 @@ class Transcript(ScrollView, can_focus=True):
         else:
             self._copy_code_of([block], 0)
 
-    def copy_code(self) -> None:
-        """Copy the newest piece of code of the answers; asked again, the next one of the same answer."""
+    def copy_code(self, number: int = 0) -> None:
+        """Copy the newest piece of code of the answers; asked again, the next one of the same answer.
+
+        With a number the piece of that number of the last answer with code in it, counted from 1.
+        """
         from kimi_tui.projection.blocks import AgentBlock
 
-        self._copy_code_of((b for b in reversed(self.blocks) if isinstance(b, AgentBlock)), -1)
+        answers = (b for b in reversed(self.blocks) if isinstance(b, AgentBlock))
+        self._copy_code_of(answers, -1, number)
 
-    def _copy_code_of(self, blocks: Iterable[Block], first: int) -> None:
+    def _copy_code_of(self, blocks: Iterable[Block], first: int, number: int = 0) -> None:
         from kimi_tui.tui.transcript.copying import code_of
 
         found = next(((one.key, code) for one in blocks if (code := code_of(one))), None)
@@ -1222,6 +1226,14 @@ class Transcript(ScrollView, can_focus=True):
         key, pieces = found
         last_key, last = self._taken_code
         at = (last + 1 if last_key == key else first) % len(pieces)
+        if number > len(pieces):
+            from kimi_tui.tui.formatting import counted
+
+            words = f"The last answer with code has {counted(len(pieces), 'piece')} of it."
+            self.post_message(self.NothingCopied(words))
+            return
+        if number:
+            at = number - 1
         self._taken_code = (key, at)
         language, text = pieces[at]
         words = amount(text, language)

@@ -337,3 +337,41 @@ async def test_an_error_event_in_the_stream(home: Path) -> None:
         # What is in no context is not on the screen either.
         assert "half of it" not in one.text()
         assert stored(home)[-1]["role"] == "user"
+
+
+async def test_the_model_names_the_session_after_its_first_turn(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        server.title = say('"Rotate the keys."\nof the server')
+        server.script(say("Done."), say("Done again."))
+        await one.ready()
+        await one.say("Please have a look at the keys that the server uses")
+        await one.until(lambda: one.screen.conversation.state.title == "Rotate the keys")
+        soul = one.screen.conversation.engine.soul
+        assert soul is not None
+        assert soul.session.state.title == "Rotate the keys"
+        await one.idle()
+        await one.say("Again")
+        await one.sees("Done again.")
+        await one.idle()
+        (asked,) = server.title_requests
+        assert len(server.requests) == 2
+        assert "keys that the server uses" in asked.messages[-1]["content"]
+        assert asked.body.get("tools") is None
+
+
+async def test_without_a_name_by_the_model_the_first_words_stay(home: Path) -> None:
+    async with ChatServer() as server:
+        server.script(say("Done."), say("Done."))
+        async with desk(home, server.base_url) as one:
+            await one.ready()
+            await one.say("Look at the keys")
+            await one.until(lambda: len(server.title_requests) == 1)
+            await one.idle()
+            assert one.screen.conversation.state.title == "Look at the keys"
+            assert "!" not in one.text()
+        async with desk(home, server.base_url, config=Config(titles=False)) as one:
+            await one.ready()
+            await one.say("Look at the locks")
+            await one.sees("Done.")
+            await one.idle()
+            assert len(server.title_requests) == 1

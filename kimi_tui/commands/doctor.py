@@ -1,0 +1,300 @@
+"""`kimi-tui doctor`: what of this machine and configuration works; a line each, and what to do about what does not."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import platform
+import re
+import select
+import shutil
+import sys
+import tempfile
+import termios
+import time
+import tty
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from kimi_tui.app_paths import config_file, data_dir, no_home_notice, short
+from kimi_tui.commands.console import DONE, FAILED, Parser, print_json
+from kimi_tui.config.model_choice import Choice
+from kimi_tui.config.settings import Config, ConfigError
+from kimi_tui.foreign_text import one_line
+from kimi_tui.launch import Launch, Options, launch_of
+from kimi_tui.tools.process import find_program
+from kimi_tui.tui.attention import draws_progress, way_of
+from kimi_tui.tui.desktop import (
+    FEW,
+    MANY,
+    asks_tmux,
+    clipboard_command,
+    colours_of,
+    hindrance,
+    tmux_option,
+)
+from kimi_tui.tui.formatting import counted
+
+State = Literal["ok", "warn", "bad"]
+
+MODELS_TIMEOUT_S = 20.0
+ANSWER_S = 0.5
+"""For how long the terminal may think about what it can do."""
+_LEAST_FREE = 100 << 20
+_LITTLE_FREE = 1 << 30
+# Does it know the keyboard protocol of kitty, its pictures, reports of the focus; and last what every terminal answers.
+_QUESTIONS = b"\x1b[?u\x1b_Gi=31,s=1,v=1,a=q,t=d,f=24;AAAA\x1b\\\x1b[?1004$p\x1b[c"
+_LAST_ANSWER = re.compile(rb"\x1b\[\?([0-9;]*)c")
+
+
+class Finding(NamedTuple):
+    """A line of the report: what was looked at, whether it works, what was seen, and what to do."""
+
+    about: str
+    state: State
+    seen: str
+    advice: str = ""
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Carry out `kimi-tui doctor ARGUMENTS`; the exit code is 1 where something is bad."""
+    parser = Parser(
+        prog="kimi-tui doctor",
+        description="Say what of this machine and configuration works, and what to do about the rest.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--offline", action="store_true", help="do not ask the model's server")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    options = parser.parse_args(arguments)
+    findings: list[Finding] = []
+    for one in _findings(os.environ, offline=options.offline):
+        findings.append(one)
+        if not options.json:
+            print(f"{one.state:<4}  {one.about:<13}  {one_line(one.seen)}".rstrip())
+            if one.advice:
+                print(f"{'':<21}{one_line(one.advice)}")
+    if options.json:
+        print_json([one._asdict() for one in findings])
+    return FAILED if any(one.state == "bad" for one in findings) else DONE
+
+
+def _findings(environ: Mapping[str, str], *, offline: bool) -> Iterator[Finding]:
+    work = Path.cwd()
+    launch, found = _configuration()
+    config = launch.config if launch is not None else Config()
+    yield _python()
+    yield from _terminal(environ, work, config)
+    yield from found
+    if launch is not None:
+        yield _model(launch, offline=offline)
+    yield from _folders(work)
+    yield _sandbox(config, environ)
+    yield from _programs(environ, work)
+
+
+def _python() -> Finding:
+    return Finding(
+        "python", "ok", f"{platform.python_version()} on {platform.platform(terse=True)}"
+    )
+
+
+# --- the terminal
+
+
+def _terminal(environ: Mapping[str, str], work: Path, config: Config) -> Iterator[Finding]:
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        yield Finding("terminal", "warn", "input or output is redirected", "Run it in a terminal.")
+        answer = b""
+    else:
+        columns, rows = shutil.get_terminal_size()
+        small = columns < 60 or rows < 20
+        yield Finding(
+            "terminal",
+            "warn" if small else "ok",
+            f"{environ.get('TERM_PROGRAM') or environ.get('TERM') or 'unknown'}, {columns}x{rows}",
+            "Make it at least 60x20." if small else "",
+        )
+        answer = ask_terminal()
+        yield from _answered(answer)
+    colours = colours_of(environ)
+    words = {FEW: "16", MANY: "256"}.get(colours, "all")
+    advice = "" if colours > MANY else "COLORTERM=truecolor says that the terminal shows all."
+    yield Finding("colours", "warn" if colours == FEW else "ok", words, advice)
+    option = tmux_option() if asks_tmux(environ) else ""
+    command = clipboard_command(environ, [work])
+    hinders = "" if command else hindrance(environ, option)
+    how = f"by {Path(command[0]).name} and the terminal" if command else "by the terminal (OSC 52)"
+    yield Finding("clipboard", "warn" if hinders else "ok", how, hinders)
+    way = way_of(config.notify.how, environ)
+    progress = ", with progress" if draws_progress(environ) else ""
+    yield Finding("notifications", "ok", f"{way}{progress}")
+
+
+def _answered(answer: bytes) -> Iterator[Finding]:
+    last = _LAST_ANSWER.search(answer)
+    if last is None:
+        yield Finding(
+            "keyboard", "warn", "the terminal answers no questions", "Shift+Enter may be Enter."
+        )
+        return
+    keys = b"\x1b[?" in answer and re.search(rb"\x1b\[\?[0-9]+u", answer)
+    yield Finding(
+        "keyboard",
+        "ok",
+        "tells all keys apart" if keys else "the usual keys",
+        "" if keys else "Ctrl+J begins a line where Shift+Enter sends.",
+    )
+    graphics = "kitty" if b"\x1b_Gi=31;OK" in answer else ""
+    graphics = graphics or ("sixel" if b"4" in last[1].split(b";")[1:] else "")
+    yield Finding("graphics", "ok", graphics or "none: pictures are named")
+    focus = re.search(rb"\x1b\[\?1004;([0-9])\$y", answer)
+    if focus is None or focus[1] in (b"0", b"4"):
+        advice = "In tmux: set -g focus-events on." if os.environ.get("TMUX") else ""
+        yield Finding("focus", "warn", "may not be told: then no notification comes", advice)
+
+
+def ask_terminal() -> bytes:
+    """What the terminal answers about itself; nothing where it is silent."""
+    fd = sys.stdin.fileno()
+    try:
+        before = termios.tcgetattr(fd)
+    except termios.error:
+        return b""
+    answer = b""
+    try:
+        tty.setcbreak(fd)
+        os.write(sys.stdout.fileno(), _QUESTIONS)
+        until = time.monotonic() + ANSWER_S
+        while _LAST_ANSWER.search(answer) is None and (left := until - time.monotonic()) > 0:
+            if select.select([fd], [], [], left)[0]:
+                answer += os.read(fd, 4_096)
+        return answer
+    except OSError:
+        return answer
+    finally:
+        # What came too late is no line of the shell's.
+        termios.tcsetattr(fd, termios.TCSAFLUSH, before)
+
+
+# --- configuration and model
+
+
+def _configuration() -> tuple[Launch | None, list[Finding]]:
+    try:
+        launch = launch_of(Options())
+    except ConfigError as error:
+        return None, [Finding("configuration", "bad", str(error), "Edit the file.")]
+    source = launch.config.source
+    seen = short(source) if source is not None else f"none at {short(config_file())}"
+    found = [Finding("configuration", "ok", seen)]
+    found += [Finding("configuration", "warn", words) for words in launch.notices]
+    return launch, found
+
+
+def _model(launch: Launch, *, offline: bool) -> Finding:
+    choice = launch.choice
+    if not isinstance(choice, Choice):
+        return Finding("model", "warn", "none is chosen", "Start kimi-tui once to choose one.")
+    name = f"{choice.model or 'the only one'} at {choice.base_url}"
+    if offline:
+        return Finding("model", "ok", f"{name}, not asked")
+    from kimi_tui.llm.errors import LLMError
+    from kimi_tui.llm.models import ChatModels, chat_models
+
+    async def ask() -> ChatModels:
+        async with asyncio.timeout(MODELS_TIMEOUT_S):
+            return await chat_models(choice.base_url, choice.api_key)
+
+    begun = time.monotonic()
+    try:
+        listed = asyncio.run(ask())
+    except LLMError as error:
+        return Finding("model", "bad", f"{name}: {error.message}", error.advice)
+    except TimeoutError:
+        return Finding("model", "bad", f"{name}: no answer", "Is the server up, is a proxy set?")
+    seen = f"{name}, answers in {time.monotonic() - begun:.1f} s"
+    if choice.model and choice.model not in [model.id for model in listed.models]:
+        return Finding("model", "warn", f"{seen}, does not list it", "/model shows what it lists.")
+    return Finding("model", "ok", seen)
+
+
+# --- the machine
+
+
+def _folders(work: Path) -> Iterator[Finding]:
+    data = data_dir()
+    advice = no_home_notice()
+    for about, folder in (("configuration", config_file().parent), ("sessions", data)):
+        # Where it is not there yet, it is made in the first one above it that is.
+        there = next(one for one in (folder, *folder.parents) if one.exists())
+        if trouble := _refusal(there):
+            yield Finding("folders", "bad", f"{about}: {short(folder)}: {trouble}", advice)
+        else:
+            free = shutil.disk_usage(there).free
+            state: State = "bad" if free < _LEAST_FREE else "warn" if free < _LITTLE_FREE else "ok"
+            room = "" if state == "ok" else "Make room: kimi-tui sessions lists what takes it."
+            seen = f"{about}: {short(folder)}, {free / (1 << 30):.1f} GB free"
+            yield Finding("folders", state, seen, room or advice)
+    if trouble := _refusal(work):
+        yield Finding(
+            "work folder", "warn", f"{short(work)}: {trouble}", "The agent cannot write here."
+        )
+    else:
+        yield Finding("work folder", "ok", short(work))
+    yield _locks(data)
+
+
+def _refusal(folder: Path) -> str:
+    """Why a folder takes no file; empty where it does."""
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            return ""
+    except OSError as error:
+        return error.strerror or type(error).__name__
+
+
+def _locks(data: Path) -> Finding:
+    from kimi_tui.session.lock import holder_of
+    from kimi_tui.session.store import SessionStore
+
+    there = next(one for one in (data, *data.parents) if one.exists())
+    try:
+        with tempfile.TemporaryFile(dir=there) as file:
+            fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        return Finding(
+            "locks",
+            "warn",
+            f"the disk takes none: {error.strerror}",
+            "Open a session in one program at a time, or move it with KIMI_TUI_HOME.",
+        )
+    folders = SessionStore(data).newest_first()
+    held = sum(holder_of(folder) is not None for folder in folders[:1_000])
+    return Finding("locks", "ok", f"{counted(len(folders), 'session')}, {held} of them open")
+
+
+def _sandbox(config: Config, environ: Mapping[str, str]) -> Finding:
+    from kimi_tui.tools.sandbox.policy import NoSandbox, SandboxSettings
+    from kimi_tui.tools.sandbox.sandbox import find_sandbox
+
+    try:
+        sandbox = find_sandbox(SandboxSettings(*config.sandbox), environ)
+    except NoSandbox as no:
+        return Finding("sandbox", "warn", f"none: {no}", "Commands are asked for, one by one.")
+    gaps = "; ".join(sandbox.gaps)
+    return Finding("sandbox", "warn" if gaps else "ok", f"holds ({sandbox.backend})", gaps)
+
+
+def _programs(environ: Mapping[str, str], work: Path) -> Iterator[Finding]:
+    from kimi_tui.tools.grep import wheel_rg
+
+    if rg := wheel_rg() or find_program("rg", environ, work):
+        yield Finding("rg", "ok", short(Path(rg)))
+    else:
+        yield Finding("rg", "bad", "missing: no file can be searched", "Install ripgrep.")
+    if git := find_program("git", environ, work):
+        yield Finding("git", "ok", short(Path(git)))
+    else:
+        yield Finding("git", "warn", "missing", "The agent has no git; all else works.")

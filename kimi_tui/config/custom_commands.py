@@ -1,0 +1,191 @@
+"""Commands of the user's own: Markdown files whose text is sent when their name is typed behind a slash.
+
+They stand in `commands/` beside config.toml and in `.kimi-tui/commands/` of the work folder; Claude's commands and the skills of
+Claude and kimi-cli are read, too. What a repository brings is said by `origin`: it is shown whole before its first use. Nothing
+in a file is run or read by us; its text is what the model is sent.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Literal, NamedTuple, cast
+
+from kimi_tui.app_paths import make_private
+from kimi_tui.filesystem import Storage, open_folder, read_regular
+from kimi_tui.foreign_text import clean_source, one_line
+
+Origin = Literal["user", "folder"]
+
+_Place = tuple[Path, tuple[str, ...], Origin]
+
+MAX_FILES = 200
+"""In all folders together."""
+MAX_BYTES = 1 << 16
+_MAX_ENTRIES = 1_000
+_NAME = re.compile(r"[a-z][a-z0-9-]{0,39}")
+_PLACE = re.compile(r"\$(ARGUMENTS|[1-9])")
+_SKILL = "SKILL.md"
+_COMMANDS = ((".claude", "commands"),)
+_SKILLS = ((".claude", "skills"), (".kimi", "skills"), (".agents", "skills"))
+
+
+class CustomCommand(NamedTuple):
+    """A command of a file.
+
+    Attributes:
+        name: the word behind the slash.
+        help: what it does, in a line.
+        argument: what may follow it, as its file says.
+        text: what is sent, with places for what follows the word.
+        path: the file.
+        origin: whose it is: the user's own, or the work folder's.
+    """
+
+    name: str
+    help: str
+    argument: str
+    text: str
+    path: Path
+    origin: Origin
+
+    @property
+    def digest(self) -> str:
+        """What the file holds, as a name."""
+        said = "\0".join((self.name, self.help, self.argument, self.text))
+        return hashlib.sha256(said.encode("utf-8", "replace")).hexdigest()
+
+    def with_arguments(self, arguments: str) -> str:
+        """What is sent, with `$ARGUMENTS` and `$1` to `$9` filled in; without such places they stand at the end."""
+        try:
+            words: Sequence[str] = shlex.split(arguments)
+        except ValueError:
+            words = arguments.split()
+
+        def filled(place: re.Match[str]) -> str:
+            if place[1] == "ARGUMENTS":
+                return arguments
+            at = int(place[1]) - 1
+            return words[at] if at < len(words) else ""
+
+        text, n_filled = _PLACE.subn(filled, self.text)
+        return text if n_filled or not arguments else f"{text}\n\n{arguments}"
+
+
+def custom_commands(work_dir: Path, config_dir: Path, home: Path | None) -> list[CustomCommand]:
+    """Those there are, the user's own first: a repository takes no name of theirs. Reads files: call it in a thread.
+
+    Args:
+        work_dir: the folder that is worked in.
+        config_dir: the folder of config.toml.
+        home: the user's home folder; None where there is none.
+    """
+    theirs = (*_COMMANDS, *_SKILLS)
+    places: list[_Place] = [(config_dir, ("commands",), "user")]
+    if home is not None:
+        places += _below(home, theirs, "user")
+    if work_dir != home:
+        places += _below(work_dir, ((".kimi-tui", "commands"), *theirs), "folder")
+    found: dict[str, CustomCommand] = {}
+    for root, parts, origin in places:
+        for name, path in _files(root, parts, origin):
+            if len(found) >= MAX_FILES:
+                return list(found.values())
+            if name not in found and (made := _read(name, path, origin)) is not None:
+                found[name] = made
+    return list(found.values())
+
+
+def _below(root: Path, folders: Sequence[tuple[str, ...]], origin: Origin) -> list[_Place]:
+    return [(root, parts, origin) for parts in folders]
+
+
+def _files(root: Path, parts: Sequence[str], origin: Origin) -> Iterator[tuple[str, Path]]:
+    """The names and files of a folder below a root, in the order of the names; of a repository nothing behind a link."""
+    folder, links, are_skills = root.joinpath(*parts), origin == "user", parts in _SKILLS
+    try:
+        if not links:
+            os.close(open_folder(root, parts))
+        with os.scandir(folder) as entries:
+            names = sorted(
+                entry.name
+                for _, entry in zip(range(_MAX_ENTRIES), entries, strict=False)
+                if (
+                    entry.is_dir(follow_symlinks=links)
+                    if are_skills
+                    else entry.name.endswith(".md") and entry.is_file(follow_symlinks=links)
+                )
+            )
+    except OSError:
+        return
+    for name in names:
+        word = name.removesuffix(".md").lower().replace("_", "-")
+        if _NAME.fullmatch(word):
+            yield word, folder / name / _SKILL if are_skills else folder / name
+
+
+def _read(name: str, path: Path, origin: Origin) -> CustomCommand | None:
+    try:
+        if origin == "folder" and os.lstat(path).st_nlink > 1:
+            return None  # its other name may be outside of the folder
+        data = read_regular(path, MAX_BYTES, links=origin == "user")
+    except OSError:
+        return None
+    text = clean_source(data.decode("utf-8", "replace")).strip()
+    facts, body = _parted(text)
+    if not body:
+        return None
+    if path.name == _SKILL:
+        body = f"{body}\n\nThe files that belong to this skill are in {path.parent}."
+    first = body.partition("\n")[0].lstrip("# ")
+    return CustomCommand(
+        name,
+        one_line(facts.get("description") or first)[:200],
+        one_line(facts.get("argument-hint", "[arguments]"))[:40],
+        body,
+        path,
+        origin,
+    )
+
+
+def _parted(text: str) -> tuple[dict[str, str], str]:
+    """The plain lines `key: value` of a file's front matter, and what follows it."""
+    if not text.startswith("---\n"):
+        return {}, text
+    head, end, body = text[4:].partition("\n---")
+    if not end:
+        return {}, text
+    facts: dict[str, str] = {}
+    for line in head.split("\n"):
+        key, colon, value = line.partition(":")
+        if colon and value.strip():
+            facts[key.strip().lower()] = value.strip().strip("\"'")
+    return facts, body.partition("\n")[2].strip()
+
+
+SHOWN_NAME = "shown_commands.json"
+_MOST_SHOWN = 1_000
+
+
+def were_shown(data_dir: Path) -> list[str]:
+    """The digests of the commands that the user was shown and ran, oldest first. Reads a file."""
+    try:
+        found: object = json.loads(read_regular(data_dir / SHOWN_NAME, 1 << 20))
+    except (OSError, ValueError):
+        return []
+    items = cast("list[object]", found) if isinstance(found, list) else []
+    return [one for one in items if isinstance(one, str)]
+
+
+def note_shown(data_dir: Path, digest: str) -> None:
+    """Remember that the user was shown a command; a disk that refuses has it shown again. Writes a file."""
+    shown = [*were_shown(data_dir), digest][-_MOST_SHOWN:]
+    with contextlib.suppress(OSError):
+        make_private(data_dir)
+        Storage().replace_file(data_dir / SHOWN_NAME, json.dumps(shown).encode())

@@ -1,0 +1,62 @@
+"""What a session is called: asked of the model in one small call after the first turn. Failing is no harm, and is silent."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+
+from kimi_tui.foreign_text import one_line
+from kimi_tui.llm.completion import complete
+from kimi_tui.llm.errors import LLMError
+from kimi_tui.llm.message import Message
+from kimi_tui.llm.provider import RetryPolicy
+from kimi_tui.prompts import prompt
+from kimi_tui.session.side_files import short_title
+from kimi_tui.soul.conversation import Conversation
+from kimi_tui.soul.internal_messages import is_user_words
+
+log = logging.getLogger(__name__)
+
+TIMEOUT_S = 60.0
+_READ_CHARS = 2_000
+
+
+async def proposed_title(conversation: Conversation) -> str:
+    """A title by the model for what was said first; empty where there is none to be had.
+
+    The tokens of the call count in the session's totals.
+    """
+    user, agent = _beginning(conversation.messages)
+    if not user:
+        return ""
+    question = Message(role="user", content=prompt("title", user=user, agent=agent))
+    try:
+        async with asyncio.timeout(TIMEOUT_S), conversation.model.call() as provider:
+            completion = await complete(
+                provider,
+                prompt("title_system"),
+                (),
+                (question,),
+                on_item=lambda item: None,
+                policy=RetryPolicy(max_attempts=1),
+            )
+    except (LLMError, TimeoutError) as error:
+        log.info("the session was not named: %s", type(error).__name__)
+        return ""
+    conversation.meter.spent(completion.usage)
+    lines = completion.message.text.strip().splitlines()
+    return short_title(one_line(lines[0]).strip(" .\"'`*#“”«»")) if lines else ""
+
+
+def _beginning(messages: Sequence[Message]) -> tuple[str, str]:
+    """What the user said first, and the last words of the agent about it."""
+    user = agent = ""
+    for message in messages:
+        if message.role == "user" and is_user_words(message):
+            if user:
+                break
+            user = message.text[:_READ_CHARS]
+        elif message.role == "assistant" and message.text.strip():
+            agent = message.text[:_READ_CHARS]
+    return user, agent

@@ -1,0 +1,1 @@
+"""The sessions on disk: found, looked at, gone on with, and put in order."""

@@ -1,0 +1,170 @@
+"""What the sessions screen reads and changes on the disk. All of it blocks: call it in threads.
+
+It imports the engine's files of a session, which the first paint must not wait for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+from kimi_tui.app_paths import short
+from kimi_tui.foreign_text import one_line
+from kimi_tui.session.excerpts import Said, last_said, user_words
+from kimi_tui.session.listing import describe
+from kimi_tui.session.lock import holder_of
+from kimi_tui.session.store import TRASH_DAYS, SessionStore
+from kimi_tui.tui.formatting import age, counted, tokens
+
+PREVIEWED = 12
+"""Messages."""
+
+
+@dataclass(eq=False)
+class Row:
+    """A session of the list.
+
+    Attributes:
+        folder: its files.
+        id: its name.
+        title: what it is called.
+        work_dir: the folder it works in, absolute; may be gone.
+        place: the same as users write it.
+        age: since it was written to.
+        messages: how many, as words; empty where only reading it through would tell.
+        facts: further ones, for the preview.
+        forked_from: the id of the session that it is a copy of, or nothing.
+        archived: whether it was put away.
+        held: who has it open; empty for nobody.
+        words: what the user said in it, to be searched; None until it was read.
+    """
+
+    folder: Path
+    id: str
+    title: str
+    work_dir: str
+    place: str
+    age: str
+    messages: str = ""
+    facts: str = ""
+    forked_from: str = ""
+    archived: bool = False
+    held: str = ""
+    words: str | None = field(default=None, repr=False)
+
+    @property
+    def name(self) -> str:
+        """Title and folder, in small letters, to be searched."""
+        return f"{self.title}\n{self.place}".casefold()
+
+
+class Shelf:
+    """The sessions of one data folder.
+
+    Args:
+        root: the data folder.
+        work_dir: whose sessions are those of "this folder".
+        own_id: of the session that is open here; empty for none.
+    """
+
+    def __init__(self, root: Path, work_dir: Path, own_id: str = "") -> None:
+        self._store = SessionStore(root)
+        self._work_dir = work_dir
+        self._own_id = own_id
+
+    def folders(self, *, everywhere: bool) -> list[Path]:
+        """Where the sessions are, the newest first."""
+        return self._store.newest_first(None if everywhere else self._work_dir)
+
+    def described(self, folders: Sequence[Path]) -> list[Row]:
+        """A row for each that is not empty."""
+        return [row for folder in folders if (row := self._row(folder)) is not None]
+
+    def _row(self, folder: Path) -> Row | None:
+        info = describe(folder)
+        if info is None:
+            return None
+        now = datetime.now(UTC)
+        work_dir = info.work_dir or str(self._work_dir)
+        facts = [
+            *([counted(info.messages, "message")] if info.messages is not None else []),
+            *([f"{tokens(info.tokens)} tokens"] if info.tokens is not None else []),
+            *([counted(info.world_lines, "world line")] if info.world_lines else []),
+        ]
+        return Row(
+            folder=folder,
+            id=info.id,
+            title=one_line(info.title),
+            work_dir=work_dir,
+            place=one_line(short(Path(work_dir))),
+            age=age(datetime.fromtimestamp(info.updated_at, UTC), now),
+            messages="" if info.messages is None else f"{info.messages:,}",
+            facts=", ".join(facts),
+            forked_from=info.forked_from,
+            archived=info.archived,
+            held="" if info.id == self._own_id else holder_of(folder) or "",
+        )
+
+    @staticmethod
+    def search(rows: Sequence[Row], parts: Sequence[str]) -> list[Row]:
+        """Those of the rows that hold each of these words in their names or in what the user said."""
+        found: list[Row] = []
+        for row in rows:
+            if row.words is None:
+                row.words = user_words(row.folder)
+            if all(part in row.name or part in row.words for part in parts):
+                found.append(row)
+        return found
+
+    @staticmethod
+    def last_said(row: Row) -> list[Said]:
+        """The last messages of a session."""
+        return last_said(row.folder, PREVIEWED)
+
+    @staticmethod
+    def holder(row: Row) -> str:
+        """Who has it open now; empty for nobody."""
+        return holder_of(row.folder) or ""
+
+    def rename(self, row: Row, title: str) -> None:
+        """Call it something; without a title, what it began with.
+
+        Raises:
+            SessionError: it is open somewhere, or the disk refused.
+        """
+        self._store.note(self._store.at(row.folder), title=title)
+
+    def archive(self, row: Row, archived: bool) -> None:
+        """Put it away, or back.
+
+        Raises:
+            SessionError: it is open somewhere, or the disk refused.
+        """
+        self._store.note(self._store.at(row.folder), archived=archived)
+
+    def throw_away(self, row: Row) -> str:
+        """Put it into the trash; a sentence on where it is.
+
+        Raises:
+            SessionError: it is open somewhere, or the disk refused.
+        """
+        thrown = self._store.throw_away(self._store.at(row.folder))
+        return (
+            f"It is in {short(thrown.parent)} for {TRASH_DAYS} days; "
+            f"kimi-tui sessions restore {row.id[:8]} brings it back."
+        )
+
+    @property
+    def trash(self) -> str:
+        """Where what is thrown away lies, in words."""
+        return short(self._store.trash)
+
+    async def fork(self, row: Row) -> str:
+        """Copy it into a session of its own; the id of that. Reads files in a thread of its own.
+
+        Raises:
+            SessionError: the disk refused.
+        """
+        return (await self._store.at(row.folder).fork()).id

@@ -1,0 +1,90 @@
+"""`kimi-tui doctor`: a line for everything, and an exit code that tells whether something is bad."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from support.chat_server import ChatServerThread
+from support.commands import Place
+from support.program import Program
+
+from kimi_tui.commands import doctor
+
+
+def reported(place: Place, *arguments: str) -> dict[str, dict[str, str]]:
+    """What it says, by what it is about; of several the last."""
+    return {one["about"]: one for one in json.loads(place.run("doctor", "--json", *arguments).out)}
+
+
+def test_each_thing_in_a_line_and_the_exit_code(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KIMI_API_KEY", "sk-secret")
+    monkeypatch.setenv("KIMI_BASE_URL", "http://127.0.0.1:9/v1")
+    monkeypatch.setenv("KIMI_MODEL_NAME", "stand-in")
+    ran = place.run("doctor", "--offline")
+    assert ran.code == 0, ran.out
+    said = ran.out.splitlines()
+    for about in (
+        "python",
+        "colours",
+        "clipboard",
+        "model",
+        "folders",
+        "locks",
+        "sandbox",
+        "rg",
+        "git",
+    ):
+        assert any(line[6:].startswith(about) for line in said), about
+    assert "sk-secret" not in ran.out
+    assert not list(place.folder.glob("data/*")), "looking leaves nothing behind"
+    # A server that is not there.
+    ran = place.run("doctor")
+    assert ran.code == 1
+    bad = [line for line in ran.out.splitlines() if line.startswith("bad")]
+    assert len(bad) == 1
+    assert "model" in bad[0]
+
+
+def test_what_the_server_lists(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    with ChatServerThread(models=("stand-in",)) as server:
+        monkeypatch.setenv("KIMI_API_KEY", "sk-secret")
+        monkeypatch.setenv("KIMI_BASE_URL", server.base_url)
+        monkeypatch.setenv("KIMI_MODEL_NAME", "stand-in")
+        assert reported(place)["model"]["state"] == "ok"
+        monkeypatch.setenv("KIMI_MODEL_NAME", "other")
+        assert reported(place)["model"]["state"] == "warn"
+
+
+def test_a_configuration_that_cannot_be_read(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = place.folder / "broken.toml"
+    config.write_text("theme = [")
+    monkeypatch.setattr("kimi_tui.launch.config_file", lambda: config)
+    found = reported(place)
+    assert found["configuration"]["state"] == "bad"
+    assert "line 1" in found["configuration"]["seen"]
+    assert "model" not in found
+
+
+def test_a_folder_that_takes_nothing(tmp_path: Path) -> None:
+    assert doctor._refusal(tmp_path) == ""  # pyright: ignore[reportPrivateUsage]
+    assert doctor._refusal(tmp_path / "none")  # pyright: ignore[reportPrivateUsage]
+
+
+def test_the_terminal_is_asked(tmp_path: Path) -> None:
+    home, work = tmp_path / "home", tmp_path / "work"
+    home.mkdir()
+    work.mkdir()
+    program = Program(home, work, {"TERM": "xterm-kitty"})
+    with program.stack:
+        terminal = program.start("doctor", "--offline")
+        terminal.wait_raw(b"\x1b[c")
+        terminal.write(b"\x1b[?0u\x1b_Gi=31;OK\x1b\\\x1b[?1004;2$y\x1b[?62;22c")
+        seen = terminal.wait_for("git")
+        assert "tells all keys apart" in seen
+        assert "kitty" in seen
+        assert "osc99" in seen
+        assert terminal.wait_exit() == 0

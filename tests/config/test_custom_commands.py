@@ -1,0 +1,78 @@
+"""Commands of Markdown files: where they are found, what their names and places become, and what is passed over."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kimi_tui.config.custom_commands import (
+    MAX_BYTES,
+    custom_commands,
+    note_shown,
+    were_shown,
+)
+
+
+def write(path: Path, text: str) -> None:
+    """A file, with its folders."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def test_found_in_all_places_the_users_first(tmp_path: Path) -> None:
+    work, config, home = tmp_path / "work", tmp_path / "config", tmp_path / "home"
+    head = "---\ndescription: 'Say \x1b[2Jit'\nargument-hint: FILE\n---\n"
+    write(config / "commands" / "Review_It.md", head + "Review $1, then $ARGUMENTS. $2$3")
+    write(home / ".claude" / "commands" / "ship.md", "# Ship it\n\nPlease.")
+    write(home / ".claude" / "skills" / "pdf" / "SKILL.md", "---\nname: pdf\n---\nRead PDFs.")
+    write(work / ".kimi-tui" / "commands" / "review-it.md", "Something else")
+    write(work / ".claude" / "commands" / "check.md", "Check.")
+    write(work / ".kimi" / "skills" / "deploy" / "SKILL.md", "Deploy.")
+    found = {one.name: one for one in custom_commands(work, config, home)}
+    assert {name: one.origin for name, one in found.items()} == {
+        "review-it": "user",
+        "ship": "user",
+        "pdf": "user",
+        "check": "folder",
+        "deploy": "folder",
+    }
+    review = found["review-it"]
+    assert (review.help, review.argument) == ("Say it", "FILE")
+    assert review.with_arguments("'a b' c") == "Review a b, then 'a b' c. c"
+    assert review.with_arguments("it's") == "Review it's, then it's. "
+    assert found["ship"].help == "Ship it"
+    assert found["ship"].with_arguments("now") == "# Ship it\n\nPlease.\n\nnow"
+    assert found["ship"].with_arguments("") == "# Ship it\n\nPlease."
+    assert str(home / ".claude" / "skills" / "pdf") in found["pdf"].text
+
+
+def test_what_is_odd_is_passed_over(tmp_path: Path) -> None:
+    work, config = tmp_path / "work", tmp_path / "config"
+    secret = tmp_path / "secret.md"
+    secret.write_text("a key")
+    folder = work / ".kimi-tui" / "commands"
+    write(folder / "fine.md", "Fine.")
+    write(folder / "2.md", "No word.")
+    write(folder / "empty.md", "---\ndescription: x\n---\n")
+    write(folder / "long.md", "x" * (MAX_BYTES + 1))
+    write(folder / "no text.md", "A blank.")
+    (folder / "link.md").symlink_to(secret)
+    (folder / "hard.md").hardlink_to(secret)
+    (folder / "folder.md").mkdir()
+    (work / ".claude").symlink_to(tmp_path)
+    write(tmp_path / "commands" / "outside.md", "Outside.")
+    assert [one.name for one in custom_commands(work, config, None)] == ["fine"]
+    assert custom_commands(tmp_path / "nowhere", config, None) == []
+
+
+def test_what_was_shown_is_remembered_by_what_it_holds(tmp_path: Path) -> None:
+    write(tmp_path / ".kimi-tui" / "commands" / "go.md", "Go.")
+    (one,) = custom_commands(tmp_path, tmp_path / "config", None)
+    data = tmp_path / "data"
+    assert were_shown(data) == []
+    note_shown(data, one.digest)
+    assert were_shown(data) == [one.digest]
+    write(tmp_path / ".kimi-tui" / "commands" / "go.md", "Go away.")
+    (other,) = custom_commands(tmp_path, tmp_path / "config", None)
+    assert other.digest not in were_shown(data)
+    (data / "shown_commands.json").write_text("{not json")
+    assert were_shown(data) == []

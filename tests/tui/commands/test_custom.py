@@ -1,0 +1,90 @@
+"""Commands of files, other words for commands, and what is offered while they are typed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support.chat_server import ChatServer, say
+from support.screens import desk
+
+from kimi_tui.tui.commands.palette import found
+from kimi_tui.tui.commands.table import COMMANDS
+from kimi_tui.tui.prompt.command import CommandTable, Values
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("KIMI_TUI_HOME", str(tmp_path))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    return tmp_path
+
+
+def names(table: CommandTable, text: str) -> list[str]:
+    """What is offered for a text."""
+    return [command.name for command in table.offered(text)]
+
+
+def test_other_words_and_letters_in_order() -> None:
+    for word, name in (("exit", "quit"), ("resume", "sessions"), ("cost", "usage")):
+        command = COMMANDS.parse(f"/{word}").command
+        assert command is not None
+        assert command.name == name
+        assert names(COMMANDS, f"/{word}")[0] == name
+        assert word not in COMMANDS
+    assert "timeline" in names(COMMANDS, "/tmln")
+    assert not COMMANDS["timeline"].is_begun_by("/tmln")
+    assert found(COMMANDS, "tmln")[0].name == "timeline"
+
+
+def test_what_is_used_most_comes_first() -> None:
+    table = CommandTable(*COMMANDS)
+    assert names(table, "/com")[:3] == ["compare", "compact", "commands"]
+    table.learn_uses(["/commands", "/commands", "/compact all", "/compact", "/compact", "compare"])
+    assert names(table, "/com")[:3] == ["compact", "commands", "compare"]
+    assert names(table, "/compare")[0] == "compare"
+    assert found(table, "com")[0].name == "compact"
+
+
+def test_numbers_are_offered_with_what_they_stand_for() -> None:
+    known = Values(checkpoints=(("12", "Fix it"), ("2", "Begin")))
+    entries = COMMANDS.with_values("/rewind 2", known)
+    assert [(one.name, one.help) for one in entries] == [("rewind 2", "Begin")]
+    assert [one.name for one in COMMANDS.with_values("/rewind ", known)][1:] == [
+        "rewind 12",
+        "rewind 2",
+    ]
+
+
+async def test_a_command_of_the_folder_is_shown_first(home: Path) -> None:
+    commands = home / "app" / ".kimi-tui" / "commands"
+    commands.mkdir(parents=True)
+    (commands / "greet.md").write_text("---\ndescription: Greet someone\n---\nGreet $1 warmly.")
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        server.script(say("Hello."), say("Hello again."), say("Written."))
+        await one.ready()
+        await one.until(lambda: "greet" in one.screen.commands)
+        await one.pilot.press(*"/gre")
+        await one.sees("Greet someone")
+        one.screen.prompt.area.take()
+        await one.say("/greet Ada")
+        await one.sees("Greet $1 warmly.")
+        await one.pilot.press("escape")
+        await one.sees("/greet was not sent.")
+        await one.say("/greet Ada")
+        await one.sees("This folder brings this command.")
+        await one.pilot.press("y")
+        await one.sees("Hello.")
+        await one.idle()
+        await one.say("/greet Bob")
+        await one.sees("Hello again.")
+        await one.idle()
+        assert "Greet Bob warmly." in str(server.requests[-1].messages[-1])
+        await one.say("/init")
+        await one.sees("Written.")
+        await one.idle()
+        assert "AGENTS.md" in str(server.requests[-1].messages[-1])
+        # What a checkpoint stands for is offered with its number.
+        await one.pilot.press(*"/rewind", "space")
+        await one.sees("Greet Bob warmly.")
+        await one.sees("/rewind 0")
