@@ -160,6 +160,7 @@ class DMailDelivery:
         """
         conversation, marks, restorer = self._conversation, self._marks, self._restorer
         context, before = conversation.context, conversation.used
+        figure = conversation.figure_before(checkpoint_id)
         first = context.checkpoint_of(checkpoint_id).message_index
         undone, places = self._undone(first)
         pinned = tuple(_name(context, first + place) for place in whole_groups(undone, places))
@@ -178,7 +179,7 @@ class DMailDelivery:
             )
         world_line = conversation.number_of(reverted)
         conversation.kept(first)
-        await conversation.follow()
+        await conversation.follow(figure, first)
         conversation.publish_reverted(
             reverted,
             "dmail",
@@ -197,7 +198,7 @@ class DMailDelivery:
             if author == "person"
             else f"D-Mail from #{reverted.entry.from_checkpoint}"
         )
-        conversation.publish_newest_checkpoint("dmail", label)
+        conversation.publish_newest_checkpoint("dmail", label, figure)
         if files.prepared and len(failed) > len(files.prepared.left):
             names = ", ".join(f"`{one.path}` ({one.reason})" for one in failed)
             await conversation.append([user_message(prompt("files_left", NAMES=names))])

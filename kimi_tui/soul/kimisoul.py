@@ -151,7 +151,7 @@ class KimiSoul(Soul):
         )
         self._operations = Operations(session, conversation, restorer)
         self._user_dmails = UserDMails(conversation, self._operations, dmails)
-        self._world_lines = WorldLineReader(session, conversation.files)
+        self._world_lines = WorldLineReader(session, conversation.files, conversation.figures)
         # What runs now, as a task of its own.
         self._job: asyncio.Task[Any] | None = None
         self._begun = asyncio.Event()
@@ -282,7 +282,13 @@ class KimiSoul(Soul):
     async def history(self) -> list[EventRecord]:
         """Everything that was published, as a new listener (or one that must begin anew) should hear it."""
         await self._recorder.flush()
-        return await asyncio.to_thread(session_history, self._session)
+        status = self.status
+        shown = await asyncio.to_thread(session_history, self._session)
+        said = next((r.event for r in reversed(shown) if isinstance(r.event, StatusUpdate)), None)
+        if shown and (said is None or said.used != status.used):
+            # One that is made anew from the messages does not say how full the window is now.
+            shown.append(replace(shown[-1], event=status))
+        return shown
 
     async def flush(self) -> None:
         """Bring everything that was published into the record."""

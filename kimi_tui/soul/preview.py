@@ -26,7 +26,7 @@ from kimi_tui.soul.internal_messages import dmail_text, summary_text
 from kimi_tui.soul.rewind import END, DroppedMessage, RewindPreview, Target
 from kimi_tui.soul.segments import Segment, call_target, kind_of, label_of, place_of, segment_at
 from kimi_tui.soul.tasks import Pace
-from kimi_tui.soul.token_meter import WorldLineTokens
+from kimi_tui.soul.token_meter import LineTokens
 from kimi_tui.soul.usage import Cost
 from kimi_tui.wire.events import CheckpointKind
 
@@ -76,11 +76,11 @@ async def preview_of(conversation: Conversation, target: Target) -> RewindPrevie
     place = place_of(point, context.checkpoints)
     there = segment_at(context.checkpoints, context.index, context.messages, place)
     used, estimated = conversation.used, conversation.estimated
-    after, is_estimated = conversation.figure_before(target.id)
+    after, measured, _ = conversation.figure_before(target.id)
     goes = DroppedMessages(conversation, place, _returned(there, target.said))
     # From here on the context may grow, or become another one; what goes was settled above.
     preview = await _preview(target, there, goes, used, min(after, used))
-    return replace(preview, estimated=estimated or is_estimated or after > used)
+    return replace(preview, estimated=estimated or not measured or after > used)
 
 
 def preview_of_files(conversation: Conversation) -> RewindPreview:
@@ -103,19 +103,17 @@ async def preview_of_jump(
     index = await asyncio.to_thread(world_lines.index, target.world_line)
     messages = await asyncio.to_thread(world_lines.messages_of, target.world_line)
     points = index.checkpoints
-    place, offset, count = len(points), index.size, index.n_messages
-    if not target.is_end:
+    place, offset = len(points), index.size
+    if target.is_end:
+        tokens = LineTokens(index, messages, conversation.meter)
+        figure = await asyncio.to_thread(tokens.before, offset)
+    else:
         point = known_checkpoint(index, target.id)
-        place, offset, count = place_of(point, points), point.offset, point.message_index
+        place, offset = place_of(point, points), point.offset
+        figure = await asyncio.to_thread(conversation.figure_of, point, index, messages)
     # What is said of an end is what the newest checkpoint began.
     shown = min(place, len(points) - 1)
     there = await asyncio.to_thread(segment_at, points, index, messages, shown) if points else None
-    if index.usage_before(offset) is None:
-        # Without a figure of the server's the tools' descriptions have to be estimated, too.
-        after = await asyncio.to_thread(conversation.meter.estimate_with, messages[:count])
-    else:
-        stored = WorldLineTokens(index, messages)
-        after, _ = await asyncio.to_thread(stored.before, offset)
     live, shared = conversation.context.checkpoints, 0
     for mine, other in zip(live, points[:place], strict=False):
         if mine.uid != other.uid:
@@ -123,7 +121,7 @@ async def preview_of_jump(
         shared += 1
     is_there = shared == place == len(live) and conversation.context.size_bytes == offset
     goes = DroppedMessages(conversation, shared)
-    preview = await _preview(target, there, goes, conversation.used, after)
+    preview = await _preview(target, there, goes, conversation.used, figure.tokens)
     return replace(preview, is_there=is_there)
 
 

@@ -162,7 +162,6 @@ async def test_tokens_of_a_checkpoint_are_what_its_step_sent(context: Context) -
     await turn(context, "first", "answer", 1_000)
     await turn(context, "second", "answer", 5_000)
     assert [point.tokens for point in context.checkpoints] == [None, 1_000, None, 5_000]
-    assert context.tokens_at(2) == 1_010
     await context.revert_to(2, reason="rewind")
     assert [point.tokens for point in context.checkpoints] == [None, 1_000]
 
