@@ -36,6 +36,7 @@ _LISTED = {Kind.SAID: 1, Kind.DMAIL: 1, Kind.SUMMARY: 1, Kind.WORDS: 1}
 _ROWS = bytes(_LISTED.get(Kind(kind), 0) if kind < len(Kind) else 0 for kind in range(256))
 
 _RESULTS = bytes([Kind.RESULT, Kind.FAILED])
+_ASIDES = frozenset({Kind.MARKER, Kind.ASIDE})
 
 _MOST_KNOWN = 1_000
 
@@ -65,8 +66,15 @@ def _returned(segment: Segment, chosen: int) -> range:
     return range(max(0, n_carried - 1), n_carried)
 
 
-async def preview_of(conversation: Conversation, target: Target) -> RewindPreview:
+async def preview_of(
+    conversation: Conversation, target: Target, stays: Collection[int] = ()
+) -> RewindPreview:
     """What a rewind to a checkpoint of the live world line would do.
+
+    Args:
+        conversation: the live conversation.
+        target: the checkpoint.
+        stays: the messages that stay all the same, as with a D-Mail, counted from the first that goes.
 
     Raises:
         KeyError: there is no such checkpoint.
@@ -77,7 +85,7 @@ async def preview_of(conversation: Conversation, target: Target) -> RewindPrevie
     there = segment_at(context.checkpoints, context.index, context.messages, place)
     used, estimated = conversation.used, conversation.estimated
     after, measured, _ = conversation.figure_before(target.id)
-    goes = DroppedMessages(conversation, place, _returned(there, target.said))
+    goes = DroppedMessages(conversation, place, _returned(there, target.said), stays)
     # From here on the context may grow, or become another one; what goes was settled above.
     preview = await _preview(target, there, goes, used, min(after, used))
     return replace(preview, estimated=estimated or not measured or after > used)
@@ -178,10 +186,15 @@ class DroppedMessages(Sequence[DroppedMessage]):
         conversation: the live conversation.
         place: the first checkpoint that goes, by its place in the list.
         returned: which of what the user said behind that checkpoint comes back into the prompt, and is not listed.
+        stays: the messages that stay, counted from the first that goes.
     """
 
     def __init__(
-        self, conversation: Conversation, place: int, returned: Collection[int] = ()
+        self,
+        conversation: Conversation,
+        place: int,
+        returned: Collection[int] = (),
+        stays: Collection[int] = (),
     ) -> None:
         context = conversation.context
         self._conversation = conversation
@@ -193,16 +206,19 @@ class DroppedMessages(Sequence[DroppedMessage]):
         self._used = conversation.used
         self.ran_commands = self._index.has_call("Shell", self._first)
         self._known: dict[int, tuple[DroppedMessage, ...]] = {}
-        self.n_messages = len(self._kinds) - self._kinds.count(Kind.MARKER)
-        listed = self._kinds
+        self._stays = frozenset(stays)
+        self.n_messages = len(self._kinds) - self._kinds.count(Kind.MARKER) - len(self._stays)
+        here = bytearray(self._kinds)
         if returned:
-            here = bytearray(listed)
             said = [n for n in range(self._end_of(0)) if here[n] == Kind.SAID]
             for number in returned:
                 if number < len(said):
                     here[said[number]] = Kind.OTHER
-            listed = bytes(here)
-        self._listed = listed
+        if stays:
+            self._calls = [0 if n in self._stays else calls for n, calls in enumerate(self._calls)]
+            for number in stays:
+                here[number] = Kind.OTHER
+        listed = self._listed = bytes(here)
         # The number of rows up to and with each message.
         self._rows = list(accumulate(map(add, listed.translate(_ROWS), self._calls)))
 
@@ -232,11 +248,19 @@ class DroppedMessages(Sequence[DroppedMessage]):
         start = 0
         for place, point in enumerate(self._points):
             end = self._end_of(place)
-            found[kind_of(self._kinds[start:end], point.id)] += 1
+            if not self._all_stays(start, end):
+                found[kind_of(self._kinds[start:end], point.id)] += 1
             start = end
             if place % 256 == 0:
                 await pace.rest()
         return found
+
+    def _all_stays(self, start: int, end: int) -> bool:
+        """Whether there is anything between two messages, and all of it stays."""
+        said = (
+            [n for n in range(start, end) if self._kinds[n] not in _ASIDES] if self._stays else []
+        )
+        return bool(said) and self._stays.issuperset(said)
 
     async def cost(self) -> Cost | None:
         """What the calls of what goes have cost; None where no prices are set, or nothing goes."""
