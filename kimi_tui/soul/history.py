@@ -685,6 +685,7 @@ def end_of_context(session: Session) -> list[EventRecord]:
 def _events_of(records: Iterable[dict[str, Any]]) -> list[Event]:
     """What the last records of a context tell."""
     events: list[Event] = []
+    messages: list[Message] = []
     kept: list[Message] = []
     uid, point, n_steps = "", -1, 0
 
@@ -704,6 +705,7 @@ def _events_of(records: Iterable[dict[str, Any]]) -> list[Event]:
                 message = Message.model_validate(record)
             except ValueError:
                 continue
+            messages.append(message)
             if is_user_words(message):
                 add_kept()
                 events.append(TurnBegin(message.text))
@@ -722,7 +724,8 @@ def _events_of(records: Iterable[dict[str, Any]]) -> list[Event]:
                 events.append(CheckpointCreated(point, uid, kind, message.text))
                 point = -1
     add_kept()
-    if events:
+    # A D-Mail at the very end was sent, and taken back: nobody heard that turn end.
+    if events and not ends_open(messages):
         events.append(TurnEnd("done"))
     return events
 

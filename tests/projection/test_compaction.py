@@ -148,6 +148,11 @@ def test_the_card_counts_the_messages_that_stand_below_it() -> None:
     letter = ev.ContextReverted("dmail", 1, "u2'", 2, 4, 3, 1, 90, 70, "No.", carried=("words 2",))
     came = ev.CheckpointCreated(1, "mail", "dmail", "D-Mail from #2", 70)
     assert says(letter, came, ev.LineChanged("dmail", 4, 0, "y")) == "1 message kept"
+    # Above a newer summary nothing of that holds any more, until it is undone.
+    newer = ev.CheckpointCreated(0, "sum2", "compaction", "", 40)
+    assert not says(newer, ev.CompactionEnd(70, 40, "NEWER", 5))
+    assert "newer summary stands for it" in compaction_card(card, Room(81))[-1].text
+    assert says(ev.LineChanged("undo", 6, 5, "")) == "1 message kept"
 
 
 def test_from_here() -> None:
