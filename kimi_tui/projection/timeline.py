@@ -350,7 +350,8 @@ class TimelineModel:
         # What was kept of a step may be no more than a steer behind it, of a D-Mail the words that it carried.
         if old is not None and old.sort != checkpoint.sort:
             old = None
-        if old is not None and 0 in (event.kept or (0,)):
+        # A step and a D-Mail are what they are by what began them, also where the program's word stood before that.
+        if old is not None and (not checkpoint.is_heading or 0 in (event.kept or (0,))):
             checkpoint.take_over(old)
         if is_moved and event.kept:
             checkpoint.keep_said(event.said, event.carried)
