@@ -423,6 +423,10 @@ class TimelineModel:
         for checkpoint in (head,) if is_head else chain(self.tree.live, *lines):
             figure = self._figures.get(checkpoint.uid) if checkpoint is not None else None
             if checkpoint is not None and figure is not None and checkpoint.uid in uids:
+                if checkpoint.tokens and not checkpoint.end_measured:
+                    # What it grew by was estimated as it was.
+                    end = checkpoint.tokens_end * figure.tokens / checkpoint.tokens
+                    checkpoint.tokens_end = round(end)
                 checkpoint.tokens, checkpoint.measured = figure.tokens, figure.measured
                 checkpoint.touch()
 
