@@ -213,14 +213,6 @@ class Context:
         """Tokens of the live line: the last usage, and an estimate of what came after it."""
         return self._tokens_before(self.size_bytes)
 
-    @property
-    def token_count_estimated(self) -> bool:
-        """Whether any of it is an estimate."""
-        usage = self.index.usage_before(self.size_bytes)
-        if usage is None or usage[1] < self.index.n_messages:
-            return True
-        return self.index.is_estimated_before(self.size_bytes)
-
     def _tokens_before(self, offset: int) -> int:
         tokens = self._tokens.before(self.index, offset, self.messages)
         return self._sent(self.index, offset, tokens)
