@@ -6,10 +6,12 @@ Every event costs a constant amount of work, but for reverts, which cost what th
 from __future__ import annotations
 
 from collections.abc import Collection, Generator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import NamedTuple
 
 from kimi_tui.foreign_text import one_line
+from kimi_tui.projection.row_figures import RowFigures
 from kimi_tui.projection.timeline_rows import SHORT, Row, Rows
 from kimi_tui.projection.timeline_tree import (
     LABEL_LIMIT,
@@ -207,7 +209,6 @@ class TimelineModel:
         running: whether a turn is under way; the newest checkpoint is then "now".
         used, limit, trigger, per_step: the newest state of the window, in tokens.
         estimated: `used` is not the server's own figure.
-        correction: by what estimates are multiplied now.
         revert: the newest operation that took something away; None before the first.
         is_revert_new: nothing was streamed since then, so its motion holds nothing up.
         bookmarks, pins: the marks that a checkpoint gets when it comes, by uid.
@@ -224,7 +225,7 @@ class TimelineModel:
         self.used = 0
         # A record does not tell what was estimated before its first turn.
         self.estimated = True
-        self.correction = 1.0
+        self._figures = RowFigures()
         self.limit = 0
         self.trigger = 0
         self.per_step = 0
@@ -317,7 +318,12 @@ class TimelineModel:
         self._relabel(self._steps.undelivered(self.tree.head))
         head = self.tree.head
         when = iso_seconds(event.at, at)
-        tokens = event.tokens or self.used
+        key = self.tree.new_key()
+        uid = event.uid or f"~{key}"
+        self._figures.apply(replace(event, uid=uid))
+        figure = self._figures.get(uid)
+        assert figure is not None
+        tokens = figure.tokens
         if head is not None:
             if not head.end_measured:
                 head.tokens_end = tokens
@@ -325,20 +331,17 @@ class TimelineModel:
                 head.ended_at = head.ended_at or when
             head.state = "done" if head.state == "open" else head.state
             head.touch()
-        key = self.tree.new_key()
         checkpoint = Checkpoint(
             key=key,
             id=event.id,
-            uid=event.uid or f"~{key}",
+            uid=uid,
             kind=event.kind,
             index=len(self.tree.live),
             at=when,
             words=one_line(event.label)[:LABEL_LIMIT],
             tokens=tokens,
             tokens_end=tokens,
-            # A turn's checkpoint stands before the user's message, so the last report is what was sent up to it.
-            measured=event.kind == "user" and not self.estimated,
-            correction=self.correction,
+            measured=figure.measured,
             bookmark=self.bookmarks.get(event.uid, ""),
             pinned=event.uid in self.pins,
         )
@@ -347,7 +350,8 @@ class TimelineModel:
         # What was kept of a step may be no more than a steer behind it, of a D-Mail the words that it carried.
         if old is not None and old.sort != checkpoint.sort:
             old = None
-        if old is not None and 0 in (event.kept or (0,)):
+        # A step and a D-Mail are what they are by what began them, also where the program's word stood before that.
+        if old is not None and (not checkpoint.is_heading or 0 in (event.kept or (0,))):
             checkpoint.take_over(old)
         if is_moved and event.kept:
             checkpoint.keep_said(event.said, event.carried)
@@ -369,6 +373,8 @@ class TimelineModel:
             self.rows.reset()
         else:
             self.rows.appended(checkpoint)
+            if checkpoint.kind == "step":
+                self._measure_previous(checkpoint)
 
     def _known(self, uid: str) -> Checkpoint | None:
         """The checkpoint with this uid, on the live line or one that was left."""
@@ -397,35 +403,32 @@ class TimelineModel:
     def _status(self, event: StatusUpdate) -> None:
         self.used, self.estimated = event.used, event.estimated
         self.limit, self.trigger, self.per_step = event.limit, event.trigger, event.per_step
-        self.correction = event.correction or 1.0
         head = self.tree.head
+        if changed := set(self._figures.apply(event)):
+            self._show_figures(changed)
         if head is None or self._last_cut is not None:
             return
-        sent = event.step_input
-        if not head.measured and not head.is_heading:
-            if sent is not None:
-                head.tokens, head.measured = sent, not event.estimated
-            elif not event.estimated and head.tokens == head.tokens_end:
-                head.tokens, head.measured = event.used, True
+        if head.uid in changed:
             self._measure_previous(head)
-        self._correct_first()
         head.tokens_end = event.used
         # The server has not seen yet what tools gave back.
         head.end_measured = head.measured and not event.estimated and not head.calls
         head.touch()
 
-    def _correct_first(self) -> None:
-        """What precedes the first turn is never sent alone; what was learned of estimates since makes that a better one."""
-        live = self.tree.live
-        if not live or not live[0].is_heading or live[0].measured:
-            return
-        first = live[0]
-        tokens = round(first.tokens * self.correction / first.correction)
-        if len(live) > 1 and live[1].measured:
-            tokens = min(tokens, live[1].tokens)
-        if (tokens, self.correction) != (first.tokens, first.correction):
-            first.tokens, first.correction = tokens, self.correction
-            first.touch()
+    def _show_figures(self, uids: Collection[str]) -> None:
+        """The figures of these rows are others now, on whatever line they stand."""
+        head = self.tree.head
+        is_head = head is not None and uids == {head.uid}
+        lines = (line.checkpoints for line in self.tree.lines.values())
+        for checkpoint in (head,) if is_head else chain(self.tree.live, *lines):
+            figure = self._figures.get(checkpoint.uid) if checkpoint is not None else None
+            if checkpoint is not None and figure is not None and checkpoint.uid in uids:
+                if checkpoint.tokens and not checkpoint.end_measured:
+                    # What it grew by was estimated as it was.
+                    end = checkpoint.tokens_end * figure.tokens / checkpoint.tokens
+                    checkpoint.tokens_end = round(end)
+                checkpoint.tokens, checkpoint.measured = figure.tokens, figure.measured
+                checkpoint.touch()
 
     def _measure_previous(self, head: Checkpoint) -> None:
         if head.measured and head.index > 0:
@@ -498,7 +501,6 @@ class TimelineModel:
             checkpoint.before, checkpoint.saved = event.tokens_before, change
         if checkpoint is self.tree.head:
             checkpoint.tokens_end = event.tokens_after
-            checkpoint.tokens = checkpoint.tokens if checkpoint.index else event.tokens_after
         checkpoint.text = event.summary
         self.used = event.tokens_after
         if edit is not None:

@@ -49,8 +49,7 @@ class Checkpoint:
     """A checkpoint. `index` is its position on its own line counted from the root, `key` is unique in the model.
 
     `tokens` is what was sent there, `tokens_end` what the next checkpoint starts with; both are estimates until
-    their `measured` flag is set; the estimates were multiplied by `correction`. `saved` is the signed change that a
-    D-Mail or compaction made, `text` what it says. `said` are the user's messages that stand behind it and have no
+    their `measured` flag is set. `saved` is the signed change that a D-Mail or compaction made, `text` what it says. `said` are the user's messages that stand behind it and have no
     checkpoint of their own, each in one line; the first `n_carried` of them stand before its D-Mail.
     """
 
@@ -65,7 +64,6 @@ class Checkpoint:
     tokens: int = 0
     tokens_end: int = 0
     measured: bool = False
-    correction: float = 1.0
     end_measured: bool = False
     files: int = 0
     state: State = "open"

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from kimi_tui.filesystem import Storage
 from kimi_tui.llm.message import Message
+from kimi_tui.llm.tokens import message_tokens
 from kimi_tui.session.context_index import (
     ContextIndex,
     MessageCache,
@@ -127,6 +128,10 @@ class Context:
         whole_request: From the estimated tokens of the texts of a line to those of a request that sends it, for lines of
             which no server has given a figure. The engine puts its own in, which knows the tools and how far off
             estimates are.
+        tokens_now: The tokens of the live line, as the journal of operations has them. The engine puts in what it has
+            published.
+        tokens_behind: The same for a line that is cut before a checkpoint and goes on with texts of so many estimated tokens;
+            None where nothing is known of that checkpoint.
     """
 
     def __init__(
@@ -139,6 +144,8 @@ class Context:
         self.storage = storage or Storage()
         self.whole_request: Callable[[int], int] = lambda tokens: tokens
         make = make_folder or (lambda: self.storage.make_folder(folder))
+        self.tokens_now: Callable[[], int] = lambda: self.token_count
+        self.tokens_behind: Callable[[Checkpoint, int], int | None] = lambda point, added: None
         self._store = ContextStore(folder, self.storage, make)
         self._tokens = TokenEstimate()
 
@@ -205,22 +212,6 @@ class Context:
     def token_count(self) -> int:
         """Tokens of the live line: the last usage, and an estimate of what came after it."""
         return self._tokens_before(self.size_bytes)
-
-    @property
-    def token_count_estimated(self) -> bool:
-        """Whether any of it is an estimate."""
-        usage = self.index.usage_before(self.size_bytes)
-        if usage is None or usage[1] < self.index.n_messages:
-            return True
-        return self.index.is_estimated_before(self.size_bytes)
-
-    def tokens_at(self, checkpoint_id: int) -> int:
-        """Tokens of what precedes a checkpoint: the last usage before it plus an estimate.
-
-        Raises:
-            UnknownCheckpoint: There is none of that id.
-        """
-        return self._tokens_before(self.checkpoint_of(checkpoint_id).offset)
 
     def _tokens_before(self, offset: int) -> int:
         tokens = self._tokens.before(self.index, offset, self.messages)
@@ -390,7 +381,7 @@ class Context:
             entry = replace(
                 change.entry,
                 from_checkpoint=self.n_checkpoints - 1,
-                tokens_before=self.token_count,
+                tokens_before=self.tokens_now(),
             )
             # What follows may be most of a long line, and reading it for the index takes as long as opening it.
             plan = await asyncio.to_thread(self._planned, change, entry)
@@ -410,6 +401,7 @@ class Context:
         source = change.source
         base = scan_world_line(self.storage, self.folder, source) if source else self.index
         keep, next_id, then = base.size, base.n_checkpoints, change.then
+        point: Checkpoint | None = None
         if change.before is not None:
             point = known_checkpoint(base, change.before)
             keep, next_id = point.offset, point.id
@@ -437,10 +429,17 @@ class Context:
             return read_world_line(self.storage, self.folder, source, size, offset)
 
         messages, calls = self.index.counts(self.index.messages_before(shared))
-        texts = TokenEstimate().before(index, index.size, MessageList(index, read, MessageCache()))
+        all_messages = MessageList(index, read, MessageCache())
+        after: int | None = None
+        if point is not None and not index.usages_between(keep, index.size):
+            added = all_messages[index.messages_before(keep) :]
+            after = self.tokens_behind(point, sum(map(message_tokens, added)))
+        if after is None:
+            texts = TokenEstimate().before(index, index.size, all_messages)
+            after = self._sent(index, index.size, texts)
         entry = replace(
             entry,
-            tokens_after=self._sent(index, index.size, texts),
+            tokens_after=after,
             messages_dropped=messages,
             tool_calls_dropped=calls,
         )

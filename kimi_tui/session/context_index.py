@@ -145,18 +145,21 @@ class ContextIndex:
         return self._usage_tokens[place], bisect_left(self._starts, self._usage_starts[place])
 
     def first_usage(self) -> tuple[int, int] | None:
-        """The first usage that is no estimate: its tokens and how many messages come before it."""
+        """The first usage that is no estimate: its tokens and its offset."""
         for place, estimated in enumerate(self._usage_estimated):
             if not estimated:
-                return self._usage_tokens[place], bisect_left(
-                    self._starts, self._usage_starts[place]
-                )
+                return self._usage_tokens[place], self._usage_starts[place]
         return None
 
     def is_estimated_before(self, offset: int) -> bool:
         """Whether the last usage before an offset is an estimate; false where there is none."""
         place = bisect_left(self._usage_starts, offset) - 1
         return place >= 0 and bool(self._usage_estimated[place])
+
+    def is_estimated_behind(self, offset: int) -> bool:
+        """Whether the first usage from an offset on is an estimate; false where there is none."""
+        place = bisect_left(self._usage_starts, offset)
+        return place < len(self._usage_estimated) and bool(self._usage_estimated[place])
 
     def usages_between(self, start: int, end: int) -> list[int]:
         """The usage records between two offsets, in order."""

@@ -12,23 +12,19 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from kimi_tui.llm.message import Message
+from kimi_tui.projection.row_figures import Figure
 from kimi_tui.projection.timeline import DMAIL_CALL, NOT_SENT, TimelineModel
 from kimi_tui.projection.timeline_tree import Checkpoint as Shown
 from kimi_tui.session.context_index import ContextIndex
-from kimi_tui.session.schema import Checkpoint
 from kimi_tui.session.session import Session
 from kimi_tui.soul.history import session_history
 from kimi_tui.soul.record import records_by_checkpoint
 from kimi_tui.soul.segments import Segment, label_of, segments
-from kimi_tui.soul.token_meter import TokenMeter, WorldLineTokens
+from kimi_tui.soul.token_meter import LineTokens
 from kimi_tui.soul.tool_results import files_written
-from kimi_tui.tools.toolset import default_toolset
 from kimi_tui.wire import events as ev
 from kimi_tui.wire.display import DiffBlock
-from kimi_tui.wire.events import CheckpointKind, EventRecord, StatusUpdate
-
-# Their own message is not sent before the next step asks: what they hold was counted before them.
-_UNSENT: frozenset[CheckpointKind] = frozenset({"user", "dmail"})
+from kimi_tui.wire.events import CheckpointKind, EventRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +81,6 @@ def list_checkpoints(session: Session, world_line: int = 0) -> list[CheckpointRo
         recorded=records_by_checkpoint(records),
         files=files_by_checkpoint(records),
         bookmarks=session.marks.bookmarks,
-        meter=_meter_of(session, records),
         shown=_shown(records, world_line),
     )
 
@@ -116,7 +111,6 @@ def checkpoint_rows(
     recorded: Mapping[str, Sequence[EventRecord]] = MappingProxyType({}),
     files: Mapping[str, Collection[str]] = MappingProxyType({}),
     bookmarks: Mapping[str, str] = MappingProxyType({}),
-    meter: TokenMeter | None = None,
     shown: Mapping[str, Shown] = MappingProxyType({}),
 ) -> list[CheckpointRow]:
     """Every checkpoint of a world line and every message of the user, oldest first, shared ones included.
@@ -128,26 +122,25 @@ def checkpoint_rows(
         recorded: the records of each checkpoint, by its uid.
         files: the files that were seen to change in its step, by uid.
         bookmarks: names by uid.
-        meter: estimates tokens where no server has given a figure yet.
         shown: the checkpoints as the timeline shows them, by uid: its figures go before those that the files
             give; of a turn it shows no change.
     """
     parts = segments(index.checkpoints, messages)
-    tokens_of = WorldLineTokens(index, messages, meter)
+    tokens_of = LineTokens(index, messages)
     kinds: list[CheckpointKind] = [_kind(part, recorded.get(part.point.uid, ())) for part in parts]
     figures = [
-        (known.tokens, not known.measured)
+        Figure(known.tokens, known.measured)
         if (known := shown.get(part.point.uid)) is not None
-        else _tokens(part.point, kind, tokens_of)
+        else tokens_of.at(part.point, kind)
         for part, kind in zip(parts, kinds, strict=True)
     ]
     figures.append(tokens_of.before(index.size))
     rows: list[CheckpointRow] = []
     for place, part in enumerate(parts):
-        point, (tokens, estimated) = part.point, figures[place]
+        point, (tokens, measured, _) = part.point, figures[place]
         events = recorded.get(point.uid, ())
         change = figures[place + 1][0] - tokens
-        is_guess = estimated or figures[place + 1][1]
+        is_guess = not (measured and figures[place + 1].measured)
         known = shown.get(point.uid)
         if known is not None and not known.is_heading and (known.change or known.change_measured):
             change, is_guess = known.change, not known.change_measured
@@ -159,7 +152,7 @@ def checkpoint_rows(
             label=_dmail_calls(known) or part.label or _label(events),
             at=point.at or _at(events),
             tokens=tokens,
-            estimated=estimated,
+            estimated=not measured,
             tokens_change=change,
             change_estimated=is_guess,
             files_changed=len(_files(part, events, files.get(point.uid, ()))),
@@ -191,15 +184,6 @@ def _timeline(records: Iterable[EventRecord]) -> TimelineModel:
     for record in records:
         model.apply(record)
     return model
-
-
-def _tokens(
-    point: Checkpoint, kind: CheckpointKind, tokens_of: WorldLineTokens
-) -> tuple[int, bool]:
-    if point.tokens is None or kind in _UNSENT:
-        return tokens_of.before(point.offset)
-    # A compaction's own figure is written by the program, and what it left was shifted; no server has said either.
-    return point.tokens, kind in ("compaction", "summary") or point.was is not None
 
 
 def _kind(part: Segment, recorded: Sequence[EventRecord]) -> CheckpointKind:
@@ -267,13 +251,3 @@ def _files(part: Segment, recorded: Sequence[EventRecord], seen: Collection[str]
         if isinstance(block, DiffBlock)
     }
     return shown.union(seen) or set(files_written(part.messages))
-
-
-def _meter_of(session: Session, records: list[EventRecord]) -> TokenMeter:
-    """How far estimates were off in this session."""
-    context = session.context
-    meter = TokenMeter(context.system_prompt or "", default_toolset().specs())
-    meter.count_context(context.index, context.messages)
-    last = next((r.event for r in reversed(records) if isinstance(r.event, StatusUpdate)), None)
-    meter.restore(last, context.token_count)
-    return meter

@@ -34,6 +34,7 @@ from kimi_tui.llm.provider import (
     Usage,
 )
 from kimi_tui.llm.tokens import estimate, message_tokens, text_tokens
+from kimi_tui.projection.row_figures import Figure
 from kimi_tui.prompts import prompt
 from kimi_tui.session.context import Context, Reverted
 from kimi_tui.session.errors import StorageTrouble
@@ -728,7 +729,9 @@ class Compactor:
                     point,
                     summary_kind if is_summary else kind,
                     "" if is_summary else label,
-                    point.tokens or conversation.tokens_before(point.id),
+                    Figure(point.tokens, measured=False)
+                    if point.tokens
+                    else conversation.figure_before(point.id),
                     names[point.uid].was,
                     kept=some_kept,
                     said=said if some_kept else (),

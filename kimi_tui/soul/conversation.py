@@ -12,7 +12,9 @@ from typing import Literal
 
 from kimi_tui.llm.message import Message
 from kimi_tui.llm.provider import RetryNotice, Usage
+from kimi_tui.projection.row_figures import Figure, RowFigures
 from kimi_tui.session.context import Context, Reverted
+from kimi_tui.session.context_index import ContextIndex
 from kimi_tui.session.errors import UnknownCheckpoint
 from kimi_tui.session.rotation import stored_world_lines
 from kimi_tui.session.schema import Checkpoint
@@ -20,9 +22,10 @@ from kimi_tui.soul.denwarenji import DenwaRenji
 from kimi_tui.soul.file_history import FileHistory
 from kimi_tui.soul.internal_messages import ends_open, internal_kind
 from kimi_tui.soul.model_slot import LoopLimits, ModelSlot
+from kimi_tui.soul.segments import kind_of, place_of
 from kimi_tui.soul.system_prompt import adapted
 from kimi_tui.soul.tasks import Pace, run_to_completion
-from kimi_tui.soul.token_meter import TokenMeter
+from kimi_tui.soul.token_meter import LineTokens, TokenMeter
 from kimi_tui.soul.tool_results import ToolMemory
 from kimi_tui.soul.usage import Ledger, Price
 from kimi_tui.tools.toolset import Toolset
@@ -70,6 +73,7 @@ class Conversation:
         denwa: the mailbox of the D-Mail tool.
         n_changes: how often the context has become another one.
         ledger: counts what calls cost.
+        figures: the tokens of each checkpoint, as they were published.
     """
 
     def __init__(
@@ -91,25 +95,43 @@ class Conversation:
         self.limits = limits
         self.meter = TokenMeter(self.system, tools.specs())
         context.whole_request = self.meter.whole_request
+        context.tokens_now = lambda: self.used
+        context.tokens_behind = self._tokens_behind
         self.memory = ToolMemory()
         self.denwa = DenwaRenji(wire, limits.dmails_to_one_checkpoint)
         self.ledger = Ledger(prices)
         self.n_changes = 0
+        self.figures = RowFigures()
 
     async def resume(self, stored: Sequence[EventRecord], shown: Sequence[EventRecord]) -> None:
         """Take up the token figures and costs of an earlier run, once, before anything is published.
 
         Args:
             stored: the record of the session.
-            shown: the history that leads to the live world line; it may lack totals that the record has.
+            shown: the history that leads to the live world line (the record itself, where that does); it may lack
+                totals that the record has.
         """
-        await self.follow()
         last, totals = (
             next((r.event for r in reversed(records) if isinstance(r.event, StatusUpdate)), None)
             for records in (shown, stored)
         )
+        index = self.context.index
+        counted, known = index.n_messages, index.usage_before(index.size) or (0, 0)
+        if (
+            totals is not None
+            and known[1] <= totals.messages <= counted
+            and (shown is stored or totals.messages == counted)
+        ):
+            # A line that was cut does not tell any more what the server read there.
+            await self.follow(Figure(totals.used, not totals.estimated), totals.messages)
+        else:
+            await self.follow()
         self.meter.restore(last, self.used, totals)
         pace = Pace()
+        for record in shown:
+            self.figures.apply(record.event)
+            if record.seq % 256 == 0:
+                await pace.rest()
         for record in stored:
             self.ledger.follow(record.event)
             if record.seq % 256 == 0:
@@ -181,17 +203,34 @@ class Conversation:
 
     def tokens_before(self, checkpoint_id: int) -> int:
         """Tokens of what precedes a checkpoint: see `figure_before`."""
-        return self.figure_before(checkpoint_id)[0]
+        return self.figure_before(checkpoint_id).tokens
 
-    def figure_before(self, checkpoint_id: int) -> tuple[int, bool]:
-        """Tokens of what precedes a checkpoint, and whether any of them are an estimate.
+    def figure_before(self, checkpoint_id: int) -> Figure:
+        """Tokens of what precedes a checkpoint of the live world line, as they were published.
 
         Raises:
             KeyError: there is no such checkpoint.
         """
-        point = self.context.checkpoint_of(checkpoint_id)
-        self.meter.count(self.context.messages)
-        return self.meter.before(self.context, point)
+        return self.figure_of(
+            self.context.checkpoint_of(checkpoint_id), self.context.index, self.messages
+        )
+
+    def figure_of(
+        self, point: Checkpoint, index: ContextIndex, messages: Sequence[Message]
+    ) -> Figure:
+        """The same of any world line, of which these are the index and the messages."""
+        known = self.figures.get(point.uid)
+        if known is not None:
+            return known
+        following = index.checkpoints[place_of(point, index.checkpoints) + 1 :][:1]
+        end = following[0].message_index if following else None
+        kinds = index.kinds(point.message_index, end)
+        return LineTokens(index, messages, self.meter).at(point, kind_of(kinds, point.id))
+
+    def _tokens_behind(self, point: Checkpoint, added: int) -> int | None:
+        """The tokens of a line that is cut before a checkpoint, with so many (by the pattern) added."""
+        known = self.figures.get(point.uid)
+        return None if known is None else known.tokens + self.meter.estimated(added)
 
     def reachable(self, checkpoint_id: int) -> Checkpoint:
         """The checkpoint, unless it holds the summary of all: going back before that would leave nothing.
@@ -221,13 +260,12 @@ class Conversation:
         return await run_to_completion(self._checkpoint(kind, label, first))
 
     async def _checkpoint(self, kind: CheckpointKind, label: str, first: int) -> Checkpoint:
-        tokens = self.used
+        # A step's figure is published again with its answer; that of anything else stays.
+        figure = Figure(self.used, kind != "step" and not self.estimated)
+        self.meter.begin_step()
         point = await self.context.checkpoint(self.marks)
-        if kind != "step":
-            # A step's figure is published again with its answer; this one stays, so it is the one that a preview gives.
-            tokens = self.tokens_before(point.id)
         self._update_mailbox()
-        self.publish_checkpoint(point, kind, label, tokens, first=first)
+        self.publish_checkpoint(point, kind, label, figure, first=first)
         return point
 
     async def append(self, messages: Sequence[Message]) -> None:
@@ -246,11 +284,11 @@ class Conversation:
 
     async def _answered(self, message: Message, usage: Usage) -> None:
         self.meter.count(self.context.messages)
-        self.meter.called(usage)
         sent, estimated = usage.input, usage.estimated
         if usage.prompt_cut:
             # What the server read of it is no measure of what the context holds.
             sent, estimated = max(sent, self.meter.whole_estimate()), True
+        self.meter.called(usage, sent)
         await self.context.update_token_count(sent, estimated=estimated)
         await self.context.append_message(message)
         total = sent + usage.output
@@ -260,23 +298,25 @@ class Conversation:
 
     # -- changing --------------------------------------------------------------------------------
 
-    async def follow(self) -> None:
-        """The context has become another one: compute anew what depends on it."""
-        context = self.context
+    async def follow(self, figure: Figure | None = None, count: int = 0) -> None:
+        """The context has become another one: compute anew what depends on it.
+
+        Args:
+            figure: what is known of its first `count` messages; without, the last figure in its file holds.
+            count: how many messages that covers.
+        """
+        context, index = self.context, self.context.index
         self.n_changes += 1
         self.memory.forget()
         # A long context would hold up the event loop.
-        await asyncio.to_thread(self.meter.count_context, context.index, context.messages)
-        is_known = any(point.tokens is not None for point in reversed(context.checkpoints))
-        self.meter.reset(
-            context.token_count if is_known else None, estimated=context.token_count_estimated
-        )
+        await asyncio.to_thread(self.meter.count_context, index, context.messages)
+        self.meter.reset()
+        usage, estimated = index.usage_before(index.size), index.is_estimated_before(index.size)
+        if figure is not None and usage != (figure.tokens, count):
+            self.meter.set_figure(figure.tokens, estimated=not figure.measured, count=count)
+        elif usage is not None:
+            self.meter.set_figure(usage[0], estimated=estimated, count=usage[1])
         self._update_mailbox()
-
-    def ends_at(self, figure: tuple[int, bool]) -> None:
-        """The context was cut at a checkpoint; keep the figure that was known of what precedes it."""
-        self.meter.count(self.context.messages)
-        self.meter.set_figure(figure[0], estimated=figure[1])
 
     async def remember(self) -> None:
         """Compute what tools remember, if that has not been done since `follow`. Reads all messages."""
@@ -305,6 +345,7 @@ class Conversation:
         """Publish the figures as they are now."""
         status = self.status
         self.ledger.follow(status)
+        self.figures.apply(status)
         self.wire.publish(status)
 
     def publish_reverted(
@@ -342,10 +383,9 @@ class Conversation:
             )
         )
 
-    def publish_newest_checkpoint(self, kind: CheckpointKind, label: str = "") -> None:
-        """Publish the newest checkpoint, which was made as part of an operation."""
-        point = self.context.checkpoints[-1]
-        self.publish_checkpoint(point, kind, label, self.tokens_before(point.id))
+    def publish_newest_checkpoint(self, kind: CheckpointKind, label: str, figure: Figure) -> None:
+        """Publish the newest checkpoint, which was made as part of an operation; `figure` is of what precedes it."""
+        self.publish_checkpoint(self.context.checkpoints[-1], kind, label, figure)
 
     def publish_line_changed(
         self,
@@ -367,7 +407,7 @@ class Conversation:
         point: Checkpoint,
         kind: CheckpointKind,
         label: str,
-        tokens: int,
+        figure: Figure,
         was: str = "",
         first: int = 0,
         kept: tuple[int, ...] = (),
@@ -378,9 +418,22 @@ class Conversation:
         if not was:
             self.files.mark(point.uid)
         created = CheckpointCreated(
-            point.id, point.uid, kind, label, tokens, point.at, was, first, kept, said, carried
+            point.id,
+            point.uid,
+            kind,
+            label,
+            figure.tokens,
+            point.at,
+            was,
+            first,
+            kept,
+            said,
+            carried,
+            figure.measured,
+            figure.fitted,
         )
         self.ledger.follow(created)
+        self.figures.apply(created)
         self.wire.publish(created)
 
     def publish_retry(self, step: int, notice: RetryNotice) -> None:

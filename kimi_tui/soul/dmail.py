@@ -160,6 +160,7 @@ class DMailDelivery:
         """
         conversation, marks, restorer = self._conversation, self._marks, self._restorer
         context, before = conversation.context, conversation.used
+        figure = conversation.figure_before(checkpoint_id)
         first = context.checkpoint_of(checkpoint_id).message_index
         undone, places = self._undone(first)
         pinned = tuple(_name(context, first + place) for place in whole_groups(undone, places))
@@ -178,7 +179,7 @@ class DMailDelivery:
             )
         world_line = conversation.number_of(reverted)
         conversation.kept(first)
-        await conversation.follow()
+        await conversation.follow(figure, first)
         conversation.publish_reverted(
             reverted,
             "dmail",
@@ -197,30 +198,36 @@ class DMailDelivery:
             if author == "person"
             else f"D-Mail from #{reverted.entry.from_checkpoint}"
         )
-        conversation.publish_newest_checkpoint("dmail", label)
+        conversation.publish_newest_checkpoint("dmail", label, figure)
         if files.prepared and len(failed) > len(files.prepared.left):
             names = ", ".join(f"`{one.path}` ({one.reason})" for one in failed)
             await conversation.append([user_message(prompt("files_left", NAMES=names))])
         conversation.publish_line_changed("dmail", world_line, 0, context.checkpoints[-1].uid)
         return reverted, outcome
 
-    async def preview(self, checkpoint_id: int, text: str) -> RewindPreview:
+    async def preview(
+        self, checkpoint_id: int, text: str, author: Author = "agent"
+    ) -> RewindPreview:
         """What a D-Mail with this text would do: what stands there then is counted, and nothing changes.
 
         Raises:
             KeyError: there is no such checkpoint.
         """
         conversation = self._conversation
+        first = conversation.context.checkpoint_of(checkpoint_id).message_index
+        kinds = conversation.context.index.kinds(first)
+        stays = {n for n, kind in enumerate(kinds) if kind == Kind.SAID}
+        stays.update(whole_groups(*self._undone(first)))
         # Both look at the conversation as it is now.
         found, dmail = await asyncio.gather(
-            preview_of(conversation, Target(checkpoint_id)), self._compose(checkpoint_id, [text])
+            preview_of(conversation, Target(checkpoint_id), stays),
+            self._compose(checkpoint_id, [text], author=author),
         )
         marker = [user_message(marker_text(checkpoint_id))] if conversation.marks else []
         there = [*marker, *dmail.carried, dmail.message]
         tokens = await asyncio.to_thread(lambda: sum(map(message_tokens, there)))
         return replace(
             found,
-            messages=found.messages - len(dmail.carried),
             tokens_after=found.tokens_after + conversation.meter.estimated(tokens),
             estimated=True,
             prompt="",

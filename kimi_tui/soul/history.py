@@ -46,7 +46,7 @@ from kimi_tui.soul.record import (
     records_by_checkpoint,
 )
 from kimi_tui.soul.segments import Segment, label_of, segments
-from kimi_tui.soul.token_meter import WorldLineTokens
+from kimi_tui.soul.token_meter import LineTokens
 from kimi_tui.soul.tool_results import INTERRUPTED, call_key, outcome_of, was_stopped
 from kimi_tui.wire import events as ev
 from kimi_tui.wire.codec import encode_record
@@ -273,11 +273,11 @@ class _HistoryBuilder:
         self._stopped = False
         self._compaction: ev.CompactionEnd | None = None
         self._dmail_published = False
-        self._tokens = WorldLineTokens(ContextIndex(), ())
+        self._tokens = LineTokens(ContextIndex(), ())
 
     def begin_world_line(self, index: ContextIndex, messages: Sequence[Message]) -> None:
         """The segments that are added from now on stand on this world line."""
-        self._tokens = WorldLineTokens(index, messages)
+        self._tokens = LineTokens(index, messages)
 
     def add_revert(
         self,
@@ -392,7 +392,10 @@ class _HistoryBuilder:
                 self._add_dmail(segment, dmail, before, recorded)
                 return
             at = recorded[0].at if recorded else ev.iso_seconds(segment.point.at)
-            tokens, carried = self._tokens.at(segment.point), _carried_with(dmail, segment)
+            tokens, carried = (
+                self._tokens.before(segment.point.offset).tokens,
+                _carried_with(dmail, segment),
+            )
             self._add(_dmail_event(dmail, segment.point, tokens, carried), at)
         texts = () if dmail is not None else map(summary_text, segment.messages)
         summary = next(filter(None, texts), "")
@@ -422,7 +425,7 @@ class _HistoryBuilder:
     def _add_summary(self, segment: Segment, summary: str) -> None:
         """A summary of which no line tells what it replaced, and what was kept beside it."""
         point, at = segment.point, ev.iso_seconds(segment.point.at)
-        tokens = self._tokens.at(point)
+        tokens = self._tokens.at(point, segment.kind).tokens
         self._add(ev.CheckpointCreated(point.id, point.uid, segment.kind, "", tokens, point.at), at)
         made = self._compactions.get(summary)
         figures = (tokens, tokens) if made is None else (made.tokens_before, made.tokens_after)
@@ -434,7 +437,7 @@ class _HistoryBuilder:
         self, point: Checkpoint, messages: Sequence[Message], at: float, first: int = 0
     ) -> None:
         """What stands behind a checkpoint from message `first` on, D-Mails and carried summaries among it."""
-        tokens = self._tokens.at(point)
+        tokens = self._tokens.before(point.offset).tokens
         for place, message in enumerate([*messages[first:], None], first):
             if message is not None and internal_kind(message) not in ("dmail", "compaction"):
                 continue
@@ -512,8 +515,18 @@ class _HistoryBuilder:
     def _created(self, segment: Segment) -> CheckpointCreated:
         point, kind = segment.point, segment.kind
         label = "" if kind in ("compaction", "summary") else segment.label
-        tokens, first = self._tokens.at(point), segment.first
-        return CheckpointCreated(point.id, point.uid, kind, label, tokens, point.at, first=first)
+        figure = self._tokens.at(point, kind)
+        return CheckpointCreated(
+            point.id,
+            point.uid,
+            kind,
+            label,
+            figure.tokens,
+            point.at,
+            first=segment.first,
+            measured=figure.measured,
+            fitted=figure.fitted,
+        )
 
     def _made(self, segment: Segment) -> Iterator[Event]:
         point, kind, created = segment.point, segment.kind, self._created(segment)
@@ -672,6 +685,7 @@ def end_of_context(session: Session) -> list[EventRecord]:
 def _events_of(records: Iterable[dict[str, Any]]) -> list[Event]:
     """What the last records of a context tell."""
     events: list[Event] = []
+    messages: list[Message] = []
     kept: list[Message] = []
     uid, point, n_steps = "", -1, 0
 
@@ -691,6 +705,7 @@ def _events_of(records: Iterable[dict[str, Any]]) -> list[Event]:
                 message = Message.model_validate(record)
             except ValueError:
                 continue
+            messages.append(message)
             if is_user_words(message):
                 add_kept()
                 events.append(TurnBegin(message.text))
@@ -709,7 +724,8 @@ def _events_of(records: Iterable[dict[str, Any]]) -> list[Event]:
                 events.append(CheckpointCreated(point, uid, kind, message.text))
                 point = -1
     add_kept()
-    if events:
+    # A D-Mail at the very end was sent, and taken back: nobody heard that turn end.
+    if events and not ends_open(messages):
         events.append(TurnEnd("done"))
     return events
 

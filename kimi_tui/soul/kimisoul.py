@@ -28,7 +28,7 @@ from kimi_tui.soul.dmail import DMailDelivery, UserDMails
 from kimi_tui.soul.errors import NothingToCompact, SoulBusy, SoulError
 from kimi_tui.soul.file_history import FILES_NAME, FileRestorer
 from kimi_tui.soul.history import session_history
-from kimi_tui.soul.internal_messages import is_user_words
+from kimi_tui.soul.internal_messages import Author, is_user_words
 from kimi_tui.soul.loop import AgentLoop, Steering
 from kimi_tui.soul.operations import Operations
 from kimi_tui.soul.project_notes import notes_in
@@ -152,7 +152,7 @@ class KimiSoul(Soul):
         )
         self._operations = Operations(session, conversation, restorer)
         self._user_dmails = UserDMails(conversation, self._operations, dmails)
-        self._world_lines = WorldLineReader(session, conversation.files)
+        self._world_lines = WorldLineReader(session, conversation.files, conversation.figures)
         # What runs now, as a task of its own.
         self._job: asyncio.Task[Any] | None = None
         self._begun = asyncio.Event()
@@ -283,7 +283,13 @@ class KimiSoul(Soul):
     async def history(self) -> list[EventRecord]:
         """Everything that was published, as a new listener (or one that must begin anew) should hear it."""
         await self._recorder.flush()
-        return await asyncio.to_thread(session_history, self._session)
+        status = self.status
+        shown = await asyncio.to_thread(session_history, self._session)
+        said = next((r.event for r in reversed(shown) if isinstance(r.event, StatusUpdate)), None)
+        if shown and (said is None or said.used != status.used):
+            # One that is made anew from the messages does not say how full the window is now.
+            shown.append(replace(shown[-1], event=status))
+        return shown
 
     async def flush(self) -> None:
         """Bring everything that was published into the record."""
@@ -493,13 +499,15 @@ class KimiSoul(Soul):
         found = await self._operations.preview(target, idle=not self.running)
         return replace(found, run_on=tuple(job.command for job in self._jobs.running))
 
-    async def preview_dmail(self, checkpoint_id: int, text: str) -> RewindPreview:
-        """What a D-Mail to a checkpoint of the live world line would take; what the user said since stays.
+    async def preview_dmail(
+        self, checkpoint_id: int, text: str, author: Author = "agent"
+    ) -> RewindPreview:
+        """What a D-Mail to a checkpoint of the live world line would take; what the user said and pinned since stays.
 
         Raises:
             KeyError: no such checkpoint.
         """
-        return await self._user_dmails.delivery.preview(checkpoint_id, text)
+        return await self._user_dmails.delivery.preview(checkpoint_id, text, author)
 
     async def markdown(self, target: Target) -> str:
         """The conversation up to there as Markdown, with its tool calls; as it was stored, so clean it before it is shown.

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from kimi_tui.llm.message import Message
+from kimi_tui.projection.row_figures import Figure
 from kimi_tui.session import undo as session_operations
 from kimi_tui.session.context import Reverted, known_checkpoint
 from kimi_tui.session.errors import StorageTrouble, UnknownCheckpoint
@@ -148,9 +149,7 @@ class Operations:
         async with self.restorer.journaled(prepared, "rewind") as entry:
             reverted = await conversation.context.revert_to(point.id, reason="rewind", files=entry)
         left = self.conversation.number_of(reverted)
-        await self._follow(reverted, point.message_index)
-        if point.tokens is not None:
-            conversation.ends_at(figure)
+        await self._follow(reverted, point.message_index, figure)
         conversation.publish_reverted(
             reverted, "rewind", world_line=left, tokens_before=before, prompt=prompt
         )
@@ -165,12 +164,13 @@ class Operations:
         before = conversation.used
         # Before anything changes: what cannot be read then stops all of it.
         prompt = "" if checkpoint_id is None else await self._prompt_at(target)
+        figure = None if checkpoint_id is None else await self._figure_at(target)
         async with self.restorer.journaled(prepared, "jump") as entry:
             reverted = await session_operations.jump(
                 conversation.context, world_line, checkpoint_id, files=entry
             )
         left = conversation.number_of(reverted)
-        await self._follow(reverted, reverted.messages_kept)
+        await self._follow(reverted, reverted.messages_kept, figure)
         # First the other line, then its files: they are told of on that one.
         conversation.publish_line_changed("jump", left, world_line, reverted.entry.uid)
         outcomes = await self.restorer.carry_out(prepared, "")
@@ -219,7 +219,7 @@ class Operations:
             undone = await session_operations.undo(context, files=entry)
         left, said = (toll.steps, toll.messages, tuple(one.path for one in stays)), ""
         if undone.reverted is not None:
-            await self._follow(undone.reverted, undone.reverted.messages_kept)
+            await self._follow(undone.reverted, undone.reverted.messages_kept, _held(wanted))
             said = toll_words(toll.steps, toll.messages, undone.reverted.entry.n, left[2])
         if undone.reverted is not None and wanted.grows_line:
             self._publish_taken_back(undone.reverted, before, left)
@@ -243,7 +243,7 @@ class Operations:
         async with self.restorer.journaled(prepared, "redo") as entry:
             redone = await session_operations.redo(context, files=entry)
         if redone.reverted is not None:
-            await self._follow(redone.reverted, redone.reverted.messages_kept)
+            await self._follow(redone.reverted, redone.reverted.messages_kept, _held(undoing))
         self._publish_brought_back("redo", undoing, points, redone.reverted)
         outcomes = await self._back(prepared, undoing)
         return f"Done again: {_named(redone.entry)}.{_files_sentence(outcomes)}"
@@ -365,11 +365,20 @@ class Operations:
         index = await asyncio.to_thread(self.session.world_lines.index, left.n)
         return index.checkpoints
 
-    async def _follow(self, reverted: Reverted, kept: int) -> None:
+    async def _figure_at(self, target: Target) -> Figure:
+        """The tokens of what precedes a checkpoint of another world line."""
+        lines = self.session.world_lines
+        index = await asyncio.to_thread(lines.index, target.world_line)
+        messages = await asyncio.to_thread(lines.messages_of, target.world_line)
+        point = known_checkpoint(index, target.id)
+        return await asyncio.to_thread(self.conversation.figure_of, point, index, messages)
+
+    async def _follow(self, reverted: Reverted, kept: int, figure: Figure | None = None) -> None:
+        """Let the live conversation follow; of its first `kept` messages nothing changed, and `figure` is of all it holds."""
         if reverted.entry.stored:
             self.session.world_lines.remember(reverted.entry.n, reverted.left)
         self.conversation.kept(kept)
-        await self.conversation.follow()
+        await self.conversation.follow(figure, self.conversation.context.index.n_messages)
 
     def _outcome(
         self,
@@ -388,6 +397,11 @@ class Operations:
             files=files,
             is_open=self.conversation.ends_open,
         )
+
+
+def _held(left: Entry) -> Figure | None:
+    """What the window held when an operation left the line; None where the journal does not say."""
+    return Figure(left.tokens_before, measured=False) if left.tokens_before else None
 
 
 def _named(entry: Entry) -> str:

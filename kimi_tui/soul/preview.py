@@ -26,7 +26,7 @@ from kimi_tui.soul.internal_messages import dmail_text, summary_text
 from kimi_tui.soul.rewind import END, DroppedMessage, RewindPreview, Target
 from kimi_tui.soul.segments import Segment, call_target, kind_of, label_of, place_of, segment_at
 from kimi_tui.soul.tasks import Pace
-from kimi_tui.soul.token_meter import WorldLineTokens
+from kimi_tui.soul.token_meter import LineTokens
 from kimi_tui.soul.usage import Cost
 from kimi_tui.wire.events import CheckpointKind
 
@@ -36,6 +36,7 @@ _LISTED = {Kind.SAID: 1, Kind.DMAIL: 1, Kind.SUMMARY: 1, Kind.WORDS: 1}
 _ROWS = bytes(_LISTED.get(Kind(kind), 0) if kind < len(Kind) else 0 for kind in range(256))
 
 _RESULTS = bytes([Kind.RESULT, Kind.FAILED])
+_ASIDES = frozenset({Kind.MARKER, Kind.ASIDE})
 
 _MOST_KNOWN = 1_000
 
@@ -65,8 +66,15 @@ def _returned(segment: Segment, chosen: int) -> range:
     return range(max(0, n_carried - 1), n_carried)
 
 
-async def preview_of(conversation: Conversation, target: Target) -> RewindPreview:
+async def preview_of(
+    conversation: Conversation, target: Target, stays: Collection[int] = ()
+) -> RewindPreview:
     """What a rewind to a checkpoint of the live world line would do.
+
+    Args:
+        conversation: the live conversation.
+        target: the checkpoint.
+        stays: the messages that stay all the same, as with a D-Mail, counted from the first that goes.
 
     Raises:
         KeyError: there is no such checkpoint.
@@ -76,11 +84,11 @@ async def preview_of(conversation: Conversation, target: Target) -> RewindPrevie
     place = place_of(point, context.checkpoints)
     there = segment_at(context.checkpoints, context.index, context.messages, place)
     used, estimated = conversation.used, conversation.estimated
-    after, is_estimated = conversation.figure_before(target.id)
-    goes = DroppedMessages(conversation, place, _returned(there, target.said))
+    after, measured, _ = conversation.figure_before(target.id)
+    goes = DroppedMessages(conversation, place, _returned(there, target.said), stays)
     # From here on the context may grow, or become another one; what goes was settled above.
     preview = await _preview(target, there, goes, used, min(after, used))
-    return replace(preview, estimated=estimated or is_estimated or after > used)
+    return replace(preview, estimated=estimated or not measured or after > used)
 
 
 def preview_of_files(conversation: Conversation) -> RewindPreview:
@@ -103,19 +111,17 @@ async def preview_of_jump(
     index = await asyncio.to_thread(world_lines.index, target.world_line)
     messages = await asyncio.to_thread(world_lines.messages_of, target.world_line)
     points = index.checkpoints
-    place, offset, count = len(points), index.size, index.n_messages
-    if not target.is_end:
+    place, offset = len(points), index.size
+    if target.is_end:
+        tokens = LineTokens(index, messages, conversation.meter)
+        figure = await asyncio.to_thread(tokens.before, offset)
+    else:
         point = known_checkpoint(index, target.id)
-        place, offset, count = place_of(point, points), point.offset, point.message_index
+        place, offset = place_of(point, points), point.offset
+        figure = await asyncio.to_thread(conversation.figure_of, point, index, messages)
     # What is said of an end is what the newest checkpoint began.
     shown = min(place, len(points) - 1)
     there = await asyncio.to_thread(segment_at, points, index, messages, shown) if points else None
-    if index.usage_before(offset) is None:
-        # Without a figure of the server's the tools' descriptions have to be estimated, too.
-        after = await asyncio.to_thread(conversation.meter.estimate_with, messages[:count])
-    else:
-        stored = WorldLineTokens(index, messages)
-        after, _ = await asyncio.to_thread(stored.before, offset)
     live, shared = conversation.context.checkpoints, 0
     for mine, other in zip(live, points[:place], strict=False):
         if mine.uid != other.uid:
@@ -123,7 +129,7 @@ async def preview_of_jump(
         shared += 1
     is_there = shared == place == len(live) and conversation.context.size_bytes == offset
     goes = DroppedMessages(conversation, shared)
-    preview = await _preview(target, there, goes, conversation.used, after)
+    preview = await _preview(target, there, goes, conversation.used, figure.tokens)
     return replace(preview, is_there=is_there)
 
 
@@ -180,10 +186,15 @@ class DroppedMessages(Sequence[DroppedMessage]):
         conversation: the live conversation.
         place: the first checkpoint that goes, by its place in the list.
         returned: which of what the user said behind that checkpoint comes back into the prompt, and is not listed.
+        stays: the messages that stay, counted from the first that goes.
     """
 
     def __init__(
-        self, conversation: Conversation, place: int, returned: Collection[int] = ()
+        self,
+        conversation: Conversation,
+        place: int,
+        returned: Collection[int] = (),
+        stays: Collection[int] = (),
     ) -> None:
         context = conversation.context
         self._conversation = conversation
@@ -195,16 +206,19 @@ class DroppedMessages(Sequence[DroppedMessage]):
         self._used = conversation.used
         self.ran_commands = self._index.has_call("Shell", self._first)
         self._known: dict[int, tuple[DroppedMessage, ...]] = {}
-        self.n_messages = len(self._kinds) - self._kinds.count(Kind.MARKER)
-        listed = self._kinds
+        self._stays = frozenset(stays)
+        self.n_messages = len(self._kinds) - self._kinds.count(Kind.MARKER) - len(self._stays)
+        here = bytearray(self._kinds)
         if returned:
-            here = bytearray(listed)
             said = [n for n in range(self._end_of(0)) if here[n] == Kind.SAID]
             for number in returned:
                 if number < len(said):
                     here[said[number]] = Kind.OTHER
-            listed = bytes(here)
-        self._listed = listed
+        if stays:
+            self._calls = [0 if n in self._stays else calls for n, calls in enumerate(self._calls)]
+            for number in stays:
+                here[number] = Kind.OTHER
+        listed = self._listed = bytes(here)
         # The number of rows up to and with each message.
         self._rows = list(accumulate(map(add, listed.translate(_ROWS), self._calls)))
 
@@ -234,11 +248,19 @@ class DroppedMessages(Sequence[DroppedMessage]):
         start = 0
         for place, point in enumerate(self._points):
             end = self._end_of(place)
-            found[kind_of(self._kinds[start:end], point.id)] += 1
+            if not self._all_stays(start, end):
+                found[kind_of(self._kinds[start:end], point.id)] += 1
             start = end
             if place % 256 == 0:
                 await pace.rest()
         return found
+
+    def _all_stays(self, start: int, end: int) -> bool:
+        """Whether there is anything between two messages, and all of it stays."""
+        said = (
+            [n for n in range(start, end) if self._kinds[n] not in _ASIDES] if self._stays else []
+        )
+        return bool(said) and self._stays.issuperset(said)
 
     async def cost(self) -> Cost | None:
         """What the calls of what goes have cost; None where no prices are set, or nothing goes."""

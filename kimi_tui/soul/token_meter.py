@@ -1,8 +1,9 @@
 """Token counts: the server's own figures where there are any, and estimates for the rest.
 
 A message is estimated by a pattern (`llm.tokens`); how far these estimates are off for this model is learned from
-every answer and applied to the next. `TokenMeter` counts the live context, `WorldLineTokens` a stored one that is
-only looked at.
+every answer and applied to the next. `TokenMeter` counts the live context and is what is published, and
+`projection.row_figures` keeps it for each checkpoint. `LineTokens` gives the figures of a line by its file alone, where
+nothing was published.
 """
 
 from __future__ import annotations
@@ -12,15 +13,17 @@ from array import array
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Sequence
+from functools import cache
 
 from kimi_tui.llm.message import Message
 from kimi_tui.llm.provider import ModelInfo, ToolSpec, Usage
 from kimi_tui.llm.tokens import message_tokens, text_tokens
-from kimi_tui.session.context import Context
+from kimi_tui.projection.row_figures import Figure, fitted
 from kimi_tui.session.context_index import ContextIndex, TokenEstimate
 from kimi_tui.session.schema import Checkpoint
 from kimi_tui.soul.model_slot import LoopLimits
-from kimi_tui.wire.events import StatusUpdate
+from kimi_tui.tools.toolset import default_toolset
+from kimi_tui.wire.events import CheckpointKind, StatusUpdate
 
 log = logging.getLogger(__name__)
 
@@ -32,6 +35,9 @@ _GROWTH_STEPS = 8
 _LOOKED_AT_BYTES = 1 << 20
 _LARGE_BYTES = 1 << 16
 _TOKENS_A_BYTE = 0.25
+# Their own message is not sent before the next step asks: what they hold was counted before them.
+_UNSENT: frozenset[CheckpointKind] = frozenset({"user", "dmail"})
+_SUMMARIES: frozenset[CheckpointKind] = frozenset({"compaction", "summary"})
 
 
 class TokenMeter:
@@ -40,6 +46,10 @@ class TokenMeter:
     Args:
         system_prompt: sent with every request.
         tools: sent with every request.
+
+    Attributes:
+        tools: the estimated tokens of those.
+        factor: by what estimates are multiplied.
     """
 
     def __init__(self, system_prompt: str, tools: Sequence[ToolSpec]) -> None:
@@ -86,9 +96,8 @@ class TokenMeter:
 
     def begins_with(self, system_prompt: str, tools: Sequence[ToolSpec]) -> None:
         """Set what is sent with every request from now on."""
-        tool_text = "".join(f"{t.name}{t.description}{t.parameters}" for t in tools)
-        self._tools = text_tokens(tool_text)
-        self._system = text_tokens(system_prompt) + self._tools
+        self.tools = _tokens_of(tools)
+        self._system = text_tokens(system_prompt) + self.tools
 
     def _teach(self, factor: float) -> None:
         self.factor, self._taught = _within(factor), True
@@ -101,17 +110,13 @@ class TokenMeter:
         """What the next request will be, without any figure of the server."""
         return self.estimated(self._system + self._sums.total())
 
-    def estimate_with(self, messages: Sequence[Message]) -> int:
-        """What a request with only these messages would be."""
-        return self.estimate_of(sum(map(message_tokens, messages)))
-
     def estimate_of(self, texts: int) -> int:
         """What a request would be whose messages hold so many tokens by the pattern."""
         return self.estimated(self._system + texts)
 
     def whole_request(self, texts: int) -> int:
         """What a request would be whose system prompt and messages hold so many tokens by the pattern."""
-        return self.estimated(self._tools + texts)
+        return self.estimated(self.tools + texts)
 
     # -- the live context ------------------------------------------------------------------------
 
@@ -129,16 +134,19 @@ class TokenMeter:
         left = [step for step in self._growth if step[0] <= count]
         self._growth = deque(left, maxlen=_GROWTH_STEPS)
 
-    def set_figure(self, tokens: int, *, estimated: bool) -> None:
-        """So many tokens the messages take that have been counted."""
-        self._figure = (tokens, self._sums.counted, estimated)
+    def set_figure(self, tokens: int, *, estimated: bool, count: int | None = None) -> None:
+        """So many tokens the first `count` messages take; all that have been counted without."""
+        counted = self._sums.counted
+        self._figure = (tokens, counted if count is None else min(count, counted), estimated)
 
-    def reset(self, tokens: int | None, *, estimated: bool = False) -> None:
-        """Another context has been counted; `tokens` is its figure, None where no server gave one."""
+    def reset(self) -> None:
+        """Another context has been counted, of which no figure is known yet."""
         # The next call is no growth of the last.
         self._last_input = self._step = self._figure = None
-        if tokens is not None:
-            self.set_figure(tokens, estimated=estimated)
+
+    def begin_step(self) -> None:
+        """What was sent last is no figure of what is sent next."""
+        self._step = None
 
     @property
     def used(self) -> int:
@@ -154,34 +162,16 @@ class TokenMeter:
         figure = self._figure
         return figure is None or figure[2] or figure[1] < self._sums.counted
 
-    def before(self, context: Context, point: Checkpoint) -> tuple[int, bool]:
-        """Tokens of what precedes a checkpoint of the live context, and whether any of them are an estimate.
-
-        What the server read in the step that begins there is known best, and is what the timeline shows.
-        """
-        points, index = context.checkpoints, context.index
-        place = bisect_left(points, point.offset, key=lambda one: one.offset)
-        if point.tokens is not None:
-            end = points[place + 1].offset if place + 1 < len(points) else index.size
-            return point.tokens, index.is_estimated_before(end)
-        usage = index.usage_before(point.offset)
-        if usage is not None and any(points[n].tokens is not None for n in reversed(range(place))):
-            is_whole = usage[1] >= point.message_index
-            estimated = not is_whole or index.is_estimated_before(point.offset)
-            since = self._sums.total(usage[1], point.message_index)
-            return usage[0] + since, estimated
-        return self.estimated(self._system + self._sums.total(0, point.message_index)), True
-
     def of_results(self, start: int, end: int) -> int:
         """An estimate of the tool results in a range of messages."""
         return self.estimated(self._sums.between(start, end)[0])
 
     # -- calls -----------------------------------------------------------------------------------
 
-    def called(self, usage: Usage) -> None:
-        """Learn from a call that has sent all messages that are counted."""
+    def called(self, usage: Usage, sent: int) -> None:
+        """Learn from a call that has sent all messages that are counted, which are taken to hold so many tokens."""
         self.spent(usage)
-        self._step = (usage.input, usage.output)
+        self._step = (sent, usage.output)
         # What is no figure of the server, or is one for another prompt, teaches nothing.
         if usage.estimated or usage.prompt_cut:
             return
@@ -237,6 +227,7 @@ class TokenMeter:
             step_output=self._step[1] if self._step else None,
             correction=round(self.factor, 4) if self._taught else 0.0,
             model=info.model if info is not None else "",
+            messages=self._sums.counted,
         )
 
 
@@ -244,13 +235,13 @@ def _within(factor: float) -> float:
     return min(max(factor, _FACTORS[0]), _FACTORS[1])
 
 
-class WorldLineTokens:
-    """The tokens at the places of a world line that is only looked at.
+class LineTokens:
+    """The tokens at the places of a world line, by its file alone.
 
     Args:
         index: its index.
         messages: its messages.
-        meter: estimates the tokens where no server has given a figure yet; None to go by the messages alone.
+        meter: knows what is sent beside the messages, and how far off estimates are; None for what is usual.
     """
 
     def __init__(
@@ -258,53 +249,62 @@ class WorldLineTokens:
     ) -> None:
         self._index = index
         self._messages = messages
-        self._meter = meter
+        self._factor = meter.factor if meter is not None else 1.0
+        self._tools = meter.tools if meter is not None else None
         self._stored = TokenEstimate()
-        self._sums = MessageSums()
         self._first: tuple[int, int] | None = None
 
-    def before(self, offset: int) -> tuple[int, bool]:
-        """Tokens of what precedes a place, and whether any of them are an estimate."""
+    def before(self, offset: int) -> Figure:
+        """What precedes a place: the last figure before it, and an estimate of what came after that."""
         usage = self._index.usage_before(offset)
-        count = self._index.messages_before(offset)
-        if usage is None and self._meter is not None:
-            return self._before_any_figure(count, self._meter), True
-        tokens = self._stored.before(self._index, offset, self._messages)
-        return tokens, usage is None or usage[1] < count
+        if usage is None:
+            return self._before_any(offset)
+        tokens, count = usage
+        since = self._stored.before(self._index, offset, self._messages) - tokens
+        is_whole = count >= self._index.messages_before(offset)
+        measured = is_whole and not self._index.is_estimated_before(offset)
+        return Figure(tokens + round(since * self._factor), measured)
 
-    def at(self, point: Checkpoint) -> int:
-        """Tokens that were sent at a checkpoint; where nothing was sent, those of what precedes it."""
-        if point.tokens is not None:
-            return point.tokens
-        tokens = self._stored.before(self._index, point.offset, self._messages)
-        if self._index.usage_before(point.offset) is not None:
-            return tokens
-        # No figure yet: the first one that the server gave holds the tools too, which no message shows.
-        first, estimated = self._first_figure()
-        return min(first, max(tokens, first - max(0, estimated - tokens))) if first else tokens
+    def at(self, point: Checkpoint, kind: CheckpointKind) -> Figure:
+        """What was sent at a checkpoint; where nothing was sent, what precedes it."""
+        if point.tokens is None or kind in _UNSENT:
+            return self.before(point.offset)
+        # A compaction's own figure is written by the program, and what it left was shifted; no server has said either.
+        by_program = kind in _SUMMARIES or point.was is not None
+        return Figure(
+            point.tokens, not by_program and not self._index.is_estimated_behind(point.offset)
+        )
 
-    def _before_any_figure(self, count: int, meter: TokenMeter) -> int:
-        """An estimate that fits the first figure: who wrote the session may have sent other tools than ours."""
-        guess = self._request(count, meter)
-        first = self._index.first_usage()
-        if first is None or first[1] < count:
-            return guess
-        return max(0, min(guess, first[0] - (self._request(first[1], meter) - guess)))
-
-    def _request(self, count: int, meter: TokenMeter) -> int:
-        """What a request with the first `count` messages would be."""
-        self._sums.follow(self._messages, count)
-        return meter.estimate_of(self._sums.total(0, count))
-
-    def _first_figure(self) -> tuple[int, int]:
-        """The server's first figure, and the estimate for the same messages; zeros where it gave none."""
+    def _before_any(self, offset: int) -> Figure:
+        """An estimate that fits the line's first figure (`row_figures`): who wrote it may have sent other tools than ours."""
+        tokens = self._request(self._stored, offset)
         if self._first is None:
-            first = self._index.first_usage()
             self._first = (0, 0)
-            if first is not None and first[1]:
-                offset = sum(self._index.place(first[1] - 1))
-                self._first = first[0], TokenEstimate().before(self._index, offset, self._messages)
-        return self._first
+            if (first := self._index.first_usage()) is not None:
+                points = self._index.checkpoints
+                place = bisect_left(points, first[1], key=lambda one: one.offset) - 1
+                if place >= 0:
+                    estimate = self._request(TokenEstimate(), points[place].offset)
+                    self._first = estimate, first[0]
+        estimate, figure = self._first
+        if not figure:
+            return Figure(round(tokens * self._factor), measured=False)
+        return Figure(fitted(tokens, estimate, figure), measured=False, fitted=True)
+
+    def _request(self, texts: TokenEstimate, offset: int) -> int:
+        """What a request with all that precedes a place would be, by the pattern alone."""
+        if self._tools is None:
+            self._tools = _usual_tools()
+        return self._tools + texts.before(self._index, offset, self._messages)
+
+
+@cache
+def _usual_tools() -> int:
+    return _tokens_of(default_toolset().specs())
+
+
+def _tokens_of(tools: Sequence[ToolSpec]) -> int:
+    return text_tokens("".join(f"{t.name}{t.description}{t.parameters}" for t in tools))
 
 
 class MessageSums:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from kimi_tui.llm.message import Message, ToolCall
+from kimi_tui.projection.row_figures import RowFigures
 from kimi_tui.session.schema import Checkpoint
 from kimi_tui.session.session import Session
 from kimi_tui.session.world_lines import WorldLine, WorldLines, shared_checkpoints
@@ -197,6 +198,7 @@ class WorldLineReader:
 
     session: Session
     files: FileHistory
+    figures: RowFigures
 
     async def world_lines(self) -> Sequence[WorldLineInfo]:
         """The world lines that were left, in order of number."""
@@ -234,13 +236,14 @@ class WorldLineReader:
         other = (points, lines.messages_of(world_line))
         shared = await asyncio.to_thread(shared_checkpoints, (live, context.messages), other)
         facts = await asyncio.to_thread(lambda: RecordedFacts(read_records(self.session)))
+        figure = self.figures.get(live[shared].uid) if 0 < shared < len(live) else None
         return WorldLineComparison(
             world_line=world_line,
             fork=live[shared - 1].id if shared else -1,
             live=tuple(await asyncio.to_thread(self._messages, 0, shared, pins, facts)),
             other=tuple(await asyncio.to_thread(self._messages, world_line, shared, pins, facts)),
             files=await self._diverged_files(live, points, shared),
-            shared_tokens=context.tokens_at(live[shared].id) if 0 < shared < len(live) else 0,
+            shared_tokens=figure.tokens if figure is not None else 0,
         )
 
     async def _diverged_files(

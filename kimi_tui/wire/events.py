@@ -174,9 +174,10 @@ class StatusUpdate:
         per_step: the mean growth of the last steps, for the forecast.
         total_input: of all calls; `total_cached` is the part read from the provider's cache.
         total_output: of all calls.
-        step_input: of the newest call; so is `step_output`. None where no call has ended.
+        step_input: of the newest step's call; so is `step_output`. None where it has not ended.
         correction: what estimates are multiplied by in this session; 0 where nothing was learned yet.
         model: the model asked.
+        messages: how many messages of the live world line `used` covers; -1 where that is not said.
     """
 
     used: int
@@ -195,6 +196,7 @@ class StatusUpdate:
     step_output: int | None = None
     correction: float = 0.0
     model: str = ""
+    messages: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +207,8 @@ class CheckpointCreated:
     with it, or of that only the messages with the numbers `kept` (counted as pins count), where it names any. Such events
     follow that of the summary's own checkpoint and come before `CompactionEnd`; `said` is what of `kept` the user said, each
     in one line, the first `carried` of it before a D-Mail. `first` is the number, counted likewise,
-    of the first message behind it that is said: 1 where the program has put a word before it.
+    of the first message behind it that is said: 1 where the program has put a word before it. `tokens` is what precedes
+    it, `measured` where that is the server's own figure, `fitted` where it was fitted to one (`projection.row_figures`).
     """
 
     id: int
@@ -219,6 +222,8 @@ class CheckpointCreated:
     kept: tuple[int, ...] = ()
     said: tuple[str, ...] = ()
     carried: int = 0
+    measured: bool = False
+    fitted: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -130,6 +130,26 @@ def test_up_to_here() -> None:
     assert points[0].saved == 90 - 300
 
 
+def test_what_is_kept_of_a_step_and_of_a_letter_is_still_what_it_was() -> None:
+    letter: list[ev.Event] = [
+        ev.ContextReverted("dmail", 4, "u2", 5, 1, 3, 1, 300, 160, "Do not.", carried=("words 2",)),
+        ev.CheckpointCreated(4, "mail", "dmail", "D-Mail from #5", 160),
+        ev.TurnEnd("done"),
+    ]
+    # A word of the program stood before the step's answer, and what the letter carried is gone.
+    kept: list[ev.Event] = [
+        ev.CompactionBegin(160, False),
+        ev.CheckpointCreated(0, "sum", "compaction", "", 40),
+        ev.CheckpointCreated(1, "s1'", "step", "Read a.txt", 40, "", "s1", kept=(1, 2)),
+        ev.CheckpointCreated(2, "mail'", "dmail", "Do not.", 40, "", "mail", kept=(1,)),
+        ev.CompactionEnd(160, 60, "SUMMARY", 2),
+    ]
+    _, timeline = told(*TURNS, *letter, *kept)
+    _, step, mail = timeline.tree.live
+    assert [(call.name, call.target) for call in step.calls or ()] == [("Read", "a.txt")]
+    assert (mail.text, mail.saved, mail.said) == ("Do not.", 160 - 300, ())
+
+
 def test_the_card_counts_the_messages_that_stand_below_it() -> None:
     chat, _ = told(*TURNS, *UP_TO)
     (card,) = [block for block in chat.blocks if isinstance(block, CompactionBlock)]
@@ -148,6 +168,11 @@ def test_the_card_counts_the_messages_that_stand_below_it() -> None:
     letter = ev.ContextReverted("dmail", 1, "u2'", 2, 4, 3, 1, 90, 70, "No.", carried=("words 2",))
     came = ev.CheckpointCreated(1, "mail", "dmail", "D-Mail from #2", 70)
     assert says(letter, came, ev.LineChanged("dmail", 4, 0, "y")) == "1 message kept"
+    # Above a newer summary nothing of that holds any more, until it is undone.
+    newer = ev.CheckpointCreated(0, "sum2", "compaction", "", 40)
+    assert not says(newer, ev.CompactionEnd(70, 40, "NEWER", 5))
+    assert "newer summary stands for it" in compaction_card(card, Room(81))[-1].text
+    assert says(ev.LineChanged("undo", 6, 5, "")) == "1 message kept"
 
 
 def test_from_here() -> None:

@@ -6,15 +6,20 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from support.chat_server import say
+from support.chat_server import call, say
 from support.soul import stage
 
-from kimi_tui.projection.blocks import AgentBlock, DMailBlock, UserBlock
+from kimi_tui.projection.blocks import AgentBlock, DMailBlock, ToolBlock, UserBlock
 from kimi_tui.projection.timeline import TimelineModel
 from kimi_tui.projection.transcript import TranscriptModel
-from kimi_tui.soul.history import rebuild_history, rebuild_world_line
-from kimi_tui.soul.record import final_checkpoints, read_records
-from kimi_tui.soul.rewind import Target
+from kimi_tui.soul.history import (
+    end_of_context,
+    rebuild_history,
+    rebuild_world_line,
+    session_history,
+)
+from kimi_tui.soul.record import end_of_record, final_checkpoints, read_records
+from kimi_tui.soul.rewind import END, Target
 from kimi_tui.wire.events import EventRecord
 
 Tree = tuple[list[str], dict[int, tuple[str, list[str]]]]
@@ -124,3 +129,36 @@ async def test_what_a_dmail_carried_over_stands_in_every_history_once(tmp_path: 
                 (2, "a letter"),
             ], name
             assert timeline.tree.live[-1].said == ("b", "c"), name
+
+
+async def test_a_dmail_that_was_taken_back_is_not_one_that_was_not_sent(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        on.server.script(
+            call("Glob", {"pattern": "*"}),
+            call("SendDMail", {"message": "Nothing there.", "checkpoint_id": 1}),
+            say("So I ask."),
+        )
+        await on.soul.run("go")
+        await on.soul.undo()
+        forked = await on.soul.fork(Target(END))
+        fork = on.store.find(forked.session_id, on.work)
+        # While it is opened its end is shown, then all of it.
+        await fork.open()
+        histories = {
+            "end": end_of_record(fork) or end_of_context(fork),
+            "all": session_history(fork),
+        }
+        await fork.aclose()
+        for name, records in histories.items():
+            transcript, timeline = TranscriptModel(), TimelineModel()
+            for record in records:
+                transcript.apply(record)
+                timeline.apply(record)
+            (card,) = [
+                one
+                for one in transcript.blocks
+                if isinstance(one, ToolBlock) and one.tool == "SendDMail"
+            ]
+            assert card.state == ("done" if name == "end" else "recalled")
+            (sent,) = timeline.tree.live[-1].calls or ()
+            assert (sent.target, sent.failed) == ("to #1", False), name

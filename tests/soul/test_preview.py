@@ -184,6 +184,28 @@ async def test_a_long_line_is_neither_read_nor_counted_for_a_preview(
         await turn
 
 
+async def test_what_is_pinned_and_said_is_nothing_that_a_dmail_takes(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        on.server.script(
+            say("one"), call("Glob", {"pattern": "*"}), say("two"), say("three", usage=(9_000, 10))
+        )
+        for text in ("first", "second", "third"):
+            await on.soul.run(text)
+        pinned = next(point for point in on.session.context.checkpoints if point.id == 3)
+        await on.soul.pin(pinned.uid, 0)
+        rewind = await on.soul.preview(Target(2))
+        assert (rewind.steps, rewind.turns, rewind.messages) == (5, 2, 6)
+        # Of the call its result stays too.
+        found = await on.soul.preview_dmail(2, "Think.", "person")
+        assert (found.steps, found.turns, found.messages) == (2, 0, 2)
+        assert [(one.kind, one.text) for one in found.goes] == [
+            ("agent", "three"),
+            ("agent", "two"),
+        ]
+        await on.soul.dmail(Target(2), "Think.")
+        assert on.soul.used == found.tokens_after
+
+
 async def test_a_preview_stands_when_the_line_becomes_another_one(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         on.server.script(say("one"), say("two"), say("three"))

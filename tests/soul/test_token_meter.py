@@ -47,7 +47,7 @@ def test_the_factor_is_learned_and_used(caplog: pytest.LogCaptureFixture) -> Non
     guess = meter.used
     with caplog.at_level(logging.INFO):
         for _ in range(6):
-            meter.called(Usage(2 * guess, 10))
+            meter.called(Usage(2 * guess, 10), 2 * guess)
     assert meter.factor == pytest.approx(2.0, abs=0.05)
     assert "the server says" in caplog.text
     more = user_message("word " * 500)
@@ -58,9 +58,9 @@ def test_the_factor_is_learned_and_used(caplog: pytest.LogCaptureFixture) -> Non
     assert meter.used == pytest.approx(2 * guess + 1_000, rel=0.05)
     # An estimate teaches nothing, and one odd figure cannot throw it far.
     before = meter.factor
-    meter.called(Usage(50 * guess, 1, estimated=True))
+    meter.called(Usage(50 * guess, 1, estimated=True), 50 * guess)
     assert meter.factor == before
-    meter.called(Usage(1_000 * guess, 1))
+    meter.called(Usage(1_000 * guess, 1), 1_000 * guess)
     assert meter.factor <= 4
 
 
@@ -68,7 +68,7 @@ def test_the_parts_add_up_and_growth_is_a_mean() -> None:
     meter = TokenMeter("prompt", [])
     meter.count([user_message("hello"), Message(role="tool", content="out " * 50)])
     for figure in (1_000, 1_400, 2_000):
-        meter.called(Usage(figure, 100, cached=50))
+        meter.called(Usage(figure, 100, cached=50), figure)
     meter.set_figure(2_100, estimated=False)
     status = meter.status(INFO, LoopLimits())
     assert not status.estimated
@@ -78,8 +78,8 @@ def test_the_parts_add_up_and_growth_is_a_mean() -> None:
     assert (status.total_input, status.total_cached, status.total_output) == (4_400, 150, 300)
     assert (status.step_input, status.step_output) == (2_000, 100)
     # After a cut the next call is no growth.
-    meter.reset(9_000)
-    meter.called(Usage(9_000, 1))
+    meter.reset()
+    meter.called(Usage(9_000, 1), 9_000)
     assert meter.status(INFO, LoopLimits()).per_step == 500
     assert meter.status(None, LoopLimits()).limit == 0
 
@@ -89,10 +89,10 @@ def test_what_was_taken_back_does_not_count_as_growth() -> None:
     for figure in (1_000, 1_400, 1_800, 15_000):
         messages.append(user_message("more"))
         meter.count(messages)
-        meter.called(Usage(figure, 100))
+        meter.called(Usage(figure, 100), figure)
     assert meter.status(INFO, LoopLimits()).per_step > 4_000
     meter.cut(4)
-    meter.reset(1_900)
+    meter.reset()
     assert meter.status(INFO, LoopLimits()).per_step == 400
 
 

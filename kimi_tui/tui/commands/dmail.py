@@ -47,7 +47,14 @@ async def write_dmail(
         kind="dmail",
     )
     drafting = Drafting(lambda: apart(soul.draft_dmail(target)), soul.interrupt)
-    if text := await _written(screen, TextDialog(question, drafting)):
+    dialog = TextDialog(question, drafting)
+    if target.world_line:
+        text = await _written(screen, dialog)
+    else:
+        found = await soul.preview_dmail(target.id, "", "person")
+        with screen.foreseen(target, found.tokens_after, words_stay=True):
+            text = await _written(screen, dialog)
+    if text:
         try:
             await send_dmail(screen, soul, target, answer, text)
         except Exception:

@@ -13,7 +13,10 @@ if TYPE_CHECKING:
 
 
 async def choose(
-    screen: MainScreen, target: Target, going: PreviewAction | None = None
+    screen: MainScreen,
+    target: Target,
+    going: PreviewAction | None = None,
+    dmail_text: str = "",
 ) -> tuple[Target, PreviewAnswer] | None:
     """Show what a rewind or jump there would take, and ask what to do; None where the user stays.
 
@@ -21,6 +24,7 @@ async def choose(
         screen: over which it is asked.
         target: a checkpoint, or the end of a world line.
         going: a fork or a D-Mail that was chosen already: nothing is asked where no files can go along with it.
+        dmail_text: that D-Mail; empty where it is still to be written.
 
     Returns:
         the answer, and what it is about: from a checkpoint of another line the user may go on to its end.
@@ -28,10 +32,13 @@ async def choose(
     Raises:
         KeyError: there is no such checkpoint; the text is for the user.
     """
+    from dataclasses import replace
+
     from kimi_tui.soul.rewind import END, Target
     from kimi_tui.tui.preview.layout import (
         COMPACT_FROM,
         COMPACT_TO,
+        DMAIL,
         WHOLE,
         PreviewAnswer,
         actions_at,
@@ -47,6 +54,11 @@ async def choose(
             return None
         if going is not None and not _has_files(found):
             return target, PreviewAnswer(going.name)
+        # What the user said and pinned stays with a D-Mail.
+        is_dmail = going is DMAIL and not target.world_line
+        if is_dmail:
+            taken = await soul.preview_dmail(target.id, dmail_text, "person")
+            found = replace(taken, files=found.files)
         parts = ((COMPACT_FROM, target, None), (COMPACT_TO, None, target))
         compacts = [
             action
@@ -68,7 +80,7 @@ async def choose(
             write=screen.write_on,
             typed_at=screen.typed_at,
         )
-        with screen.foreseen(target, found.tokens_after):
+        with screen.foreseen(target, found.tokens_after, words_stay=is_dmail):
             answer = await screen.ask_of_line(question)
         if answer is None:
             return None

@@ -82,7 +82,7 @@ async def preview(
     """
     from kimi_tui.tui.preview.layout import COMPACT_FROM, COMPACT_TO, COPY, DMAIL, FORK
 
-    found = await choose(screen, target, going)
+    found = await choose(screen, target, going, dmail_text)
     if dmail_text and (found is None or found[1].action != DMAIL.name):
         screen.keep(f"/dmail {place_of(target)} {dmail_text}")
     if found is None:

@@ -168,6 +168,8 @@ class MainScreen(Screen[None]):
         self._escaped_at = 0.0
         self._typed_at = 0.0
         self._foresees_dmail = False
+        self._dmail_asked = ""
+        self._looked: tuple[Target | None, int | None] = (None, None)
         self._n_changes = 0
         self._of_line: Screen[Any] | None = None
         """What is asked of the conversation as it is now."""
@@ -513,18 +515,31 @@ class MainScreen(Screen[None]):
     def _foresee_dmail(self) -> None:
         """Show what the D-Mail would take that waits for an answer."""
         panel = self._approvals.panel
+        is_asked = panel is not None and panel.request.checkpoint_id >= 0
+        asked = panel.request if panel is not None and is_asked else None
+        before, self._dmail_asked = self._dmail_asked, asked.id if asked is not None else ""
+        if before == self._dmail_asked:
+            return
         if self._foresees_dmail:
             self._foresees_dmail = False
             self._foresee(None)
-        if panel is not None and panel.request.checkpoint_id >= 0:
-            self.conversation.engine.start(self._preview_dmail(panel.request))
+        if asked is not None:
+            self.conversation.engine.start(self._preview_dmail(asked))
 
     async def _preview_dmail(self, request: ApprovalRequest) -> None:
         from kimi_tui.soul.rewind import Target
         from kimi_tui.tui.preview.layout import consequence_rows
 
         soul = await self.conversation.opened()
-        found = await soul.preview_dmail(request.checkpoint_id, request.detail)
+        try:
+            found = await soul.preview_dmail(request.checkpoint_id, request.detail)
+        except KeyError:
+            # The line became another one meanwhile, and the question went with it.
+            if self._dmail_asked == request.id:
+                self.tell(
+                    f"There is no #{request.checkpoint_id} here for this D-Mail.", level="warning"
+                )
+            return
         toll = partial(consequence_rows, found)
         if self._approvals.foresee(request.id, toll) and not self.timeline_pane.has_keys:
             self._foresees_dmail = True
@@ -911,19 +926,26 @@ class MainScreen(Screen[None]):
 
     def on_timeline_looked(self, event: Timeline.Looked) -> None:
         """Chat and gauge show what a rewind to the selected row would take and leave."""
+        self._looked = (event.target, event.used)
         self._foresee(event.target, event.used)
 
     @contextmanager
-    def foreseen(self, target: Target, used: int) -> Generator[None]:
-        """Chat and gauge show what going there would take and leave, where the timeline has them show nothing yet."""
-        if self.timeline_pane.has_keys:
+    def foreseen(self, target: Target, used: int, *, words_stay: bool = False) -> Generator[None]:
+        """Chat and gauge show what going there would take and leave, where the timeline has them show nothing yet.
+
+        With `words_stay`, which the timeline does not know of, they show that all the same.
+        """
+        looked = self._looked if self.timeline_pane.has_keys else None
+        if looked is not None and not words_stay:
             yield
             return
-        self._foresee(target, used)
+        self._foresee(target, used, words_stay=words_stay)
         try:
             yield
         finally:
-            self._foresee(None)
+            # The timeline may have let go of it meanwhile.
+            here, left = self._looked if looked is self._looked else (None, None)
+            self._foresee(here, left)
 
     def _foresee(
         self, target: Target | None, used: int | None = None, *, words_stay: bool = False

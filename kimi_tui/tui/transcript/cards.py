@@ -348,6 +348,8 @@ def compaction_card(block: CompactionBlock, room: Room) -> list[Line]:
 
 def _what_stays(block: CompactionBlock) -> str:
     """What the model is sent of the conversation around the card."""
+    if block.is_past:
+        return "No longer sent: a newer summary stands for it"
     above = "" if block.checkpoint else "Above: no longer sent"
     below = f"Below: {counted(block.kept, 'message')} kept" if block.kept else ""
     return "   ".join(part for part in (above, below) if part)

@@ -669,7 +669,7 @@ class Transcript(ScrollView, can_focus=True):
     # --- what a rewind would take
 
     def show_going(self, checkpoint_id: int | None, *, words_stay: bool = False) -> None:
-        """Grey what a rewind to a checkpoint would take, and bring its first row into view; a D-Mail's text stays there.
+        """Grey what a rewind to a checkpoint would take, and bring its first row into view; for a D-Mail nothing moves.
 
         Args:
             checkpoint_id: that checkpoint; -1 where nothing would go, so the end is shown. None where no rewind is
@@ -685,7 +685,8 @@ class Transcript(ScrollView, can_focus=True):
         if viewport is None or not viewport.flow.views:
             return
         if checkpoint_id is None or words_stay:
-            self._return()
+            if checkpoint_id is None:
+                self._return()
             self.refresh_rows()
             return
         if self._came_from is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,11 @@ from support.screens import Desk, desk
 
 from kimi_tui.config.settings import Config, DMailConfig
 from kimi_tui.projection.blocks import AgentBlock, DMailBlock, ToolBlock
+from kimi_tui.session.errors import UnknownCheckpoint
+from kimi_tui.soul.kimisoul import KimiSoul
 from kimi_tui.tui.approval.panel import ApprovalPanel
 from kimi_tui.tui.prompt.area import AnswerArea
+from kimi_tui.wire.events import ApprovalRequest, ApprovalResolved
 
 REVIEWED = Config(dmail=DMailConfig(review=True))
 
@@ -49,7 +53,9 @@ async def a_letter(one: Desk, server: ChatServer) -> None:
     await one.say("go")
 
 
-async def test_a_letter_is_changed_before_it_is_sent(home: Path) -> None:
+async def test_a_letter_is_changed_before_it_is_sent(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with ChatServer() as server, desk(home, server.base_url, config=REVIEWED) as one:
         await a_letter(one, server)
         await asked(one)
@@ -60,6 +66,21 @@ async def test_a_letter_is_changed_before_it_is_sent(home: Path) -> None:
         await one.until(lambda: one.screen.transcript._going == 1)  # pyright: ignore[reportPrivateUsage]
         gauge = next(row for row in shown.split("\n") if " / 32.0k" in row)
         assert "→" in gauge
+        # Another question behind it changes nothing of that.
+        soul = one.screen.conversation.engine.soul
+        assert soul is not None
+        foreseen: list[bool] = []
+        monkeypatch.setattr(one.screen, "_foresee", lambda *_, **__: foreseen.append(True))
+        for event in (
+            ApprovalRequest("x", "", "Shell", "Run it?", "ls"),
+            ApprovalResolved("x", "no"),
+        ):
+            waiting = len(one.screen.conversation.state.approvals)
+            soul.wire.publish(event)
+            await one.until(lambda n=waiting: len(one.screen.conversation.state.approvals) != n)
+        assert not foreseen
+        monkeypatch.undo()
+        monkeypatch.setenv("KIMI_TUI_HOME", str(home))
         server.script(say("So I ask."))
         await one.pilot.press("c", "ctrl+j", *"/Ask instead.")
         await one.sees("/Ask instead.")
@@ -75,6 +96,32 @@ async def test_a_letter_is_changed_before_it_is_sent(home: Path) -> None:
         (card,) = [b for b in one.screen.transcript.blocks if isinstance(b, DMailBlock)]
         assert card.text == "Nothing is there.\n/Ask instead."
         assert one.screen.prompt.display
+
+
+async def test_what_a_letter_takes_is_not_told_when_nobody_asks_any_more(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stopped, told_of = asyncio.Event(), asyncio.Event()
+
+    async def late(*_: object) -> None:
+        await stopped.wait()
+        told_of.set()
+        raise UnknownCheckpoint("There is no checkpoint #1 here; there is only #0.")
+
+    async with ChatServer() as server, desk(home, server.base_url, config=REVIEWED) as one:
+        monkeypatch.setattr(KimiSoul, "preview_dmail", late)
+        await a_letter(one, server)
+        await asked(one)
+        await one.pilot.press("escape")
+        await one.idle()
+        stopped.set()
+        await told_of.wait()
+        await one.pilot.pause()
+        assert "no checkpoint" not in one.text()
+        # Where it is still asked, it is said in one line what cannot be shown.
+        server.script(mail("Nothing is there.", 1))
+        await one.say("again")
+        await one.sees("There is no #1 here for this D-Mail.")
 
 
 async def test_a_letter_is_turned_down_with_a_reason(home: Path) -> None:

@@ -232,3 +232,24 @@ async def test_of_the_lines_that_the_arrows_pass_only_the_newest_is_read(
     goes_on.set()
     await one.until(lambda: len(read) == 2)
     assert read == [1, 4]
+
+
+async def test_of_what_a_dmail_would_take_the_words_of_the_user_stay(one: Desk) -> None:
+    press = one.pilot.press
+    await one.say("/dmail 4")
+    await one.sees("D-Mail to #4")
+    await one.until(lambda: bool(grey(one)))
+    assert "Message" not in "".join(grey(one))
+    assert "Words 3.3" in "".join(grey(one))
+    assert one.screen.views.gauge._after is not None  # pyright: ignore[reportPrivateUsage]
+    await press("escape")
+    await one.until(lambda: not grey(one) and "→" not in gauge(one))
+    # From the timeline, which greys as a rewind would: that is shown again behind it.
+    await press("ctrl+t", "left_square_bracket")
+    await one.until(lambda: "Message 2" in "".join(grey(one)))
+    await press("enter")
+    await one.confirm("d", "Rewind to #4")
+    await one.sees("D-Mail to #4")
+    await one.until(lambda: bool(grey(one)) and "Message" not in "".join(grey(one)))
+    await press("escape")
+    await one.until(lambda: "Message 2" in "".join(grey(one)))

@@ -1,0 +1,224 @@
+"""One figure for one row: on the timeline, in previews, on the gauge, on the command line, and after a restart."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.chat_server import call, say, status
+from support.soul import Stage, stage
+from support.time_traveller import Views
+
+from kimi_tui.commands.sessions import line_facts
+from kimi_tui.soul.checkpoint_table import list_checkpoints, shown_lines
+from kimi_tui.soul.rewind import END, Target
+from kimi_tui.wire.queue import Subscription
+
+LONG = "A long question about how the importer doubles quotes, and why. " * 40
+
+
+class Places:
+    """Everywhere where figures are shown; `look` compares them.
+
+    Args:
+        on: the session.
+    """
+
+    def __init__(self, on: Stage) -> None:
+        self.on = on
+        self.heard: Subscription = on.soul.wire.subscribe()
+        self.views = Views(on.soul.hand_over_history())
+
+    async def look(self) -> dict[str, tuple[int, bool]]:
+        """The figures of all rows, by uid, where every place shows the same."""
+        soul, session = self.on.soul, self.on.session
+        self.views.take(self.heard.drain())
+        timeline, anew = self.views.timeline, Views(await soul.history()).timeline
+        used = soul.used
+        assert (self.views.gauge.status.used, timeline.used, anew.used) == (used, used, used)
+        found: dict[str, tuple[int, bool]] = {}
+        lines = {one.n: one for one in await soul.world_lines()}
+        shown = await asyncio.to_thread(shown_lines, session)
+        listed = {one.n: line_facts(one, shown.get(one.n)) for one in session.world_lines.list()}
+        for n in (0, *lines):
+            points = timeline.path_of(n)
+            rows = await asyncio.to_thread(list_checkpoints, session, n)
+            figures = [(one.uid, one.tokens, one.measured) for one in points]
+            assert figures == [(one.uid, one.tokens, one.measured) for one in anew.path_of(n)]
+            assert figures == [(r.uid, r.tokens, not r.estimated) for r in rows if r.said < 0]
+            found |= {uid: (tokens, measured) for uid, tokens, measured in figures}
+            for point in points:
+                if n or not point.is_summary or point.id:
+                    preview = await soul.preview(Target(point.id, n))
+                    after = point.tokens if n else used - timeline.frees(point)
+                    assert (preview.tokens_before, preview.tokens_after) == (used, after)
+            if n in timeline.tree.lines:
+                drawn = timeline.tree.lines[n]
+                assert drawn.tokens_before == lines[n].tokens_before == listed[n]["tokens_before"]
+        # A turn that costs nothing, or less, is none.
+        live = [tokens for _, tokens, _ in figures] if (figures := _of(timeline.path_of(0))) else []
+        assert all(tokens > 0 for tokens in live)
+        return found
+
+    async def restart(self) -> None:
+        """A new process shows what the last one showed."""
+        before, used = await self.look(), self.on.soul.used
+        await self.on.reopen()
+        self.heard = self.on.soul.wire.subscribe()
+        self.views = Views(self.on.soul.hand_over_history())
+        assert (await self.look(), self.on.soul.used) == (before, used)
+
+    async def rewind(self, target: Target) -> None:
+        """Go back, as the preview says."""
+        preview = await self.on.soul.preview(target)
+        await self.on.soul.rewind(target)
+        assert self.on.soul.used == preview.tokens_after
+        await self.look()
+
+
+def _of(points: Any) -> list[tuple[str, int, bool]]:
+    return [(point.uid, point.tokens, point.measured) for point in points]
+
+
+async def test_before_the_first_answer_and_after_it(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        places = Places(on)
+        on.server.script(status(400, {"error": {"message": "No."}}))
+        await on.soul.run(LONG)
+        await places.restart()
+        # Half as many as are estimated: what was estimated before is fitted to it, once.
+        on.server.script(say("Hello.", usage=(2_000, 30)), say("More.", usage=(2_900, 30)))
+        await on.soul.run("second")
+        fitted = await places.look()
+        uids = [point.uid for point in places.views.timeline.tree.live]
+        first = [fitted[uid][0] for uid in uids]
+        # A call that failed has brought nothing, before and after.
+        assert places.views.timeline.tree.live[1].change < 50
+        assert first == sorted(first)
+        assert fitted[uids[-1]] == (2_000, True)
+        await on.soul.run("third")
+        assert (await places.look()).items() >= fitted.items()
+        await places.restart()
+        # A step that is not answered keeps what was estimated when it began.
+        on.server.script(status(400, {"error": {"message": "No."}}))
+        await on.soul.run(LONG)
+        newest = places.views.timeline.tree.live
+        await places.look()
+        assert newest[-1].tokens > newest[-2].tokens == 2_930
+        await places.rewind(Target(newest[-2].id))
+        await places.restart()
+        await places.rewind(Target(0))
+        await places.restart()
+        on.server.script(say("Anew.", usage=(1_500, 20)))
+        await on.soul.run("anew")
+        await places.restart()
+
+
+async def test_a_server_that_gives_no_figures(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        places = Places(on)
+        (on.work / "a.txt").write_text("words of a file\n" * 400)
+        on.server.script(call("ReadFile", {"path": "a.txt"}, usage=None), say("Read.", usage=None))
+        await on.soul.run(LONG)
+        await places.restart()
+        on.server.script(say("Again.", usage=None))
+        await on.soul.run("again")
+        await places.rewind(Target(2))
+        await places.restart()
+
+
+async def test_after_every_operation(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        places = Places(on)
+        (on.work / "a.txt").write_text("words of a file\n" * 400)
+        on.server.script(
+            call("ReadFile", {"path": "a.txt"}, usage=(4_000, 40)),
+            say("Read.", usage=(7_500, 10)),
+            call("ReadFile", {"path": "a.txt"}, usage=(8_000, 40)),
+            call("SendDMail", {"message": "Read no more.", "checkpoint_id": 4}, usage=(11_000, 40)),
+            say("Done.", usage=(8_300, 10)),
+        )
+        await on.soul.run(LONG)
+        await on.soul.run("read it again")
+        await places.look()
+        await places.restart()
+        # To a step whose tool's result was sent: what the server read there holds, also in a new process.
+        await places.rewind(Target(2))
+        await places.restart()
+        await on.soul.undo()
+        await places.restart()
+        await on.soul.dmail(Target(3), "Think first. " * 20)
+        await places.restart()
+        on.server.script(say("Thought.", usage=(7_900, 10)))
+        await on.soul.resume()
+        await places.look()
+        on.server.script(say("A summary of it.", usage=(7_900, 50)))
+        assert await on.soul.compact(start=Target(2))
+        await places.restart()
+        on.server.script(say("Go on.", usage=(4_600, 10)), say("All of it.", usage=(4_600, 50)))
+        await on.soul.run("and now")
+        assert await on.soul.compact()
+        await places.restart()
+        await on.soul.undo()
+        await places.look()
+        for n in sorted(places.views.timeline.left_lines)[:2]:
+            await places.rewind(Target(END, n))
+            await places.restart()
+        await places.rewind(Target(2, 1))
+        await places.restart()
+        await on.soul.clear()
+        await places.restart()
+        on.server.script(say("Hello.", usage=(3_900, 10)))
+        await on.soul.run("hello")
+        await places.restart()
+
+
+IMPORTED: dict[str, list[dict[str, Any]]] = {
+    "answered": [
+        {"role": "_checkpoint", "id": 0},
+        {"role": "user", "content": LONG},
+        {"role": "_checkpoint", "id": 1},
+        {"role": "assistant", "content": "Hello."},
+        {"role": "_usage", "token_count": 900},
+        {"role": "_checkpoint", "id": 2},
+        {"role": "user", "content": "and?"},
+        {"role": "_checkpoint", "id": 3},
+        {"role": "assistant", "content": "Nothing."},
+        {"role": "_usage", "token_count": 960},
+    ],
+    "never": [
+        {"role": "_checkpoint", "id": 0},
+        {"role": "user", "content": LONG},
+        {"role": "_checkpoint", "id": 1},
+    ],
+}
+
+
+@pytest.mark.parametrize("shape", IMPORTED)
+async def test_a_session_without_a_record(tmp_path: Path, shape: str) -> None:
+    async with stage(tmp_path) as on:
+        on.server.script(say("To be replaced.", usage=(10, 1)))
+        await on.soul.run("to be replaced")
+        await on.soul.aclose()
+        (prompt, *_) = on.file()
+        records = [prompt, *IMPORTED[shape]]
+        file = on.session.dir / "context.jsonl"
+        file.write_text("".join(json.dumps(record) + "\n" for record in records))
+        (on.session.dir / "wire.jsonl").unlink()
+        await on.reopen()
+        places = Places(on)
+        await places.restart()
+        live = places.views.timeline.tree.live
+        if shape == "answered":
+            # Whoever wrote it told its model of other tools than ours.
+            assert live[0].tokens < live[1].tokens == 900
+            assert (live[2].tokens, live[2].measured) == (900, True)
+        on.server.script(say("More.", usage=(5_000, 10)))
+        await on.soul.run("more")
+        await places.look()
+        await places.restart()
+        await places.rewind(Target(1))
+        await places.restart()
