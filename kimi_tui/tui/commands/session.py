@@ -80,7 +80,9 @@ async def replay(screen: MainScreen, argument: str) -> None:
     await soul.flush()
     from kimi_tui.tui.replay.screen import ReplayScreen
 
-    launch = await screen.ask(ReplayScreen(screen.kimi.launch, screen.kimi.size, soul.session))
+    kimi = screen.kimi
+    page = ReplayScreen(kimi.launch, kimi.size, soul.session, write=screen.write_on)
+    launch = await screen.ask(page)
     if launch is not None:
         screen.leave_for(launch._replace(in_demo=screen.conversation.demo, plays=False))
 

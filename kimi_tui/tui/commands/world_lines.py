@@ -100,6 +100,7 @@ async def compare_with_live(screen: MainScreen, world_line: int) -> None:
         heading=screen.header.heading._replace(words=READ_ONLY),
         gauge=gauge,
         comparison=comparison,
+        write=screen.write_on,
     )
     answer = await screen.ask(page)
     if answer is None:

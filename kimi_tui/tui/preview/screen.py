@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import events
@@ -18,7 +19,8 @@ from textual.widget import Widget
 
 from kimi_tui.tui.faults import blank_strips, log_fault
 from kimi_tui.tui.glyphs import ASCII, glyphs_of
-from kimi_tui.tui.keyboard import HARMLESS, QUIET_S, SETTLE_S, LetterRun, QuietKeyboard
+from kimi_tui.tui.keyboard import QUIET_S, QuietKeyboard
+from kimi_tui.tui.letters import LetterRun, unhandled
 from kimi_tui.tui.preview import layout
 from kimi_tui.tui.preview.layout import (
     BOTH,
@@ -54,6 +56,8 @@ _STYLES = (
 
 
 _WITH_FILES = frozenset({BOTH.name, FILES.name})
+_MOVES = frozenset("jk ")
+"""Letters that only move about."""
 
 
 class PreviewSheet(Widget):
@@ -174,8 +178,6 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
 
     QUIET_S: ClassVar[float] = QUIET_S
     """Seconds without a key before Enter counts, and a letter where nobody asked for this; 0 for none."""
-    SETTLE_S: ClassVar[float] = SETTLE_S
-    """Seconds without another letter before one answers; 0 for none."""
     CSS_PATH = [*sheets("preview")]  # noqa: RUF012 - Textual declares it so
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "move(-1)", "Choose", id="preview.up", show=False),
@@ -205,10 +207,7 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
         self._write = write
         self._is_asked_for = is_asked_for
         self._quiet: QuietKeyboard | None = None
-        self._letters = LetterRun(typed_at, self.SETTLE_S)
-        self._unsettled: tuple[int, float] | None = None
-        """The action whose letter was typed, and when."""
-        self._is_written_over = False
+        self._letters = LetterRun(self, self._write_over, typed_at)
         self._is_looked_at = False
         """Whether the user has moved about in it."""
         self._state = layout.PreviewState(
@@ -230,8 +229,8 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
 
     def _painted(self) -> None:
         self._quiet = QuietKeyboard(time.monotonic(), 0.0, self.QUIET_S)
-        if self._unsettled is not None:
-            self._settle_in(self.SETTLE_S)
+        if self._letters.waits:
+            self._letters.wait(self._letters.SETTLE_S)
 
     @property
     def armed(self) -> bool:
@@ -347,17 +346,24 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
         else:
             self.dismiss(PreviewAnswer(name))
 
-    def on_key(self, event: events.Key) -> None:
+    async def on_key(self, event: events.Key) -> None:
         """A letter answers when it has settled; Enter, if it was not on its way before there was a question."""
-        letter = event.character if event.is_printable else None
-        if self._is_written_over or self._comes_early(event, letter):
+        letter, letters = event.character if event.is_printable else None, self._letters
+        if letters.waits and letter is not None and not letters.follows(event.time):
+            await letters.settle()
+        if not self.is_current and not letters.is_prose(event.time):
+            # It was answered: the key is for what is below it.
+            app_of(self).post_message(unhandled(event, self))
+        elif not self.is_current or self._comes_early(event, letter):
             self._type(letter or "")
         elif letter is not None:
             if not self._takes(letter, event.time):
                 return
-        elif self._unsettled is not None:
+            if not letters.SETTLE_S:
+                await letters.settle()
+        elif letters.waits:
             # Enter close behind a letter may end a word as well: the choice is on view, and waits for another.
-            self._unsettled = None
+            letters.drop()
             if event.key != "enter":
                 return
         else:
@@ -365,67 +371,43 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
         event.stop()
         event.prevent_default()
 
+    def _takes(self, letter: str, at: float) -> bool:
+        """Take a letter as part of an answer or of prose; False where it only moves about."""
+        index = next((i for i, one in enumerate(self._state.actions) if one.key == letter), None)
+        letters, moves = self._letters, letter in _MOVES and index is None
+        is_known = letter in LETTERS or moves
+        if not letters.take(
+            letter, at, partial(self._settled, index) if is_known else None, moves=moves
+        ):
+            return False
+        if letters.waits and index is not None:
+            self._state.selected = index
+            self._show()
+        if self._quiet is None:
+            letters.wait(None)
+        return True
+
+    def _settled(self, index: int | None, _: int) -> None:
+        """A letter answers, but for one of another preview."""
+        if index is not None:
+            self._answer(index)
+
     def on_paste(self, event: events.Paste) -> None:
         """What is pasted is prose."""
         event.stop()
-        self._type(event.text)
-        self._close_for_prose()
-
-    def _takes(self, letter: str, at: float) -> bool:
-        """Take a letter as part of an answer or of prose; False where it only moves about."""
-        if self._unsettled is not None and at - self._unsettled[1] >= self.SETTLE_S:
-            self._settle()
-            if not self.is_current:
-                return True
-        is_prose = self._letters.add(letter, at)
-        action = next((i for i, one in enumerate(self._state.actions) if one.key == letter), None)
-        if is_prose or letter not in LETTERS | HARMLESS:
-            self._unsettled = None
-            self._type(self._letters.text)
-            self._close_for_prose()
-        elif action is None:
-            return letter in LETTERS  # of another preview
-        else:
-            self._state.selected, self._unsettled = action, (action, at)
-            self._show()
-            if not self.SETTLE_S:
-                self._settle()
-            elif self._quiet is not None:
-                self._settle_in(at + self.SETTLE_S - time.monotonic())
-        return True
-
-    def _settle_in(self, wait_s: float) -> None:
-        """Let the letter answer after so long, behind the keys that have been read by then."""
-        letter = self._unsettled
-
-        def settle() -> None:
-            if letter is self._unsettled:
-                self._settle()
-
-        def go_round() -> None:
-            app_of(self).call_later(lambda: self.call_later(settle))
-
-        if wait_s > 0:
-            self.set_timer(wait_s, go_round)
-        else:
-            go_round()
-
-    def _settle(self) -> None:
-        letter, self._unsettled = self._unsettled, None
-        if letter is not None:
-            self._answer(letter[0])
+        self._write_over(event.text)
 
     def _type(self, text: str) -> None:
         if text and self._write is not None:
             self._write(text)
 
-    def _close_for_prose(self) -> None:
-        self._is_written_over = True
+    def _write_over(self, text: str) -> None:
+        self._type(text)
         self.dismiss(None)
 
     def on_preview_sheet_chosen(self, event: PreviewSheet.Chosen) -> None:
         """A click on an action answers with it."""
-        self._unsettled = None
+        self._letters.drop()
         self._answer(event.index)
 
     def on_preview_sheet_file_clicked(self, event: PreviewSheet.FileClicked) -> None:
