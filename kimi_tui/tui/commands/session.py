@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kimi_tui.tui.commands.preview import files_said
+from kimi_tui.tui.formatting import NAME_WIDTH, cut
 from kimi_tui.tui.state import MODE_WORDS, Mode
 
 if TYPE_CHECKING:
@@ -241,7 +242,8 @@ async def _pays_toll(screen: MainScreen, found: RewindPreview) -> bool:
         for one in (found.files.files if found.files else ())
         if one.fate == "skip"
     ]
-    toll = toll_words(found.steps, found.messages, found.left_as, stays)
+    name = screen.views.line_name(found.left_as)
+    toll = toll_words(found.steps, found.messages, found.left_as, stays, name=cut(name, NAME_WIDTH))
     if not toll:
         return True
     from kimi_tui.tui.preview.layout import UNDO
@@ -252,6 +254,7 @@ async def _pays_toll(screen: MainScreen, found: RewindPreview) -> bool:
         replace(found, label=f"{toll}."),
         actions=(UNDO,),
         title=title,
+        line_name=name,
         write=screen.write_on,
         typed_at=screen.typed_at,
     )

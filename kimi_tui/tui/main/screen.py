@@ -1019,6 +1019,16 @@ class MainScreen(Screen[None]):
         self.timeline_pane.close()
         self.on_view.enter()
 
+    def read_chat(self, checkpoint_id: int) -> None:
+        """Give the chat the keys, at a checkpoint (-1: at its end)."""
+        # First: what was on view before a row was looked at comes back with this.
+        self._foresee(None)
+        self.focus_chat()
+        if checkpoint_id < 0:
+            self.transcript.scroll_to_end()
+        else:
+            self.transcript.show_checkpoint(checkpoint_id)
+
     def focus_prompt(self) -> None:
         """Give the keys to the prompt, or to what stands in its place: a question, or a world line on view."""
         panel = self._approvals.panel
@@ -1029,7 +1039,9 @@ class MainScreen(Screen[None]):
             self.set_focus(panel or self.prompt.area)
 
     def return_to_prompt(self) -> None:
-        """Close the timeline where it floats, and give the prompt the keys."""
+        """Close the timeline where it floats, with nothing selected on it, and give the prompt the keys."""
+        if self.timeline_pane.has_keys:
+            self.views.timeline.select(None)
         self.timeline_pane.close()
         self.focus_prompt()
 

@@ -169,7 +169,7 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
         running: a turn is under way; the preview says that it is stopped first.
         actions: the choices; the first one, which loses least, is selected.
         title: what stands in the border; by itself what is said of a rewind or a jump.
-        line_name: what the target's world line is called.
+        line_name: what the target's world line is called, or the one that what goes becomes.
         going: a fork or D-Mail that was chosen already, and waits for a word on the files.
         write: given prose, which is meant for what is below.
         typed_at: when something was written there last, in monotonic time.

@@ -12,7 +12,7 @@ from textual.reactive import reactive
 from textual.timer import Timer
 from textual.widget import Widget
 
-from kimi_tui.tui.formatting import clock, cut
+from kimi_tui.tui.formatting import clock, cut, line_words
 from kimi_tui.tui.glyphs import drawn, glyphs_of
 from kimi_tui.tui.prompt.area import PromptArea
 from kimi_tui.tui.screens import app_of
@@ -25,6 +25,7 @@ BEAT_S = 0.25
 WIDE_FROM = 76
 IDLE_WORDS = "Ask for a change, or / for commands"
 STEER_WORDS = "Type to steer; it goes in before the next step"
+READING = " Reading {}. Esc returns to now."
 RESUME_WORDS = "{send} goes on from here; or write what to do instead"
 
 
@@ -59,6 +60,9 @@ class PromptBar(Widget):
     state: reactive[MainState] = reactive(MainState(), always_update=False)
     reading: reactive[int] = reactive(0)
     """The number of a world line on view: nothing can be written meanwhile. 0 for none."""
+
+    line_name: reactive[str] = reactive("")
+    """What that line is called; empty where nothing tells."""
 
     def __init__(self, send: str = "Enter") -> None:
         super().__init__()
@@ -131,8 +135,9 @@ class PromptBar(Widget):
         right = self._activity()
         words = Content("")
         if self.reading:
-            said = f" Reading world line {self.reading}. Esc returns to now."
-            words = Content.styled(said, "$ink-quiet")
+            room = self.content_size.width - 1 - right.cell_length - len(READING.format("")) - 18
+            line = line_words(self.reading, self.line_name if room > 0 else "", room)
+            words = Content.styled(READING.format(line), "$ink-quiet")
         room = self.content_size.width - 1 - words.cell_length - right.cell_length
         above = "\n" * len(self._above.rows) if self._above is not None else ""
         return Content.assemble(above, sign, words, " " * max(0, room), right)

@@ -16,6 +16,7 @@ from textual.keys import _character_to_key  # pyright: ignore[reportPrivateUsage
 from kimi_tui.projection.blocks import ToolBlock
 from kimi_tui.soul.rewind import Target
 from kimi_tui.tui.commands import rewind
+from kimi_tui.tui.commands.dmail import name_of
 from kimi_tui.tui.commands.rewind import preview
 from kimi_tui.tui.commands.world_lines import compare_with_live, open_line
 from kimi_tui.tui.compare.screen import CompareScreen
@@ -398,6 +399,29 @@ async def test_an_enter_that_ends_prose_sends_no_dmail(home: Path) -> None:
         await one.sees("Your D-Mail arrived at #2.")
 
 
+async def test_a_row_of_the_chat_is_read_there(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url, size=(120, 24)) as one:
+        await a_conversation(one, server)
+        server.script(say("More.\n\n" * 40))
+        await one.say("Tell me more")
+        await one.sees("More.")
+        await one.idle()
+        timeline, chat = one.screen.views.timeline, one.screen.transcript
+        await one.pilot.press("ctrl+t", "end", "w")
+        await one.until(lambda: chat.has_focus)
+        assert chat.chosen is not None
+        assert chat.chosen.checkpoint == 0
+        assert "Tell me of apples" in one.text()
+        await one.pilot.press("escape")
+        # Whoever leaves the timeline as they came finds its newest turn again.
+        await one.pilot.press("ctrl+t", "end", "ctrl+t", "ctrl+t")
+        await one.until(lambda: timeline.has_focus)
+        row = timeline._view.selected_row()  # pyright: ignore[reportPrivateUsage]
+        assert row is not None
+        assert row.checkpoint is not None
+        assert row.checkpoint.words == "Tell me more"
+
+
 async def test_a_name_without_a_number_stays_in_the_prompt(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url) as one:
         await a_conversation(one, server)
@@ -472,6 +496,11 @@ async def test_a_world_line_takes_letters_once_the_keyboard_was_quiet(home: Path
         await one.pilot.press("escape")
         await one.until(lambda: not one.screen.reading)
         assert one.screen.prompt.area.text == "just"
+        one.screen.prompt.area.put("")
+        # It bears its name wherever it is spoken of.
+        await one.say("/worldline 1")
+        await one.sees("Reading world line 1 (Read a.txt). Esc returns to now.")
+        assert name_of(one.screen, Target(0, 1)) == "#0 of world line 1 (Read a.txt)"
 
 
 async def test_escape_from_a_world_line_goes_back_to_where_it_was_opened(home: Path) -> None:
