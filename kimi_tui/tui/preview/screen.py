@@ -14,6 +14,7 @@ from textual.content import Content
 from textual.geometry import Region, Size
 from textual.message import Message
 from textual.screen import ModalScreen
+from textual.selection import Selection
 from textual.strip import Strip
 from textual.widget import Widget
 
@@ -35,6 +36,7 @@ from kimi_tui.tui.preview.layout import (
 from kimi_tui.tui.rows import plain_rows
 from kimi_tui.tui.screens import AnswersOnce, app_of, sheets
 from kimi_tui.tui.span_painter import SpanPainter
+from kimi_tui.tui.transcript.word_clicks import select_piece, selected_text, with_selection
 
 if TYPE_CHECKING:
     from kimi_tui.soul.rewind import RewindPreview
@@ -62,6 +64,9 @@ _MOVES = frozenset("jk ")
 
 class PreviewSheet(Widget):
     """The rows inside the frame."""
+
+    ALLOW_SELECT = False
+    """Textual's own selection would be of all rows."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {
         *(f"preview--{name}" for name in _STYLES),
@@ -127,9 +132,10 @@ class PreviewSheet(Widget):
         return len(self._sheet.rows)
 
     def on_click(self, event: events.Click) -> None:
-        """A click on an action chooses it, on a file looks at it; the whole row is the target."""
+        """A click on an action chooses it, on a file looks at it, the whole row is the target; further ones select text."""
+        event.prevent_default()
         offset = event.get_content_offset(self)
-        if offset is None:
+        if offset is None or select_piece(self, event, self._text_of(offset.y), offset):
             return
         index = self._sheet.actions.get(offset.y)
         first, last = self._sheet.band
@@ -139,6 +145,14 @@ class PreviewSheet(Widget):
         elif offset.y in self._sheet.files and offset.x >= at:
             file = self._sheet.files[offset.y]
             self.post_message(self.FileClicked(file, on_sign=offset.x < at + 2))
+
+    def _text_of(self, row: int) -> str:
+        rows = self._sheet.rows
+        return "".join(text for text, _ in rows[row]) if 0 <= row < len(rows) else ""
+
+    def get_selection(self, selection: Selection) -> tuple[str, str] | None:
+        """What is selected, to be copied."""
+        return selected_text(selection, self._text_of)
 
     def render_line(self, y: int) -> Strip:
         """One row."""
@@ -152,7 +166,7 @@ class PreviewSheet(Widget):
         spans = sheet.rows[y] if y < len(sheet.rows) else []
         strip = self._painter.strip(spans, width)
         if y not in sheet.selected:
-            return strip
+            return with_selection(self, strip, y, self._text_of(y))
         first, last = sheet.band
         selected = self._painter.strip(spans, width, ground="select")
         return Strip.join([strip.crop(0, first), selected.crop(first, last), strip.crop(last)])
