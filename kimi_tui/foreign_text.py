@@ -390,6 +390,11 @@ def clean(text: str) -> str:
     return cleaner.feed(text) + cleaner.finish()
 
 
+def clean_pasted(text: str) -> str:
+    """The clean text of what a terminal pastes: there a carriage return ends a line."""
+    return clean(text.replace("\r\n", "\n").replace("\r", "\n"))
+
+
 def clean_source(text: str) -> str:
     """The clean text for the clipboard: as `clean`, but emoji keep the selectors and joiners they are written with."""
     if _is_clean(text):

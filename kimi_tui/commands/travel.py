@@ -26,6 +26,7 @@ from kimi_tui.commands.console import (
     say,
 )
 from kimi_tui.commands.sessions import chosen_session, engine
+from kimi_tui.soul.checkpoint_table import shown_lines
 from kimi_tui.soul.kimisoul import KimiSoul
 from kimi_tui.soul.rewind import (
     END,
@@ -36,7 +37,7 @@ from kimi_tui.soul.rewind import (
     RewindPreview,
     Target,
 )
-from kimi_tui.tui.formatting import counted, tokens
+from kimi_tui.tui.formatting import counted, line_words, tokens
 from kimi_tui.wire.events import Event, FilesRestored
 
 _LEFT_ALONE = "left alone: changed since, or no longer kept"
@@ -122,7 +123,9 @@ async def _rewind(soul: KimiSoul, options: Namespace) -> int:
 
 async def _jump(soul: KimiSoul, options: Namespace) -> int:
     line, point = options.place
-    where = f"world line {line}" if point is None else f"#{point} of world line {line}"
+    shown = (await asyncio.to_thread(shown_lines, soul.session)).get(line)
+    where = line_words(line, shown.name if shown else "")
+    where = where if point is None else f"#{point} of {where}"
     target = Target(END if point is None else point, line)
     more = {"world_line": line}
     return await _go(soul, options, target, ("Went to", "Would go to"), where, more)

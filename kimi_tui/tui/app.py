@@ -572,7 +572,7 @@ class KimiApp(App[None], inherit_bindings=False):
             if self._quits_again and not (isinstance(event, events.Key) and event.key == "ctrl+c"):
                 self._warn_of_quitting("")
             session = next((one for one in self.screen_stack if isinstance(one, MainScreen)), None)
-            if session is not None and session.takes_early(event):
+            if session is not None and await session.takes_early(event):
                 return
         await super().on_event(event)
         if isinstance(event, events.Key) and event.key in QUIT_KEYS:

@@ -183,7 +183,11 @@ def cut(text: str, width: int, mark: str = "…") -> str:
     return set_cell_size(text, width - 1).rstrip() + mark if width > 1 else mark
 
 
-def line_words(world_line: int, name: str, width: int = 40) -> str:
+NAME_WIDTH = 40
+"""Cells that the name of a world line has within a sentence."""
+
+
+def line_words(world_line: int, name: str, width: int = NAME_WIDTH) -> str:
     """A world line within a sentence: `world line 2 (fix the quotes)`, its name in at most `width` cells."""
     return f"world line {world_line}" + (f" ({cut(name, width)})" if name else "")
 

@@ -26,10 +26,8 @@ if TYPE_CHECKING:
 
 QUIET_S = 0.5
 """Seconds without a key after which one may answer a question."""
-SETTLE_S = 0.25
-"""Seconds without another letter after which one is an answer, and not the beginning of prose."""
-HARMLESS = frozenset("jk ")
-"""Letters that only move about: they act at once, and again and again."""
+CHORDS = ("alt+", "ctrl+", "super+", "hyper+", "meta+")
+"""How keys begin that write nothing, whatever character Textual gives them."""
 OPENING_KEYS = frozenset(
     (
         *("commands", "complete", "help", "search", "timeline"),
@@ -150,34 +148,6 @@ class QuietKeyboard:
         self._last = max(self._last, now)
 
 
-class LetterRun:
-    """Tells an answer from prose: letters that are read close behind one another are prose, but for one that is held.
-
-    Times are those at which keys were read, so that a busy program takes neither for the other.
-
-    Args:
-        typed_at: when something was written last that this may go on with; 0 for never.
-        settle_s: for how long no other letter may follow an answer.
-
-    Attributes:
-        text: the letters so far.
-    """
-
-    def __init__(self, typed_at: float = 0.0, settle_s: float = SETTLE_S) -> None:
-        self.text = ""
-        self._last = typed_at
-        self._settle_s = settle_s
-
-    def add(self, letter: str, at: float) -> bool:
-        """Whether the letters up to and with this one, read at a monotonic time, are prose."""
-        follows = at - self._last < self._settle_s
-        goes_on = follows and not self.text
-        self.text = self.text + letter if follows else letter
-        self._last = at
-        letters = set(self.text)
-        return goes_on or (len(letters) > 1 and not letters <= HARMLESS)
-
-
 class Woken(Message):
     """The program was stopped, or could not read: keys that come now may have been pressed at any time since."""
 
@@ -210,6 +180,11 @@ class TypeAhead:
         self._is_holding = False
         self._is_leaving = False
         """Whether another session is about to take the place of this one, and what is typed is meant for that."""
+
+    @property
+    def is_holding(self) -> bool:
+        """Whether keys are held back."""
+        return self._is_holding
 
     def takes(self, event: events.Key | events.Paste) -> bool:
         """Whether a key is held back, and must not be handed on now."""

@@ -405,16 +405,19 @@ class LineChanged:
 _MOST_NAMED = 3
 
 
-def toll_words(steps: int, messages: int, world_line: int, files: Sequence[str] = ()) -> str:
+def toll_words(
+    steps: int, messages: int, world_line: int, files: Sequence[str] = (), *, name: str = ""
+) -> str:
     """What an undo takes along, where it stays, and which files do not follow; empty where that is nothing.
 
-    `3 steps since then stay as world line 2; made.txt stays as it is`.
+    `3 steps since then stay as world line 2 (fix the quotes); made.txt stays as it is`, where that line bears a name.
     """
     count, noun = (steps, "step") if steps else (messages, "message")
     if not count:
         return ""
     what = f"{count:,} {noun}s since then stay" if count > 1 else f"1 {noun} since then stays"
     what += f" as world line {world_line}" if world_line else " as a world line"
+    what += f" ({name})" if name else ""
     if not files:
         return what
     named = ", ".join(files[:_MOST_NAMED])

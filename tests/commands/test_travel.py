@@ -122,7 +122,9 @@ def test_files_go_along_with_a_jump_and_a_letter(place: Place) -> None:
     assert not seen["applied"]
     assert place.files(session) == before
     said = place.run("jump", 1, "--dry-run").out
-    assert said.startswith("Would go to world line 1: 0 messages left behind, 110 to 550 tokens.")
+    assert said.startswith(
+        "Would go to world line 1 (second): 0 messages left behind, 110 to 550 tokens."
+    )
     done = place.run("jump", 1, "--files", "restore", "--json").json
     assert done == {**seen, "applied": True, "checkpoint_id": None}
     check_written(place)
@@ -139,11 +141,14 @@ def test_files_go_along_with_a_jump_and_a_letter(place: Place) -> None:
     # The files alone, without a word of the conversation.
     live = place.files(session)["context.jsonl"]
     only = place.run("jump", "1", "--files", "only")
-    assert (only.code, only.out.splitlines()[0]) == (0, "Brought back the files of world line 1.")
+    assert (only.code, only.out.splitlines()[0]) == (
+        0,
+        "Brought back the files of world line 1 (second).",
+    )
     assert place.files(session)["context.jsonl"] == live
     check_written(place)
     again = place.run("jump", "1", "--files", "only")
-    assert (again.code, again.out) == (0, "No file of world line 1 was brought back.\n")
+    assert (again.code, again.out) == (0, "No file of world line 1 (second) was brought back.\n")
 
 
 def test_the_agent_reads_a_letter_in_its_next_turn(place: Place) -> None:

@@ -17,7 +17,7 @@ from kimi_tui.config.settings import Config
 from kimi_tui.launch import Launch
 from kimi_tui.tui.app import KimiApp
 from kimi_tui.tui.dialogs.text_dialog import TextDialog
-from kimi_tui.tui.keyboard import SETTLE_S
+from kimi_tui.tui.letters import LetterRun
 from kimi_tui.tui.main.reader import Reader
 from kimi_tui.tui.main.screen import MainScreen
 from kimi_tui.tui.preview.screen import RewindScreen
@@ -113,7 +113,7 @@ def keys_count(after_s: float = 0.0) -> Iterator[None]:
     """Let a preview and a world line take keys once the keyboard was quiet for so long; 0: at once."""
     with (
         patch.object(RewindScreen, "QUIET_S", after_s),
-        patch.object(RewindScreen, "SETTLE_S", after_s and max(after_s, SETTLE_S)),
+        patch.object(LetterRun, "SETTLE_S", after_s and max(after_s, LetterRun.SETTLE_S)),
         patch.object(Reader, "QUIET_S", after_s),
         patch.object(TextDialog, "QUIET_S", after_s),
     ):

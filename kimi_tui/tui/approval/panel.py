@@ -16,6 +16,7 @@ from textual.content import Content
 from textual.geometry import Size
 from textual.message import Message
 from textual.reactive import reactive
+from textual.timer import Timer
 from textual.widget import Widget
 
 from kimi_tui.foreign_text import clean
@@ -247,6 +248,7 @@ _WRITTEN_S = 0.02
 _PAGES = {"pageup": -1, "pagedown": 1}
 AWAY = "The keys are elsewhere; Esc brings them back here."
 """Stands over the answers while they cannot be given."""
+AWAY_SHORT = "Esc brings the keys back here."
 
 
 class ApprovalPanel(Widget, can_focus=True):
@@ -291,6 +293,8 @@ class ApprovalPanel(Widget, can_focus=True):
         self._choices = choices(request)
         self._quiet = QuietKeyboard(time.monotonic(), last_key_at)
         self._is_painted = False
+        self._awaited: Timer | None = None
+        """Looks whether the keyboard is quiet by now."""
         self._chosen: int | None = None
         self._detail = Detail(request)
         self._asked_early = False
@@ -463,8 +467,10 @@ class ApprovalPanel(Widget, can_focus=True):
 
     def _await_quiet(self) -> None:
         remaining_s = self._quiet.remaining_s(time.monotonic())
+        if self._awaited is not None:
+            self._awaited.stop()  # a held key comes thirty times a second
         if remaining_s > 0:
-            self.set_timer(remaining_s + 0.01, self._await_quiet)
+            self._awaited = self.set_timer(remaining_s + 0.01, self._await_quiet)
         self.refresh()
 
     # --- what is written before an answer
@@ -566,8 +572,9 @@ class ApprovalPanel(Widget, can_focus=True):
             self._add_field(lines, self._writing, tall=tall)
             return lines
         lines += beside.place
+        away = AWAY if len(AWAY) <= width - EDGE - 3 else AWAY_SHORT
         lines.append(
-            Content("") if self.has_focus else Content.styled(f"   {AWAY}", "bold $accent")
+            Content("") if self.has_focus else Content.styled(f"   {away}", "bold $accent")
         )
         for choice, rows in beside.answers:
             for row in rows:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from kimi_tui.tui.callbacks import apart
 from kimi_tui.tui.commands.preview import files_said
 from kimi_tui.tui.commands.session import WAY_BACK
+from kimi_tui.tui.formatting import line_words
 
 if TYPE_CHECKING:
     from kimi_tui.soul.kimisoul import KimiSoul
@@ -21,11 +22,11 @@ def place_of(target: Target) -> str:
     return f"{target.world_line}:{target.id}" if target.world_line else str(target.id)
 
 
-def name_of(target: Target) -> str:
-    """`#8`, or `#8 of world line 2`."""
-    return (
-        f"#{target.id} of world line {target.world_line}" if target.world_line else f"#{target.id}"
-    )
+def name_of(screen: MainScreen, target: Target) -> str:
+    """`#8`, or `#8 of world line 2 (fix the quotes)`."""
+    name = screen.views.line_name(target.world_line)
+    line = f" of {line_words(target.world_line, name)}" if target.world_line else ""
+    return f"#{target.id}{line}"
 
 
 async def write_dmail(
@@ -39,7 +40,7 @@ async def write_dmail(
     from kimi_tui.tui.dialogs.text_dialog import Drafting, TextDialog, TextQuestion
 
     question = TextQuestion(
-        title=f"D-Mail to {name_of(target)}",
+        title=f"D-Mail to {name_of(screen, target)}",
         question="What should the agent have known there?",
         consequence="It goes back to before that step, reads this, and goes on from there.",
         placeholder="Write to the agent's past self",
@@ -71,7 +72,7 @@ async def send_dmail(
     outcome = await soul.dmail(target, text, answer.files, answer.chosen)
     screen.return_to_prompt()
     back = f" {files_said(outcome.files)}" if answer.files != "keep" else ""
-    screen.tell(f"Your D-Mail arrived at {name_of(target)}.{back}", advice=WAY_BACK)
+    screen.tell(f"Your D-Mail arrived at {name_of(screen, target)}.{back}", advice=WAY_BACK)
     screen.conversation.let_on()
 
 
@@ -85,7 +86,8 @@ async def compact_part(
     """
     from kimi_tui.tui.dialogs.text_dialog import TextDialog, TextQuestion
 
-    part = f"from {name_of(start)} on" if start else f"up to {name_of(until)}" if until else ""
+    part = f"up to {name_of(screen, until)}" if until else ""
+    part = f"from {name_of(screen, start)} on" if start else part
     stays = "before" if start else "from there on"
     question = TextQuestion(
         title=f"Compact {part}".strip(),

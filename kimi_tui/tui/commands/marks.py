@@ -106,7 +106,7 @@ async def name_checkpoint(screen: MainScreen, target: Target, uid: str) -> None:
 
     soul = await screen.conversation.opened()
     question = TextQuestion(
-        title=f"Bookmark {name_of(target)}",
+        title=f"Bookmark {name_of(screen, target)}",
         question="What is this step called?",
         consequence="The name stands on the timeline and can be found with /.",
         text=soul.bookmarks.get(uid, ""),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kimi_tui.tui.commands.preview import files_said
+from kimi_tui.tui.formatting import NAME_WIDTH, cut
 from kimi_tui.tui.state import MODE_WORDS, Mode
 
 if TYPE_CHECKING:
@@ -80,7 +81,9 @@ async def replay(screen: MainScreen, argument: str) -> None:
     await soul.flush()
     from kimi_tui.tui.replay.screen import ReplayScreen
 
-    launch = await screen.ask(ReplayScreen(screen.kimi.launch, screen.kimi.size, soul.session))
+    kimi = screen.kimi
+    page = ReplayScreen(kimi.launch, kimi.size, soul.session, write=screen.write_on)
+    launch = await screen.ask(page)
     if launch is not None:
         screen.leave_for(launch._replace(in_demo=screen.conversation.demo, plays=False))
 
@@ -239,7 +242,8 @@ async def _pays_toll(screen: MainScreen, found: RewindPreview) -> bool:
         for one in (found.files.files if found.files else ())
         if one.fate == "skip"
     ]
-    toll = toll_words(found.steps, found.messages, found.left_as, stays)
+    name = screen.views.line_name(found.left_as)
+    toll = toll_words(found.steps, found.messages, found.left_as, stays, name=cut(name, NAME_WIDTH))
     if not toll:
         return True
     from kimi_tui.tui.preview.layout import UNDO
@@ -250,6 +254,7 @@ async def _pays_toll(screen: MainScreen, found: RewindPreview) -> bool:
         replace(found, label=f"{toll}."),
         actions=(UNDO,),
         title=title,
+        line_name=name,
         write=screen.write_on,
         typed_at=screen.typed_at,
     )

@@ -50,18 +50,19 @@ async def compare(screen: MainScreen, argument: str) -> None:
 
 
 async def open_line(screen: MainScreen, world_line: int, checkpoint_id: int = -1) -> None:
-    """Show a world line in the place of the chat.
+    """Show a world line in the place of the chat, and give it the keys.
 
     Args:
         screen: where.
-        world_line: its number; 0 is the live line, which is not read so.
+        world_line: its number; 0 for the live line, which is the chat.
         checkpoint_id: where to in it; -1 for its end.
 
     Raises:
         KeyError: there is no such line; the text is for the user.
     """
     if not world_line:
-        screen.tell("That is on the live line.", advice="w reads a world line.")
+        screen.reader.leave()
+        screen.read_chat(checkpoint_id)
         return
     from_timeline = screen.timeline_pane.has_keys
     screen.timeline_pane.close()
@@ -100,6 +101,7 @@ async def compare_with_live(screen: MainScreen, world_line: int) -> None:
         heading=screen.header.heading._replace(words=READ_ONLY),
         gauge=gauge,
         comparison=comparison,
+        write=screen.write_on,
     )
     answer = await screen.ask(page)
     if answer is None:

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, ClassVar
 
 from rich.segment import Segment
 from textual import events
-from textual.geometry import Region, Size
+from textual.geometry import Offset, Region, Size
 from textual.message import Message
 from textual.scroll_view import ScrollView
+from textual.selection import Selection
 from textual.strip import Strip
 
 from kimi_tui.projection.comparison import Comparison, Side
@@ -23,6 +24,7 @@ from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.screens import app_of
 from kimi_tui.tui.scrollbar import use_thin_scrollbar
 from kimi_tui.tui.span_painter import SpanPainter
+from kimi_tui.tui.transcript.word_clicks import select_piece, selected_text, with_selection
 
 if TYPE_CHECKING:
     from kimi_tui.soul.world_line_reader import WorldLineComparison
@@ -55,8 +57,15 @@ _STYLES = (
 )
 
 
+def _text(spans: Iterable[tuple[Span, str]]) -> str:
+    return "".join(text for (text, _), _ in spans)
+
+
 class RowsPane(ScrollView, can_focus=False):
     """Rows of spans, drawn as they are seen."""
+
+    ALLOW_SELECT = False
+    """Textual's own selection would be of all rows."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {f"compare--{name}" for name in _STYLES}
 
@@ -109,12 +118,26 @@ class RowsPane(ScrollView, can_focus=False):
             row = top + y
             spans = self.spans_of(row) if row < self.virtual_size.height else self.spans_below()
             strip = Strip([Segment(text, painter.style(name, on)) for (text, name), on in spans])
-            strips.append(strip.adjust_cell_length(width, painter.style("ink", "page")))
+            strip = strip.adjust_cell_length(width, painter.style("ink", "page"))
+            strips.append(with_selection(self, strip, row, _text(spans)))
         return [strip.crop(crop.x, crop.right) for strip in painter.filtered(strips, "page")]
 
     def on_click(self, event: events.Click) -> None:
-        """Post which row was clicked, and where in it."""
-        self.post_message(self.Clicked(self, event.x, round(self.scroll_y) + event.y))
+        """Post which row was clicked, and where in it; a second click selects the word, a third one the row."""
+        at = Offset(event.x, round(self.scroll_y) + event.y)
+        if not select_piece(self, event, self._text_of(at.y), at, self.side_at(at.x)):
+            self.post_message(self.Clicked(self, at.x, at.y))
+
+    def side_at(self, x: int) -> tuple[int, int]:
+        """The first cell, and the one behind the last, of the column in which a cell is."""
+        return 0, self.width
+
+    def _text_of(self, row: int) -> str:
+        return _text(self.spans_of(row)) if 0 <= row < self.virtual_size.height else ""
+
+    def get_selection(self, selection: Selection) -> tuple[str, str] | None:
+        """What is selected, to be copied."""
+        return selected_text(selection, self._text_of)
 
     def show_rows(self, first: int, last: int) -> None:
         """Bring rows into view, the first of them above all."""
@@ -160,6 +183,11 @@ class CompareSides(RowsPane):
     def column_width(self) -> int:
         """How wide each side is."""
         return (self.width - 1) // 2
+
+    def side_at(self, x: int) -> tuple[int, int]:
+        """The column in which a cell is, without the divider and the edge of what is selected."""
+        width = self.column_width()
+        return (1, width) if x <= width else (width + 2, self.width)
 
     def lay_out(self) -> None:
         """Measure the rows anew, in slices: a key must not wait for a long conversation."""

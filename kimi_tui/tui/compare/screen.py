@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
 from rich.cells import cell_len
+from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container
@@ -20,6 +22,7 @@ from kimi_tui.tui.frame.header import Header, Heading
 from kimi_tui.tui.frame.panes import SHORT_BELOW, NoticingPane, timeline_width
 from kimi_tui.tui.gauge import Gauge
 from kimi_tui.tui.glyphs import glyphs_of
+from kimi_tui.tui.letters import LetterGate
 from kimi_tui.tui.screens import AnswersOnce, app_of, sheets
 from kimi_tui.tui.worldline.banner import left_when
 
@@ -101,8 +104,11 @@ class CompareScreen(AnswersOnce[CompareAnswer | None]):
         heading: Heading,
         gauge: Gauge | None = None,
         comparison: Comparison | None = None,
+        write: Callable[[str], None] | None = None,
     ) -> None:
         super().__init__()
+        self._write = write
+        self._letters = LetterGate(self, self._write_over)
         self._found = found
         self._info = info
         self._name = name
@@ -203,6 +209,16 @@ class CompareScreen(AnswersOnce[CompareAnswer | None]):
             ]
         room = app_of(self).size.width - 2 * MARGIN
         self._footer.hints = tuple(roomiest(wordings, room))
+
+    async def on_key(self, event: events.Key) -> None:
+        """A letter waits whether it begins prose."""
+        if await self._letters.takes(event):
+            event.stop()
+
+    def _write_over(self, text: str) -> None:
+        if self._write is not None:
+            self._write(text)
+        self.dismiss(None)
 
     def action_move(self, step: int) -> None:
         """Select the message or file above or below."""

@@ -65,7 +65,7 @@ PLACES: tuple[tuple[str, str, tuple[Row, ...]], ...] = (
             (("timeline.newest", "timeline.oldest"), "now; the beginning"),
             (("timeline.choose",), "see what a rewind there takes, then decide; so does a click"),
             (("timeline.fold",), "fold or unfold a turn or a world line"),
-            (("timeline.read",), "read a world line"),
+            (("timeline.read",), "read a world line, or the chat at that step"),
             (("timeline.bookmark",), "name a step or a world line"),
             (("timeline.pin",), "pin what stands there, or no longer"),
             (("timeline.undo", "timeline.redo"), "undo, redo"),

@@ -9,19 +9,16 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.content import Content
-from textual.geometry import Offset, Size
+from textual.geometry import Size
 from textual.screen import ModalScreen
-from textual.selection import Selection
 from textual.strip import Strip
 from textual.visual import Visual
 from textual.widget import Widget
 
 from kimi_tui.tui.glyphs import glyphs_of
-from kimi_tui.tui.rows import Line, Span
 from kimi_tui.tui.screens import AnswersOnce
 from kimi_tui.tui.scrollbar import use_thin_scrollbar
-from kimi_tui.tui.transcript.marks import extent_of
-from kimi_tui.tui.transcript.selection import character_at, word_at
+from kimi_tui.tui.transcript.word_clicks import select_piece
 
 
 class TextRows(Widget):
@@ -49,16 +46,12 @@ class TextRows(Widget):
         return Content("\n").join(self._rows(self.content_size.width))
 
     def on_click(self, event: events.Click) -> None:
-        """A second click selects the word, a third one the row; Textual would select all of the text."""
+        """A second click selects the word, a third one the row."""
         event.prevent_default()
         at = event.get_content_offset(self)
         rows = self._rows(self.content_size.width)
-        if event.chain < 2 or at is None or at.y >= len(rows):
-            return
-        line = Line((Span(rows[at.y].plain, "ink"),))
-        piece = word_at(line, character_at(line, at.x)) if event.chain == 2 else extent_of(line)
-        ends = Offset(piece.start, at.y), Offset(piece.end, at.y)
-        self.screen.selections = {self: Selection(*ends)}
+        if at is not None and at.y < len(rows):
+            select_piece(self, event, rows[at.y].plain, at)
 
     def render_line(self, y: int) -> Strip:
         """One row."""

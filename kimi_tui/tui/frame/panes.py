@@ -181,6 +181,12 @@ class TimelinePane(NoticingPane):
         return self._timeline is not None and self._timeline.has_focus
 
     @property
+    def acts(self) -> bool:
+        """Whether letters act on the rows of the timeline; else they are written, or any of them ends something."""
+        timeline = self._timeline
+        return timeline is not None and timeline.has_focus and not timeline.takes_any_letter
+
+    @property
     def floats(self) -> bool:
         """Whether it stands over the chat now."""
         return self.has_class("-open") and self.screen.has_class("-overlay")

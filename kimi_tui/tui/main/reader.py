@@ -224,6 +224,7 @@ class Reader:
             asks = bool(state.approvals)
             said = news_spans(self._news, glyphs, running=state.running, asks=asks)
             self._reading.banner.tell(name, said)
+            self._screen.prompt.line_name = name
 
     def leave(self, *, back: bool = False) -> bool:
         """Return to now; False where that is shown already.

@@ -31,6 +31,7 @@ from kimi_tui.tui.frame.notices import STAYS_S
 from kimi_tui.tui.frame.views import Views
 from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.keyboard import TypeAhead, key_of
+from kimi_tui.tui.letters import LetterGate
 from kimi_tui.tui.main.conversation import Conversation
 from kimi_tui.tui.main.demo import DemoPlayer
 from kimi_tui.tui.main.drafts import ReturnedMessages
@@ -43,7 +44,7 @@ from kimi_tui.tui.main.hints import (
     first_hints,
     hints,
 )
-from kimi_tui.tui.prompt.area import CHORDS, PromptArea
+from kimi_tui.tui.prompt.area import PromptArea
 from kimi_tui.tui.prompt.bar import PromptBar
 from kimi_tui.tui.prompt.command import Command, CommandTable, ParsedLine, Values
 from kimi_tui.tui.screens import (
@@ -147,6 +148,7 @@ class MainScreen(Screen[None]):
         self.prompt = PromptBar(key_of("send", self.keys))
         self.footer = Footer()
         self.type_ahead = TypeAhead(self, self._hand_on)
+        self._letters = LetterGate(self, self._write_here, self._hand_on, unbound_write=True)
         self._approvals = ApprovalSlot(self.prompt, last_key_at, self.keys, self.focus_prompt)
         self._demo = DemoPlayer(self, launch, last_key_at)
         self._reader: Reader | None = None
@@ -802,13 +804,26 @@ class MainScreen(Screen[None]):
         """Take what was typed for the prompt when something had just come over it."""
         self.prompt.area.insert(text)
 
-    def write_on(self, text: str) -> None:
-        """Take what was written over a question, which is turned down by that; what follows is written here as well."""
-        from kimi_tui.foreign_text import clean
+    def write_on(self, text: str, *, tells: bool = True) -> None:
+        """Take what was written where nothing can be, and did nothing by that; what follows is written here as well."""
+        from kimi_tui.foreign_text import clean_pasted
 
-        self.return_to_prompt()
-        self.type_in_prompt(clean(text))
-        self.tell("Nothing was done: what you write goes into the prompt.")
+        text = clean_pasted(text)
+        self.type_in_prompt(text)
+        if self._approvals.panel is None:
+            self.return_to_now()
+            if tells:
+                self.tell("Nothing was done: what you write goes into the prompt.")
+            return
+        # The prompt is behind a question, whose answers are letters.
+        self._letters.run.go_on(self._last_key_at())
+        if self.focused is None or self._approvals.panel.has_focus_within:
+            self.set_focus(self.on_view)
+        self.tell("Nothing was done: what you write waits behind the question.")
+
+    def _write_here(self, text: str) -> None:
+        """Take what was typed on the timeline or in the chat, and is no key there."""
+        self.write_on(text, tells=len(text) > 1)
 
     def uid_of(self, target: Target) -> str:
         """The lasting name of a checkpoint of the live line; empty where there is none."""
@@ -1003,7 +1018,7 @@ class MainScreen(Screen[None]):
 
     # --- where the keys go
 
-    def takes_early(self, event: events.Key | events.Paste) -> bool:
+    async def takes_early(self, event: events.Key | events.Paste) -> bool:
         """See to it that what is typed lands in the prompt, in its order, and acts on nothing that was not opened for it.
 
         Called by the app before it hands a key on. Gives the prompt the keys where they would be lost.
@@ -1015,41 +1030,31 @@ class MainScreen(Screen[None]):
             self._quit_no_more()
         if event.is_forwarded:
             return False  # on its way back from what it was handed on to
+        if not self.type_ahead.is_holding and self.is_active and await self._takes_text(event):
+            return True
         if self.type_ahead.takes(event):
             return True
-        if not self.is_current:
-            return False
-        focused = self.focused
-        if (
-            isinstance(event, events.Key)
-            and event.character
-            and event.is_printable
-            and self.reading
-            and self.reader.comes_early(event)
-        ):
-            self.type_in_prompt(event.character)
-            return True
-        if focused is None:
-            if self.prompt.area.display:
-                self.focus_prompt()
-        elif (
-            isinstance(event, events.Key)
-            and event.key == "slash"
-            and focused is self.on_view
-            and (self.reading or not self.prompt.display)
-        ):
-            self.search("")  # no command can begin there
-            return True
-        elif focused is self.transcript and self.prompt.display and self._is_written(event):
+        if self.is_current and self.focused is None and self.prompt.area.display:
             self.focus_prompt()
         return False
 
-    def _is_written(self, event: events.Key | events.Paste) -> bool:
-        """Whether this is text to whatever has the keys, and no key of it."""
+    async def _takes_text(self, event: events.Key | events.Paste) -> bool:
+        """Whether this is taken as text, or waits whether it is, where only keys are expected."""
+        focused, timeline = self.focused, self.timeline_pane
+        if focused is None or not (focused is self.on_view or timeline.acts):
+            return False
         if isinstance(event, events.Paste):
+            self.write_on(event.text, tells=False)
             return True
-        is_chord = event.key.startswith(CHORDS)
-        return event.is_printable and not is_chord and event.key not in self.active_bindings
+        is_text = event.character and event.is_printable
+        if is_text and self.reading and self.reader.comes_early(event):
+            self.type_in_prompt(event.character or "")
+            return True
+        is_behind = self.reading or not self.prompt.display
+        if event.key == "slash" and focused is self.on_view and is_behind:
+            self.search("")  # no command can begin there
+            return True
+        return await self._letters.takes(event)
 
     async def _hand_on(self, event: events.Key | events.Paste) -> None:
         await app_of(self).on_event(event)
@@ -1088,6 +1093,16 @@ class MainScreen(Screen[None]):
         self.timeline_pane.close()
         self.on_view.enter()
 
+    def read_chat(self, checkpoint_id: int) -> None:
+        """Give the chat the keys, at a checkpoint (-1: at its end)."""
+        # First: what was on view before a row was looked at comes back with this.
+        self._foresee(None)
+        self.focus_chat()
+        if checkpoint_id < 0:
+            self.transcript.scroll_to_end()
+        else:
+            self.transcript.show_checkpoint(checkpoint_id)
+
     def focus_prompt(self) -> None:
         """Give the keys to the prompt, or to what stands in its place: a question, or a world line on view."""
         panel = self._approvals.panel
@@ -1098,7 +1113,9 @@ class MainScreen(Screen[None]):
             self.set_focus(panel or self.prompt.area)
 
     def return_to_prompt(self) -> None:
-        """Close the timeline where it floats, and give the prompt the keys."""
+        """Close the timeline where it floats, with nothing selected on it, and give the prompt the keys."""
+        if self.timeline_pane.has_keys:
+            self.views.timeline.select(None)
         self.timeline_pane.close()
         self.focus_prompt()
 

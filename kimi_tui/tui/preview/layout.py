@@ -162,7 +162,7 @@ class PreviewState:
         scroll: how many rows of what goes are scrolled away.
         plain_actions: the choices without those on files.
         title: what stands in the border; empty for what is said of a rewind or a jump.
-        line_name: what the target's world line is called.
+        line_name: what the target's world line is called, or the one that what goes becomes.
         asked: the action that was chosen and now waits for a second word, because it would undo what someone else did.
         going: the fork or D-Mail that was chosen and now waits for a word on the files.
         files: what is chosen of the files; None where none are followed.
@@ -342,7 +342,7 @@ def _choices(state: PreviewState, width: int, room: int, glyphs: Glyphs) -> Prev
     _add_actions(made, state, width - 1, room, glyphs, hint_below=False)
     if state.files is not None:
         _add_files_below(made, state.files, width - 2 * AIR + 2, room, glyphs)
-    lost = nothing_lost_rows(state.preview, width - 2 * AIR)
+    lost = nothing_lost_rows(state.preview, width - 2 * AIR, state.line_name)
     if len(made.rows) + 1 + len(lost) <= room:
         made.rows += [[], *([(" " * AIR, "quiet"), *row] for row in lost)]
     return made
@@ -385,7 +385,7 @@ def _two_columns(
 ) -> PreviewRows:
     """Choices at the left, what goes at the right."""
     made = PreviewRows(band=(1, 1 + LEFT_WIDTH))
-    lost = nothing_lost_rows(state.preview, LEFT_WIDTH - 1)
+    lost = nothing_lost_rows(state.preview, LEFT_WIDTH - 1, state.line_name)
     wanted = sum(2 if action.hint else 1 for action in state.actions) + len(lost) + 3
     _add_actions(made, state, 1 + LEFT_WIDTH, room, glyphs, hint_below=wanted <= room)
     right = _right(made, state, width - RIGHT_AT - AIR, room, height or room, glyphs)
@@ -598,11 +598,12 @@ def files_question_row(n_files: int, width: int, glyphs: Glyphs) -> list[Span]:
     return [(f"{glyphs.caution} ", "warn"), (said, "quiet"), (asked, "ink")]
 
 
-def nothing_lost_rows(preview: RewindPreview, width: int) -> list[list[Span]]:
-    """The way back, in as many rows as it takes."""
+def nothing_lost_rows(preview: RewindPreview, width: int, line_name: str = "") -> list[list[Span]]:
+    """The way back, in as many rows as it takes; `line_name` is that of the line that what goes becomes."""
     said = _NOTHING_LOST
     if preview.left_as:
-        said = f"Nothing is lost: what goes stays as world line {preview.left_as}, and U brings it back."
+        line = formatting.line_words(preview.left_as, line_name, _LINE_NAME_WIDTH)
+        said = f"Nothing is lost: what goes stays as {line}, and U brings it back."
     elif preview.is_there:
         said = "Nothing is lost: u takes it back."
     elif preview.target.world_line:

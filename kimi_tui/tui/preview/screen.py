@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import events
@@ -13,12 +14,14 @@ from textual.content import Content
 from textual.geometry import Region, Size
 from textual.message import Message
 from textual.screen import ModalScreen
+from textual.selection import Selection
 from textual.strip import Strip
 from textual.widget import Widget
 
 from kimi_tui.tui.faults import blank_strips, log_fault
 from kimi_tui.tui.glyphs import ASCII, glyphs_of
-from kimi_tui.tui.keyboard import HARMLESS, QUIET_S, SETTLE_S, LetterRun, QuietKeyboard
+from kimi_tui.tui.keyboard import QUIET_S, QuietKeyboard
+from kimi_tui.tui.letters import LetterRun, unhandled
 from kimi_tui.tui.preview import layout
 from kimi_tui.tui.preview.layout import (
     BOTH,
@@ -33,6 +36,7 @@ from kimi_tui.tui.preview.layout import (
 from kimi_tui.tui.rows import plain_rows
 from kimi_tui.tui.screens import AnswersOnce, app_of, sheets
 from kimi_tui.tui.span_painter import SpanPainter
+from kimi_tui.tui.transcript.word_clicks import select_piece, selected_text, with_selection
 
 if TYPE_CHECKING:
     from kimi_tui.soul.rewind import RewindPreview
@@ -54,10 +58,15 @@ _STYLES = (
 
 
 _WITH_FILES = frozenset({BOTH.name, FILES.name})
+_MOVES = frozenset("jk ")
+"""Letters that only move about."""
 
 
 class PreviewSheet(Widget):
     """The rows inside the frame."""
+
+    ALLOW_SELECT = False
+    """Textual's own selection would be of all rows."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {
         *(f"preview--{name}" for name in _STYLES),
@@ -123,9 +132,10 @@ class PreviewSheet(Widget):
         return len(self._sheet.rows)
 
     def on_click(self, event: events.Click) -> None:
-        """A click on an action chooses it, on a file looks at it; the whole row is the target."""
+        """A click on an action chooses it, on a file looks at it, the whole row is the target; further ones select text."""
+        event.prevent_default()
         offset = event.get_content_offset(self)
-        if offset is None:
+        if offset is None or select_piece(self, event, self._text_of(offset.y), offset):
             return
         index = self._sheet.actions.get(offset.y)
         first, last = self._sheet.band
@@ -135,6 +145,14 @@ class PreviewSheet(Widget):
         elif offset.y in self._sheet.files and offset.x >= at:
             file = self._sheet.files[offset.y]
             self.post_message(self.FileClicked(file, on_sign=offset.x < at + 2))
+
+    def _text_of(self, row: int) -> str:
+        rows = self._sheet.rows
+        return "".join(text for text, _ in rows[row]) if 0 <= row < len(rows) else ""
+
+    def get_selection(self, selection: Selection) -> tuple[str, str] | None:
+        """What is selected, to be copied."""
+        return selected_text(selection, self._text_of)
 
     def render_line(self, y: int) -> Strip:
         """One row."""
@@ -148,7 +166,7 @@ class PreviewSheet(Widget):
         spans = sheet.rows[y] if y < len(sheet.rows) else []
         strip = self._painter.strip(spans, width)
         if y not in sheet.selected:
-            return strip
+            return with_selection(self, strip, y, self._text_of(y))
         first, last = sheet.band
         selected = self._painter.strip(spans, width, ground="select")
         return Strip.join([strip.crop(0, first), selected.crop(first, last), strip.crop(last)])
@@ -165,7 +183,7 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
         running: a turn is under way; the preview says that it is stopped first.
         actions: the choices; the first one, which loses least, is selected.
         title: what stands in the border; by itself what is said of a rewind or a jump.
-        line_name: what the target's world line is called.
+        line_name: what the target's world line is called, or the one that what goes becomes.
         going: a fork or D-Mail that was chosen already, and waits for a word on the files.
         write: given prose, which is meant for what is below.
         typed_at: when something was written there last, in monotonic time.
@@ -174,8 +192,6 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
 
     QUIET_S: ClassVar[float] = QUIET_S
     """Seconds without a key before Enter counts, and a letter where nobody asked for this; 0 for none."""
-    SETTLE_S: ClassVar[float] = SETTLE_S
-    """Seconds without another letter before one answers; 0 for none."""
     CSS_PATH = [*sheets("preview")]  # noqa: RUF012 - Textual declares it so
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "move(-1)", "Choose", id="preview.up", show=False),
@@ -205,10 +221,7 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
         self._write = write
         self._is_asked_for = is_asked_for
         self._quiet: QuietKeyboard | None = None
-        self._letters = LetterRun(typed_at, self.SETTLE_S)
-        self._unsettled: tuple[int, float] | None = None
-        """The action whose letter was typed, and when."""
-        self._is_written_over = False
+        self._letters = LetterRun(self, self._write_over, typed_at)
         self._is_looked_at = False
         """Whether the user has moved about in it."""
         self._state = layout.PreviewState(
@@ -230,8 +243,8 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
 
     def _painted(self) -> None:
         self._quiet = QuietKeyboard(time.monotonic(), 0.0, self.QUIET_S)
-        if self._unsettled is not None:
-            self._settle_in(self.SETTLE_S)
+        if self._letters.waits:
+            self._letters.wait(self._letters.SETTLE_S)
 
     @property
     def armed(self) -> bool:
@@ -347,17 +360,24 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
         else:
             self.dismiss(PreviewAnswer(name))
 
-    def on_key(self, event: events.Key) -> None:
+    async def on_key(self, event: events.Key) -> None:
         """A letter answers when it has settled; Enter, if it was not on its way before there was a question."""
-        letter = event.character if event.is_printable else None
-        if self._is_written_over or self._comes_early(event, letter):
+        letter, letters = event.character if event.is_printable else None, self._letters
+        if letters.waits and letter is not None and not letters.follows(event.time):
+            await letters.settle()
+        if not self.is_current and not letters.is_prose(event.time):
+            # It was answered: the key is for what is below it.
+            app_of(self).post_message(unhandled(event, self))
+        elif not self.is_current or self._comes_early(event, letter):
             self._type(letter or "")
         elif letter is not None:
             if not self._takes(letter, event.time):
                 return
-        elif self._unsettled is not None:
+            if not letters.SETTLE_S:
+                await letters.settle()
+        elif letters.waits:
             # Enter close behind a letter may end a word as well: the choice is on view, and waits for another.
-            self._unsettled = None
+            letters.drop()
             if event.key != "enter":
                 return
         else:
@@ -365,67 +385,43 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
         event.stop()
         event.prevent_default()
 
+    def _takes(self, letter: str, at: float) -> bool:
+        """Take a letter as part of an answer or of prose; False where it only moves about."""
+        index = next((i for i, one in enumerate(self._state.actions) if one.key == letter), None)
+        letters, moves = self._letters, letter in _MOVES and index is None
+        is_known = letter in LETTERS or moves
+        if not letters.take(
+            letter, at, partial(self._settled, index) if is_known else None, moves=moves
+        ):
+            return False
+        if letters.waits and index is not None:
+            self._state.selected = index
+            self._show()
+        if self._quiet is None:
+            letters.wait(None)
+        return True
+
+    def _settled(self, index: int | None, _: int) -> None:
+        """A letter answers, but for one of another preview."""
+        if index is not None:
+            self._answer(index)
+
     def on_paste(self, event: events.Paste) -> None:
         """What is pasted is prose."""
         event.stop()
-        self._type(event.text)
-        self._close_for_prose()
-
-    def _takes(self, letter: str, at: float) -> bool:
-        """Take a letter as part of an answer or of prose; False where it only moves about."""
-        if self._unsettled is not None and at - self._unsettled[1] >= self.SETTLE_S:
-            self._settle()
-            if not self.is_current:
-                return True
-        is_prose = self._letters.add(letter, at)
-        action = next((i for i, one in enumerate(self._state.actions) if one.key == letter), None)
-        if is_prose or letter not in LETTERS | HARMLESS:
-            self._unsettled = None
-            self._type(self._letters.text)
-            self._close_for_prose()
-        elif action is None:
-            return letter in LETTERS  # of another preview
-        else:
-            self._state.selected, self._unsettled = action, (action, at)
-            self._show()
-            if not self.SETTLE_S:
-                self._settle()
-            elif self._quiet is not None:
-                self._settle_in(at + self.SETTLE_S - time.monotonic())
-        return True
-
-    def _settle_in(self, wait_s: float) -> None:
-        """Let the letter answer after so long, behind the keys that have been read by then."""
-        letter = self._unsettled
-
-        def settle() -> None:
-            if letter is self._unsettled:
-                self._settle()
-
-        def go_round() -> None:
-            app_of(self).call_later(lambda: self.call_later(settle))
-
-        if wait_s > 0:
-            self.set_timer(wait_s, go_round)
-        else:
-            go_round()
-
-    def _settle(self) -> None:
-        letter, self._unsettled = self._unsettled, None
-        if letter is not None:
-            self._answer(letter[0])
+        self._write_over(event.text)
 
     def _type(self, text: str) -> None:
         if text and self._write is not None:
             self._write(text)
 
-    def _close_for_prose(self) -> None:
-        self._is_written_over = True
+    def _write_over(self, text: str) -> None:
+        self._type(text)
         self.dismiss(None)
 
     def on_preview_sheet_chosen(self, event: PreviewSheet.Chosen) -> None:
         """A click on an action answers with it."""
-        self._unsettled = None
+        self._letters.drop()
         self._answer(event.index)
 
     def on_preview_sheet_file_clicked(self, event: PreviewSheet.FileClicked) -> None:

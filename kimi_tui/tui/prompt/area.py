@@ -14,6 +14,7 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.widgets import TextArea
 
+from kimi_tui.tui.keyboard import CHORDS
 from kimi_tui.tui.transcript.transcript import copy_selection
 
 if TYPE_CHECKING:
@@ -29,8 +30,6 @@ NEWLINE_KEYS = (
     "shift+enter,alt+enter,ctrl+j,ctrl+enter,alt+shift+enter,ctrl+shift+enter,alt+ctrl+enter,"
     "alt+ctrl+shift+enter"
 )
-CHORDS = ("alt+", "ctrl+", "super+", "hyper+", "meta+")
-"""How keys begin that write nothing, whatever character Textual gives them."""
 
 
 class PromptArea(TextArea):
@@ -214,11 +213,11 @@ class PromptArea(TextArea):
         event.prevent_default()
 
     async def _on_paste(self, event: events.Paste) -> None:
-        from kimi_tui.foreign_text import clean
+        from kimi_tui.foreign_text import clean_pasted
 
         event.prevent_default()
         event.stop()
-        text = clean(event.text.replace("\r\n", "\n").replace("\r", "\n"))
+        text = clean_pasted(event.text)
         n_lines = text.rstrip("\n").count("\n") + 1
         if self.has_chips and n_lines > LONG_PASTE:
             text = self._new_chip(text, n_lines)

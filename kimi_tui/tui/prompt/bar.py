@@ -6,13 +6,14 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from rich.cells import cell_len
 from textual.content import Content
 from textual.geometry import Size
 from textual.reactive import reactive
 from textual.timer import Timer
 from textual.widget import Widget
 
-from kimi_tui.tui.formatting import clock, cut
+from kimi_tui.tui.formatting import clock, cut, line_words
 from kimi_tui.tui.glyphs import drawn, glyphs_of
 from kimi_tui.tui.prompt.area import PromptArea
 from kimi_tui.tui.screens import app_of
@@ -25,6 +26,9 @@ BEAT_S = 0.25
 WIDE_FROM = 76
 IDLE_WORDS = "Ask for a change, or / for commands"
 STEER_WORDS = "Type to steer; it goes in before the next step"
+WAY_BACK = " Esc returns to now."
+LEAST_NAME = 20
+"""Cells that the name of a line on view has before the way back is said again, which stands over the line as well."""
 RESUME_WORDS = "{send} goes on from here; or write what to do instead"
 
 
@@ -59,6 +63,9 @@ class PromptBar(Widget):
     state: reactive[MainState] = reactive(MainState(), always_update=False)
     reading: reactive[int] = reactive(0)
     """The number of a world line on view: nothing can be written meanwhile. 0 for none."""
+
+    line_name: reactive[str] = reactive("")
+    """What that line is called; empty where nothing tells."""
 
     def __init__(self, send: str = "Enter") -> None:
         super().__init__()
@@ -131,11 +138,19 @@ class PromptBar(Widget):
         right = self._activity()
         words = Content("")
         if self.reading:
-            said = f" Reading world line {self.reading}. Esc returns to now."
+            said = self._reading_words(self.content_size.width - 1 - right.cell_length)
             words = Content.styled(said, "$ink-quiet")
         room = self.content_size.width - 1 - words.cell_length - right.cell_length
         above = "\n" * len(self._above.rows) if self._above is not None else ""
         return Content.assemble(above, sign, words, " " * max(0, room), right)
+
+    def _reading_words(self, width: int) -> str:
+        """Which line is on view, in at most `width` cells, as far as its number leaves room for its name."""
+        room = width - len(f" Reading {line_words(self.reading, '-')}.") + 1
+        name = self.line_name if room > 1 else ""
+        wanted = min(cell_len(name), LEAST_NAME)
+        back = WAY_BACK if room - len(WAY_BACK) >= wanted else ""
+        return f" Reading {line_words(self.reading, name, room - len(back))}.{back}"
 
     def _activity(self) -> Content:
         state = self.state

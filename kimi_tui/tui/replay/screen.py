@@ -6,6 +6,7 @@ Read-only: nothing is locked, written or asked. The one way on is a fork.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import events, on
@@ -22,6 +23,7 @@ from kimi_tui.tui.frame.footer import Footer, Hint
 from kimi_tui.tui.frame.frame import SessionFrame
 from kimi_tui.tui.frame.header import heading_of
 from kimi_tui.tui.glyphs import Glyphs, glyphs_of
+from kimi_tui.tui.letters import LetterGate
 from kimi_tui.tui.screens import (
     AnswersOnce,
     OpeningFailed,
@@ -54,6 +56,7 @@ class ReplayScreen(AnswersOnce[Launch | None]):
         launch: how the app was started; for the fork.
         size: of the terminal.
         session: what to play; None for the one that the command line names.
+        write: given prose, which is meant for what is below.
     """
 
     AUTO_FOCUS = ""
@@ -65,8 +68,17 @@ class ReplayScreen(AnswersOnce[Launch | None]):
         Binding("escape,q", "leave", "Leave", id="replay.leave", show=False),
     ]
 
-    def __init__(self, launch: Launch, size: Size, session: Session | None = None) -> None:
+    def __init__(
+        self,
+        launch: Launch,
+        size: Size,
+        session: Session | None = None,
+        *,
+        write: Callable[[str], None] | None = None,
+    ) -> None:
         super().__init__()
+        self._write = write
+        self._letters = LetterGate(self, self._write_over)
         self._launch = launch
         self._session = session
         self._recorded: RecordedSession | None = None
@@ -223,11 +235,21 @@ class ReplayScreen(AnswersOnce[Launch | None]):
             # Sent by this screen they would go no higher than here, and bindings are looked up in the app.
             app.call_later(app.simulate_key, key)
 
-    def on_key(self, event: events.Key) -> None:
-        """While the session is read nothing can be done with a key: it is kept."""
-        if self._early is not None and event.key not in AT_ONCE:
-            self._early.append(event.key)
+    async def on_key(self, event: events.Key) -> None:
+        """While the session is read nothing can be done with a key: it is kept. Then a letter waits whether it begins prose."""
+        if self._early is not None:
+            if event.key not in AT_ONCE:
+                self._early.append(event.key)
+                event.stop()
+        elif await self._letters.takes(event):
             event.stop()
+
+    def _write_over(self, text: str) -> None:
+        if self._write is None:
+            self._tell("Nothing was done: a replay is read only.")
+            return
+        self._write(text)
+        self.dismiss(None)
 
     # --- leaving
 

@@ -161,7 +161,7 @@ _KEYS = (
     ("Home End", "now, beginning"),
     ("Enter", "preview a rewind"),
     ("Space", "fold, unfold"),
-    ("w", "read this world line"),
+    ("w", "read from there on"),
     ("{ }", "branch before, after"),
     ("b P", "name a step or line, pin"),
     ("/", "filter: text, tool, file"),

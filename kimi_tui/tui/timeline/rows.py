@@ -18,6 +18,8 @@ from kimi_tui.tui.glyphs import Glyphs
 
 MAX_LANES = 3
 _LEAST_NAME = 8
+_NAME_BY_AGE = 12
+"""Cells that a line's name keeps where its age stands beside it."""
 _FIGURE_WIDTH = 6
 
 
@@ -255,9 +257,12 @@ def _line(
     if room < _LEAST_NAME:
         room += len(figure) - len(str(len(line.checkpoints)))
         figure = str(len(line.checkpoints))
-    name = numbers.cut(look.name or "world line", max(0, room), glyphs.cut)
+    name = look.name or "world line"
     facts = [" ".join(word for word in (reason, look.age) if word), look.age or reason]
     rest = next((one for one in facts if one and cell_len(name) + 2 + len(one) <= room), "")
+    if not rest and look.age and room - 2 - len(look.age) >= _NAME_BY_AGE:
+        rest = look.age
+    name = numbers.cut(name, max(0, room - (len(rest) + 2 if rest else 0)), glyphs.cut)
     label: list[Span] = [
         (number, "lost"),
         (name, "quiet" if look.is_grey else "ink" if is_open else "lost"),

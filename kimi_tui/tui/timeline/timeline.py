@@ -624,6 +624,11 @@ class Timeline(ScrollView, can_focus=True):
             return "begun"
         return "typed" if len(view.listing) else "missed"
 
+    @property
+    def takes_any_letter(self) -> bool:
+        """Whether a filter is typed, or the keys are shown until one is pressed."""
+        return self._view.filtering or self._view.shows_keys
+
     def action_filter(self) -> None:
         """Begin to type a filter."""
         if self.model is not None:

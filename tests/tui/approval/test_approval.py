@@ -22,7 +22,7 @@ from kimi_tui.tui.approval.model import (
     visible_code,
     wrapped,
 )
-from kimi_tui.tui.approval.panel import ApprovalPanel, detail_row
+from kimi_tui.tui.approval.panel import AWAY_SHORT, ApprovalPanel, detail_row
 from kimi_tui.tui.glyphs import ASCII
 from kimi_tui.tui.keyboard import QUIET_S, QuietKeyboard
 from kimi_tui.tui.prompt.area import AnswerArea
@@ -205,9 +205,12 @@ async def test_a_key_that_comes_too_early_answers_nothing() -> None:
     async with desk.run_test(size=(80, 24)) as pilot:
         # Half a second may pass between two keys of a test.
         desk.panel._quiet = QuietKeyboard(time.monotonic(), 0.0, 600.0)  # pyright: ignore[reportPrivateUsage]
-        await press(pilot, "y", "enter", "n")
+        before = len(desk.panel._timers)  # pyright: ignore[reportPrivateUsage]
+        await press(pilot, "y", "enter", "n", *"x" * 9)
         assert desk.answers == []
         assert not desk.panel.armed
+        # One timer looks whether it is quiet, however long a key is held.
+        assert len(desk.panel._timers) <= before + 1  # pyright: ignore[reportPrivateUsage]
         desk.wait_out()
         await press(pilot, "y")
         assert desk.answers == [("once", "")]
@@ -241,6 +244,20 @@ async def test_a_click_waits_for_the_quiet_too() -> None:
         desk.wait_out()
         await pilot.click(ApprovalPanel, offset=(8, y))
         assert desk.answers == [("once", "")]
+
+
+async def test_a_narrow_question_is_clicked_where_its_answers_stand() -> None:
+    desk = Desk(request())
+    async with desk.run_test(size=(50, 24)) as pilot:
+        desk.set_focus(None)
+        await pilot.pause()
+        desk.wait_out()
+        shown = desk.text().split("\n")
+        assert AWAY_SHORT in desk.text()
+        assert all(cell_len(row) <= 50 for row in shown)
+        y = next(y for y, row in enumerate(shown) if "No" in row)
+        await pilot.click(ApprovalPanel, offset=(8, y))
+        assert desk.answers == [("no", "")]
 
 
 async def test_no_with_a_reason() -> None:

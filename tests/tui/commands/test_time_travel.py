@@ -220,7 +220,7 @@ async def test_a_world_line_is_read_while_now_goes_on(home: Path) -> None:
         shown = await one.sees("World line 1  Tell me of pears")
         await one.sees("The pear is green.")
         assert "The plum is blue." not in chat(one)
-        await one.sees("Reading world line 1. Esc returns to now.")
+        await one.sees("Reading world line 1 (Tell me of pears). Esc returns to now.")
         assert "left by your rewind to #2" in shown
         assert isinstance(one.app.focused, WorldLineTranscript)
         # What happens now happens behind it.
@@ -239,7 +239,7 @@ async def test_a_question_while_a_world_line_is_read(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url, size=(120, 40)) as one:
         await a_world_line(one, server)
         await one.say("/worldline 1")
-        await one.sees("Reading world line 1.")
+        await one.sees("Reading world line 1")
         server.script(call("Shell", {"command": "echo a"}), call("Shell", {"command": "echo b"}))
         one.screen.conversation.say("Run both")
         # Its keys stay with the line, whose banner says that it waits.
@@ -287,7 +287,7 @@ async def test_the_keys_return_to_the_line_after_a_question(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url, size=(120, 40)) as one:
         await a_world_line(one, server)
         await one.say("/worldline 1")
-        await one.sees("Reading world line 1.")
+        await one.sees("Reading world line 1")
         server.script(call("Shell", {"command": "true"}), say("Done."))
         one.screen.conversation.say("Run it")
         await one.sees("Run this command?")
@@ -303,7 +303,7 @@ async def test_leaving_the_program_while_a_world_line_is_read(home: Path) -> Non
     async with ChatServer() as server, desk(home, server.base_url, size=(120, 40)) as one:
         await a_world_line(one, server)
         await one.say("/worldline 1")
-        await one.sees("Reading world line 1.")
+        await one.sees("Reading world line 1")
         await one.pilot.press("ctrl+c")
         await one.sees("Ctrl+C again quits.")
         assert one.screen.reading == 1
@@ -316,7 +316,7 @@ async def test_the_header_says_that_another_line_can_only_be_read(home: Path) ->
         await a_world_line(one, server)
         assert "asks first" in one.text().splitlines()[0]
         await one.say("/worldline 1")
-        await one.sees("Reading world line 1.")
+        await one.sees("Reading world line 1")
         assert one.text().splitlines()[0].rstrip().endswith("read only")
         await one.pilot.press("c")
         await one.until(lambda: isinstance(one.app.screen, CompareScreen))
@@ -333,7 +333,7 @@ async def test_a_world_line_and_the_chat_are_searched(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url, size=(120, 40)) as one:
         await a_world_line(one, server)
         await one.say("/worldline 1")
-        await one.sees("Reading world line 1.")
+        await one.sees("Reading world line 1")
         await one.pilot.press("ctrl+f", *"pear")
         await one.sees("1 of 2")
         await one.pilot.press("enter")
@@ -362,7 +362,7 @@ async def test_what_was_sent_to_now_is_undone_and_done_again(home: Path) -> None
     async with ChatServer() as server, desk(home, server.base_url, size=(120, 40)) as one:
         await a_world_line(one, server)
         await one.say("/worldline 1")
-        await one.sees("Reading world line 1.")
+        await one.sees("Reading world line 1")
         await one.pilot.press("s")
         await one.until(lambda: isinstance(one.app.screen, TextDialog))
         await one.pilot.press("enter")

@@ -15,6 +15,7 @@ from kimi_tui.soul.world_line_reader import (
     WorldLineMessage,
 )
 from kimi_tui.tui.compare.layout import ComparisonRows
+from kimi_tui.tui.compare.panes import CompareSides
 from kimi_tui.tui.compare.screen import CompareScreen
 from kimi_tui.tui.frame.header import Heading
 
@@ -45,6 +46,23 @@ async def test_what_is_copied_is_said(tmp_path: Path) -> None:
         await one.sees("Copied ")
         assert "Compare" in one.app.clipboard
         assert "what was then" in one.text()
+
+
+async def test_a_second_click_selects_a_word_and_a_third_the_row_of_a_side(tmp_path: Path) -> None:
+    async with still_screen(tmp_path) as one:
+        one.app.push_screen(page())
+        await one.sees("what was then")
+        rows = one.text().split("\n")
+        y = next(y for y, row in enumerate(rows) if "what was then" in row)
+        sides = one.app.screen.query_one(CompareSides)
+        at = (rows[y].index("then") + 1, y - sides.region.y)
+        await one.pilot.click(sides, offset=at, times=2)
+        await one.pilot.press("ctrl+c")
+        assert one.app.clipboard == "then"
+        assert sides.selected == 0
+        await one.pilot.click(sides, offset=at, times=3)
+        await one.pilot.press("ctrl+c")
+        assert one.app.clipboard == "what was then"
 
 
 async def test_a_fault_while_it_is_measured_is_told_and_it_can_be_left(

@@ -15,11 +15,19 @@ from support.story import whole_story
 from syrupy.assertion import SnapshotAssertion
 from textual.pilot import Pilot
 from textual.screen import Screen
+from textual.theme import Theme
 
 from kimi_tui.config.model_choice import Choice
 from kimi_tui.config.settings import Config
 from kimi_tui.launch import Launch
-from kimi_tui.soul.rewind import DroppedMessage, FilePreview, FilesPreview, RewindPreview, Target
+from kimi_tui.soul.rewind import (
+    END,
+    DroppedMessage,
+    FilePreview,
+    FilesPreview,
+    RewindPreview,
+    Target,
+)
 from kimi_tui.soul.world_line_reader import (
     DivergedFile,
     DivergedFiles,
@@ -32,7 +40,7 @@ from kimi_tui.tui.app import KimiApp
 from kimi_tui.tui.compare.screen import CompareScreen
 from kimi_tui.tui.frame.header import Heading
 from kimi_tui.tui.main.screen import MainScreen
-from kimi_tui.tui.preview.layout import UNDO, actions_at, consequence_rows
+from kimi_tui.tui.preview.layout import BRING, FORK, LEAVE, UNDO, actions_at, consequence_rows
 from kimi_tui.tui.preview.screen import RewindScreen
 from kimi_tui.tui.theme import KIMI_DARK, KIMI_LIGHT
 from kimi_tui.wire.display import BriefBlock, DiffBlock, DiffLine, ShellBlock
@@ -202,6 +210,44 @@ async def test_the_toll_of_an_undo_and_a_dmail_that_is_reviewed(
             running.theme = theme.name
             await pilot.pause()
             assert running.export_screenshot() == picture(name=f"review-{theme.name}")
+
+
+@pytest.mark.parametrize(
+    ("size", "themes"), [(SIZES[1], (KIMI_DARK, KIMI_LIGHT)), ((60, 20), (KIMI_DARK,))]
+)
+async def test_what_is_asked_of_files_at_a_fork_and_where_a_replay_goes_on(
+    tmp_path: Path, picture: SnapshotAssertion, size: tuple[int, int], themes: tuple[Theme, ...]
+) -> None:
+    label = 'Fields with "" inside break the importer. Fix it, with a test.'
+    files = FilesPreview(UNDONE.files.files) if UNDONE.files else None
+    left = replace(
+        UNDONE, target=Target(11), label=label, tokens_after=43_300, left_as=0, files=files
+    )
+    fork = RewindScreen(left, actions=actions_at(11, 0), going=FORK)
+    offer = RewindPreview(
+        Target(END),
+        "Some files are not what they were at this moment.",
+        *(0, 0, 0, 47_500, 47_500),
+        estimated=False,
+        goes=(),
+        prompt="",
+        files=files,
+        is_there=True,
+    )
+    goes_on = RewindScreen(
+        offer, actions=(LEAVE, BRING), title="Files of this moment", is_asked_for=False
+    )
+    running = app(tmp_path)
+    async with running.run_test(size=size) as pilot:
+        await shown(running, pilot)
+        for name, page in (("fork", fork), ("goes-on", goes_on)):
+            running.push_screen(page)
+            for theme in themes:
+                running.theme = theme.name
+                await pilot.pause()
+                assert running.export_screenshot() == picture(name=f"{name}-{theme.name}")
+            page.dismiss(None)
+            await pilot.pause()
 
 
 @pytest.mark.parametrize("size", SIZES)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import time
 from pathlib import Path
@@ -15,10 +16,13 @@ from textual.keys import _character_to_key  # pyright: ignore[reportPrivateUsage
 from kimi_tui.projection.blocks import ToolBlock
 from kimi_tui.soul.rewind import Target
 from kimi_tui.tui.commands import rewind
+from kimi_tui.tui.commands.dmail import name_of
 from kimi_tui.tui.commands.rewind import preview
-from kimi_tui.tui.commands.world_lines import open_line
+from kimi_tui.tui.commands.world_lines import compare_with_live, open_line
+from kimi_tui.tui.compare.screen import CompareScreen
 from kimi_tui.tui.dialogs.text_dialog import TextDialog
 from kimi_tui.tui.preview.screen import RewindScreen
+from kimi_tui.tui.replay.scrubber import Scrubber
 
 FOR_EVER_S = 1e9
 """No keyboard of these tests is ever quiet for so long."""
@@ -282,6 +286,106 @@ async def test_prose_over_a_preview_goes_to_the_prompt(home: Path) -> None:
             await one.sees("Nothing was done")
 
 
+async def test_prose_on_the_timeline_goes_to_the_prompt(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with ChatServer() as server, desk(home, server.base_url, quiet_s=0.01) as one:
+        await a_conversation(one, server)
+        before, area, pane = facts(one, server), one.screen.prompt.area, one.screen.timeline_pane
+
+        async def on_timeline() -> None:
+            area.put("")
+            pane.open()
+            await one.until(lambda: pane.has_keys)
+
+        for words in ("put it back", "just u", "what is p", "book U", "a  b", "P u", "Undo it"):
+            await on_timeline()
+            typed(one, words, before_s=5.0)
+            await one.until(lambda words=words: area.text == words)
+            assert area.has_focus
+            assert one.app.screen is one.screen
+            assert facts(one, server) == before
+            await one.sees("Nothing was done")
+        await on_timeline()
+        one.app.post_message(events.Paste("up\r\nto"))
+        await one.until(lambda: area.text == "up\nto")
+        # Twice the same letter is that twice, and a held key acts while it is held; what only moves acts at once.
+        acted: list[str] = []
+        monkeypatch.setattr(one.screen, "action_command", acted.append)
+        await on_timeline()
+        chosen = one.screen.views.timeline.selected
+        typed(one, "jkj", before_s=2.0)
+        await one.until(lambda: one.screen.views.timeline.selected != chosen)
+        typed(one, "uu", before_s=1.0)
+        await one.until(lambda: acted == ["undo"] * 2)
+        typed(one, "U" * 7, gap_s=0.001)
+        await one.until(lambda: acted[2:] == ["redo"] * 7)
+        # Another key lets it act first; of two letters that are far from one another, each does.
+        typed(one, "u")
+        await one.pilot.press("escape")
+        await one.until(lambda: acted[9:] == ["undo"] and not pane.has_keys)
+        await on_timeline()
+        typed(one, "uU", gap_s=0.4)
+        await one.until(lambda: acted[10:] == ["undo", "redo"])
+        assert area.text == ""
+
+
+async def test_prose_over_what_is_read_goes_to_the_prompt(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url, quiet_s=0.01) as one:
+        await a_conversation(one, server)
+        before, screen = facts(one, server), one.screen
+        area = screen.prompt.area
+
+        async def written(words: str) -> None:
+            typed(one, words, gap_s=0.001)
+            await one.until(lambda: area.text == words)
+            await one.until(lambda: area.has_focus)
+            assert one.app.screen is screen
+            assert not screen.reading
+            assert facts(one, server) == before
+            area.put("")
+
+        screen.focus_chat()
+        await one.until(lambda: screen.transcript.has_focus)
+        await written("Pin you just")
+        screen.start(open_line(screen, 1))
+        await one.until(lambda: screen.reader.has_keys)
+        await asyncio.sleep(0.05)  # the keyboard is to be quiet for a moment
+        await written("send it")
+        screen.start(compare_with_live(screen, 1))
+        await one.until(lambda: isinstance(one.app.screen, CompareScreen))
+        await written("just do it")
+        screen.action_command("replay")
+        await one.until(lambda: isinstance(one.app.screen.focused, Scrubber))
+        await written("continue")
+
+
+async def test_what_is_written_while_a_question_waits_answers_nothing(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url, quiet_s=0.01) as one:
+        await a_conversation(one, server)
+        server.script(call("WriteFile", {"path": "b.txt", "content": "b\n"}), say("Written."))
+        await one.say("Write it")
+        await one.until(lambda: bool(one.screen.conversation.state.approvals))
+        area, before = one.screen.prompt.area, facts(one, server)
+        one.screen.start(preview(one.screen, Target(2)))
+        await one.until(lambda: isinstance(one.app.screen, RewindScreen))
+        typed(one, "yes, do")
+        await one.until(lambda: area.text == "yes, do")
+        await one.until(lambda: one.app.screen is one.screen)
+        assert "The keys are elsewhere" in await one.sees("waits behind the question")
+        typed(one, "yay")
+        await one.until(lambda: area.text == "yes, doyay")
+        one.app.post_message(events.Paste(" \r\ny"))
+        await one.until(lambda: area.text == "yes, doyay \ny")
+        assert one.screen.conversation.state.approvals
+        assert facts(one, server) == before
+        one.screen.focus_prompt()
+        await one.pilot.pause(0.6)
+        await one.pilot.press("y")
+        await one.sees("Written.")
+        assert area.text == "yes, doyay \ny"
+
+
 async def test_an_enter_that_ends_prose_sends_no_dmail(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url, quiet_s=FOR_EVER_S) as one:
         await a_conversation(one, server)
@@ -293,6 +397,29 @@ async def test_an_enter_that_ends_prose_sends_no_dmail(home: Path) -> None:
         assert facts(one, server) == before
         await one.pilot.press("enter")
         await one.sees("Your D-Mail arrived at #2.")
+
+
+async def test_a_row_of_the_chat_is_read_there(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url, size=(120, 24)) as one:
+        await a_conversation(one, server)
+        server.script(say("More.\n\n" * 40))
+        await one.say("Tell me more")
+        await one.sees("More.")
+        await one.idle()
+        timeline, chat = one.screen.views.timeline, one.screen.transcript
+        await one.pilot.press("ctrl+t", "end", "w")
+        await one.until(lambda: chat.has_focus)
+        assert chat.chosen is not None
+        assert chat.chosen.checkpoint == 0
+        assert "Tell me of apples" in one.text()
+        await one.pilot.press("escape")
+        # Whoever leaves the timeline as they came finds its newest turn again.
+        await one.pilot.press("ctrl+t", "end", "ctrl+t", "ctrl+t")
+        await one.until(lambda: timeline.has_focus)
+        row = timeline._view.selected_row()  # pyright: ignore[reportPrivateUsage]
+        assert row is not None
+        assert row.checkpoint is not None
+        assert row.checkpoint.words == "Tell me more"
 
 
 async def test_a_name_without_a_number_stays_in_the_prompt(home: Path) -> None:
@@ -369,6 +496,11 @@ async def test_a_world_line_takes_letters_once_the_keyboard_was_quiet(home: Path
         await one.pilot.press("escape")
         await one.until(lambda: not one.screen.reading)
         assert one.screen.prompt.area.text == "just"
+        one.screen.prompt.area.put("")
+        # It bears its name wherever it is spoken of.
+        await one.say("/worldline 1")
+        await one.sees("Reading world line 1 (Read a.txt). Esc returns to now.")
+        assert name_of(one.screen, Target(0, 1)) == "#0 of world line 1 (Read a.txt)"
 
 
 async def test_escape_from_a_world_line_goes_back_to_where_it_was_opened(home: Path) -> None:

@@ -15,6 +15,7 @@ from support.pictures import PictureExtension
 from support.screens import keys_count
 from syrupy.assertion import SnapshotAssertion
 from textual.app import App
+from textual.geometry import Offset
 
 from kimi_tui.soul.rewind import DroppedMessage, FilePreview, FilesPreview, RewindPreview, Target
 from kimi_tui.soul.usage import Cost
@@ -125,6 +126,14 @@ async def test_a_click_answers_but_only_on_a_choice() -> None:
         row = next(y for y, text in enumerate(app.rows) if "Fork into" in text)
         await pilot.click(offset=(80, row))
         await pilot.pause()
+        assert app.answers == []
+        # A second click selects the word, a third one the row.
+        sheet = app.screen.query_one(PreviewSheet)
+        at = Offset(layout.AIR, 1) + sheet.gutter.top_left
+        words = "".join(text for text, _ in sheet.sheet.rows[1]).strip()
+        for times, selected in ((2, words.split()[0]), (3, words)):
+            await pilot.click(sheet, offset=at, times=times)
+            assert app.screen.get_selected_text() == selected
         assert app.answers == []
         await pilot.click(offset=(20, row))
         await pilot.pause()

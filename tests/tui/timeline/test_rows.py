@@ -231,7 +231,9 @@ def test_no_row_is_ever_wider_than_its_pane(
     [
         ("fix quotes", 46, "2 h", "1 fix quotes rewind 2 h 5 steps"),
         ("fix quotes", 38, "2 h", "1 fix quotes 2 h 5 steps"),
-        ("fix the quotes in one regex", 38, "2 h", "1 fix the quotes i… 5 steps"),
+        ("fix the quotes in one regex", 38, "2 h", "1 fix the quo… 2 h 5 steps"),
+        ("fix the quotes in one regex", 38, "23 min", "1 fix the quotes i… 5 steps"),
+        ("fix the quotes in one regex", 41, "23 min", "1 fix the quo… 23 min 5 steps"),
         ("fix the quotes in one regex", 24, "2 h", "1 fix the qu… 5 steps"),
         ("", 38, "2 h", "1 world line 2 h 5 steps"),
     ],
