@@ -186,7 +186,7 @@ def unfolded_rows(block: Block, room: Room) -> Generator[None, None, list[Line]]
     """All rows of a block as if it were unfolded; a long answer in slices."""
     if not isinstance(block, AgentBlock):
         return (yield from rows_in_slices(replace(block, unfolded=True), room))
-    answer = MarkdownStream(room.width, room.glyphs)
+    answer = MarkdownStream(room.width, room.glyphs, late_colours=True)
     for start in range(0, block.stream.size, FEED):
         answer.feed(block.stream.part(start, FEED))
         yield
