@@ -5,13 +5,12 @@ In a process whose processor time is limited: what takes quadratic time does not
 
 from __future__ import annotations
 
-import os
-import resource
-import subprocess
-import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
+from support.worst_text import Attempts, check, try_each
 
 _SIZE = 200_000
 _CPU_S = 10
@@ -157,31 +156,12 @@ READERS += [_markers, _grep_lines]
 
 @pytest.mark.timeout(300)
 def test_the_worst_text_takes_no_longer_than_its_length_says() -> None:
-    done = subprocess.run([sys.executable, __file__], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, f"{done.stdout} {done.stderr[-2000:]}"
-    assert done.stdout.split()[-1] == "done"
+    check(__file__)
 
 
-def main() -> None:
-    """Each reader in a process of its own, made from one that has imported what they share."""
-    failed = 0
-    for reader in READERS:
-        sys.stdout.flush()
-        child = os.fork()
-        if not child:
-            resource.setrlimit(resource.RLIMIT_CPU, (_CPU_S, _CPU_S))
-            for name, worst in WORST.items():
-                # Before it is tried: the last that is named is the one that did not come back.
-                print(f"{reader.__name__}: {name}", flush=True)
-                reader(worst)
-            os._exit(0)
-        _, status = os.waitpid(child, 0)
-        if status:
-            failed += 1
-            print(f"{reader.__name__} did not come to an end", flush=True)
-    print("done")
-    sys.exit(failed)
+def _attempts(reader: Callable[[str], object]) -> Attempts:
+    return ((name, partial(reader, worst)) for name, worst in WORST.items())
 
 
 if __name__ == "__main__":
-    main()
+    try_each({reader.__name__: _attempts(reader) for reader in READERS}, _CPU_S)

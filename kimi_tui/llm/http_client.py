@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 import httpx2
 
 from kimi_tui import __version__
+from kimi_tui.llm import chunked_body
 from kimi_tui.llm.transport import host_of, is_loopback
 
 USER_AGENT = f"kimi-tui/{__version__}"
@@ -25,6 +26,7 @@ _HEADERS = frozenset(
     )
 )
 _ERROR_BODY_S = 10.0
+chunked_body.install()
 
 
 class CarefulClient(httpx2.AsyncClient):

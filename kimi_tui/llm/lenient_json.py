@@ -12,10 +12,11 @@ def parse(data: bytes | str) -> Any:
     Raises:
         ValueError: this is not JSON, or it is nested absurdly.
     """
-    from pydantic_core import from_json
+    # Naming the function here would take longer than reading a token with it.
+    import pydantic_core
 
     try:
-        return from_json(data)
+        return pydantic_core.from_json(data)
     except ValueError:
         text = data.decode("utf-8", "replace") if isinstance(data, bytes) else data
         try:

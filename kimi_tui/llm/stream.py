@@ -598,8 +598,8 @@ def _is_error(value: Any) -> bool:
 
 
 _LOOP_SHARE_S = 0.003
-_GATHERED = 128
-"""Pieces of a body that are read in one go, in about two milliseconds."""
+_GATHERED_BYTES = 64 * 1024
+"""Of a body that are read in one go."""
 _AFTER_FINISH_S = 5.0
 _AFTER_DONE_S = 0.25
 _MAX_WHOLE_BYTES = 64 * 1024 * 1024
@@ -621,6 +621,7 @@ class Arrivals:
 
     def __init__(self, source: AsyncIterator[bytes]) -> None:
         self._pieces: list[bytes] = []
+        self._size = 0
         self._came = asyncio.Event()
         self._taken = asyncio.Event()
         self._gathering = asyncio.create_task(self._gather(source), name="arrivals")
@@ -630,8 +631,9 @@ class Arrivals:
             # Pieces that are already here never suspend this.
             async for piece in source:
                 self._pieces.append(piece)
+                self._size += len(piece)
                 self._came.set()
-                if len(self._pieces) >= _GATHERED:
+                if self._size >= _GATHERED_BYTES:
                     self._taken.clear()
                     await self._taken.wait()
         finally:
@@ -643,6 +645,7 @@ class Arrivals:
         self._taken.set()
         data = b"".join(self._pieces)
         self._pieces.clear()
+        self._size = 0
         if not self._gathering.done():
             self._came.clear()
         elif not data:

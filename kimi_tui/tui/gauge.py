@@ -148,9 +148,12 @@ class Gauge(Widget):
         used = model.status.used
         if used != self._target or not motion:
             was_empty = self._target == 0
-            self._target = used
             still = not motion or was_empty or app_of(self).animation_level == "none"
-            if still:
+            bar = Places.of(self.size.width, self.timeline_width).bar_width
+            # Where the bar stays as it is, a motion would only count up the figure, in ten pictures of the row.
+            moves = 0 < model.status.limit <= abs(used - self._target) * bar
+            self._target = used
+            if still or not moves:
                 self._stop_moving()
                 self.shown = float(used)
             else:

@@ -7,7 +7,7 @@ cells. What is long can be wrapped a piece at a time: `iter_ranges` is lazy, a `
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -55,7 +55,8 @@ class Line(NamedTuple):
     """One row. `fill` is the background where no span stands; `hit` is what a click anywhere in the row does.
 
     `soft` rows go on in the next one behind a blank, `chopped` ones without any, so many cells at their end being only
-    padding (a copy joins both); `margin` leading cells are left out of a copy.
+    padding (a copy joins both); `margin` leading cells are left out of a copy. A `late` row has plain ink until somebody
+    looks: `shown` is what is drawn.
     """
 
     spans: tuple[Span, ...] = ()
@@ -64,6 +65,12 @@ class Line(NamedTuple):
     soft: bool = False
     margin: int = MARGIN
     chopped: int | None = None
+    late: Callable[[], Line] | None = None
+
+    @property
+    def shown(self) -> Line:
+        """The row in its colours."""
+        return self if self.late is None else self.late()
 
     @property
     def text(self) -> str:

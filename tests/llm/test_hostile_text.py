@@ -1,20 +1,14 @@
-"""Everything that looks through foreign text is given 300 kB of its worst, in a process that may use little CPU.
-
-What goes through a text once takes a fraction of a second for all of it; what goes through it once for each of its
-letters takes many minutes.
-"""
+"""Everything that looks through foreign text is given 300 kB of its worst, in a process that may use little CPU."""
 
 from __future__ import annotations
 
-import os
-import resource
-import subprocess
-import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.worst_text import Attempts, check, try_each
 
 from kimi_tui.config.file import parse_config
 from kimi_tui.config.model_choice import clean_url, is_url
@@ -176,32 +170,15 @@ LOOKED_THROUGH: dict[str, Callable[[str], Any]] = {
 
 @pytest.mark.timeout(300)
 def test_the_worst_text_is_gone_through_once() -> None:
-    done = subprocess.run([sys.executable, __file__], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, f"{done.stdout} {done.stderr[-2000:]}"
-    assert done.stdout.split()[-1] == "done"
+    check(__file__)
 
 
-def main() -> None:
-    """Each in a process of its own, made from one that has imported what they share."""
-    failed = 0
-    for name, look in LOOKED_THROUGH.items():
-        sys.stdout.flush()
-        child = os.fork()
-        if not child:
-            resource.setrlimit(resource.RLIMIT_CPU, (CPU_S, CPU_S))
-            for piece in PLAIN if name in DEAR else TEXTS:
-                for text in _worst(piece)[: 1 if name in DEAR or piece not in RUNS else 5]:
-                    # Before it is tried: the last that is named is the one that did not come back.
-                    print(f"{name}: {text[:30]!r}", flush=True)
-                    look(text)
-            os._exit(0)
-        _, status = os.waitpid(child, 0)
-        if status:
-            failed += 1
-            print(f"{name} did not come to an end", flush=True)
-    print("done")
-    sys.exit(failed)
+def _attempts(name: str, look: Callable[[str], Any]) -> Attempts:
+    is_dear = name in DEAR
+    for piece in PLAIN if is_dear else TEXTS:
+        for text in _worst(piece)[: 1 if is_dear or piece not in RUNS else 5]:
+            yield repr(text[:30]), partial(look, text)
 
 
 if __name__ == "__main__":
-    main()
+    try_each({name: _attempts(name, look) for name, look in LOOKED_THROUGH.items()}, CPU_S)

@@ -158,6 +158,19 @@ async def test_the_fall_is_told_and_ends_where_the_model_is(motion: bool) -> Non
         assert "~31.6k / 262k" in app.gauge_text
 
 
+async def test_what_leaves_the_bar_as_it_is_does_not_move() -> None:
+    story = until_folding()
+    app = TimeTravelApp(story.records, motion=True)
+    async with app.run_test(size=(120, 40)):
+        # A cell of the bar stands for more than three thousand tokens.
+        for tokens, moves in ((1_000, False), (9_000, True)):
+            first = len(story.records)
+            story.used += tokens
+            story.status()
+            app.feed(story.records[first:])
+            assert (app.gauge.shown < story.used) is moves
+
+
 async def test_only_pictures_that_differ_are_painted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kimi_tui.tui.gauge.MOVE_FRAME_S", 0.0)
     app = TimeTravelApp(whole_story().records)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import ast
-import resource
-import subprocess
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 
 import pytest
+from support.worst_text import Attempts, check, try_each
 
 import kimi_tui.projection
 import kimi_tui.tui
@@ -102,32 +101,19 @@ def test_every_pattern_is_tried() -> None:
     } == set(CASES) - {"markdown_splitter.by hand"}
 
 
-def main() -> None:
-    """Feed them all; the system ends what takes too long."""
-    resource.setrlimit(resource.RLIMIT_CPU, (CPU_S, CPU_S))
-    for name, (work, texts) in CASES.items():
-        print(name, flush=True)
-        for text in texts:
-            work(text)
-    for work in BORDER:
-        print(work.__name__, flush=True)
-        for text in BORDER_WORST:
-            work(text[:BORDER_SIZE])
-    print("done", flush=True)
+def _attempts(work: Callable[[str], object], texts: Iterable[str]) -> Attempts:
+    return ((repr(text[:30]), partial(work, text)) for text in texts)
 
 
 @pytest.mark.timeout(300)
 def test_a_megabyte_of_the_worst_takes_no_longer_than_one_of_prose() -> None:
-    run = subprocess.run(
-        [sys.executable, __file__],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={"PYTHONPATH": f"{Path(__file__).parents[1]}"},
-        cwd=Path(__file__).parents[2],
-    )
-    assert run.stdout.split()[-1:] == ["done"], f"{run.stdout} {run.stderr[-500:]}"
+    check(__file__)
 
 
 if __name__ == "__main__":
-    main()
+    border = [text[:BORDER_SIZE] for text in BORDER_WORST]
+    try_each(
+        {name: _attempts(work, texts) for name, (work, texts) in CASES.items()}
+        | {work.__name__: _attempts(work, border) for work in BORDER},
+        CPU_S,
+    )

@@ -14,6 +14,7 @@ from textual.screen import Screen
 from textual.widget import Widget
 
 from kimi_tui.launch import Launch
+from kimi_tui.tui.compositor import draw_changed_rows
 from kimi_tui.tui.frame.header import Header, Heading
 from kimi_tui.tui.frame.panes import (
     BROAD_FROM,
@@ -68,6 +69,7 @@ class SessionFrame:
         self.timeline_pane = TimelinePane()
         self._gauge_row = Container(id="gauge-row")
         self.views: Views | None = None
+        draw_changed_rows(screen)
         screen.set_class(launch.config.glyphs == "ascii", "-ascii")
         # Before anything is styled or laid out, so that it need not be done twice.
         self.fit(size)

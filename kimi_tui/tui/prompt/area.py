@@ -11,7 +11,11 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual import events
 from textual.binding import Binding, BindingType
+from textual.content import Content
+from textual.geometry import Region
 from textual.message import Message
+from textual.strip import Strip
+from textual.visual import Visual
 from textual.widgets import TextArea
 
 from kimi_tui.tui.keyboard import CHORDS
@@ -115,6 +119,9 @@ class PromptArea(TextArea):
         """Ctrl+X Ctrl+E: what stands here is to be written in an editor."""
 
     def __init__(self, *, placeholder: str = "") -> None:
+        # Asked for as soon as there is any text, which a text area has from its beginning.
+        self._room = 0
+        """Cells that are kept free at the end of every row."""
         super().__init__(
             compact=True,
             soft_wrap=True,
@@ -135,6 +142,32 @@ class PromptArea(TextArea):
         self._deleted_at = -HELD_S
         self._killed = ""
         self._killed_where: tuple[str, Location] | None = None
+        self._beside = Content("")
+
+    @property
+    def wrap_width(self) -> int:
+        """The width in which the text is wrapped."""
+        return max(0, super().wrap_width - self._room)
+
+    def show_beside(self, words: Content, room: int) -> None:
+        """Show words at the right end of the first row, for which the text leaves so many cells; none where they are empty."""
+        room = room if words else 0
+        if room != self._room:
+            self._room = room
+            self._rewrap_and_refresh_virtual_size()
+        if words != self._beside:
+            self._beside = words
+            self.refresh(Region(0, 0, self.size.width, 1))
+
+    def render_line(self, y: int) -> Strip:
+        """A row of the field."""
+        strip = super().render_line(y)
+        if y or not self._beside:
+            return strip
+        length = self._beside.cell_length
+        words = Visual.to_strips(self, self._beside, length, 1, self.visual_style)
+        left = max(0, self.scrollable_content_region.width - length)
+        return Strip.join([strip.adjust_cell_length(left, self.rich_style), *words])
 
     def put(self, text: str) -> None:
         """Replace what stands in the field and set the cursor at its end."""

@@ -24,11 +24,15 @@ if TYPE_CHECKING:
 
 BEAT_S = 0.25
 WIDE_FROM = 76
+CLOCK_ROOM = 25
+WAITING_ROOM = 35
+"""Cells that are kept free of what is written, for the clock and for what is said beside it."""
 IDLE_WORDS = "Ask for a change, or / for commands"
 STEER_WORDS = "Type to steer; it goes in before the next step"
 WAY_BACK = " Esc returns to now."
 LEAST_NAME = 20
 """Cells that the name of a line on view has before the way back is said again, which stands over the line as well."""
+STEER_SHORTLY = "Type to steer"
 RESUME_WORDS = "{send} goes on from here; or write what to do instead"
 
 
@@ -92,12 +96,7 @@ class PromptBar(Widget):
 
     def watch_state(self, old: MainState, new: MainState) -> None:
         """Follow the session: the words in the empty field, the clock."""
-        resume = self._resume_words
-        words = STEER_WORDS if new.running else resume if new.can_resume else IDLE_WORDS
-        if self.area.placeholder != words:
-            self.area.placeholder = words
-        self.set_class(new.running or new.compacting, "-busy")
-        self.set_class(new.retry_until > time.time(), "-waiting")
+        self._choose_words()
         busy = new.running or new.compacting
         if busy and self._timer is None:
             beat_s = 1.0 if app_of(self).animation_level == "none" else BEAT_S
@@ -111,7 +110,18 @@ class PromptBar(Widget):
             new.retry_until,
             new.compacting,
         ):
-            self.refresh()
+            self._show_activity()
+
+    def on_resize(self) -> None:
+        """The words may have more room or less."""
+        self._choose_words()
+
+    def _choose_words(self) -> None:
+        steer = STEER_WORDS if self.size.width >= WIDE_FROM else STEER_SHORTLY
+        resume = self._resume_words if self.state.can_resume else IDLE_WORDS
+        words = steer if self.state.running else resume
+        if self.area.placeholder != words:
+            self.area.placeholder = words
 
     def watch_reading(self, reading: int) -> None:
         """The field gives way to a sentence, and keeps its draft."""
@@ -128,16 +138,22 @@ class PromptBar(Widget):
 
     def _tick(self) -> None:
         self._beat += 1
-        self.set_class(self.state.retry_until > time.time(), "-waiting")
-        self.refresh()
+        self._show_activity()
+
+    def _show_activity(self) -> None:
+        """Let the field show it at the right end of its first row: a style for it would be a layout of the screen."""
+        waits = self.state.retry_until > time.time() and self.size.width >= WIDE_FROM
+        self.area.show_beside(self._activity(), WAITING_ROOM if waits else CLOCK_ROOM)
+        if self.reading:
+            self.refresh()
 
     def render(self) -> Content:
-        """The sign, and the clock at the right end of the first row."""
+        """The sign; the clock too where it stands in no field."""
         glyphs = glyphs_of(self)
         sign = Content.styled(glyphs.prompt, "$accent" if self.area.has_focus else "$ink-quiet")
-        right = self._activity()
-        words = Content("")
+        right = words = Content("")
         if self.reading:
+            right = self._activity()
             said = self._reading_words(self.content_size.width - 1 - right.cell_length)
             words = Content.styled(said, "$ink-quiet")
         room = self.content_size.width - 1 - words.cell_length - right.cell_length

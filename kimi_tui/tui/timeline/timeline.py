@@ -176,6 +176,8 @@ class Timeline(ScrollView, can_focus=True):
         super().__init__()
         self._view = Viewport()
         self._painter = Painter(self._view, self._style, self.get_line_filters)
+        self._drawn: dict[int, Strip] = {}
+        """The lines as they are on the screen."""
         self._styles: dict[tuple[str, str], Style] = {}
         self._revert_serial = 0
         self._seen_rows = 0
@@ -259,7 +261,7 @@ class Timeline(ScrollView, can_focus=True):
         with self._faults_reported():
             self._move_reverted(motion=motion)
             self._fit()
-            self.refresh()
+            self._refresh_changed()
             if self._view.selected is not None and self._view.selected_position() is None:
                 # It went with what was taken away. Looking for it at every frame would take long.
                 self.select(None)
@@ -362,8 +364,9 @@ class Timeline(ScrollView, can_focus=True):
         self._seen_rows = count
         areas = self._view.areas
         height = areas.header + count + areas.footer
-        if height != (known := self.virtual_size.height):
-            if height < known or not take_height(self, height, self.scroll_y):
+        if height != self.virtual_size.height:
+            is_past_end = self.scroll_y > max(0, height - self.size.height)
+            if is_past_end or not take_height(self, height, self.scroll_y):
                 self.virtual_size = Size(self.size.width, height)
             if added > 0 and self.scroll_offset.y > 0:
                 kept = self._kept_y + added
@@ -404,6 +407,13 @@ class Timeline(ScrollView, can_focus=True):
         self._styles.clear()
         self._painter.clear()
 
+    def _refresh_changed(self) -> None:
+        """Paint the lines again that look different: of an event in a turn that is a few of them."""
+        self._measure()
+        for y, strip in enumerate(self._painter.lines(0, self._view.height)):
+            if self._drawn.get(y) != strip:
+                self.refresh(Region(0, y, self.size.width, 1))
+
     def render_lines(self, crop: Region) -> list[Strip]:
         """The lines of a region, from the cache where nothing has changed.
 
@@ -415,6 +425,7 @@ class Timeline(ScrollView, can_focus=True):
             strips = self._painter.lines(crop.y, crop.bottom)
         except Exception:
             return blank_strips("the timeline", crop)
+        self._drawn.update(zip(range(crop.y, crop.bottom), strips, strict=True))
         if crop.x == 0 and crop.width == self.size.width:
             return strips
         return [strip.crop(crop.x, crop.right) for strip in strips]

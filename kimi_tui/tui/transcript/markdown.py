@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -28,7 +28,7 @@ from kimi_tui.tui.rows import (
     prose_width,
     wrap,
 )
-from kimi_tui.tui.transcript.code import colour
+from kimi_tui.tui.transcript.code import INK, colour
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -611,6 +611,37 @@ def code_rows(line: Sequence[Span], width: int, prefix: Prefix = (MARGIN_SPAN,))
     rows = CodeLine(width, prefix)
     rows.feed(line)
     return rows.finished()
+
+
+class LateCode:
+    """Rows of code that are coloured when one of them is first shown: of a long answer few are ever looked at.
+
+    Args:
+        lines: of code; no more than are coloured as a whole.
+        language: as it is named.
+        width: of the pane.
+    """
+
+    def __init__(self, lines: Sequence[str], language: str, width: int) -> None:
+        self._lines = lines
+        self._language = language
+        self._width = width
+        self._shown: list[Line] = []
+
+    def rows(self) -> list[Line]:
+        """The rows, in plain ink so far."""
+        plain = [
+            row
+            for line in self._lines
+            for row in code_rows([Span(line, INK)] if line else [], self._width)
+        ]
+        return [row._replace(late=partial(self._row, at)) for at, row in enumerate(plain)]
+
+    def _row(self, at: int) -> Line:
+        if not self._shown:
+            lines = colour(self._lines, self._language)
+            self._shown = [row for line in lines for row in code_rows(line, self._width)]
+        return self._shown[at]
 
 
 def column_widths(table: Table, width: int) -> list[int]:

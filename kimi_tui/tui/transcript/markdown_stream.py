@@ -20,6 +20,7 @@ from kimi_tui.tui.transcript.markdown import (
     Element,
     Item,
     Items,
+    LateCode,
     Paragraph,
     Parser,
     Table,
@@ -60,12 +61,21 @@ class MarkdownStream:
         width: of the pane.
         glyphs: the signs in use.
         numbered: whether a row may end with `#N`, for which prose leaves room.
+        late_colours: closed fences have theirs when they are shown.
     """
 
-    def __init__(self, width: int, glyphs: Glyphs = UNICODE, *, numbered: bool = True) -> None:
+    def __init__(
+        self,
+        width: int,
+        glyphs: Glyphs = UNICODE,
+        *,
+        numbered: bool = True,
+        late_colours: bool = False,
+    ) -> None:
         self._width = width
         self._glyphs = glyphs
         self._numbered_rows = numbered
+        self._late_colours = late_colours
         self._splitter = Splitter()
         self._parser = Parser()
         self._settled = 0
@@ -275,8 +285,11 @@ class MarkdownStream:
         lines = [expand_tabs(line) for line in piece.lines] if fence is None or is_small else []
         if fence is None or (is_small and is_short(lines)):
             del self.lines[start:]
-            for line in colour(lines, piece.language):
-                self.lines.extend(code_rows(line, self._width))
+            if self._late_colours and is_short(lines):
+                self.lines.extend(LateCode(lines, piece.language, self._width).rows())
+            else:
+                for line in colour(lines, piece.language):
+                    self.lines.extend(code_rows(line, self._width))
             first = start
         else:
             self._kept = len(self.lines)

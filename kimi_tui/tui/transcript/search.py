@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from kimi_tui.tui.transcript.viewport import Flow, View
 
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Generator, Iterable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -116,22 +117,25 @@ def parts_in_row(lines: Sequence[Line], row: int, pattern: Pattern) -> Iterable[
 def _in_line(lines: Sequence[Line], first: int, last: int, pattern: Pattern) -> list[Match]:
     """The matches in rows that are one line."""
     texts: list[str] = []
-    starts: list[tuple[int, int]] = []
+    gutters: list[int] = []
+    offsets: list[int] = []
+    offset = 0
     for row in range(first, last + 1):
         text = lines[row].trimmed(lines[row].text)
-        start = min(gutter_of(lines[row]), len(text))
-        starts.append((start, len(text) - start))
-        texts.append(text[start:])
+        gutters.append(min(gutter_of(lines[row]), len(text)))
+        texts.append(text[gutters[-1] :])
+        offsets.append(offset)
+        offset += len(texts[-1]) + 1
     found: list[Match] = []
     for hit in pattern.finditer(_BREAK.join(texts)):
         low, high = hit.span()
         parts: list[Part] = []
-        offset = 0
-        for row, (start, size) in enumerate(starts, first):
-            begin, end = max(low - offset, 0), min(high - offset, size)
+        # A line of code may have thousands of rows and of matches: only those of this one are looked at.
+        for at in range(bisect_right(offsets, low) - 1, bisect_left(offsets, high)):
+            begin = max(low - offsets[at], 0)
+            end = min(high - offsets[at], len(texts[at]))
             if begin < end:
-                parts.append(Part(row, start + begin, start + end))
-            offset += size + 1
+                parts.append(Part(first + at, gutters[at] + begin, gutters[at] + end))
         if parts:
             found.append(tuple(parts))
     return found
@@ -186,7 +190,7 @@ def unfolded_rows(block: Block, room: Room) -> Generator[None, None, list[Line]]
     """All rows of a block as if it were unfolded; a long answer in slices."""
     if not isinstance(block, AgentBlock):
         return (yield from rows_in_slices(replace(block, unfolded=True), room))
-    answer = MarkdownStream(room.width, room.glyphs)
+    answer = MarkdownStream(room.width, room.glyphs, late_colours=True)
     for start in range(0, block.stream.size, FEED):
         answer.feed(block.stream.part(start, FEED))
         yield

@@ -387,7 +387,7 @@ class Flow:
         if answer is None:
             view.stop()
             answer = view.answer = (
-                MarkdownStream(self.room.width, self.room.glyphs)
+                MarkdownStream(self.room.width, self.room.glyphs, late_colours=True)
                 if isinstance(block, AgentBlock)
                 else ThoughtStream(block, self.room)
             )
@@ -445,7 +445,8 @@ class Flow:
             self.ensure(index)
         at = offset - view.gap
         if 0 <= at < len(view.lines):
-            return view, at, view.lines[at]
+            line = view.lines[at] = view.lines[at].shown
+            return view, at, line
         return view, -1, BLANK
 
     def evict(self, first_row: int, last_row: int) -> None:

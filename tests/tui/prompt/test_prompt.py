@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import stat
+import time
 from pathlib import Path
 
 import pytest
@@ -284,9 +285,9 @@ async def test_the_row_tells_what_the_agent_does() -> None:
         desk.bar.state = MainState(running=True, turn_at=0.0, step=5)
         await pilot.pause()
         assert desk.area.placeholder == STEER_WORDS
-        assert str(desk.bar.render()).rstrip().endswith("step 5")
+        assert desk.area.render_line(0).text.endswith("step 5")
         desk.bar.state = MainState(running=True, compacting=True)
-        assert "compacting" in str(desk.bar.render())
+        assert "compacting" in desk.area.render_line(0).text
         desk.bar.state = MainState(can_resume=True)
         await pilot.pause()
         assert desk.area.placeholder == RESUME_WORDS.format(send="Enter")
@@ -353,10 +354,25 @@ def test_each_folder_has_a_history_of_its_own(tmp_path: Path) -> None:
 async def test_the_clock_never_stands_over_the_text(size: tuple[int, int]) -> None:
     desk = Desk()
     async with desk.run_test(size=size) as pilot:
-        desk.bar.state = MainState(running=True, turn_at=0.0, step=1234, retry_until=9e12)
         desk.area.put("w" * 200)
         await pilot.pause()
-        assert desk.area.region.right <= size[0] - 24
+        rows = desk.area.wrapped_document.height
+        desk.bar.state = MainState(running=True, turn_at=time.time(), step=1234)
+        await pilot.pause()
+        written, clock = desk.area.render_line(0).text.split("  ", 1)
+        assert set(written) == {"w"}
+        assert clock.endswith("step 1234")
+        assert desk.area.wrapped_document.height > rows
+        desk.bar.state = MainState()
+        await pilot.pause()
+        assert desk.area.wrapped_document.height == rows
+        assert desk.area.render_line(0).text.rstrip().strip("w") == ""
+        # Also where the text is typed while the clock runs.
+        desk.area.put("")
+        desk.bar.state = MainState(running=True, turn_at=time.time(), step=1234)
+        await pilot.pause()
+        await pilot.press(*("w" * (size[0] - 12)))
+        assert desk.area.wrapped_document.height == 2
 
 
 async def test_a_long_paste_is_a_chip_that_opens_and_is_sent_whole() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -12,8 +13,10 @@ from support.effort import n_calls
 
 from kimi_tui.projection.blocks import AgentBlock, Block, ThoughtBlock, ToolBlock, UserBlock
 from kimi_tui.projection.transcript import TranscriptModel
-from kimi_tui.tui.rows import BLANK, Line, Room
+from kimi_tui.tui.rows import BLANK, Line, Room, Span
+from kimi_tui.tui.transcript.code import colour
 from kimi_tui.tui.transcript.layout import rows_of
+from kimi_tui.tui.transcript.markdown_stream import whole_answer
 from kimi_tui.tui.transcript.viewport import KEPT_ROWS, Flow, Viewport
 from kimi_tui.wire.events import TextPart
 
@@ -69,6 +72,35 @@ def test_only_what_is_asked_for_is_laid_out() -> None:
     _, flow = flow_of(long_talk(200))
     flow.line(flow.height - 1)
     assert sum(view.laid for view in flow.views) == 1
+
+
+def test_of_a_flood_only_the_code_that_is_seen_is_coloured(monkeypatch: pytest.MonkeyPatch) -> None:
+    fence = "```python\ndef part(n: int) -> str:\n    return 'x' * n  # so many\n```\n\nand\n\n"
+    talk = Conversation()
+    talk.user("Write much")
+    talk.tell(TextPart(fence * 200))
+    coloured: list[object] = []
+
+    def count(lines: Sequence[str], language: str) -> list[list[Span]]:
+        coloured.append(lines)
+        return colour(lines, language)
+
+    monkeypatch.setattr("kimi_tui.tui.transcript.markdown.colour", count)
+    monkeypatch.setattr("kimi_tui.tui.transcript.markdown_stream.colour", count)
+    _, flow = flow_of(talk)
+    while flow.ensure(1) or flow.behind:
+        pass
+    assert not coloured
+    last = range(flow.height - 8, flow.height)
+    assert any(
+        "code-keyword@raised" in (span.style for span in flow.line(row)[2].spans) for row in last
+    )
+    assert len(coloured) <= 2
+    # Whoever looks at all of it sees what is laid out in one go.
+    shown = [flow.line(row)[2] for row in range(flow.start(1) + 1, flow.height - 1)]
+    assert [line._replace(late=None) for line in shown] == whole_answer(fence * 200, ROOM.width)[
+        : len(shown)
+    ]
 
 
 def test_where_a_row_is_found() -> None:

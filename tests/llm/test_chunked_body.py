@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import itertools
+
+import h11
+import pytest
+from h11._readers import ChunkedReader
+from h11._receivebuffer import ReceiveBuffer
+from h11._util import LocalProtocolError
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from kimi_tui.llm import http_client
+from kimi_tui.llm.chunked_body import ChunkedBody
+
+_CHUNK = st.one_of(
+    st.binary(min_size=1, max_size=40).map(lambda data: b"%x\r\n%b\r\n" % (len(data), data)),
+    st.just(b"0003;name=value\r\nabc\r\n"),
+    st.sampled_from(
+        [b"2\r\nabc", b"0x1\r\na\r\n", b"-1\r\n", b"\r\n", b"3 \r\nabc\r\n", b"1\na\r\n"]
+    ),
+)
+
+
+def outcome(reader: ChunkedReader | ChunkedBody, pieces: list[bytes]) -> tuple[bytes, str]:
+    """The body that was read, and how it ended."""
+    buffer, body = ReceiveBuffer(), b""
+    for piece in pieces:
+        buffer += piece
+        try:
+            while (event := reader(buffer)) is not None:
+                if isinstance(event, h11.EndOfMessage):
+                    return body, f"{list(event.headers)} {bytes(buffer)!r}"
+                body += event.data
+        except LocalProtocolError as error:
+            return body, str(error)
+    return body, "waits"
+
+
+@given(st.lists(_CHUNK, max_size=8), st.booleans(), st.lists(st.integers(0, 400), max_size=12))
+@example([b"3\r\nabc\r\n", b"1\r\na\r\n"], True, [7, 8, 9])
+def test_a_body_is_what_h11_reads_wherever_it_is_cut(
+    chunks: list[bytes], ends: bool, places: list[int]
+) -> None:
+    data = b"".join(chunks) + b"0\r\nx: y\r\n\r\nHTTP/1.1" * ends
+    edges = [0, *sorted(place % (len(data) + 1) for place in places), len(data)]
+    pieces = [data[a:b] for a, b in itertools.pairwise(edges)]
+    assert outcome(ChunkedBody(), pieces) == outcome(ChunkedReader(), pieces)
+
+
+def test_the_http_library_hands_on_all_chunks_that_came_at_once() -> None:
+    assert http_client.CarefulClient
+    client = h11.Connection(h11.CLIENT)
+    client.send(h11.Request(method="GET", target="/", headers=[("Host", "a")]))
+    client.send(h11.EndOfMessage())
+    client.receive_data(
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+        + b"5\r\ntoken\r\n" * 300
+        + b"5\r\nto"
+    )
+    events = [client.next_event() for _ in range(4)]
+    assert [bytes(event.data) for event in events if isinstance(event, h11.Data)] == [
+        b"token" * 300,
+        b"to",
+    ]
+    client.receive_data(b"ken\r\n5\r\ntoken\r\n0\r\n\r\n")
+    rest = [client.next_event() for _ in range(3)]
+    assert [type(event) for event in rest] == [h11.Data, h11.Data, h11.EndOfMessage]
+
+
+def test_a_body_that_breaks_off_is_said_to() -> None:
+    with pytest.raises(h11.RemoteProtocolError, match="incomplete chunked read"):
+        ChunkedBody().read_eof()

@@ -1,0 +1,48 @@
+"""Readers of foreign text, tried in processes that may use little CPU.
+
+What goes through a text once takes a fraction of a second for all of it; what goes through it once for each of its
+letters takes many minutes, and holds the interpreter meanwhile: only the system can end it.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import NoReturn
+
+Attempts = Iterable[tuple[str, Callable[[], object]]]
+"""What is done, each with its name; made as it is needed."""
+
+
+def check(file: str) -> None:
+    """Run a test file as a program, whose end `try_each` is, and look whether all came to an end."""
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+    command = [sys.executable, file]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{done.stdout} {done.stderr[-2000:]}"
+    assert done.stdout.split()[-1] == "done"
+
+
+def try_each(readers: Mapping[str, Attempts], cpu_s: int) -> NoReturn:
+    """Each reader in a process of its own, made from this one, which has imported what they share; ends the program."""
+    failed = 0
+    for name, attempts in readers.items():
+        sys.stdout.flush()
+        child = os.fork()
+        if not child:
+            resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, cpu_s))
+            for label, attempt in attempts:
+                # Before it is tried: the last that is named is the one that did not come back.
+                print(f"{name}: {label}", flush=True)
+                attempt()
+            os._exit(0)
+        _, status = os.waitpid(child, 0)
+        if status:
+            failed += 1
+            print(f"{name} did not come to an end", flush=True)
+    print("done")
+    sys.exit(failed)

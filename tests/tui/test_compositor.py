@@ -1,0 +1,82 @@
+# pyright: reportPrivateUsage=false
+from __future__ import annotations
+
+from rich.segment import Segment
+from textual.app import App, ComposeResult
+from textual.geometry import Region
+from textual.screen import Screen
+from textual.strip import Strip
+from textual.widget import Widget
+
+from kimi_tui.tui.compositor import RowCompositor, draw_changed_rows
+
+
+class Rows(Widget):
+    """Writes its letter and the row's number; knows which rows were asked for."""
+
+    def __init__(self, letter: str) -> None:
+        super().__init__(id=letter)
+        self.asked: set[int] = set()
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        self.asked |= set(range(crop.y, crop.bottom))
+        rows = (Segment(f"{self.id}{y}" * 40) for y in range(crop.y, crop.bottom))
+        return [Strip([row]).crop(crop.x, crop.right) for row in rows]
+
+
+class Sheet(Screen[None]):
+    def __init__(self) -> None:
+        super().__init__()
+        draw_changed_rows(self)
+
+    def compose(self) -> ComposeResult:
+        yield Rows("a")
+        yield Rows("b")
+        yield Rows("o")
+
+
+class Desk(App[None]):
+    CSS = """
+    Screen { layers: base over; }
+    #a { width: 10; dock: left; }
+    #o { layer: over; width: 6; height: 3; offset: 7 4; }
+    """
+
+
+async def test_a_picture_is_made_of_the_rows_that_changed() -> None:
+    app = Desk()
+    async with app.run_test(size=(30, 12)) as pilot:
+        await app.push_screen(Sheet())
+        await pilot.pause()
+        compositor = app.screen._compositor
+        assert isinstance(compositor, RowCompositor)
+        nothing: set[int] = set()
+        whole = compositor._render_chops(app.size.region, lambda _: True)
+        for changed, asked in (
+            ({Region(0, 2, 10, 1)}, {"a": {2}, "b": nothing, "o": nothing}),
+            ({Region(12, 5, 4, 2)}, {"a": nothing, "b": {5, 6}, "o": {1, 2}}),
+            (
+                {Region(0, 1, 3, 1), Region(9, 6, 1, 1)},
+                {"a": {1, 2, 3, 4, 5, 6}, "b": nothing, "o": {2}},
+            ),
+        ):
+            rows = {one.id: one for one in app.screen.query(Rows)}
+            for one in rows.values():
+                one.asked.clear()
+            compositor._dirty_regions = set(changed)
+            update = compositor.render_partial_update()
+            assert update is not None
+            assert {name: one.asked for name, one in rows.items()} == asked
+            drawn = {
+                (y, x): strip.text
+                for y, start, end in update.spans
+                for x, strip in update.chops[y].items()
+                if strip is not None and x < end and x + strip.cell_length > start
+            }
+            wanted = {
+                (y, x): strip.text
+                for y, start, end in update.spans
+                for x, strip in whole[y].items()
+                if x < end and x + strip.cell_length > start
+            }
+            assert drawn == wanted
