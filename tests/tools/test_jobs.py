@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 
 import pytest
@@ -24,7 +25,17 @@ STEPS = "mkfifo go; echo one; read x < go; echo two; read x < go; echo three; ex
 
 
 async def go_on(bench: Bench) -> None:
-    await asyncio.to_thread((bench.work_dir / "go").write_text, "\n")
+    def is_told() -> bool:
+        try:
+            # Not in a thread that waits for who reads: where nobody does, nothing could end it.
+            pipe = os.open(bench.work_dir / "go", os.O_WRONLY | os.O_NONBLOCK)
+        except OSError:
+            return False
+        os.write(pipe, b"\n")
+        os.close(pipe)
+        return True
+
+    assert await until(is_told)
 
 
 async def test_a_command_is_read_piece_by_piece_to_its_end(bench: Bench) -> None:
