@@ -30,7 +30,7 @@ async def proposed_title(conversation: Conversation) -> str:
     user, agent = _beginning(conversation.messages)
     if not user:
         return ""
-    question = Message(role="user", content=prompt("title", user=user, agent=agent))
+    question = Message(role="user", content=prompt("title", USER=user, AGENT=agent))
     try:
         async with asyncio.timeout(TIMEOUT_S), conversation.model.call() as provider:
             completion = await complete(

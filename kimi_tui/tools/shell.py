@@ -215,10 +215,13 @@ def _moved(job: Job, *, asked: bool) -> ToolOutcome:
     """What a call gives back whose command runs on."""
     so_far = job.new_output()
     how = "It runs in the background" if asked else "The user moved it to the background"
+    cut = (
+        " The output so far was shortened: beginning and end are kept." if so_far.shortened else ""
+    )
     return ToolOutcome(
         output=so_far.text,
         message=f"{how}, id {job.id}. TaskOutput reads what else it prints and waits for it, TaskStop ends it; "
-        "you are told when it has ended, so there is no need to look again and again.",
+        f"you are told when it has ended, so there is no need to look again and again.{cut}",
         brief=f"job {job.id}",
     )
 

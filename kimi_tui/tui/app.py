@@ -26,7 +26,7 @@ from kimi_tui.config.model_choice import Choice
 from kimi_tui.config.settings import Config, ConfigError
 from kimi_tui.launch import Launch
 from kimi_tui.tui.attention import Attention, through_tmux
-from kimi_tui.tui.callbacks import FAULT, Callbacks, fault_advice, reported
+from kimi_tui.tui.callbacks import FAULT, Callbacks, fault_advice, reported, started
 from kimi_tui.tui.desktop import (
     FEW,
     TRUE_COLOUR,
@@ -418,7 +418,7 @@ class KimiApp(App[None], inherit_bindings=False):
                 driver.write = lambda data: None
             with self.batch_update():
                 # Raised in here, what goes wrong would leave the terminal as it is.
-                done = asyncio.ensure_future(asyncio.to_thread(work))
+                done = started(asyncio.to_thread(work))
                 await asyncio.wait([done])
             if driver is not None:
                 del driver.write

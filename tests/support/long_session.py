@@ -10,8 +10,9 @@ import json
 import math
 import os
 import re
+import secrets
 import shutil
-import tempfile
+import string
 import time
 from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager, contextmanager
@@ -261,8 +262,11 @@ def _iso(at: float) -> str:
 
 @contextmanager
 def long_session() -> Generator[LongSession]:
-    """Make it, in a folder whose name is always as long; the agent is told its path."""
-    folder = Path(tempfile.mkdtemp(prefix="kimi-tui-", dir="/tmp"))
+    """Make it, in a folder whose name always has as many tokens; the agent is told its path."""
+    folder = Path(
+        "/tmp", f"kimi-tui-{''.join(secrets.choice(string.ascii_lowercase) for _ in range(12))}"
+    )
+    folder.mkdir(mode=0o700)
     try:
         # On a slow machine the end of the first look would stand in the chat, and in the pictures.
         with patch("kimi_tui.soul.file_history._LONG_S", math.inf):

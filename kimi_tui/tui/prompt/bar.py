@@ -33,6 +33,8 @@ WAY_BACK = " Esc returns to now."
 LEAST_NAME = 20
 """Cells that the name of a line on view has before the way back is said again, which stands over the line as well."""
 STEER_SHORTLY = "Type to steer"
+BEFORE_WORDS = 4
+"""Cells of the sign and the air around it."""
 RESUME_WORDS = "{send} goes on from here; or write what to do instead"
 
 
@@ -117,7 +119,8 @@ class PromptBar(Widget):
         self._choose_words()
 
     def _choose_words(self) -> None:
-        steer = STEER_WORDS if self.size.width >= WIDE_FROM else STEER_SHORTLY
+        is_roomy = self.size.width - self._room_beside >= cell_len(STEER_WORDS) + BEFORE_WORDS
+        steer = STEER_WORDS if is_roomy else STEER_SHORTLY
         resume = self._resume_words if self.state.can_resume else IDLE_WORDS
         words = steer if self.state.running else resume
         if self.area.placeholder != words:
@@ -140,10 +143,15 @@ class PromptBar(Widget):
         self._beat += 1
         self._show_activity()
 
+    @property
+    def _room_beside(self) -> int:
+        waits = self.state.retry_until > time.time() and self.size.width >= WIDE_FROM
+        return WAITING_ROOM if waits else CLOCK_ROOM
+
     def _show_activity(self) -> None:
         """Let the field show it at the right end of its first row: a style for it would be a layout of the screen."""
-        waits = self.state.retry_until > time.time() and self.size.width >= WIDE_FROM
-        self.area.show_beside(self._activity(), WAITING_ROOM if waits else CLOCK_ROOM)
+        self._choose_words()
+        self.area.show_beside(self._activity(), self._room_beside)
         if self.reading:
             self.refresh()
 

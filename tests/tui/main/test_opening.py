@@ -237,7 +237,7 @@ async def test_the_mode_is_turned_as_often_as_its_key_was_pressed_early(
         await one.desk.sees("still being opened")
         await one.whole()
         await one.desk.until(lambda: len(modes) == 2)
-        assert modes == ["edits", "ask"]
+        assert modes == ["edits", "plan"]
 
 
 async def test_what_is_copied_in_the_chat_is_told_once(home: Path) -> None:

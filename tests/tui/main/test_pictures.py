@@ -246,6 +246,8 @@ async def test_files_behind_an_at(
         show_history(screen.transcript, quoted_fields().records)
         screen.conversation.follow_ups.append("then run the tests of the importer")
         await pilot.press(*"fix @qu", "down")
+        await pilot.pause()
+        assert running.export_screenshot() == picture
 
 
 @pytest.mark.parametrize("lists", [False, True], ids=["overload", "jobs"])
