@@ -87,7 +87,8 @@ class Shelf:
         if info is None:
             return None
         now = datetime.now(UTC)
-        work_dir = info.work_dir or str(self._work_dir)
+        is_its_own = self._store.is_of(folder, info.work_dir)
+        work_dir = info.work_dir if is_its_own else str(self._work_dir)
         facts = [
             *([counted(info.messages, "message")] if info.messages is not None else []),
             *([f"{tokens(info.tokens)} tokens"] if info.tokens is not None else []),
