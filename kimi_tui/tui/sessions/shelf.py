@@ -103,7 +103,7 @@ class Shelf:
             age=age(datetime.fromtimestamp(info.updated_at, UTC), now),
             messages="" if info.messages is None else f"{info.messages:,}",
             facts=", ".join(facts),
-            forked_from=info.forked_from,
+            forked_from=one_line(info.forked_from),
             archived=info.archived,
             held="" if info.id == self._own_id else holder_of(folder) or "",
         )

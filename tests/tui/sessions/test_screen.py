@@ -218,10 +218,12 @@ def test_a_session_names_no_other_folder(tmp_path: Path) -> None:
     name = store_session(tmp_path, work, "Hello")
     store_session(tmp_path, other, "Elsewhere", at=1.1e9)
     path = SessionStore(tmp_path).bucket(work) / name / "state.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), "work_dir": str(other)}))
+    said = {"work_dir": str(other), "forked_from": "\x1b[8m\x9dab"}
+    path.write_text(json.dumps({**json.loads(path.read_text()), **said}))
     shelf = Shelf(tmp_path, work)
     rows = shelf.described(shelf.folders(everywhere=True))
     assert [(row.title, row.work_dir) for row in rows] == [
         ("Elsewhere", str(other)),
         ("Hello", str(work)),
     ]
+    assert all(row.forked_from.isprintable() for row in rows)
