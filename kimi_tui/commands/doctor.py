@@ -122,7 +122,7 @@ def _terminal(environ: Mapping[str, str], work: Path, config: Config) -> Iterato
     words = {FEW: "16", MANY: "256"}.get(colours, "all")
     advice = "" if colours > MANY else "COLORTERM=truecolor says that the terminal shows all."
     yield Finding("colours", "warn" if colours == FEW else "ok", words, advice)
-    option = tmux_option() if asks_tmux(environ) else ""
+    option = tmux_option(environ, [work]) if asks_tmux(environ) else ""
     command = clipboard_command(environ, [work])
     hinders = "" if command else hindrance(environ, option)
     how = f"by {Path(command[0]).name} and the terminal" if command else "by the terminal (OSC 52)"

@@ -29,6 +29,7 @@ MAX_FILES = 200
 """In all folders together."""
 MAX_BYTES = 1 << 16
 _MAX_ENTRIES = 1_000
+_MOST_FILLED = 1 << 20
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,39}")
 _PLACE = re.compile(r"\$(ARGUMENTS|[1-9])")
 _SKILL = "SKILL.md"
@@ -62,7 +63,7 @@ class CustomCommand(NamedTuple):
         return hashlib.sha256(said.encode("utf-8", "replace")).hexdigest()
 
     def with_arguments(self, arguments: str) -> str:
-        """What is sent, with `$ARGUMENTS` and `$1` to `$9` filled in; without such places they stand at the end."""
+        """What is sent, with `$ARGUMENTS` and `$1` to `$9` filled in; without such places, or with far too many, they stand at the end."""
         try:
             words: Sequence[str] = shlex.split(arguments)
         except ValueError:
@@ -74,6 +75,8 @@ class CustomCommand(NamedTuple):
             at = int(place[1]) - 1
             return words[at] if at < len(words) else ""
 
+        if len(arguments) * len(_PLACE.findall(self.text)) > _MOST_FILLED:
+            return f"{self.text}\n\n{arguments}"
         text, n_filled = _PLACE.subn(filled, self.text)
         return text if n_filled or not arguments else f"{text}\n\n{arguments}"
 

@@ -119,9 +119,13 @@ class SessionStore:
     def at(self, folder: Path, work_dir: Path | None = None) -> Session:
         """The session in a folder; its work folder is the one it noted, where it stands among that one's, else the one given."""
         noted = read_state(folder).work_dir
-        if noted and self.bucket(Path(noted)) == folder.parent:
+        if self.is_of(folder, noted):
             return self._session(folder, Path(noted))
         return self._session(folder, work_dir or Path.cwd())
+
+    def is_of(self, folder: Path, work_dir: str) -> bool:
+        """Whether a session's folder stands among those of a work folder, which the session only says that it has."""
+        return bool(work_dir) and self.bucket(Path(work_dir)) == folder.parent
 
     def note(
         self, session: Session, *, title: str | None = None, archived: bool | None = None

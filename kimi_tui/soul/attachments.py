@@ -171,7 +171,7 @@ async def _read(mention: Mention, env: ToolEnv) -> ToolOutcome:
 
 
 def _part(path: str, facts: str, output: str, label: str) -> TextPart:
-    text = prompt("attached", PATH=quoted(path), FACTS=facts, OUTPUT=quoted(output))
+    text = prompt("attached", PATH=quoted(path), FACTS=quoted(facts), OUTPUT=quoted(output))
     return TextPart(text=text, attached=label)
 
 

@@ -329,6 +329,9 @@ class DMailDelivery:
         except ToolRejected as no:
             why = f": {no.feedback}" if no.feedback else "."
             return DMailRestore(f"{_ASKED_FOR} The user said no{why} They were not brought back.")
+        except ToolProblem as problem:
+            # In plan mode nobody is asked.
+            return DMailRestore(f"{_ASKED_FOR} They were not brought back. {problem}")
         try:
             prepared = await self._restorer.prepare(plan)
         except OSError as error:

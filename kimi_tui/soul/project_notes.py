@@ -21,6 +21,7 @@ from kimi_tui.filesystem import open_folder, open_regular
 from kimi_tui.foreign_text import one_line
 from kimi_tui.llm.message import Message
 from kimi_tui.prompts import prompt
+from kimi_tui.soul.internal_messages import quoted as in_reminder
 
 NAMES = ("AGENTS.md", "agents.md", "CLAUDE.md")
 """The first that says anything is the one of its folder."""
@@ -123,7 +124,7 @@ def notes_in(system_prompt: str) -> list[Notes]:
 
 def reminder(notes: Notes) -> Message:
     """The message that brings the notes of a folder; it says for later which ones these are."""
-    text = prompt("agents_md_below", PATH=notes.path, TEXT=notes.text)
+    text = prompt("agents_md_below", PATH=in_reminder(notes.path), TEXT=in_reminder(notes.text))
     return Message.model_validate({"role": "user", "content": text, "notes": notes.path})
 
 

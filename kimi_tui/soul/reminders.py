@@ -16,6 +16,7 @@ from kimi_tui.llm.message import Message, user_message
 from kimi_tui.prompts import prompt
 from kimi_tui.soul.approval import Approval
 from kimi_tui.soul.conversation import Conversation
+from kimi_tui.soul.internal_messages import quoted
 from kimi_tui.soul.project_notes import notes_below, reminder
 from kimi_tui.soul.tool_calls import CallResult
 from kimi_tui.tools.jobs import Job, Jobs
@@ -71,7 +72,9 @@ class Reminders:
     def _of_jobs(self) -> Iterator[str]:
         """What has ended since it was told last, and what runs on though it was not begun on this world line."""
         for job in self._jobs.take_ended():
-            yield prompt("job_ended", ID=str(job.id), COMMAND=_command(job), HOW=job.how_it_ended)
+            yield prompt(
+                "job_ended", ID=str(job.id), COMMAND=_command(job), HOW=quoted(job.how_it_ended)
+            )
         conversation = self._conversation
         n_changes, told = self._told_jobs
         if n_changes != conversation.n_changes:
@@ -87,4 +90,4 @@ class Reminders:
 
 
 def _command(job: Job) -> str:
-    return one_line(job.command)[:_COMMAND_CHARS]
+    return quoted(one_line(job.command)[:_COMMAND_CHARS])

@@ -62,7 +62,7 @@ class AskUserQuestion(Tool[AskUserQuestionParams]):
                     question=one_line(asked.question),
                     detail="\n".join(f"{label}: {words}" for label, words in described if words),
                     where=many,
-                    options=tuple(dict.fromkeys(label for label, _ in described)),
+                    options=tuple(dict.fromkeys(label for label, _ in described if label)),
                     protected=True,
                 )
             )

@@ -21,6 +21,8 @@ from kimi_tui.tools.process import child_environment
 
 MOST = 100_000
 """Of a larger folder the newest."""
+MOST_CHARS = 16_000_000
+"""Of all paths: a hundred thousand may be four thousand letters long each."""
 LIMIT_S = 20.0
 NEWEST = 40_000
 """A query of a few letters, which matches nearly everything, looks at no more."""
@@ -111,9 +113,13 @@ async def _listed(process: asyncio.subprocess.Process) -> AsyncIterator[list[str
     """The paths as they come, a folder behind the first file in it."""
     assert process.stdout is not None
     folders: set[str] = set()
-    n_found = 0
+    n_found = n_chars = 0
     rest = b""
-    while n_found < MOST and (chunk := await process.stdout.read(_CHUNK_BYTES)):
+    while (
+        n_found < MOST
+        and n_chars < MOST_CHARS
+        and (chunk := await process.stdout.read(_CHUNK_BYTES))
+    ):
         *names, rest = (rest + chunk).split(b"\0")
         new: list[str] = []
         for name in names:
@@ -124,6 +130,7 @@ async def _listed(process: asyncio.subprocess.Process) -> AsyncIterator[list[str
                     _add_folders(path, folders, new)
         yield new
         n_found += len(new)
+        n_chars += sum(map(len, new))
         # Data that is there already is read without a pause.
         await asyncio.sleep(0)
 

@@ -98,7 +98,8 @@ class Shell(Tool[ShellParams]):
         group, offer = "", ""
         if confined is None:
             verdict = await asyncio.to_thread(judge, command, env.work_dir, env.environ)
-            group, offer = verdict.group, verdict.offer
+            if not (env.reads_only and verdict.kind == "project"):
+                group, offer = verdict.group, verdict.offer
             if group:
                 argv, environ = list(verdict.argv), {**environ, **verdict.environ}
         instead = await env.approver.ask(

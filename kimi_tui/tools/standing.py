@@ -188,6 +188,8 @@ def _grouped(
     for word, _ in others:
         if form.kind == "project" and word[0:1] in ("@", "+"):
             raise _Doubt(f"{word} may name a file of options")
+        if words[0] == "git" and "%G" in word:
+            raise _Doubt(f"{word} may have signatures checked by another program")
         _check_word(word, work_dir, environ)
     if form.words in ("files", "pattern"):
         for word in plain[form.words == "pattern" :]:

@@ -374,7 +374,8 @@ class KimiApp(App[None], inherit_bindings=False):
         """Say what was copied; of what is too long for terminals, also where all of it is."""
         if self._hindrance is None:
             asks = asks_tmux(os.environ)
-            option = await asyncio.to_thread(tmux_option) if asks else ""
+            environ, folders = dict(os.environ), self._work_dirs()
+            option = await asyncio.to_thread(tmux_option, environ, folders) if asks else ""
             self._hindrance = hindrance(os.environ, option)
         advice = self._hindrance
         if taken != text:

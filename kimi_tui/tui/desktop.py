@@ -18,7 +18,7 @@ CLIPBOARD_BYTES = 74_994
 """In base64, with the sequence around it, 100,000 bytes: some terminals take no more, and drop or print what is longer."""
 TMUX_TIMEOUT_S = 1.0
 CLIPBOARD_TIMEOUT_S = 2.0
-_TMUX = ("tmux", "show-options", "-gv", "set-clipboard")
+_TMUX = ("show-options", "-gv", "set-clipboard")
 TEXT_BROWSERS = frozenset(
     ("w3m", "lynx", "links", "links2", "elinks", "www-browser", "browsh", "carbonyl", "chawan")
 )
@@ -142,11 +142,21 @@ def hindrance(environ: Mapping[str, str], tmux_option: str = "") -> str:
     return ""
 
 
-def tmux_option() -> str:
-    """The value of tmux's `set-clipboard`; empty where it cannot be told. Runs a process: meant for a thread."""
+def tmux_option(environ: Mapping[str, str], work_dirs: Sequence[Path]) -> str:
+    """The value of tmux's `set-clipboard`; empty where it cannot be told. Runs a process: meant for a thread.
+
+    Args:
+        environ: the environment of the program.
+        work_dirs: programs below them are not run.
+    """
+    from kimi_tui.tools.process import find_program
+
+    program = find_program("tmux", environ, *work_dirs)
+    if program is None:
+        return ""
     try:
         asked = subprocess.run(
-            _TMUX,
+            [program, *_TMUX],
             capture_output=True,
             text=True,
             timeout=TMUX_TIMEOUT_S,

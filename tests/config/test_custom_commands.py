@@ -39,6 +39,9 @@ def test_found_in_all_places_the_users_first(tmp_path: Path) -> None:
     assert (review.help, review.argument) == ("Say it", "FILE")
     assert review.with_arguments("'a b' c") == "Review a b, then 'a b' c. c"
     assert review.with_arguments("it's") == "Review it's, then it's. "
+    many = review._replace(text="$ARGUMENTS " * 6_000)
+    assert len(many.with_arguments("a")) == 12_000
+    assert many.with_arguments("a" * 1_000) == f"{many.text}\n\n{'a' * 1_000}"
     assert found["ship"].help == "Ship it"
     assert found["ship"].with_arguments("now") == "# Ship it\n\nPlease.\n\nnow"
     assert found["ship"].with_arguments("") == "# Ship it\n\nPlease."

@@ -345,3 +345,15 @@ async def test_what_tools_remember_goes_back_too(tmp_path: Path) -> None:
         await on.soul.run("edit")
         assert "changed on disk" in on.sent()[-1][1]
         assert (on.work / "a.py").read_text() == "two\n"
+
+
+async def test_in_plan_mode_the_files_stay_and_the_turn_goes_on(tmp_path: Path) -> None:
+    async with stage(tmp_path, mode="edits") as on:
+        on.server.script(call("WriteFile", {"path": "a.txt", "content": "one\n"}), say("Written."))
+        await on.soul.run("write")
+        await on.soul.set_mode("plan")
+        on.server.script(calls([mail("do not", 0, restore_files=True)]), say("I see."))
+        await on.soul.run("back")
+        assert on.ear.of(ev.TurnEnd)[-1] == ev.TurnEnd("done")
+        assert "They were not brought back. Plan mode" in str(on.sent())
+        assert (on.work / "a.txt").exists()

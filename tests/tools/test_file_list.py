@@ -81,3 +81,15 @@ async def test_a_folder_that_is_gone_changes_nothing(tmp_path: Path) -> None:
     (tmp_path / "work").rename(tmp_path / "elsewhere")
     await files.scan()
     assert files.paths == ["app.py"]
+
+
+async def test_long_paths_are_fewer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(file_list, "MOST_CHARS", 100_000)
+    monkeypatch.setattr(file_list, "_CHUNK_BYTES", 4_096)
+    folder = tmp_path.joinpath(*["d" * 200] * 5)
+    folder.mkdir(parents=True)
+    for number in range(300):
+        (folder / f"{number}").write_text("")
+    files = FileList(tmp_path, os.environ)
+    await files.scan()
+    assert 90 < len(files.paths) < 120

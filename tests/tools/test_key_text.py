@@ -48,6 +48,7 @@ def test_it_takes_a_time_that_grows_with_the_text_alone() -> None:
         "a",
         "key=",
         "eyJ",
+        "-eyJaaaa",
         "sk-a",
         "://a:",
         "token: A",
@@ -56,4 +57,4 @@ def test_it_takes_a_time_that_grows_with_the_text_alone() -> None:
     ):
         began = time.process_time()
         assert len(find_keys(piece * (200_000 // len(piece)))) <= 1000
-        assert time.process_time() - began < 2
+        assert time.process_time() - began < 0.25

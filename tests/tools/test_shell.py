@@ -2,12 +2,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,7 @@ from support.watching import loop_waits, n_descriptors, peak_bytes, reset_peak_b
 from kimi_tui.tools import process, shell
 from kimi_tui.tools.base import CommandRun, ToolRejected
 from kimi_tui.tools.shell import command_that_ran
+from kimi_tui.tools.simple_command import find_shfmt
 
 
 def alive(pid: int) -> bool:
@@ -435,3 +438,21 @@ def test_descendants_are_found_by_ps() -> None:
         for pid in [*process.descendants_by_ps(child.pid), child.pid]:
             os.kill(pid, 9)
         child.wait()
+
+
+async def test_in_plan_mode_no_yes_stands_for_what_runs_the_folder(
+    bench: Bench, tmp_path: Path
+) -> None:
+    if find_shfmt(bench.environ, bench.work_dir) is None:
+        pytest.skip("there is no shfmt")
+    (programs := tmp_path / "programs").mkdir()
+    (programs / "pytest").write_text("#!/bin/sh\n")
+    (programs / "pytest").chmod(0o755)
+    bench.environ["PATH"] = f"{programs}:{bench.environ['PATH']}"
+    bench.approver.refuse = ""
+    for reads_only in (False, True):
+        for command in ("ls", "pytest"):
+            with contextlib.suppress(ToolRejected):
+                arguments = json.dumps({"command": command})
+                await bench.tools.run("Shell", arguments, replace(bench.env, reads_only=reads_only))
+    assert [bool(ask.session_key) for ask in bench.approver.asks] == [True, True, True, False]

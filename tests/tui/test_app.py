@@ -9,7 +9,7 @@ from pathlib import Path
 from weakref import ReferenceType, WeakSet, ref
 
 import pytest
-from support.chat_server import ChatServer, say
+from support.chat_server import ChatServer, call, say
 from support.screens import Desk, desk
 from textual.css.stylesheet import Stylesheet
 from textual.dom import DOMNode
@@ -259,6 +259,17 @@ async def test_a_mode_that_was_said_in_words_goes_along(home: Path) -> None:
         await one.until(lambda: one.screen.conversation.state.mode == "edits")
         await leave(one, server, by_new)
         assert one.screen.conversation.state.mode == "edits"
+        await one.say("/plan on")
+        await one.sees("changes nothing before you agree")
+        assert "in the background" not in one.text()
+        await one.say("/mode all")
+        await one.until(lambda: one.screen.conversation.state.mode == "all")
+        server.script(call("Shell", {"command": "sleep 60", "background": True}), say("It runs."))
+        await one.say("Start it")
+        await one.sees("It runs.")
+        await one.idle()
+        await one.say("/plan on")
+        await one.sees("What runs in the background runs on")
 
 
 async def test_a_theme_is_kept_and_an_unknown_one_named(home: Path) -> None:

@@ -76,9 +76,11 @@ def test_tmux_is_asked_only_in_tmux(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     (tmp_path / "tmux").write_text("#!/bin/sh\necho on\n")
     (tmp_path / "tmux").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
-    assert tmux_option() == "on"
+    assert tmux_option(os.environ, []) == "on"
+    # What the work folder brings is not run, whatever the path says.
+    assert tmux_option(os.environ, [tmp_path]) == ""
     monkeypatch.setenv("PATH", str(tmp_path / "nowhere"))
-    assert tmux_option() == ""
+    assert tmux_option(os.environ, []) == ""
 
 
 async def test_the_desktop_gets_it_and_the_terminal_behind_tmux(

@@ -150,6 +150,8 @@ async def mode(screen: MainScreen, argument: str) -> None:
         advice = "The question on the screen still waits for your answer."
     elif chosen == "sandboxed" and soul.sandbox_gaps:
         advice = f"On this machine {'; '.join(soul.sandbox_gaps)}."
+    elif chosen == "plan" and any(not job.ended for job in soul.jobs):
+        advice = "What runs in the background runs on and may change files; /jobs lists it."
     screen.tell(MODE_TOLD[chosen], advice=advice)
 
 

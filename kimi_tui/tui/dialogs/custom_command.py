@@ -28,7 +28,7 @@ class CustomCommandScreen(ModalScreen[bool | None], AnswersOnce[bool | None]):
 
     CSS_PATH = sheets("help")
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("y", "dismiss(True)", "Send it", show=False),
+        Binding("y", "send", "Send it", show=False),
         Binding("escape,n,q", "dismiss(None)", "Do not", show=False),
     ]
 
@@ -53,3 +53,12 @@ class CustomCommandScreen(ModalScreen[bool | None], AnswersOnce[bool | None]):
         frame.border_title = Content(f"/{self._name}")
         frame.border_subtitle = "y send it, now and from now on  Esc not"
         yield frame
+
+    def action_send(self) -> None:
+        """Yes, once the end of the text is on the screen; before, a page of it."""
+        frame = self.query_one(VerticalScroll)
+        if frame.scroll_offset.y < frame.max_scroll_y:
+            frame.border_subtitle = "read to the end first: y or PageDown  Esc not"
+            frame.scroll_page_down(animate=False)
+        else:
+            self.dismiss(True)

@@ -18,6 +18,7 @@ from textual.strip import Strip
 from textual.visual import Visual
 from textual.widgets import TextArea
 
+from kimi_tui.tui.formatting import counted
 from kimi_tui.tui.keyboard import CHORDS
 from kimi_tui.tui.transcript.transcript import copy_selection
 
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 HELD_S = 0.7
 LONG_PASTE = 20
 """A paste of more lines than this stands in the field as a chip."""
+LONGEST = 50_000
+"""Characters that are put into the field as they are: of a million the field is drawn for many seconds."""
 NEWLINE_KEYS = (
     "shift+enter,alt+enter,ctrl+j,ctrl+enter,alt+shift+enter,ctrl+shift+enter,alt+ctrl+enter,"
     "alt+ctrl+shift+enter"
@@ -174,7 +177,10 @@ class PromptArea(TextArea):
         from kimi_tui.foreign_text import clean
 
         self._pastes.clear()
-        self.load_text(clean(text))
+        text = clean(text)
+        if self.has_chips and len(text) > LONGEST:
+            text = self._new_chip(text, text.rstrip("\n").count("\n") + 1)
+        self.load_text(text)
         self.move_cursor(self.document.end)
 
     @property
@@ -259,10 +265,11 @@ class PromptArea(TextArea):
             self.focus()
 
     def _new_chip(self, text: str, n_lines: int) -> str:
-        chip, number = f"[Pasted {n_lines:,} lines]", 1
+        size = counted(n_lines, "line")
+        chip, number = f"[Pasted {size}]", 1
         while chip in self._pastes or chip in self.text:
             number += 1
-            chip = f"[Pasted {n_lines:,} lines, {number}]"
+            chip = f"[Pasted {size}, {number}]"
         self._pastes[chip] = text
         return chip
 

@@ -87,7 +87,8 @@ class Shelf:
         if info is None:
             return None
         now = datetime.now(UTC)
-        work_dir = info.work_dir or str(self._work_dir)
+        is_its_own = self._store.is_of(folder, info.work_dir)
+        work_dir = info.work_dir if is_its_own else str(self._work_dir)
         facts = [
             *([counted(info.messages, "message")] if info.messages is not None else []),
             *([f"{tokens(info.tokens)} tokens"] if info.tokens is not None else []),
@@ -102,7 +103,7 @@ class Shelf:
             age=age(datetime.fromtimestamp(info.updated_at, UTC), now),
             messages="" if info.messages is None else f"{info.messages:,}",
             facts=", ".join(facts),
-            forked_from=info.forked_from,
+            forked_from=one_line(info.forked_from),
             archived=info.archived,
             held="" if info.id == self._own_id else holder_of(folder) or "",
         )

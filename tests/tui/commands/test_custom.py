@@ -8,6 +8,7 @@ import pytest
 from support.chat_server import ChatServer, say
 from support.screens import desk
 
+from kimi_tui.tui.commands import custom
 from kimi_tui.tui.commands.palette import found
 from kimi_tui.tui.commands.table import COMMANDS
 from kimi_tui.tui.prompt.command import CommandTable, Values
@@ -88,3 +89,18 @@ async def test_a_command_of_the_folder_is_shown_first(home: Path) -> None:
         await one.pilot.press(*"/rewind", "space")
         await one.sees("Greet Bob warmly.")
         await one.sees("/rewind 0")
+        one.screen.prompt.area.take()
+        # What hides behind many lines is read before it is sent.
+        (commands / "long.md").write_text("Greet.\n" + ".\n\n" * 60 + "And the end.")
+        await custom.learn(one.screen)
+        await one.say("/long")
+        shown = await one.sees("This folder brings this command.")
+        assert "And the end." not in shown
+        await one.pilot.press("y")
+        await one.sees("read to the end first")
+        await one.pilot.press("end")
+        await one.sees("And the end.")
+        server.script(say("Greeted."))
+        await one.pilot.press("y")
+        await one.sees("Greeted.")
+        await one.idle()

@@ -14,7 +14,7 @@ from textual import events
 from textual.app import App, ComposeResult
 
 from kimi_tui.config.keymap import DEFAULT_KEYS
-from kimi_tui.tui.prompt.area import HELD_S, PromptArea
+from kimi_tui.tui.prompt.area import HELD_S, LONGEST, PromptArea
 from kimi_tui.tui.prompt.bar import IDLE_WORDS, RESUME_WORDS, STEER_WORDS, PromptBar
 from kimi_tui.tui.prompt.history import History, append_history, history_file, read_history
 from kimi_tui.tui.screens import sheets
@@ -398,6 +398,10 @@ async def test_a_long_paste_is_a_chip_that_opens_and_is_sent_whole() -> None:
         assert area.text == "[Pasted 43 lines]y"
         await pilot.press("left", "left", "space")
         assert area.text == f"{long}y"
+        # What is given back and would take seconds to draw is one as well.
+        area.put("b\n" * LONGEST)
+        assert area.text == "[Pasted 50,000 lines]"
+        assert area.message == "b\n" * LONGEST
         area.put("")
         await paste("a\n" * 20)
         assert area.text == "a\n" * 20

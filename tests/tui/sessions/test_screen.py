@@ -23,7 +23,7 @@ from kimi_tui.session.store import SessionStore
 from kimi_tui.tui.app import KimiApp
 from kimi_tui.tui.main.screen import MainScreen
 from kimi_tui.tui.sessions.screen import SessionsScreen
-from kimi_tui.tui.sessions.shelf import Row
+from kimi_tui.tui.sessions.shelf import Row, Shelf
 
 URL = "http://127.0.0.1:9/v1"
 BROKEN = "Fields with quotes inside break the import"
@@ -209,3 +209,21 @@ async def test_looks(
             await one.sees("days.")
         picture = one.app.export_screenshot().replace(str(home), "~")
         assert picture == snapshot.use_extension(PictureExtension)
+
+
+def test_a_session_names_no_other_folder(tmp_path: Path) -> None:
+    work, other = tmp_path / "work", tmp_path / "other"
+    work.mkdir()
+    other.mkdir()
+    name = store_session(tmp_path, work, "Hello")
+    store_session(tmp_path, other, "Elsewhere", at=1.1e9)
+    path = SessionStore(tmp_path).bucket(work) / name / "state.json"
+    said = {"work_dir": str(other), "forked_from": "\x1b[8m\x9dab"}
+    path.write_text(json.dumps({**json.loads(path.read_text()), **said}))
+    shelf = Shelf(tmp_path, work)
+    rows = shelf.described(shelf.folders(everywhere=True))
+    assert [(row.title, row.work_dir) for row in rows] == [
+        ("Elsewhere", str(other)),
+        ("Hello", str(work)),
+    ]
+    assert all(row.forked_from.isprintable() for row in rows)
