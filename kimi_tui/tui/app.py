@@ -640,7 +640,7 @@ class KimiApp(App[None], inherit_bindings=False):
     @property
     def _secrets(self) -> tuple[str, ...]:
         choice = self.launch.choice
-        return (choice.api_key,) if isinstance(choice, Choice) else ()
+        return choice.secrets if isinstance(choice, Choice) else ()
 
     def _handle_exception(self, error: Exception) -> None:
         """Never a traceback on the screen: it goes into the log, and one line says where that is.

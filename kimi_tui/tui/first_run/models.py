@@ -10,6 +10,7 @@ import os
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 from importlib import import_module
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from kimi_tui.config.file import save_choice, save_default
@@ -119,6 +120,7 @@ async def save(launch: Launch, choice: Choice) -> Launch:
     except OSError as error:
         reason = error.strerror or str(error)
         notices = (*notices, f"The choice could not be saved: {reason}. It is used for now.")
+    choice = choice._replace(headers=stored_headers(config, choice.base_url))
     return launch._replace(choice=choice, config=config, notices=notices)
 
 
@@ -126,6 +128,14 @@ def stored_key(launch: Launch, choice: Choice) -> str:
     """The key that the configuration has for the server already."""
     stored = launch.config.providers.values()
     return next((one.api_key for one in stored if one.base_url == choice.base_url), "")
+
+
+def stored_headers(config: Config, base_url: str) -> Mapping[str, str]:
+    """The headers that the configuration has for the server; of its origin alone."""
+    for one in config.providers.values():
+        if origin(one.base_url) == origin(base_url):
+            return one.headers
+    return {}
 
 
 class ModelChange(NamedTuple):
@@ -155,7 +165,9 @@ def listed_model(launch: Launch, model: FoundModel) -> Launch | None:
     )
 
 
-async def listed_models(base_url: str, api_key: str) -> ChatModels:
+async def listed_models(
+    base_url: str, api_key: str, headers: Mapping[str, str] = MappingProxyType({})
+) -> ChatModels:
     """The models of a server that can be talked to.
 
     Raises:
@@ -170,7 +182,7 @@ async def listed_models(base_url: str, api_key: str) -> ChatModels:
         key = await asyncio.to_thread(real_key, api_key)
     except ConfigError as error:
         raise LLMError(str(error)) from error
-    return await chat_models(base_url, key)
+    return await chat_models(base_url, key, headers)
 
 
 def has_no_list(error: LLMError) -> bool:
@@ -211,7 +223,7 @@ async def model_by_name(launch: Launch, name: str) -> Launch | str:
     if not isinstance(choice, Choice):
         return f"There is no model {name[:NAME_CHARS]}."
     try:
-        models = (await listed_models(choice.base_url, choice.api_key)).models
+        models = (await listed_models(choice.base_url, choice.api_key, choice.headers)).models
     except LLMError:
         return launch._replace(choice=choice._replace(model=name, window=None, capabilities=None))
     found = next((model for model in models if model.id == name), None)

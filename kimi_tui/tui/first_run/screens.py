@@ -27,6 +27,7 @@ from kimi_tui.tui.first_run.models import (
     model_facts,
     save,
     server_of,
+    stored_headers,
     stored_key,
     where,
 )
@@ -211,7 +212,8 @@ class KeyScreen(AnswersOnce[Launch | None]):
         from kimi_tui.llm.errors import LLMError
 
         try:
-            found = await listed_models(url, key)
+            headers = stored_headers(self._launch.config, url)
+            found = await listed_models(url, key, headers)
         except LLMError as error:
             if (url, key) != self._checked:
                 return
@@ -477,7 +479,7 @@ class ModelScreen(AnswersOnce[Launch | None]):
         from kimi_tui.llm.errors import LLMError
 
         try:
-            found = await listed_models(choice.base_url, choice.api_key)
+            found = await listed_models(choice.base_url, choice.api_key, choice.headers)
         except LLMError as error:
             self._say(f"The server lists none: {one_line(error.message)}")
             return

@@ -231,7 +231,7 @@ class Conversation:
 
         try:
             key = await asyncio.to_thread(real_key, choice.api_key)
-            found = (await chat_models(choice.base_url, key)).models
+            found = (await chat_models(choice.base_url, key, choice.headers)).models
         except (LLMError, ConfigError):
             # The list of `/model` says why; asked again with the next argument.
             self._asked_for_models = None
