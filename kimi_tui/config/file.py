@@ -464,8 +464,13 @@ class _Reader:
 # --- writing
 
 
-def save_choice(path: Path, choice: Choice) -> Config:
-    """Make `choice` the default model in the file at `path`; blocks on the disk, so call it in a thread.
+def save_choice(path: Path, choice: Choice, *, default: bool = True) -> Config:
+    """Add `choice` to the file at `path`; blocks on the disk, so call it in a thread.
+
+    Args:
+        path: the configuration.
+        choice: the model with its server.
+        default: it is the default model from now on.
 
     Returns:
         The configuration as it is now.
@@ -477,9 +482,10 @@ def save_choice(path: Path, choice: Choice) -> Config:
     before = read_config(path)
     provider_name = _provider_name(before, choice)
     model_name = _model_name(before, provider_name, choice)
-    text = _edited(path, provider_name, model_name, choice)
+    default_model = model_name if default else before.default_model
+    text = _edited(path, provider_name, model_name, choice, default_model)
     after = parse_config(text.encode(), path)
-    _check(after, provider_name, model_name, choice)
+    _check(after, provider_name, model_name, choice, default_model)
     _replace(path, text)
     return after
 
@@ -555,11 +561,14 @@ def _document(path: Path) -> TOMLDocument:
         raise ConfigError(f"{path.name} was not changed, edit it: {error}") from error
 
 
-def _edited(path: Path, provider_name: str, model_name: str, choice: Choice) -> str:
+def _edited(
+    path: Path, provider_name: str, model_name: str, choice: Choice, default_model: str
+) -> str:
     import tomlkit
 
     document = _document(path)
-    document["default_model"] = model_name
+    if default_model:
+        document["default_model"] = default_model
     provider = _table(_table(document, "providers", is_super=True), provider_name)
     provider["type"] = provider_type(choice.base_url)
     provider["base_url"] = choice.base_url
@@ -609,7 +618,9 @@ def _model_name(config: Config, provider_name: str, choice: Choice) -> str:
     return f"{provider_name}/{choice.model}"
 
 
-def _check(after: Config, provider_name: str, model_name: str, choice: Choice) -> None:
+def _check(
+    after: Config, provider_name: str, model_name: str, choice: Choice, default_model: str
+) -> None:
     provider = after.providers.get(provider_name)
     model = after.models.get(model_name)
     meant_provider = ProviderConfig(
@@ -628,7 +639,8 @@ def _check(after: Config, provider_name: str, model_name: str, choice: Choice) -
         capabilities=choice.capabilities or (model.capabilities if model else ()),
         prices=model.prices if model else None,
     )
-    if (after.default_model, provider, model) != (model_name, meant_provider, meant_model):
+    is_default = after.default_model == default_model or not default_model
+    if not is_default or (provider, model) != (meant_provider, meant_model):
         raise ConfigError("config.toml was not changed: it would not say what was chosen; edit it")
 
 

@@ -178,8 +178,9 @@ _PAUSE_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class FoundModel:
-    """A model that a server lists. `window` and `capabilities` are None where it does not say.
+    """A model that a server lists. `window`, `capabilities` and `price` are None where it does not say.
 
+    `price` is what a million tokens of input and of output cost, in US dollars.
     `chats` is false for models that embed, rank, paint, speak or listen in place of answering.
     """
 
@@ -188,6 +189,7 @@ class FoundModel:
     capabilities: frozenset[Capability] | None = None
     owned_by: str = ""
     chats: bool = True
+    price: tuple[float, float] | None = None
 
     @property
     def likely_window(self) -> tuple[int | None, bool]:
@@ -397,7 +399,27 @@ def _model(entry: Mapping[str, Any]) -> FoundModel:
         capabilities=_capabilities(entry),
         owned_by=lenient_json.text(entry.get("owned_by")),
         chats=_chats(name, entry),
+        price=_price(entry),
     )
+
+
+def _price(entry: Mapping[str, Any]) -> tuple[float, float] | None:
+    """What OpenRouter's entry says: dollars a token, as texts; a price that varies is a negative one there."""
+    stated = lenient_json.mapping(entry.get("pricing"))
+    found: list[float] = []
+    for key in ("prompt", "completion"):
+        try:
+            amount = float(lenient_json.text(stated.get(key))[:_LONGEST_PRICE]) * 1_000_000
+        except ValueError:
+            return None
+        if not 0 <= amount <= _HIGHEST_PRICE:
+            return None
+        found.append(amount)
+    return found[0], found[1]
+
+
+_LONGEST_PRICE = 40
+_HIGHEST_PRICE = 1_000_000
 
 
 # Words of a model's name between its separators; matched whole, so that `embedded-coder` is none of them.
