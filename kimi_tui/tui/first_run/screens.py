@@ -543,8 +543,9 @@ class ModelScreen(AnswersOnce[ModelPick | None]):
         glyphs = glyphs_of(self)
         steps, now = self._steps(), self._set()
         # What is cut in a narrow list is whole here.
-        facts = " ".join(option.facts.split()) if (option := self._option) is not None else ""
-        parts = [(one_line(facts), "$ink"), ("\nThinking" if steps else "", "$ink-quiet")]
+        facts = option.facts.split("  ") if (option := self._option) is not None else []
+        whole = f" {glyphs.pending} ".join(part.strip() for part in facts if part.strip())
+        parts = [(one_line(whole), "$ink"), ("\nThinking" if steps else "", "$ink-quiet")]
         for word in steps:
             is_set = word == now
             shown = f"[{word or 'default'}]" if is_set else f" {word or 'default'} "
