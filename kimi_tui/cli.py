@@ -73,7 +73,7 @@ def _crashed(error: Exception, launch: Launch | None) -> int:
     from kimi_tui.logging_setup import log_crash
 
     choice = launch.choice if launch is not None else None
-    keys = (choice.api_key,) if isinstance(choice, Choice) else ()
+    keys = choice.secrets if isinstance(choice, Choice) else ()
     try:
         from kimi_tui.app_paths import log_file, short
 

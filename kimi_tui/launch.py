@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, cast
 
 from kimi_tui.app_paths import config_file, expanded, kimi_cli_config_file, no_home_notice
 from kimi_tui.config.file import read_config
+from kimi_tui.config.folder_model import FolderModel, in_folder, read_folder_model
 from kimi_tui.config.model_choice import Choice, NeedsChoice, Overrides, choose
 from kimi_tui.config.settings import Config, ConfigError
 
@@ -96,11 +97,15 @@ def launch_of(options: Options) -> Launch:
         raise ConfigError("--play needs --demo")
     path = config_file()
     config = _config(path)
+    work_dir = _work_dir(options.work_dir)
+    here = read_folder_model(work_dir)
     choice = choose(
-        config, Overrides(options.model, options.base_url, options.thinking), os.environ
+        in_folder(config, here),
+        Overrides(options.model, options.base_url, options.thinking),
+        os.environ,
     )
     return Launch(
-        work_dir=_work_dir(options.work_dir),
+        work_dir=work_dir,
         config_path=path,
         config=config,
         choice=choice,
@@ -113,7 +118,7 @@ def launch_of(options: Options) -> Launch:
         plays=options.play,
         speed=options.speed,
         replay=options.replay,
-        given=_given(options, choice),
+        given=_given(options, choice, here if here and here.model in config.models else None),
         notices=(
             *config.notices,
             *(choice.remarks if isinstance(choice, Choice) else ()),
@@ -122,9 +127,15 @@ def launch_of(options: Options) -> Launch:
     )
 
 
-def _given(options: Options, choice: Choice | NeedsChoice) -> dict[str, Given]:
-    """What arguments and the environment say in the place of the configuration."""
+def _given(
+    options: Options, choice: Choice | NeedsChoice, here: FolderModel | None
+) -> dict[str, Given]:
+    """What arguments, the environment and what was chosen for the folder say in the place of the configuration."""
     found: dict[str, Given] = {}
+    if here is not None:
+        found["default_model"] = Given(here.model, "this folder")
+        if here.thinking:
+            found["default_thinking"] = Given(here.thinking, "this folder")
     if options.yolo:
         found["mode"] = Given("all", "--yolo")
     elif options.plan:

@@ -205,7 +205,7 @@ def _model(launch: Launch, *, offline: bool) -> Finding:
 
     async def ask() -> ChatModels:
         async with asyncio.timeout(MODELS_TIMEOUT_S):
-            return await chat_models(choice.base_url, choice.api_key)
+            return await chat_models(choice.base_url, choice.api_key, choice.headers)
 
     begun = time.monotonic()
     try:

@@ -72,6 +72,15 @@ _KIMI_CLI = frozenset(
     )
 )
 _LONGEST_EFFORT = 16
+_MAX_HEADERS = 20
+_MAX_HEADER_CHARS = 4_096
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_OWN_HEADERS = re.compile(
+    r"authorization|cookie2?|host|user-agent|accept.*|content-.*|connection|expect|keep-alive|proxy-.*|te|trailer"
+    r"|transfer-encoding|upgrade",
+    re.IGNORECASE,
+)
+"""Headers that the request or the connection needs as they are, or that would say who we are not."""
 _PLACE = re.compile(r"\(at line (\d+), column \d+\)$")
 
 
@@ -243,8 +252,10 @@ def read_config(path: Path) -> Config:
 
 
 def _holds_key(config: Config) -> bool:
-    keys = (provider.api_key for provider in config.providers.values())
-    return any(key and not key.startswith(BEFORE_NAME) for key in keys)
+    return any(
+        one.headers or (one.api_key and not one.api_key.startswith(BEFORE_NAME))
+        for one in config.providers.values()
+    )
 
 
 def parse_config(data: bytes, path: Path) -> Config:
@@ -323,7 +334,7 @@ class _Reader:
 
     def _provider(self, name: str, table: TomlTable) -> ProviderConfig | None:
         place = f"providers.{name}"
-        values = self._values(table, place, _PROVIDER)
+        values = self._values(table, place, _PROVIDER, also=("headers",))
         if "base_url" not in values:
             if "base_url" not in table:
                 self._say(f"{place}.base_url", "is missing")
@@ -335,7 +346,30 @@ class _Reader:
                 f"{place}.base_url", f"needs no {extra} at its end" if extra else "has quotes in it"
             )
         values["dialect"] = values.get("dialect") or None
-        return ProviderConfig(name=name, **values)
+        return ProviderConfig(name=name, headers=self._headers(table, place), **values)
+
+    def _headers(self, table: TomlTable, provider: str) -> dict[str, str]:
+        """The headers that can be sent; each of the others is named."""
+        place = f"{provider}.headers"
+        found: dict[str, str] = {}
+        room = _MAX_HEADER_CHARS
+        for name, value in self._table(table, "headers", place).items():
+            shown = f"{place}.{name[:40]}"
+            if not _HEADER_NAME.fullmatch(name):
+                self._say(shown, "is no name of a header")
+            elif _OWN_HEADERS.fullmatch(name):
+                self._say(shown, "is set by the program alone")
+            elif not isinstance(value, str) or not (value.isascii() and value.isprintable()):
+                self._say(shown, "must be a text of one line in ASCII")
+            elif len(found) == _MAX_HEADERS or (room := room - len(name) - len(value)) < 0:
+                most = f"{_MAX_HEADERS} headers or {_MAX_HEADER_CHARS:,} characters"
+                self._say(place, f"are more than {most}")
+                break
+            elif name.lower() in map(str.lower, found):
+                self._say(shown, "stands there twice")
+            else:
+                found[name] = value.strip()
+        return found
 
     def _model(
         self, name: str, table: TomlTable, providers: Mapping[str, ProviderConfig]
@@ -387,11 +421,11 @@ class _Reader:
                 self._say(f"{key}.{name}", "must be a table")
         return found
 
-    def _table(self, table: TomlTable, key: str) -> TomlTable:
+    def _table(self, table: TomlTable, key: str, place: str = "") -> TomlTable:
         entry = table.get(key, {})
         if isinstance(entry, Mapping):
             return cast(TomlTable, entry)
-        self._say(key, "must be a table")
+        self._say(place or key, "must be a table")
         return {}
 
     def _values(
@@ -430,8 +464,13 @@ class _Reader:
 # --- writing
 
 
-def save_choice(path: Path, choice: Choice) -> Config:
-    """Make `choice` the default model in the file at `path`; blocks on the disk, so call it in a thread.
+def save_choice(path: Path, choice: Choice, *, default: bool = True) -> Config:
+    """Add `choice` to the file at `path`; blocks on the disk, so call it in a thread.
+
+    Args:
+        path: the configuration.
+        choice: the model with its server.
+        default: it is the default model from now on.
 
     Returns:
         The configuration as it is now.
@@ -443,9 +482,10 @@ def save_choice(path: Path, choice: Choice) -> Config:
     before = read_config(path)
     provider_name = _provider_name(before, choice)
     model_name = _model_name(before, provider_name, choice)
-    text = _edited(path, provider_name, model_name, choice)
+    default_model = model_name if default else before.default_model
+    text = _edited(path, provider_name, model_name, choice, default_model)
     after = parse_config(text.encode(), path)
-    _check(after, provider_name, model_name, choice)
+    _check(after, provider_name, model_name, choice, default_model)
     _replace(path, text)
     return after
 
@@ -521,11 +561,14 @@ def _document(path: Path) -> TOMLDocument:
         raise ConfigError(f"{path.name} was not changed, edit it: {error}") from error
 
 
-def _edited(path: Path, provider_name: str, model_name: str, choice: Choice) -> str:
+def _edited(
+    path: Path, provider_name: str, model_name: str, choice: Choice, default_model: str
+) -> str:
     import tomlkit
 
     document = _document(path)
-    document["default_model"] = model_name
+    if default_model:
+        document["default_model"] = default_model
     provider = _table(_table(document, "providers", is_super=True), provider_name)
     provider["type"] = provider_type(choice.base_url)
     provider["base_url"] = choice.base_url
@@ -575,7 +618,9 @@ def _model_name(config: Config, provider_name: str, choice: Choice) -> str:
     return f"{provider_name}/{choice.model}"
 
 
-def _check(after: Config, provider_name: str, model_name: str, choice: Choice) -> None:
+def _check(
+    after: Config, provider_name: str, model_name: str, choice: Choice, default_model: str
+) -> None:
     provider = after.providers.get(provider_name)
     model = after.models.get(model_name)
     meant_provider = ProviderConfig(
@@ -584,6 +629,7 @@ def _check(after: Config, provider_name: str, model_name: str, choice: Choice) -
         api_key=choice.api_key,
         type=provider_type(choice.base_url),
         dialect=choice.dialect or (provider.dialect if provider else None),
+        headers=provider.headers if provider else {},
     )
     meant_model = ModelConfig(
         name=model_name,
@@ -593,7 +639,8 @@ def _check(after: Config, provider_name: str, model_name: str, choice: Choice) -
         capabilities=choice.capabilities or (model.capabilities if model else ()),
         prices=model.prices if model else None,
     )
-    if (after.default_model, provider, model) != (model_name, meant_provider, meant_model):
+    is_default = after.default_model == default_model or not default_model
+    if not is_default or (provider, model) != (meant_provider, meant_model):
         raise ConfigError("config.toml was not changed: it would not say what was chosen; edit it")
 
 

@@ -7,6 +7,7 @@ its own family's servers. A server that has no key of its own is asked for, unle
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
@@ -107,6 +108,12 @@ class Choice(NamedTuple):
     capabilities: tuple[str, ...] | None = None
     thinking: str = ""
     remarks: tuple[str, ...] = ()
+    headers: Mapping[str, str] = MappingProxyType({})
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """What is never shown and never logged."""
+        return (self.api_key, *self.headers.values())
 
     def __repr__(self) -> str:
         return f"Choice({self.provider!r}, {self.base_url!r}, {self.model!r})"
@@ -159,6 +166,7 @@ def choose(
         capabilities=(model.capabilities or None) if model else None,
         thinking=thinking,
         remarks=_remarks(provider.base_url, overrides, family, environ),
+        headers=provider.headers,
     )
 
 

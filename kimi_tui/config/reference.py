@@ -217,6 +217,8 @@ default_model = "kimi-k3"
 type = "kimi"                  # or openai_legacy
 base_url = "https://api.moonshot.ai/v1"
 api_key = "..."                # or "keyring:NAME", for the system's keyring
+headers = { "X-Org" = "..." }  # sent with every request to this server, kept as secret as the key; at most 20
+                               # Authorization, Cookie, Host, User-Agent, Accept* and Content-* are set by the program alone
 
 [models.kimi-k3]
 provider = "moonshot"

@@ -19,13 +19,14 @@ class ConfigError(Exception):
 
 
 class ProviderConfig(NamedTuple):
-    """A server and the key that belongs to it. `api_key` is never shown and never logged."""
+    """A server and what belongs to it alone: `api_key` and the values of `headers` are never shown and never logged."""
 
     name: str
     base_url: str
     api_key: str = ""
     type: str = "openai_legacy"
     dialect: str | None = None
+    headers: Mapping[str, str] = MappingProxyType({})
 
     def __repr__(self) -> str:
         return f"ProviderConfig({self.name!r}, {self.base_url!r})"

@@ -358,13 +358,13 @@ _MOONSHOT = ("api.moonshot.ai", "api.moonshot.cn", "api.kimi.com")
 
 @dataclass(frozen=True, slots=True)
 class ResponseContext:
-    """What is known about a response and its request, for errors. `secret` is the key, which is never shown."""
+    """What is known about a response and its request, for errors. `secrets`, the key among them, are never shown."""
 
     host: str
     model: str
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
-    secret: str = ""
+    secrets: tuple[str, ...] = ()
     now: float = 0.0
     """The time in seconds since 1970, for waits that are given as dates."""
     accepted: int = 0
@@ -586,14 +586,15 @@ def _plain(text: str, context: ResponseContext) -> str:
 
 
 def _shown(text: str, context: ResponseContext) -> str:
-    return redact(_one_line(text, _MAX_SENTENCE), context.secret)
+    return redact(_one_line(text, _MAX_SENTENCE), context.secrets)
 
 
-def redact(text: str, secret: str) -> str:
-    """The text with this key, and with anything that looks like one, replaced by `[key]`."""
-    if len(secret) >= 6:
-        text = text.replace(secret, "[key]")
-        text = text.replace(secret[:12], "[key") if len(secret) > 16 else text
+def redact(text: str, secrets: tuple[str, ...]) -> str:
+    """The text with these keys, and with anything that looks like one, replaced by `[key]`."""
+    for secret in secrets:
+        if len(secret) >= 6:
+            text = text.replace(secret, "[key]")
+            text = text.replace(secret[:12], "[key") if len(secret) > 16 else text
     return _KEY_LIKE.sub("[key]", text)
 
 

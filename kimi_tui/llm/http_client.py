@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -14,7 +15,7 @@ import httpx2
 
 from kimi_tui import __version__
 from kimi_tui.llm import chunked_body
-from kimi_tui.llm.transport import host_of, is_loopback
+from kimi_tui.llm.transport import NO_HEADERS, host_of, is_loopback
 
 USER_AGENT = f"kimi-tui/{__version__}"
 MAX_ERROR_BYTES = 256 * 1024
@@ -34,12 +35,22 @@ class CarefulClient(httpx2.AsyncClient):
 
     Args:
         base_url: the one server that is asked.
+        own_headers: the user's, for every request to its origin.
         connect_s: seconds for a connection.
         read_s: seconds of silence in an answer.
     """
 
-    def __init__(self, base_url: str, *, connect_s: float, read_s: float) -> None:
+    def __init__(
+        self,
+        base_url: str,
+        own_headers: Mapping[str, str] = NO_HEADERS,
+        *,
+        connect_s: float,
+        read_s: float,
+    ) -> None:
         server = urlsplit(base_url)
+        self._origin = httpx2.URL(base_url)
+        self._own_headers = own_headers
         is_local = is_loopback(host_of(base_url))
         super().__init__(
             # A local server needs no authorities, which take 2 MB; a context without any trusts nobody.
@@ -62,6 +73,9 @@ class CarefulClient(httpx2.AsyncClient):
         options["follow_redirects"] = False
         for name in [name for name in request.headers if name.lower() not in _HEADERS]:
             del request.headers[name]
+        there, ours = request.url, self._origin
+        if (there.scheme, there.host, there.port) == (ours.scheme, ours.host, ours.port):
+            request.headers.update(self._own_headers)
         response = await super().send(request, stream=True, **options)
         if response.status_code >= 300:
             return await _cut(response)

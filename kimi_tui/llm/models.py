@@ -28,7 +28,7 @@ from kimi_tui.llm.errors import (
 )
 from kimi_tui.llm.known_models import known_window
 from kimi_tui.llm.provider import Capability
-from kimi_tui.llm.transport import check_origin, host_of, is_loopback, origin_of
+from kimi_tui.llm.transport import NO_HEADERS, check_origin, host_of, is_loopback, origin_of
 
 if TYPE_CHECKING:
     import httpx2
@@ -42,12 +42,18 @@ class _JsonClient:
     """Small requests to one server. Made by `_json_client`."""
 
     def __init__(
-        self, client: httpx2.AsyncClient, host: str, api_key: str, timeout_s: float
+        self,
+        client: httpx2.AsyncClient,
+        host: str,
+        api_key: str,
+        secrets: tuple[str, ...],
+        timeout_s: float,
     ) -> None:
         self._client = client
         self._timeout_s = timeout_s
         self._host = host
         self._api_key = api_key
+        self._secrets = secrets
 
     async def request(
         self,
@@ -86,7 +92,7 @@ class _JsonClient:
                 advice="Check the base URL and the network.",
             ) from error
         except httpx2.ConnectError as error:
-            why = errors.redact(str(error), self._api_key).strip()[:200]
+            why = errors.redact(str(error), self._secrets).strip()[:200]
             raise APIConnectionError(
                 f"{self._host} cannot be reached" + (f": {why}" if why else "."),
                 advice="Check the base URL and the network.",
@@ -100,7 +106,7 @@ class _JsonClient:
             model=model,
             status=response.status_code,
             headers={name.lower(): value for name, value in response.headers.items()},
-            secret=self._api_key,
+            secrets=self._secrets,
             now=time.time(),
         )
         if response.status_code >= 300:
@@ -137,23 +143,23 @@ async def _read(response: httpx2.Response) -> tuple[bytes, bool]:
 
 @asynccontextmanager
 async def _json_client(
-    base_url: str, api_key: str, *, timeout_s: float
+    base_url: str, api_key: str, headers: Mapping[str, str], *, timeout_s: float
 ) -> AsyncGenerator[_JsonClient]:
     """A client for one server, closed afterwards.
 
     Raises:
         LLMError: the base URL is none, or the key would cross a network unencrypted.
     """
-    host = check_origin(base_url, api_key)
+    host = check_origin(base_url, api_key, headers)
 
     def make() -> httpx2.AsyncClient:
         from kimi_tui.llm.http_client import CarefulClient
 
-        return CarefulClient(base_url, connect_s=timeout_s, read_s=timeout_s)
+        return CarefulClient(base_url, headers, connect_s=timeout_s, read_s=timeout_s)
 
     client = await asyncio.to_thread(make)
     try:
-        yield _JsonClient(client, host, api_key, timeout_s)
+        yield _JsonClient(client, host, api_key, (api_key, *headers.values()), timeout_s)
     finally:
         await client.aclose()
 
@@ -172,8 +178,9 @@ _PAUSE_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class FoundModel:
-    """A model that a server lists. `window` and `capabilities` are None where it does not say.
+    """A model that a server lists. `window`, `capabilities` and `price` are None where it does not say.
 
+    `price` is what a million tokens of input and of output cost, in US dollars.
     `chats` is false for models that embed, rank, paint, speak or listen in place of answering.
     """
 
@@ -182,6 +189,7 @@ class FoundModel:
     capabilities: frozenset[Capability] | None = None
     owned_by: str = ""
     chats: bool = True
+    price: tuple[float, float] | None = None
 
     @property
     def likely_window(self) -> tuple[int | None, bool]:
@@ -214,7 +222,13 @@ class LocalServer:
     loading: bool = False
 
 
-async def chat_models(base_url: str, api_key: str, *, timeout_s: float = 10.0) -> ChatModels:
+async def chat_models(
+    base_url: str,
+    api_key: str,
+    headers: Mapping[str, str] = NO_HEADERS,
+    *,
+    timeout_s: float = 10.0,
+) -> ChatModels:
     """The models of a server that can be chatted with, with what is known of their windows.
 
     Where nothing is listed under the base URL, the places are asked where the API of this host, or of most servers, is
@@ -223,13 +237,14 @@ async def chat_models(base_url: str, api_key: str, *, timeout_s: float = 10.0) -
     Args:
         base_url: as the user wrote it.
         api_key: sent along; empty for none.
+        headers: the user's own, sent as the key is.
         timeout_s: seconds for each question.
 
     Raises:
         LLMError: unreachable, refused (a 401 names what to change), or not such a server.
     """
     first: LLMError | None = None
-    async with _json_client(base_url, api_key, timeout_s=timeout_s) as client:
+    async with _json_client(base_url, api_key, headers, timeout_s=timeout_s) as client:
         for url in base_urls(base_url):
             try:
                 found = await _listed_models(client, url, timeout_s)
@@ -384,7 +399,27 @@ def _model(entry: Mapping[str, Any]) -> FoundModel:
         capabilities=_capabilities(entry),
         owned_by=lenient_json.text(entry.get("owned_by")),
         chats=_chats(name, entry),
+        price=_price(entry),
     )
+
+
+def _price(entry: Mapping[str, Any]) -> tuple[float, float] | None:
+    """What OpenRouter's entry says: dollars a token, as texts; a price that varies is a negative one there."""
+    stated = lenient_json.mapping(entry.get("pricing"))
+    found: list[float] = []
+    for key in ("prompt", "completion"):
+        try:
+            amount = float(lenient_json.text(stated.get(key))[:_LONGEST_PRICE]) * 1_000_000
+        except ValueError:
+            return None
+        if not 0 <= amount <= _HIGHEST_PRICE:
+            return None
+        found.append(amount)
+    return found[0], found[1]
+
+
+_LONGEST_PRICE = 40
+_HIGHEST_PRICE = 1_000_000
 
 
 # Words of a model's name between its separators; matched whole, so that `embedded-coder` is none of them.
@@ -485,13 +520,15 @@ class ServerFacts:
     base_url: str | None = None
 
 
-async def probe(base_url: str, api_key: str, model: str) -> ServerFacts:
+async def probe(
+    base_url: str, api_key: str, model: str, headers: Mapping[str, str] = NO_HEADERS
+) -> ServerFacts:
     """Ask a server about itself and a model."""
     host = host_of(base_url)
     local = is_loopback(host) and dialect_of_host(host).name == "generic"
     timeout_s = _LOCAL_TIMEOUT_S if local else _REMOTE_TIMEOUT_S
     try:
-        async with _json_client(base_url, api_key, timeout_s=timeout_s) as client:
+        async with _json_client(base_url, api_key, headers, timeout_s=timeout_s) as client:
             if local:
                 return await _probe_local(client, base_url.rstrip("/"), model)
             return await _probe_list(client, base_url.rstrip("/"), model, timeout_s)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
@@ -36,6 +36,7 @@ from kimi_tui.llm.provider import Capability, ChatProvider, ModelInfo, StreamIte
 from kimi_tui.llm.request import ChatRequest, EncodedRequest, Recipient, build_request
 from kimi_tui.llm.stream import AnswerReader
 from kimi_tui.llm.transport import (
+    NO_HEADERS,
     NetworkFailures,
     check_origin,
     is_loopback,
@@ -62,6 +63,7 @@ class OpenAICompatible(ChatProvider):
         dialect: a dialect's name, if configured; else it is found by host, or by what a local server says.
         capabilities: what the model can do, if configured.
         thinking: `on`, `off` or an effort, where the model takes that; empty to ask models that are said to think.
+        headers: the user's own, sent as the key is.
         session_id: names the conversation to providers that cache by such a key.
         stream_timeout_s: how long a stream may be silent.
         max_output: limit of an answer in tokens; None leaves it to the server.
@@ -78,18 +80,21 @@ class OpenAICompatible(ChatProvider):
         dialect: str | None = None,
         capabilities: Iterable[str] | None = None,
         thinking: str = "",
+        headers: Mapping[str, str] = NO_HEADERS,
         session_id: str = "",
         stream_timeout_s: float = 120.0,
         max_output: int | None = None,
     ) -> None:
         if not model:
             raise LLMNotSet("No model is set.", advice="Choose one with --model or in the config.")
-        self._host = check_origin(base_url, api_key)
+        self._host = check_origin(base_url, api_key, headers)
         self._base_url = base_url.rstrip("/")
         self._api_key = api_key
+        self._headers = headers
+        self._secrets = (api_key, *headers.values())
         self._session_id = session_id
         self._stream_timeout_s = stream_timeout_s
-        self._network = NetworkFailures(self._host, api_key, stream_timeout_s)
+        self._network = NetworkFailures(self._host, self._secrets, stream_timeout_s)
         self._max_output = max_output
         self._dialect = choose(self._base_url, model, dialect)
         self._dialect_is_set = dialect is not None
@@ -166,7 +171,7 @@ class OpenAICompatible(ChatProvider):
     async def _find_out(self) -> tuple[str, ...]:
         from kimi_tui.llm.models import probe
 
-        found = await probe(self._base_url, self._api_key, self._info.model)
+        found = await probe(self._base_url, self._api_key, self._info.model, self._headers)
         if (
             found.dialect is not None
             and not self._dialect_is_set
@@ -215,6 +220,7 @@ class OpenAICompatible(ChatProvider):
                 openai_client,
                 self._base_url,
                 self._api_key,
+                self._headers,
                 read_s=self._stream_timeout_s,
             )
         request = ChatRequest(
@@ -325,7 +331,7 @@ class OpenAICompatible(ChatProvider):
             model=self._info.model,
             status=response.status_code,
             headers={name.lower(): value for name, value in response.headers.items()},
-            secret=self._api_key,
+            secrets=self._secrets,
             now=time.time(),
             accepted=self._quirks.accepted,
         )

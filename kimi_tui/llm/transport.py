@@ -11,7 +11,9 @@ import ipaddress
 import logging
 import os
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from openai import AsyncOpenAI, Omit
 
 
+NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 _CONNECT_S = 10.0
 _NO_KEY = "none"
 _ABOUT_THE_MACHINE = (
@@ -59,11 +62,11 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def check_origin(base_url: str, api_key: str) -> str:
-    """The host of a base URL that a key may be sent to.
+def check_origin(base_url: str, api_key: str, headers: Mapping[str, str] = NO_HEADERS) -> str:
+    """The host of a base URL that a key and the user's own headers may be sent to.
 
     Raises:
-        LLMError: this is no web address, or the key would cross a network unencrypted.
+        LLMError: this is no web address, or one of them would cross a network unencrypted.
     """
     try:
         parts = urlsplit(base_url)
@@ -75,10 +78,11 @@ def check_origin(base_url: str, api_key: str) -> str:
         raise LLMError(
             f"{base_url!r} is no base URL.", advice="It looks like https://api.moonshot.ai/v1."
         )
-    if parts.scheme == "http" and api_key and not is_loopback(host):
+    if parts.scheme == "http" and (api_key or headers) and not is_loopback(host):
+        what = "key" if api_key else "configured headers"
         raise LLMError(
-            f"The key would go to {host} unencrypted.",
-            advice="Use https, or no key for a server in your own network.",
+            f"The {what} would go to {host} unencrypted.",
+            advice=f"Use https, or no {what} for a server in your own network.",
         )
     return host
 
@@ -122,13 +126,15 @@ def _custom_headers() -> list[str]:
     return [line.partition(":")[0].strip() for line in lines if ":" in line]
 
 
-def openai_client(base_url: str, api_key: str, *, read_s: float) -> AsyncOpenAI:
-    """A client for one origin with one key.
+def openai_client(
+    base_url: str, api_key: str, headers: Mapping[str, str] = NO_HEADERS, *, read_s: float
+) -> AsyncOpenAI:
+    """A client for one origin with one key, and the user's own headers for it.
 
     Raises:
         LLMError: the base URL is none, or the key would cross a network unencrypted.
     """
-    check_origin(base_url, api_key)
+    check_origin(base_url, api_key, headers)
     preload()
     from openai import AsyncOpenAI
 
@@ -143,17 +149,17 @@ def openai_client(base_url: str, api_key: str, *, read_s: float) -> AsyncOpenAI:
         admin_api_key="",
         webhook_secret="",
         max_retries=0,
-        http_client=CarefulClient(base_url, connect_s=_CONNECT_S, read_s=read_s),
+        http_client=CarefulClient(base_url, headers, connect_s=_CONNECT_S, read_s=read_s),
         default_headers={"User-Agent": USER_AGENT},
     )
 
 
 @dataclass(frozen=True, slots=True)
 class NetworkFailures:
-    """Makes the errors for failed connections to one server. `secret` is the key, which is never shown."""
+    """Makes the errors for failed connections to one server. `secrets`, the key among them, are never shown."""
 
     host: str
-    secret: str = field(repr=False)
+    secrets: tuple[str, ...] = field(repr=False)
     stream_timeout_s: float
 
     def timeout(self, error: BaseException) -> APITimeoutError:
@@ -181,7 +187,7 @@ class NetworkFailures:
                 f"{self.host} closed the connection before it answered.",
                 advice="This usually passes.",
             )
-        why = redact(str(cause), self.secret).strip()[:200]
+        why = redact(str(cause), self.secrets).strip()[:200]
         return APIConnectionError(
             f"{self.host} cannot be reached" + (f": {why}" if why else "."),
             advice="Is the server running?"

@@ -60,6 +60,7 @@ if TYPE_CHECKING:
 
     from kimi_tui.demo.demo import Demo
     from kimi_tui.tui.dialogs.settings import ConfigurationFile
+    from kimi_tui.tui.first_run.models import ModelPick
     from kimi_tui.tui.frame.notices import Level
 
 
@@ -287,15 +288,21 @@ class KimiApp(App[None], inherit_bindings=False):
 
         self.push_screen(WelcomeScreen(self.launch, event.words))
 
-    def change_model(self, name: str) -> None:
-        """Use the model of that name at once; without one let the user choose from a list."""
+    def change_model(self, name: str, thinking: str = "", taken: tuple[str, ...] = ()) -> None:
+        """Use the model of that name at once; without one let the user choose from a list.
+
+        Args:
+            name: of the model.
+            thinking: what is set of it now, for the list.
+            taken: what the model in use takes there.
+        """
         if name:
             work = self._use_by_name(name)
             self.run_worker(reported(self, work), group="model", exclusive=True)
             return
         from kimi_tui.tui.first_run.screens import ModelScreen
 
-        self.push_screen(ModelScreen(self.launch), self._use)
+        self.push_screen(ModelScreen(self.launch, thinking, taken), self._use)
 
     async def _use_by_name(self, name: str) -> None:
         from kimi_tui.tui.first_run.models import model_by_name
@@ -306,20 +313,23 @@ class KimiApp(App[None], inherit_bindings=False):
         else:
             self._tell(launch, level="warning", advice="/model lists what there is.")
 
-    def _use(self, launch: Launch | None) -> None:
-        if launch is not None:
-            work = self._use_and_remember(launch)
+    def _use(self, pick: ModelPick | None) -> None:
+        if pick is not None:
+            work = self._use_and_remember(*pick)
             self.run_worker(reported(self, work), group="model", exclusive=True)
 
-    async def _use_and_remember(self, launch: Launch) -> None:
+    async def _use_and_remember(
+        self, launch: Launch, thinking: str | None = None, here: bool = False
+    ) -> None:
         """Go on with another model, which is the default from now on where the one before was."""
-        from kimi_tui.tui.first_run.models import remember_model
+        from kimi_tui.tui.first_run.models import ModelPick, remember_model
 
-        chosen = await remember_model(self.launch, launch, os.environ)
+        pick = ModelPick(launch, thinking, here)
+        chosen = await remember_model(self.launch, pick, os.environ)
         self.launch = chosen.launch
         for screen in self.screen_stack:
             if isinstance(screen, MainScreen):
-                screen.conversation.use(chosen.launch, chosen.holds)
+                screen.conversation.use(chosen.launch, chosen.holds, thinking)
 
     def _write(self, sequence: str) -> None:
         """Hand a sequence of control to the terminal, between two frames."""
@@ -641,7 +651,7 @@ class KimiApp(App[None], inherit_bindings=False):
     @property
     def _secrets(self) -> tuple[str, ...]:
         choice = self.launch.choice
-        return (choice.api_key,) if isinstance(choice, Choice) else ()
+        return choice.secrets if isinstance(choice, Choice) else ()
 
     def _handle_exception(self, error: Exception) -> None:
         """Never a traceback on the screen: it goes into the log, and one line says where that is.

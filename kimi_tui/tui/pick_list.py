@@ -19,10 +19,11 @@ from kimi_tui.tui.glyphs import glyphs_of
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A row of the list: its words, and quiet facts in a second column."""
+    """A row of the list: its words, quiet facts in a second column, and whether it is what holds now."""
 
     name: str
     facts: str = ""
+    holds: bool = False
 
 
 @dataclass
@@ -143,18 +144,24 @@ class PickList(Widget, can_focus=True):
         names = max((cell_len(one_line(e.name)) for e in self._state.entries), default=0)
         # Names tell entries apart; what stands beside them gives way first.
         column = min(names, max(12, width * 2 // 3 - 3)) + 3
+        marks = any(entry.holds for entry in self._state.entries)
         lines: list[Content] = []
         if self._state.needle:
             lines.append(Content.styled(f"  only with: {self._state.needle}", "$ink-quiet"))
         for index in self._shown():
             entry = self._state.entries[index]
             name = cut(one_line(entry.name), column - 1, glyphs.cut)
-            facts = cut(one_line(entry.facts), max(0, width - column - 3), glyphs.cut)
+            room = max(0, width - column - (5 if marks else 3))
+            # Blanks stay as they are: they make columns.
+            facts = " ".join(map(one_line, entry.facts.split(" ")))
+            facts = cut(facts, room, glyphs.cut)
             is_chosen = index == self._state.chosen
             back = " on $select" if is_chosen and self.has_focus else ""
             edge = glyphs.edge if is_chosen and self.has_focus else " "
+            mark = (f"{glyphs.done if entry.holds else ' '} ") if marks else ""
             row = Content.assemble(
                 (f"{edge} ", f"$accent{back}"),
+                (mark, f"$ok{back}"),
                 (name, f"{'bold $ink-strong' if is_chosen else '$ink'}{back}"),
                 (" " * (column - cell_len(name)), f"$ink{back}"),
                 (facts, f"$ink-quiet{back}"),

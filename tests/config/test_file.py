@@ -67,6 +67,55 @@ def parse(text: str) -> Config:
     return parse_config(text.encode(), PATH)
 
 
+def test_headers_of_a_provider_cost_only_themselves_and_are_kept_by_a_choice(
+    tmp_path: Path,
+) -> None:
+    many = "\n".join(f'H{n} = "v"' for n in range(25))
+    config = parse(
+        f"""
+[providers.p]
+base_url = "https://h/v1"
+headers = {{ X-Org = " mine ", x-org = "twice", Authorization = "a", Content-Length = "9", "a b" = "c", Y = 1, Z = "a\\nb" }}
+[providers.many]
+base_url = "https://i/v1"
+[providers.many.headers]
+{many}
+[providers.long]
+base_url = "https://j/v1"
+headers = {{ A = "{"x" * 5000}" }}
+[providers.odd]
+base_url = "https://k/v1"
+headers = "X-Org: 1"
+"""
+    )
+    assert config.providers["p"].headers == {"X-Org": "mine"}
+    said = [notice.removeprefix("config.toml: providers.") for notice in config.notices]
+    rest = "; the rest is used."
+    assert said == [
+        f"p.headers.x-org stands there twice{rest}",
+        f"p.headers.Authorization is set by the program alone{rest}",
+        f"p.headers.Content-Length is set by the program alone{rest}",
+        f"p.headers.a b is no name of a header{rest}",
+        f"p.headers.Y must be a text of one line in ASCII{rest}",
+        f"p.headers.Z must be a text of one line in ASCII{rest}",
+        f"many.headers are more than 20 headers or 4,096 characters{rest}",
+        f"long.headers are more than 20 headers or 4,096 characters{rest}",
+        f"odd.headers must be a table{rest}",
+    ]
+    assert len(config.providers["many"].headers) == 20
+    path = tmp_path / "config.toml"
+    path.write_text('[providers.p]\nbase_url = "https://h/v1"\nheaders = { X-Org = "a-secret" }\n')
+    after = save_choice(path, Choice("p", "https://h/v1", "m", "sk-1"))
+    choice = choose(after, Overrides(), {})
+    assert isinstance(choice, Choice)
+    assert choice.headers == {"X-Org": "a-secret"}
+    assert "a-secret" in choice.secrets
+    assert "a-secret" not in repr((after, choice))
+    elsewhere = choose(after, Overrides(base_url="http://127.0.0.1:1/v1"), {})
+    assert isinstance(elsewhere, Choice)
+    assert not elsewhere.headers
+
+
 def test_everything_that_can_stand_in_the_file() -> None:
     config = parse(WHOLE)
     assert config.notices == ()

@@ -25,7 +25,7 @@ NOW = 1_790_000_000.0
 def failed(status: int, body: Any, *, host: str = "api.example.org", **headers: str) -> LLMError:
     raw = body.encode() if isinstance(body, str) else json.dumps(body).encode()
     sent = {name.replace("_", "-"): value for name, value in headers.items()}
-    return error_of_response(raw, ResponseContext(host, "the-model", status, sent, KEY, NOW))
+    return error_of_response(raw, ResponseContext(host, "the-model", status, sent, (KEY,), NOW))
 
 
 SENTENCE = "It is so, and not otherwise."
@@ -89,8 +89,8 @@ def test_the_request_id_is_shown_and_the_key_never() -> None:
     assert "trace-7" in error.message
     assert KEY not in error.message + error.advice
     assert "1234567890abcdefgh" not in error.message
-    assert redact("a short one", "a") == "a short one"
-    assert "local.password" not in redact("you sent local.password!", "local.password")
+    assert redact("a short one", ("a",)) == "a short one"
+    assert "local.password" not in redact("you sent local.password!", ("local.password",))
 
 
 def test_a_sentence_is_cut_to_size() -> None:

@@ -91,7 +91,7 @@ def _worst(piece: str) -> list[str]:
 
 def _answer(text: str) -> None:
     answered = ResponseContext(
-        "h", "m", 400, {"retry-after": text, "x-ratelimit-reset": text}, "sk-x" * 5
+        "h", "m", 400, {"retry-after": text, "x-ratelimit-reset": text}, ("sk-x" * 5,)
     )
     errors.error_of_response(text.encode(), answered)
     body = {"error": {"message": text, "code": text, "n_ctx": text, "metadata": {"raw": text}}}
@@ -153,7 +153,7 @@ LOOKED_THROUGH: dict[str, Callable[[str], Any]] = {
     "overflow": lambda text: overflow_of("", text, text),
     "wait": lambda text: retry_after({"retry-after": text}, text, 0.0),
     "quirk": _learn,
-    "redaction": lambda text: errors.redact(text, "sk-secret-secret"),
+    "redaction": lambda text: errors.redact(text, ("sk-secret-secret",)),
     "sent": lambda text: sent_messages(
         text, [user_message(text)] * 2, DIALECTS["generic"], Recipient("p", "m")
     ),

@@ -73,6 +73,26 @@ def test_capabilities_are_read_where_they_are_told() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("pricing", "price"),
+    [
+        ({"prompt": "0.000002", "completion": "0.00001"}, (2.0, 10.0)),
+        ({"prompt": "0", "completion": "0"}, (0.0, 0.0)),
+        ({"prompt": "-1", "completion": "-1"}, None),
+        ({"prompt": "nan", "completion": "0"}, None),
+        ({"prompt": "1e300", "completion": "0"}, None),
+        ({"prompt": "0.1"}, None),
+        ({"prompt": 1, "completion": []}, None),
+        ("free", None),
+    ],
+)
+def test_prices_are_read_in_openrouters_words(
+    pricing: object, price: tuple[float, float] | None
+) -> None:
+    (found,) = read_models([{"id": "m", "pricing": pricing}]) or ()
+    assert found.price == (None if price is None else pytest.approx(price))
+
+
 async def test_models_are_listed_with_the_key_and_without_following(server: ChatServer) -> None:
     found = await chat_models(server.base_url + "/", "sk-the-key")
     assert [one.id for one in found.models] == ["stand-in"]

@@ -47,7 +47,9 @@ from kimi_tui.llm.errors import (
     LLMError,
     LLMNotSupported,
 )
+from kimi_tui.llm.http_client import CarefulClient
 from kimi_tui.llm.message import ImagePart, ImageURL, Message, user_message
+from kimi_tui.llm.models import chat_models
 from kimi_tui.llm.openai_compatible import OpenAICompatible
 from kimi_tui.llm.provider import (
     Completion,
@@ -451,6 +453,28 @@ async def test_a_redirect_is_not_followed(connect: Connect, server: ChatServer) 
             await ask(connect())
         assert thief.base_url in caught.value.advice
         assert not thief.requests
+
+
+async def test_own_headers_go_to_their_server_alone_and_are_never_shown(
+    connect: Connect, server: ChatServer
+) -> None:
+    own = {"X-Org": "org-secret-of-mine", "x-route": "blue"}
+    said = {"error": {"message": "no access for org-secret-of-mine"}}
+    async with ChatServer() as other:
+        server.script(status(403, said))
+        with pytest.raises(APIStatusError) as caught:
+            await ask(connect(headers=own))
+        assert "no access for [key]" in caught.value.message
+        assert await works(server, connect(headers=own))
+        await chat_models(server.base_url, "", own)
+        for request in (*server.requests, *server.other_requests):
+            assert request.headers["x-org"] == "org-secret-of-mine"
+            assert request.headers["x-route"] == "blue"
+        async with CarefulClient(server.base_url, own, connect_s=5, read_s=5) as client:
+            await client.get(f"{other.base_url}/models")
+        assert "x-org" not in other.other_requests[-1].headers
+    with pytest.raises(LLMError, match=r"headers would go to example\.org unencrypted"):
+        await chat_models("http://example.org/v1", "", own)
 
 
 # -- stopping --

@@ -30,7 +30,7 @@ def reader(response: Arrived) -> AnswerReader:
     return AnswerReader(
         cast("Any", response),
         ResponseContext("host", "m"),
-        NetworkFailures("host", "", 1.0),
+        NetworkFailures("host", (), 1.0),
         LearnedQuirks(),
         estimated_tokens=10,
         window=1_000,

@@ -93,7 +93,7 @@ async def replay(screen: MainScreen, argument: str) -> None:
 
 def model(screen: MainScreen, argument: str) -> None:
     """Use another model, by name or from a list."""
-    screen.kimi.change_model(argument)
+    screen.kimi.change_model(argument, *screen.conversation.thinking)
 
 
 async def thinking(screen: MainScreen, argument: str) -> None:

@@ -7,12 +7,19 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Mapping
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from importlib import import_module
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from kimi_tui.config.file import save_choice, save_default
+from kimi_tui.config.file import save_choice, save_default, save_setting
+from kimi_tui.config.folder_model import (
+    FolderModel,
+    in_folder,
+    keep_folder_model,
+    read_folder_model,
+)
 from kimi_tui.config.model_choice import (
     KIMI_CODE_URL,
     MOONSHOT_CHINA_URL,
@@ -23,14 +30,15 @@ from kimi_tui.config.model_choice import (
     choose,
     origin,
 )
-from kimi_tui.config.settings import Config, ConfigError
+from kimi_tui.config.settings import Config, ConfigError, ModelPrices
 from kimi_tui.foreign_text import one_line
 from kimi_tui.launch import Launch
-from kimi_tui.tui.formatting import tokens
+from kimi_tui.tui.formatting import money, tokens
 
 if TYPE_CHECKING:
     from kimi_tui.llm.errors import LLMError
     from kimi_tui.llm.models import ChatModels, FoundModel, LocalServer
+    from kimi_tui.llm.provider import Capability
 
 NAME_CHARS = 80
 """How much of a name that was typed is repeated in a sentence."""
@@ -86,12 +94,109 @@ def where(server: LocalServer) -> str:
     return f"{server.name} on port {server.base_url.rsplit(':', 1)[-1].split('/')[0]}"
 
 
-def model_facts(model: FoundModel) -> str:
-    """What stands beside a listed model: `262k   thinking`; a window that is guessed from the name bears a `~`."""
+def model_facts(
+    model: FoundModel, price: ModelPrices | None = None, *, thinks: bool = False
+) -> str:
+    """What stands beside a model: `262k   sees  thinks  $0.60 in, $2.50 out`; a window that is guessed from its name bears a `~`.
+
+    Args:
+        model: as its server lists it.
+        price: what is configured; else the server's counts.
+        thinks: whether it is known to, where the server does not say.
+    """
+    from kimi_tui.llm.known_models import known_to_see
+
     window, is_guessed = model.likely_window
+    can = model.capabilities
+    sees = known_to_see(model.id) if can is None else "image_in" in can
+    thinks = thinks if can is None else "thinking" in can
+    if price is None and model.price is not None:
+        price = ModelPrices(model.price[0], model.price[0], model.price[1])
     size = tokens(window, estimated=is_guessed) if window else ""
-    thinks = model.capabilities is not None and "thinking" in model.capabilities
-    return f"{size:<6} thinking".strip() if thinks else size
+    words = f"{size:<7}{'sees' if sees else '':<6}{'thinks' if thinks else '':<8}"
+    return f"{words}{_price_words(price) if price else ''}".rstrip()
+
+
+def _price_words(price: ModelPrices) -> str:
+    if not price.input and not price.output:
+        return "free"
+    return f"{money(price.input, price.currency)} in, {money(price.output, price.currency)} out"
+
+
+class Option(NamedTuple):
+    """A model that can be chosen: its name in the list, facts about it, the launch with it (None: its key is missing), and
+    what can be set of thinking with it."""
+
+    name: str
+    facts: str
+    launch: Launch | None
+    thinking: tuple[str, ...] = ()
+
+
+class ModelPick(NamedTuple):
+    """How to go on with another model, what was set of thinking with it (None: nothing), and whether in this folder alone."""
+
+    launch: Launch
+    thinking: str | None = None
+    here: bool = False
+
+
+def model_options(launch: Launch, listed: Sequence[FoundModel]) -> list[Option]:
+    """The models of the configuration, then the others of those that the server in use lists."""
+    from kimi_tui.llm.models import FoundModel
+
+    used = launch.choice
+    said = {model.id: model for model in listed}
+    options: list[Option] = []
+    for name, model in launch.config.models.items():
+        provider = launch.config.providers[model.provider]
+        is_here = isinstance(used, Choice) and provider.base_url == used.base_url
+        found = (
+            said.get(model.model, FoundModel(model.model)) if is_here else FoundModel(model.model)
+        )
+        if model.max_context_size:
+            found = replace(found, window=model.max_context_size)
+        if model.capabilities:
+            found = replace(found, capabilities=_capabilities(model.capabilities))
+        changed = configured_model(launch, name)
+        asked = Choice(model.provider, provider.base_url, model.model, dialect=provider.dialect)
+        options.append(_option(name, found, asked, changed, model.prices))
+    known = {model.model for model in launch.config.models.values()}
+    for found in listed:
+        if found.id not in known and isinstance(used, Choice):
+            changed = listed_model(launch, found)
+            options.append(_option(found.id, found, used._replace(model=found.id), changed))
+    return options
+
+
+def _option(
+    name: str,
+    found: FoundModel,
+    asked: Choice,
+    launch: Launch | None,
+    prices: ModelPrices | None = None,
+) -> Option:
+    from kimi_tui.llm import dialects, thinking
+    from kimi_tui.llm.errors import LLMError
+
+    try:
+        how = dialects.choose(asked.base_url, asked.model, asked.dialect).thinking
+    except LLMError:
+        how = dialects.Thinking()  # its dialect has no such name, which is said when it is used
+    taken = () if how.not_with_tools else thinking.choices(how)
+    facts = model_facts(found, prices, thinks=how.always or bool(taken))
+    if found.capabilities is not None and "thinking" not in found.capabilities and not how.always:
+        taken = ()
+    return Option(name, f"{facts:<21}   {asked.provider}".rstrip(), launch, taken)
+
+
+def _capabilities(words: Sequence[str]) -> frozenset[Capability]:
+    found: set[Capability] = {"tools"}
+    if "image_in" in words:
+        found.add("image_in")
+    if "thinking" in words or "always_thinking" in words:
+        found.add("thinking")
+    return frozenset(found)
 
 
 def choice_of(model: FoundModel, provider: str, base_url: str, key: str = "") -> Choice:
@@ -114,11 +219,13 @@ async def save(launch: Launch, choice: Choice) -> Launch:
     config: Config = launch.config
     try:
         config = await asyncio.to_thread(save_choice, launch.config_path, choice)
+        await asyncio.to_thread(keep_folder_model, launch.work_dir, None)
     except ConfigError as error:
         notices = (*notices, f"{error}. It is used for now.")
     except OSError as error:
         reason = error.strerror or str(error)
         notices = (*notices, f"The choice could not be saved: {reason}. It is used for now.")
+    choice = choice._replace(headers=stored_headers(config, choice.base_url))
     return launch._replace(choice=choice, config=config, notices=notices)
 
 
@@ -126,6 +233,14 @@ def stored_key(launch: Launch, choice: Choice) -> str:
     """The key that the configuration has for the server already."""
     stored = launch.config.providers.values()
     return next((one.api_key for one in stored if one.base_url == choice.base_url), "")
+
+
+def stored_headers(config: Config, base_url: str) -> Mapping[str, str]:
+    """The headers that the configuration has for the server; of its origin alone."""
+    for one in config.providers.values():
+        if origin(one.base_url) == origin(base_url):
+            return one.headers
+    return {}
 
 
 class ModelChange(NamedTuple):
@@ -141,7 +256,11 @@ def configured_model(launch: Launch, name: str) -> Launch | None:
         choice = choose(launch.config, Overrides(model=name), os.environ)
     except ConfigError:
         return None
-    return launch._replace(choice=choice) if isinstance(choice, Choice) else None
+    if not isinstance(choice, Choice):
+        return None
+    if isinstance(launch.choice, Choice):
+        choice = choice._replace(thinking=launch.choice.thinking)
+    return launch._replace(choice=choice)
 
 
 def listed_model(launch: Launch, model: FoundModel) -> Launch | None:
@@ -155,7 +274,9 @@ def listed_model(launch: Launch, model: FoundModel) -> Launch | None:
     )
 
 
-async def listed_models(base_url: str, api_key: str) -> ChatModels:
+async def listed_models(
+    base_url: str, api_key: str, headers: Mapping[str, str] = MappingProxyType({})
+) -> ChatModels:
     """The models of a server that can be talked to.
 
     Raises:
@@ -170,7 +291,7 @@ async def listed_models(base_url: str, api_key: str) -> ChatModels:
         key = await asyncio.to_thread(real_key, api_key)
     except ConfigError as error:
         raise LLMError(str(error)) from error
-    return await chat_models(base_url, key)
+    return await chat_models(base_url, key, headers)
 
 
 def has_no_list(error: LLMError) -> bool:
@@ -211,7 +332,7 @@ async def model_by_name(launch: Launch, name: str) -> Launch | str:
     if not isinstance(choice, Choice):
         return f"There is no model {name[:NAME_CHARS]}."
     try:
-        models = (await listed_models(choice.base_url, choice.api_key)).models
+        models = (await listed_models(choice.base_url, choice.api_key, choice.headers)).models
     except LLMError:
         return launch._replace(choice=choice._replace(model=name, window=None, capabilities=None))
     found = next((model for model in models if model.id == name), None)
@@ -224,28 +345,36 @@ async def model_by_name(launch: Launch, name: str) -> Launch | str:
     return f"{choice.provider} has no model {one_line(name[:NAME_CHARS])}.{hint}"
 
 
-async def remember_model(before: Launch, after: Launch, environ: Mapping[str, str]) -> ModelChange:
-    """Save the new model as the default of the configuration, where the one before it came from there.
+async def remember_model(
+    before: Launch, pick: ModelPick, environ: Mapping[str, str]
+) -> ModelChange:
+    """Save the new model for this folder, or as the default of the configuration where the one before it came from there.
 
     What the command line or the environment said holds for this session alone, and so does what replaces it.
     """
-    choice = after.choice
-    if not isinstance(choice, Choice) or choice == before.choice or before.config != after.config:
+    after, choice = pick.launch, pick.launch.choice
+    if not isinstance(choice, Choice) or before.config != after.config:
         return ModelChange(after)  # another key or server has been saved on its own screen
-    plain = _plain(before.config)
-    is_ours = isinstance(before.choice, Choice) and plain is not None
-    if not is_ours or plain is None or not _same(plain, before.choice):
-        return ModelChange(
-            after, "For this session: what was used came from flags or the environment."
-        )
+    if choice == before.choice and pick.thinking is None and not pick.here:
+        return ModelChange(after)
+    if pick.thinking is not None:
+        choice = choice._replace(thinking=pick.thinking)
+        after = after._replace(choice=choice)
     if environ.get("KIMI_MODEL_NAME"):
         return ModelChange(after, "For this session: KIMI_MODEL_NAME names another.")
+    save = _save_for_folder if pick.here else _save_as_default
     try:
-        config = await asyncio.to_thread(_save_as_default, before, choice)
+        config = await asyncio.to_thread(save, before, choice, pick.thinking)
     except (ConfigError, OSError) as error:
         reason = error.strerror or str(error) if isinstance(error, OSError) else str(error)
         return ModelChange(after, f"It could not be saved, and holds for this session: {reason}")
-    return ModelChange(after._replace(config=config), "It is the default from now on.")
+    if config is None:
+        why = "what was used came from flags or the environment."
+        return ModelChange(after, f"For this session: {why}")
+    holds = (
+        "It is used in this folder from now on." if pick.here else "It is the default from now on."
+    )
+    return ModelChange(after._replace(config=config), holds)
 
 
 def _plain(config: Config) -> Choice | None:
@@ -265,13 +394,45 @@ def _same(plain: Choice, choice: object) -> bool:
     )
 
 
-def _save_as_default(launch: Launch, choice: Choice) -> Config:
-    for name, model in launch.config.models.items():
-        provider = launch.config.providers.get(model.provider)
+def _save_as_default(launch: Launch, choice: Choice, thinking: str | None) -> Config | None:
+    """The configuration with this default; None where what was used did not come from it. What was kept for the folder is
+    forgotten."""
+    plain = _plain(in_folder(launch.config, read_folder_model(launch.work_dir)))
+    if plain is None or not _same(plain, launch.choice):
+        return None
+    name = _configured_name(launch.config, choice)
+    path = launch.config_path
+    config = save_choice(path, choice) if name is None else save_default(path, name)
+    if thinking is not None:
+        config = save_setting(path, "default_thinking", thinking or None)
+    keep_folder_model(launch.work_dir, None)
+    return config
+
+
+def _save_for_folder(launch: Launch, choice: Choice, thinking: str | None) -> Config | None:
+    """The configuration, in which the model of the folder stands; None where its key does not."""
+    config, name = launch.config, _configured_name(launch.config, choice)
+    if name is None:
+        stored = ((one.base_url, one.api_key) for one in config.providers.values())
+        if (choice.base_url, choice.api_key) not in stored:
+            return None
+        config = save_choice(launch.config_path, choice, default=False)
+        name = _configured_name(config, choice) or choice.model
+    if thinking is None:
+        before = read_folder_model(launch.work_dir)
+        thinking = before.thinking if before is not None and before.model == name else ""
+    keep_folder_model(launch.work_dir, FolderModel(name, thinking))
+    return config
+
+
+def _configured_name(config: Config, choice: Choice) -> str | None:
+    """Under which name of the configuration the model stands."""
+    for name, model in config.models.items():
+        provider = config.providers.get(model.provider)
         if (
             model.model == choice.model
             and provider is not None
             and provider.base_url == choice.base_url
         ):
-            return save_default(launch.config_path, name)
-    return save_choice(launch.config_path, choice)
+            return name
+    return None

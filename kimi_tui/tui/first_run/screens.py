@@ -18,19 +18,20 @@ from kimi_tui.launch import Launch
 from kimi_tui.tui.callbacks import reported
 from kimi_tui.tui.first_run.models import (
     SERVERS,
+    ModelPick,
+    Option,
     choice_of,
-    configured_model,
     has_no_list,
-    listed_model,
     listed_models,
     local_servers,
     model_facts,
+    model_options,
     save,
     server_of,
+    stored_headers,
     stored_key,
     where,
 )
-from kimi_tui.tui.formatting import tokens
 from kimi_tui.tui.frame.footer import Footer
 from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.pick_list import Entry, PickList
@@ -211,7 +212,8 @@ class KeyScreen(AnswersOnce[Launch | None]):
         from kimi_tui.llm.errors import LLMError
 
         try:
-            found = await listed_models(url, key)
+            headers = stored_headers(self._launch.config, url)
+            found = await listed_models(url, key, headers)
         except LLMError as error:
             if (url, key) != self._checked:
                 return
@@ -407,41 +409,68 @@ class LocalScreen(AnswersOnce[Launch | None]):
         self.dismiss(None)
 
 
-class ModelScreen(AnswersOnce[Launch | None]):
-    """Asks for another model. Answers with how to go on, or None for leaving it as it is."""
+class ModelScreen(AnswersOnce[ModelPick | None]):
+    """Asks for another model. Answers with how to go on, or None for leaving it as it is.
+
+    Args:
+        launch: how the program goes on now.
+        thinking: what is set of thinking; empty for nothing.
+        taken: what the model in use takes there.
+    """
 
     CSS_PATH = sheets("first_run")
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "back", "Back", show=False)]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "back", "Back", show=False),
+        Binding("ctrl+s", "use_here", "Use in this folder", show=False),
+        Binding("left", "think(-1)", "Think less", show=False),
+        Binding("right", "think(1)", "Think more", show=False),
+    ]
 
-    def __init__(self, launch: Launch) -> None:
+    def __init__(self, launch: Launch, thinking: str = "", taken: tuple[str, ...] = ()) -> None:
         super().__init__()
         self._launch = launch
-        self._names = list(launch.config.models)
-        self._listed: list[FoundModel] = []
-        self._list = PickList(self._entries(), rows=ROWS, chosen=self._used(), narrows=True)
+        self._now = thinking
+        self._taken = taken
+        self._wanted: dict[str, str] = {}
+        """What was set of thinking here, by the name in the list."""
+        self._options: list[Option] = []
+        self._list = PickList(rows=ROWS, narrows=True)
+        self._thinking = Static(markup=False, classes="title")
         self._words = Static(markup=False, classes="title")
 
-    def _entries(self) -> list[Entry]:
-        configured = [
-            Entry(name, "   ".join(filter(None, (model.provider, _size(model.max_context_size)))))
-            for name, model in self._launch.config.models.items()
+    def _show(self, listed: Sequence[FoundModel] = ()) -> None:
+        """Offer what there is; who has chosen one stays on it."""
+        before, at = len(self._options), self._list.chosen
+        chosen = self._options[at].name if at < before else ""
+        self._options = model_options(self._launch, listed)
+        used = self._used()
+        entries = [
+            Entry(option.name, option.facts, holds=index == used)
+            for index, option in enumerate(self._options)
         ]
-        choice = self._launch.choice
-        server = choice.provider if isinstance(choice, Choice) else ""
-        listed = [
-            Entry(model.id, "   ".join(filter(None, (server, _size(model.window)))))
-            for model in self._listed
-        ]
-        return [*configured, *listed, ANOTHER_KEY, LOCAL]
+        names = [option.name for option in self._options]
+        if chosen in names:
+            place = names.index(chosen)
+        else:
+            place = at - before + len(names) if before else max(used, 0)
+        self._list.show([*entries, ANOTHER_KEY, LOCAL], place)
+        self._show_thinking()
 
     def _used(self) -> int:
-        """The place of the model that is asked now."""
-        choice = self._launch.choice
-        if not isinstance(choice, Choice):
-            return 0
-        models = [model.model for model in self._launch.config.models.values()]
-        models += [model.id for model in self._listed]
-        return models.index(choice.model) if choice.model in models else 0
+        """The place of the model that is asked now; -1 where it is not in the list."""
+        now = self._launch.choice
+        places = {
+            (there.model, there.base_url): index
+            for index, option in reversed(list(enumerate(self._options)))
+            if option.launch is not None and isinstance(there := option.launch.choice, Choice)
+        }
+        return places.get((now.model, now.base_url), -1)
+
+    @property
+    def _option(self) -> Option | None:
+        """The chosen model; None on the rows behind them."""
+        chosen = self._list.chosen
+        return self._options[chosen] if chosen < len(self._options) else None
 
     def compose(self) -> ComposeResult:
         """One list."""
@@ -450,19 +479,15 @@ class ModelScreen(AnswersOnce[Launch | None]):
                 Content.styled("Which model shall be used?", "bold $ink-strong"), classes="title"
             )
             yield self._list
+            yield self._thinking
             yield self._words
         yield Footer()
 
     def on_mount(self) -> None:
         """Give the list the keys, and ask the server what it has."""
-        glyphs = glyphs_of(self)
-        self.query_one(Footer).hints = (
-            ("Enter", "use"),
-            (f"{glyphs.up}{glyphs.down}", "choose"),
-            ("Esc", "back"),
-            ("letters", "narrow the list"),
-        )
+        self._list.rows = min(ROWS, app_of(self).size.height - 13)
         self._list.focus()
+        self._show()
         if isinstance(self._launch.choice, Choice):
             self._say("Asking the server which models it has …")
             self.run_worker(reported(self, self._ask(self._launch.choice), self._say))
@@ -471,40 +496,96 @@ class ModelScreen(AnswersOnce[Launch | None]):
 
     def _say(self, words: str = "") -> None:
         lasting = "The conversation goes on with it from the next call."
+        if any("$" in option.facts for option in self._options):
+            lasting += " Prices are for a million tokens."
         self._words.update(Content.styled(f"{lasting} {words}".rstrip(), "$ink-quiet"))
 
     async def _ask(self, choice: Choice) -> None:
         from kimi_tui.llm.errors import LLMError
 
         try:
-            found = await listed_models(choice.base_url, choice.api_key)
+            found = await listed_models(choice.base_url, choice.api_key, choice.headers)
         except LLMError as error:
             self._say(f"The server lists none: {one_line(error.message)}")
             return
-        known = {model.model for model in self._launch.config.models.values()}
-        self._listed = [model for model in found.models if model.id not in known]
-        chosen = self._list.chosen
-        # Those behind the configured ones move down; whoever has chosen one of the others stays on it.
-        moved = chosen + len(self._listed) if chosen >= len(self._names) > 0 else chosen
-        self._list.show(self._entries(), moved if self._names else self._used())
+        self._show(found.models)
         self._say()
+
+    # --- thinking
+
+    def _steps(self) -> tuple[str, ...]:
+        """What can be set of thinking with the chosen model, the least first; the first leaves it to the model."""
+        option = self._option
+        if option is None:
+            return ()
+        taken = option.thinking
+        if self._list.chosen == self._used():
+            taken = self._taken or taken  # a local server has said more of itself by now
+        return ("", *sorted(taken, key=lambda word: word != "off")) if taken else ()
+
+    def _set(self) -> str:
+        """What is set for the chosen model."""
+        option = self._option
+        word = self._wanted.get(option.name, self._now) if option is not None else ""
+        return word if word in self._steps() else ""
+
+    def action_think(self, step: int) -> None:
+        """Set more or less thinking for the chosen model."""
+        option, steps = self._option, self._steps()
+        if option is not None and steps:
+            place = steps.index(self._set()) + step
+            if 0 <= place < len(steps):
+                self._wanted[option.name] = steps[place]
+                self._show_thinking()
+
+    @on(PickList.Moved)
+    def _show_thinking(self) -> None:
+        glyphs = glyphs_of(self)
+        steps, now = self._steps(), self._set()
+        # What is cut in a narrow list is whole here.
+        facts = option.facts.split("  ") if (option := self._option) is not None else []
+        whole = f" {glyphs.pending} ".join(part.strip() for part in facts if part.strip())
+        parts = [(one_line(whole), "$ink"), ("\nThinking" if steps else "", "$ink-quiet")]
+        for word in steps:
+            is_set = word == now
+            shown = f"[{word or 'default'}]" if is_set else f" {word or 'default'} "
+            parts.append((f" {shown}", "bold $ink-strong" if is_set else "$ink-quiet"))
+        self._thinking.update(Content.assemble(*parts))
+        effort = ((f"{glyphs.back}{glyphs.to}", "thinking"),) if steps else ()
+        self.query_one(Footer).hints = (
+            ("Enter", "use"),
+            ("Ctrl+S", "this folder"),
+            *effort,
+            ("Esc", "back"),
+            (f"{glyphs.up}{glyphs.down}", "choose"),
+            ("letters", "narrow the list"),
+        )
+
+    # --- choosing
 
     @on(PickList.Picked)
     def _picked(self) -> None:
-        index = self._list.chosen
-        n_models = len(self._names) + len(self._listed)
-        if index == n_models:
+        self._use(here=False)
+
+    def action_use_here(self) -> None:
+        """Use the chosen model in this folder only."""
+        self._use(here=True)
+
+    def _use(self, *, here: bool) -> None:
+        option = self._option
+        if option is not None:
+            if option.launch is not None:
+                self.dismiss(ModelPick(option.launch, self._wanted.get(option.name), here))
+            else:
+                self._say(f"{one_line(option.name)} cannot be used: its key is missing.")
+        elif self._list.chosen == len(self._options):
             app_of(self).push_screen(KeyScreen(self._launch), self._chosen)
-        elif index > n_models:
-            app_of(self).push_screen(LocalScreen(self._launch, ()), self._chosen)
-        elif index < len(self._names):
-            self._chosen(configured_model(self._launch, self._names[index]))
         else:
-            self._chosen(listed_model(self._launch, self._listed[index - len(self._names)]))
+            app_of(self).push_screen(LocalScreen(self._launch, ()), self._chosen)
 
     def _chosen(self, launch: Launch | None) -> None:
         if launch is not None:
-            self.dismiss(launch)
+            self.dismiss(ModelPick(launch))
 
     def action_back(self) -> None:
         """Leave it as it is."""
@@ -514,10 +595,6 @@ class ModelScreen(AnswersOnce[Launch | None]):
 def entry_of(model: FoundModel) -> Entry:
     """A model as a row of the list."""
     return Entry(model.id, model_facts(model))
-
-
-def _size(window: int | None) -> str:
-    return tokens(window) if window else ""
 
 
 def _label(text: str) -> Static:

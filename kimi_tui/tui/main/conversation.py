@@ -163,14 +163,23 @@ class Conversation:
         if not self.state.has_messages:
             self._screen.folder_known(facts)
 
-    def use(self, launch: Launch, holds: str = "") -> None:
-        """Go on with another model; `holds` says for how long, in a sentence."""
-        self.engine.start(self._use(launch, holds))
+    def use(self, launch: Launch, holds: str = "", thinking: str | None = None) -> None:
+        """Go on with another model.
 
-    async def _use(self, launch: Launch, holds: str) -> None:
+        Args:
+            launch: that.
+            holds: for how long, in a sentence.
+            thinking: what was set for it; None leaves what holds.
+        """
+        self.engine.start(self._use(launch, holds, thinking))
+
+    async def _use(self, launch: Launch, holds: str, thinking: str | None) -> None:
         soul = await self.opened()
         from kimi_tui.tui.main.opening import provider_of
 
+        if thinking is not None:
+            self._thinking = thinking
+            self._keep_thinking(thinking)
         launch = self._launch = self._thinking_likewise(launch)
         provider = await provider_of(launch, soul.session.id)
         soul.set_provider(provider)
@@ -211,6 +220,12 @@ class Conversation:
         thinking = self._provider.thinking_choices if self._provider is not None else ()
         return Values((*models, *listed), thinking)
 
+    @property
+    def thinking(self) -> tuple[str, tuple[str, ...]]:
+        """What was set of thinking (empty: nothing), and what the model takes."""
+        choice = self._launch.choice
+        return choice.thinking if isinstance(choice, Choice) else "", self.values.thinking
+
     def learn_models(self) -> None:
         """Ask the server in the background which models it has; once, as long as it can be asked at all."""
         choice = self._launch.choice
@@ -231,7 +246,7 @@ class Conversation:
 
         try:
             key = await asyncio.to_thread(real_key, choice.api_key)
-            found = (await chat_models(choice.base_url, key)).models
+            found = (await chat_models(choice.base_url, key, choice.headers)).models
         except (LLMError, ConfigError):
             # The list of `/model` says why; asked again with the next argument.
             self._asked_for_models = None

@@ -163,7 +163,7 @@ async def provider_of(launch: Launch, session_id: str) -> OpenAICompatible:
     except ConfigError as error:
         raise CannotOpen(str(error), USAGE) from error
     # Here, because from here on there is a key that the log must never hold.
-    await asyncio.to_thread(start_logging, log_file(), (choice.api_key,))
+    await asyncio.to_thread(start_logging, log_file(), choice.secrets)
     return OpenAICompatible(
         provider=choice.provider,
         base_url=choice.base_url,
@@ -173,6 +173,7 @@ async def provider_of(launch: Launch, session_id: str) -> OpenAICompatible:
         dialect=choice.dialect,
         capabilities=choice.capabilities,
         thinking=choice.thinking,
+        headers=choice.headers,
         session_id=session_id,
         stream_timeout_s=launch.config.stream_timeout_s,
     )
@@ -232,7 +233,7 @@ async def _only_model(choice: Choice) -> str:
     from kimi_tui.llm.models import NO_LIST_STATUSES, chat_models
 
     try:
-        found = await chat_models(choice.base_url, choice.api_key)
+        found = await chat_models(choice.base_url, choice.api_key, choice.headers)
     except LLMError as error:
         listless = isinstance(error, APIStatusError) and error.status in NO_LIST_STATUSES
         words = f"{error.message.rstrip('.')}. {error.advice}".strip()

@@ -9,12 +9,20 @@ from support.chat_server import ChatServer, say
 from support.screens import Desk, desk
 
 from kimi_tui.config.file import read_config
+from kimi_tui.config.folder_model import FolderModel, keep_folder_model
 from kimi_tui.config.model_choice import Choice, Overrides, choose
-from kimi_tui.config.settings import Config
-from kimi_tui.launch import Launch
+from kimi_tui.config.settings import Config, ModelPrices
+from kimi_tui.launch import Launch, Options, launch_of
 from kimi_tui.llm.models import FoundModel, LocalServer
 from kimi_tui.tui.first_run import models
-from kimi_tui.tui.first_run.models import SERVERS, choice_of, model_facts, remember_model, server_of
+from kimi_tui.tui.first_run.models import (
+    SERVERS,
+    ModelPick,
+    choice_of,
+    model_facts,
+    remember_model,
+    server_of,
+)
 from kimi_tui.tui.first_run.screens import ModelScreen
 from kimi_tui.tui.first_run.welcome import ways
 
@@ -129,14 +137,97 @@ async def test_what_flags_or_the_environment_said_is_not_remembered(home: Path) 
     after = launch._replace(choice=choice._replace(model="other"))
     before = (home / "config.toml").read_text()
     flagged = launch._replace(choice=choice._replace(model="by-flag"))
-    assert "For this session" in (await remember_model(flagged, after, {})).holds
+    pick = ModelPick(after)
+    assert "For this session" in (await remember_model(flagged, pick, {})).holds
+    assert "KIMI_MODEL_NAME" in (await remember_model(launch, pick, {"KIMI_MODEL_NAME": "x"})).holds
+    keyed = after._replace(choice=choice._replace(model="other", api_key="sk-of-a-variable"))
     assert (
-        "KIMI_MODEL_NAME" in (await remember_model(launch, after, {"KIMI_MODEL_NAME": "x"})).holds
+        "For this session"
+        in (await remember_model(flagged, ModelPick(keyed, None, True), {})).holds
     )
     assert (home / "config.toml").read_text() == before
-    assert (await remember_model(launch, launch, {})).holds == ""
+    assert not (home / "models").exists()
+    assert (await remember_model(launch, ModelPick(launch), {})).holds == ""
     (home / "config.toml").write_text("not = [toml")
-    assert "could not be saved" in (await remember_model(launch, after, {})).holds
+    assert "could not be saved" in (await remember_model(launch, pick, {})).holds
+
+
+async def test_a_model_with_its_thinking_can_be_for_this_folder_alone(home: Path) -> None:
+    listed = (
+        {"id": "kimi-test", "context_length": 64_000},
+        {
+            "id": "thinker",
+            "context_length": 128_000,
+            "supported_parameters": ["tools", "reasoning"],
+            "architecture": {"input_modalities": ["text", "image"]},
+            "pricing": {"prompt": "0.0000006", "completion": "0.0000025"},
+        },
+    )
+    async with ChatServer(models=listed) as server, desk(home, server.base_url) as one:
+        launch = configure(home, server.base_url)
+        path = home / "config.toml"
+        text = path.read_text().replace("api_key", 'dialect = "deepseek"\napi_key')
+        path.write_text(text)
+        config = read_config(path)
+        choice = choose(config, Overrides(), {})
+        assert isinstance(choice, Choice)
+        (home / "app").mkdir(exist_ok=True)
+        await started(one, launch._replace(config=config, choice=choice))
+        await one.say("/model")
+        shown = await one.sees("128k   sees  thinks  $0.60 in, $2.50 out")
+        assert "✓ fast" in shown
+        assert "64.0k" in shown, "what the server says of a model of the configuration"
+        assert "✓ thinker" not in shown
+        await one.pilot.press("down")
+        await one.sees("Thinking [default]  off   on   low   high   max")
+        await one.pilot.press("left", "right", "right", "right", "right", "right", "right")
+        await one.sees("[max]")
+        await one.pilot.press("left")
+        await one.sees("[high]")
+        await one.pilot.press("ctrl+s")
+        await one.sees("The agent now uses thinker.")
+        await one.sees("It is used in this folder from now on.")
+        server.script(say("Words."))
+        await one.say("Hello")
+        await one.sees("Words.")
+        body = server.requests[-1].body
+        assert (body["model"], body["reasoning_effort"]) == ("thinker", "high")
+        assert read_config(path).default_model == "fast"
+        assert read_config(path).thinking == ""
+        assert not list((home / "app").iterdir()), "nothing in the work folder"
+        inside = launch_of(Options(work_dir=str(home / "app")))
+        outside = launch_of(Options(work_dir=str(home)))
+        said = launch_of(Options(work_dir=str(home / "app"), model="fast", thinking=False))
+        assert (inside.choice.model, outside.choice.model) == ("thinker", "kimi-test")
+        assert inside.given["default_model"] == ("thinker", "this folder")
+        assert isinstance(inside.choice, Choice)
+        assert (inside.choice.thinking, inside.choice.api_key) == ("high", "sk-1")
+        assert isinstance(said.choice, Choice)
+        assert (said.choice.model, said.choice.thinking) == ("kimi-test", "off")
+        # The list begins with what holds now; a default for all takes the place of what was for the folder.
+        await one.say("/model")
+        await one.sees("✓ thinker")
+        await one.sees("[high]")
+        await one.pilot.press("up", "left", "enter")
+        await one.sees("The agent now uses kimi-test.")
+        await one.sees("It is the default from now on.")
+        again = launch_of(Options(work_dir=str(home / "app")))
+        assert isinstance(again.choice, Choice)
+        assert (again.choice.model, again.choice.thinking) == ("kimi-test", "low")
+        assert not list((home / "models").iterdir())
+
+
+@pytest.mark.parametrize(
+    "broken", [b"", b"[1]", b'{"model": 1}', b"[" * 4000, b"\xff", b'{"model": "gone"}']
+)
+def test_what_is_kept_for_a_folder_may_be_broken(home: Path, broken: bytes) -> None:
+    configure(home, "http://127.0.0.1:9/v1")
+    keep_folder_model(home, FolderModel("fast", "high"))
+    (kept,) = (home / "models").iterdir()
+    assert launch_of(Options(work_dir=str(home))).given["default_thinking"].value == "high"
+    kept.write_bytes(broken)
+    launch = launch_of(Options(work_dir=str(home)))
+    assert (launch.choice.model, dict(launch.given)) == ("kimi-test", {})
 
 
 # --- without a screen
@@ -158,7 +249,11 @@ def test_what_is_saved_of_a_listed_model() -> None:
 
 
 def test_words_about_models_and_servers() -> None:
-    assert model_facts(FoundModel("m", 262_144, frozenset({"thinking"}))) == "262k   thinking"
+    assert model_facts(FoundModel("m", 262_144, frozenset({"thinking"}))) == "262k         thinks"
+    seen = FoundModel("kimi-k3", None, None, price=(0.0, 0.0))
+    assert model_facts(seen, thinks=True) == "~1.0M  sees  thinks  free"
+    prices = ModelPrices(1, 0.1, 2, "€")
+    assert model_facts(FoundModel("m"), prices).strip() == "€1.00 in, €2.00 out"
     assert model_facts(FoundModel("m")) == ""
     one = LocalServer("vLLM", "http://127.0.0.1:8000/v1", (FoundModel("a"),))
     assert ways((one,))[1].about == "found: vLLM on port 8000; 1 model"
