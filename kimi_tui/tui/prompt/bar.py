@@ -117,7 +117,9 @@ class PromptBar(Widget):
         self._choose_words()
 
     def _choose_words(self) -> None:
-        steer = STEER_WORDS if self.size.width >= WIDE_FROM else STEER_SHORTLY
+        waits = self.state.retry_until > time.time()
+        is_wide = self.size.width >= WIDE_FROM and not waits
+        steer = STEER_WORDS if is_wide else STEER_SHORTLY
         resume = self._resume_words if self.state.can_resume else IDLE_WORDS
         words = steer if self.state.running else resume
         if self.area.placeholder != words:
