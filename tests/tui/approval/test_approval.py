@@ -425,7 +425,7 @@ async def test_question_place_and_all_answers_are_on_every_screen(size: tuple[in
 
 
 async def test_a_question_of_the_agent_breaks_between_words() -> None:
-    asks = "Which one of the two parsers that stand in the folder of tools shall be kept for the importer?"
+    asks = "Which one of the many parsers that stand in the folders of tools shall be kept for the importer?"
     desk = Desk(request("", question=asks, kind="question", options=("a", "b")))
     async with desk.run_test(size=(80, 24)) as pilot:
         await pilot.pause()
