@@ -2,7 +2,7 @@
 
 `@app.py`, `@app.py#10-40` for these lines, `@src/` for a listing, `@"a name.txt"` with blanks. Where a tool would have to
 ask first (secrets, places outside the work folder), nothing is read, and what is attached says so. A large file is named
-and not read.
+and not read. What looks like a key is counted in what is shown, and left out where results with keys are asked about.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from kimi_tui.soul.internal_messages import quoted, user_words
 from kimi_tui.soul.tool_results import CallVersions, with_versions
 from kimi_tui.tools.base import ApprovalQuestion, ToolEnv, ToolOutcome, ToolProblem, ToolRejected
 from kimi_tui.tools.glob import Glob, GlobParams
+from kimi_tui.tools.key_text import count_words, find_keys, without_keys
 from kimi_tui.tools.paths import locate
 from kimi_tui.tools.read_file import MAX_LINES, ReadFile, ReadFileParams
 from kimi_tui.tools.text import format_size
@@ -51,14 +52,21 @@ class Attachments:
         conversation: its tools learn which versions of files the agent knows now.
         work_dir: the session's folder.
         environ: for `HOME`.
+        without_keys: what looks like a key stays out.
     """
 
     def __init__(
-        self, conversation: Conversation, work_dir: Path, environ: Mapping[str, str]
+        self,
+        conversation: Conversation,
+        work_dir: Path,
+        environ: Mapping[str, str],
+        *,
+        without_keys: bool = False,
     ) -> None:
         self._conversation = conversation
         self._work_dir = work_dir
         self._environ = environ
+        self._without_keys = without_keys
 
     async def said(self, text: str) -> Message:
         """The message of these words, with what they name attached."""
@@ -78,7 +86,7 @@ class Attachments:
         parts: list[TextPart] = []
         try:
             async with asyncio.timeout(_PATIENCE_S):
-                await _attach(text, env, parts)
+                await _attach(text, env, parts, no_keys=self._without_keys)
         except TimeoutError:
             parts.append(TextPart(text="", attached="the rest takes too long to read"))
         if not parts:
@@ -87,7 +95,7 @@ class Attachments:
         return with_versions(words.model_copy(update={"content": content}), versions.noted)
 
 
-async def _attach(text: str, env: ToolEnv, parts: list[TextPart]) -> None:
+async def _attach(text: str, env: ToolEnv, parts: list[TextPart], *, no_keys: bool) -> None:
     seen: set[Mention] = set()
     left = ALL_BYTES
     for written in _MENTION.finditer(text):
@@ -96,7 +104,7 @@ async def _attach(text: str, env: ToolEnv, parts: list[TextPart]) -> None:
         for mention in readings(written):
             part = None
             if mention not in seen:
-                part = await _attached(mention, env, left)
+                part = await _attached(mention, env, left, no_keys=no_keys)
             if part is not None or mention in seen:
                 break
         else:
@@ -129,7 +137,7 @@ def _with_lines(path: str, lines: re.Match[str] | None) -> Mention:
     return Mention(path, first, max(first, int(lines[2] or first)))
 
 
-async def _attached(mention: Mention, env: ToolEnv, left: int) -> TextPart | None:
+async def _attached(mention: Mention, env: ToolEnv, left: int, *, no_keys: bool) -> TextPart | None:
     """What is attached for it; None where there is no such file."""
     try:
         target = await asyncio.to_thread(locate, mention.path, env.work_dir, env.environ)
@@ -160,7 +168,14 @@ async def _attached(mention: Mention, env: ToolEnv, left: int) -> TextPart | Non
         return _part(mention.path, str(problem), "", f"{shown} not attached: {problem.brief}")
     if outcome.is_error:
         return _part(mention.path, outcome.message, "", f"{shown} not attached: {outcome.brief}")
-    return _part(mention.path, outcome.message, outcome.output, f"{shown} {outcome.brief}")
+    facts, output, label = outcome.message, outcome.output, f"{shown} {outcome.brief}"
+    if keys := await asyncio.to_thread(find_keys, output):
+        told = count_words(keys)
+        label = f"{label} · {told}"
+        if no_keys:
+            facts = f"{facts} The user has {told} left out of it."
+            output, label = without_keys(output, keys), f"{label}, left out"
+    return _part(mention.path, facts, output, label)
 
 
 async def _read(mention: Mention, env: ToolEnv) -> ToolOutcome:

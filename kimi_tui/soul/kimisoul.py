@@ -140,7 +140,9 @@ class KimiSoul(Soul):
         )
         reminders = Reminders(conversation, self._approval, session.work_dir, self._jobs)
         steps = StepRunner(self._tools, reminders, self._orphans)
-        self._attachments = Attachments(conversation, session.work_dir, environ)
+        self._attachments = Attachments(
+            conversation, session.work_dir, environ, without_keys=asks_for_keys
+        )
         self._loop = AgentLoop(
             conversation,
             steps,

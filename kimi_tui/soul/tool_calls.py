@@ -34,7 +34,7 @@ from kimi_tui.tools.base import (
     failure,
 )
 from kimi_tui.tools.jobs import Jobs
-from kimi_tui.tools.key_text import find_keys, key_lines, without_keys
+from kimi_tui.tools.key_text import count_words, find_keys, key_lines, without_keys
 from kimi_tui.tools.sandbox.sandbox import Sandbox
 from kimi_tui.wire.events import ToolOutput, ToolResult, ToolStarted
 from kimi_tui.wire.queue import Wire
@@ -264,7 +264,7 @@ class _Runner:
         keys = await asyncio.to_thread(find_keys, outcome.output)
         if not keys:
             return outcome
-        told = "1 possible key" if len(keys) == 1 else f"{len(keys)} possible keys"
+        told = count_words(keys)
         brief = f"{outcome.brief} · {told}" if outcome.brief else told
         if not self._runtime.asks_for_keys:
             return replace(outcome, brief=brief)

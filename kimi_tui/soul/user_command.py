@@ -19,6 +19,7 @@ from kimi_tui.soul.segments import label_of
 from kimi_tui.soul.tool_calls import LiveOutput, ToolRuntime
 from kimi_tui.soul.tool_results import INTERRUPTED, CallVersions, blocks_of, call_key
 from kimi_tui.tools.base import ApprovalQuestion, ToolEnv, ToolProblem, failure
+from kimi_tui.tools.key_text import count_words, find_keys, without_keys
 from kimi_tui.tools.shell import run_as_user
 from kimi_tui.wire.events import ToolResult, ToolStarted
 
@@ -67,19 +68,24 @@ async def run_user_command(command: str, runtime: ToolRuntime, *, told: bool) ->
         stopped, outcome = True, failure(INTERRUPTED, brief="stopped")
     output.close()
     conversation.files.after_change(change, uid)
+    sent, brief = outcome.output, outcome.brief
+    if told and (keys := await asyncio.to_thread(find_keys, sent)):
+        brief = f"{brief} · {count_words(keys)}" if brief else count_words(keys)
+        if runtime.asks_for_keys:
+            sent, brief = without_keys(sent, keys), f"{brief}, left out"
     conversation.wire.publish(
         ToolResult(
             key=key,
             is_error=outcome.is_error,
             output=outcome.output,
             message=outcome.message,
-            display=await blocks_of(outcome.effects, outcome.brief),
+            display=await blocks_of(outcome.effects, brief),
             duration_s=time.monotonic() - began,
             interrupted=stopped,
         )
     )
     if told:
-        told_words = prompt("user_command", FACTS=outcome.message, OUTPUT=quoted(outcome.output))
+        told_words = prompt("user_command", FACTS=outcome.message, OUTPUT=quoted(sent))
         await conversation.append([user_message(told_words)])
         conversation.publish_status()
     await conversation.files.settled()

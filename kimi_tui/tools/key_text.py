@@ -71,6 +71,11 @@ def find_keys(text: str) -> list[tuple[int, int]]:
     return kept
 
 
+def count_words(keys: list[tuple[int, int]]) -> str:
+    """How many there are."""
+    return "1 possible key" if len(keys) == 1 else f"{len(keys)} possible keys"
+
+
 def without_keys(text: str, keys: list[tuple[int, int]]) -> str:
     """The text with words in the place of each key."""
     pieces: list[str] = []

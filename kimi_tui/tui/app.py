@@ -235,7 +235,7 @@ class KimiApp(App[None], inherit_bindings=False):
         """What was typed in the session that is left, and not sent, goes into the prompt of the one that follows."""
         following = self.screen
         for screen in before:
-            if isinstance(following, MainScreen) and (draft := screen.prompt.area.text):
+            if isinstance(following, MainScreen) and (draft := screen.prompt.area.message):
                 following.keep(draft)
             await screen.type_ahead.hand_over()
 

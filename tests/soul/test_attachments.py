@@ -94,6 +94,19 @@ async def test_what_a_tool_would_ask_about_is_not_read(tmp_path: Path) -> None:
         assert not on.ear.of(ev.ApprovalRequest)
 
 
+@pytest.mark.parametrize("asks", [False, True])
+async def test_what_looks_like_a_key_is_told_or_left_out(tmp_path: Path, asks: bool) -> None:
+    key = "sk-abcdefghijklmnopqrstuvwxyz"
+    async with stage(tmp_path, asks_for_keys=asks) as on:
+        (on.work / "app.py").write_text(f'KEY = "{key}"\n')
+        on.server.script(say("fine"))
+        await on.soul.run("use @app.py")
+        (told,) = on.ear.of(ev.FilesAttached)
+        left_out = ", left out" if asks else ""
+        assert told.files == (f"app.py 1 line · 1 possible key{left_out}",)
+        assert (key in asked(on)) is not asks
+
+
 async def test_a_steer_takes_its_files_along_and_edits_need_no_second_reading(
     tmp_path: Path,
 ) -> None:

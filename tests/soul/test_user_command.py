@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
 from support.chat_server import say
 from support.soul import next_event, stage
 
@@ -42,6 +43,17 @@ async def test_it_is_told_and_a_rewind_brings_its_files_back(tmp_path: Path) -> 
         assert outcome.prompt == "!echo after > kept; echo made it; exit 3"
         assert (on.work / "kept").read_text() == "before\n"
         assert "made it" not in "".join(map(str, on.file()))
+
+
+@pytest.mark.parametrize("asks", [False, True])
+async def test_what_looks_like_a_key_is_told_or_left_out(tmp_path: Path, asks: bool) -> None:
+    key = "sk-abcdefghijklmnopqrstuvwxyz"
+    async with stage(tmp_path, asks_for_keys=asks) as on:
+        await on.soul.run_command(f"printf 'sk-%s' {key.removeprefix('sk-')}")
+        (result,) = on.ear.of(ev.ToolResult)
+        assert key in result.output
+        assert "1 possible key" in str(result.display)
+        assert (key in str(on.file())) is not asks
 
 
 async def test_one_that_is_not_told_leaves_the_context_as_it_was(tmp_path: Path) -> None:

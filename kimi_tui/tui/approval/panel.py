@@ -38,6 +38,7 @@ from kimi_tui.tui.formatting import Span
 from kimi_tui.tui.glyphs import Glyphs, glyphs_of
 from kimi_tui.tui.keyboard import QuietKeyboard, has_written, key_of, keys_of
 from kimi_tui.tui.prompt.area import AnswerArea, PromptArea
+from kimi_tui.tui.rows import ranges
 from kimi_tui.tui.screens import app_of
 from kimi_tui.wire.events import ApprovalAnswer, ApprovalRequest
 
@@ -54,7 +55,11 @@ def question_rows(
     side = _beside(request, waiting, glyphs)
     sign = f"{glyphs.dmail} " if request.kind == "dmail" else ""
     room = max(10, width - SIDES - side.cell_length - 2 - cell_len(sign))
-    pieces = wrapped(visible(request.question).replace("\n", " "), room)
+    asked = visible(request.question).replace("\n", " ")
+    pieces = wrapped(asked, room)
+    if request.kind == "question":
+        # Prose, of which no blank has to be seen.
+        pieces = [asked[start:end] for start, end in ranges(asked, room)]
     # A diff does not say where it goes; the rest of the question does, and is never cut.
     target = visible(request.detail).replace("\n", " ") if counts(request) is not None else ""
     fits = len(pieces) == 1 and cell_len(pieces[0]) + 2 + cell_len(target) <= room

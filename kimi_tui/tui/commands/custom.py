@@ -40,6 +40,7 @@ async def run(one: CustomCommand, screen: MainScreen, argument: str) -> None:
             question = CustomCommandScreen(one.name, short(one.path), one.text)
             if not await screen.ask(question):
                 screen.tell(f"/{one.name} was not sent.")
+                screen.keep(f"/{one.name} {argument}".rstrip())
                 return
             await asyncio.to_thread(note_shown, root, one.digest)
     screen.conversation.say(one.with_arguments(argument))

@@ -107,7 +107,7 @@ def hints(
         first: tuple[Hint, ...] = ((send, "steer"), stop)
         if state.retry_until > now:
             first = ((send, "steer, or try now"), stop)
-        if state.commands:
+        if state.commands and state.step:  # the user's own are waited for by no agent
             first = (*first, (key("background"), "background"))
         return _known(*first, *jobs, timeline, compact, *more)
     if state.compacting:

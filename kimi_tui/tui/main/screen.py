@@ -239,6 +239,8 @@ class MainScreen(Screen[None]):
         )
         self.transcript.work_dir = str(opened.folder)
         self.prompt.area.past = opened.past
+        # A file may be named already, and can be offered now.
+        self.follow_prompt()
         # Of earlier sessions: a list that changes its order while it is used would be read anew each time.
         self.commands.learn_uses(opened.past.entries)
         self.start(self._learn_commands())

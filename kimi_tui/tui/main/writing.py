@@ -120,7 +120,7 @@ class Writing:
             if area.menu is not None:
                 area.menu.move(1)
             return
-        self._draft = area.message
+        self._draft = area.text
         area.put("")
         self._screen.follow_prompt()
         self._screen.start(self._read_others())

@@ -172,11 +172,15 @@ class PromptArea(TextArea):
         left = max(0, self.scrollable_content_region.width - length)
         return Strip.join([strip.adjust_cell_length(left, self.rich_style), *words])
 
+    def on_resize(self) -> None:
+        """In another width the text breaks elsewhere; Textual draws it anew only where that makes more rows or fewer."""
+        self.refresh()
+
     def put(self, text: str) -> None:
         """Replace what stands in the field and set the cursor at its end."""
         from kimi_tui.foreign_text import clean
 
-        self._pastes.clear()
+        # What was pasted is kept: the draft that stands here now may come back, chips and all.
         text = clean(text)
         if self.has_chips and len(text) > LONGEST:
             text = self._new_chip(text, text.rstrip("\n").count("\n") + 1)
@@ -186,10 +190,15 @@ class PromptArea(TextArea):
     @property
     def message(self) -> str:
         """What stands here, chips as what they stand for."""
-        text = self.text
-        for chip, pasted in self._pastes.items():
-            text = text.replace(chip, pasted, 1)
-        return text
+        # From one to the next: what was pasted may hold what looks like another chip.
+        text, pieces, at = self.text, list[str](), 0
+        while found := [
+            (where, chip) for chip in self._pastes if (where := text.find(chip, at)) >= 0
+        ]:
+            where, chip = min(found)
+            pieces += [text[at:where], self._pastes[chip]]
+            at = where + len(chip)
+        return "".join([*pieces, text[at:]])
 
     @property
     def typed(self) -> str:

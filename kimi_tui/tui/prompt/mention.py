@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 
 _TYPED = re.compile(r'(?:^|(?<=[\s(\[{]))@(?:"([^"]*)|([^\s"#]*))$')
+_LONGEST = 1000
+"""Letters of the line before the cursor that are looked at: a pasted one has no end."""
 _PLAIN = re.compile(r"[^\s\"\\#]+")
 
 
@@ -14,7 +16,7 @@ def typed_mention(before: str) -> tuple[int, str] | None:
     Args:
         before: the line up to the cursor.
     """
-    found = _TYPED.search(before)
+    found = _TYPED.search(before, max(0, len(before) - _LONGEST))
     if found is None:
         return None
     return found.start(), found[1] if found[1] is not None else found[2]

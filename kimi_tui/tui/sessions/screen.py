@@ -295,7 +295,9 @@ class SessionsScreen(AnswersOnce[Launch | None]):
 
     @on(SessionList.Picked)
     def _picked(self) -> None:
-        if self.list.chosen is not None:
+        if self._keep():
+            self._update()
+        elif self.list.chosen is not None:
             self._change(self._open(self.list.chosen))
 
     async def _open(self, row: Row) -> None:
@@ -327,6 +329,7 @@ class SessionsScreen(AnswersOnce[Launch | None]):
 
     def action_fork(self) -> None:
         """Go on in a copy."""
+        self._keep()
         if self.list.chosen is not None:
             self._change(self._fork(self.list.chosen))
 
@@ -353,11 +356,13 @@ class SessionsScreen(AnswersOnce[Launch | None]):
 
     def action_archive(self) -> None:
         """Put the chosen one away, or back."""
+        self._keep()
         row = self.list.chosen
         if row is not None and row.id == self._own_id:
             self.tell("This is the session you are in.", level="warning")
         elif row is not None:
             self._change(self._archive(row))
+        self._update()
 
     async def _archive(self, row: Row) -> None:
         archived = not row.archived

@@ -424,6 +424,14 @@ async def test_question_place_and_all_answers_are_on_every_screen(size: tuple[in
         assert all(cell_len(row) <= size[0] for row in shown.split("\n"))
 
 
+async def test_a_question_of_the_agent_breaks_between_words() -> None:
+    asks = "Which one of the many parsers that stand in the folders of tools shall be kept for the importer?"
+    desk = Desk(request("", question=asks, kind="question", options=("a", "b")))
+    async with desk.run_test(size=(80, 24)) as pilot:
+        await pilot.pause()
+        assert asks in " ".join(desk.text().replace("▌", " ").split())
+
+
 @pytest.mark.parametrize("path", ["setup.py", "a/very/long/way/to/" * 5 + "a/file.py"])
 async def test_an_edit_names_its_file_whole(path: str) -> None:
     app = Desk(request(path, question="Make this edit?", display=(EDIT,)))

@@ -72,6 +72,7 @@ async def test_a_command_of_the_folder_is_shown_first(home: Path) -> None:
         await one.sees("Greet $1 warmly.")
         await one.pilot.press("escape")
         await one.sees("/greet was not sent.")
+        assert one.screen.prompt.area.text == "/greet Ada"
         await one.say("/greet Ada")
         await one.sees("This folder brings this command.")
         await one.pilot.press("y")

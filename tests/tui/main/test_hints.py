@@ -27,6 +27,10 @@ def test_the_footer_follows_what_happens() -> None:
     assert "compact" not in said(MainState())
     assert "go on" in said(MainState(can_resume=True))
     assert "try now" in said(MainState(running=True, retry_until=1002.0))
+    waiting = MainState(running=True, commands=frozenset({"key"}))
+    assert "background" in said(waiting._replace(step=1))
+    # A command of the user's own is one that no agent waits for.
+    assert "background" not in said(waiting)
     assert said(MainState(), "timeline").startswith("↑↓ move   Enter preview   / filter")
     assert cell_len(said(MainState(), "timeline")) <= 116
     # While a filter is typed, letters and brackets are what it looks for.

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from support.chat_server import ChatServer, gate, say
 from support.screens import Desk, desk
+from textual import events
 
 from kimi_tui.projection.blocks import ToolBlock, UserBlock
 from kimi_tui.tui.main import follow_ups
@@ -80,6 +81,33 @@ async def test_files_are_offered_taken_and_go_with_the_message(home: Path) -> No
         await one.sees("with blank.py 1 line")
         await one.idle()
         assert "x = 1" in json.dumps(server.requests[-1].body)
+
+
+async def test_a_file_that_is_named_before_the_session_is_open_is_offered_then(home: Path) -> None:
+    (home / "app").mkdir()
+    (home / "app" / "named.py").write_text("")
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        one.screen.prompt.area.put("see @nam")
+        assert one.screen.conversation.engine.soul is None
+        await one.ready()
+        await one.until(lambda: offered(one) == "@named.py ")
+
+
+async def test_a_long_paste_outlives_a_search_and_the_session(home: Path) -> None:
+    long = "".join(f"line {n}\n" for n in range(30))
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        await one.ready()
+        before, area = one.screen, one.screen.prompt.area
+        area.post_message(events.Paste(long))
+        await one.until(lambda: area.text == "[Pasted 30 lines]")
+        await one.pilot.press("ctrl+r")
+        await one.sees("Search what was sent")
+        await one.pilot.press("escape")
+        assert (area.text, area.message) == ("[Pasted 30 lines]", long)
+        before.action_command("new")
+        await one.until(lambda: one.screen is not before)
+        await one.until(lambda: one.screen.prompt.area.message == long)
+        await one.ready()
 
 
 async def test_a_command_of_the_user_is_a_card_and_a_follow_up_waits(home: Path) -> None:

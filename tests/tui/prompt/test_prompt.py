@@ -405,3 +405,28 @@ async def test_a_long_paste_is_a_chip_that_opens_and_is_sent_whole() -> None:
         area.put("")
         await paste("a\n" * 20)
         assert area.text == "a\n" * 20
+        # A draft that comes back after a look at what was sent stands for the same, also where that looks like a chip.
+        area.put("")
+        await paste(f"[Pasted 43 lines, 2]\n{long}")
+        await paste(long)
+        await pilot.press("up", "down")
+        assert area.text == "[Pasted 44 lines][Pasted 43 lines, 2]"
+        await paste(long)
+        await pilot.press("enter")
+        await pilot.pause()
+        assert desk.sent[-1] == f"[Pasted 43 lines, 2]\n{long}{long}{long}"
+
+
+async def test_a_text_that_breaks_elsewhere_in_as_many_rows_is_drawn_anew() -> None:
+    desk = Desk()
+    async with desk.run_test(size=(80, 24)) as pilot:
+        desk.area.put(
+            "Rows with quotes inside a quoted field are skipped. Find out why and mend it, with a test."
+        )
+        await pilot.pause()
+        await pilot.resize_terminal(60, 20)
+        await pilot.pause()
+        assert desk.area.wrapped_document.height == 2
+        strips = desk.screen._compositor.render_strips(desk.size)  # pyright: ignore[reportPrivateUsage]
+        shown = " ".join("".join(segment.text for segment in strip) for strip in strips)
+        assert "Find out why and mend it, with a test." in " ".join(shown.split())

@@ -129,6 +129,12 @@ async def test_renamed_put_away_and_thrown_away(home: Path) -> None:
         assert "trash for 30 days" in await one.sees("Delete Tests?")
         await one.pilot.press("escape", "y")
         assert row.folder.exists()
+        await one.pilot.press("d")
+        await one.sees("Delete Tests?")
+        await one.pilot.press("enter", "y")
+        await one.until(lambda: "Delete Tests?" not in one.text())
+        assert one.app.screen is screen
+        assert row.folder.exists()
         await one.pilot.press("d", "y")
         await one.sees("Deleted Tests.")
         assert not row.folder.exists()
