@@ -404,6 +404,9 @@ class ApprovalPanel(Widget, can_focus=True):
         by_key = {choice.key: choice for choice in self._choices}
         if event.character in by_key:
             self._decide(by_key[event.character])
+        elif event.is_printable:
+            # Prose has begun, of which no letter behind this one is an answer.
+            self.wait_anew()
         elif event.key == "enter" and self._chosen is not None:
             self._decide(self._choices[self._chosen])
         elif event.key == CHANGE_KEY and may_be_changed(self.request):

@@ -527,15 +527,16 @@ def consequence_rows(
     does = (verb, "; adds " if change > 0 else "; frees ")
     freed = formatting.tokens(abs(change), estimated=preview.estimated)
     # Numbers are never cut: where there is no room for all of them, the less telling ones are left out.
-    shorter = ((parts, " tokens"), (parts, ""), ([*parts[:1], *parts[-1:]], " tokens"))
+    unit = " token" if abs(change) == 1 else " tokens"
+    shorter = ((parts, unit), (parts, ""), ([*parts[:1], *parts[-1:]], unit))
     wordings = [_sizes(does, counted, f"{freed}{unit}") for counted, unit in shorter]
     fitting = (wording for wording in wordings if spans_width(wording) <= width)
     left = next(fitting, _sizes(does, parts[-1:], freed))
     after = formatting.tokens(preview.tokens_after, estimated=preview.estimated)
-    right: list[Span] = [
-        (f"{formatting.tokens(preview.tokens_before)} {glyphs.to} ", "quiet"),
-        (after, "strong"),
-    ]
+    before = formatting.tokens(preview.tokens_before)
+    right: list[Span] = [(f"{before} {glyphs.to} ", "quiet"), (after, "strong")]
+    if before == after.lstrip("~"):
+        right = [(after, "strong")]  # what changes is said at the left
     money = cost_words(preview.cost) if preview.cost is not None else ""
     spent: list[Span] = [("; its calls cost ", "quiet"), (money, "ink")]
     below: list[list[Span]] = []

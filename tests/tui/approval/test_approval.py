@@ -225,6 +225,17 @@ async def test_a_letter_answers_at_once(key: str, answer: str) -> None:
         assert desk.answers == [(answer, "")]
 
 
+async def test_no_letter_within_prose_answers() -> None:
+    desk = Desk(request(session_offer="Yes, always"))
+    async with desk.run_test(size=(80, 24)) as pilot:
+        desk.wait_out()
+        # Half a second may pass between two keys of a test.
+        desk.panel._quiet = QuietKeyboard(time.monotonic() - 601.0, 0.0, 600.0)  # pyright: ignore[reportPrivateUsage]
+        await press(pilot, *"second")
+        assert desk.answers == []
+        assert not desk.panel.armed
+
+
 async def test_enter_answers_only_what_the_arrows_chose() -> None:
     desk = Desk(request())
     async with desk.run_test(size=(80, 24)) as pilot:
