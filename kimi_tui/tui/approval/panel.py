@@ -387,6 +387,12 @@ class ApprovalPanel(Widget, can_focus=True):
                 event.stop()
                 self._leave_field()
             return
+        if self._writing is not None and event.is_printable:
+            # Typed behind the key that opened the field, before that had the keys.
+            event.stop()
+            event.prevent_default()
+            self._field.insert(event.character or "")
+            return
         if event.key in ("escape", "ctrl+c"):
             return
         if event.key in self._passed or (event.key == "tab" and not self._detail.more_words):
