@@ -44,6 +44,7 @@ _NOTHING_LOST = "Nothing is lost: what goes becomes a world line, and u brings i
 _NOTHING_LOST_BY_JUMP = (
     "Nothing is lost: what you leave becomes a world line, and u brings it back."
 )
+_NOTHING_CUT = "Nothing is lost: what goes is left out of the fork, and stays here."
 _NOTHING_LEFT = "Nothing is lost: that line goes on from here, and u leads back."
 
 
@@ -342,7 +343,7 @@ def _choices(state: PreviewState, width: int, room: int, glyphs: Glyphs) -> Prev
     _add_actions(made, state, width - 1, room, glyphs, hint_below=False)
     if state.files is not None:
         _add_files_below(made, state.files, width - 2 * AIR + 2, room, glyphs)
-    lost = nothing_lost_rows(state.preview, width - 2 * AIR, state.line_name)
+    lost = nothing_lost_rows(state.preview, width - 2 * AIR, state.line_name, state.going)
     if len(made.rows) + 1 + len(lost) <= room:
         made.rows += [[], *([(" " * AIR, "quiet"), *row] for row in lost)]
     return made
@@ -385,7 +386,7 @@ def _two_columns(
 ) -> PreviewRows:
     """Choices at the left, what goes at the right."""
     made = PreviewRows(band=(1, 1 + LEFT_WIDTH))
-    lost = nothing_lost_rows(state.preview, LEFT_WIDTH - 1, state.line_name)
+    lost = nothing_lost_rows(state.preview, LEFT_WIDTH - 1, state.line_name, state.going)
     wanted = sum(2 if action.hint else 1 for action in state.actions) + len(lost) + 3
     _add_actions(made, state, 1 + LEFT_WIDTH, room, glyphs, hint_below=wanted <= room)
     right = _right(made, state, width - RIGHT_AT - AIR, room, height or room, glyphs)
@@ -599,10 +600,14 @@ def files_question_row(n_files: int, width: int, glyphs: Glyphs) -> list[Span]:
     return [(f"{glyphs.caution} ", "warn"), (said, "quiet"), (asked, "ink")]
 
 
-def nothing_lost_rows(preview: RewindPreview, width: int, line_name: str = "") -> list[list[Span]]:
+def nothing_lost_rows(
+    preview: RewindPreview, width: int, line_name: str = "", going: PreviewAction | None = None
+) -> list[list[Span]]:
     """The way back, in as many rows as it takes; `line_name` is that of the line that what goes becomes."""
     said = _NOTHING_LOST
-    if preview.left_as:
+    if going is not None and going.name == FORK.name:
+        said = _NOTHING_CUT
+    elif preview.left_as:
         line = formatting.line_words(preview.left_as, line_name, _LINE_NAME_WIDTH)
         said = f"Nothing is lost: what goes stays as {line}, and U brings it back."
     elif preview.is_there:
