@@ -344,6 +344,7 @@ class TimelineModel:
             measured=figure.measured,
             bookmark=self.bookmarks.get(event.uid, ""),
             pinned=event.uid in self.pins,
+            is_kept=bool(event.was),
         )
         is_moved = bool(event.was) and self._compaction is not None
         old = self.tree.find_left(event.was) if is_moved else None

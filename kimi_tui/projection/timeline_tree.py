@@ -50,7 +50,8 @@ class Checkpoint:
 
     `tokens` is what was sent there, `tokens_end` what the next checkpoint starts with; both are estimates until
     their `measured` flag is set. `saved` is the signed change that a D-Mail or compaction made, `text` what it says. `said` are the user's messages that stand behind it and have no
-    checkpoint of their own, each in one line; the first `n_carried` of them stand before its D-Mail.
+    checkpoint of their own, each in one line; the first `n_carried` of them stand before its D-Mail. `is_kept` is one that
+    was there before a summary took its place behind it.
     """
 
     key: int
@@ -78,6 +79,7 @@ class Checkpoint:
     text: str = ""
     said: tuple[str, ...] = ()
     n_carried: int = 0
+    is_kept: bool = False
     revision: int = 0
     _search: str = field(default="", repr=False)
 
@@ -215,14 +217,20 @@ class WorldLine:
     @property
     def own_words(self) -> str:
         """What was tried there: what the user said where it begins, or the D-Mail that left it, or what the agent did first."""
-        first = self.checkpoints[0] if self.checkpoints else None
+        begun = self.checkpoints[:_LOOKED_AT]
+        # What a summary or a D-Mail brought along was said on another line, which is called by it.
+        begun = [checkpoint for checkpoint in begun if not checkpoint.is_kept] or begun
+        first = begun[0] if begun else None
         if first is not None and first.is_heading and first.words:
             return first.words
         if self.reason == "dmail" and self.text:
             return self.text
-        for checkpoint in self.checkpoints[:_LOOKED_AT]:
+        for checkpoint in begun:
             if checkpoint.kind == "dmail":
-                return (*checkpoint.said, one_line(checkpoint.text)[:LABEL_LIMIT])[0]
+                # Its text is also what the line is called that it left.
+                own = [*checkpoint.said[checkpoint.n_carried :]]
+                own += [one.words for one in begun if one.is_heading and one.words]
+                return (*own, one_line(checkpoint.text)[:LABEL_LIMIT])[0]
             if checkpoint.words:
                 return checkpoint.words
             if checkpoint.calls:

@@ -29,13 +29,17 @@ from kimi_tui.session.rotation import LIVE_NAME, stored_world_lines, world_line_
 from kimi_tui.session.schema import count_of, text_of
 from kimi_tui.session.side_files import MARKS_NAME, Summary, read_state, write_state
 
-_FORK = re.compile(r"^Fork( \d+)?( at #\d+)?( of world line \d+)?: ")
+_FORK = re.compile(r"^Fork( \d+)?( (?:at|after) #\d+)?( of world line \d+)?: ")
 # What begins another line.
 _CUTS = frozenset({"ContextReverted", "CompactionBegin"})
 
 
 def copy_session(
-    storage: Storage, folder: Path, checkpoint_id: int | None, world_line: int = 0
+    storage: Storage,
+    folder: Path,
+    checkpoint_id: int | None,
+    world_line: int = 0,
+    after: int | None = None,
 ) -> Path:
     """Make the copy; blocks, so call it in a thread. Returns its folder.
 
@@ -44,6 +48,7 @@ def copy_session(
         folder: The session to copy; another process may have it open.
         checkpoint_id: The first thing of the line that does not come along; None for all of it.
         world_line: Which line; 0 is the live one.
+        after: The last checkpoint that comes along, where it was made for that; the title names it.
 
     Raises:
         UnknownCheckpoint: The line has none of that id.
@@ -80,7 +85,7 @@ def copy_session(
         usage = index.usage_before(size)
         state = replace(
             state,
-            title=_title(folder, checkpoint_id, world_line),
+            title=_title(folder, checkpoint_id, world_line, after),
             archived=False,
             forked_from=folder.name,
             summary=Summary(
@@ -211,12 +216,13 @@ def _event(record: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     return text_of(fields.get("type")), known
 
 
-def _title(folder: Path, checkpoint_id: int | None, world_line: int) -> str:
+def _title(folder: Path, checkpoint_id: int | None, world_line: int, after: int | None) -> str:
     """What the copy is called: where it was made, and after what; no other session of the folder has that title."""
     info = describe(folder)
     named = info.title if info is not None else ""
     origin = _FORK.sub("", named) or "Untitled"
     place = "" if checkpoint_id is None else f" at #{checkpoint_id}"
+    place = place if after is None else f" after #{after}"
     place += f" of world line {world_line}" if world_line else ""
     taken: set[str] = set()
     with contextlib.suppress(OSError):

@@ -137,7 +137,9 @@ class Session:
         finally:
             self.lock.release()
 
-    async def fork(self, checkpoint_id: int | None = None, world_line: int = 0) -> Session:
+    async def fork(
+        self, checkpoint_id: int | None = None, world_line: int = 0, *, after: int | None = None
+    ) -> Session:
         """Copy a line of this session (up to before a checkpoint) with its world lines into a new one, not yet opened.
 
         Works on a session that another process has open, too.
@@ -145,6 +147,7 @@ class Session:
         Args:
             checkpoint_id: The first thing that does not come along; None for all of the line.
             world_line: Which line; 0 is the live one.
+            after: The last checkpoint that comes along, for the title; None to name the first that does not.
 
         Raises:
             UnknownCheckpoint: The line has none of that id.
@@ -154,7 +157,7 @@ class Session:
         if self.lock.held:
             await self.sync()
         folder = await asyncio.to_thread(
-            copy_session, self.storage, self.dir, checkpoint_id, world_line
+            copy_session, self.storage, self.dir, checkpoint_id, world_line, after
         )
         return Session(folder, self.work_dir, self.storage)
 

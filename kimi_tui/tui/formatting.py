@@ -59,6 +59,14 @@ def change(count: int, *, estimated: bool = False) -> str:
     return f"{sign}{tokens(size)}"
 
 
+def both_sizes(before: int, after: int, to: str) -> str:
+    """`4.4k → 3.1k` with `to` between; where both read alike, by how much instead: `4.4k −40`."""
+    was, becomes = rounded(before), rounded(after)
+    if was != becomes:
+        return f"{was}{to}{becomes}"
+    return f"{was} {change(after - before)}" if before != after else was
+
+
 def percent(part: int, whole: int) -> str:
     """`22%`, and `<1%` for what is there but rounds to nothing."""
     if whole <= 0:

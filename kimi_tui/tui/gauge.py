@@ -408,6 +408,9 @@ def foreseen_spans(status: StatusUpdate, before: int, width: int, glyphs: Glyphs
     """
     now, then = (numbers.tokens(n, estimated=status.estimated) for n in (before, status.used))
     spans: list[Span] = [(now, "quiet"), (f" {glyphs.to} ", "quiet"), (then, "strong")]
+    if now == then:
+        less = numbers.change(status.used - before, estimated=status.estimated)
+        spans = [(f"{now} ", "quiet"), (less.replace(numbers.MINUS, glyphs.minus), "strong")]
     limit: Span = (f" / {numbers.tokens(status.limit, estimated=status.limit_estimated)}", "quiet")
     share: Span = (f"  {numbers.percent(status.used, status.limit)}", alarm_of(status) or "ink")
     for more in ([limit, share], [share]) if status.limit > 0 else ():

@@ -108,9 +108,40 @@ def test_a_d_mail_tells_where_it_came_from_and_what_it_saved() -> None:
     assert model.frees(mail) == model.used - mail.tokens
 
 
+def test_a_line_is_called_by_what_was_said_there_and_not_by_what_was_brought_along() -> None:
+    model = TimelineModel()
+    for seq, event in enumerate(
+        [
+            CheckpointCreated(0, "a", "user", "Count the apples"),
+            ContextReverted(
+                "dmail", 0, "a", 0, 1, 1, 0, 9, 9, text="Weigh them", carried=("Count the apples",)
+            ),
+            CheckpointCreated(0, "d", "dmail"),
+            CheckpointCreated(1, "e", "user", "And the pears"),
+            ContextReverted("rewind", 0, "d", 1, 2, 1, 0, 9, 9),
+            CheckpointCreated(0, "f", "user", "Begin with plums"),
+            CheckpointCreated(1, "g", "user", "Pinned"),
+            CheckpointCreated(0, "h", "compaction"),
+            CheckpointCreated(1, "i", "user", "Pinned", was="g", kept=(0,), said=("Pinned",)),
+            CompactionEnd(900, 400, "The plums were counted.", world_line=3),
+            CheckpointCreated(2, "j", "user", "What of cherries?"),
+            ContextReverted("clear", 0, "", 2, 4, 1, 0, 9, 9),
+        ],
+        1,
+    ):
+        model.apply(EventRecord(seq, 1.0, event))
+    names = {n: line.own_words for n, line in model.tree.lines.items()}
+    assert names[2] == "And the pears"
+    assert names[4] == "What of cherries?"
+
+
 def test_a_compaction_tells_its_ratio() -> None:
     model = model_of(until_arrived())
     summary = model.tree.live[0]
+    assert figure_of(summary, UNICODE)[0] == "211k→21k"
+    summary.saved = -40
+    assert figure_of(summary, UNICODE)[0] == "211k −40"
+    summary.saved = 21_000 - 210_580
     assert summary.is_summary
     assert (summary.before, summary.before + (summary.saved or 0)) == (210_580, 21_000)
 

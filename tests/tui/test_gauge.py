@@ -78,6 +78,8 @@ def test_what_would_be_left_stands_beside_what_is_used() -> None:
     assert text(33) == "58.3k → 53.7k / 262k  20%        "
     assert text(18) == "58.3k → 53.7k  20%"
     assert text(15) == "58.3k → 53.7k  "
+    status = StatusUpdate(used=58_260, limit=262_144, trigger=212_144)
+    assert text(26) == "58.3k −40 / 262k  22%     "
 
 
 @pytest.mark.parametrize(("used", "style"), [(100_000, ""), (184_000, "warn"), (223_000, "error")])

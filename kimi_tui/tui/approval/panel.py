@@ -392,6 +392,12 @@ class ApprovalPanel(Widget, can_focus=True):
                 event.stop()
                 self._leave_field()
             return
+        if self._writing is not None and event.is_printable:
+            # Typed behind the key that opened the field, before that had the keys.
+            event.stop()
+            event.prevent_default()
+            self._field.insert(event.character or "")
+            return
         if event.key in ("escape", "ctrl+c"):
             return
         if event.key in self._passed or (event.key == "tab" and not self._detail.more_words):
@@ -409,6 +415,9 @@ class ApprovalPanel(Widget, can_focus=True):
         by_key = {choice.key: choice for choice in self._choices}
         if event.character in by_key:
             self._decide(by_key[event.character])
+        elif event.is_printable:
+            # Prose has begun, of which no letter behind this one is an answer.
+            self.wait_anew()
         elif event.key == "enter" and self._chosen is not None:
             self._decide(self._choices[self._chosen])
         elif event.key == CHANGE_KEY and may_be_changed(self.request):

@@ -14,7 +14,7 @@ from textual.widgets import Static
 
 from kimi_tui.foreign_text import clean
 from kimi_tui.tui.dialogs.text_dialog import AROUND, SHORT_BELOW
-from kimi_tui.tui.formatting import tokens
+from kimi_tui.tui.formatting import both_sizes
 from kimi_tui.tui.frame.footer import hint_row
 from kimi_tui.tui.glyphs import ASCII, glyphs_of
 from kimi_tui.tui.screens import AnswersOnce, app_of, sheets
@@ -70,7 +70,7 @@ class SummaryScreen(ModalScreen[str | None], AnswersOnce[str | None]):
         glyphs = glyphs_of(app)
         size = ""
         if summary.before:
-            size = f"  {tokens(summary.before)} {glyphs.to} {tokens(summary.after)}"
+            size = f"  {both_sizes(summary.before, summary.after, f' {glyphs.to} ')}"
         head = Content.assemble(
             ("All that the agent still knows of what came before", "bold $ink-strong"),
             (size, "$ink-quiet"),

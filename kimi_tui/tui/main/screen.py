@@ -164,6 +164,8 @@ class MainScreen(Screen[None]):
         """Whether the branch is being looked at."""
         self._timeline_from: Widget | None = None
         """What had the keys before the timeline."""
+        self._chat_from: Widget | None = None
+        """What led into the chat, and has the keys again after it; None for the prompt."""
         self._search_from: Widget | None = None
         """What had the keys before the search."""
         self._warned_at = -WARNED_S
@@ -1080,7 +1082,7 @@ class MainScreen(Screen[None]):
         if self.timeline_pane.has_keys:
             self.return_to_prompt()
         elif self.views:
-            self._timeline_from = self.focused
+            self._timeline_from, self._chat_from = self.focused, None
             self.timeline_pane.open()
 
     def search(self, query: str) -> None:
@@ -1092,6 +1094,7 @@ class MainScreen(Screen[None]):
 
     def focus_chat(self) -> None:
         """Give the chat the keys, or the world line in its place: its keys act on the chosen block then."""
+        self._chat_from = None
         self.timeline_pane.close()
         self.on_view.enter()
 
@@ -1099,7 +1102,9 @@ class MainScreen(Screen[None]):
         """Give the chat the keys, at a checkpoint (-1: at its end)."""
         # First: what was on view before a row was looked at comes back with this.
         self._foresee(None)
+        came_from = self.views.timeline if self.timeline_pane.has_keys else None
         self.focus_chat()
+        self._chat_from = came_from
         if checkpoint_id < 0:
             self.transcript.scroll_to_end()
         else:
@@ -1168,7 +1173,8 @@ class MainScreen(Screen[None]):
             return
         if self.transcript.has_focus:
             if not self.end_search():
-                self.return_to_prompt()
+                came_from, self._chat_from = self._chat_from, None
+                self._go_back(came_from)
             return
         self._look_away()
         if self.conversation.stop() or (self.reading and self.reader.leave(back=True)):

@@ -44,6 +44,7 @@ _NOTHING_LOST = "Nothing is lost: what goes becomes a world line, and u brings i
 _NOTHING_LOST_BY_JUMP = (
     "Nothing is lost: what you leave becomes a world line, and u brings it back."
 )
+_NOTHING_CUT = "Nothing is lost: what goes is left out of the fork, and stays here."
 _NOTHING_LEFT = "Nothing is lost: that line goes on from here, and u leads back."
 
 
@@ -342,7 +343,7 @@ def _choices(state: PreviewState, width: int, room: int, glyphs: Glyphs) -> Prev
     _add_actions(made, state, width - 1, room, glyphs, hint_below=False)
     if state.files is not None:
         _add_files_below(made, state.files, width - 2 * AIR + 2, room, glyphs)
-    lost = nothing_lost_rows(state.preview, width - 2 * AIR, state.line_name)
+    lost = nothing_lost_rows(state.preview, width - 2 * AIR, state.line_name, state.going)
     if len(made.rows) + 1 + len(lost) <= room:
         made.rows += [[], *([(" " * AIR, "quiet"), *row] for row in lost)]
     return made
@@ -385,7 +386,7 @@ def _two_columns(
 ) -> PreviewRows:
     """Choices at the left, what goes at the right."""
     made = PreviewRows(band=(1, 1 + LEFT_WIDTH))
-    lost = nothing_lost_rows(state.preview, LEFT_WIDTH - 1, state.line_name)
+    lost = nothing_lost_rows(state.preview, LEFT_WIDTH - 1, state.line_name, state.going)
     wanted = sum(2 if action.hint else 1 for action in state.actions) + len(lost) + 3
     _add_actions(made, state, 1 + LEFT_WIDTH, room, glyphs, hint_below=wanted <= room)
     right = _right(made, state, width - RIGHT_AT - AIR, room, height or room, glyphs)
@@ -527,15 +528,16 @@ def consequence_rows(
     does = (verb, "; adds " if change > 0 else "; frees ")
     freed = formatting.tokens(abs(change), estimated=preview.estimated)
     # Numbers are never cut: where there is no room for all of them, the less telling ones are left out.
-    shorter = ((parts, " tokens"), (parts, ""), ([*parts[:1], *parts[-1:]], " tokens"))
+    unit = " token" if abs(change) == 1 else " tokens"
+    shorter = ((parts, unit), (parts, ""), ([*parts[:1], *parts[-1:]], unit))
     wordings = [_sizes(does, counted, f"{freed}{unit}") for counted, unit in shorter]
     fitting = (wording for wording in wordings if spans_width(wording) <= width)
     left = next(fitting, _sizes(does, parts[-1:], freed))
     after = formatting.tokens(preview.tokens_after, estimated=preview.estimated)
-    right: list[Span] = [
-        (f"{formatting.tokens(preview.tokens_before)} {glyphs.to} ", "quiet"),
-        (after, "strong"),
-    ]
+    before = formatting.tokens(preview.tokens_before)
+    right: list[Span] = [(f"{before} {glyphs.to} ", "quiet"), (after, "strong")]
+    if before == after.lstrip("~"):
+        right = [(after, "strong")]  # what changes is said at the left
     money = cost_words(preview.cost) if preview.cost is not None else ""
     spent: list[Span] = [("; its calls cost ", "quiet"), (money, "ink")]
     below: list[list[Span]] = []
@@ -598,10 +600,14 @@ def files_question_row(n_files: int, width: int, glyphs: Glyphs) -> list[Span]:
     return [(f"{glyphs.caution} ", "warn"), (said, "quiet"), (asked, "ink")]
 
 
-def nothing_lost_rows(preview: RewindPreview, width: int, line_name: str = "") -> list[list[Span]]:
+def nothing_lost_rows(
+    preview: RewindPreview, width: int, line_name: str = "", going: PreviewAction | None = None
+) -> list[list[Span]]:
     """The way back, in as many rows as it takes; `line_name` is that of the line that what goes becomes."""
     said = _NOTHING_LOST
-    if preview.left_as:
+    if going is not None and going.name == FORK.name:
+        said = _NOTHING_CUT
+    elif preview.left_as:
         line = formatting.line_words(preview.left_as, line_name, _LINE_NAME_WIDTH)
         said = f"Nothing is lost: what goes stays as {line}, and U brings it back."
     elif preview.is_there:

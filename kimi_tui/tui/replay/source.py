@@ -141,12 +141,13 @@ async def fork_at(session: Session, uid: str, *, whole: bool) -> Session:
         UnknownWorldLine: no line of the session has that checkpoint any more.
         StorageTrouble: the disk refused.
     """
-    checkpoint, line = await asyncio.to_thread(_place_of, session, uid, whole)
-    return await session.fork(checkpoint, line)
+    checkpoint, line, after = await asyncio.to_thread(_place_of, session, uid, whole)
+    return await session.fork(checkpoint, line, after=after)
 
 
-def _place_of(session: Session, uid: str, whole: bool) -> tuple[int | None, int]:
-    """The first checkpoint that does not come along (None: all does), and the line to copy."""
+def _place_of(session: Session, uid: str, whole: bool) -> tuple[int | None, int, int | None]:
+    """The first checkpoint that does not come along (None: all does), the line to copy, and the last that comes along
+    where it is meant."""
     for n in (0, *stored_world_lines(session.dir)):
         try:
             points = scan_world_line(session.storage, session.dir, n).checkpoints
@@ -156,8 +157,9 @@ def _place_of(session: Session, uid: str, whole: bool) -> tuple[int | None, int]
             if point.uid != uid:
                 continue
             if not whole:
-                return point.id, n
-            return (points[index + 1].id if index + 1 < len(points) else None), n
+                return point.id, n, None
+            following = points[index + 1].id if index + 1 < len(points) else None
+            return following, n, point.id
     raise UnknownWorldLine("This moment is not in the session's files any more.")
 
 

@@ -383,8 +383,9 @@ def _call_label(checkpoint: Checkpoint, room: int, glyphs: Glyphs) -> list[Span]
 def figure_of(checkpoint: Checkpoint, glyphs: Glyphs) -> Span:
     """The tokens at a heading, the change of a step, the ratio of a compaction."""
     if checkpoint.is_summary and checkpoint.before:
-        after = numbers.rounded(checkpoint.before + (checkpoint.saved or 0))
-        return f"{numbers.rounded(checkpoint.before)}{glyphs.to}{after}", "compaction"
+        after = checkpoint.before + (checkpoint.saved or 0)
+        sizes = numbers.both_sizes(checkpoint.before, after, glyphs.to)
+        return sizes.replace(numbers.MINUS, glyphs.minus), "compaction"
     if checkpoint.is_heading:
         return numbers.tokens(checkpoint.tokens, estimated=not checkpoint.measured), "ink"
     if checkpoint.change == 0 and not checkpoint.change_measured:

@@ -17,12 +17,13 @@ from kimi_tui.projection.blocks import (
     UserBlock,
 )
 from kimi_tui.tui.formatting import (
+    MINUS,
+    both_sizes,
     change,
     counted,
     cut,
     duration,
     path,
-    rounded,
     spans_width,
     tokens,
 )
@@ -325,10 +326,10 @@ def compaction_card(block: CompactionBlock, room: Room) -> list[Line]:
         left += [Span("  "), Span(tokens(block.tokens_before), "ink")]
         return [Line(tuple(left))]
     left = [edge, Span(" "), glyph, Span(" "), Span("Compacted", "compaction")]
-    before, after = rounded(block.tokens_before), rounded(block.tokens_after)
     # Where the files do not tell what it replaced, both are what it takes itself.
     if block.tokens_before != block.tokens_after:
-        left += [Span("  "), Span(f"{before} {room.glyphs.to} {after}")]
+        sizes = both_sizes(block.tokens_before, block.tokens_after, f" {room.glyphs.to} ")
+        left += [Span("  "), Span(sizes.replace(MINUS, room.glyphs.minus))]
     if block.edited:
         left.append(Span("  edited by you", "quiet"))
     number = number_span(block.checkpoint, live=block.live, pin=pin_of(block, room))

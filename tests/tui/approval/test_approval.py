@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
+from textual import events
 from textual.app import App, ComposeResult
 from textual.pilot import Pilot
 
@@ -223,6 +224,23 @@ async def test_a_letter_answers_at_once(key: str, answer: str) -> None:
         desk.wait_out()
         await press(pilot, key)
         assert desk.answers == [(answer, "")]
+
+
+async def test_no_letter_within_prose_answers() -> None:
+    desk = Desk(request(session_offer="Yes, always"))
+    async with desk.run_test(size=(80, 24)) as pilot:
+        desk.wait_out()
+        # Half a second may pass between two keys of a test.
+        desk.panel._quiet = QuietKeyboard(time.monotonic() - 601.0, 0.0, 600.0)  # pyright: ignore[reportPrivateUsage]
+        await press(pilot, *"san")
+        assert desk.answers == []
+        assert not desk.panel.armed
+        desk.wait_out()
+        for letter in "eyes":
+            desk.panel.post_message(events.Key(letter, letter))
+        await pilot.pause()
+        assert desk.answers == []
+        assert desk.panel.query_one(AnswerArea).text == "yes"
 
 
 async def test_enter_answers_only_what_the_arrows_chose() -> None:

@@ -413,6 +413,9 @@ async def test_a_row_of_the_chat_is_read_there(home: Path) -> None:
         assert chat.chosen.checkpoint == 0
         assert "Tell me of apples" in one.text()
         await one.pilot.press("escape")
+        await one.until(lambda: timeline.has_focus)
+        await one.pilot.press("escape")
+        await one.until(lambda: one.screen.prompt.area.has_focus)
         # Whoever leaves the timeline as they came finds its newest turn again.
         await one.pilot.press("ctrl+t", "end", "ctrl+t", "ctrl+t")
         await one.until(lambda: timeline.has_focus)

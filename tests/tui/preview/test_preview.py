@@ -390,6 +390,7 @@ async def test_a_fork_asks_whether_the_files_go_along(size: tuple[int, int]) -> 
         )
         assert any("n  Fork; files stay as they are" in row for row in app.rows)
         assert any("f  Fork; files come back" in row for row in app.rows)
+        assert not any("u brings it back" in row for row in app.rows)
         # What else can be done is no answer to that.
         assert not any("Rewind the conversation" in row for row in app.rows)
         assert len(app.rows) == before

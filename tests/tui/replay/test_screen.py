@@ -26,6 +26,7 @@ from kimi_tui.session.context_store import scan_world_line
 from kimi_tui.session.errors import UnknownWorldLine
 from kimi_tui.session.lock import SessionLock
 from kimi_tui.session.session import Session
+from kimi_tui.session.side_files import read_state
 from kimi_tui.session.store import SessionStore
 from kimi_tui.soul.record import final_checkpoints
 from kimi_tui.tui.app import KimiApp
@@ -311,6 +312,8 @@ async def test_a_fork_holds_what_is_complete(
     session = SessionStore(home).find(stored(home, ()))
     uid = scan_world_line(session.storage, session.dir, 0).checkpoints[number].uid
     forked = await fork_at(session, uid, whole=whole)
+    title = read_state(forked.dir).title
+    assert title.startswith(f"Fork {'after' if whole else 'at'} #{number}: ")
     kept = (forked.dir / "context.jsonl").read_text()
     assert kept == "".join(CONTEXT.splitlines(keepends=True)[:n_lines])
 
