@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from pathlib import Path
 
 import pytest
@@ -20,22 +19,15 @@ def is_alive(pid: int) -> bool:
         return False
 
 
-# Waits for a line from the test, so that nothing depends on time.
-STEPS = "mkfifo go; echo one; read x < go; echo two; read x < go; echo three; exit 4"
+# Waits for files of the test, so that nothing depends on time.
+STEPS = (
+    "wait_for() { until [ -e $1 ]; do sleep 0.02; done; }; "
+    "echo one; wait_for first; echo two; wait_for second; echo three; exit 4"
+)
 
 
-async def go_on(bench: Bench) -> None:
-    def is_told() -> bool:
-        try:
-            # Not in a thread that waits for who reads: where nobody does, nothing could end it.
-            pipe = os.open(bench.work_dir / "go", os.O_WRONLY | os.O_NONBLOCK)
-        except OSError:
-            return False
-        os.write(pipe, b"\n")
-        os.close(pipe)
-        return True
-
-    assert await until(is_told)
+def go_on(bench: Bench, which: str) -> None:
+    (bench.work_dir / which).touch()
 
 
 async def test_a_command_is_read_piece_by_piece_to_its_end(bench: Bench) -> None:
@@ -46,12 +38,12 @@ async def test_a_command_is_read_piece_by_piece_to_its_end(bench: Bench) -> None
     nothing = await bench.run("TaskOutput", id=1)
     assert (nothing.output, nothing.brief) == ("", "still runs")
     assert "Nothing new" in nothing.message
-    await go_on(bench)
+    go_on(bench, "first")
     (job,) = bench.jobs.running
     assert await until(lambda: "two" in job.tail.text)
     assert (await bench.run("TaskOutput", id=1)).output == "two\n"
     waiting = asyncio.create_task(bench.run("TaskOutput", id=1, wait=60))
-    await go_on(bench)
+    go_on(bench, "second")
     ended = await waiting
     assert (ended.output, ended.is_error, ended.brief) == ("three\n", True, "exit 4")
     assert ended.message.startswith("It has ended. Exit code 4 after ")
@@ -114,9 +106,9 @@ async def test_a_command_that_is_waited_for_is_sent_to_the_background(
     # Its limit of time holds no more.
     (job,) = bench.jobs.running
     assert await until(lambda: job.ran_s > 3.2)
-    await go_on(bench)
+    go_on(bench, "first")
     assert await until(lambda: "two" in job.tail.text)
-    await go_on(bench)
+    go_on(bench, "second")
     assert (await bench.run("TaskOutput", id=1, wait=60)).output == "two\nthree\n"
 
 

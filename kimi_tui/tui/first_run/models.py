@@ -123,7 +123,7 @@ def _price_words(price: ModelPrices) -> str:
     return f"{money(price.input, price.currency)} in, {money(price.output, price.currency)} out"
 
 
-class Option(NamedTuple):
+class ModelEntry(NamedTuple):
     """A model that can be chosen: its name in the list, facts about it, the launch with it (None: its key is missing), and
     what can be set of thinking with it."""
 
@@ -141,13 +141,13 @@ class ModelPick(NamedTuple):
     here: bool = False
 
 
-def model_options(launch: Launch, listed: Sequence[FoundModel]) -> list[Option]:
+def model_options(launch: Launch, listed: Sequence[FoundModel]) -> list[ModelEntry]:
     """The models of the configuration, then the others of those that the server in use lists."""
     from kimi_tui.llm.models import FoundModel
 
     used = launch.choice
     said = {model.id: model for model in listed}
-    options: list[Option] = []
+    options: list[ModelEntry] = []
     for name, model in launch.config.models.items():
         provider = launch.config.providers[model.provider]
         is_here = isinstance(used, Choice) and provider.base_url == used.base_url
@@ -175,7 +175,7 @@ def _option(
     asked: Choice,
     launch: Launch | None,
     prices: ModelPrices | None = None,
-) -> Option:
+) -> ModelEntry:
     from kimi_tui.llm import dialects, thinking
     from kimi_tui.llm.errors import LLMError
 
@@ -187,7 +187,7 @@ def _option(
     facts = model_facts(found, prices, thinks=how.always or bool(taken))
     if found.capabilities is not None and "thinking" not in found.capabilities and not how.always:
         taken = ()
-    return Option(name, f"{facts:<21}   {asked.provider}".rstrip(), launch, taken)
+    return ModelEntry(name, f"{facts:<21}   {asked.provider}".rstrip(), launch, taken)
 
 
 def _capabilities(words: Sequence[str]) -> frozenset[Capability]:

@@ -18,8 +18,8 @@ from kimi_tui.launch import Launch
 from kimi_tui.tui.callbacks import reported
 from kimi_tui.tui.first_run.models import (
     SERVERS,
+    ModelEntry,
     ModelPick,
-    Option,
     choice_of,
     has_no_list,
     listed_models,
@@ -433,7 +433,7 @@ class ModelScreen(AnswersOnce[ModelPick | None]):
         self._taken = taken
         self._wanted: dict[str, str] = {}
         """What was set of thinking here, by the name in the list."""
-        self._options: list[Option] = []
+        self._options: list[ModelEntry] = []
         self._list = PickList(rows=ROWS, narrows=True)
         self._thinking = Static(markup=False, classes="title")
         self._words = Static(markup=False, classes="title")
@@ -467,7 +467,7 @@ class ModelScreen(AnswersOnce[ModelPick | None]):
         return places.get((now.model, now.base_url), -1)
 
     @property
-    def _option(self) -> Option | None:
+    def _option(self) -> ModelEntry | None:
         """The chosen model; None on the rows behind them."""
         chosen = self._list.chosen
         return self._options[chosen] if chosen < len(self._options) else None
