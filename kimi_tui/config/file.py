@@ -60,6 +60,9 @@ THEMES = (
 )
 """Ours, and those of Textual, whose names are needed before anything of it is imported."""
 GLYPHS = ("unicode", "ascii")
+# To allow all is said at each start.
+START_MODES = ("plan", "ask", "edits", "sandboxed")
+KEYS_SENT = ("mark", "ask")
 NOTIFY_WAYS = ("auto", "bell", "osc9", "osc777", "osc99", "off")
 
 # kimi-cli's own keys mean something to it and nothing here, so they are no reason for a notice.
@@ -167,8 +170,7 @@ _TOP: Mapping[str, Check] = {
     "default_thinking": _thinking,
     "theme": _one_of(THEMES),
     "glyphs": _one_of(GLYPHS),
-    # To allow all is said at each start.
-    "mode": _one_of(("plan", "ask", "edits", "sandboxed")),
+    "mode": _one_of(START_MODES),
     "reduced_motion": _flag,
     "titles": _flag,
     "stream_timeout_s": _number(1, 3600),
@@ -211,7 +213,7 @@ _SANDBOX: Mapping[str, Check] = {
     "readable": _texts,
     "network": _flag,
 }
-_SECRETS: Mapping[str, Check] = {"send": _one_of(("mark", "ask"))}
+_SECRETS: Mapping[str, Check] = {"send": _one_of(KEYS_SENT)}
 _NOTIFY: Mapping[str, Check] = {"asking": _flag, "finished": _flag, "how": _one_of(NOTIFY_WAYS)}
 _MOUSE: Mapping[str, Check] = {"capture": _flag}
 TABLES: Mapping[str, Mapping[str, Check]] = {

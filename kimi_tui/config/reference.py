@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal, NamedTuple, cast
 
-from kimi_tui.config.file import GLYPHS, NOTIFY_WAYS, THEMES
+from kimi_tui.config.file import GLYPHS, KEYS_SENT, NOTIFY_WAYS, START_MODES, THEMES
 from kimi_tui.config.keymap import DEFAULT_KEYS
 from kimi_tui.config.settings import Config
 
@@ -66,7 +66,7 @@ SETTINGS: tuple[Setting, ...] = (
         (),
         "start",
     ),
-    Setting("mode", "What is asked at the start.", "choice", ("plan", "ask", "edits", "sandboxed"), "start"),
+    Setting("mode", "What is asked at the start.", "choice", START_MODES, "start"),
     Setting("theme", "The colours.", "choice", THEMES, "now"),
     Setting("glyphs", "The signs on the screen: Unicode's, or ASCII's where a font lacks them.", "choice", GLYPHS, "start"),
     Setting("reduced_motion", "Nothing on the screen moves by itself.", "flag", (), "now"),
@@ -89,7 +89,7 @@ SETTINGS: tuple[Setting, ...] = (
         "secrets.send",
         "What is done about a result that has what looks like a key: mark it on its card, or ask too before it goes to the model.",
         "choice",
-        ("mark", "ask"),
+        KEYS_SENT,
     ),
     Setting("notify.asking", "Whether you are told when the agent asks while the terminal has no focus.", "flag", (), "start"),
     Setting("notify.finished", "Whether you are told when a turn ends while the terminal has no focus.", "flag", (), "start"),

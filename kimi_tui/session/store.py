@@ -15,7 +15,7 @@ import os
 import shutil
 import tempfile
 import uuid
-from collections.abc import AsyncGenerator, Collection
+from collections.abc import AsyncGenerator, Collection, Generator
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -164,17 +164,9 @@ class SessionStore:
         """
         today = datetime.now(UTC).date()
         thrown = self.trash / today.isoformat() / session.dir.parent.name / session.id
-        lock = SessionLock(session.dir)
-        lock.acquire()
-        try:
+        with _taking_away(session, "move the session into the trash"):
             self.storage.make_folder(thrown.parent)
             self.storage.replace(session.dir, thrown)
-            with contextlib.suppress(OSError):
-                session.dir.parent.rmdir()
-        except OSError as error:
-            raise StorageTrouble.of("move the session into the trash", error) from error
-        finally:
-            lock.release()
         self._empty_trash(today - timedelta(days=TRASH_DAYS))
         return thrown
 
@@ -218,19 +210,11 @@ class SessionStore:
             SessionHeld: It is open somewhere.
             StorageTrouble: Some of it could not be deleted.
         """
-        lock = SessionLock(session.dir)
-        lock.acquire()
-        try:
+        with _taking_away(session, "delete the session"):
             # Out of sight in one step, so that no half of it is ever listed.
             doomed = session.dir.with_name(f".deleted-{session.id}")
             self.storage.replace(session.dir, doomed)
             shutil.rmtree(doomed)
-            with contextlib.suppress(OSError):
-                session.dir.parent.rmdir()
-        except OSError as error:
-            raise StorageTrouble.of("delete the session", error) from error
-        finally:
-            lock.release()
 
     def bucket(self, work_dir: Path) -> Path:
         """The folder that holds the sessions of a work folder."""
@@ -264,6 +248,26 @@ def _subfolders(folder: Path) -> list[Path]:
             ]
     except OSError:
         return []
+
+
+@contextlib.contextmanager
+def _taking_away(session: Session, doing: str) -> Generator[None]:
+    """Hold a session's lock while its folder is taken away, and take the folder above it away where that is empty then.
+
+    Raises:
+        SessionHeld: It is open somewhere.
+        StorageTrouble: The disk refused to do this.
+    """
+    lock = SessionLock(session.dir)
+    lock.acquire()
+    try:
+        yield
+        with contextlib.suppress(OSError):
+            session.dir.parent.rmdir()
+    except OSError as error:
+        raise StorageTrouble.of(doing, error) from error
+    finally:
+        lock.release()
 
 
 @contextlib.asynccontextmanager

@@ -21,7 +21,7 @@ from kimi_tui.soul.internal_messages import quoted, user_words
 from kimi_tui.soul.tool_results import CallVersions, with_versions
 from kimi_tui.tools.base import ApprovalQuestion, ToolEnv, ToolOutcome, ToolProblem, ToolRejected
 from kimi_tui.tools.glob import Glob, GlobParams
-from kimi_tui.tools.key_text import count_words, find_keys, without_keys
+from kimi_tui.tools.key_text import count_words, find_keys, with_count, without_keys
 from kimi_tui.tools.paths import locate
 from kimi_tui.tools.read_file import MAX_LINES, ReadFile, ReadFileParams
 from kimi_tui.tools.text import format_size
@@ -170,10 +170,9 @@ async def _attached(mention: Mention, env: ToolEnv, left: int, *, no_keys: bool)
         return _part(mention.path, outcome.message, "", f"{shown} not attached: {outcome.brief}")
     facts, output, label = outcome.message, outcome.output, f"{shown} {outcome.brief}"
     if keys := await asyncio.to_thread(find_keys, output):
-        told = count_words(keys)
-        label = f"{label} · {told}"
+        label = with_count(label, keys)
         if no_keys:
-            facts = f"{facts} The user has {told} left out of it."
+            facts = f"{facts} The user has {count_words(keys)} left out of it."
             output, label = without_keys(output, keys), f"{label}, left out"
     return _part(mention.path, facts, output, label)
 

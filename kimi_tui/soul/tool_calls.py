@@ -34,7 +34,7 @@ from kimi_tui.tools.base import (
     failure,
 )
 from kimi_tui.tools.jobs import Jobs
-from kimi_tui.tools.key_text import count_words, find_keys, key_lines, without_keys
+from kimi_tui.tools.key_text import count_words, find_keys, key_lines, with_count, without_keys
 from kimi_tui.tools.sandbox.sandbox import Sandbox
 from kimi_tui.wire.events import ToolOutput, ToolResult, ToolStarted
 from kimi_tui.wire.queue import Wire
@@ -265,7 +265,7 @@ class _Runner:
         if not keys:
             return outcome
         told = count_words(keys)
-        brief = f"{outcome.brief} · {told}" if outcome.brief else told
+        brief = with_count(outcome.brief, keys)
         if not self._runtime.asks_for_keys:
             return replace(outcome, brief=brief)
         call = self._call

@@ -19,7 +19,7 @@ from kimi_tui.soul.segments import label_of
 from kimi_tui.soul.tool_calls import LiveOutput, ToolRuntime
 from kimi_tui.soul.tool_results import INTERRUPTED, CallVersions, blocks_of, call_key
 from kimi_tui.tools.base import ApprovalQuestion, ToolEnv, ToolProblem, failure
-from kimi_tui.tools.key_text import count_words, find_keys, without_keys
+from kimi_tui.tools.key_text import find_keys, with_count, without_keys
 from kimi_tui.tools.shell import run_as_user
 from kimi_tui.wire.events import ToolResult, ToolStarted
 
@@ -70,7 +70,7 @@ async def run_user_command(command: str, runtime: ToolRuntime, *, told: bool) ->
     conversation.files.after_change(change, uid)
     sent, brief = outcome.output, outcome.brief
     if told and (keys := await asyncio.to_thread(find_keys, sent)):
-        brief = f"{brief} · {count_words(keys)}" if brief else count_words(keys)
+        brief = with_count(brief, keys)
         if runtime.asks_for_keys:
             sent, brief = without_keys(sent, keys), f"{brief}, left out"
     conversation.wire.publish(

@@ -76,6 +76,11 @@ def count_words(keys: list[tuple[int, int]]) -> str:
     return "1 possible key" if len(keys) == 1 else f"{len(keys)} possible keys"
 
 
+def with_count(brief: str, keys: list[tuple[int, int]]) -> str:
+    """A brief fact, with how many there are behind it."""
+    return f"{brief} · {count_words(keys)}" if brief else count_words(keys)
+
+
 def without_keys(text: str, keys: list[tuple[int, int]]) -> str:
     """The text with words in the place of each key."""
     pieces: list[str] = []

@@ -90,6 +90,29 @@ def has_desktop(environ: Mapping[str, str], platform: str = sys.platform) -> boo
     return bool(platform == "darwin" or environ.get("WAYLAND_DISPLAY") or environ.get("DISPLAY"))
 
 
+def _run_apart(
+    command: Sequence[str], environ: Mapping[str, str], timeout_s: float, given: bytes | None = None
+) -> subprocess.CompletedProcess[bytes]:
+    """Run a program of the desktop to its end, in a session of its own and nowhere near the work folder.
+
+    Raises:
+        OSError: it could not be started.
+        subprocess.TimeoutExpired: it takes longer than so many seconds.
+    """
+    return subprocess.run(
+        command,
+        stdin=subprocess.DEVNULL if given is None else None,
+        input=given,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env=browser_environment(environ),
+        cwd="/",
+        start_new_session=True,
+        timeout=timeout_s,
+        check=False,
+    )
+
+
 def hand_to_desktop(text: str, environ: Mapping[str, str], work_dirs: Sequence[Path]) -> bool:
     """Put a text into the desktop's clipboard; whether that was done. Runs a process: meant for a thread."""
     command = clipboard_command(environ, work_dirs)
@@ -97,17 +120,7 @@ def hand_to_desktop(text: str, environ: Mapping[str, str], work_dirs: Sequence[P
         return False
     try:
         # Some of them stay, to hand the text out when it is pasted: they must hold no pipe of ours.
-        ended = subprocess.run(
-            command,
-            input=text.encode("utf-8", "replace"),
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            env=browser_environment(environ),
-            cwd="/",
-            start_new_session=True,
-            timeout=CLIPBOARD_TIMEOUT_S,
-            check=False,
-        )
+        ended = _run_apart(command, environ, CLIPBOARD_TIMEOUT_S, text.encode("utf-8", "replace"))
     except (OSError, subprocess.SubprocessError):
         return False
     return ended.returncode == 0
@@ -225,17 +238,7 @@ def open_in_browser(url: str, environ: Mapping[str, str], work_dirs: Sequence[Pa
     if command is None:
         return False
     try:
-        ended = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            env=browser_environment(environ),
-            cwd="/",
-            start_new_session=True,
-            timeout=BROWSER_TIMEOUT_S,
-            check=False,
-        )
+        ended = _run_apart(command, environ, BROWSER_TIMEOUT_S)
     except subprocess.TimeoutExpired:
         # Some openers stay as long as the window.
         return True

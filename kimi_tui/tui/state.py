@@ -5,16 +5,16 @@ Nothing here knows a widget. It is imported before the first paint, so the event
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kimi_tui.foreign_text import one_line
+from kimi_tui.launch import Mode
 from kimi_tui.tui.formatting import cut
 
 if TYPE_CHECKING:
     from kimi_tui.wire.events import ApprovalRequest, EventRecord, StatusUpdate
 
 
-Mode = Literal["plan", "ask", "edits", "sandboxed", "all"]
 MODE_WORDS: dict[Mode, str] = {
     "plan": "plans only",
     "ask": "asks first",

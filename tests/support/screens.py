@@ -14,14 +14,13 @@ from textual.pilot import Pilot
 
 from kimi_tui.config.model_choice import Choice
 from kimi_tui.config.settings import Config
-from kimi_tui.launch import Launch
+from kimi_tui.launch import Launch, Mode
 from kimi_tui.tui.app import KimiApp
 from kimi_tui.tui.dialogs.text_dialog import TextDialog
 from kimi_tui.tui.letters import LetterRun
 from kimi_tui.tui.main.reader import Reader
 from kimi_tui.tui.main.screen import MainScreen
 from kimi_tui.tui.preview.screen import RewindScreen
-from kimi_tui.tui.state import Mode
 
 TIMEOUT_S = 50.0
 """Long: it only ends what hangs, and other programs may have the machine for a while. Less than pytest gives, so that it is

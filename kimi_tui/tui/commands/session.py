@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kimi_tui.launch import Mode
 from kimi_tui.tui.commands.preview import files_said
 from kimi_tui.tui.formatting import NAME_WIDTH, cut
-from kimi_tui.tui.state import MODE_WORDS, Mode
+from kimi_tui.tui.state import MODE_WORDS
 
 if TYPE_CHECKING:
     from kimi_tui.soul.kimisoul import KimiSoul

@@ -17,10 +17,10 @@ from textual.widget import Widget
 from kimi_tui.app_paths import short
 from kimi_tui.config.model_choice import Choice
 from kimi_tui.filesystem import open_regular
-from kimi_tui.launch import Launch
+from kimi_tui.launch import Launch, Mode
 from kimi_tui.tui.formatting import cut, path
 from kimi_tui.tui.glyphs import glyphs_of
-from kimi_tui.tui.state import MODE_WORDS, Mode
+from kimi_tui.tui.state import MODE_WORDS
 
 GAP = 3
 NEW_SESSION = "New session"

@@ -14,12 +14,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from kimi_tui.config.model_choice import Choice
-from kimi_tui.launch import Launch
+from kimi_tui.launch import Launch, Mode
 from kimi_tui.tui.frame.header import model_name
 from kimi_tui.tui.main.engine import CannotOpen, Engine, Found, Opened
 from kimi_tui.tui.main.feed import Feed
 from kimi_tui.tui.prompt.command import Values
-from kimi_tui.tui.state import MainState, Mode, Queued
+from kimi_tui.tui.state import MainState, Queued
 
 if TYPE_CHECKING:
     from kimi_tui.demo.demo import Demo

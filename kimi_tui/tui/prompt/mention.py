@@ -1,4 +1,7 @@
-"""How files are named in the prompt: which path is being typed behind `@`, and how one is written there."""
+"""How files are named in the prompt: which path is being typed behind `@`, and how one is written there.
+
+Apart from the field, so that its patterns are compiled with the first `@` and not before the first paint.
+"""
 
 from __future__ import annotations
 
