@@ -13,7 +13,8 @@ Imported by the supervisor of a command, which is a fresh interpreter each time:
 takes its orders as words. A library for the three system calls of Landlock would cost 30 ms of imports a command, and one
 for the filter needs libseccomp and 24 ms. Fails closed: any error is raised before the command is there.
 
-Words: `level:full`, `level:landlock`, `network:on`, `home:FOLDER` (the command's), `tmp:FOLDER` (a private one that
+Words: `level:full`, `level:landlock`, `level:filter` (for a program that makes the namespaces itself: only the filter, for
+that program to read from `FILTER_FD`), `network:on`, `home:FOLDER` (the command's), `tmp:FOLDER` (a private one that
 becomes `/tmp`), `write:PATH`, `keep:PATH` (not to be written, below a writable one), `pin:FOLDER` (not to be renamed, on
 the way to one of these) and `hide:PATH`; absolute and without links, shallow ones first.
 """
@@ -26,6 +27,9 @@ import stat
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.syscall.restype = ctypes.c_long
+
+FILTER_FD = 99
+"""Where the filter can be read with `level:filter`."""
 
 # -- numbers of the kernel ------------------------------------------------------------------------------
 
@@ -154,13 +158,17 @@ def confine(words: list[str]) -> None:
             said[kind] = value
         else:
             raise OSError(errno.EINVAL, f"no such word: {kind}")
+    online = said["network"] == "on"
+    if said["level"] == "filter":
+        _hand_over(_filter(is_full=True, online=online, sockets=False))
+        return
     abi = landlock_abi()
     if abi < 1:
         raise OSError(errno.ENOSYS, "Landlock is not there")
-    online, is_full = said["network"] == "on", said["level"] == "full"
+    is_full = said["level"] == "full"
     here = os.getcwd()
     if is_full:
-        sockets = _sockets_of_others(paths["write"])
+        sockets = sockets_of_others(paths["write"])
         own_user = not _unshare(online)
         _cover(paths, said["tmp"], sockets)
         if not online:
@@ -174,7 +182,9 @@ def confine(words: list[str]) -> None:
     writable = [*paths["write"]]
     writable += ["/tmp", "/var/tmp", "/dev/shm", "/dev/pts"] if is_full else [said["tmp"]]
     _landlock(abi, writable, paths["hide"], is_full=is_full, online=online)
-    _filter(is_full=is_full, online=online, sockets=abi >= 9)
+    code = _filter(is_full=is_full, online=online, sockets=abi >= 9)
+    program = _Program(len(code), code)
+    _check(_libc.prctl(_PR_SECCOMP, 2, ctypes.byref(program), 0, 0), "filter")
 
 
 def landlock_abi() -> int:
@@ -258,7 +268,7 @@ def _private_terminals() -> None:
         _mount("tmpfs", "/dev/pts", _RDONLY | _NOSUID | _NODEV | _NOEXEC, "mode=000,size=4k")
 
 
-def _sockets_of_others(writable: list[str]) -> list[str]:
+def sockets_of_others(writable: list[str]) -> list[str]:
     """The names of all sockets in files: of the bus, of agents, of container engines. Behind them is the outside."""
     try:
         with open("/proc/net/unix", "rb") as file:
@@ -392,7 +402,7 @@ _LD, _JEQ, _JGE, _JSET, _AND, _RET = 0x20, 0x15, 0x35, 0x45, 0x54, 0x06
 _ALLOW, _ERRNO, _KILL = 0x7FFF0000, 0x00050000, 0x80000000
 
 
-def _filter(*, is_full: bool, online: bool, sockets: bool) -> None:
+def _filter(*, is_full: bool, online: bool, sockets: bool) -> "ctypes.Array[_Filter]":
     machine = os.uname().machine
     if machine not in _ARCHES:
         raise OSError(errno.ENOSYS, f"no filter for {machine}")
@@ -448,6 +458,12 @@ def _filter(*, is_full: bool, online: bool, sockets: bool) -> None:
         for call, argument in _SENDS[machine]:
             when(call, argument, [(_JSET, 0, 1, _FASTOPEN), refuse])
     steps.append((_RET, 0, 0, _ALLOW))
-    code = (_Filter * len(steps))(*(_Filter(*step) for step in steps))
-    program = _Program(len(steps), code)
-    _check(_libc.prctl(_PR_SECCOMP, 2, ctypes.byref(program), 0, 0), "filter")
+    return (_Filter * len(steps))(*(_Filter(*step) for step in steps))
+
+
+def _hand_over(code: "ctypes.Array[_Filter]") -> None:
+    held = os.memfd_create("filter")
+    os.write(held, bytes(code))
+    os.lseek(held, 0, os.SEEK_SET)
+    os.dup2(held, FILTER_FD)
+    os.close(held)

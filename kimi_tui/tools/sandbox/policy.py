@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -121,7 +121,7 @@ def policy_for(
         work=work,
         writable=tuple(roots),
         kept=tuple(kept_paths),
-        pinned=tuple(sorted({one for path in kept_paths for one in _between(path, roots)})),
+        pinned=tuple(sorted({one for path in kept_paths for one in folders_between(path, roots)})),
         hidden=tuple(sorted(hidden)),
         network=network or settings.network,
         watch=watch,
@@ -148,7 +148,7 @@ def _secret_places(home: str, environ: Mapping[str, str]) -> Iterator[str]:
         yield str(folder)
 
 
-def _between(path: str, roots: list[str]) -> Iterator[str]:
+def folders_between(path: str, roots: Sequence[str]) -> Iterator[str]:
     """The folders above a path, up to the writable one that holds it."""
     root = next((one for one in roots if path.startswith(f"{one}/")), None)
     above = os.path.dirname(path)

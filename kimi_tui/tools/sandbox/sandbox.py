@@ -2,7 +2,7 @@
 
 - Linux with Landlock: the command's supervisor confines it (`confine.py`), wholly where namespaces are allowed, else by
   Landlock and the filter alone.
-- `bwrap` where there is no Landlock, and `sandbox-exec` on macOS: a program in front of the command.
+- `bwrap` where there is no Landlock, with the same filter, and `sandbox-exec` on macOS: a program in front of the command.
 """
 
 from __future__ import annotations
@@ -13,13 +13,19 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from kimi_tui.tools.process import child_environment, find_program
-from kimi_tui.tools.sandbox.policy import NoSandbox, Policy, SandboxSettings, policy_for
+from kimi_tui.tools.sandbox.policy import (
+    NoSandbox,
+    Policy,
+    SandboxSettings,
+    folders_between,
+    policy_for,
+)
 from kimi_tui.tools.supervisor import MARK_NAME
 
 Backend = Literal["full", "landlock", "bwrap", "macos"]
@@ -40,7 +46,7 @@ class Confined:
     Attributes:
         argv: the program and its arguments.
         environ: its variables.
-        words: what its supervisor confines it to; empty where `argv` begins with what does that.
+        words: what its supervisor has to do with it; empty where `argv` begins with what does all of that.
         policy: what holds for it.
     """
 
@@ -110,6 +116,7 @@ class Sandbox:
         if self.backend in ("full", "landlock"):
             words = _words(policy, self.backend, self._tmp)
         elif self.backend == "bwrap":
+            words = ("level:filter", f"network:{'on' if policy.network else 'off'}")
             argv = [self.program, *bwrap_arguments(policy, self._tmp), "--", *argv]
         else:
             argv = [self.program, "-p", macos_profile(policy, self._tmp), *argv]
@@ -135,44 +142,106 @@ def _words(policy: Policy, level: str, tmp: str) -> tuple[str, ...]:
 
 
 def bwrap_arguments(policy: Policy, tmp: str) -> list[str]:
-    """The same policy for bubblewrap."""
-    arguments = ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--bind", tmp, "/tmp"]
+    """The same policy for bubblewrap. Reads which sockets there are."""
+    from kimi_tui.tools.sandbox.confine import FILTER_FD, sockets_of_others
+
+    arguments = ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]
+    for place in ("/proc/sys", "/proc/irq", "/proc/bus"):
+        # What root may write there rules the machine, also without capabilities.
+        arguments += ["--ro-bind-try", place, place]
+    for place in ("/tmp", "/var/tmp"):
+        if os.path.isdir(place) and not os.path.islink(place):
+            arguments += ["--bind", tmp, place]
     for flag, paths in (
         ("--bind", (*policy.writable, *policy.pinned)),
         ("--ro-bind", policy.kept),
     ):
         for path in paths:
             arguments += [flag, path, path]
-    for path in policy.hidden:
+    covered: list[str] = []
+    for path in (*policy.hidden, *sockets_of_others([*policy.writable])):
+        if any(path.startswith(f"{above}/") for above in covered) or not os.path.lexists(path):
+            continue
         if os.path.isdir(path):
+            covered.append(path)
             arguments += ["--perms", "000", "--tmpfs", path, "--remount-ro", path]
         else:
             arguments += ["--ro-bind", os.devnull, path]
     arguments += ["--unshare-ipc", "--unshare-pid", "--unshare-user-try", "--cap-drop", "ALL"]
     arguments += ["--new-session", "--die-with-parent", "--chdir", policy.work]
+    arguments += ["--seccomp", str(FILTER_FD)]
     return arguments if policy.network else [*arguments, "--unshare-net"]
 
 
 def macos_profile(policy: Policy, tmp: str) -> str:
-    """The same policy as a profile for `sandbox-exec`; later rules win."""
+    """The same policy as a profile for `sandbox-exec`; later rules win.
+
+    There is no network of its own to be had: without the network a command cannot talk to itself either, since what listens
+    on this machine is the outside. Rules about others (`target others`) are passed over by newer systems: all is refused, and
+    what is in the same sandbox allowed.
+    """
     lines = [
         "(version 1)",
         "(allow default)",
         "(deny file-write*)",
-        '(allow file-write* (literal "/dev/null") (literal "/dev/zero") (literal "/dev/dtracehelper"))',
+        f'(allow file-write* {_literals(_MACOS_DEVICES)} (subpath "/dev/fd"))',
         "(deny mach-lookup)",
+        f"(allow mach-lookup {_services(_MACOS_SERVICES)})",
+        "(deny mach-priv-task-port)",
         "(deny appleevent-send)",
-        "(deny signal (target others))",
-        "(deny process-info* (target others))",
+        "(deny lsopen)",
+        "(deny job-creation)",
+        "(deny signal)",
+        "(allow signal (target same-sandbox))",
+        "(deny process-info*)",
+        "(allow process-info* (target same-sandbox))",
     ]
-    lines += [f"(allow file-write* (subpath {_quoted(path)}))" for path in (*policy.writable, tmp)]
-    # Renaming a folder on the way takes what is kept in it elsewhere.
-    lines += [f"(deny file-write-unlink (literal {_quoted(path)}))" for path in policy.pinned]
+    roots = [*policy.writable, tmp]
+    lines += [f"(allow file-write* (subpath {_quoted(path)}))" for path in roots]
+    # Renaming a folder on the way takes what is kept or hidden in it elsewhere, and so does renaming all of it.
+    ways = {one for path in (*policy.kept, *policy.hidden) for one in folders_between(path, roots)}
+    lines += [
+        f"(deny file-write-unlink (literal {_quoted(path)}))" for path in sorted({*roots, *ways})
+    ]
     lines += [f"(deny file-write* (subpath {_quoted(path)}))" for path in policy.kept]
-    lines += [f"(deny file-read* file-write* (subpath {_quoted(path)}))" for path in policy.hidden]
-    if not policy.network:
-        lines += ["(deny network*)", '(allow network* (local ip "localhost:*"))']
+    for path in policy.hidden:
+        lines.append(f"(deny file-read* file-write* (subpath {_quoted(path)}))")
+        lines.append(f"(allow file-read-metadata (subpath {_quoted(path)}))")
+    if policy.network:
+        lines.append(f"(allow mach-lookup {_services(_MACOS_NETWORK_SERVICES)})")
+        lines.append("(deny network-outbound (remote unix-socket))")
+        lines.append(f"(allow network-outbound {_literals(_MACOS_RESOLVER)})")
+    else:
+        lines.append("(deny network*)")
+    for side in ("network-bind (local", "network-outbound (remote"):
+        lines.append(f"(allow {side} unix-socket (subpath {_quoted(tmp)})))")
     return "\n".join(lines)
+
+
+_MACOS_DEVICES = ("/dev/null", "/dev/zero", "/dev/dtracehelper", "/dev/stdout", "/dev/stderr")
+_MACOS_SERVICES = (
+    "com.apple.system.opendirectoryd.libinfo",
+    "com.apple.system.opendirectoryd.membership",
+    "com.apple.system.logger",
+    "com.apple.system.notification_center",
+)
+"""Names of users and groups, the log, and notices of the system."""
+_MACOS_NETWORK_SERVICES = (
+    "com.apple.SystemConfiguration.configd",
+    "com.apple.SystemConfiguration.DNSConfiguration",
+    "com.apple.networkd",
+    "com.apple.ocspd",
+    "com.apple.trustd.agent",
+)
+_MACOS_RESOLVER = ("/private/var/run/mDNSResponder",)
+
+
+def _literals(paths: Sequence[str]) -> str:
+    return " ".join(f"(literal {_quoted(path)})" for path in paths)
+
+
+def _services(names: Sequence[str]) -> str:
+    return " ".join(f"(global-name {_quoted(name)})" for name in names)
 
 
 def _quoted(path: str) -> str:
@@ -193,7 +262,7 @@ def find_sandbox(settings: SandboxSettings, environ: Mapping[str, str]) -> Sandb
         raise NoSandbox("it is switched off in the configuration")
     tried: list[str] = []
     for sandbox in _candidates(settings, environ):
-        trouble = _trial(sandbox)
+        trouble = trouble_with(sandbox)
         if not trouble:
             return sandbox
         tried.append(f"{sandbox.backend}: {trouble}")
@@ -211,7 +280,7 @@ def _candidates(settings: SandboxSettings, environ: Mapping[str, str]) -> list[S
     return []
 
 
-def _trial(sandbox: Sandbox) -> str:
+def trouble_with(sandbox: Sandbox) -> str:
     """What does not hold, or why it cannot be had; empty where all does."""
     environ = sandbox.environ
     home = Path(os.path.realpath(environ.get("HOME") or os.path.expanduser("~")))

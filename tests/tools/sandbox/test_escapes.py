@@ -209,7 +209,7 @@ async def test_nothing_gets_out(sandbox: Sandbox, outside: Outside) -> None:
         log = (outside.work / LOG).read_text(errors="replace")
         lines = [line for line in (HERE / "escapes.sh").read_text().splitlines() if line[0] != "#"]
         attempts = re.findall(r"^(\d+) attempts made", log, re.MULTILINE)
-        assert ended.ending == "exited"
+        assert ended.ending == "exited", log[-2000:]
         assert attempts, log[-2000:]
         assert len(lines) + int(attempts[0]) >= 150
         said = dict(part.partition("\n")[::2] for part in log.split("== ")[1:])

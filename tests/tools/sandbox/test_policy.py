@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
+import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,7 @@ from kimi_tui.config.settings import SandboxConfig
 from kimi_tui.tools.process import RunningCommand
 from kimi_tui.tools.sandbox.policy import NoSandbox, Policy, SandboxSettings, policy_for
 from kimi_tui.tools.sandbox.refusals import refused
-from kimi_tui.tools.sandbox.sandbox import Sandbox, bwrap_arguments, macos_profile
+from kimi_tui.tools.sandbox.sandbox import Sandbox, bwrap_arguments, find_sandbox, macos_profile
 
 
 def git(*words: str, within: Path) -> None:
@@ -147,13 +149,65 @@ async def test_with_the_network_a_command_reaches_it(
     here.remove_temporary()
 
 
-def test_other_systems_are_told_the_same(policy: Policy) -> None:
-    arguments = " ".join(bwrap_arguments(policy, "/tmp/own"))
+@pytest.mark.skipif(sys.platform != "linux", reason="bubblewrap is for Linux")
+def test_bubblewrap_is_told_the_same(policy: Policy, tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as ear:
+        ear.bind(str(tmp_path / "home" / "sock"))
+        arguments = " ".join(bwrap_arguments(policy, "/tmp/own"))
     assert f"--bind {policy.work} {policy.work}" in arguments
     assert f"--ro-bind {policy.work}/.git/hooks {policy.work}/.git/hooks" in arguments
+    # A file that is read-only can be connected to all the same.
+    covered = str(tmp_path / "home" / "sock")
+    assert covered.startswith("/tmp/") or f"--ro-bind /dev/null {covered}" in arguments
+    assert "--ro-bind-try /proc/sys /proc/sys" in arguments
     assert "--unshare-net" in arguments
-    profile = macos_profile(policy, "/tmp/own").split("\n")
-    allowed = profile.index(f'(allow file-write* (subpath "{policy.work}"))')
-    kept = profile.index(f'(deny file-write* (subpath "{policy.work}/.git/hooks"))')
-    assert allowed < kept
-    assert "(deny network*)" in profile
+    assert "--seccomp" in arguments
+
+
+def test_macos_is_told_the_same(policy: Policy) -> None:
+    rules = macos_profile(policy, "/tmp/own").split("\n")
+    work = policy.work
+
+    def at(rule: str) -> int:
+        return rules.index(rule)
+
+    assert all(rule.count("(") == rule.count(")") and rule.count('"') % 2 == 0 for rule in rules)
+    allowed = at(f'(allow file-write* (subpath "{work}"))')
+    assert allowed < at(f'(deny file-write* (subpath "{work}/.git/hooks"))')
+    # What is on the way cannot be renamed, nor can the folder itself: the rules go by path.
+    for path in (work, f"{work}/.git", f"{work}/tests"):
+        assert allowed < at(f'(deny file-write-unlink (literal "{path}"))'), path
+    assert at(f'(deny file-read* file-write* (subpath "{work}/tests/.env.local"))')
+    # By its own end every connection is a local one.
+    assert not any("network" in rule and "ip" in rule for rule in rules)
+    assert at("(deny network*)") < at(
+        '(allow network-outbound (remote unix-socket (subpath "/tmp/own")))'
+    )
+    # `target others` is passed over by newer systems.
+    assert at("(deny signal)") < at("(allow signal (target same-sandbox))")
+    assert at("(deny process-info*)") < at("(allow process-info* (target same-sandbox))")
+    online = macos_profile(replace(policy, network=True), "/tmp/own").split("\n")
+    assert "(deny network*)" not in online
+    assert "(deny network-outbound (remote unix-socket))" in online
+    odd = macos_profile(replace(policy, hidden=('/a"b\\c',)), "/tmp/own")
+    assert r'(subpath "/a\"b\\c")' in odd
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="bubblewrap is for Linux")
+def test_bubblewrap_comes_before_landlock_alone(
+    environ: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bwrap = tmp_path / "bin" / "bwrap"
+    bwrap.parent.mkdir()
+    bwrap.write_text("#!/bin/sh\n")
+    bwrap.chmod(0o755)
+    tried: list[str] = []
+
+    def trouble(one: Sandbox) -> str:
+        tried.append(one.backend)
+        return "" if one.backend == "bwrap" else "no namespaces"
+
+    monkeypatch.setattr("kimi_tui.tools.sandbox.sandbox.trouble_with", trouble)
+    found = find_sandbox(SandboxSettings(), {**environ, "PATH": str(bwrap.parent)})
+    assert (found.backend, found.program, found.is_whole) == ("bwrap", str(bwrap), True)
+    assert tried == ["full", "bwrap"]
