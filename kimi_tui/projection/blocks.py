@@ -211,7 +211,11 @@ class AgentBlock(Block):
 
 @dataclass(slots=True, eq=False)
 class ToolBlock(Block):
-    """One tool call. `tokens` is what its step added to the window, `tokens_estimated` until the next call tells."""
+    """One tool call. `tokens` is what its step added to the window, `tokens_estimated` until the next call tells.
+
+    Of a command, `changed` are the files that were seen to change by it, the first few by name; `n_changed` all of them, and
+    `n_lost` those that cannot be brought back.
+    """
 
     call: str = ""
     tool: str = ""
@@ -227,6 +231,9 @@ class ToolBlock(Block):
     duration_s: float = 0.0
     tokens: int | None = None
     tokens_estimated: bool = False
+    changed: tuple[str, ...] = ()
+    n_changed: int = 0
+    n_lost: int = 0
 
     @property
     def output(self) -> str:

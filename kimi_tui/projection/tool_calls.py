@@ -10,7 +10,13 @@ from typing import cast
 from kimi_tui.foreign_text import clean, one_line
 from kimi_tui.projection.blocks import NOTHING, BlockList, Change, ToolBlock, ToolState, both
 from kimi_tui.tool_names import short_name
-from kimi_tui.wire.events import ApprovalResolved, ToolCall, ToolResult, ToolStarted
+from kimi_tui.wire.events import (
+    ApprovalResolved,
+    FilesChanged,
+    ToolCall,
+    ToolResult,
+    ToolStarted,
+)
 
 _KEYS = {
     "Shell": "command",
@@ -105,6 +111,22 @@ def todo_summary(done: int, count: int) -> str:
     return f"{done} of {count} done" if count else "nothing to do"
 
 
+def changed_words(block: ToolBlock) -> str:
+    """`3 files changed, can be brought back`; empty where none did. Of what went into a summary nothing comes back."""
+    if not block.n_changed:
+        return ""
+    files = "1 file" if block.n_changed == 1 else f"{block.n_changed:,} files"
+    if block.is_past:
+        return f"{files} changed"
+    if block.n_lost == 0:
+        return f"{files} changed, can be brought back"
+    lost = "not" if block.n_lost >= block.n_changed else f"{block.n_lost:,} of them not"
+    return f"{files} changed, {lost} to be brought back"
+
+
+NAMED = 8
+"""Files that a command changed of which the names are kept."""
+PATH_LIMIT = 200
 ARGUMENTS_LIMIT = 65_536
 """Characters of a call's arguments that are kept: only its target is read from them."""
 SURE_AFTER = 4_096
@@ -199,6 +221,22 @@ class ToolCalls:
         elif block.tool == "SendDMail" and block.state == "done":
             self._undelivered.append(block)
         return self._list.touched(block)
+
+    def changed(self, event: FilesChanged) -> Change:
+        """Files were seen to change. The cards of commands say so; those of edits have a diff."""
+        blocks = self._list.blocks
+        for index in range(len(blocks) - 1, self._list.base - 1, -1):
+            block = blocks[index]
+            if not isinstance(block, ToolBlock) or block.tool != "Shell":
+                continue
+            if block.call == event.key or (not event.key and block.uid == event.uid != ""):
+                named = (one_line(path[:PATH_LIMIT]) for path in event.paths[:NAMED])
+                block.changed = (*block.changed, *named)[:NAMED]
+                block.n_changed += len(event.paths)
+                block.n_lost += event.lost
+                block.touch()
+                return Change(index)
+        return NOTHING
 
     def waits(self, key: str) -> Change:
         """An approval is asked for."""

@@ -38,6 +38,7 @@ from kimi_tui.wire.events import (
     EventRecord,
     FailureKind,
     FilesAttached,
+    FilesChanged,
     FilesRestored,
     LineChanged,
     NextMessage,
@@ -186,12 +187,13 @@ class TranscriptModel:
                 return self._attached(event)
             case FilesRestored():
                 return self._restored(event, at)
+            case FilesChanged():
+                return self._calls.changed(event)
             case Notice():
                 return self._notice(event, at)
             case LineChanged():
                 return self._switched(event, at)
             case _:
-                # Of what the agent's tools changed the cards tell; the rest is for the timeline.
                 return NOTHING
 
     def set_pins(self, pins: frozenset[tuple[str, int]]) -> Change:

@@ -171,11 +171,11 @@ class FileHistory:
         self._unseen.append(change)
         return change
 
-    def after_change(self, change: Change, uid: str) -> None:
-        """A tool has changed what it would; `uid` is the checkpoint of its step. Looked at in the background."""
+    def after_change(self, change: Change, uid: str, key: str) -> None:
+        """The tool of call `key`, in the step of checkpoint `uid`, has changed what it would. Looked at in the background."""
         self._under_way.remove(change)
         if self._is_on and self._first is not None:
-            self._own(self._look_after(change, uid))
+            self._own(self._look_after(change, uid, key))
         else:
             self._unseen.remove(change)
 
@@ -312,7 +312,7 @@ class FileHistory:
                 self._tracker.command_ran()
                 return
         if self._is_ready and not (paths is not None and await self._is_as_seen(paths)):
-            await self._look("other", "")
+            await self._look("other")
 
     async def _is_as_seen(self, paths: frozenset[str]) -> bool:
         """Whether what will be overwritten is what the last look saw; the rest is kept apart afterwards."""
@@ -320,16 +320,16 @@ class FileHistory:
             return await self._run(self._tracker.is_as_seen, paths)
         return False
 
-    async def _look_after(self, change: Change, uid: str) -> None:
+    async def _look_after(self, change: Change, uid: str, key: str) -> None:
         try:
-            await self._look("agent", uid)
+            await self._look("agent", uid, key)
         finally:
             self._unseen.remove(change)
 
-    async def _look(self, by: By, uid: str) -> None:
+    async def _look(self, by: By, uid: str = "", key: str = "") -> None:
         """Scan, and publish what the agent changed. A refusal of the disk is published, never raised: work goes on."""
         try:
-            snapshot, lines = await self._run(self._look_and_count, by)
+            snapshot, figures = await self._run(self._look_and_count, by)
         except OSError as error:
             # What kept the first look from ending is published with that.
             if self._is_ready:
@@ -337,15 +337,15 @@ class FileHistory:
             return
         self._events.full(self._tracker.full)
         if snapshot is not None and by == "agent":
-            self._events.changed(uid, tuple(sorted(snapshot.changed)), lines)
+            self._events.changed(FilesChanged(uid, tuple(sorted(snapshot.changed)), *figures, key))
 
-    def _look_and_count(self, by: By) -> tuple[Snapshot | None, tuple[int, int]]:
+    def _look_and_count(self, by: By) -> tuple[Snapshot | None, tuple[int, int, int]]:
         """In the thread that looks: what counts is who is at work when the look begins, not when it was asked for."""
         tracker = self._tracker
         if by != "agent":
-            return tracker.take_snapshot(by), (0, 0)
+            return tracker.take_snapshot(by), (0, 0, 0)
         snapshot = tracker.take_snapshot(by, _touched(self._unseen))
-        return snapshot, (0, 0) if snapshot is None else tracker.lines_changed(snapshot)
+        return snapshot, (0, 0, 0) if snapshot is None else tracker.figures(snapshot)
 
     async def _hear_first(self, first: asyncio.Future[_FirstLook]) -> None:
         try:
@@ -458,9 +458,9 @@ class _FileEvents:
         self._wire = wire
         self._last_notice = ""
 
-    def changed(self, uid: str, paths: tuple[str, ...], lines: tuple[int, int]) -> None:
-        """The agent changed files in the step of that checkpoint; `lines` are those added and removed."""
-        self._wire.publish(FilesChanged(uid, paths, *lines))
+    def changed(self, event: FilesChanged) -> None:
+        """The agent changed files."""
+        self._wire.publish(event)
 
     def restored(
         self,

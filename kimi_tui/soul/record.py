@@ -398,6 +398,9 @@ def _renamed(
                 | ev.ToolResult(key=key)
             ) as event if key.startswith(old):
                 yield replace(record, event=replace(event, key=new + key.removeprefix(old)))
+            case ev.FilesChanged(uid=created.was, key=key) as event:
+                key = new + key.removeprefix(old) if key else ""
+                yield replace(record, event=replace(event, uid=created.uid, key=key))
             case _:
                 yield record
 

@@ -247,7 +247,7 @@ class _Runner:
             timer.cancel()
             self._output.close()
             for change in self._changes:
-                conversation.files.after_change(change, call.key.rpartition(":")[0])
+                conversation.files.after_change(change, call.key.rpartition(":")[0], call.key)
         if not rejected:
             self._asking = False
             self._publish_started()

@@ -67,7 +67,7 @@ async def run_user_command(command: str, runtime: ToolRuntime, *, told: bool) ->
     except asyncio.CancelledError:
         stopped, outcome = True, failure(INTERRUPTED, brief="stopped")
     output.close()
-    conversation.files.after_change(change, uid)
+    conversation.files.after_change(change, uid, key)
     sent, brief = outcome.output, outcome.brief
     if told and (keys := await asyncio.to_thread(find_keys, sent)):
         brief = with_count(brief, keys)

@@ -356,12 +356,17 @@ class FilesAttached:
 
 @dataclass(frozen=True, slots=True)
 class FilesChanged:
-    """The agent's tools changed working files in the step of checkpoint `uid`; `added` and `removed` count lines."""
+    """The agent's tools changed working files in the step of checkpoint `uid`; `added` and `removed` count lines.
+
+    Of the `paths` so many are `lost`: what they were is in no snapshot. `key` is the call that did it; empty in older records.
+    """
 
     uid: str
     paths: tuple[str, ...]
     added: int = 0
     removed: int = 0
+    lost: int = 0
+    key: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -183,14 +183,12 @@ class SnapshotLog:
 
     def manifest_before(self, snapshot: Snapshot, paths: Iterable[str]) -> dict[str, Entry | None]:
         """What some paths were before that snapshot."""
-        found: dict[str, Entry | None] = {}
-        for path in paths:
-            for one in reversed(self._snapshots[: self._position[snapshot.id]]):
-                if path in one.changed:
-                    found[path] = one.changed[path]
-                    break
-            else:
-                found[path] = None
+        found: dict[str, Entry | None] = dict.fromkeys(paths)
+        wanted = set(found)
+        for one in reversed(self._snapshots[: self._position[snapshot.id]]):
+            known = one.changed.keys() & wanted
+            found |= {path: one.changed[path] for path in known}
+            wanted -= known
         return found
 
     def changed_since(

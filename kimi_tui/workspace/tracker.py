@@ -247,15 +247,22 @@ class Tracker:
         """A checkpoint was made now."""
         self._log.mark(uid)
 
-    def lines_changed(self, snapshot: Snapshot) -> tuple[int, int]:
-        """Lines added and removed by a snapshot: in its first hundred files, and of these in texts of bearable size."""
-        index = self._log.manifest_before(snapshot, list(snapshot.changed)[:_COUNTED_FILES])
-        added = removed = 0
-        for path, before in index.items():
-            found = self.texts.compared(before, snapshot.changed[path], max_rows=0)
+    def figures(self, snapshot: Snapshot) -> tuple[int, int, int]:
+        """Lines added and removed by a snapshot, and how many of its files cannot be brought back to what they were.
+
+        Lines are counted in its first hundred files, and of these in texts of bearable size.
+        """
+        then = self._log.manifest_before(snapshot, snapshot.changed)
+        added = removed = lost = 0
+        for place, (path, now) in enumerate(snapshot.changed.items()):
+            before = then[path]
+            lost += not all(one is None or one.is_known for one in (before, now))
+            found = None
+            if place < _COUNTED_FILES:
+                found = self.texts.compared(before, now, max_rows=0)
             if found is not None:
                 added, removed = added + found.added, removed + found.removed
-        return added, removed
+        return added, removed, lost
 
     # -- planning --------------------------------------------------------------------------------
 

@@ -22,6 +22,7 @@ from kimi_tui.projection.blocks import (
     ToolBlock,
     UserBlock,
 )
+from kimi_tui.projection.tool_calls import NAMED, changed_words
 from kimi_tui.projection.transcript import TranscriptModel
 from kimi_tui.tui.transcript import tool_card
 from kimi_tui.wire.display import BriefBlock
@@ -34,6 +35,7 @@ from kimi_tui.wire.events import (
     ContextReverted,
     Event,
     EventRecord,
+    FilesChanged,
     LineChanged,
     Notice,
     StatusUpdate,
@@ -586,3 +588,31 @@ def test_marks_for_files() -> None:
     damaged = Conversation()
     damaged.tell(FilesRestored("u", (), ("é" * 200_000,) * 3))
     assert len(only(shown(damaged), MarkBlock).text) < 20_000
+
+
+def test_a_command_says_what_it_changed_while_that_can_be_brought_back() -> None:
+    talk = Conversation(started=0.0)
+    talk.user("Go")
+    talk.step()
+    talk.tool("Shell", {"command": "make"}, "made")
+    talk.tool("WriteFile", {"path": "c"}, "written")
+    model = shown(talk)
+    made, written = (one for one in model.blocks if isinstance(one, ToolBlock))
+    assert changed_words(made) == ""
+    # Of the step, as records were until now; then of this call.
+    talk.tell(FilesChanged(made.uid, ("a\x1b[2J",)))
+    talk.tell(FilesChanged(made.uid, ("c",), key=written.call))
+    shown(talk, model)
+    assert changed_words(made) == "1 file changed, can be brought back"
+    assert (made.changed, written.n_changed) == (("a",), 0)
+    talk.tell(FilesChanged(made.uid, tuple(f"{n:02}" for n in range(20)), lost=20, key=made.call))
+    shown(talk, model)
+    assert changed_words(made) == "21 files changed, 20 of them not to be brought back"
+    assert len(made.changed) == NAMED
+    made.n_lost = 21
+    assert changed_words(made) == "21 files changed, not to be brought back"
+    talk.tell(CompactionBegin(1000, False))
+    talk.tell(CheckpointCreated(0, "sum", "compaction"))
+    talk.tell(CompactionEnd(1000, 10, "It was made.", world_line=1))
+    shown(talk, model)
+    assert changed_words(made) == "21 files changed"

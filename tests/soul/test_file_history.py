@@ -15,7 +15,8 @@ from support.chat_answers import Answer
 from support.chat_server import call, calls, say
 from support.soul import PATIENCE_S, Stage, next_event, stage
 
-from kimi_tui.projection.blocks import MarkBlock
+from kimi_tui.projection.blocks import MarkBlock, ToolBlock
+from kimi_tui.projection.tool_calls import changed_words
 from kimi_tui.projection.transcript import TranscriptModel
 from kimi_tui.session.session import Session
 from kimi_tui.soul import file_history
@@ -87,12 +88,36 @@ async def test_what_the_agent_changed_is_told_with_its_step(tmp_path: Path) -> N
         await worked(on)
         steps = [point.uid for point in on.soul.session.context.checkpoints]
         assert on.ear.of(ev.FilesChanged) == [
-            ev.FilesChanged(steps[1], ("edited",), added=2, removed=1),
-            ev.FilesChanged(steps[2], ("gone", "sub/new"), added=1, removed=1),
+            ev.FilesChanged(steps[1], ("edited",), 2, 1, key=f"{steps[1]}:0"),
+            ev.FilesChanged(steps[2], ("gone", "sub/new"), 1, 1, key=f"{steps[2]}:0"),
         ]
         await on.reopen()
         told = [record.event for record in on.soul.opened_with]
         assert [event.uid for event in told if isinstance(event, ev.FilesChanged)] == steps[1:3]
+
+
+async def test_a_command_s_card_says_what_it_changed_and_what_comes_back(tmp_path: Path) -> None:
+    def said(events: Iterable[ev.Event]) -> list[tuple[str, tuple[str, ...]]]:
+        model = TranscriptModel()
+        for event in events:
+            model.apply(ev.EventRecord(0, 0.0, event))
+        cards = [one for one in model.blocks if isinstance(one, ToolBlock)]
+        return [(changed_words(one), one.changed) for one in cards]
+
+    async with stage(tmp_path, file_limits=Limits(max_file_bytes=10)) as on:
+        await on.soul.files_ready()
+        commands = ("echo 1 > a; echo 2 > b", "true")
+        twice = calls([("Shell", {"command": command}) for command in commands])
+        on.server.script(twice, shell("echo more than ten > b; rm a"), say("done"))
+        await on.soul.run("go")
+        told = [
+            ("2 files changed, can be brought back", ("a", "b")),
+            ("", ()),
+            ("2 files changed, 1 of them not to be brought back", ("a", "b")),
+        ]
+        assert said(on.ear.events) == told
+        await on.reopen()
+        assert said(one.event for one in on.soul.opened_with) == told
 
 
 async def test_files_stay_where_they_are_not_asked_for(tmp_path: Path) -> None:

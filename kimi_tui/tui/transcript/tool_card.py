@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from kimi_tui.foreign_text import clean, expand_tabs, one_line
 from kimi_tui.projection.blocks import ToolBlock, ToolState
-from kimi_tui.projection.tool_calls import argument, todo_summary
+from kimi_tui.projection.tool_calls import argument, changed_words, todo_summary
 from kimi_tui.tui.diff import band_rows, change_counts, common_indent
 from kimi_tui.tui.formatting import change, cut, duration, path, spans_width
 from kimi_tui.tui.glyphs import UNICODE, Glyphs
@@ -217,6 +217,11 @@ def body_rows(block: ToolBlock, room: Room) -> Iterator[Line]:
             yield row
     if is_empty:
         yield from _said(block, room)
+    if words := changed_words(block):
+        named = f"{words}: {', '.join(block.changed)}"
+        named += f" {room.glyphs.cut}" if len(block.changed) < block.n_changed else ""
+        shown = cut(named, room.width - HANGING - RIGHT, room.glyphs.cut)
+        yield Line((Span(" " * HANGING), Span(shown, "quiet")), hit=HIT_FOLD, margin=HANGING)
 
 
 def _said(block: ToolBlock, room: Room) -> Iterator[Line]:
