@@ -1,7 +1,7 @@
 """What passes for ASCII in a text that somebody decides about, and is marked there: `c\u0430t` is `c<U+0430>t`.
 
 That is letters of other scripts in a word of ours, or in a stretch that has nothing else of its script; wide and mathematical
-letters, Roman numerals and signs that look like those of a command line; dashes in the place of a hyphen; and marks that stand
+letters, ligatures, small capitals, Roman numerals and signs that look like those of a command line; dashes in the place of a hyphen; and marks that stand
 upon each other. Writing in another script, also beside ours, stays as it is.
 """
 
@@ -15,23 +15,41 @@ _LONG_STRETCH = 1000
 _MARKS = "\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\ufe20-\ufe2f"
 # Of the marks that belong to no script more than three never stand on one letter.
 _MARK_RUN = re.compile(f"([{_MARKS}]{{3}})([{_MARKS}]+)")
-# Cyrillic, Greek, Armenian; all of Cherokee and Lisu.
+# What Unicode lists as confusable with a letter or digit of ASCII (UTS #39), by the script it belongs to. First letters that
+# in a stretch of their own would be nothing but ours: Cyrillic, Greek, Armenian, Coptic, Tifinagh, Georgian, syllabics; all of
+# Cherokee, Lisu, and of scripts that nobody writes any more (Runic, Greek music, Gothic, Deseret, Carian, Warang Citi, ...).
 _ALIKE = (
     "аеорсухіјѕһԁԛԝѵӏᴦАВЕЅІЈКМНОРСТУХҮԌӀԚԜΑΒΕΖΗΙΚΜΝΟΡΤΥΧονρυικχϲϳͿօսհոցզԼՍՕ"
-    "\u13a0-\u13fd\uab70-\uabbf\ua4d0-\ua4ff"
+    "ҽꙇѡѴꙄӠϹϜϺϱϒιͺϨⲥⲤⲎⲔⲒⳐⲘⲚⲟⲞⲣⲢⲅⲦⲬⲨⳌⳒⳊⴹⵏⵔⵕⴸⵝჿყᒿᗅᑲᖯᗷᑯᗞᗪᖴᕼᒍᒪᗰᑭᖇᑌᐯ᙮ᕁᕽ᙭"
+    "\u13a0-\u13fd\uab70-\uabbf\ua4d0-\ua4ff\u16a0-\u16f8\ua6a0-\ua6f7\U00010280-\U000102df\U00010300-\U0001034a"
+    "\U00010400-\U0001044f\U000104b0-\U000104fb\U00010500-\U00010527\U00011700-\U00011746\U000118a0-\U000118ff"
+    "\U00016f00-\U00016f9f\U0001d200-\U0001d245\U0001f700-\U0001f773"
+)
+# Then those that are so only in a word of ours: whole words are written with them, and numbers.
+_ALIKE_IN_WORD = (
+    _ALIKE + "ЗбЬгүασγքռգՏաוןסטاهھہە߀ߊዐሀ٥١٧۵۱۷०০੦૦୦ଠ௦౦೦൦ഠ๐໐၀ဝ〇৪৭ଃ੪੧୨൭ംංంಂⳓ"
+    "\ufba6-\ufbad\ufe8d\ufe8e\ufee9-\ufeec\U0001ee00-\U0001eeff"
 )
 _ALIKES = re.compile(f"[{_ALIKE}]+")
-_IN_WORD = re.compile(f"[{_ALIKE}][A-Za-z]|[A-Za-z][{_ALIKE}]")
-_ALIKES_IN_WORD = re.compile(f"(?<=[A-Za-z])[{_ALIKE}]+|(?<![{_ALIKE}])[{_ALIKE}]++(?=[A-Za-z])")
+_IN_WORD = re.compile(f"[{_ALIKE_IN_WORD}][A-Za-z]|[A-Za-z][{_ALIKE_IN_WORD}]")
+_ALIKES_IN_WORD = re.compile(
+    f"(?<=[A-Za-z])[{_ALIKE_IN_WORD}]+|(?<![{_ALIKE_IN_WORD}])[{_ALIKE_IN_WORD}]++(?=[A-Za-z])"
+)
 _FOREIGN = re.compile(r"[^\x00-\x7f]+(?:[ ,.!?()]+[^\x00-\x7f]+)*")
 _OTHER_LETTER = re.compile(f"[^\\W\\d_{_ALIKE}]")
 # Of print, where an option would have a hyphen; and what always looks like one.
-_DASHES = re.compile(r"(?<!\S)[\u2012-\u2015\u2212](?=\w)|[\u2010\u2011]")
+_DASHES = re.compile(r"(?<!\S)[\u2012-\u2015\u2212\u2043\u2796\ufe58](?=\w)|[\u2010\u2011\u02d7]")
+_ANY_DASH = frozenset("\u2010\u2011\u2012\u2013\u2014\u2015\u2212\u2043\u2796\ufe58\u02d7")
+# Signs like those of a command line; a dotless i, small capitals and other letters of Latin that stand in no alphabet of ours,
+# or in few.
 _SIGNS = frozenset(
-    "\u2044\u2215\u29f8\u29f5\u2236\u02d0\ua789\u2223\u01c0\u0251\u0261\ua731\u1d00\u1d04\u1d0f"
-)
+    "\u2044\u2215\u29f8\u29f9\u29f5\u2216\u27cb\u27cd\u2236\u02d0\u02f8\ua789\u2223\u01c0\u01c1\u01c3\ua78c\u02cb"
+    "\u02dc\u223c\u2217\u204e\u02c2\u02c3\u02c4ⲺⳆⵑ᐀ᐸᐳ"
+    "\u0131\u0251\u0261ƄƍƖƦƧƨƽƼƷȜȢȣɪɩɢɣɯʀʋʏʔɁʙʜʟɴꜰꜱꝚꝪꝮꞘꞙꞟꞲꞳꞴꬲꬵꬽꭇꭈꭎꭒꭚᶃᶌỿẝ"
+) | frozenset(map(chr, range(0x1D00, 0x1D2C)))
 # Written in Chinese and Japanese text.
 _WIDE_PUNCTUATION = frozenset("！（），：；？［］｛｝～％＋＆＂＇")
+_DRESSED = frozenset({"Ll", "Lu", "Lt", "Nd", "Nl", "Pc", "Pd", "Po", "Sc", "Sk", "Sm"})
 _OTHER_DRESS = ("SUPER", "SUBSCRIPT", "ORDINAL", "MODIFIER")
 
 
@@ -41,32 +59,27 @@ def without_doubles(text: str) -> str:
     doubles = "".join(char for char in chars if char in _SIGNS or _is_double(char))
     if doubles:
         text = re.sub(f"[{re.escape(doubles)}]+", _marked, text)
-    if any("\u2010" <= char <= "\u2015" or char == "\u2212" for char in chars):
+    if not chars.isdisjoint(_ANY_DASH):
         text = _DASHES.sub(_marked, text)
     if any(category(char) == "Mn" for char in chars):
         text = _MARK_RUN.sub(lambda found: f"{found[1]}<{len(found[2])} marks>", text)
-    if _ALIKES.search(text) is None:
-        return text
     if _IN_WORD.search(text) is not None:
         text = _ALIKES_IN_WORD.sub(_marked, text)
+    if _ALIKES.search(text) is None:
+        return text
     return _FOREIGN.sub(_told, text)
 
 
 def _is_double(char: str) -> bool:
-    """Whether a character is one of ASCII in another dress."""
-    if char < "\x80" or len(plain := normalize("NFKC", char)) != 1 or not " " < plain <= "~":
+    """Whether a character is one of ASCII in another dress, or several; or any letter of mathematics."""
+    if "\U0001d400" <= char <= "\U0001d7ff":
+        return True
+    plain = normalize("NFKC", char) if char >= "\x80" else ""
+    if not plain or not plain.isascii() or not plain.isprintable() or " " in plain:
         return False
-    if char in _WIDE_PUNCTUATION or category(char) not in (
-        "Ll",
-        "Lu",
-        "Nd",
-        "Nl",
-        "Po",
-        "Pd",
-        "Sc",
-        "Sk",
-        "Sm",
-    ):
+    if char in _WIDE_PUNCTUATION or category(char) not in _DRESSED:
+        return False
+    if len(plain) > 1 and category(char) not in ("Ll", "Lu", "Lt", "Nl"):
         return False
     said = name(char, "")
     return not any(word in said for word in _OTHER_DRESS)

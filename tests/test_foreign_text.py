@@ -253,6 +253,9 @@ def test_a_decision_tells_of_marks_that_are_not_drawn() -> None:
         ("a\u2800b\U0001d159\U00013441", "a<U+2800>b<U+1D159><U+13441>"), ("x\u0336y\u20dd", "x<U+0336>y<U+20DD>"),
         ("e\u0301" + "\u0302" * 80, "e\u0301\u0302\u0302<78 marks>"), ("x" + "\u0430" * 9_000, "x<9000 letters that look like others>"),
         ("x" + " \u0430\u0435" * 9_000, "x <26999 letters that look like others>"),
+        ("g\u0131t ec\u029co \u1d04at", "g<U+0131>t ec<U+029C>o <U+1D04>at"), ("cat \u10ff f\u2c9fo s\u2d54x", "cat <U+10FF> f<U+2C9F>o s<U+2D54>x"),
+        ("\ufb01nd \U0001d6c2 \uff41\uff3f\U0001d7ce", "<U+FB01>nd <U+1D6C2> <U+FF41><U+FF3F><U+1D7CE>"), ("a\u0665b l\u05d5s \u16d6v", "a<U+0665>b l<U+05D5>s <U+16D6>v"),
+        ("x \u15c5\u157c", "x <U+15C5><U+157C>"), ("\U00010404h \u223c/x \u02d7rf", "<U+10404>h <U+223C>/x <U+02D7>rf"),
     ],
 )  # fmt: skip
 def test_what_passes_for_ascii_is_marked_in_a_decision(text: str, shown: str) -> None:
@@ -264,7 +267,7 @@ def test_what_passes_for_ascii_is_marked_in_a_decision(text: str, shown: str) ->
     [
         "\u0f67\u0f90\u0fb5\u0fa8\u0fb3\u0fba\u0fbc\u0fbb\u0f82", "\u05d1\u05bc\u05b0\u0596", "Vi\u0065\u0323\u0302t",
         "\u0915\u094d\u0937\u094d\u092e\u094d\u092f\u093e", "\ud55c" + "\u1112\u1161\u11ab" * 30, "\u0e01\u0e33\u0e49" * 30, "\u2500" * 99,
-        "\u65e5\u672c\uff01\uff01\uff01" * 9, "\U0001f44d\U0001f3fd" * 30, "\U0001f1e9\U0001f1ea" * 30, "\u0646\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645" * 9,
+        "\u65e5\u672c\uff01\uff01\uff01" * 9, "\u10e7\u10d5\u10d4\u10da\u10d0", "x \u0647\u0627 \u05e1\u05d5\u05e1 \u0967\u0966", "Stra\u00dfe \u0153uvre \u00e6\u00f8", "\u1403\u14c4\u1483\u144e\u1450\u1466", "\U0001f44d\U0001f3fd" * 30, "\U0001f1e9\U0001f1ea" * 30, "\u0646\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645" * 9,
     ],
 )  # fmt: skip
 def test_writing_stays_whole(text: str) -> None:
