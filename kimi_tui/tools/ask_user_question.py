@@ -17,7 +17,7 @@ class QuestionOption(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    label: str = Field(description="The answer in a few words.", min_length=1, max_length=200)
+    label: str = Field(description="The answer in a few words.", min_length=1, max_length=80)
     description: str = Field(default="", description="What follows from it.", max_length=500)
 
 

@@ -248,10 +248,16 @@ class Detail:
             self._width = width
             self._moved_here = moved_here
             self._rows = (
-                *(DetailRow(row, "path") for text in moved_here for row in wrapped(text, width)),
+                *(DetailRow(row, "path") for text in moved_here for row in self._broken(text)),
                 *detail_rows(self._request, width, glyphs),
             )
         self._move(0)
+
+    def _broken(self, text: str) -> list[str]:
+        """The rows of a text that came here: prose between words, all else where a row ends."""
+        if self._request.kind == "tool":
+            return wrapped(text, self._width)
+        return [text[start:end] for start, end in ranges(text, self._width)]
 
     @property
     def room(self) -> int:

@@ -7,7 +7,7 @@ after the end of what will run was on the screen. What is longer than a few rows
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from rich.cells import cell_len
 from textual import events, on
@@ -21,6 +21,7 @@ from textual.widget import Widget
 
 from kimi_tui.foreign_text import clean
 from kimi_tui.tui.approval.model import (
+    AROUND,
     CHANGE_KEY,
     Choice,
     Detail,
@@ -127,7 +128,9 @@ def toll_rows(toll: Toll, width: int, glyphs: Glyphs) -> list[Content]:
     ]
 
 
-def answer_rows(choice: Choice, width: int, *, chosen: bool, armed: bool) -> list[Content]:
+def answer_rows(
+    choice: Choice, width: int, *, chosen: bool, armed: bool, cut: str = ""
+) -> list[Content]:
     """An answer with its key, in as many rows as its words need.
 
     Args:
@@ -135,12 +138,21 @@ def answer_rows(choice: Choice, width: int, *, chosen: bool, armed: bool) -> lis
         width: of the panel.
         chosen: the arrows stand on it.
         armed: a key would count now.
+        cut: ends the one row that is all there is room for; empty where all rows are wanted.
     """
     back = " on $select" if chosen else ""
     key = f"bold $accent{back}" if armed else f"$ink-quiet{back}"
     words = f"bold $ink-strong{back}" if chosen else f"$ink{back}"
     rows: list[Content] = []
-    for number, piece in enumerate(wrapped(choice.words, max(10, width - 9))):
+    room = max(10, width - 9)
+    pieces = wrapped(choice.words, room)
+    if choice.says and len(pieces) > 1:
+        # What the agent offers is prose.
+        pieces = [choice.words[start:end] for start, end in ranges(choice.words, room)]
+        if cut:
+            _, end = ranges(choice.words, room - 2)[0]
+            pieces = [f"{choice.words[:end]} {cut}"]
+    for number, piece in enumerate(pieces):
         sign = choice.key if not number else " "
         row = Content.assemble((f"  {sign}  ", key), (piece, words))
         fill = " " * max(0, width - EDGE - 1 - 2 - row.cell_length)
@@ -189,6 +201,8 @@ MOST_ROWS_LOW = 2
 """Of each part on a low screen."""
 BLANK_ROWS = 2
 """Under the question, and over the answers."""
+LEAST_DETAIL = 3
+"""Rows of what will happen, with the line that says which of them are shown."""
 
 
 class Beside:
@@ -196,11 +210,13 @@ class Beside:
 
     Args:
         request: what is asked.
-        answers: each with its rows.
+        answers: them.
         width: of the panel.
+        height: of the screen.
         glyphs: the signs to draw with.
         waiting: how many requests wait, this one among them.
-        tall: the screen has rows to spare.
+        chosen: the place of the answer that the arrows stand on.
+        armed: a key would count now.
         toll: what a D-Mail would take and leave, where that is known.
 
     Attributes:
@@ -210,15 +226,17 @@ class Beside:
     def __init__(
         self,
         request: ApprovalRequest,
-        answers: Iterable[tuple[Choice, list[Content]]],
+        answers: Sequence[Choice],
         width: int,
+        height: int,
         glyphs: Glyphs,
         *,
         waiting: int,
-        tall: bool,
+        chosen: int | None,
+        armed: bool,
         toll: Toll | None = None,
     ) -> None:
-        self._most = MOST_ROWS if tall else MOST_ROWS_LOW
+        self._most = MOST_ROWS if height >= TALL else MOST_ROWS_LOW
         self.moved: list[str] = []
         target = [request.detail] if counts(request) is not None else []
         question = question_rows(request, waiting, width, glyphs)
@@ -226,7 +244,27 @@ class Beside:
         if toll is not None:
             self.question += toll_rows(toll, width, glyphs)
         self.place = self._fitted(place_rows(request, width), request.where)
-        self.answers = [(choice, self._fitted(rows, choice.words)) for choice, rows in answers]
+        room = height - AROUND - LEAST_DETAIL - len(self.question) - len(self.place) - BLANK_ROWS
+
+        def drawn(cut: str) -> list[list[Content]]:
+            return [
+                answer_rows(choice, width, chosen=at == chosen, armed=armed, cut=cut)
+                for at, choice in enumerate(answers)
+            ]
+
+        rows = drawn("")
+        if sum(min(len(each), self._most) for each in rows) > room:
+            # No answer may be off the screen: long ones go on among the rows to read.
+            short = drawn(glyphs.cut)
+            pairs = zip(answers, rows, short, strict=True)
+            self.moved += [
+                f"{one.key}  {one.words}" for one, whole, cut in pairs if len(cut) < len(whole)
+            ]
+            rows = short
+        self.answers = [
+            (choice, self._fitted(each, choice.words))
+            for choice, each in zip(answers, rows, strict=True)
+        ]
 
     @property
     def n_rows(self) -> int:
@@ -556,17 +594,15 @@ class ApprovalPanel(Widget, can_focus=True):
         """The rows without their edge; notes what a click on each of them does."""
         glyphs = glyphs_of(self)
         tall = self._is_tall
-        answers = [
-            answer_rows(choice, width, chosen=index == self._chosen, armed=self.armed)
-            for index, choice in enumerate(self._choices)
-        ]
         beside = Beside(
             self.request,
-            zip(self._choices, answers, strict=True),
+            self._choices,
             width,
+            app_of(self).size.height,
             glyphs,
             waiting=self.waiting,
-            tall=tall,
+            chosen=self._chosen,
+            armed=self.armed,
             toll=self.toll,
         )
         self._detail.fit(

@@ -450,6 +450,29 @@ async def test_a_question_of_the_agent_breaks_between_words() -> None:
         assert asks in " ".join(desk.text().replace("▌", " ").split())
 
 
+@pytest.mark.parametrize("size", [(120, 40), (80, 24), (60, 20)])
+async def test_all_answers_to_a_question_are_on_every_screen(size: tuple[int, int]) -> None:
+    label = "Take the parser of the standard library for reading and write one for the rest"
+    options = tuple(f"{label} {n}" for n in range(1, 7))
+    described = "\n".join(f"{one}: what follows from it" for one in options)
+    asked = "Which one of the many parsers in the folders of tools shall be kept for the importer?"
+    desk = Desk(request(described, question=asked, kind="question", options=options))
+    async with desk.run_test(size=size) as pilot:
+        await pilot.pause()
+        rows = desk.text().replace("▌", " ").split("\n")
+        assert len(rows) <= size[1] - 3
+        shown = " ".join(" ".join(rows).split())
+        assert "e Something else: write it" in shown
+        assert "n Leave it to the agent" in shown
+        # Whole words, in as many rows as there are for them.
+        assert all(f" {n} Take the parser of the standard" in shown for n in range(1, 7))
+        known = {*label.split(), *described.split(), *asked.split()}
+        answers = [row for row in rows if "Take the" in row or "standard" in row]
+        assert all(word in known or len(word) < 3 for row in answers for word in row.split())
+        assert ("…" in shown) == (size != (120, 40))
+        assert "rows 1 to" in shown or "…" not in shown
+
+
 @pytest.mark.parametrize("path", ["setup.py", "a/very/long/way/to/" * 5 + "a/file.py"])
 async def test_an_edit_names_its_file_whole(path: str) -> None:
     app = Desk(request(path, question="Make this edit?", display=(EDIT,)))
