@@ -211,6 +211,7 @@ class Detail:
 
     Attributes:
         seen_end: whether the last row has been on the screen.
+        n_read: so many rows from the first on have been there, without one between them that was not.
     """
 
     def __init__(self, request: ApprovalRequest) -> None:
@@ -223,6 +224,7 @@ class Detail:
         self._top = 0
         self._is_whole = False
         self.seen_end = False
+        self.n_read = 0
 
     def fit(
         self,
@@ -247,11 +249,25 @@ class Detail:
         if (width, moved_here) != (self._width, self._moved_here):
             self._width = width
             self._moved_here = moved_here
+            n_rows = max(1, len(self._rows))
             self._rows = (
                 *(DetailRow(row, "path") for text in moved_here for row in self._broken(text)),
                 *detail_rows(self._request, width, glyphs),
             )
+            self.n_read = self.n_read * len(self._rows) // n_rows
         self._move(0)
+
+    def note_shown(self) -> None:
+        """What is shown now is on the screen."""
+        if self._top <= self.n_read:
+            self.n_read = max(self.n_read, self._top + self._window)
+        if self.at_end:
+            self.seen_end = True
+
+    @property
+    def passed_over(self) -> bool:
+        """Whether rows before the last one have not been on the screen."""
+        return self.n_read < len(self._rows)
 
     def _broken(self, text: str) -> list[str]:
         """The rows of a text that came here: prose between words, all else where a row ends."""

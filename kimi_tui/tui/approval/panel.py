@@ -341,6 +341,8 @@ class ApprovalPanel(Widget, can_focus=True):
         self._chosen: int | None = None
         self._detail = Detail(request)
         self._asked_early = False
+        self._was_told = False
+        """That rows were passed over, when a yes was given."""
         self._takes_keys = takes_keys
         self._has_been_left = not takes_keys
         self._clicks: dict[int, Callable[[], None]] = {}
@@ -494,8 +496,12 @@ class ApprovalPanel(Widget, can_focus=True):
 
     def _decide(self, choice: Choice) -> None:
         match choice.then:
-            case "why" | "instead":
-                self._write(choice.then)
+            case "why":
+                self._write("why")
+            case "instead":
+                # Unchanged it is a yes to what stands there.
+                if self.request.kind == "question" or self._has_read():
+                    self._write("instead")
             case "no":
                 self.post_message(self.Answered(self.request.id, "no"))
             case answer:
@@ -503,11 +509,17 @@ class ApprovalPanel(Widget, can_focus=True):
                     self.post_message(self.Answered(self.request.id, answer, choice.says))
 
     def _has_read(self) -> bool:
-        """Whether all that will run was on the screen; says so where it was not."""
-        if not self._detail.seen_end:
-            self._asked_early = True
-            self.refresh(layout=True)
-        return self._detail.seen_end
+        """Whether the end of what will run was on the screen, and all before it; says so where it was not.
+
+        Who jumped to the end may say yes all the same, when they have been told.
+        """
+        detail = self._detail
+        if detail.seen_end and (self._was_told or not detail.passed_over):
+            return True
+        self._asked_early, self._was_told = True, detail.seen_end
+        self.wait_anew()
+        self.refresh(layout=True)
+        return False
 
     def _choose(self, step: int) -> None:
         last = len(self._choices) - 1
@@ -584,8 +596,8 @@ class ApprovalPanel(Widget, can_focus=True):
     def render(self) -> Content:
         """All rows, the accent down their edge."""
         lines = self._lines(self.size.width)
-        if self._writing is None and self._detail.at_end and len(lines) < app_of(self).size.height:
-            self._detail.seen_end = True
+        if self._writing is None and len(lines) < app_of(self).size.height:
+            self._detail.note_shown()
         edge = Content.styled(glyphs_of(self).edge, "$accent")
         lines += [Content("")] * (self.size.height - len(lines))
         return Content("\n").join(edge + line for line in lines)
@@ -639,6 +651,9 @@ class ApprovalPanel(Widget, can_focus=True):
             words, style = f"   {detail.place_words}", "$ink-quiet"
             if self._asked_early and not detail.seen_end:
                 words, style = f"{words}; read to the end first: PageDown", "bold $warn"
+            elif self._was_told and detail.passed_over:
+                read = f"rows from {detail.n_read + 1} on were passed over"
+                words, style = f"   {read}; the same key again", "bold $warn"
             lines.append(Content.styled(words, style))
         return lines
 

@@ -30,7 +30,7 @@ from kimi_tui.tui.prompt.area import AnswerArea
 from kimi_tui.tui.screens import sheets
 from kimi_tui.tui.theme import KIMI_DARK
 from kimi_tui.wire.display import DiffBlock, DiffLine
-from kimi_tui.wire.events import ApprovalRequest
+from kimi_tui.wire.events import ApprovalRequest, RequestKind
 
 
 def request(detail: str = "python -m build", **more: object) -> ApprovalRequest:
@@ -312,6 +312,44 @@ async def test_no_yes_before_the_end_was_on_the_screen() -> None:
         assert "rm -rf /" in desk.text()
         await press(pilot, "y")
         assert desk.answers == [("once", "")]
+
+
+@pytest.mark.parametrize(
+    ("kind", "key", "size"), [("tool", "y", (80, 24)), ("plan", "1", (60, 20))]
+)
+async def test_a_yes_past_the_middle_is_asked_for_twice(
+    kind: RequestKind, key: str, size: tuple[int, int]
+) -> None:
+    desk = Desk(request("\n".join(f"echo {n}" for n in range(50)), kind=kind, options=("Yes",)))
+    async with desk.run_test(size=size) as pilot:
+        desk.wait_out()
+        await press(pilot, "end")
+        await press(pilot, key)
+        assert desk.answers == []
+        assert re.search(r"rows from (8|13) on were passed over; the same key again", desk.text())
+        if kind == "plan":
+            await press(pilot, "c", "escape")
+        await press(pilot, key)
+        assert desk.answers == [("once", "Yes" if kind == "plan" else "")]
+        # Who goes back to where they were has read all of it.
+    desk = Desk(request("\n".join(f"echo {n}" for n in range(50)), kind=kind, options=("Yes",)))
+    async with desk.run_test(size=size) as pilot:
+        desk.wait_out()
+        await press(pilot, "end")
+        await press(pilot, "home")
+        for _ in range(50):
+            await press(pilot, "pagedown")
+        await press(pilot, key)
+        assert [answer for answer, _ in desk.answers] == ["once"]
+
+
+async def test_a_plan_is_read_before_it_is_changed() -> None:
+    desk = Desk(request("\n".join(f"{n}. x" for n in range(50)), kind="plan", options=("Yes",)))
+    async with desk.run_test(size=(80, 24)) as pilot:
+        desk.wait_out()
+        await press(pilot, "c")
+        assert not field(desk).display
+        assert "read to the end first" in desk.text()
 
 
 async def test_a_command_is_edited_before_it_runs() -> None:
@@ -627,7 +665,7 @@ async def test_a_long_letter_fits_every_screen_also_while_it_is_changed(
         desk.wait_out()
         await pilot.pause()
         assert "Yes, but change it first" in desk.text()
-        await press(pilot, "c")
+        await press(pilot, *["pagedown"] * 30, "c")
         assert desk.panel.size.height <= size[1]
         below = row_of(desk, "Send it so")
         assert field(desk).region.bottom - desk.panel.region.y < below
