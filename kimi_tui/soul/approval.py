@@ -17,7 +17,7 @@ from kimi_tui.prompts import prompt
 from kimi_tui.soul.errors import SoulError
 from kimi_tui.soul.tool_results import diffs_of
 from kimi_tui.tools.base import ApprovalQuestion, ToolProblem, ToolRejected
-from kimi_tui.tools.exit_plan_mode import MODE_AFTER
+from kimi_tui.tools.exit_plan_mode import MODE_AFTER, YES_AND
 from kimi_tui.wire.display import DisplayBlock
 from kimi_tui.wire.events import (
     ApprovalAnswer,
@@ -155,7 +155,7 @@ class Approval:
                 answer = "once"
         if shown.ask.action == "present plan" and answer != "no":
             # What the plan was presented with is what holds from the yes on, before the agent goes on.
-            self.set_mode(cast(Mode, MODE_AFTER.get(feedback.strip(), self._before_plan)))
+            self.set_mode(cast(Mode, MODE_AFTER[self._agreed(shown.ask, feedback.strip())]))
             self._wire.publish(ModeChanged(self._mode))
         self._settle(shown, _Decision(answer, feedback.strip()))
         return True
@@ -180,6 +180,19 @@ class Approval:
             return False
         accepts_edits = self._mode in ("edits", "sandboxed")
         return self._mode == "all" or (accepts_edits and ask.action == "edit file")
+
+    def _agreed(self, ask: ApprovalQuestion, feedback: str) -> str:
+        """The words that a yes to a plan comes to.
+
+        Who changed the plan has chosen none of what was offered: that is the mode before, and none that asks for less than
+        what is offered.
+        """
+        if feedback in ask.options:
+            return feedback
+        modes = get_args(Mode)
+        laxest = modes.index(self._before_plan)
+        allowed = [words for words in ask.options if modes.index(MODE_AFTER[words]) <= laxest]
+        return max(allowed, key=lambda words: modes.index(MODE_AFTER[words]))
 
     def _settle(self, waiting: _Waiting, decision: _Decision) -> None:
         if waiting.decision.done():
@@ -213,6 +226,9 @@ class Approval:
             waiting.decision.set_result(_Decision("session"))
             return
         self._shown = waiting
+        where = ask.where
+        if ask.action == "present plan":
+            where = f"changed first: {self._agreed(ask, '').removeprefix(YES_AND)}"
         try:
             self._wire.publish(
                 ApprovalRequest(
@@ -221,7 +237,7 @@ class Approval:
                     tool=waiting.tool,
                     question=ask.question,
                     detail=ask.detail,
-                    where=ask.where,
+                    where=where,
                     display=display,
                     session_offer=ask.session_offer if ask.session_key else "",
                     kind=_KINDS.get(ask.action, "tool"),

@@ -9,10 +9,11 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from kimi_tui.tools.base import ApprovalQuestion, Tool, ToolEnv, ToolOutcome, failure
 
+YES_AND = "Yes, and "
 MODE_AFTER: Mapping[str, str] = {
-    "Yes, and run commands in the sandbox unasked": "sandboxed",
-    "Yes, and edit files unasked": "edits",
-    "Yes, and ask before each change": "ask",
+    f"{YES_AND}run commands in the sandbox unasked": "sandboxed",
+    f"{YES_AND}edit files unasked": "edits",
+    f"{YES_AND}ask before each change": "ask",
 }
 """The answers that end plan mode, with the mode that holds then; the first needs a sandbox."""
 

@@ -101,6 +101,20 @@ async def test_answers_to_a_plan(home: Path, keys: tuple[str, ...], mode: Mode, 
         assert ("More." in told(server)) == (keys[0] == "c")
 
 
+async def test_a_changed_plan_never_leads_to_a_mode_that_was_not_offered(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url, mode="all") as one:
+        server.script(call("ExitPlanMode", {"plan": PLAN}), say("Well."))
+        await one.ready()
+        await one.say("/plan")
+        await one.sees("The agent now makes a plan")
+        await one.say("Mend the quotes")
+        await one.sees("changed first: edit files unasked")
+        await answer(one, "Carry out this plan?", "c", "end", *"More.", "enter")
+        await one.sees("Well.")
+        assert one.screen.conversation.state.mode == "edits"
+        assert "accepts edits" in one.text()
+
+
 async def test_a_question_is_left_to_the_agent_in_every_mode(home: Path) -> None:
     asked = {"questions": QUESTIONS["questions"][1:]}
     async with ChatServer() as server, desk(home, server.base_url, mode="all") as one:
