@@ -84,17 +84,22 @@ def choices(request: ApprovalRequest) -> tuple[Choice, ...]:
             Choice("e", "Something else: write it", "instead"),
             Choice("n", "Leave it to the agent", "once"),
         )
+    change = (
+        (Choice("c", "Yes, but change it first", "instead"),)
+        if fits_a_field(request.detail)
+        else ()
+    )
     if request.kind == "plan":
         return (
             *offered,
-            Choice("c", "Yes, but change it first", "instead"),
+            *change,
             Choice("n", "No, stop", "no"),
             Choice("e", "No, plan on: say what is missing", "why"),
         )
     if request.kind == "dmail":
         return (
             Choice("y", "Yes, send it", "once"),
-            Choice("c", "Yes, but change it first", "instead"),
+            *change,
             Choice("n", "No", "no"),
             Choice("e", "No, and say why", "why"),
         )
@@ -109,10 +114,23 @@ def choices(request: ApprovalRequest) -> tuple[Choice, ...]:
     )
 
 
+MOST_CHARS = 10_000
+MOST_LINES = 1_000
+LONGEST_LINE = 2_000
+"""Of what is written in a field: laying out more would hold up every key."""
+
+
+def fits_a_field(text: str) -> bool:
+    """Whether a text can be changed in a field."""
+    if len(text) > MOST_CHARS or text.count("\n") >= MOST_LINES:
+        return False
+    return max(map(len, text.split("\n"))) <= LONGEST_LINE
+
+
 def may_be_changed(request: ApprovalRequest) -> bool:
     """Whether it is a command that a field would show as it is: nothing in it hides."""
     shown = request.detail.replace("\t", " ")
-    return request.tool == "Shell" and visible(shown) == shown
+    return request.tool == "Shell" and fits_a_field(shown) and visible(shown) == shown
 
 
 def counts(request: ApprovalRequest) -> tuple[int, int] | None:

@@ -30,6 +30,7 @@ from kimi_tui.tui.approval.model import (
     choices,
     counts,
     field_of,
+    fits_a_field,
     may_be_changed,
     said_instead,
     visible,
@@ -109,9 +110,12 @@ def detail_row(row: DetailRow, width: int) -> Content:
 
 def place_rows(request: ApprovalRequest, width: int) -> list[Content]:
     """Where it runs, and what that means."""
-    if not request.where:
+    where = request.where
+    if request.kind in ("plan", "dmail") and not fits_a_field(request.detail):
+        where = "too long to be changed here"
+    if not where:
         return []
-    pieces = wrapped(visible(request.where).replace("\n", " "), max(10, width - SIDES))
+    pieces = wrapped(visible(where).replace("\n", " "), max(10, width - SIDES))
     return [Content.styled(f"   {piece}", "$ink-quiet") for piece in pieces]
 
 

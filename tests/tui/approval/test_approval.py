@@ -19,6 +19,7 @@ from kimi_tui.tui.approval.model import (
     choices,
     counts,
     detail_rows,
+    may_be_changed,
     visible,
     visible_code,
     wrapped,
@@ -341,6 +342,21 @@ async def test_a_yes_past_the_middle_is_asked_for_twice(
             await press(pilot, "pagedown")
         await press(pilot, key)
         assert [answer for answer, _ in desk.answers] == ["once"]
+
+
+@pytest.mark.parametrize("text", ["x\n" * 50_000, "界" * 9_000, "x" * 100_000])
+async def test_what_no_field_can_hold_is_not_changed_there(text: str) -> None:
+    for kind in ("plan", "dmail"):
+        desk = Desk(request(text, kind=kind, options=("Yes",)))
+        async with desk.run_test(size=(60, 20)) as pilot:
+            desk.wait_out()
+            await press(pilot, "end")
+            await press(pilot, "c")
+            await press(pilot, "c")
+            assert not field(desk).display
+            assert "change it first" not in desk.text()
+            assert "too long to be changed here" in desk.text()
+    assert not may_be_changed(request(text))
 
 
 async def test_a_plan_is_read_before_it_is_changed() -> None:
