@@ -138,7 +138,13 @@ class KimiSoul(Soul):
             asks_for_keys,
             self._jobs,
         )
-        reminders = Reminders(conversation, self._approval, session.work_dir, self._jobs)
+        reminders = Reminders(
+            conversation,
+            self._approval,
+            session.work_dir,
+            self._jobs,
+            without_keys=asks_for_keys,
+        )
         steps = StepRunner(self._tools, reminders, self._orphans)
         self._attachments = Attachments(
             conversation, session.work_dir, environ, without_keys=asks_for_keys

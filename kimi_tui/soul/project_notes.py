@@ -22,6 +22,7 @@ from kimi_tui.foreign_text import one_line
 from kimi_tui.llm.message import Message
 from kimi_tui.prompts import prompt
 from kimi_tui.soul.internal_messages import quoted as in_reminder
+from kimi_tui.tools.key_text import LEFT_OUT, find_keys, without_keys
 
 NAMES = ("AGENTS.md", "agents.md", "CLAUDE.md")
 """The first that says anything is the one of its folder."""
@@ -45,8 +46,14 @@ class Notes:
     text: str
 
 
-def notes_for(work_dir: Path, environ: Mapping[str, str]) -> list[Notes]:
-    """The notes for a session in this folder: the project's, the outermost first, then the user's own. Reads files."""
+def notes_for(work_dir: Path, environ: Mapping[str, str], *, no_keys: bool = False) -> list[Notes]:
+    """The notes for a session in this folder: the project's, the outermost first, then the user's own. Reads files.
+
+    Args:
+        work_dir: the session's folder.
+        environ: for the user's own.
+        no_keys: what looks like a key stays out of them.
+    """
     root = repository_root(work_dir)
     above = work_dir.parents[: len(work_dir.relative_to(root).parts)] if root is not None else ()
     project = [
@@ -61,17 +68,20 @@ def notes_for(work_dir: Path, environ: Mapping[str, str]) -> list[Notes]:
         if (text := _text_of(file, links=True))
     ]
     # The nearest are the last to be left out.
-    kept = _bounded([*project, *own])
+    kept = _bounded([*project, *own], no_keys=no_keys)
     return [*reversed(kept[: len(project)]), *kept[len(project) :]]
 
 
-def notes_below(work_dir: Path, files: Collection[str], known: Set[str]) -> list[Notes]:
+def notes_below(
+    work_dir: Path, files: Collection[str], known: Set[str], *, no_keys: bool = False
+) -> list[Notes]:
     """The notes of the folders below the work folder in which these files are, the outermost first. Reads files.
 
     Args:
         work_dir: the session's folder.
         files: absolute paths that the agent has read or written.
         known: the paths of the notes that it has.
+        no_keys: what looks like a key stays out of them.
     """
     # What was read and written is named by its real path.
     root = work_dir.resolve()
@@ -91,7 +101,17 @@ def notes_below(work_dir: Path, files: Collection[str], known: Set[str]) -> list
         and (one := _of_folder(root, parts, place)) is not None
         and one.text
     ]
-    return _bounded(found)
+    return _bounded(found, no_keys=no_keys)
+
+
+def left_out_words(notes: Collection[Notes]) -> str:
+    """What the user is told of the keys that were left out of these; empty where there were none."""
+    named = [one for one in notes if LEFT_OUT in one.text]
+    if not named:
+        return ""
+    n_keys = sum(one.text.count(LEFT_OUT) for one in named)
+    are = "1 possible key was" if n_keys == 1 else f"{n_keys:,} possible keys were"
+    return f"{are} left out of {', '.join(one.path for one in named)}."
 
 
 def quoted(notes: Collection[Notes]) -> str:
@@ -184,8 +204,10 @@ def _text_of(file: Path, folder: int | None = None, *, links: bool = False) -> s
     return text + _CUT if len(data) > MAX_BYTES else text
 
 
-def _bounded(notes: list[Notes]) -> list[Notes]:
+def _bounded(notes: list[Notes], *, no_keys: bool) -> list[Notes]:
     """The same, those quoted no more that are too many."""
+    if no_keys:
+        notes = [Notes(one.path, without_keys(one.text, find_keys(one.text))) for one in notes]
     sizes = accumulate(len(one.text) for one in notes)
     return [
         one if size <= MAX_CHARS else Notes(one.path, "")

@@ -17,9 +17,10 @@ from kimi_tui.prompts import prompt
 from kimi_tui.soul.approval import Approval
 from kimi_tui.soul.conversation import Conversation
 from kimi_tui.soul.internal_messages import quoted
-from kimi_tui.soul.project_notes import notes_below, reminder
+from kimi_tui.soul.project_notes import left_out_words, notes_below, reminder
 from kimi_tui.soul.tool_calls import CallResult
 from kimi_tui.tools.jobs import Job, Jobs
+from kimi_tui.wire.events import Notice
 
 _COMMAND_CHARS = 200
 
@@ -32,15 +33,23 @@ class Reminders:
         approval: has the mode.
         work_dir: the session's folder.
         jobs: the commands in the background.
+        without_keys: what looks like a key stays out of the notes of folders.
     """
 
     def __init__(
-        self, conversation: Conversation, approval: Approval, work_dir: Path, jobs: Jobs
+        self,
+        conversation: Conversation,
+        approval: Approval,
+        work_dir: Path,
+        jobs: Jobs,
+        *,
+        without_keys: bool = False,
     ) -> None:
         self._conversation = conversation
         self._approval = approval
         self._work_dir = work_dir
         self._jobs = jobs
+        self._without_keys = without_keys
         self._told_jobs: tuple[int, set[int]] = (0, set())
         # Of plan mode the system prompt says nothing.
         self._first_mode = "ask" if approval.mode == "plan" else approval.mode
@@ -57,7 +66,11 @@ class Reminders:
         if not (used := {path for each in done for path in each.noted or ()}):
             return []
         known = frozenset(memory.notes)
-        notes = await asyncio.to_thread(notes_below, self._work_dir, used, known)
+        notes = await asyncio.to_thread(
+            notes_below, self._work_dir, used, known, no_keys=self._without_keys
+        )
+        if self._without_keys and (words := left_out_words(notes)):
+            self._conversation.wire.publish(Notice("info", words))
         memory.notes.update(one.path for one in notes)
         return [reminder(one) for one in notes]
 

@@ -19,6 +19,7 @@ from kimi_tui.soul.file_history import FileHistory, snapshot_scope
 from kimi_tui.soul.history import read_history
 from kimi_tui.soul.kimisoul import KimiSoul
 from kimi_tui.soul.model_slot import LoopLimits, ModelSlot
+from kimi_tui.soul.project_notes import left_out_words, notes_in
 from kimi_tui.soul.system_prompt import build_system_prompt
 from kimi_tui.soul.usage import Price
 from kimi_tui.tools.sandbox.policy import NoSandbox, SandboxSettings, policy_for
@@ -53,7 +54,8 @@ async def open_soul(
         limits: of the loop.
         mode: what is asked before it is done; `ask` in the place of `sandboxed` where there is no sandbox that is whole.
         sandbox: what the user said of it; None for no sandbox.
-        asks_for_keys: whether what looks like a key in a result is asked about before it goes to the model.
+        asks_for_keys: whether what looks like a key in a result is asked about before it goes to the model; it is left out of
+            what is sent without a question.
         toolset: what the model may call.
         compaction: how contexts are made shorter.
         environ: the environment of the program.
@@ -87,7 +89,10 @@ async def open_soul(
                 environ,
                 date.today(),  # noqa: DTZ011 - the user's own day is meant
                 dmail=tools.get(DMAIL_TOOL) is not None,
+                no_keys=asks_for_keys,
             )
+            if asks_for_keys and (words := left_out_words(notes_in(text))):
+                session.notes.append(words)
             await session.context.write_system_prompt(text)
         stored, shown, remarks = await asyncio.to_thread(read_history, session, end=True)
         session.notes.extend(remarks)

@@ -22,7 +22,12 @@ _LAST_HEADING = "\n# This session\n"
 
 
 def build_system_prompt(
-    work_dir: Path, environ: Mapping[str, str], today: date, *, dmail: bool = True
+    work_dir: Path,
+    environ: Mapping[str, str],
+    today: date,
+    *,
+    dmail: bool = True,
+    no_keys: bool = False,
 ) -> str:
     """The system prompt for a session in this folder. Reads a little of the disk and asks git: call it in a thread.
 
@@ -31,6 +36,7 @@ def build_system_prompt(
         environ: the environment of the program.
         today: the date to name.
         dmail: whether the agent may send D-Mails.
+        no_keys: what looks like a key stays out of the project's notes.
     """
     return prompt(
         "system",
@@ -40,7 +46,7 @@ def build_system_prompt(
         DATE=today.isoformat(),
         LISTING=_listing(work_dir),
         REPOSITORY=repository_facts(work_dir, environ),
-        AGENTS_MD=quoted(notes_for(work_dir, environ)),
+        AGENTS_MD=quoted(notes_for(work_dir, environ, no_keys=no_keys)),
         TOOLS=prompt("system_tools"),
         DMAIL=prompt("system_dmail") + "\n\n" if dmail else "",
     )

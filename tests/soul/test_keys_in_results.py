@@ -47,3 +47,23 @@ async def test_a_key_in_a_result(tmp_path: Path, answer: str) -> None:
                 )
                 assert not result.is_error
         assert on.ear.of(ev.ToolResult)[0].duration_s < 30
+
+
+@pytest.mark.parametrize("asks", [True, False])
+async def test_a_key_in_notes_for_agents_stays_out_where_keys_are_asked_about(
+    tmp_path: Path, *, asks: bool
+) -> None:
+    for folder in ("", "sub/"):
+        notes = tmp_path / "work" / folder / "AGENTS.md"
+        notes.parent.mkdir(parents=True)
+        notes.write_text(f"The server's key is {KEY}, use it.\n")
+    (tmp_path / "work" / "sub" / "a.py").write_text("x\n")
+    async with stage(tmp_path, asks_for_keys=asks) as on:
+        on.server.script(call("ReadFile", {"path": "sub/a.py"}), say("Done."))
+        await on.soul.run("Go")
+        sent = str(on.server.requests[-1].body)
+        assert sent.count("The server's key is") == 2
+        assert (KEY in sent, sent.count("key is [key left out]")) == (not asks, 2 * asks)
+        told = [*on.session.remarks, *(one.text for one in on.ear.of(ev.Notice))]
+        words = [f"1 possible key was left out of {place}AGENTS.md." for place in ("", "sub/")]
+        assert [one for one in told if "left out" in one] == words * asks

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import shlex
 import subprocess
@@ -237,11 +238,14 @@ def append_note(path: Path, note: str) -> None:
     """Add a line to a file of notes, which is made where it is not there.
 
     Raises:
-        OSError: it cannot be written, or is a link.
+        OSError: it cannot be written, or is a link, or has another name, which may be outside of the folder.
     """
     handle = open_regular(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
     try:
-        size = os.fstat(handle).st_size
+        found = os.fstat(handle)
+        if found.st_nlink > 1:
+            raise OSError(errno.EMLINK, "the file has another name elsewhere")
+        size = found.st_size
         begins = not size or os.pread(handle, 1, size - 1) == b"\n"
         os.write(handle, f"{'' if begins else chr(10)}- {note}\n".encode("utf-8", "replace"))
     finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -197,6 +198,11 @@ def test_what_a_note_is(tmp_path: Path) -> None:
     (tmp_path / "AGENTS.md").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(OSError, match="link"):
         append_note(tmp_path / "AGENTS.md", "x")
+    (tmp_path / "elsewhere").write_text("theirs\n")
+    os.link(tmp_path / "elsewhere", tmp_path / "CLAUDE.md")
+    with pytest.raises(OSError, match="another name"):
+        append_note(tmp_path / "CLAUDE.md", "x")
+    assert (tmp_path / "elsewhere").read_text() == "theirs\n"
 
 
 def test_the_editor_gets_the_draft_and_gives_it_back(tmp_path: Path) -> None:
