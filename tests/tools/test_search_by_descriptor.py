@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -51,6 +53,38 @@ async def test_a_folder_that_became_a_link_after_the_yes_is_not_searched(
             assert "stolen" not in outcome.output + outcome.message
             folder.unlink()
             folder.with_name("moved").rename(folder)
+
+
+@pytest.mark.parametrize("names_descriptors", [True, False], ids=["linux", "macos"])
+async def test_a_search_starts_in_the_folder_that_was_opened(
+    bench: Bench, keys: Path, monkeypatch: pytest.MonkeyPatch, *, names_descriptors: bool
+) -> None:
+    bench.write("sub/own.txt", "needle\n")
+    swap, program = swapping(bench.work_dir / "sub", keys), grep.rg_program
+
+    def late_program(environ: dict[str, str], cwd: Path) -> str:
+        swap()
+        return program(environ, cwd)
+
+    monkeypatch.setattr(grep, "rg_program", late_program)
+    monkeypatch.setattr(grep, "_NAMES_DESCRIPTORS", names_descriptors)
+    found: list[grep.Found] = []
+    search = grep._search  # pyright: ignore[reportPrivateUsage]
+
+    async def heard(query: grep._Query, environ: dict[str, str]) -> grep.Found:  # pyright: ignore[reportPrivateUsage]
+        # The folder itself, as `searched` opened it.
+        query = replace(query, cwd=query.cwd / query.root, root=".", folder=sub)
+        found.append(await search(query, environ))
+        return found[-1]
+
+    monkeypatch.setattr(grep, "_search", heard)
+    sub = os.open(bench.work_dir / "sub", os.O_RDONLY)
+    try:
+        await bench.run("Grep", pattern="needle", path="sub", output_mode="content")
+    finally:
+        os.close(sub)
+    assert b"own.txt" in found[0].output
+    assert b"stolen" not in found[0].output
 
 
 async def test_a_folder_that_becomes_a_link_while_it_is_searched_gives_nothing(
