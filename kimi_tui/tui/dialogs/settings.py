@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from textual import events, on
 from textual.app import ComposeResult
@@ -72,6 +72,13 @@ class SettingsScreen(ModalScreen[None], AnswersOnce[None]):
     """
 
     CSS_PATH = sheets("settings")
+    KEYS: ClassVar[Mapping[str, str]] = {
+        "left": "the value before, where there are some to choose from; a theme is only tried",
+        "right": "the value after",
+        "delete": "back to the default",
+        "escape": "all settings again, where some were looked for; close",
+    }
+    """What those keys do that the list leaves."""
 
     def __init__(
         self,
@@ -222,12 +229,16 @@ class SettingsScreen(ModalScreen[None], AnswersOnce[None]):
     def on_key(self, event: events.Key) -> None:
         """Try or change a value with the arrows, go back to the default, close."""
         setting = self._chosen
+        if event.key not in self.KEYS:
+            return
+        event.stop()
+        event.prevent_default()
         if event.key == "escape":
             self._put_theme_back()
             self.dismiss(None)
         elif event.key == "delete":
             self._keep(setting, "")
-        elif event.key in ("left", "right") and setting.kind in ("flag", "choice"):
+        elif setting.kind in ("flag", "choice"):
             value = self._next(setting, 1 if event.key == "right" else -1)
             if setting.key == "theme":
                 self._theme = value
@@ -235,10 +246,6 @@ class SettingsScreen(ModalScreen[None], AnswersOnce[None]):
                 self._refresh()
             else:
                 self._keep(setting, value)
-        else:
-            return
-        event.stop()
-        event.prevent_default()
 
     def _put_theme_back(self) -> None:
         if self._theme is not None:
