@@ -79,8 +79,8 @@ def keep_folder_thinking(work_dir: Path, thinking: str) -> None:
     Raises:
         OSError: the disk refused; what was kept before is as it was.
     """
-    here = read_folder_model(work_dir) or FolderModel("")
-    keep_folder_model(work_dir, here._replace(thinking=thinking))
+    here = (read_folder_model(work_dir) or FolderModel(""))._replace(thinking=thinking)
+    keep_folder_model(work_dir, here if any(here) else None)
 
 
 def _file(folder: Path, work_dir: Path) -> Path:

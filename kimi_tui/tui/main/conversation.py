@@ -398,7 +398,7 @@ class Conversation:
             return
         from kimi_tui.llm.errors import LLMError
         from kimi_tui.llm.openai_compatible import OpenAICompatible
-        from kimi_tui.llm.thinking import described
+        from kimi_tui.llm.thinking import DEFAULT, UNSET, described
 
         if isinstance(provider, OpenAICompatible):
             # What the model takes may depend on what its server says of itself, which it has mostly said by now.
@@ -413,6 +413,8 @@ class Conversation:
             return
         if word:
             self._thinking = word.strip().lower()
+            if self._thinking == DEFAULT:
+                self._thinking = UNSET
             self._keep_thinking(self._thinking)
             self._show_model()
         info = provider.info

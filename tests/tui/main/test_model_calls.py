@@ -223,6 +223,9 @@ async def test_thinking_is_set_sent_and_shown(home: Path) -> None:
         assert "default_model" not in inside.given
         assert in_folder(Config(thinking="on"), FolderModel("", "low")).thinking == "low"
         assert not launch_of(Options(work_dir=str(home))).given
+        await one.say("/thinking default")
+        await one.until(lambda: not list((home / "models").iterdir()))
+        assert not launch_of(Options(work_dir=str(home / "app"))).given
 
 
 async def test_what_was_set_of_thinking_holds_for_the_next_model_too(home: Path) -> None:
