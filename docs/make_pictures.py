@@ -1,7 +1,8 @@
-"""Makes the pictures of the README from the program itself: `python docs/make_pictures.py`.
+"""Makes the pictures of the README and the guide from the program itself: `python docs/make_pictures.py`.
 
-It plays the demo in a pty, answers as a user would, and saves what the screen shows at a few moments as SVG. With
-`--recording` the whole story becomes a GIF too (that needs `pip install resvg-py pillow`).
+It plays the demo in a pty, answers as a user would, and saves what the screen shows at a few moments as SVG; then it shows the
+other screens beside a scripted model. With `--recording` the whole story becomes a GIF too (that needs
+`pip install resvg-py pillow`). `--into`, `--theme` and `--size` are for looking at all of it otherwise.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
 
-from support.picture import svg_of  # noqa: E402 - needs the path above
+from support.chat_server import ChatServerThread, call, say  # noqa: E402 - needs the path above
+from support.picture import svg_of  # noqa: E402
+from support.stored_sessions import store_session  # noqa: E402
 from support.terminal import ScreenTimeout, Terminal  # noqa: E402
 
 PICTURES = Path(__file__).resolve().parent / "pictures"
@@ -30,6 +33,30 @@ QUIET_S = 0.7
 
 _GIF_WIDTH = 980
 PROGRAM = str(Path(sys.executable).parent / "kimi-tui")
+SIZE = (120, 40)
+GUIDE_SIZE = (100, 30)
+
+QUESTION = {
+    "question": "Where should the limit stand?",
+    "options": [
+        {"label": "In the configuration", "description": "Everybody can change it."},
+        {"label": "In the code", "description": "One place, and no key more."},
+    ],
+}
+PLAN = """1. `src/parser.py`: read a quoted field to its closing quote.
+2. `tests/test_parser.py`: a field with a line break in it.
+3. Run the tests.
+"""
+MODELS = (
+    {
+        "id": "kimi-k3",
+        "context_length": 262_144,
+        "supported_parameters": ["tools", "reasoning"],
+        "architecture": {"input_modalities": ["text", "image"]},
+        "pricing": {"prompt": "0.0000006", "completion": "0.0000025"},
+    },
+    {"id": "kimi-k3-fast", "context_length": 131_072, "supported_parameters": ["tools"]},
+)
 
 
 class Camera:
@@ -78,11 +105,12 @@ class Camera:
         self._terminal.wait_gone("Yes, once")
 
 
-def play(folder: Path, *, recording: bool) -> list[tuple[float, str]]:
+def play(folder: Path, theme: str, *, recording: bool) -> list[tuple[float, str]]:
     """Play the story and take the pictures; returns the frames of the recording."""
     with tempfile.TemporaryDirectory() as home:
+        (Path(home) / "config.toml").write_text(f'theme = "{theme}"\n')
         command = [PROGRAM, "--demo", "--speed", "2" if recording else "10"]
-        with Terminal(command, env={"KIMI_TUI_HOME": home}, cwd=Path(home)) as terminal:
+        with Terminal(command, env={"KIMI_TUI_HOME": home}, cwd=Path(home), size=SIZE) as terminal:
             camera = Camera(terminal, folder, recording=recording)
             camera.until("Rows with")
             terminal.key("enter")
@@ -155,6 +183,104 @@ def play_back(terminal: Terminal, camera: Camera) -> None:
     terminal.wait_gone("continue from here")
 
 
+def tour(folder: Path, theme: str, size: tuple[int, int]) -> None:
+    """The screens that the story does not come by, for the guide."""
+    with tempfile.TemporaryDirectory() as home, ChatServerThread(models=MODELS) as server:
+        environment = {"KIMI_TUI_HOME": home, "HOME": home}
+        work = Path(home) / "importer"
+        (work / "src").mkdir(parents=True)
+        (work / "tests").mkdir()
+        for name in ("src/parser.py", "src/writer.py", "tests/test_parser.py", "README.md"):
+            (work / name).write_text("x = 1\n")
+        (work / "serve.sh").write_text("echo Listening on port 8000\nsleep 600\n")
+        (Path(home) / "config.toml").write_text(f'theme = "{theme}"\n')
+        (Path(home) / "config.toml").chmod(0o600)
+        with Terminal([PROGRAM], env=environment, cwd=work, size=size) as terminal:
+            terminal.wait_for("Which model shall it use?")
+            Camera(terminal, folder, recording=False).still("first-run")
+            terminal.key("1")
+            terminal.wait_for("OpenRouter")
+            terminal.key("down", "down")
+            terminal.wait_for("This plan is for")
+            Camera(terminal, folder, recording=False).still("first-key")
+        now = time.time()
+        store_session(
+            Path(home), work, "Read the export of 2019", "It has two encodings.", at=now - 5e5
+        )
+        store_session(
+            Path(home), work, "Why is the import slow?", "The parser copies.", at=now - 9e4
+        )
+        (Path(home) / "config.toml").write_text(
+            f'theme = "{theme}"\nmode = "ask"\ndefault_model = "kimi-k3"\n'
+            f'[providers.local]\ntype = "openai_legacy"\nbase_url = "{server.base_url}"\n'
+            'api_key = "k"\n[models.kimi-k3]\nprovider = "local"\nmodel = "kimi-k3"\n'
+            'max_context_size = 262144\ncapabilities = ["thinking", "image_in"]\n'
+        )
+        with Terminal([PROGRAM], env=environment, cwd=work, size=size) as terminal:
+            look_around(terminal, Camera(terminal, folder, recording=False), server)
+
+
+def look_around(terminal: Terminal, camera: Camera, server: ChatServerThread) -> None:
+    """One session, from the first file that is named to its place among the others."""
+
+    def ask(words: str) -> None:
+        terminal.wait_for("send")
+        terminal.type(words)
+        terminal.key("enter")
+
+    def show(words: str, until: str, name: str) -> None:
+        ask(words)
+        terminal.wait_for(until)
+        camera.still(name)
+        terminal.key("escape")
+        terminal.wait_gone(until)
+
+    def answer(key: str) -> None:
+        terminal.wait_quiet(0.8)
+        terminal.key(key)
+
+    server.script(
+        call("AskUserQuestion", {"questions": [QUESTION]}),
+        say("Then it stands in `config.toml`."),
+        call("ExitPlanMode", {"plan": PLAN}),
+        call("Shell", {"command": "sh serve.sh", "background": True}),
+        say("The server runs beside us, as job 1."),
+    )
+    server.server.title = say("Bound the length of a field")
+    terminal.wait_for("Ctrl+T timeline")
+    terminal.type("Bound a field in @prs")
+    terminal.wait_for("src/parser.py")
+    camera.still("files")
+    terminal.key("tab")
+    terminal.wait_gone("tests/test_parser.py")
+    terminal.key("ctrl+u")
+    ask("!wc -l src/*.py")
+    terminal.wait_for("exit 0")
+    ask("Bound the length of a field in @src/parser.py")
+    terminal.wait_for("Something else")
+    camera.still("question")
+    answer("1")
+    terminal.wait_for("Then it stands in")
+    ask("/plan")
+    ask("Plan it")
+    terminal.wait_for("Carry out this plan?")
+    camera.still("plan")
+    answer("2")
+    terminal.wait_for("Run this command?")
+    answer("y")
+    terminal.wait_for("The server runs beside us")
+    show("/jobs", "/jobs output N", "jobs")
+    show("/context", "system prompt", "context")
+    show("/settings", "default_thinking", "settings")
+    show("/model", "kimi-k3-fast", "models")
+    show("/help", "Esc close", "help")
+    show("/sessions", "Why is the import", "sessions")
+    terminal.key("ctrl+q")
+    terminal.wait_for("runs in the background")
+    terminal.key("ctrl+q")
+    terminal.wait_exit()
+
+
 def save_gif(frames: list[tuple[float, str]], path: Path) -> None:
     """Write the frames as an animated GIF, pauses of the story no longer than two seconds."""
     import resvg_py
@@ -200,12 +326,20 @@ def main() -> None:
     """Make the pictures."""
     parser = argparse.ArgumentParser(prog="docs/make_pictures.py")
     parser.add_argument("--recording", action="store_true", help="also make demo.gif")
+    parser.add_argument("--into", type=Path, default=PICTURES, help="the folder of the pictures")
+    parser.add_argument("--theme", default="dark")
+    parser.add_argument("--size", default="x".join(map(str, GUIDE_SIZE)), help="of the guide's")
+    parser.add_argument("--guide", action="store_true", help="only the pictures of the guide")
     options = parser.parse_args()
-    PICTURES.mkdir(exist_ok=True)
-    frames = play(PICTURES, recording=options.recording)
+    options.into.mkdir(exist_ok=True, parents=True)
+    columns, rows = map(int, options.size.split("x"))
+    tour(options.into, options.theme, (columns, rows))
+    if options.guide:
+        return
+    frames = play(options.into, options.theme, recording=options.recording)
     if options.recording:
-        save_gif(frames, PICTURES / "demo.gif")
-        print(PICTURES / "demo.gif")
+        save_gif(frames, options.into / "demo.gif")
+        print(options.into / "demo.gif")
 
 
 if __name__ == "__main__":

@@ -118,7 +118,9 @@ def launch_of(options: Options) -> Launch:
         plays=options.play,
         speed=options.speed,
         replay=options.replay,
-        given=_given(options, choice, here if here and here.model in config.models else None),
+        given=_given(
+            options, choice, here if here and here.model in ("", *config.models) else None
+        ),
         notices=(
             *config.notices,
             *(choice.remarks if isinstance(choice, Choice) else ()),
@@ -133,7 +135,8 @@ def _given(
     """What arguments, the environment and what was chosen for the folder say in the place of the configuration."""
     found: dict[str, Given] = {}
     if here is not None:
-        found["default_model"] = Given(here.model, "this folder")
+        if here.model:
+            found["default_model"] = Given(here.model, "this folder")
         if here.thinking:
             found["default_thinking"] = Given(here.thinking, "this folder")
     if options.yolo:

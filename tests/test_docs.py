@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "bench").glob("*.md")]
+GUIDE = sorted((ROOT / "docs" / "guide").glob("*.md"))
+PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "bench").glob("*.md"), *GUIDE]
 _LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)|(?:src|srcset)=\"([^\"]+)\"")
 
 
@@ -22,6 +24,23 @@ def test_every_link_leads_somewhere(page: Path) -> None:
         and not (page.parent / target).exists()
     ]
     assert missing == []
+
+
+def test_the_guide_has_the_keys_and_commands_of_the_program() -> None:
+    spec = spec_from_file_location("make_guide", ROOT / "docs" / "make_guide.py")
+    assert spec is not None
+    assert spec.loader is not None
+    made = module_from_spec(spec)
+    spec.loader.exec_module(made)
+    pages = [page.read_text("utf-8") for page in GUIDE]
+    assert [made.filled(page) for page in pages] == pages, "make it anew: python docs/make_guide.py"
+    # Every place that the help knows has its keys on some page, and every picture is shown.
+    whole = "\n".join([*pages, (ROOT / "docs" / "guide.md").read_text("utf-8")])
+    for title in made.keys_of_places():
+        assert f"<!-- keys: {title} -->" in whole, title
+    readme = (ROOT / "README.md").read_text("utf-8")
+    for picture in (ROOT / "docs" / "pictures").iterdir():
+        assert f"pictures/{picture.name})" in whole + readme, picture.name
 
 
 def test_the_architecture_page_walks_three_ways() -> None:

@@ -1,6 +1,6 @@
-"""The model that was chosen for one work folder alone: a small file for each, in the app's data folder.
+"""The model that was chosen for one work folder alone, and how much it thinks there: a small file for each, in the app's data folder.
 
-It names a model of the configuration, so it holds no key, and nothing in the work folder has a say in it.
+It names a model of the configuration, or none, so it holds no key, and nothing in the work folder has a say in it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _LONGEST_THINKING = 16
 
 
 class FolderModel(NamedTuple):
-    """A model by its name in the configuration, and what was set of thinking with it; empty for the default."""
+    """A model by its name in the configuration, and what was set of thinking; each empty for the default."""
 
     model: str
     thinking: str = ""
@@ -26,9 +26,11 @@ class FolderModel(NamedTuple):
 
 def in_folder(config: Config, here: FolderModel | None) -> Config:
     """The configuration as it holds in a folder for which `here` was chosen."""
-    if here is None or here.model not in config.models:
+    if here is None or (here.model and here.model not in config.models):
         return config
-    return config._replace(default_model=here.model, thinking=here.thinking or config.thinking)
+    return config._replace(
+        default_model=here.model or config.default_model, thinking=here.thinking or config.thinking
+    )
 
 
 def read_folder_model(work_dir: Path) -> FolderModel | None:
@@ -69,6 +71,16 @@ def keep_folder_model(work_dir: Path, chosen: FolderModel | None) -> None:
     # The folder is there for whoever looks into the file.
     table = {"folder": str(work_dir), **chosen._asdict()}
     Storage().replace_file(path, json.dumps(table).encode(), shared=True)
+
+
+def keep_folder_thinking(work_dir: Path, thinking: str) -> None:
+    """Keep how much the model thinks in the folder, whichever that is there. Blocks on the disk: for a thread.
+
+    Raises:
+        OSError: the disk refused; what was kept before is as it was.
+    """
+    here = (read_folder_model(work_dir) or FolderModel(""))._replace(thinking=thinking)
+    keep_folder_model(work_dir, here if any(here) else None)
 
 
 def _file(folder: Path, work_dir: Path) -> Path:

@@ -15,6 +15,8 @@ OFF = "off"
 ON = "on"
 UNSET = ""
 """Nobody said anything: nothing is sent, and the model does what it does by itself."""
+DEFAULT = "default"
+"""What the user says to go back to that."""
 
 
 def choices(thinking: Thinking) -> tuple[str, ...]:
@@ -28,7 +30,7 @@ def checked(word: str, thinking: Thinking, model: str) -> str:
     """The setting that a word of the user means.
 
     Args:
-        word: `on`, `off` or an effort, in any case.
+        word: `on`, `off`, `default` or an effort, in any case.
         thinking: how the model is asked.
         model: its name, for the error.
 
@@ -37,6 +39,8 @@ def checked(word: str, thinking: Thinking, model: str) -> str:
     """
     word = word.strip().lower()
     taken = choices(thinking)
+    if word == DEFAULT:
+        return UNSET
     if word in taken or (word == ON and thinking.always):
         return word
     if word == OFF and thinking.always:

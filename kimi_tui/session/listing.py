@@ -184,9 +184,12 @@ def glimpse(path: Path, size: int, *, counted: bool = False) -> Glimpse:
             kind = internal_kind(record)
             count += kind != "marker"
             found.goes_on = found.goes_on or kind == "compaction"
-            if not found.title and not found.goes_on and record["role"] == "user" and kind is None:
-                found.title = short_title(" ".join(texts_of(record)))
-                if not whole:
+            # A command of the user's own (`!make`) names a session only where nothing else was said.
+            is_named = found.title and not found.title.startswith("!")
+            if not is_named and not found.goes_on and record["role"] == "user" and kind is None:
+                said = short_title(" ".join(texts_of(record)))
+                found.title = found.title if found.title and said.startswith("!") else said
+                if not whole and not said.startswith("!"):
                     break
     if whole:
         found.messages = count

@@ -167,14 +167,17 @@ def short_title(text: str) -> str:
 def title_of(messages: Iterable[Message]) -> str:
     """The beginning of the first thing that the user said: what a session is called when nobody named it. May be empty.
 
-    Empty too where the messages begin with a compaction's summary: what follows is the middle of a conversation.
+    Empty too where the messages begin with a compaction's summary: what follows is the middle of a conversation. A command
+    of the user's own (`!make`) counts only where nothing else was said.
     """
+    command = ""
     for message in islice(messages, _TITLE_MESSAGES):
         if message.role == "user" and message.text.strip():
             record = {"role": "user", "content": message.text, **(message.model_extra or {})}
             kind = internal_kind(record)
-            if kind is None:
+            if kind is None and not message.text.startswith("!"):
                 return short_title(message.text)
             if kind == "compaction":
                 return ""
-    return ""
+            command = command or (short_title(message.text) if kind is None else "")
+    return command

@@ -46,6 +46,7 @@ from kimi_tui.workspace.diff import LineDiff
 from kimi_tui.workspace.divergence import Divergence
 from kimi_tui.workspace.entries import Extent, Limits
 from kimi_tui.workspace.restore import (
+    CHANGED_BESIDE_JOB,
     CHANGED_OUTSIDE,
     FileChange,
     Prepared,
@@ -71,7 +72,10 @@ _LONG_S = 2.0
 _END_PATIENCE_S = 2.0
 _MOST_ROWS = 20_000
 _MOST_FILES_COMPARED = 300
-_BY_OTHERS = "someone else changed it"
+_BY_OTHERS = {
+    CHANGED_OUTSIDE: "someone else changed it",
+    CHANGED_BESIDE_JOB: "it changed while a command ran in the background",
+}
 _WRITTEN_SINCE = "written since then"
 _NO_TEXT_SHOWN = "(not shown)\n"
 _NOT_READY = "The first look at the files has not ended yet; a notice tells when it has."
@@ -105,6 +109,7 @@ class FileHistory:
         self._tasks: set[asyncio.Task[None]] = set()
         self._marks: set[asyncio.Future[None]] = set()
         self._under_way: list[Change] = []
+        self._n_jobs = 0
         # Those and the ones that have ended, until they have been looked at.
         self._unseen: list[Change] = []
         self._events = _FileEvents(wire)
@@ -179,6 +184,16 @@ class FileHistory:
         else:
             self._unseen.remove(change)
 
+    def follow_jobs(self, running: int) -> None:
+        """So many commands run in the background now, which may change files between the tools."""
+        ended, self._n_jobs = running < self._n_jobs, running
+        if ended and self._is_on and self._first is not None:
+            self._own(self._look("job"))
+
+    @property
+    def _others(self) -> By:
+        return "job" if self._n_jobs else "other"
+
     async def settled(self) -> None:
         """Wait until what was changed has been looked at (not for the first look)."""
         if self._tasks and self._is_ready:
@@ -194,7 +209,7 @@ class FileHistory:
             was: what it was called before a compaction, if it was.
             after: as they were when what the checkpoint began was done.
         """
-        by: By = "agent" if self._under_way else "other"
+        by: By = "agent" if self._under_way else self._others
         touched = _touched(self._under_way)
         return await self._found(_no_plan, self._tracker.plan, uid, was, by, touched, after=after)
 
@@ -312,7 +327,7 @@ class FileHistory:
                 self._tracker.command_ran()
                 return
         if self._is_ready and not (paths is not None and await self._is_as_seen(paths)):
-            await self._look("other")
+            await self._look(self._others)
 
     async def _is_as_seen(self, paths: frozenset[str]) -> bool:
         """Whether what will be overwritten is what the last look saw; the rest is kept apart afterwards."""
@@ -344,7 +359,7 @@ class FileHistory:
         tracker = self._tracker
         if by != "agent":
             return tracker.take_snapshot(by), (0, 0, 0)
-        snapshot = tracker.take_snapshot(by, _touched(self._unseen))
+        snapshot = tracker.take_snapshot(by, _touched(self._unseen), others=self._others)
         return snapshot, (0, 0, 0) if snapshot is None else tracker.figures(snapshot)
 
     async def _hear_first(self, first: asyncio.Future[_FirstLook]) -> None:
@@ -741,7 +756,7 @@ class FileRestorer:
         """
         plan = await self._new_plan(Moment.at(point))
         return {
-            one.path: _BY_OTHERS if one.reason else ""
+            one.path: _BY_OTHERS.get(one.reason, _BY_OTHERS[CHANGED_OUTSIDE]) if one.reason else ""
             for one in plan.changes
             if one.change != "skip"
         }

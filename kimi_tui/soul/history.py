@@ -8,6 +8,7 @@ without times and diffs.
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 from collections import deque
@@ -34,6 +35,7 @@ from kimi_tui.soul.internal_messages import (
     internal_kind,
     is_user_words,
     summary_text,
+    told_command,
 )
 from kimi_tui.soul.record import (
     END_BYTES,
@@ -537,7 +539,9 @@ class _HistoryBuilder:
             yield created
             if said.attached:
                 yield ev.FilesAttached(0, said.attached)
-            yield from events_from_messages(segment.messages[words + 1 :], point.uid, words + 1)
+            yield from events_from_messages(
+                segment.messages[words + 1 :], point.uid, words + 1, said.text
+            )
             return
         if kind != "step":
             yield created
@@ -620,8 +624,17 @@ def _dmail_event(
     )
 
 
-def events_from_messages(messages: Sequence[Message], uid: str, first: int = 0) -> Iterator[Event]:
-    """The answers, calls, results and steers among some messages, the first of which is number `first` of its checkpoint."""
+def events_from_messages(
+    messages: Sequence[Message], uid: str, first: int = 0, said: str = ""
+) -> Iterator[Event]:
+    """The answers, calls, results and steers among some messages.
+
+    Args:
+        messages: those.
+        uid: of their checkpoint.
+        first: the number of the first of them behind it.
+        said: the words of the user before them.
+    """
     open_calls: deque[tuple[str, str]] = deque()
     # Each has a message of its own before it, so that its key is that of no other one behind the checkpoint.
     n_calls = first
@@ -650,11 +663,22 @@ def events_from_messages(messages: Sequence[Message], uid: str, first: int = 0) 
                     id=call_id,
                 )
         elif is_user_words(message):
+            said = message.text
             yield ev.SteerTaken("", message.text, number=number)
             if message.attached:
                 yield ev.FilesAttached(number, message.attached)
+        elif said.startswith("!") and (told := told_command(message)) is not None:
+            yield from _own_command(said[1:], *told, call_key(uid, number - 1))
     for key, call_id in open_calls:
         yield ev.ToolResult(key, True, "", INTERRUPTED, interrupted=True, id=call_id)
+
+
+def _own_command(command: str, facts: str, output: str, key: str) -> Iterator[Event]:
+    """A command that the user ran, and how it ended."""
+    yield ev.ToolStarted(key, "Shell", json.dumps({"command": command}))
+    yield ev.ToolResult(
+        key, not facts.startswith("Exit code 0 "), output, facts, interrupted=facts == INTERRUPTED
+    )
 
 
 def _answer(message: Message, uid: str, n_calls: int) -> Iterator[Event]:
@@ -687,10 +711,10 @@ def _events_of(records: Iterable[dict[str, Any]]) -> list[Event]:
     events: list[Event] = []
     messages: list[Message] = []
     kept: list[Message] = []
-    uid, point, n_steps = "", -1, 0
+    uid, point, n_steps, said = "", -1, 0, ""
 
     def add_kept() -> None:
-        events.extend(events_from_messages(kept, uid))
+        events.extend(events_from_messages(kept, uid, said=said))
         kept.clear()
 
     for record in records:
@@ -708,8 +732,12 @@ def _events_of(records: Iterable[dict[str, Any]]) -> list[Event]:
             messages.append(message)
             if is_user_words(message):
                 add_kept()
-                events.append(TurnBegin(message.text))
+                said = message.text
+                events.append(TurnBegin(said))
                 n_steps = 0
+            elif told_command(message) is not None and uid:
+                kept.append(message)
+                continue
             elif internal_kind(message) is not None or not uid:
                 continue
             else:

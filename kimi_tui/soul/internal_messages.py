@@ -16,6 +16,7 @@ from kimi_tui.llm.message import (
     Message,
     TextPart,
 )
+from kimi_tui.prompts import prompt
 from kimi_tui.session.schema import (
     Internal,
     dmail_text_in,
@@ -57,6 +58,18 @@ def quoted(text: str) -> str:
     return text.replace("</system-reminder", "<\\/system-reminder")
 
 
+def told_command(message: Message) -> tuple[str, str] | None:
+    """What the model was told of a command that the user ran: how it ended, and its output. None where it is not that."""
+    if internal_kind(message) != "reminder":
+        return None
+    before, _, after = prompt("user_command", FACTS="\0", OUTPUT="").partition("\0")
+    text = message.text
+    if not (text.startswith(before) and text.endswith(after.strip())):
+        return None
+    facts, _, output = text[len(before) :].removesuffix(after.strip()).partition("\n")
+    return facts, output.removesuffix("\n").replace("<\\/system-reminder", "</system-reminder")
+
+
 def answered_words(message: Message) -> Message:
     """The user's words as they stand where the answer to them has gone into a summary."""
     return Message.model_validate({**message.stored(), "answered": True})
@@ -79,6 +92,8 @@ def summary_text(message: Message) -> str | None:
 def ends_open(messages: Sequence[Message]) -> bool:
     """Whether a conversation ends in the middle of something: no answer follows, or only the beginning of one."""
     for message in reversed(messages):
+        if told_command(message) is not None:
+            return False
         if internal_kind(message) not in ASIDES:
             extra = message.model_extra or {}
             answered = message.role == "assistant" and not message.tool_calls

@@ -397,7 +397,9 @@ class KimiSoul(Soul):
         return self._jobs.move_to_background()
 
     def _publish_jobs(self, job: Job) -> None:
-        self.wire.publish(JobsChanged(len(self._jobs.running)))
+        running = len(self._jobs.running)
+        self.wire.publish(JobsChanged(running))
+        self._conversation.files.follow_jobs(running)
         if job.ended and not self._closed:
             command = one_line(job.command)
             brief = job.outcome.brief if job.outcome is not None else ""

@@ -53,7 +53,7 @@ def _beginning(messages: Sequence[Message]) -> tuple[str, str]:
     """What the user said first, and the last words of the agent about it."""
     user = agent = ""
     for message in messages:
-        if message.role == "user" and is_user_words(message):
+        if is_user_words(message) and not message.text.startswith("!"):  # no command of their own
             if user:
                 break
             user = message.text[:_READ_CHARS]

@@ -197,8 +197,12 @@ class KimiApp(App[None], inherit_bindings=False):
         self._open_screens.append(screen)
         return screen
 
-    def _following_screen(self) -> MainScreen:
-        """The main screen of another session."""
+    def _following_screen(self) -> Screen[Any]:
+        """The main screen of another session, or the list of them where a model had to be chosen before it."""
+        if self.launch.picks:
+            from kimi_tui.tui.sessions.screen import SessionsScreen
+
+            return SessionsScreen(self.launch)
         screen = self._main_screen()
         # It is styled when it is mounted; Textual would parse all style sheets anew before that, and once more after.
         screen.begins_styled(self._css_update_count)

@@ -86,7 +86,7 @@ class PickList(Widget, can_focus=True):
     """
 
     class Moved(Message):
-        """Another entry is chosen."""
+        """Another entry is chosen, or others are offered."""
 
         def __init__(self, picks: PickList) -> None:
             super().__init__()
@@ -120,6 +120,11 @@ class PickList(Widget, can_focus=True):
     def chosen(self) -> int:
         """The index of the chosen entry."""
         return self._state.chosen
+
+    @property
+    def narrowed(self) -> bool:
+        """Whether only some entries are offered, by what was typed."""
+        return bool(self._state.needle)
 
     def show(self, entries: Sequence[Entry], chosen: int = 0) -> None:
         """Offer other entries; what was typed goes on narrowing them."""
@@ -171,8 +176,8 @@ class PickList(Widget, can_focus=True):
         return Content("\n").join(lines)
 
     def on_key(self, event: events.Key) -> None:
-        """Move, choose, or narrow the list by typing."""
-        state, before = self._state, self._state.chosen
+        """Move, choose, or narrow the list by typing; Esc ends that first."""
+        state, before = self._state, (self._state.chosen, self._state.needle)
         steps = {"up": -1, "down": 1, "pageup": -self.rows, "pagedown": self.rows}
         if event.key in steps:
             state.move(steps[event.key])
@@ -181,8 +186,8 @@ class PickList(Widget, can_focus=True):
         elif event.key == "enter":
             if state.matching:
                 self.post_message(self.Picked(self))
-        elif event.key == "backspace" and state.needle:
-            state.type(state.needle[:-1])
+        elif event.key in ("backspace", "escape") and state.needle:
+            state.type(state.needle[:-1] if event.key == "backspace" else "")
         elif (
             event.is_printable
             and event.character
@@ -193,7 +198,7 @@ class PickList(Widget, can_focus=True):
             return
         event.stop()
         event.prevent_default()
-        if state.chosen != before:
+        if (state.chosen, state.needle) != before:
             self.post_message(self.Moved(self))
         self.refresh(layout=True)
 

@@ -44,7 +44,8 @@ class MainState(NamedTuple):
     """The state of the session as header, prompt and footer need it.
 
     Times are seconds since 1970. `turn_at` is when the running turn began, `retry_until` when the next try is due
-    (0: none). `can_resume` is true where Enter in an empty prompt lets the agent go on. `tools` is false where the model
+    (0: none). `can_resume` is true where Enter in an empty prompt lets the agent go on; what runs is a command of the
+    user's own with `own_command`, where there is nothing for the agent to go on with. `tools` is false where the model
     is told of none. `unsaved` is true while the disk does not take the conversation. `commands` are the calls whose
     commands are waited for, `jobs` is how many run in the background.
     """
@@ -60,6 +61,7 @@ class MainState(NamedTuple):
     step: int = 0
     retry_until: float = 0.0
     can_resume: bool = False
+    own_command: bool = False
     has_messages: bool = False
     queued: tuple[Queued, ...] = ()
     approvals: tuple[ApprovalRequest, ...] = ()
@@ -72,9 +74,10 @@ class MainState(NamedTuple):
 TITLE_CELLS = 60
 
 
-def title_from(text: str) -> str:
-    """A session's title from the first thing said in it."""
-    return cut(one_line(text), TITLE_CELLS)
+def title_from(text: str, title: str = "") -> str:
+    """A session's title from the first thing said in it; a command of the user's own names it until something else is said."""
+    is_better = not title or (title.startswith("!") and not text.startswith("!"))
+    return cut(one_line(text), TITLE_CELLS) or title if is_better else title
 
 
 def reduce(state: MainState, record: EventRecord) -> MainState:
@@ -84,11 +87,12 @@ def reduce(state: MainState, record: EventRecord) -> MainState:
     match record.event:
         case wire.TurnBegin(text=text):
             return state._replace(
-                title=state.title or title_from(text),
+                title=title_from(text, state.title),
                 running=True,
                 turn_at=record.at,
                 step=0,
                 can_resume=False,
+                own_command=False,
                 has_messages=True,
             )
         case wire.TurnEnd(reason=reason):
@@ -98,7 +102,7 @@ def reduce(state: MainState, record: EventRecord) -> MainState:
                 retry_until=0.0,
                 approvals=(),
                 commands=frozenset(),
-                can_resume=reason in ("error", "interrupted"),
+                can_resume=reason in ("error", "interrupted") and not state.own_command,
             )
         case wire.StepBegin(n=n):
             return state._replace(step=n, retry_until=0.0)
@@ -128,7 +132,9 @@ def reduce(state: MainState, record: EventRecord) -> MainState:
         case wire.SteerQueued(id=steer_id, text=text):
             return state._replace(queued=(*state.queued, Queued(steer_id, text)))
         case wire.ToolStarted(key=key, name="Shell"):
-            return state._replace(commands=state.commands | {key})
+            # The agent's come with a step.
+            own = state.own_command or not state.step
+            return state._replace(commands=state.commands | {key}, own_command=own)
         case wire.ToolResult(key=key) if key in state.commands:
             return state._replace(commands=state.commands - {key})
         case wire.JobsChanged(running=jobs):
@@ -151,7 +157,7 @@ def settled(state: MainState, *, running: bool) -> MainState:
         running=False,
         compacting=False,
         retry_until=0.0,
-        can_resume=state.can_resume or state.running,
+        can_resume=state.can_resume or (state.running and not state.own_command),
         queued=(),
         approvals=(),
         commands=frozenset(),

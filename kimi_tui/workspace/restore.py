@@ -43,6 +43,7 @@ Change = Literal["restore", "create", "delete", "conflict", "skip"]
 
 CHANGED_OUTSIDE = "changed outside"
 CHANGED_OUTSIDE_TOO = "also changed outside"
+CHANGED_BESIDE_JOB = "changed while a job ran"
 CHANGED_OUTSIDE_BEFORE = "also changed outside before"
 CHANGED_AFTERWARDS = "changed again since"
 
@@ -145,6 +146,8 @@ def plan_to(
         by = changed_by[path]
         if by[-1] in FOREIGN or (after is None and path in made_by_others):
             said = CHANGED_OUTSIDE if FOREIGN.issuperset(by) else CHANGED_OUTSIDE_TOO
+            if all(one == "job" for one in by if one in FOREIGN):
+                said = CHANGED_BESIDE_JOB
             changes.append(FileChange(path, "conflict", before, after, said, would, stays))
         else:
             said = "" if FOREIGN.isdisjoint(by) else CHANGED_OUTSIDE_BEFORE

@@ -21,11 +21,12 @@ from kimi_tui.workspace.entries import REST, Entry, Kind, Manifest, permission_b
 from kimi_tui.workspace.guarded import folded
 from kimi_tui.workspace.ignore import ALWAYS
 
-By = Literal["first", "agent", "other", "rescue", "restore"]
-"""Who changed what a snapshot adds. `first` is the starting point, `rescue` what stood before a restore."""
+By = Literal["first", "agent", "other", "job", "rescue", "restore"]
+"""Who changed what a snapshot adds. `first` is the starting point, `rescue` what stood before a restore, `job` what changed while
+a command of the agent ran in the background: it or someone else."""
 
-FOREIGN: frozenset[By] = frozenset({"other", "rescue"})
-"""Neither the agent nor a restore: what a rescue finds, someone else changed."""
+FOREIGN: frozenset[By] = frozenset({"other", "job", "rescue"})
+"""Not surely the agent nor a restore: what a rescue finds, someone else changed."""
 
 _MAX_LOG_BYTES = 1 << 30
 _BLOB = re.compile(r"[0-9a-f]{64}")

@@ -209,12 +209,15 @@ class Tracker:
         """A command ran before the first scan had ended: what that finds may not be what was there before."""
         self._note = _RAN_EARLY
 
-    def take_snapshot(self, by: By, paths: Collection[str] | None = None) -> Snapshot | None:
+    def take_snapshot(
+        self, by: By, paths: Collection[str] | None = None, *, others: By = "other"
+    ) -> Snapshot | None:
         """Scan now; the snapshot of what changed since the last scan, None where nothing did.
 
         Args:
             by: who is to have done it.
             paths: what alone they can have changed; everything else someone else did. None where that is not known.
+            others: who else is at work.
 
         Raises:
             OSError: the work folder cannot be read, or the disk refused.
@@ -227,9 +230,9 @@ class Tracker:
         known = {one for one in self._owed if was_looked_for(latest, one)}
         gone = {one for one in self._owed if one not in now}
         theirs = known | gone if paths is None else self._owed.intersection(paths)
-        self._add("other", known - theirs)
+        self._add(others, known - theirs)
         added = self._add(by, theirs)
-        self._add("other", self._owed)
+        self._add(others, self._owed)
         return added
 
     def is_as_seen(self, paths: Iterable[str]) -> bool:

@@ -73,6 +73,42 @@ async def test_a_rewind_says_what_runs_on_and_the_past_is_told(tmp_path: Path) -
         assert await until(lambda: not is_alive(pid))
 
 
+async def test_what_changes_while_one_runs_is_left_alone_and_said_so(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        (on.work / "built").write_text("before\n")
+        (on.work / "edited").write_text("before\n")
+        await on.soul.files_ready()
+        heard = on.soul.wire.subscribe()
+        command = "mkfifo go; read x < go; echo after > built; read x < go"
+        on.server.script(
+            say("fine"), call("Shell", {"command": command, "background": True}), say("It runs.")
+        )
+        await on.soul.run("hello")
+        await on.soul.run("build it")
+        (on.work / "go").write_text("\n")
+        assert await until(lambda: (on.work / "built").read_text() == "after\n")
+        # What the agent does meanwhile is its own.
+        on.server.script(
+            call("ReadFile", {"path": "edited"}),
+            call("WriteFile", {"path": "edited", "content": "after\n"}),
+            say("written"),
+        )
+        await on.soul.run("and edit")
+        (on.work / "go").write_text("\n")
+        await next_event(heard, ev.JobsChanged, lambda event: not event.running)
+        await on.soul.aclose()
+        await on.open()
+        await on.soul.files_ready()
+        (on.work / "theirs").write_text("mine\n")
+        found = await on.soul.preview(Target(2))
+        assert found.files is not None
+        assert {one.path: (one.fate, one.reason) for one in found.files.files} == {
+            "built": ("conflict", "changed while a job ran"),
+            "edited": ("restore", ""),
+            "theirs": ("conflict", "changed outside"),
+        }
+
+
 async def test_the_user_stops_one_and_sends_one_to_the_background(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         heard = on.soul.wire.subscribe()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,9 @@ from support.soul import next_event, stage
 
 from kimi_tui.projection.blocks import ToolBlock, UserBlock
 from kimi_tui.projection.transcript import TranscriptModel
-from kimi_tui.soul.history import session_history
+from kimi_tui.session.listing import describe
+from kimi_tui.soul.history import end_of_context, rebuild_history, session_history
+from kimi_tui.soul.internal_messages import ends_open
 from kimi_tui.soul.rewind import Target
 from kimi_tui.wire import events as ev
 
@@ -65,6 +68,49 @@ async def test_one_that_is_not_told_leaves_the_context_as_it_was(tmp_path: Path)
         assert on.file() == before
         assert on.ear.of(ev.ToolResult)[-1].output.strip() == "quietly"
         assert on.ear.of(ev.TurnEnd)[-1].reason == "done"
+
+
+async def test_without_a_record_it_is_the_same_card_and_names_nothing(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        on.server.script(say("I see"))
+        on.server.title = say("Look around")
+        await on.soul.run_command("echo '</system-reminder>'; echo two; exit 3")
+        assert on.session.title.startswith("!echo")
+        heard = on.soul.wire.subscribe()
+        run = asyncio.create_task(on.soul.run_command("echo begun; sleep 100"))
+        await next_event(heard, ev.ToolOutput)
+        await on.soul.interrupt()
+        await run
+        # Nothing is left open by it.
+        assert not ends_open(on.session.context.messages)
+        for records in (rebuild_history(on.session, []), end_of_context(on.session)):
+            model = TranscriptModel()
+            for record in records:
+                model.apply(record)
+            said, card, again, stopped = model.blocks
+            assert isinstance(said, UserBlock)
+            assert isinstance(again, UserBlock)
+            assert isinstance(card, ToolBlock)
+            assert isinstance(stopped, ToolBlock)
+            assert (card.state, stopped.state) == ("failed", "stopped")
+            assert "exit 3" in card.target
+            assert card.output == "</system-reminder>\ntwo\n"
+        await on.soul.run("what was that?")
+        assert on.session.title == "what was that?"
+        assert await on.soul.name_session() == "Look around"
+        asked = json.dumps(on.server.title_requests[-1].body)
+        assert "what was that?" in asked
+        assert "!echo" not in asked
+        await on.session.sync()
+        info = describe(on.session.dir)
+        assert info is not None
+        assert info.title == "Look around"
+        await on.soul.rename("")
+        await on.soul.aclose()
+        (on.session.dir / "state.json").unlink()
+        info = describe(on.session.dir)
+        assert info is not None
+        assert info.title == "what was that?"
 
 
 async def test_it_can_be_stopped(tmp_path: Path) -> None:

@@ -285,9 +285,9 @@ COMMANDS = CommandTable(
     Command(
         "thinking",
         "Set how much the model thinks",
-        "Before it answers, from the next call on; without a word, what holds and what it takes.",
+        "In this folder, from the next call on; without a word, what holds and what it takes.",
         session.thinking,
-        argument="[on | off | low … max]",
+        argument="[on | off | low … max | default]",
         values=_thinking,
     ),
     Command(

@@ -157,6 +157,15 @@ An action of the place that is missing here is listed with the words of its bind
 """
 
 
+_ALSO: Mapping[str, tuple[Pair, ...]] = {
+    "sessions": (
+        ("↑, ↓, k, j", "the session above, below; in the search the arrows do"),
+        ("Enter", "go on with it"),
+    )
+}
+"""Keys of a place that cannot be changed."""
+
+
 def sections(
     commands: CommandTable, keys: Mapping[str, str], glyphs: Glyphs
 ) -> tuple[tuple[str, tuple[Pair, ...]], ...]:
@@ -172,8 +181,12 @@ def _sections(
 ) -> tuple[tuple[str, tuple[Pair, ...]], ...]:
     return (
         ("Prompt", _prompt(keys)),
-        *((title, _place(area, rows, keys)) for title, area, rows in PLACES),
+        *(
+            (title, (*_ALSO.get(area, ()), *_place(area, rows, keys)))
+            for title, area, rows in PLACES
+        ),
         ("Approvals", _approvals(keys, glyphs)),
+        *_screens(),
         (
             "Commands",
             tuple(
@@ -224,9 +237,39 @@ def _editing() -> Iterator[Pair]:
     """The keys that edit the text and cannot be changed, as readline has them."""
     from kimi_tui.tui.prompt.area import PromptArea
 
-    for binding in PromptArea.BINDINGS:
+    return _fixed(PromptArea.BINDINGS)
+
+
+def _fixed(bindings: Sequence[BindingType]) -> Iterator[Pair]:
+    """The keys that cannot be changed."""
+    for binding in bindings:
         if isinstance(binding, Binding) and not binding.id:
             yield _fitting(binding.key), _small(binding.description)
+
+
+def _screens() -> Iterator[tuple[str, tuple[Pair, ...]]]:
+    """What floats over the others, and its keys, which cannot be changed."""
+    from kimi_tui.tui.dialogs.settings import SettingsScreen
+    from kimi_tui.tui.first_run.screens import LocalScreen, ModelScreen
+
+    yield (
+        "Lists: settings, models, servers",
+        (
+            ("↑, ↓", "the entry above, below"),
+            ("PageUp, PageDown", "a page of them up, down"),
+            ("Home, End", "the first; the last"),
+            ("letters, Backspace", "only those with these in their name"),
+            ("Esc", "all of them again"),
+            ("Enter", "choose it, or change it"),
+        ),
+    )
+    yield "Settings", tuple((key_name(key), words) for key, words in SettingsScreen.KEYS.items())
+    yield "Models", tuple(_fixed(ModelScreen.BINDINGS))
+    yield "Local servers", tuple(_fixed(LocalScreen.BINDINGS))
+    yield (
+        "Jobs, window, statistics, notices",
+        (*_fixed(TextScreen.BINDINGS), ("↑, ↓, PageUp, PageDown", "read")),
+    )
 
 
 def meaning_of(action: str, commands: CommandTable) -> str:

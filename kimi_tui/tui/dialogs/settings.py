@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from textual import events, on
 from textual.app import ComposeResult
@@ -40,6 +40,8 @@ from kimi_tui.tui.screens import AnswersOnce, app_of, sheets
 
 ROWS_AROUND = 14
 """Rows of the frame, of what is said of the chosen setting, and of the keys."""
+MOST_CHOICES = 6
+"""Of a setting with more of them so many are named at a time."""
 
 
 class ConfigurationFile(NamedTuple):
@@ -70,6 +72,13 @@ class SettingsScreen(ModalScreen[None], AnswersOnce[None]):
     """
 
     CSS_PATH = sheets("settings")
+    KEYS: ClassVar[Mapping[str, str]] = {
+        "left": "the value before, where there are some to choose from; a theme is only tried",
+        "right": "the value after",
+        "delete": "back to the default",
+        "escape": "all settings again, where some were looked for; close",
+    }
+    """What those keys do that the list leaves."""
 
     def __init__(
         self,
@@ -150,7 +159,7 @@ class SettingsScreen(ModalScreen[None], AnswersOnce[None]):
         default = _shown(setting, default_of(setting))
         facts = [f"By default {default}." if default else "Nothing by default."]
         if setting.choices:
-            facts.append(f"One of {', '.join(setting.choices)}.")
+            facts.append(f"One of {_around(setting.choices, self._value(setting))}.")
         facts.append(f"A change holds {HOLDS[setting.holds]}.")
         if given := self._file.given.get(setting.key):
             facts.append(f"{given.source} says it in this run.")
@@ -163,7 +172,8 @@ class SettingsScreen(ModalScreen[None], AnswersOnce[None]):
         hints: list[Hint] = [("Enter", _VERBS[setting.kind])]
         if setting.kind in ("flag", "choice"):
             hints.append(("Left, Right", "try" if setting.key == "theme" else "change"))
-        hints += [("Del", "the default"), ("a letter", "find"), ("Esc", "close")]
+        hints += [("Del", "the default"), ("a letter", "find")]
+        hints.append(("Esc", "all settings" if self._list.narrowed else "close"))
         self._keys.update(hint_row(hints, min(100, app_of(self).size.width) - 10))
 
     def _refresh(self) -> None:
@@ -219,12 +229,16 @@ class SettingsScreen(ModalScreen[None], AnswersOnce[None]):
     def on_key(self, event: events.Key) -> None:
         """Try or change a value with the arrows, go back to the default, close."""
         setting = self._chosen
+        if event.key not in self.KEYS:
+            return
+        event.stop()
+        event.prevent_default()
         if event.key == "escape":
             self._put_theme_back()
             self.dismiss(None)
         elif event.key == "delete":
             self._keep(setting, "")
-        elif event.key in ("left", "right") and setting.kind in ("flag", "choice"):
+        elif setting.kind in ("flag", "choice"):
             value = self._next(setting, 1 if event.key == "right" else -1)
             if setting.key == "theme":
                 self._theme = value
@@ -232,10 +246,6 @@ class SettingsScreen(ModalScreen[None], AnswersOnce[None]):
                 self._refresh()
             else:
                 self._keep(setting, value)
-        else:
-            return
-        event.stop()
-        event.prevent_default()
 
     def _put_theme_back(self) -> None:
         if self._theme is not None:
@@ -279,6 +289,16 @@ class SettingsScreen(ModalScreen[None], AnswersOnce[None]):
 
 
 _VERBS = {"flag": "change", "choice": "change", "key": "press another", "text": "edit", "number": "edit", "list": "edit"}  # fmt: skip
+
+
+def _around(choices: Sequence[str], chosen: str) -> str:
+    """The choices in words; of many those beside the chosen one, as Left and Right lead to them."""
+    if len(choices) <= MOST_CHOICES:
+        return ", ".join(choices)
+    place = choices.index(chosen) if chosen in choices else 0
+    first = max(0, min(place - MOST_CHOICES // 2, len(choices) - MOST_CHOICES))
+    shown = ", ".join(choices[first : first + MOST_CHOICES])
+    return f"{len(choices)}: {'… ' if first else ''}{shown}{' …' if first + MOST_CHOICES < len(choices) else ''}"
 
 
 def _shown(setting: Setting, value: Value) -> str:

@@ -405,7 +405,10 @@ def _save_as_default(launch: Launch, choice: Choice, thinking: str | None) -> Co
     config = save_choice(path, choice) if name is None else save_default(path, name)
     if thinking is not None:
         config = save_setting(path, "default_thinking", thinking or None)
-    keep_folder_model(launch.work_dir, None)
+    here = read_folder_model(launch.work_dir)
+    # What `/thinking` set here holds with any model, until something else is set.
+    stays = thinking is None and here is not None and not here.model
+    keep_folder_model(launch.work_dir, here if stays else None)
     return config
 
 
@@ -420,7 +423,7 @@ def _save_for_folder(launch: Launch, choice: Choice, thinking: str | None) -> Co
         name = _configured_name(config, choice) or choice.model
     if thinking is None:
         before = read_folder_model(launch.work_dir)
-        thinking = before.thinking if before is not None and before.model == name else ""
+        thinking = before.thinking if before is not None and before.model in (name, "") else ""
     keep_folder_model(launch.work_dir, FolderModel(name, thinking))
     return config
 

@@ -263,7 +263,9 @@ class WelcomeScreen(Screen[None]):
             self._use_local()
         else:
             self.post_message(
-                SessionChosen(self._launch._replace(demo=True, mode="ask", sandbox=False))
+                SessionChosen(
+                    self._launch._replace(demo=True, mode="ask", sandbox=False, picks=False)
+                )
             )
 
     def _paste_a_key(self, base_url: str) -> None:

@@ -317,6 +317,14 @@ class Conversation:
         self._screen.follow_prompt()
         self.engine.start(self._keep_follow_ups())
 
+    def _give_back_follow_ups(self) -> bool:
+        """What waits for the end of a turn is the user's to send; False where nothing does."""
+        texts, self.follow_ups = self.follow_ups, []
+        if texts:
+            self._screen.give_back("\n\n".join(texts))
+            self._follow_ups_changed()
+        return bool(texts)
+
     async def _keep_follow_ups(self) -> None:
         """A program that is ended loses nothing of what waits."""
         from kimi_tui.tui.main.follow_ups import write_follow_ups
@@ -390,7 +398,7 @@ class Conversation:
             return
         from kimi_tui.llm.errors import LLMError
         from kimi_tui.llm.openai_compatible import OpenAICompatible
-        from kimi_tui.llm.thinking import described
+        from kimi_tui.llm.thinking import DEFAULT, UNSET, described
 
         if isinstance(provider, OpenAICompatible):
             # What the model takes may depend on what its server says of itself, which it has mostly said by now.
@@ -405,12 +413,29 @@ class Conversation:
             return
         if word:
             self._thinking = word.strip().lower()
+            if self._thinking == DEFAULT:
+                self._thinking = UNSET
             self._keep_thinking(self._thinking)
             self._show_model()
         info = provider.info
         self._screen.tell(
-            described(model_name(info.model), info.thinking, info.effort, provider.thinking_choices)
+            described(
+                model_name(info.model), info.thinking, info.effort, provider.thinking_choices
+            ),
+            advice=await self._thinking_kept() if word else "",
         )
+
+    async def _thinking_kept(self) -> str:
+        """Keep for this folder what was set of thinking; a sentence on for how long it holds."""
+        from kimi_tui.config.folder_model import keep_folder_thinking
+
+        if self._launch.demo:
+            return ""
+        try:
+            await asyncio.to_thread(keep_folder_thinking, self._launch.work_dir, self._thinking)
+        except OSError as error:
+            return f"It could not be saved, and holds for this session: {error.strerror or error}."
+        return "It holds in this folder from now on."
 
     def _keep_thinking(self, word: str) -> None:
         """A session that is begun from this one thinks likewise."""
@@ -420,10 +445,10 @@ class Conversation:
             self._launch = self._launch._replace(choice=changed)
 
     def stop(self) -> bool:
-        """Stop what runs; False where nothing does."""
+        """Stop what runs, or let nothing wait for the end of a turn that is over; False where there is neither."""
         soul = self.engine.soul
         if soul is None or not soul.running:
-            return False
+            return self._give_back_follow_ups()
         self.engine.start(soul.interrupt())
         return True
 
@@ -563,7 +588,7 @@ class Conversation:
             return
         self._change(state)
         if ended is not None:
-            if self._is_unnamed and ended.reason == "done":
+            if self._is_unnamed and ended.reason == "done" and not state.own_command:
                 self._is_unnamed = False
                 self._naming = self.engine.start(self._name())
             if self.demo is not None:
@@ -575,6 +600,9 @@ class Conversation:
                 self.engine.start(self._deliver(said_all=ended.reason == "done"))
             elif self.follow_ups and ended.reason == "done":
                 self.engine.start(self._say_follow_up())
+            if ended.reason in ("interrupted", "rejected"):
+                # After an error Enter tries again, and what waits comes after that.
+                self._give_back_follow_ups()
 
     async def _name(self) -> None:
         """Have the model name the session; where it does not, what was said first stays its title."""

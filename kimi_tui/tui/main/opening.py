@@ -190,8 +190,13 @@ def _title(session: Session, history: Sequence[EventRecord]) -> str:
     """What the user called it, else what they said first; after a compaction only the record knows that."""
     if session.state.title:
         return session.state.title
-    first = next((r.event.text for r in history if isinstance(r.event, TurnBegin)), "")
-    return title_from(first) or session.title
+    title = ""
+    for record in history:
+        if isinstance(record.event, TurnBegin):
+            title = title_from(record.event.text, title)
+            if title and not title.startswith("!"):
+                break
+    return title or session.title
 
 
 def _no_sandbox(launch: Launch, soul: KimiSoul) -> tuple[str, ...]:

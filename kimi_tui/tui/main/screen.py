@@ -516,7 +516,8 @@ class MainScreen(Screen[None]):
             if len(new.approvals) > len(old.approvals):
                 attention.tell(f"{folder}: the agent asks", asking=True)
             elif old.running and not new.running:
-                attention.tell(f"{folder}: {new.title} is done", asking=False)
+                how = "stopped" if new.can_resume else "is done"
+                attention.tell(f"{folder}: {new.title} {how}", asking=False)
 
     def _foresee_dmail(self) -> None:
         """Show what the D-Mail would take that waits for an answer."""

@@ -141,18 +141,32 @@ class SessionsScreen(AnswersOnce[Launch | None]):
         self._n_here, self._n_all = len(here), len(everywhere)
         self.list.empty_words = ""
         self.list.begin(folders=self._everywhere)
-        folders = everywhere if self._everywhere else here
-        size = BATCH // 2  # a screenful at once
-        while folders:
-            batch, folders = folders[:size], folders[size:]
-            self.list.add(await asyncio.to_thread(shelf.described, batch))
-            size = 4 * BATCH
-            self._update()
+        own = set(here)
+        await self._describe(shelf, everywhere if self._everywhere else here, own)
         self.list.empty_words = self._nothing_words()
         self.list.refresh()
         self._update()
         if self._found:
             self._find()
+        if not self._everywhere:
+            rest = [folder for folder in everywhere if folder not in own]
+            await self._describe(shelf, rest, own, lists=False)
+
+    async def _describe(
+        self, shelf: Shelf, folders: list[Path], own: set[Path], *, lists: bool = True
+    ) -> None:
+        """List these, or only count them: one in which nothing was said is none to choose."""
+        size = BATCH // 2  # a screenful at once
+        while folders:
+            batch, folders = folders[:size], folders[size:]
+            rows = await asyncio.to_thread(shelf.described, batch)
+            empty = set(batch).difference(row.folder for row in rows)
+            self._n_all -= len(empty)
+            self._n_here -= len(own & empty)
+            if lists:
+                self.list.add(rows)
+            size = 4 * BATCH
+            self._update()
 
     async def _opened(self) -> Shelf:
         if self._shelf is None:
@@ -208,14 +222,16 @@ class SessionsScreen(AnswersOnce[Launch | None]):
 
     def action_field(self, field: Field) -> None:
         """Give the keys to the field."""
-        if field == "rename" and self.list.chosen is None:
+        row = self.list.chosen
+        if field == "rename" and (row is None or row.held):
+            if row is not None:
+                self._change(self._rename_if_free(row))
             return
         self._keep()
         self._field = field
         is_find = field == "find"
         self._sign.update("/" if is_find else "Rename")
         self._input.placeholder = FIND_WORDS if is_find else RENAME_WORDS
-        row = self.list.chosen
         self._input.value = self._found if is_find or row is None else row.title
         # At once: what is typed next is meant for it.
         self.set_focus(self._input)
@@ -304,11 +320,21 @@ class SessionsScreen(AnswersOnce[Launch | None]):
         if row.id == self._own_id:
             self.dismiss(None)
             return
-        shelf = await self._opened()
-        if holder := await asyncio.to_thread(shelf.holder, row):
-            self.tell(f"It is open in {holder}.", level="warning", advice="f works on a copy.")
-        else:
+        if await self._is_free(row):
             self._leave_for(row, row.id)
+
+    async def _is_free(self, row: Row) -> bool:
+        """Whether nobody has it open now; else it is said who."""
+        shelf = await self._opened()
+        row.held = await asyncio.to_thread(shelf.holder, row)
+        if row.held:
+            self.tell(f"It is open in {row.held}.", level="warning", advice="f works on a copy.")
+        self.list.refresh()
+        return not row.held
+
+    async def _rename_if_free(self, row: Row) -> None:
+        if await self._is_free(row) and row is self.list.chosen:
+            self.action_field("rename")
 
     def _leave_for(self, row: Row, session_id: str, *notices: str) -> None:
         if not isinstance(self._launch.choice, Choice) and self._launch.in_demo is None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
 from support.chat_server import ChatServer
 from support.screens import desk
-from textual.binding import Binding
+from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.selection import SELECT_ALL
 
@@ -16,6 +16,9 @@ from kimi_tui.config.keymap import DEFAULT_KEYS
 from kimi_tui.tui.approval.model import choices
 from kimi_tui.tui.commands.table import COMMANDS
 from kimi_tui.tui.dialogs.help import PLACES, HelpText, sections
+from kimi_tui.tui.dialogs.settings import SettingsScreen
+from kimi_tui.tui.dialogs.text_screen import TextScreen
+from kimi_tui.tui.first_run.screens import ModelScreen
 from kimi_tui.tui.glyphs import ASCII, UNICODE
 from kimi_tui.tui.keyboard import key_name
 from kimi_tui.tui.main.hints import hints
@@ -123,8 +126,20 @@ def test_the_help_lists_every_key_of_every_place() -> None:
     assert "Alt+D" in listed
     assert "Ctrl+Y" in listed
     questions = [choices(request()) for request in (asks, asks_a_dmail)]
+    fixed = ("Settings", SettingsScreen.KEYS), ("Models", keys_in(ModelScreen.BINDINGS))
+    for title, bound in (
+        *fixed,
+        ("Jobs, window, statistics, notices", keys_in(TextScreen.BINDINGS)),
+    ):
+        shown = ", ".join(said[title])
+        assert all(key_name(key) in shown.split(", ") for key in bound), title
     keys_of_answers = {choice.key for answers in questions for choice in answers}
     assert keys_of_answers <= set(", ".join(said["Approvals"]).split(", "))
+
+
+def keys_in(bindings: Sequence[BindingType]) -> list[str]:
+    """Every key of some bindings."""
+    return [key for one in bindings if isinstance(one, Binding) for key in one.key.split(",")]
 
 
 def asks() -> ApprovalRequest:

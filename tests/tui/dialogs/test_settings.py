@@ -78,13 +78,21 @@ async def test_a_theme_is_tried_on_and_put_back(home: Path) -> None:
         await one.pilot.press("right", "right", "right")
         assert one.app.theme == "kimi-atom-one-dark"
         await one.sees("atom-one-dark, tried")
+        # Of many choices those around the chosen one, and all that is said of them.
+        assert "One of 20: dark, light, 16, atom-one-dark, atom-one-light, " in one.text()
+        assert "A change holds at once." in one.text()
+        # Esc leaves what was typed to find it, then the settings.
         await one.pilot.press("escape")
+        await one.sees("default_model")
         await one.until(lambda: one.app.theme == "kimi-dark")
+        assert "▌ theme" in one.text()
+        await one.pilot.press("escape")
+        await one.until(lambda: one.app.screen is one.screen)
         await one.say("/settings")
         await choose(one, "theme")
         await one.pilot.press("right", "enter")
         await one.sees("light, config.toml")
-        await one.pilot.press("escape")
+        await one.pilot.press("escape", "escape")
         await one.pilot.pause()
         assert one.app.theme == "kimi-light"
         assert read_config(one.app.launch.config_path).theme == "light"

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from support.chat_server import ChatServer, status
 from support.screens import Desk
+from support.stored_sessions import store_session
 from textual.widgets import Input
 
 from kimi_tui.config.file import read_config
@@ -63,6 +64,24 @@ async def test_one_ctrl_c_says_that_a_second_one_quits(home: Path) -> None:
         assert running.return_code is None
         await pilot.press("ctrl+c")
         await one.until(lambda: running.return_code == 0)
+
+
+async def test_who_wanted_to_choose_a_session_does_so_when_there_is_a_model(home: Path) -> None:
+    store_session(home, home, "Fix the parser", "Done.")
+    async with ChatServer(models=["small"]) as server:
+        running = KimiApp(Launch(work_dir=home, config_path=home / "config.toml", picks=True))
+        async with running.run_test(size=(80, 24)) as pilot:
+            one = Desk(running, pilot)
+            await paste_key(one, server.base_url, "sk-secret-key")
+            await one.sees("accepted, 1 model")
+            await pilot.press("enter")
+            await one.sees("1 here, 1 in all")
+            await one.sees("Fix the parser")
+            await pilot.press("enter")
+            await one.until(lambda: isinstance(running.screen, MainScreen))
+            await one.ready()
+            assert one.screen.conversation.state.title == "Fix the parser"
+            await one.screen.end()
 
 
 async def test_a_pasted_key_is_checked_at_once_saved_and_used(home: Path) -> None:

@@ -25,7 +25,9 @@ from support.chat_server import Stall as Stalled
 from support.screens import Desk, desk
 
 from kimi_tui.app_paths import log_file
+from kimi_tui.config.folder_model import FolderModel, in_folder
 from kimi_tui.config.settings import Config, ModelConfig, ProviderConfig
+from kimi_tui.launch import Options, launch_of
 from kimi_tui.wire.events import Notice
 
 
@@ -194,6 +196,7 @@ async def test_thinking_is_set_sent_and_shown(home: Path) -> None:
         for _ in range(2):
             await one.say("/thinking ON")
             await one.sees("kimi-test thinks. /thinking takes on or off.")
+            await one.sees("It holds in this folder from now on.")
         server.release()
         await one.sees("First.")
         await one.idle()
@@ -214,6 +217,15 @@ async def test_thinking_is_set_sent_and_shown(home: Path) -> None:
         assert server.requests[2].body["chat_template_kwargs"] == {"enable_thinking": False}
         await one.say("/thinking")
         await one.sees("kimi-test is not asked to think. /thinking takes on or off.")
+        # It holds here, with whichever model, and in no other folder.
+        inside = launch_of(Options(work_dir=str(home / "app")))
+        assert inside.given["default_thinking"] == ("off", "this folder")
+        assert "default_model" not in inside.given
+        assert in_folder(Config(thinking="on"), FolderModel("", "low")).thinking == "low"
+        assert not launch_of(Options(work_dir=str(home))).given
+        await one.say("/thinking default")
+        await one.until(lambda: not list((home / "models").iterdir()))
+        assert not launch_of(Options(work_dir=str(home / "app"))).given
 
 
 async def test_what_was_set_of_thinking_holds_for_the_next_model_too(home: Path) -> None:

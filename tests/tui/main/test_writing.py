@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
-from support.chat_server import ChatServer, gate, say
+from support.chat_server import ChatServer, gate, say, stall, status
 from support.screens import Desk, desk
 from textual import events
 
@@ -153,6 +153,45 @@ async def test_a_command_of_the_user_is_a_card_and_a_follow_up_waits(home: Path)
         await one.screen.conversation._give_back_kept(soul)  # pyright: ignore[reportPrivateUsage]
         assert area.text == "left behind"
         assert not kept.exists()
+
+
+async def test_what_is_stopped_leaves_nothing_waiting(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        server.script(stall())
+        await one.ready()
+        area = one.screen.prompt.area
+        # A command of the user's own: nothing is there for the agent to go on with.
+        await one.pilot.press(*"!echo begun; sleep 100", "enter")
+        await one.until(lambda: bool(one.screen.conversation.state.commands))
+        await one.pilot.press("escape")
+        await one.idle()
+        assert "goes on" not in area.placeholder
+        await one.pilot.press("enter")
+        await one.pilot.pause()
+        assert server.requests == []
+        assert one.screen.conversation.state.title.startswith("!echo")
+        # A turn: what waited for its end is the user's again, and goes by the words, not the command, from here on.
+        await one.say("hello")
+        await one.until(lambda: len(server.requests) == 1)
+        assert one.screen.conversation.state.title == "hello"
+        for text in ("one", "two"):
+            area.put(text)
+            await one.sees("Tab queues it")
+            await one.pilot.press("tab")
+        await one.sees("after the turn: two")
+        await one.pilot.press("escape")
+        await one.idle()
+        await one.until(lambda: area.text == "one\n\ntwo")
+        assert "after the turn" not in one.text()
+        # After an error Enter tries again, so it waits on; Esc gives it back.
+        server.script(status(401, {"error": {"message": "no such key"}}))
+        area.put("")
+        await one.say("again")
+        await one.sees("Enter tries again")
+        one.screen.conversation.follow_up("later")
+        await one.sees("after the turn: later")
+        await one.pilot.press("escape")
+        await one.until(lambda: area.text == "later")
 
 
 async def test_the_past_is_searched_here_and_elsewhere(home: Path) -> None:

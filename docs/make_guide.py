@@ -1,0 +1,70 @@
+"""Fills in the guide what the program itself knows, keys and commands: `python docs/make_guide.py`.
+
+What stands between `<!-- keys: Timeline -->` (a title of the help), `<!-- commands -->` or `<!-- subcommands -->` and the next
+`<!-- end -->` is made anew; all else is written by hand.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from kimi_tui.commands.dispatch import COMMANDS as SUBCOMMANDS
+from kimi_tui.tui.commands.table import COMMANDS
+from kimi_tui.tui.dialogs.help import sections
+from kimi_tui.tui.glyphs import UNICODE
+from kimi_tui.tui.keyboard import key_of
+
+GUIDE = Path(__file__).resolve().parent / "guide"
+_PLACE = re.compile(
+    r"(<!-- (keys: ([^>]+)|commands|subcommands) -->\n).*?(<!-- end -->)", re.DOTALL
+)
+
+
+def filled(page: str) -> str:
+    """The page with its tables as they are now.
+
+    Raises:
+        KeyError: the help has no such title.
+    """
+    return _PLACE.sub(lambda found: f"{found[1]}{_table(found[2], found[3])}{found[4]}", page)
+
+
+def keys_of_places() -> dict[str, dict[str, str]]:
+    """What the help lists besides commands: the keys of each place and what they do."""
+    return {
+        title: dict(pairs)
+        for title, pairs in sections(COMMANDS, {}, UNICODE)
+        if title != "Commands"
+    }
+
+
+def _table(what: str, title: str | None) -> str:
+    if title is not None:
+        pairs = keys_of_places()[title].items()
+        return _rows("key", ((f"`{key}`", words) for key, words in pairs))
+    if what == "subcommands":
+        return _rows("command", ((f"`kimi-tui {one}`", said) for one, said in SUBCOMMANDS.items()))
+    return _rows("command", ((f"`{one.usage}`", _said(one.name, one.help)) for one in COMMANDS))
+
+
+def _said(name: str, words: str) -> str:
+    key = key_of(name, {})
+    return f"{words} `{key}`" if key else words
+
+
+def _rows(head: str, pairs: Iterable[tuple[str, str]]) -> str:
+    rows = [f"| {head} | does |", "|---|---|"]
+    rows += [f"| {one.replace('|', chr(92) + '|')} | {words} |" for one, words in pairs]
+    return "\n".join(rows) + "\n"
+
+
+def main() -> None:
+    """Write the pages anew."""
+    for path in sorted(GUIDE.glob("*.md")):
+        path.write_text(filled(path.read_text("utf-8")), "utf-8")
+
+
+if __name__ == "__main__":
+    main()
