@@ -21,11 +21,12 @@ from textual.screen import Screen
 from textual.theme import Theme
 
 from kimi_tui.app_paths import kimi_cli_config_file, log_file, short
-from kimi_tui.config.file import THEMES, save_setting
+from kimi_tui.config.file import AUTO, THEMES, save_setting
 from kimi_tui.config.model_choice import Choice
 from kimi_tui.config.settings import Config, ConfigError
 from kimi_tui.launch import Launch
 from kimi_tui.tui.attention import Attention, through_tmux
+from kimi_tui.tui.background import BackgroundTold, guess
 from kimi_tui.tui.callbacks import FAULT, Callbacks, fault_advice, reported, started
 from kimi_tui.tui.desktop import (
     FEW,
@@ -108,7 +109,11 @@ class KimiApp(App[None], inherit_bindings=False):
         self._ending = Ending(self._restore_terminal, self._settled_code)
         self._quit_keys = QuitKeys(lambda: self.return_code is not None, self._ending.end_at_once)
         self._themes = themes_for(colours)
-        chosen = theme_of("16" if colours <= FEW else launch.config.theme, self._themes)
+        self._is_light = guess(os.environ)
+        """Whether the terminal is."""
+        self._follows = colours > FEW and launch.config.theme == AUTO
+        """Whether the colours are as light or dark as the terminal is."""
+        chosen = self._theme_named("16" if colours <= FEW else launch.config.theme)
         # Set before Textual makes its style sheet, so that the sheet is parsed once and not again for another theme.
         self.set_reactive(App.theme, chosen.name)
         # Textual loads the styles of every screen but the first.
@@ -141,10 +146,12 @@ class KimiApp(App[None], inherit_bindings=False):
             from kimi_tui.tui.terminal_input import TerminalInput
         except ImportError:  # it reads with parts of Textual that may move in a newer one
             return found
-        quit_keys = self._quit_keys
+        quit_keys, follows = self._quit_keys, self._follows
 
         class Watched(TerminalInput):
             """Tells of keys that quit in the thread that reads them: the event loop may be blocked."""
+
+            asks_background = follows
 
             def process_message(self, message: Message) -> None:
                 if isinstance(message, events.Key) and message.key in QUIT_KEYS:
@@ -451,7 +458,21 @@ class KimiApp(App[None], inherit_bindings=False):
 
     def show_theme(self, name: str) -> None:
         """Use the colours of that name in this run."""
-        self.theme = theme_of(name, self._themes).name
+        was_following, self._follows = self._follows, name == AUTO
+        ask: Callable[[], None] | None = getattr(self._driver, "ask_background", None)
+        if self._follows and not was_following and ask is not None:
+            ask()
+        self.theme = self._theme_named(name).name
+
+    def _theme_named(self, name: str) -> Theme:
+        followed = "light" if self._is_light else "dark"
+        return theme_of(followed if name == AUTO else name, self._themes)
+
+    @on(BackgroundTold)
+    def _background_told(self, event: BackgroundTold) -> None:
+        self._is_light = event.light
+        if self._follows:
+            self.theme = self._theme_named(AUTO).name
 
     def configuration_file(self) -> ConfigurationFile:
         """Where the settings stand, and what goes before them."""
