@@ -487,6 +487,9 @@ class KimiApp(App[None], inherit_bindings=False):
         self.launch = self.launch._replace(config=config)
         if key == "theme":
             self.show_theme(config.theme)
+        elif key == "prompt.vim":
+            for screen in self._open_screens:
+                screen.prompt.area.use_vim(on=config.prompt.vim)
         elif key == "reduced_motion":
             self.animation_level = "none" if config.reduced_motion else "full"
 

@@ -38,6 +38,7 @@ from kimi_tui.tui.main.drafts import ReturnedMessages
 from kimi_tui.tui.main.engine import CannotOpen, NoModelNamed
 from kimi_tui.tui.main.hints import (
     DEMO_QUESTION,
+    MODES,
     PLAYED_QUESTION,
     Place,
     demo_hints,
@@ -197,6 +198,8 @@ class MainScreen(Screen[None]):
     def on_mount(self) -> None:
         """Give the prompt the keys; the rest comes when the first picture stands."""
         self.prompt.area.focus()
+        if self._launch.config.prompt.vim:
+            self.prompt.area.use_vim(on=True)
         if self._launch.prompt:
             self.prompt.area.put(self._launch.prompt)
         # A moment after the first picture: importing straight after it would hold up the first key.
@@ -732,6 +735,11 @@ class MainScreen(Screen[None]):
     def _past_taken(self) -> None:
         self.writing.end_search(back=False)
 
+    @on(PromptArea.ModeChanged)
+    def _mode_changed(self) -> None:
+        """The footer names what keys mean now."""
+        self._update_footer()
+
     @on(PromptArea.EditorPressed)
     def _editor_pressed(self) -> None:
         self.action_command("editor")
@@ -806,7 +814,7 @@ class MainScreen(Screen[None]):
 
     def type_in_prompt(self, text: str) -> None:
         """Take what was typed for the prompt when something had just come over it."""
-        self.prompt.area.insert(text)
+        self.prompt.area.write(text)
 
     def write_on(self, text: str, *, tells: bool = True) -> None:
         """Take what was written where nothing can be, and did nothing by that; what follows is written here as well."""
@@ -1221,6 +1229,6 @@ class MainScreen(Screen[None]):
         elif place == "prompt" and self.transcript.has_focus:
             place = "chat"
         app = app_of(self)
-        self.footer.hints = hints(
-            place, self.conversation.state, self.keys, glyphs_of(app), time.time()
-        )
+        found = hints(place, self.conversation.state, self.keys, glyphs_of(app), time.time())
+        mode = self.prompt.area.mode if place == "prompt" else None
+        self.footer.hints = found if mode is None else (MODES[mode], *found)

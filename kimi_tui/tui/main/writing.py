@@ -121,7 +121,9 @@ class Writing:
                 area.menu.move(1)
             return
         self._draft = area.text
+        area.is_searching = True
         area.put("")
+        area.write("")
         self._screen.follow_prompt()
         self._screen.start(self._read_others())
 
@@ -149,6 +151,7 @@ class Writing:
         draft, self._draft = self._draft, None
         if draft is None:
             return False
+        self._screen.prompt.area.is_searching = False
         if back:
             self._screen.prompt.area.put(draft)
         self._screen.follow_prompt()
