@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from kimi_tui.tui.dialogs.settings import ConfigurationFile
     from kimi_tui.tui.first_run.models import ModelPick
     from kimi_tui.tui.frame.notices import Level
+    from kimi_tui.tui.prompt.area import Draft
 
 
 MOUSE_OFF = "\x1b[?1000l\x1b[?1003l\x1b[?1015l\x1b[?1006l"
@@ -222,6 +223,7 @@ class KimiApp(App[None], inherit_bindings=False):
         # What is asked is settled by what holds now, not by what the program was started with.
         modes = [screen.conversation.state.mode for screen in before]
         self.launch = event.launch._replace(mode=modes[-1]) if modes else event.launch
+        drafts = [screen.take_draft() for screen in before]
         for screen in before:
             await self._end(screen, goes_on=event.launch.in_demo)
             self._open_screens.remove(screen)
@@ -234,16 +236,16 @@ class KimiApp(App[None], inherit_bindings=False):
         following = f"session-{self._n_sessions}"
         _add_mode(self)(following, self._following_screen)
         await self.switch_mode(following)
-        await self._take_along(before)
+        await self._take_along(before, drafts)
         await self.remove_mode(left)
         self._drop_watchers()
 
-    async def _take_along(self, before: Sequence[MainScreen]) -> None:
+    async def _take_along(self, before: Sequence[MainScreen], drafts: Sequence[Draft]) -> None:
         """What was typed in the session that is left, and not sent, goes into the prompt of the one that follows."""
         following = self.screen
-        for screen in before:
-            if isinstance(following, MainScreen) and (draft := screen.prompt.area.message):
-                following.keep(draft)
+        for screen, draft in zip(before, drafts, strict=True):
+            if isinstance(following, MainScreen):
+                following.give_draft(draft)
             await screen.type_ahead.hand_over()
 
     def _drop_watchers(self) -> None:

@@ -45,7 +45,7 @@ from kimi_tui.tui.main.hints import (
     first_hints,
     hints,
 )
-from kimi_tui.tui.prompt.area import PromptArea
+from kimi_tui.tui.prompt.area import Draft, PromptArea
 from kimi_tui.tui.prompt.bar import PromptBar
 from kimi_tui.tui.prompt.command import Command, CommandTable, ParsedLine, Values
 from kimi_tui.tui.screens import (
@@ -660,6 +660,7 @@ class MainScreen(Screen[None]):
             # The arrows go on through what was sent.
             self.chat_pane.close_menu(area.text)
         self.follow_prompt()
+        self.conversation.draft_changed()
         command = self.commands.argument_of(area.text)
         if command is not self._begun and command is self.commands["model"]:
             self.conversation.learn_models()
@@ -804,6 +805,27 @@ class MainScreen(Screen[None]):
         """Replace what stands in the prompt; a draft that stood there can be had back with Up."""
         self.conversation.remember(self.prompt.area.message)
         self.prompt.area.put(text)
+
+    @property
+    def draft(self) -> Draft:
+        """What the user has written and not sent."""
+        searched = self._writing.draft if self._writing is not None else None
+        return self.prompt.area.draft if searched is None else searched
+
+    def take_draft(self) -> Draft:
+        """The draft, which is meant for another session: here there is none any more."""
+        draft = self.draft
+        self.prompt.area.take()
+        return draft
+
+    def give_draft(self, draft: Draft) -> None:
+        """Put a draft into the prompt; where something stands there, Up brings it."""
+        if not draft.text:
+            return
+        if self.prompt.area.text:
+            self.conversation.remember(draft.text)
+        else:
+            self.prompt.area.put_draft(draft)
 
     def keep(self, text: str) -> None:
         """Put what was not done back into the prompt; where something was typed meanwhile, Up brings it back."""

@@ -27,6 +27,7 @@ from kimi_tui.tui.prompt.menu import Offer
 
 if TYPE_CHECKING:
     from kimi_tui.tui.main.screen import MainScreen
+    from kimi_tui.tui.prompt.area import Draft
 
 MOST_OFFERED = 50
 NOTES = "AGENTS.md"
@@ -51,13 +52,18 @@ class Writing:
 
     def __init__(self, screen: MainScreen) -> None:
         self._screen = screen
-        self._draft: str | None = None
+        self._draft: Draft | None = None
         """What stood in the prompt before the history was searched; None while it is not."""
         self._others: list[str] = []
         self._to_note = ""
         """The line that was asked about."""
 
     # --- what is offered, and said over the field
+
+    @property
+    def draft(self) -> Draft | None:
+        """What stood in the prompt before the history was searched; None while it is not."""
+        return self._draft
 
     @property
     def searching(self) -> bool:
@@ -120,7 +126,7 @@ class Writing:
             if area.menu is not None:
                 area.menu.move(1)
             return
-        self._draft = area.text
+        self._draft = area.draft
         area.is_searching = True
         area.put("")
         area.write("")
@@ -153,7 +159,7 @@ class Writing:
             return False
         self._screen.prompt.area.is_searching = False
         if back:
-            self._screen.prompt.area.put(draft)
+            self._screen.prompt.area.put_draft(draft)
         self._screen.follow_prompt()
         return True
 

@@ -5,9 +5,10 @@ It knows nothing of the agent: what the user did is told in messages, and the sc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from time import monotonic
-from typing import TYPE_CHECKING, ClassVar
+from types import MappingProxyType
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from textual import events
 from textual.binding import Binding, BindingType
@@ -39,6 +40,13 @@ NEWLINE_KEYS = (
     "shift+enter,alt+enter,ctrl+j,ctrl+enter,alt+shift+enter,ctrl+shift+enter,alt+ctrl+enter,"
     "alt+ctrl+shift+enter"
 )
+
+
+class Draft(NamedTuple):
+    """What stands in the field, with what its chips stand for."""
+
+    text: str = ""
+    pastes: Mapping[str, str] = MappingProxyType({})
 
 
 class PromptArea(TextArea):
@@ -276,6 +284,17 @@ class PromptArea(TextArea):
             pieces += [text[at:where], self._pastes[chip]]
             at = where + len(chip)
         return "".join([*pieces, text[at:]])
+
+    @property
+    def draft(self) -> Draft:
+        """What the user has written here and not sent; what was sent before and is only looked at is none."""
+        text = self.past.draft if self.past is not None and self.is_recalled else self.text
+        return Draft(text, {chip: kept for chip, kept in self._pastes.items() if chip in text})
+
+    def put_draft(self, draft: Draft) -> None:
+        """Replace what stands in the field by a draft, chips as chips."""
+        self._pastes |= draft.pastes
+        self.put(draft.text)
 
     @property
     def typed(self) -> str:
