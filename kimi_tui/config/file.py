@@ -27,6 +27,7 @@ from kimi_tui.config.settings import (
     ModelPrices,
     MouseConfig,
     NotifyConfig,
+    PromptConfig,
     ProviderConfig,
     SandboxConfig,
     SecretsConfig,
@@ -43,8 +44,10 @@ TomlTable = Mapping[str, Any]
 Check = Callable[[Any], Any]
 """Takes the value of a key and returns what is meant by it; a ValueError says what it must be."""
 
+AUTO = "auto"
+"""The theme that is dark or light as the terminal is."""
 THEMES = (
-    *("dark", "light", "16"),
+    *(AUTO, "dark", "light", "16"),
     *("atom-one-dark", "atom-one-light", "catppuccin-frappe", "catppuccin-latte"),
     *(
         "catppuccin-macchiato",
@@ -216,6 +219,7 @@ _SANDBOX: Mapping[str, Check] = {
 _SECRETS: Mapping[str, Check] = {"send": _one_of(KEYS_SENT)}
 _NOTIFY: Mapping[str, Check] = {"asking": _flag, "finished": _flag, "how": _one_of(NOTIFY_WAYS)}
 _MOUSE: Mapping[str, Check] = {"capture": _flag}
+_PROMPT: Mapping[str, Check] = {"vim": _flag}
 TABLES: Mapping[str, Mapping[str, Check]] = {
     "": _TOP,
     "loop_control": _LOOP,
@@ -224,6 +228,7 @@ TABLES: Mapping[str, Mapping[str, Check]] = {
     "secrets": _SECRETS,
     "notify": _NOTIFY,
     "mouse": _MOUSE,
+    "prompt": _PROMPT,
 }
 """The tables whose keys are ours, by name; the first is the top of the file."""
 _SECTIONS = frozenset({*TABLES, "models", "providers", "keys"})
@@ -327,6 +332,7 @@ class _Reader:
             ),
             notify=NotifyConfig(**self._values(self._table(table, "notify"), "notify", _NOTIFY)),
             mouse=MouseConfig(**self._values(self._table(table, "mouse"), "mouse", _MOUSE)),
+            prompt=PromptConfig(**self._values(self._table(table, "prompt"), "prompt", _PROMPT)),
             keys=self._keys(self._table(table, "keys")),
             thinking=thinking,
             source=self._path,

@@ -67,7 +67,7 @@ SETTINGS: tuple[Setting, ...] = (
         "start",
     ),
     Setting("mode", "What is asked at the start.", "choice", START_MODES, "start"),
-    Setting("theme", "The colours.", "choice", THEMES, "now"),
+    Setting("theme", "The colours; auto is dark or light, as the terminal is.", "choice", THEMES, "now"),
     Setting("glyphs", "The signs on the screen: Unicode's, or ASCII's where a font lacks them.", "choice", GLYPHS, "start"),
     Setting("reduced_motion", "Nothing on the screen moves by itself.", "flag", (), "now"),
     Setting("titles", "Whether the model names a session after its first turn, in one small call.", "flag"),
@@ -94,6 +94,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("notify.asking", "Whether you are told when the agent asks while the terminal has no focus.", "flag", (), "start"),
     Setting("notify.finished", "Whether you are told when a turn ends while the terminal has no focus.", "flag", (), "start"),
     Setting("notify.how", "By which means of the terminal.", "choice", NOTIFY_WAYS, "start"),
+    Setting("prompt.vim", "Whether the prompt has the keys of vim: Esc leads from writing to commands.", "flag", (), "now"),
     Setting("mouse.capture", "Whether the program takes the mouse; else selecting is the terminal's.", "flag", (), "start"),
 )  # fmt: skip
 """All but the keys, in the order of the file."""

@@ -101,6 +101,12 @@ class MouseConfig(NamedTuple):
     capture: bool = True
 
 
+class PromptConfig(NamedTuple):
+    """How the prompt is written in."""
+
+    vim: bool = False
+
+
 class Config(NamedTuple):
     """Everything the file says. `notices` name what in it was not understood; `source` is the file, if there was one."""
 
@@ -113,10 +119,11 @@ class Config(NamedTuple):
     secrets: SecretsConfig = SecretsConfig()
     notify: NotifyConfig = NotifyConfig()
     mouse: MouseConfig = MouseConfig()
+    prompt: PromptConfig = PromptConfig()
     mode: str = ""
     """What is asked at the start; empty where the file does not say."""
     keys: Mapping[str, str] = MappingProxyType({})
-    theme: str = "dark"
+    theme: str = "auto"
     glyphs: str = "unicode"
     reduced_motion: bool = False
     titles: bool = True

@@ -235,7 +235,7 @@ class Session:
 
     def _leave(self) -> None:
         if self._made and self._is_empty():
-            self._remove_traces()
+            self.remove_traces()
             return
         if self.context.trouble is None and self.context.index.n_messages:
             summary = Summary(
@@ -257,7 +257,8 @@ class Session:
             return {entry.name for entry in self.dir.iterdir()} <= _EMPTY_NAMES
         return False
 
-    def _remove_traces(self) -> None:
+    def remove_traces(self) -> None:
+        """Take away what there is of a session in which nothing was said; what else is in its folder stays, and so does that."""
         with contextlib.suppress(OSError):
             for name in sorted(_EMPTY_NAMES):
                 (self.dir / name).unlink(missing_ok=True)

@@ -21,7 +21,7 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 from kimi_tui.filesystem import Storage, open_regular
-from kimi_tui.session.errors import SessionNotFound, StorageTrouble, UnknownWorldLine
+from kimi_tui.session.errors import SessionHeld, SessionNotFound, StorageTrouble, UnknownWorldLine
 from kimi_tui.session.jsonl import RECORD_NAME
 from kimi_tui.session.listing import SessionInfo, describe
 from kimi_tui.session.lock import SessionLock
@@ -126,6 +126,29 @@ class SessionStore:
     def is_of(self, folder: Path, work_dir: str) -> bool:
         """Whether a session's folder stands among those of a work folder, which the session only says that it has."""
         return bool(work_dir) and self.bucket(Path(work_dir)) == folder.parent
+
+    def take_over(self, session: Session, name: str) -> bool:
+        """Move a file into a session's folder from the newest other one of its work folder that holds one and nothing else.
+
+        What was said in that one is nothing, nobody has it open, and it is gone then.
+
+        Args:
+            session: The one that gets it.
+            name: Of the file.
+        """
+        held: list[tuple[float, Path]] = []
+        for folder in _subfolders(session.dir.parent):
+            with contextlib.suppress(OSError):
+                held.append((os.lstat(folder / name).st_mtime, folder))
+        for _, folder in sorted(held, reverse=True):
+            if folder == session.dir or describe(folder) is not None:
+                continue
+            other = self._session(folder, session.work_dir)
+            with contextlib.suppress(SessionHeld, OSError), _held(other):
+                self.storage.replace(folder / name, session.dir / name)
+                other.remove_traces()
+                return True
+        return False
 
     def note(
         self, session: Session, *, title: str | None = None, archived: bool | None = None
@@ -268,6 +291,15 @@ def _taking_away(session: Session, doing: str) -> Generator[None]:
         raise StorageTrouble.of(doing, error) from error
     finally:
         lock.release()
+
+
+@contextlib.contextmanager
+def _held(session: Session) -> Generator[None]:
+    session.lock.acquire()
+    try:
+        yield
+    finally:
+        session.lock.release()
 
 
 @contextlib.asynccontextmanager

@@ -21,11 +21,12 @@ from textual.screen import Screen
 from textual.theme import Theme
 
 from kimi_tui.app_paths import kimi_cli_config_file, log_file, short
-from kimi_tui.config.file import THEMES, save_setting
+from kimi_tui.config.file import AUTO, THEMES, save_setting
 from kimi_tui.config.model_choice import Choice
 from kimi_tui.config.settings import Config, ConfigError
 from kimi_tui.launch import Launch
 from kimi_tui.tui.attention import Attention, through_tmux
+from kimi_tui.tui.background import BackgroundTold, guess
 from kimi_tui.tui.callbacks import FAULT, Callbacks, fault_advice, reported, started
 from kimi_tui.tui.desktop import (
     FEW,
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
     from kimi_tui.tui.dialogs.settings import ConfigurationFile
     from kimi_tui.tui.first_run.models import ModelPick
     from kimi_tui.tui.frame.notices import Level
+    from kimi_tui.tui.prompt.area import Draft
 
 
 MOUSE_OFF = "\x1b[?1000l\x1b[?1003l\x1b[?1015l\x1b[?1006l"
@@ -108,7 +110,11 @@ class KimiApp(App[None], inherit_bindings=False):
         self._ending = Ending(self._restore_terminal, self._settled_code)
         self._quit_keys = QuitKeys(lambda: self.return_code is not None, self._ending.end_at_once)
         self._themes = themes_for(colours)
-        chosen = theme_of("16" if colours <= FEW else launch.config.theme, self._themes)
+        self._is_light = guess(os.environ)
+        """Whether the terminal is."""
+        self._follows = colours > FEW and launch.config.theme == AUTO
+        """Whether the colours are as light or dark as the terminal is."""
+        chosen = self._theme_named("16" if colours <= FEW else launch.config.theme)
         # Set before Textual makes its style sheet, so that the sheet is parsed once and not again for another theme.
         self.set_reactive(App.theme, chosen.name)
         # Textual loads the styles of every screen but the first.
@@ -141,10 +147,12 @@ class KimiApp(App[None], inherit_bindings=False):
             from kimi_tui.tui.terminal_input import TerminalInput
         except ImportError:  # it reads with parts of Textual that may move in a newer one
             return found
-        quit_keys = self._quit_keys
+        quit_keys, follows = self._quit_keys, self._follows
 
         class Watched(TerminalInput):
             """Tells of keys that quit in the thread that reads them: the event loop may be blocked."""
+
+            asks_background = follows
 
             def process_message(self, message: Message) -> None:
                 if isinstance(message, events.Key) and message.key in QUIT_KEYS:
@@ -219,6 +227,7 @@ class KimiApp(App[None], inherit_bindings=False):
         # What is asked is settled by what holds now, not by what the program was started with.
         modes = [screen.conversation.state.mode for screen in before]
         self.launch = event.launch._replace(mode=modes[-1]) if modes else event.launch
+        drafts = [screen.take_draft() for screen in before]
         for screen in before:
             await self._end(screen, goes_on=event.launch.in_demo)
             self._open_screens.remove(screen)
@@ -231,16 +240,16 @@ class KimiApp(App[None], inherit_bindings=False):
         following = f"session-{self._n_sessions}"
         _add_mode(self)(following, self._following_screen)
         await self.switch_mode(following)
-        await self._take_along(before)
+        await self._take_along(before, drafts)
         await self.remove_mode(left)
         self._drop_watchers()
 
-    async def _take_along(self, before: Sequence[MainScreen]) -> None:
+    async def _take_along(self, before: Sequence[MainScreen], drafts: Sequence[Draft]) -> None:
         """What was typed in the session that is left, and not sent, goes into the prompt of the one that follows."""
         following = self.screen
-        for screen in before:
-            if isinstance(following, MainScreen) and (draft := screen.prompt.area.message):
-                following.keep(draft)
+        for screen, draft in zip(before, drafts, strict=True):
+            if isinstance(following, MainScreen):
+                following.give_draft(draft)
             await screen.type_ahead.hand_over()
 
     def _drop_watchers(self) -> None:
@@ -455,7 +464,21 @@ class KimiApp(App[None], inherit_bindings=False):
 
     def show_theme(self, name: str) -> None:
         """Use the colours of that name in this run."""
-        self.theme = theme_of(name, self._themes).name
+        was_following, self._follows = self._follows, name == AUTO
+        ask: Callable[[], None] | None = getattr(self._driver, "ask_background", None)
+        if self._follows and not was_following and ask is not None:
+            ask()
+        self.theme = self._theme_named(name).name
+
+    def _theme_named(self, name: str) -> Theme:
+        followed = "light" if self._is_light else "dark"
+        return theme_of(followed if name == AUTO else name, self._themes)
+
+    @on(BackgroundTold)
+    def _background_told(self, event: BackgroundTold) -> None:
+        self._is_light = event.light
+        if self._follows:
+            self.theme = self._theme_named(AUTO).name
 
     def configuration_file(self) -> ConfigurationFile:
         """Where the settings stand, and what goes before them."""
@@ -470,6 +493,9 @@ class KimiApp(App[None], inherit_bindings=False):
         self.launch = self.launch._replace(config=config)
         if key == "theme":
             self.show_theme(config.theme)
+        elif key == "prompt.vim":
+            for screen in self._open_screens:
+                screen.prompt.area.use_vim(on=config.prompt.vim)
         elif key == "reduced_motion":
             self.animation_level = "none" if config.reduced_motion else "full"
 

@@ -11,7 +11,7 @@ import selectors
 import sys
 import time
 from codecs import getincrementaldecoder
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from string import ascii_lowercase
 from typing import TextIO, cast
@@ -23,6 +23,7 @@ from textual.drivers.linux_driver import LinuxDriver
 from textual.message import Message
 
 from kimi_tui.foreign_text import clean
+from kimi_tui.tui.background import ASK, NO_MORE, Answers, BackgroundTold
 from kimi_tui.tui.keyboard import Woken
 
 PASTE_START = "\x1b[200~"
@@ -85,9 +86,18 @@ class KeyParser(XTermParser):
 
 
 class Incoming:
-    """Bytes as text for Textual's parser: always text, and a paste in one piece without terminal sequences."""
+    """Bytes as text for Textual's parser: always text, and a paste in one piece without terminal sequences.
 
-    def __init__(self) -> None:
+    Args:
+        answers: takes out what the terminal says of itself.
+        tell: given whether the terminal is light, when it says so.
+    """
+
+    def __init__(
+        self, answers: Answers | None = None, tell: Callable[[bool], None] = lambda _: None
+    ) -> None:
+        self._answers = answers or Answers()
+        self._tell = tell
         self._decoder = getincrementaldecoder("utf-8")("replace")
         self._tail = ""
         """The newest characters: a mark may be cut in two."""
@@ -104,7 +114,13 @@ class Incoming:
             place = seen.find(mark)
             end = len(text) if place < 0 else place + len(mark) - len(self._tail)
             self._tail = seen[1 - len(mark) :] if place < 0 else ""
-            (self._pasted if self._is_pasted else out).append(text[:end])
+            if self._is_pasted:
+                self._pasted.append(text[:end])
+            else:
+                typed, light = self._answers.take(text[:end], time.monotonic())
+                out.append(typed)
+                if light is not None:
+                    self._tell(light)
             text = text[end:]
             if place < 0:
                 continue
@@ -149,6 +165,8 @@ class TerminalInput(LinuxDriver):
 
     _outgoing: _Outgoing | None = None
     _n_drawn = 0
+    asks_background = False
+    """Whether the terminal is asked if it is light, and to tell when that changes."""
 
     def start_application_mode(self) -> None:
         """Take the terminal, at first or again."""
@@ -156,7 +174,25 @@ class TerminalInput(LinuxDriver):
         self._n_drawn = 0
         self._outgoing = _Outgoing(sys.__stderr__)
         self._file = cast("TextIO", self._outgoing)
+        self._answers = Answers()
         super().start_application_mode()
+        if self.asks_background:
+            self.ask_background()
+
+    def stop_application_mode(self) -> None:
+        """Give the terminal back."""
+        if self.asks_background:
+            self.write(NO_MORE)
+        super().stop_application_mode()
+
+    def ask_background(self) -> None:
+        """Ask the terminal if it is light, from now on."""
+        self.asks_background = True
+        self._answers.asked(time.monotonic())
+        self.write(ASK)
+
+    def _tell_background(self, light: bool) -> None:
+        self.process_message(BackgroundTold(light=light))
 
     def write(self, data: str) -> None:
         """Draw."""
@@ -170,7 +206,8 @@ class TerminalInput(LinuxDriver):
 
     def run_input_thread(self) -> None:
         """Read until the program ends."""
-        incoming, parser = Incoming(), KeyParser(self._debug)
+        answers = self._answers
+        incoming, parser = Incoming(answers, self._tell_background), KeyParser(self._debug)
         # Textual begins another such thread when the program goes on after a stop: its first look comes late too.
         looked_at = 0.0
         with selectors.SelectSelector() as selector:
@@ -187,6 +224,9 @@ class TerminalInput(LinuxDriver):
                     elif text := incoming.text(data):
                         for message in parser.feed(text):
                             self.process_message(message)
+                elif answers.is_holding and (text := answers.let_go(looked_at)):
+                    for message in parser.feed(text):
+                        self.process_message(message)
                 for message in parser.tick():
                     self.process_message(message)
         with suppress(EOFError, ParseError):

@@ -1,4 +1,4 @@
-"""What a terminal may send beside keys: bytes of another encoding, and a paste full of colours."""
+"""What a terminal may send beside keys: bytes of another encoding, a paste full of colours, answers."""
 
 from __future__ import annotations
 
@@ -19,3 +19,24 @@ def test_neither_a_stray_byte_nor_a_coloured_paste_does_harm(program: Program) -
     assert "This is a demo. Enter begins it." in screen, "nothing was sent"
     terminal.key("ctrl+q")
     assert terminal.wait_exit() == 0
+
+
+def test_the_colours_follow_the_terminal_and_its_answers_are_no_keys(configured: Program) -> None:
+    terminal = configured.start()
+    terminal.wait_raw(b"\x1b]11;?")
+    terminal.wait_for("› Ask for a change")
+    terminal.type("be")
+    for piece in (b"\x1b", b"]11;rgb:ff", b"ff/ffff/ffff\x1b", b"\\"):
+        terminal.write(piece)
+        terminal.wait_quiet(0.02)
+    terminal.type("fore")
+    terminal.wait_for("› before")
+    # The background of a light page, then that of a dark one.
+    terminal.wait_raw(b"48;2;251;250;247")
+    start = terminal.n_bytes
+    terminal.write(b"\x1b[?997;1nhand")
+    terminal.wait_raw(b"48;2;16;19;24", start=start)
+    terminal.wait_for("› beforehand")
+    terminal.key("ctrl+q")
+    assert terminal.wait_exit() == 0
+    assert b"\x1b[?2031l" in terminal.raw, "nothing is to be told any more"

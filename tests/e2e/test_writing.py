@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 from support.chat_server import ChatServerThread, say, stall
 from support.program import Program
@@ -83,3 +84,35 @@ def test_what_waits_for_the_turn_is_there_again_after_the_end(
     terminal.wait_for("› and then this")
     terminal.key("ctrl+q")
     assert terminal.wait_exit() == 0
+
+
+def test_a_draft_outlives_a_kill(configured: Program, server: ChatServerThread) -> None:
+    server.script(say("First answer."))
+    terminal = configured.start()
+    terminal.wait_for(READY)
+    terminal.type("not said yet")
+    _wait_for_draft(configured, "not said yet")
+    terminal.kill()
+    again = configured.start()
+    again.wait_for("› not said yet")
+    again.key("enter")
+    again.wait_for("First answer.")
+    again.type("half a tho")
+    _wait_for_draft(configured, "half a tho")
+    again.kill()
+    last = configured.start("--continue")
+    last.wait_for("› half a tho")
+    assert "not said yet" in last.screen_text(), "in the chat, once"
+    last.key("ctrl+u", "ctrl+q")
+    assert last.wait_exit() == 0
+    assert list(configured.home.glob("sessions/*/*/*draft*")) == []
+
+
+def _wait_for_draft(program: Program, words: str) -> None:
+    """Until that is on the disk."""
+    deadline = time.monotonic() + 30
+    while not any(
+        words in path.read_text() for path in program.home.glob("sessions/*/*/draft.json")
+    ):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)

@@ -16,7 +16,7 @@ from textual.app import App
 from textual.color import Color as TextualColor
 from textual.theme import BUILTIN_THEMES
 
-from kimi_tui.config.file import THEMES
+from kimi_tui.config.file import AUTO, THEMES
 from kimi_tui.config.settings import Config
 from kimi_tui.launch import Launch
 from kimi_tui.tui.app import KimiApp
@@ -149,10 +149,10 @@ async def test_every_selected_cell_of_the_chat_can_be_read(
 
 def test_every_theme_of_textual_is_offered() -> None:
     plain = {"textual-dark", "textual-light", "ansi-dark", "ansi-light"}
-    assert {*THEMES} - {*OURS} == {*BUILTIN_THEMES} - plain
+    assert {*THEMES} - {*OURS, AUTO} == {*BUILTIN_THEMES} - plain
 
 
-@pytest.mark.parametrize("name", [name for name in THEMES if name != "16"])
+@pytest.mark.parametrize("name", [name for name in THEMES if name not in (AUTO, "16")])
 def test_every_text_colour_can_be_read_on_every_ground(name: str) -> None:
     palette = theme_of(name, themes_for(TRUE_COLOUR)).variables
     assert palette.keys() >= DARK.keys()

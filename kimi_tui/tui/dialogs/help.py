@@ -229,6 +229,7 @@ def _prompt(keys: Mapping[str, str]) -> tuple[Pair, ...]:
         ("#", "add a line to AGENTS.md"),
         (key_of("history", keys), "search what was sent; again: the one before"),
         ("Ctrl+X Ctrl+E", "write in the editor"),
+        ("Esc, i", "where /settings has prompt.vim on: vim's commands, and back to writing"),
     )
     return tuple(row for row in rows if row[0])
 

@@ -18,12 +18,16 @@ from kimi_tui.launch import Launch, Mode
 from kimi_tui.tui.frame.header import model_name
 from kimi_tui.tui.main.engine import CannotOpen, Engine, Found, Opened
 from kimi_tui.tui.main.feed import Feed
+from kimi_tui.tui.prompt.area import Draft
 from kimi_tui.tui.prompt.command import Values
 from kimi_tui.tui.state import MainState, Queued
 
 if TYPE_CHECKING:
+    from textual.timer import Timer
+
     from kimi_tui.demo.demo import Demo
     from kimi_tui.llm.provider import ChatProvider
+    from kimi_tui.session.session import Session
     from kimi_tui.soul.kimisoul import KimiSoul
     from kimi_tui.tools.file_list import FileList
     from kimi_tui.tui.main.screen import MainScreen
@@ -36,6 +40,8 @@ OPENING = "opening"
 PROBE_S = 3.0
 """For how long `/thinking` waits for what the server tells of the model."""
 WAY_BACK_TITLE_CELLS = 40
+DRAFT_S = 1.0
+"""How long after the first key of a change the draft is kept."""
 SCANNED_S = 5.0
 """How old the list of files may be when another one is named."""
 
@@ -61,6 +67,12 @@ class Conversation:
         self._n_unsent = 0
         self.follow_ups: list[str] = []
         self._keeping = asyncio.Lock()
+        self._draft_due: Timer | None = None
+        """When the draft is kept that stands in the prompt."""
+        self._kept_draft = Draft()
+        """The one that is on the disk."""
+        self._is_given_back = False
+        """Whether what was on the disk at first is in the prompt."""
         self._files: FileList | None = None
         self._files_stale = True
         self._scanned_at = 0.0
@@ -272,6 +284,10 @@ class Conversation:
             self.way_back = way_back(self.state.title, self._session_id)
         if self._naming is not None:
             self._naming.cancel()
+        if self._draft_due is not None:
+            self._draft_due.stop()
+        if not self._launch.demo:
+            await self._keep_draft()
         lost = await self.engine.close()
         opened, self._opened = self._opened, None
         demo = opened.demo if opened is not None else None
@@ -327,16 +343,48 @@ class Conversation:
 
     async def _keep_follow_ups(self) -> None:
         """A program that is ended loses nothing of what waits."""
-        from kimi_tui.tui.main.follow_ups import write_follow_ups
+        from kimi_tui.tui.main.unsent import write_follow_ups
 
         async with self._keeping:
             if (soul := self.engine.soul) is not None:
                 await asyncio.to_thread(write_follow_ups, soul.session.dir, tuple(self.follow_ups))
 
-    async def _give_back_kept(self, soul: KimiSoul) -> None:
-        """What waited when the program ended is the user's to send."""
-        from kimi_tui.tui.main.follow_ups import read_follow_ups
+    def draft_changed(self) -> None:
+        """Another draft stands in the prompt: it is kept in a moment, and at once that there is none any more."""
+        if self._launch.demo or self.engine.soul is None:
+            return
+        if not self._screen.draft.text:
+            self._draft_is_due()
+        elif self._draft_due is None:
+            self._draft_due = self._screen.set_timer(DRAFT_S, self._draft_is_due)
 
+    def _draft_is_due(self) -> None:
+        if self._draft_due is not None:
+            self._draft_due.stop()
+            self._draft_due = None
+        self.engine.start(self._keep_draft())
+
+    async def _keep_draft(self) -> None:
+        """A program that is killed loses hardly anything of what is being written."""
+        from kimi_tui.tui.main.unsent import write_draft
+
+        async with self._keeping:
+            draft, soul = self._screen.draft, self.engine.soul
+            if soul is not None and self._is_given_back and draft != self._kept_draft:
+                self._kept_draft = draft
+                await asyncio.to_thread(write_draft, soul.session.dir, draft)
+
+    async def _give_back_kept(self, soul: KimiSoul) -> None:
+        """What was written and not sent when the program ended is the user's again."""
+        from kimi_tui.tui.main.unsent import DRAFT, read_draft, read_follow_ups
+
+        if not self._launch.demo:
+            if not soul.session.context.index.n_messages:
+                await asyncio.to_thread(_take_over, soul.session, DRAFT)
+            self._kept_draft = await asyncio.to_thread(read_draft, soul.session.dir)
+            self._is_given_back = True
+            self._screen.give_draft(self._kept_draft)
+            self.draft_changed()
         if texts := await asyncio.to_thread(read_follow_ups, soul.session.dir):
             self._screen.give_back("\n\n".join(texts))
             await self._keep_follow_ups()
@@ -706,6 +754,14 @@ def _is_same_server(choice: Choice, other: Choice | None) -> bool:
         other.base_url,
         other.api_key,
     )
+
+
+def _take_over(session: Session, name: str) -> None:
+    """Have a new session hold what was left in the last one of its folder in which nothing was said."""
+    from kimi_tui.app_paths import data_dir
+    from kimi_tui.session.store import SessionStore
+
+    SessionStore(data_dir()).take_over(session, name)
 
 
 async def _run_or_steer(soul: KimiSoul, text: str) -> None:

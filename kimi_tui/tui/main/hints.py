@@ -26,6 +26,15 @@ Place = Literal[
 ]
 
 
+MODES: Mapping[str, Hint] = {
+    "insert": ("INSERT", "Esc: commands"),
+    "normal": ("NORMAL", "i: write"),
+    "visual": ("VISUAL", "Esc: end"),
+    "lines": ("V-LINE", "Esc: end"),
+}
+"""What is said of vim's modes of the prompt."""
+
+
 def hints(
     place: Place, state: MainState, keys: Mapping[str, str], glyphs: Glyphs, now: float
 ) -> tuple[Hint, ...]:

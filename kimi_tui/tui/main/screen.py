@@ -38,13 +38,14 @@ from kimi_tui.tui.main.drafts import ReturnedMessages
 from kimi_tui.tui.main.engine import CannotOpen, NoModelNamed
 from kimi_tui.tui.main.hints import (
     DEMO_QUESTION,
+    MODES,
     PLAYED_QUESTION,
     Place,
     demo_hints,
     first_hints,
     hints,
 )
-from kimi_tui.tui.prompt.area import PromptArea
+from kimi_tui.tui.prompt.area import Draft, PromptArea
 from kimi_tui.tui.prompt.bar import PromptBar
 from kimi_tui.tui.prompt.command import Command, CommandTable, ParsedLine, Values
 from kimi_tui.tui.screens import (
@@ -197,6 +198,8 @@ class MainScreen(Screen[None]):
     def on_mount(self) -> None:
         """Give the prompt the keys; the rest comes when the first picture stands."""
         self.prompt.area.focus()
+        if self._launch.config.prompt.vim:
+            self.prompt.area.use_vim(on=True)
         if self._launch.prompt:
             self.prompt.area.put(self._launch.prompt)
         # A moment after the first picture: importing straight after it would hold up the first key.
@@ -658,6 +661,7 @@ class MainScreen(Screen[None]):
             # The arrows go on through what was sent.
             self.chat_pane.close_menu(area.text)
         self.follow_prompt()
+        self.conversation.draft_changed()
         command = self.commands.argument_of(area.text)
         if command is not self._begun and command is self.commands["model"]:
             self.conversation.learn_models()
@@ -733,6 +737,11 @@ class MainScreen(Screen[None]):
     def _past_taken(self) -> None:
         self.writing.end_search(back=False)
 
+    @on(PromptArea.ModeChanged)
+    def _mode_changed(self) -> None:
+        """The footer names what keys mean now."""
+        self._update_footer()
+
     @on(PromptArea.EditorPressed)
     def _editor_pressed(self) -> None:
         self.action_command("editor")
@@ -798,6 +807,27 @@ class MainScreen(Screen[None]):
         self.conversation.remember(self.prompt.area.message)
         self.prompt.area.put(text)
 
+    @property
+    def draft(self) -> Draft:
+        """What the user has written and not sent."""
+        searched = self._writing.draft if self._writing is not None else None
+        return self.prompt.area.draft if searched is None else searched
+
+    def take_draft(self) -> Draft:
+        """The draft, which is meant for another session: here there is none any more."""
+        draft = self.draft
+        self.prompt.area.take()
+        return draft
+
+    def give_draft(self, draft: Draft) -> None:
+        """Put a draft into the prompt; where something stands there, Up brings it."""
+        if not draft.text:
+            return
+        if self.prompt.area.text:
+            self.conversation.remember(draft.text)
+        else:
+            self.prompt.area.put_draft(draft)
+
     def keep(self, text: str) -> None:
         """Put what was not done back into the prompt; where something was typed meanwhile, Up brings it back."""
         if self.prompt.area.text:
@@ -807,7 +837,7 @@ class MainScreen(Screen[None]):
 
     def type_in_prompt(self, text: str) -> None:
         """Take what was typed for the prompt when something had just come over it."""
-        self.prompt.area.insert(text)
+        self.prompt.area.write(text)
 
     def write_on(self, text: str, *, tells: bool = True) -> None:
         """Take what was written where nothing can be, and did nothing by that; what follows is written here as well."""
@@ -1222,6 +1252,6 @@ class MainScreen(Screen[None]):
         elif place == "prompt" and self.transcript.has_focus:
             place = "chat"
         app = app_of(self)
-        self.footer.hints = hints(
-            place, self.conversation.state, self.keys, glyphs_of(app), time.time()
-        )
+        found = hints(place, self.conversation.state, self.keys, glyphs_of(app), time.time())
+        mode = self.prompt.area.mode if place == "prompt" else None
+        self.footer.hints = found if mode is None else (MODES[mode], *found)

@@ -28,6 +28,7 @@ from kimi_tui.tui.prompt.menu import Offer
 
 if TYPE_CHECKING:
     from kimi_tui.tui.main.screen import MainScreen
+    from kimi_tui.tui.prompt.area import Draft
 
 MOST_OFFERED = 50
 NOTES = "AGENTS.md"
@@ -52,13 +53,18 @@ class Writing:
 
     def __init__(self, screen: MainScreen) -> None:
         self._screen = screen
-        self._draft: str | None = None
+        self._draft: Draft | None = None
         """What stood in the prompt before the history was searched; None while it is not."""
         self._others: list[str] = []
         self._to_note = ""
         """The line that was asked about."""
 
     # --- what is offered, and said over the field
+
+    @property
+    def draft(self) -> Draft | None:
+        """What stood in the prompt before the history was searched; None while it is not."""
+        return self._draft
 
     @property
     def searching(self) -> bool:
@@ -121,8 +127,10 @@ class Writing:
             if area.menu is not None:
                 area.menu.move(1)
             return
-        self._draft = area.text
+        self._draft = area.draft
+        area.is_searching = True
         area.put("")
+        area.write("")
         self._screen.follow_prompt()
         self._screen.start(self._read_others())
 
@@ -150,8 +158,9 @@ class Writing:
         draft, self._draft = self._draft, None
         if draft is None:
             return False
+        self._screen.prompt.area.is_searching = False
         if back:
-            self._screen.prompt.area.put(draft)
+            self._screen.prompt.area.put_draft(draft)
         self._screen.follow_prompt()
         return True
 

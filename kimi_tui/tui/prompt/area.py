@@ -5,9 +5,10 @@ It knows nothing of the agent: what the user did is told in messages, and the sc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from time import monotonic
-from typing import TYPE_CHECKING, ClassVar
+from types import MappingProxyType
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from textual import events
 from textual.binding import Binding, BindingType
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
     from kimi_tui.tui.prompt.history import History
     from kimi_tui.tui.prompt.menu import CommandMenu, Offer
+    from kimi_tui.tui.prompt.vim import Mode
+    from kimi_tui.tui.prompt.vim_keys import VimKeys
 
 HELD_S = 0.7
 LONG_PASTE = 20
@@ -39,6 +42,13 @@ NEWLINE_KEYS = (
 )
 
 
+class Draft(NamedTuple):
+    """What stands in the field, with what its chips stand for."""
+
+    text: str = ""
+    pastes: Mapping[str, str] = MappingProxyType({})
+
+
 class PromptArea(TextArea):
     """Where the user writes.
 
@@ -46,6 +56,7 @@ class PromptArea(TextArea):
         menu: takes the arrows and Tab while it is active.
         past: what was sent before; None until it is loaded.
         offers: what the menu offers in the place of commands for what stands here; None for commands.
+        is_searching: whether what is typed looks for what was sent before.
     """
 
     has_chips: ClassVar[bool] = True
@@ -121,6 +132,9 @@ class PromptArea(TextArea):
     class EditorPressed(Message):
         """Ctrl+X Ctrl+E: what stands here is to be written in an editor."""
 
+    class ModeChanged(Message):
+        """Keys mean something else now, as in vim."""
+
     def __init__(self, *, placeholder: str = "") -> None:
         # Asked for as soon as there is any text, which a text area has from its beginning.
         self._room = 0
@@ -138,6 +152,10 @@ class PromptArea(TextArea):
         self.past: History | None = None
         self.menu: CommandMenu | None = None
         self.offers: Callable[[], Sequence[Offer] | None] = lambda: None
+        self.is_searching = False
+        self._vim: VimKeys | None = None
+        self._mode: Mode | None = None
+        """The mode that was told last."""
         self._pastes: dict[str, str] = {}
         """What the chips stand for, by how they are written."""
         self._is_chord = False
@@ -187,6 +205,73 @@ class PromptArea(TextArea):
         self.load_text(text)
         self.move_cursor(self.document.end)
 
+    def load_text(self, text: str) -> None:
+        """Replace what stands in the field; it cannot be undone."""
+        super().load_text(text)
+        if self._vim is not None:
+            self._vim.replaced()
+
+    def change(self, text: str) -> None:
+        """Make this of what stands in the field, as one change that can be undone."""
+        before = self.text
+        if text == before:
+            return
+        start, most = 0, min(len(text), len(before))
+        while start < most and text[start] == before[start]:
+            start += 1
+        end = 0
+        while end < most - start and text[-1 - end] == before[-1 - end]:
+            end += 1
+        self.history.checkpoint()
+        self.replace(
+            text[start : len(text) - end],
+            place_in(before, start),
+            place_in(before, len(before) - end),
+            maintain_selection_offset=False,
+        )
+        self.history.checkpoint()
+
+    def write(self, text: str) -> None:
+        """Take a text that was typed elsewhere and is meant for here; what follows is written, too."""
+        if self._vim is not None:
+            self._vim.write()
+            self.mode_changed()
+        self.insert(text)
+
+    # --- vim
+
+    def use_vim(self, *, on: bool) -> None:
+        """Have the keys of vim, or no longer."""
+        if on and self._vim is None:
+            from kimi_tui.tui.prompt.vim_keys import VimKeys
+
+            self._vim = VimKeys(self)
+        elif not on:
+            self._vim = None
+        self.mode_changed()
+
+    @property
+    def mode(self) -> Mode | None:
+        """What keys mean now, as in vim; None where they are not vim's."""
+        return self._vim.mode if self._vim is not None else None
+
+    def mode_changed(self) -> None:
+        """Tell it, where it is another one."""
+        if self.mode != self._mode:
+            self._mode = self.mode
+            self.post_message(self.ModeChanged())
+
+    @property
+    def selected_text(self) -> str:
+        """What is selected; empty where nothing is."""
+        chosen = self._vim.selected_text if self._vim is not None else None
+        return super().selected_text if chosen is None else chosen
+
+    @property
+    def chips(self) -> Collection[str]:
+        """The chips that may stand here, as they are written."""
+        return self._pastes
+
     @property
     def message(self) -> str:
         """What stands here, chips as what they stand for."""
@@ -201,6 +286,17 @@ class PromptArea(TextArea):
         return "".join([*pieces, text[at:]])
 
     @property
+    def draft(self) -> Draft:
+        """What the user has written here and not sent; what was sent before and is only looked at is none."""
+        text = self.past.draft if self.past is not None and self.is_recalled else self.text
+        return Draft(text, {chip: kept for chip, kept in self._pastes.items() if chip in text})
+
+    def put_draft(self, draft: Draft) -> None:
+        """Replace what stands in the field by a draft, chips as chips."""
+        self._pastes |= draft.pastes
+        self.put(draft.text)
+
+    @property
     def typed(self) -> str:
         """The line up to the cursor."""
         row, column = self.selection.end
@@ -210,7 +306,10 @@ class PromptArea(TextArea):
         """Empty the field and hand over what stood there."""
         text = self.message
         self._pastes.clear()
+        if self._vim is not None:
+            self._vim.write()
         self.load_text("")
+        self.mode_changed()
         if self.past is not None:
             self.past.rewind()
         return text
@@ -230,7 +329,8 @@ class PromptArea(TextArea):
             event.stop()
             event.prevent_default()
             return
-        if self._pastes and self._takes_chip(event.key, writes=writes):
+        is_taken = self._vim is not None and self._vim.takes(event)
+        if is_taken or (self._pastes and self._takes_chip(event.key, writes=writes)):
             event.stop()
             event.prevent_default()
             return
@@ -477,6 +577,11 @@ class PromptArea(TextArea):
     def _is_wrapped_below(self) -> bool:
         here = self.wrapped_document.location_to_offset(self.cursor_location).y
         return here < self.wrapped_document.height - 1
+
+
+def place_in(text: str, at: int) -> Location:
+    """Row and column of a character."""
+    return text.count("\n", 0, at), at - text.rfind("\n", 0, at) - 1
 
 
 class AnswerArea(PromptArea):

@@ -85,6 +85,11 @@ class History:
         return self._entries
 
     @property
+    def draft(self) -> str:
+        """What the walk began with."""
+        return self._draft
+
+    @property
     def walking(self) -> bool:
         """Whether an earlier message stands in the field."""
         return self._position < len(self._entries)

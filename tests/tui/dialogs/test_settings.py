@@ -75,7 +75,7 @@ async def test_a_theme_is_tried_on_and_put_back(home: Path) -> None:
         await one.ready()
         await one.say("/settings")
         await choose(one, "theme")
-        await one.pilot.press("right", "right", "right")
+        await one.pilot.press("right", "right", "right", "right")
         assert one.app.theme == "kimi-atom-one-dark"
         await one.sees("atom-one-dark, tried")
         # Of many choices those around the chosen one, and all that is said of them.
@@ -90,7 +90,7 @@ async def test_a_theme_is_tried_on_and_put_back(home: Path) -> None:
         await one.until(lambda: one.app.screen is one.screen)
         await one.say("/settings")
         await choose(one, "theme")
-        await one.pilot.press("right", "enter")
+        await one.pilot.press("right", "right", "enter")
         await one.sees("light, config.toml")
         await one.pilot.press("escape", "escape")
         await one.pilot.pause()

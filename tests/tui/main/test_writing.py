@@ -12,7 +12,7 @@ from support.screens import Desk, desk
 from textual import events
 
 from kimi_tui.projection.blocks import ToolBlock, UserBlock
-from kimi_tui.tui.main import follow_ups
+from kimi_tui.tui.main.unsent import FOLLOW_UPS
 from kimi_tui.tui.main.writing import append_note, edited, is_note
 from kimi_tui.tui.prompt.history import append_history, history_file
 from kimi_tui.tui.prompt.mention import mention, typed_mention
@@ -141,7 +141,7 @@ async def test_a_command_of_the_user_is_a_card_and_a_follow_up_waits(home: Path)
         area.put("")
         soul = one.screen.conversation.engine.soul
         assert soul is not None
-        kept = soul.session.dir / follow_ups.NAME
+        kept = soul.session.dir / FOLLOW_UPS
         await one.until(lambda: kept.exists() and json.loads(kept.read_text()) == ["one more"])
         server.release()
         await one.sees("second")

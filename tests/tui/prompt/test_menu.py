@@ -223,7 +223,7 @@ async def test_the_values_of_an_argument_are_offered(
         area = one.screen.prompt.area
         for typed, keys, wanted in (
             ("/theme ", ("enter",), ("theme", "")),
-            ("/theme ", ("down", "down", "enter"), ("theme", "light")),
+            ("/theme ", ("down", "down", "down", "enter"), ("theme", "light")),
             ("/theme l", ("enter",), ("theme", "light")),
             ("/theme zebra", ("enter",), ("theme", "zebra")),
             ("/model o", ("enter",), ("model", "o")),

@@ -1,0 +1,121 @@
+"""The draft in the prompt outlives the program: as it was written, once, and for nobody else."""
+
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path
+
+import pytest
+from support.chat_server import ChatServer, say
+from support.screens import Desk, desk
+from textual import events
+
+from kimi_tui.launch import NEWEST
+from kimi_tui.session.store import SessionStore
+from kimi_tui.tui.main.unsent import DRAFT, read_draft, write_draft
+from kimi_tui.tui.prompt.area import Draft
+
+LONG = "".join(f"line {n}\n" for n in range(30))
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home of its own."""
+    monkeypatch.setenv("KIMI_TUI_HOME", str(tmp_path))
+    return tmp_path
+
+
+def folders(home: Path) -> list[Path]:
+    """The folders of all sessions."""
+    return sorted(home.glob("sessions/*/*"))
+
+
+def session_dir(one: Desk) -> Path:
+    """That of the session on the screen."""
+    soul = one.screen.conversation.engine.soul
+    assert soul is not None
+    return soul.session.dir
+
+
+async def test_a_draft_is_kept_with_its_chips_and_goes_when_it_is_sent(home: Path) -> None:
+    async with ChatServer() as server:
+        server.script(say("first"), say("second"))
+        async with desk(home, server.base_url) as one:
+            await one.ready()
+            await one.say("hello")
+            await one.sees("first")
+            await one.idle()
+            area = one.screen.prompt.area
+            await one.pilot.press(*"see ")
+            area.post_message(events.Paste(LONG))
+            await one.until(lambda: "Pasted" in area.text)
+            kept = session_dir(one) / DRAFT
+            await one.until(lambda: kept.exists() and "Pasted" in kept.read_text())
+            assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+            # What was sent before and is only looked at is no draft; nor is what it is searched with.
+            await one.pilot.press("home", "up")
+            assert (area.text, one.screen.draft.text) == ("hello", "see [Pasted 30 lines]")
+            await one.pilot.press("ctrl+r", *"xyz")
+            assert one.screen.draft.text == "see [Pasted 30 lines]"
+            await one.pilot.press("escape")
+            await one.pilot.press(*"!")
+        async with desk(home, server.base_url, resume=NEWEST) as one:
+            await one.ready()
+            area = one.screen.prompt.area
+            await one.until(lambda: area.text == "see [Pasted 30 lines]!")
+            assert area.message == f"see {LONG}!"
+            await one.pilot.press("enter")
+            await one.until(lambda: not kept.exists())
+            await one.sees("second")
+            await one.idle()
+        assert [path for path in kept.parent.iterdir() if DRAFT in path.name] == []
+
+
+async def test_the_draft_of_a_session_without_messages_is_the_next_ones(home: Path) -> None:
+    async with ChatServer() as server:
+        async with desk(home, server.base_url) as one:
+            await one.ready()
+            await one.pilot.press(*"not yet")
+            first = session_dir(one)
+            await one.until(lambda: (first / DRAFT).exists())
+            # Nobody else gets it while this one is open.
+            store = SessionStore(home)
+            other = store.create(home / "app")
+            other.dir.mkdir(parents=True)
+            assert not store.take_over(other, DRAFT)
+            other.dir.rmdir()
+        assert folders(home) == [first]
+        async with desk(home, server.base_url) as one:
+            await one.ready()
+            await one.until(lambda: one.screen.prompt.area.text == "not yet")
+            second = session_dir(one)
+            assert folders(home) == [second]
+            # It goes along into another session, and nothing of it stays behind.
+            before = one.screen
+            before.action_command("new")
+            await one.until(lambda: one.screen is not before)
+            await one.ready()
+            await one.until(lambda: one.screen.prompt.area.text == "not yet")
+            third = session_dir(one)
+            await one.until(lambda: (third / DRAFT).exists())
+            assert folders(home) == [third]
+            await one.pilot.press("ctrl+u")
+        assert folders(home) == []
+
+
+def test_a_file_of_anything_is_no_harm(tmp_path: Path) -> None:
+    draft = Draft("a [Pasted 30 lines]", {"[Pasted 30 lines]": "x\n" * 30})
+    write_draft(tmp_path, draft)
+    assert read_draft(tmp_path) == draft
+    for content in ("", "[]", '{"text": 7}', "[" * 9_999, '{"pastes": 7}'):
+        (tmp_path / DRAFT).write_text(content)
+        assert read_draft(tmp_path) == Draft("", {})
+    pastes = {"x": "y", "[Pasted 30 lines]": 7, "[Pasted 31 lines, 2]": "\x1b[2Jb"}
+    (tmp_path / DRAFT).write_text(json.dumps({"text": "t\x1b[31mu", "pastes": pastes}))
+    found = read_draft(tmp_path)
+    assert "\x1b" not in found.text
+    assert list(found.pastes) == ["[Pasted 31 lines, 2]"]
+    assert "\x1b" not in found.pastes["[Pasted 31 lines, 2]"]
+    write_draft(tmp_path, Draft())
+    assert not (tmp_path / DRAFT).exists()
