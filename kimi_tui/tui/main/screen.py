@@ -148,8 +148,10 @@ class MainScreen(Screen[None]):
         self.prompt = PromptBar(key_of("send", self.keys))
         self.footer = Footer()
         self.type_ahead = TypeAhead(self, self._hand_on)
-        self._letters = LetterGate(self, self._write_here, self._hand_on, unbound_write=True)
-        self._approvals = ApprovalSlot(self.prompt, last_key_at, self.keys, self.focus_prompt)
+        self._letters = LetterGate(self, self._write_here, self._hand_on, self._tell_no_key)
+        self._approvals = ApprovalSlot(
+            self.prompt, last_key_at, self.keys, self.focus_prompt, self.write_on
+        )
         self._demo = DemoPlayer(self, launch, last_key_at)
         self._reader: Reader | None = None
         self._writing: Writing | None = None
@@ -488,7 +490,7 @@ class MainScreen(Screen[None]):
             unsaved=new.unsaved,
         )
         if old.approvals != new.approvals:
-            self._approvals.show(new.approvals)
+            self._approvals.show(new.approvals, self._typed_at)
             self._foresee_dmail()
         if new.has_messages and not old.has_messages:
             # From here on the files change, so what was counted holds no more.
@@ -829,6 +831,14 @@ class MainScreen(Screen[None]):
         """Take what was typed on the timeline or in the chat, and is no key there."""
         self.write_on(text, tells=len(text) > 1)
 
+    def _tell_no_key(self, letter: str) -> None:
+        """A letter was typed there alone that does nothing."""
+        key = key_of("help", self.keys)
+        self.tell(
+            f"{letter} is no key here.",
+            advice=f"{key or '/help'} lists the keys; a word goes into the prompt.",
+        )
+
     def uid_of(self, target: Target) -> str:
         """The lasting name of a checkpoint of the live line; empty where there is none."""
         point = None if target.world_line else self.views.live_point(target.id)
@@ -1044,12 +1054,17 @@ class MainScreen(Screen[None]):
 
     async def _takes_text(self, event: events.Key | events.Paste) -> bool:
         """Whether this is taken as text, or waits whether it is, where only keys are expected."""
-        focused, timeline = self.focused, self.timeline_pane
-        if focused is None or not (focused is self.on_view or timeline.acts):
+        focused, timeline, panel = self.focused, self.timeline_pane, self._approvals.panel
+        asks = panel is not None and (focused is None or focused is panel)
+        if not (asks or focused is self.on_view or timeline.acts):
             return False
         if isinstance(event, events.Paste):
             self.write_on(event.text, tells=False)
             return True
+        if panel is not None and asks:
+            return await panel.takes(event)
+        if panel is not None and event.key == "enter" and self._letters.run.is_prose(event.time):
+            return True  # the end of what waits behind the question
         is_text = event.character and event.is_printable
         if is_text and self.reading and self.reader.comes_early(event):
             self.type_in_prompt(event.character or "")
