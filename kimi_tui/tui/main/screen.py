@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from textual.widget import Widget
 
     from kimi_tui.demo.demo import Demo
-    from kimi_tui.soul.rewind import Target
+    from kimi_tui.soul.rewind import RewindPreview, Target
     from kimi_tui.soul.system_prompt import FolderFacts
     from kimi_tui.tui.app import KimiApp
     from kimi_tui.tui.approval.panel import ApprovalPanel
@@ -175,7 +175,7 @@ class MainScreen(Screen[None]):
         self._typed_at = 0.0
         self._foresees_dmail = False
         self._dmail_asked = ""
-        self._looked: tuple[Target | None, int | None] = (None, None)
+        self._looked: tuple[Target | None, int | None, bool] = (None, None, False)
         self._n_changes = 0
         self._of_line: Screen[Any] | None = None
         """What is asked of the conversation as it is now."""
@@ -551,7 +551,12 @@ class MainScreen(Screen[None]):
         toll = partial(consequence_rows, found)
         if self._approvals.foresee(request.id, toll) and not self.timeline_pane.has_keys:
             self._foresees_dmail = True
-            self._foresee(Target(request.checkpoint_id), found.tokens_after, words_stay=True)
+            self._foresee(
+                Target(request.checkpoint_id),
+                found.tokens_after,
+                estimated=found.estimated,
+                words_stay=True,
+            )
 
     def _follow_branch(self) -> None:
         """What the agent does may change the branch, and others may while it rests."""
@@ -955,11 +960,13 @@ class MainScreen(Screen[None]):
 
     def on_timeline_looked(self, event: Timeline.Looked) -> None:
         """Chat and gauge show what a rewind to the selected row would take and leave."""
-        self._looked = (event.target, event.used)
-        self._foresee(event.target, event.used)
+        self._looked = (event.target, event.used, event.estimated)
+        self._foresee(event.target, event.used, estimated=event.estimated)
 
     @contextmanager
-    def foreseen(self, target: Target, used: int, *, words_stay: bool = False) -> Generator[None]:
+    def foreseen(
+        self, target: Target, found: RewindPreview, *, words_stay: bool = False
+    ) -> Generator[None]:
         """Chat and gauge show what going there would take and leave, where the timeline has them show nothing yet.
 
         With `words_stay`, which the timeline does not know of, they show that all the same.
@@ -968,22 +975,27 @@ class MainScreen(Screen[None]):
         if looked is not None and not words_stay:
             yield
             return
-        self._foresee(target, used, words_stay=words_stay)
+        self._foresee(target, found.tokens_after, estimated=found.estimated, words_stay=words_stay)
         try:
             yield
         finally:
             # The timeline may have let go of it meanwhile.
-            here, left = self._looked if looked is self._looked else (None, None)
-            self._foresee(here, left)
+            here, left, is_guess = self._looked if looked is self._looked else (None, None, False)
+            self._foresee(here, left, estimated=is_guess)
 
     def _foresee(
-        self, target: Target | None, used: int | None = None, *, words_stay: bool = False
+        self,
+        target: Target | None,
+        used: int | None = None,
+        *,
+        estimated: bool = False,
+        words_stay: bool = False,
     ) -> None:
         """Have the chat grey what going there would take, and the gauge say what is in the window then; None for now.
 
         With `words_stay` what the user said and pinned stays, as with a D-Mail.
         """
-        self.views.gauge.foresee(used)
+        self.views.gauge.foresee(used, estimated=estimated)
         line = target.world_line if target is not None else 0
         going = None if target is None else -1 if line else target.id
         self.transcript.show_going(going, words_stay=words_stay)
