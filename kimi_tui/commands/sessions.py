@@ -433,7 +433,7 @@ def line_facts(line: WorldLine, shown: ShownLine | None = None) -> dict[str, Any
         "checkpoint_id": line.left_by.checkpoint_id if line.left_by.checkpoint_id >= 0 else None,
         "at": line.left_by.at or None,
         "tokens_before": line.left_by.tokens_before,
-        "tokens_after": line.left_by.tokens_after,
+        "tokens_after": _tokens_after(line, shown),
         "messages_dropped": line.left_by.messages_dropped,
         "checkpoints": len(line.checkpoints),
         "steps": _n_steps(line, shown),
@@ -456,7 +456,7 @@ def print_lines(lines: Sequence[WorldLine], shown: Mapping[int, ShownLine]) -> N
                 f"{_n_steps(line, shown.get(line.n)):,}",
                 f"{line.left_by.messages_dropped:,}",
                 tokens(line.left_by.tokens_before),
-                tokens(line.left_by.tokens_after),
+                tokens(_tokens_after(line, shown.get(line.n))),
                 age_of(line.left_by.at, now),
             ]
             for line in drawn
@@ -466,6 +466,11 @@ def print_lines(lines: Sequence[WorldLine], shown: Mapping[int, ShownLine]) -> N
     for line in lines:
         if line not in drawn:
             say(f"World line {line.n} has no step of its own: another line has all of it.")
+
+
+def _tokens_after(line: WorldLine, shown: ShownLine | None) -> int:
+    """What the window held when it had been left: by the server's figure, where there was one since."""
+    return (shown.tokens_after if shown is not None else 0) or line.left_by.tokens_after
 
 
 def _n_steps(line: WorldLine, shown: ShownLine | None) -> int:

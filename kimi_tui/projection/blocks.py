@@ -268,6 +268,7 @@ class DMailBlock(Block):
 
     `is_moved` once its checkpoint has another number than when it came: where it came from has none on this line.
     `facts` is what the program added; of a message that was carried over (`is_carried`) it says whose that was.
+    `tokens_changed` is by how much the window grew, an estimate with `estimated`.
     """
 
     title_row: ClassVar[int] = 1
@@ -277,8 +278,8 @@ class DMailBlock(Block):
     author: Literal["agent", "person"] = "agent"
     from_checkpoint: int = 0
     is_moved: bool = False
-    tokens_saved: int = 0
-    estimated: bool = False
+    tokens_changed: int = 0
+    estimated: bool = True
     world_line: int = 0
     tool_calls: int = 0
     steps: int = 0
@@ -300,22 +301,36 @@ class DMailBlock(Block):
         """Whether there is more to read than the D-Mail."""
         return bool(self.folded) or (bool(self.facts) and not self.is_carried)
 
+    def resize(self, more: int, *, estimated: bool) -> None:
+        """It left so many tokens more. Of one that came from nowhere it is not known what it undid."""
+        if self.undid or self.author == "person":
+            self.tokens_changed += more
+            self.estimated = estimated
+
 
 @dataclass(slots=True, eq=False)
 class CompactionBlock(Block):
     """A summary that stands for all above it; `running` while it is being written, `edited` by the user since.
 
     `below` are the keys of the blocks that stayed word for word, `kept` counts the messages of those that stand below it.
+    `tokens_after` is an estimate with `estimated`.
     """
 
     tokens_before: int = 0
     tokens_after: int = 0
+    estimated: bool = True
     summary: str = ""
     running: bool = True
     automatic: bool = False
     edited: bool = False
     below: frozenset[int] = frozenset()
     kept: int = 0
+
+    def resize(self, more: int, *, estimated: bool) -> None:
+        """It left so many tokens more, where it is known what it replaced."""
+        if self.tokens_before != self.tokens_after:
+            self.tokens_after += more
+            self.estimated = estimated
 
 
 @dataclass(slots=True, eq=False)

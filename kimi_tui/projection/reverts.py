@@ -29,6 +29,7 @@ from kimi_tui.projection.blocks import (
     UserBlock,
     both,
 )
+from kimi_tui.projection.row_figures import Changed, RowFigures
 from kimi_tui.projection.world_lines import CheckpointName, WorldLines
 from kimi_tui.wire.display import DiffBlock
 from kimi_tui.wire.events import (
@@ -99,6 +100,18 @@ class Reverts:
         if edit is not None or not event.uid:
             blocks.forget_point()
         return both(Change(first, gone, gone_at=first), self._recount())
+
+    def resized(self, changed: Changed, figures: RowFigures) -> Change:
+        """What D-Mails and compactions left is another number of tokens now: their cards say it."""
+        change = NOTHING
+        for uid, more in changed.ends:
+            figure = figures.left_by(uid)
+            for card in reversed(self._list.blocks[: self._list.end]):
+                if isinstance(card, (DMailBlock, CompactionBlock)) and card.uid == uid != "":
+                    card.resize(more, estimated=figure is None or not figure.measured)
+                    change = both(change, self._list.touched(card))
+                    break
+        return change
 
     def _recount(self) -> Change:
         """Every summary on the live line says how much of what it kept stands below it now."""
@@ -347,7 +360,7 @@ def _dmail_block(
         at=at,
         text=clean(event.text).strip(),
         from_checkpoint=event.from_checkpoint,
-        tokens_saved=max(0, event.tokens_before - event.tokens_after),
+        tokens_changed=event.tokens_after - event.tokens_before,
         world_line=event.world_line,
         facts=clean(event.facts).strip(),
         author=event.author,

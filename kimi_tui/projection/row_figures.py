@@ -1,16 +1,26 @@
 """How many tokens the window holds before each checkpoint: one figure a row, for every view, the engine and the command line.
 
 The engine estimates once, when it makes a checkpoint, and the server's own figure takes its place when the step was
-answered. What was estimated before any server had given a figure is fitted to the first one: the estimate knows
-neither the model nor how its server counts tools.
+answered. What was estimated between two figures of the server, or before its first, is fitted between them then: the
+estimate knows neither the model nor how its server counts tools. The same holds for what a D-Mail or a compaction left.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from kimi_tui.wire.events import CheckpointCreated, Event, StatusUpdate
+from kimi_tui.wire.events import (
+    CheckpointCreated,
+    CompactionEnd,
+    ContextReverted,
+    Event,
+    LineChanged,
+    StatusUpdate,
+)
+
+_SWITCHES = frozenset({"jump", "undo", "redo"})
+_SUMMARIES = frozenset({"compaction", "summary"})
 
 
 class Figure(NamedTuple):
@@ -21,20 +31,36 @@ class Figure(NamedTuple):
     fitted: bool = False
 
 
-def fitted(tokens: int, estimate: int, figure: int) -> int:
-    """An estimate of a part, where the whole was estimated at `estimate` and the server gave `figure`."""
-    return round(figure * min(tokens, estimate) / estimate) if estimate > 0 else min(tokens, figure)
+class Changed(NamedTuple):
+    """The checkpoints whose figures are new or others now, a new one first; those that left so many tokens more than was said."""
+
+    rows: Sequence[str] = ()
+    ends: Sequence[tuple[str, int]] = ()
+
+
+def fitted(tokens: int, estimate: int, figure: int, base: int = 0) -> int:
+    """An estimate of a part, where the whole was estimated at `estimate` and the server gave `figure`; `base` is its last one."""
+    least, share = min(base, figure), (min(tokens, estimate) - base) / max(1, estimate - base)
+    return least + round((figure - least) * max(0.0, share))
 
 
 class RowFigures:
-    """The figure of each checkpoint, by uid, on whatever line it stands."""
+    """The figure of each checkpoint, by uid, on whatever line it stands, and of what D-Mails and compactions left."""
 
     def __init__(self) -> None:
         self._known: dict[str, Figure] = {}
-        # Rows that were estimated before the first figure; None behind it.
-        self._unfitted: list[str] | None = []
+        self._ends: dict[str, Figure] = {}
+        # What was estimated since the server's last figure, which was `_base`; 0 before the first.
+        self._guessed: dict[str, None] = {}
+        self._guessed_ends: dict[str, None] = {}
+        self._base = 0
         self._newest = ""
         self._is_step = False
+        self._is_other_line = False
+        self._summary = ""
+        # The D-Mail or compaction behind which nothing came yet; of a D-Mail at first what it leaves.
+        self._end = ""
+        self._leaves: int | None = None
         self._used = 0
         # A record does not tell what was estimated before its first turn.
         self._estimated = True
@@ -43,38 +69,113 @@ class RowFigures:
         """The figure of a checkpoint; None where no event told of it."""
         return self._known.get(uid)
 
-    def apply(self, event: Event) -> Iterable[str]:
-        """Take in an event; returns the uids of the checkpoints whose figures are new or others now."""
+    def left_by(self, uid: str) -> Figure | None:
+        """What the D-Mail or the compaction of a checkpoint left; None of any other."""
+        return self._ends.get(uid)
+
+    def apply(self, event: Event) -> Changed:
+        """Take in an event."""
         match event:
             case CheckpointCreated():
                 return self._created(event)
             case StatusUpdate():
                 return self._status(event)
+            case ContextReverted():
+                self._cut(event)
+            case CompactionEnd(error=""):
+                self._ended(self._summary, event.tokens_after)
+            case LineChanged(op=op) if op in _SWITCHES:
+                self._is_other_line = True
             case _:
-                return ()
+                pass
+        return Changed()
 
-    def _created(self, event: CheckpointCreated) -> Iterable[str]:
+    def _cut(self, event: ContextReverted) -> None:
+        cut = self._known.get(event.uid)
+        if cut is not None and event.from_checkpoint >= event.checkpoint_id:
+            # What is not on the line any more keeps the figure it has.
+            self._base = min(self._base, cut.tokens)
+            there = (uid for uid in self._guessed if self._known[uid].tokens <= cut.tokens)
+            self._guessed = dict.fromkeys(uid for uid in there if uid != event.uid)
+            self._guessed_ends.clear()
+        if event.reason == "dmail":
+            self._leaves = event.tokens_after
+            if event.uid in self._known and event.from_checkpoint < event.checkpoint_id:
+                self._ended(event.uid, event.tokens_after)  # told behind its checkpoint
+
+    def _ended(self, uid: str, tokens: int) -> None:
+        self._leaves = None
+        if uid:
+            self._end, self._ends[uid] = uid, Figure(tokens, measured=False)
+            self._guessed_ends[uid] = None
+
+    def _created(self, event: CheckpointCreated) -> Changed:
         # A turn's checkpoint stands before the user's message, so the last report is what was sent up to it.
-        measured = event.measured or (event.kind == "user" and not self._estimated)
+        is_reported = event.kind == "user" and not event.was and not self._estimated
+        measured = event.measured or is_reported
+        figure = Figure(event.tokens or self._used, measured)
         self._newest, self._is_step = event.uid, event.kind == "step"
-        self._known[event.uid] = Figure(event.tokens or self._used, measured)
+        self._known[event.uid] = figure
+        rows, ends = [event.uid], list[tuple[str, int]]()
+        if event.id == 0 or self._is_other_line:
+            self._settle(0 if event.id == 0 else figure.tokens)
         if measured:
-            self._unfitted = None
-        elif self._unfitted is not None and not event.fitted:
-            self._unfitted.append(event.uid)
-        return (event.uid,)
+            more = self._fit(figure.tokens, figure.tokens)
+            rows, ends = [*rows, *more.rows], [*more.ends]
+            self._settle(figure.tokens)
+        elif not event.fitted:
+            self._guessed[event.uid] = None
+        self._end = self._end if self._is_step else ""
+        if event.kind in _SUMMARIES:
+            self._summary = event.uid
+            self._base = min(self._base, figure.tokens)
+        elif event.kind == "dmail" and self._leaves is not None:
+            self._ended(event.uid, self._leaves)
+        return Changed(rows, ends)
 
-    def _status(self, event: StatusUpdate) -> Iterable[str]:
+    def _settle(self, base: int) -> None:
+        """What was estimated so far stays as it is; what comes is fitted from here on."""
+        self._base, self._is_other_line = base, False
+        self._guessed.clear()
+        self._guessed_ends.clear()
+
+    def _status(self, event: StatusUpdate) -> Changed:
         self._used, self._estimated = event.used, event.estimated
+        rows, ends = list[str](), list[tuple[str, int]]()
         was = self._known.get(self._newest)
-        if event.step_input is None or was is None or was.measured or not self._is_step:
-            return ()
-        changed = [self._newest]
-        if not event.estimated and self._unfitted is not None:
-            for uid in self._unfitted:
-                tokens = fitted(self._known[uid].tokens, was.tokens, event.step_input)
-                self._known[uid] = Figure(tokens, measured=False, fitted=True)
-            changed += self._unfitted
-            self._unfitted = None
-        self._known[self._newest] = Figure(event.step_input, not event.estimated)
-        return changed
+        if event.step_input is not None and was is not None and self._is_step and not was.measured:
+            if not event.estimated:
+                self._guessed.pop(self._newest, None)
+                more = self._fit(was.tokens, event.step_input)
+                rows, ends = [*more.rows], [*more.ends]
+            self._known[self._newest] = Figure(event.step_input, not event.estimated)
+            rows.insert(0, self._newest)
+        elif self._end and not self._is_step:
+            # Nothing was said behind it: this is what it left.
+            ends.append((self._end, event.used - self._ends[self._end].tokens))
+            self._ends[self._end] = Figure(event.used, not event.estimated)
+        if self._is_other_line or not event.estimated:
+            self._settle(event.used)
+        else:
+            self._base = min(self._base, event.used)
+        return Changed(rows, ends)
+
+    def _fit(self, estimate: int, figure: int) -> Changed:
+        """The server gave a figure of what had been estimated at so many tokens."""
+        rows, ends = list[str](), list[tuple[str, int]]()
+        for uid in self._guessed:
+            tokens = self._known[uid].tokens
+            if self._base <= tokens:
+                self._known[uid] = Figure(
+                    fitted(tokens, estimate, figure, self._base), measured=False, fitted=True
+                )
+                rows.append(uid)
+        for uid in self._guessed_ends:
+            was = self._ends[uid].tokens
+            # The step that was answered is the first thing behind it.
+            is_same = uid == self._end
+            now = figure if is_same else fitted(was, estimate, figure, self._base)
+            self._ends[uid] = Figure(now, is_same, not is_same)
+            ends.append((uid, now - was))
+        self._end = ""
+        return Changed(rows, ends)

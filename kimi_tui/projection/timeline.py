@@ -11,7 +11,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from kimi_tui.foreign_text import one_line
-from kimi_tui.projection.row_figures import RowFigures
+from kimi_tui.projection.row_figures import Changed, RowFigures
 from kimi_tui.projection.timeline_rows import SHORT, Row, Rows
 from kimi_tui.projection.timeline_tree import (
     LABEL_LIMIT,
@@ -23,7 +23,7 @@ from kimi_tui.projection.timeline_tree import (
     WorldLine,
 )
 from kimi_tui.projection.tool_calls import target
-from kimi_tui.projection.world_lines import WorldLines
+from kimi_tui.projection.world_lines import LeftLine, WorldLines
 from kimi_tui.tool_names import short_name
 from kimi_tui.wire.display import DiffBlock
 from kimi_tui.wire.events import (
@@ -226,6 +226,8 @@ class TimelineModel:
         # A record does not tell what was estimated before its first turn.
         self.estimated = True
         self._figures = RowFigures()
+        # The lines that D-Mails and compactions left, by the uids of their checkpoints.
+        self._left_by: dict[str, LeftLine[Checkpoint]] = {}
         self.limit = 0
         self.trigger = 0
         self.per_step = 0
@@ -320,10 +322,11 @@ class TimelineModel:
         when = iso_seconds(event.at, at)
         key = self.tree.new_key()
         uid = event.uid or f"~{key}"
-        self._figures.apply(replace(event, uid=uid))
+        changed = self._figures.apply(replace(event, uid=uid))
         figure = self._figures.get(uid)
         assert figure is not None
         tokens = figure.tokens
+        self._show_figures(changed._replace(rows=changed.rows[1:]))
         if head is not None:
             if not head.end_measured:
                 head.tokens_end = tokens
@@ -395,30 +398,41 @@ class TimelineModel:
                 # A D-Mail of the user comes from no step.
                 checkpoint.from_id = cut.from_checkpoint if cut.author == "agent" else -1
                 checkpoint.saved = cut.tokens_after - cut.tokens_before
+                self._leaves(checkpoint, cut.world_line)
             checkpoint.text = cut.text
             checkpoint.say(cut.carried, carried=True)
         elif checkpoint.is_summary and cut.reason == "compaction":
             checkpoint.before = cut.tokens_before
             checkpoint.saved = cut.tokens_after - cut.tokens_before
 
+    def _leaves(self, checkpoint: Checkpoint, world_line: int) -> None:
+        """What was done there left a line."""
+        left = self._world_lines.left.get(world_line)
+        if left is not None:
+            self._left_by[checkpoint.uid] = left
+
     def _status(self, event: StatusUpdate) -> None:
         self.used, self.estimated = event.used, event.estimated
         self.limit, self.trigger, self.per_step = event.limit, event.trigger, event.per_step
         head = self.tree.head
-        if changed := set(self._figures.apply(event)):
-            self._show_figures(changed)
+        changed = self._figures.apply(event)
+        self._show_figures(changed)
         if head is None or self._last_cut is not None:
             return
-        if head.uid in changed:
+        if head.uid in changed.rows:
             self._measure_previous(head)
         head.tokens_end = event.used
         # The server has not seen yet what tools gave back.
         head.end_measured = head.measured and not event.estimated and not head.calls
         head.touch()
 
-    def _show_figures(self, uids: Collection[str]) -> None:
+    def _show_figures(self, changed: Changed) -> None:
         """The figures of these rows are others now, on whatever line they stand."""
-        head = self.tree.head
+        for uid, more in changed.ends:
+            self._show_end(uid, more)
+        head, uids = self.tree.head, set(changed.rows)
+        if not uids:
+            return
         is_head = head is not None and uids == {head.uid}
         lines = (line.checkpoints for line in self.tree.lines.values())
         for checkpoint in (head,) if is_head else chain(self.tree.live, *lines):
@@ -430,6 +444,16 @@ class TimelineModel:
                     checkpoint.tokens_end = round(end)
                 checkpoint.tokens, checkpoint.measured = figure.tokens, figure.measured
                 checkpoint.touch()
+
+    def _show_end(self, uid: str, more: int) -> None:
+        """What a D-Mail or a compaction left is another number of tokens now."""
+        checkpoint, figure = self._known(uid), self._figures.left_by(uid)
+        if checkpoint is not None and checkpoint.saved is not None and figure is not None:
+            checkpoint.saved += more
+            checkpoint.saved_measured = figure.measured
+            checkpoint.touch()
+        if (line := self._left_by.get(uid)) is not None:
+            line.tokens_after += more
 
     def _measure_previous(self, head: Checkpoint) -> None:
         if head.measured and head.index > 0:
@@ -461,6 +485,7 @@ class TimelineModel:
     # --- reverts, compactions and changes of the line
 
     def _reverted(self, event: ContextReverted, at: float) -> None:
+        self._figures.apply(event)
         self._relabel(self._steps.settle(self.tree.head))
         self._steps.cut()
         self.used = event.tokens_after
@@ -489,6 +514,7 @@ class TimelineModel:
         self._touch_head()
 
     def _compacted(self, event: CompactionEnd, at: float) -> None:
+        self._figures.apply(event)
         checkpoint, self._compaction = self._compaction, None
         edit = self._world_lines.apply(event, at)
         if event.error or checkpoint is None:
@@ -503,6 +529,7 @@ class TimelineModel:
         if checkpoint is self.tree.head:
             checkpoint.tokens_end = event.tokens_after
         checkpoint.text = event.summary
+        self._leaves(checkpoint, event.world_line)
         self.used = event.tokens_after
         if edit is not None:
             self.tree.lay()
@@ -510,6 +537,7 @@ class TimelineModel:
         checkpoint.touch()
 
     def _switched(self, event: LineChanged, at: float) -> None:
+        self._figures.apply(event)
         self._relabel(self._steps.settle(self.tree.head))
         self._steps.cut()
         edit = self._world_lines.apply(event, at)
@@ -542,6 +570,11 @@ class TimelineModel:
         """Checkpoints on the live line, without a summary in place of older ones."""
         live = self.tree.live
         return len(live) - (1 if live and live[0].is_summary else 0)
+
+    def tokens_after(self, world_line: int) -> int:
+        """What was in the window when a line had been left; 0 where nothing tells."""
+        left = self._world_lines.left.get(world_line)
+        return left.tokens_after if left is not None else 0
 
     def line_name(self, world_line: int) -> str:
         """What a line that was left is called; empty where nothing tells, or nothing on it is its own."""

@@ -49,7 +49,8 @@ class Checkpoint:
     """A checkpoint. `index` is its position on its own line counted from the root, `key` is unique in the model.
 
     `tokens` is what was sent there, `tokens_end` what the next checkpoint starts with; both are estimates until
-    their `measured` flag is set. `saved` is the signed change that a D-Mail or compaction made, `text` what it says. `said` are the user's messages that stand behind it and have no
+    their `measured` flag is set. `saved` is the signed change that a D-Mail or compaction made (an estimate until `saved_measured`), `text` what it
+    says. `said` are the user's messages that stand behind it and have no
     checkpoint of their own, each in one line; the first `n_carried` of them stand before its D-Mail. `is_kept` is one that
     was there before a summary took its place behind it.
     """
@@ -72,6 +73,7 @@ class Checkpoint:
     from_line: int = 0
     from_id: int = -1
     saved: int | None = None
+    saved_measured: bool = False
     before: int = 0
     folded: bool = False
     bookmark: str = ""
@@ -105,13 +107,18 @@ class Checkpoint:
 
     @property
     def change(self) -> int:
-        """By how much the context grew in this step."""
-        return self.saved if self.saved is not None else self.tokens_end - self.tokens
+        """By how much the context grew in this step; an estimate is never less than nothing."""
+        if self.saved is not None:
+            return self.saved
+        grown = self.tokens_end - self.tokens
+        return grown if self.change_measured else max(0, grown)
 
     @property
     def change_measured(self) -> bool:
         """Whether `change` comes from the server's own figures."""
-        return self.saved is not None or (self.measured and self.end_measured)
+        if self.saved is not None:
+            return self.saved_measured
+        return self.measured and self.end_measured
 
     @property
     def row_key(self) -> Key:
@@ -151,7 +158,8 @@ class Checkpoint:
         if old.from_id >= 0 and old.id != self.id:
             # The step that sent the D-Mail has no number on this line.
             self.from_id, self.words = -1, "D-Mail from an earlier step"
-        self.saved, self.before, self.text = old.saved, old.before, old.text
+        self.saved, self.saved_measured = old.saved, old.saved_measured
+        self.before, self.text = old.before, old.text
         self.said, self.n_carried = old.said, old.n_carried
         self.bookmark = old.bookmark or self.bookmark
         self.pinned = old.pinned or self.pinned
@@ -199,7 +207,6 @@ class WorldLine:
     at_root: bool = False
     """Branches off before the first checkpoint: nothing is below it."""
     tokens_before: int = 0
-    tokens_after: int = 0
     text: str = ""
     from_id: int = -1
     to_id: int = -1
@@ -453,7 +460,7 @@ class Tree:
         line.is_base = line.at_root = False
         # An undo, a redo and a jump say nothing of tokens.
         end = left.path.points[-1].tokens_end if left.path.points else 0
-        line.tokens_before, line.tokens_after = left.tokens_before or end, left.tokens_after
+        line.tokens_before = left.tokens_before or end
         # Of several D-Mails the words of the first.
         line.text = one_line(next(filter(None, _TARGET.split(left.text)), ""))[:LABEL_LIMIT]
         line.from_id, line.to_id, line.by_user = left.from_id, left.to_id, left.by_user

@@ -27,6 +27,7 @@ from kimi_tui.projection.blocks import (
     both,
 )
 from kimi_tui.projection.reverts import Reverts
+from kimi_tui.projection.row_figures import RowFigures
 from kimi_tui.projection.tool_calls import ToolCalls
 from kimi_tui.wire.events import (
     ApprovalRequest,
@@ -93,6 +94,7 @@ class TranscriptModel:
         self._calls = ToolCalls(self._list)
         self._reverts = Reverts(self._list)
         self._steps = StepTokens()
+        self._figures = RowFigures()
         self._has_switched = False
         """An undo, redo or jump was the last thing that happened."""
         self._spare: CheckpointCreated | None = None
@@ -145,7 +147,8 @@ class TranscriptModel:
             case ToolResult():
                 return self._calls.result(event, at)
             case StatusUpdate():
-                return self._cost(self._steps.status(event))
+                ends = self._reverts.resized(self._figures.apply(event), self._figures)
+                return both(self._cost(self._steps.status(event)), ends)
             case CheckpointCreated():
                 return self._created(event)
             case TurnBegin():
@@ -170,6 +173,7 @@ class TranscriptModel:
             case CompactionBegin():
                 return both(self._speech.settle(at), self._reverts.compacting(event, at))
             case CompactionEnd():
+                self._figures.apply(event)
                 if not event.error:
                     self._steps.cut(0)
                 return both(self._speech.end_retry(), self._reverts.compacted(event, at))
@@ -246,10 +250,11 @@ class TranscriptModel:
 
     def _created(self, event: CheckpointCreated) -> Change:
         self._reverts.created(event)
+        ends = self._reverts.resized(self._figures.apply(event), self._figures)
         if event.was and self._reverts.moved(event):
-            return NOTHING
+            return ends
         is_step = event.kind == "step"
-        change = self._cost(self._steps.begin(event.id, event.tokens, is_step=is_step))
+        change = both(ends, self._cost(self._steps.begin(event.id, event.tokens, is_step=is_step)))
         blocks = self._list
         if event.kind in _SUMMARIES:
             return both(change, self._reverts.compaction_point(event))
@@ -340,6 +345,7 @@ class TranscriptModel:
 
     def _reverted(self, event: ContextReverted, at: float) -> Change:
         change = self._speech.settle(at)
+        self._figures.apply(event)
         if event.reason == "compaction":
             self._reverts.parted(event, at)
             return change
@@ -349,6 +355,7 @@ class TranscriptModel:
         return both(change, self._reverts.reverted(event, at))
 
     def _switched(self, event: LineChanged, at: float) -> Change:
+        self._figures.apply(event)
         change = self._reverts.switched(event, at)
         self._has_switched = event.op in ("undo", "redo", "jump")
         if said := toll_words(

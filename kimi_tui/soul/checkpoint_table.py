@@ -86,10 +86,12 @@ def list_checkpoints(session: Session, world_line: int = 0) -> list[CheckpointRo
 
 
 class ShownLine(NamedTuple):
-    """A world line as the timeline shows it: its name, and the steps that are its own; without any it is not shown there."""
+    """A world line as the timeline shows it: its name, the steps that are its own (without any it is not shown there), and the
+    tokens that were left when it had been left; 0 where it does not tell."""
 
     name: str
     n_steps: int
+    tokens_after: int = 0
 
 
 def shown_lines(session: Session) -> dict[int, ShownLine]:
@@ -98,7 +100,11 @@ def shown_lines(session: Session) -> dict[int, ShownLine]:
     model.mark(session.marks.bookmarks, frozenset())
     drawn = model.tree.lines
     return {
-        n: ShownLine(model.line_name(n), len(drawn[n].checkpoints) if n in drawn else 0)
+        n: ShownLine(
+            model.line_name(n),
+            len(drawn[n].checkpoints) if n in drawn else 0,
+            model.tokens_after(n),
+        )
         for n in model.left_lines
     }
 
@@ -144,6 +150,8 @@ def checkpoint_rows(
         known = shown.get(point.uid)
         if known is not None and not known.is_heading and (known.change or known.change_measured):
             change, is_guess = known.change, not known.change_measured
+        elif is_guess and kinds[place] not in ("dmail", "compaction", "summary"):
+            change = max(0, change)
         row = CheckpointRow(
             id=point.id,
             uid=point.uid,

@@ -694,7 +694,7 @@ class Compactor:
             await self._publish_points(reverted, world_line, before, first, renamed)
         finally:
             # It has happened, whatever kept it from being told: nobody waits for its end any longer.
-            conversation.wire.publish(CompactionEnd(before, conversation.used, summary, world_line))
+            conversation.publish(CompactionEnd(before, conversation.used, summary, world_line))
             conversation.publish_line_changed("compaction", world_line, 0, first.uid)
 
     async def _publish_points(

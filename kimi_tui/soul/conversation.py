@@ -33,6 +33,7 @@ from kimi_tui.wire.events import (
     CheckpointCreated,
     CheckpointKind,
     ContextReverted,
+    Event,
     EventRecord,
     LineChanged,
     Operation,
@@ -343,10 +344,13 @@ class Conversation:
 
     def publish_status(self) -> None:
         """Publish the figures as they are now."""
-        status = self.status
-        self.ledger.follow(status)
-        self.figures.apply(status)
-        self.wire.publish(status)
+        self.publish(self.status)
+
+    def publish(self, event: Event) -> None:
+        """Publish what changes the context or its figures."""
+        self.ledger.follow(event)
+        self.figures.apply(event)
+        self.wire.publish(event)
 
     def publish_reverted(
         self,
@@ -363,7 +367,7 @@ class Conversation:
         author: Literal["agent", "person"] = "agent",
     ) -> None:
         """Publish that the context was cut."""
-        self.wire.publish(
+        self.publish(
             ContextReverted(
                 reason=reason,
                 checkpoint_id=reverted.entry.checkpoint_id,
@@ -399,7 +403,7 @@ class Conversation:
 
         `left` are the steps and messages that an undo took along, and the files that did not follow them.
         """
-        self.wire.publish(LineChanged(op, from_line, to_line, uid, self.ends_open, *left))
+        self.publish(LineChanged(op, from_line, to_line, uid, self.ends_open, *left))
         self.publish_status()
 
     def publish_checkpoint(
@@ -417,24 +421,23 @@ class Conversation:
         """Publish a checkpoint; `was` and what follows are those of `CheckpointCreated`."""
         if not was:
             self.files.mark(point.uid)
-        created = CheckpointCreated(
-            point.id,
-            point.uid,
-            kind,
-            label,
-            figure.tokens,
-            point.at,
-            was,
-            first,
-            kept,
-            said,
-            carried,
-            figure.measured,
-            figure.fitted,
+        self.publish(
+            CheckpointCreated(
+                point.id,
+                point.uid,
+                kind,
+                label,
+                figure.tokens,
+                point.at,
+                was,
+                first,
+                kept,
+                said,
+                carried,
+                figure.measured,
+                figure.fitted,
+            )
         )
-        self.ledger.follow(created)
-        self.figures.apply(created)
-        self.wire.publish(created)
 
     def publish_retry(self, step: int, notice: RetryNotice) -> None:
         """Publish that a call of the model failed and is repeated; what it streamed is void."""

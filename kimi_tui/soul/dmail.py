@@ -651,7 +651,7 @@ class UserDMails:
         """Put a message at the end of the live world line, published as a D-Mail that undoes nothing."""
         conversation = self.conversation
         before, newest = conversation.used, conversation.context.n_checkpoints
-        conversation.wire.publish(
+        conversation.publish(
             ContextReverted(
                 reason="dmail",
                 checkpoint_id=newest,

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from kimi_tui.projection.row_figures import RowFigures
 from kimi_tui.session.context_index import ContextIndex
 from kimi_tui.session.journal import Entry
 from kimi_tui.session.schema import Checkpoint
@@ -271,9 +272,15 @@ def statistics(records: Iterable[EventRecord]) -> Statistics:
     tools: Counter[str] = Counter()
     status: StatusUpdate | None = None
     turns = steps = failures = dmails = saved = rewinds = 0
+    figures, summary = RowFigures(), ""
     compactions: list[tuple[int, int]] = []
+    made: dict[str, int] = {}
     for record in records:
         event = record.event
+        for uid, more in figures.apply(event).ends:
+            if (place := made.get(uid)) is not None:
+                before, after = compactions[place]
+                compactions[place] = before, after + more
         if isinstance(event, TurnBegin):
             # A program that was killed in mid-turn left it open; the time until the next turn was nobody's waiting.
             clock.stop()
@@ -307,9 +314,11 @@ def statistics(records: Iterable[EventRecord]) -> Statistics:
                 rewinds += 1
             case CompactionBegin():
                 clock.asking_model = True
-            case CompactionEnd(tokens_before=before, tokens_after=after, error=error):
-                if not error:
-                    compactions.append((before, after))
+            case CheckpointCreated(kind="compaction" | "summary", uid=uid):
+                summary = uid
+            case CompactionEnd(tokens_before=before, tokens_after=after, error=""):
+                made[summary] = len(compactions)
+                compactions.append((before, after))
             case _:
                 pass
     return Statistics(

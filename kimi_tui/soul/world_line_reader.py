@@ -166,19 +166,23 @@ class RecordedFacts:
     def __init__(self, records: Sequence[EventRecord] = ()) -> None:
         self._pieces = records_by_checkpoint(records)
         self._dmails: dict[str, DMailOrigin] = {}
-        dmail: DMailOrigin | None = None
+        figures, dmail = RowFigures(), None
+        sent: dict[str, ev.ContextReverted] = {}
         for record in records:
+            figures.apply(record.event)
             match record.event:
                 case ev.ContextReverted(reason="dmail") as cut:
-                    # A D-Mail at the end undid nothing.
-                    undid = cut.from_checkpoint >= cut.checkpoint_id
-                    saved = max(0, cut.tokens_before - cut.tokens_after) if undid else 0
-                    dmail = DMailOrigin(cut.from_checkpoint, saved)
+                    dmail = cut
                 case ev.CheckpointCreated(kind="dmail", uid=uid) if dmail is not None:
-                    self._dmails[uid] = dmail
-                    dmail = None
+                    sent[uid], dmail = dmail, None
                 case _:
                     pass
+        for uid, cut in sent.items():
+            # A D-Mail at the end undid nothing.
+            undid, left = cut.from_checkpoint >= cut.checkpoint_id, figures.left_by(uid)
+            after = left.tokens if left is not None else cut.tokens_after
+            saved = max(0, cut.tokens_before - after) if undid else 0
+            self._dmails[uid] = DMailOrigin(cut.from_checkpoint, saved)
 
     def display(self, uid: str, call_id: str) -> tuple[DisplayBlock, ...]:
         """What the card of a result draws beside its text; nothing where it is not known."""

@@ -59,12 +59,12 @@ def change(count: int, *, estimated: bool = False) -> str:
     return f"{sign}{tokens(size)}"
 
 
-def both_sizes(before: int, after: int, to: str) -> str:
-    """`4.4k → 3.1k` with `to` between; where both read alike, by how much instead: `4.4k −40`."""
+def both_sizes(before: int, after: int, to: str, *, estimated: bool) -> str:
+    """`4.4k → 3.1k` with `to` between (`~3.1k` for an estimate); where both read alike, by how much instead: `4.4k −40`."""
     was, becomes = rounded(before), rounded(after)
     if was != becomes:
-        return f"{was}{to}{becomes}"
-    return f"{was} {change(after - before)}" if before != after else was
+        return f"{was}{to}{'~' if estimated else ''}{becomes}"
+    return f"{was} {change(after - before, estimated=estimated)}" if before != after else was
 
 
 def percent(part: int, whole: int) -> str:

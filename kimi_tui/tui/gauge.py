@@ -112,6 +112,7 @@ class Gauge(Widget):
         self._fall_timers: list[Timer] = []
         self._viewed: int | None = None
         self._after: int | None = None
+        self._is_guess = False
         self._aside = ""
         self._styles: dict[str, Style] = {}
         self._strip: Strip | None = None
@@ -165,10 +166,10 @@ class Gauge(Widget):
         self._viewed = used
         self.refresh()
 
-    def foresee(self, used: int | None) -> None:
+    def foresee(self, used: int | None, *, estimated: bool = False) -> None:
         """Show what would be left in the window after a rewind, beside what is in it now; None for now alone."""
-        if used != self._after:
-            self._after = used
+        if (used, estimated) != (self._after, self._is_guess):
+            self._after, self._is_guess = used, estimated
             self.refresh()
 
     def remark(self, words: str) -> None:
@@ -264,9 +265,12 @@ class Gauge(Widget):
             if self._after is not None:
                 from kimi_tui.projection.gauge import Freed
 
-                before, after = status.used, self._after
-                shown, status = float(after), replace(status, used=after)
-                freed_bar, freed_figure = Freed("rewind", before, after), None
+                before, after = status, self._after
+                shown, status = (
+                    float(after),
+                    replace(status, used=after, estimated=self._is_guess),
+                )
+                freed_bar, freed_figure = Freed("rewind", before.used, after), None
             elif self._viewed is not None:
                 aside = aside or now_words(status)
                 shown, status = float(self._viewed), replace(status, used=self._viewed)
@@ -397,19 +401,22 @@ def figure_spans(
     return spans
 
 
-def foreseen_spans(status: StatusUpdate, before: int, width: int, glyphs: Glyphs) -> list[Span]:
+def foreseen_spans(
+    status: StatusUpdate, before: StatusUpdate, width: int, glyphs: Glyphs
+) -> list[Span]:
     """`58.3k → 53.7k / 262k  20%`: what is used now, and the window as it would be; shorter where there is less room.
 
     Args:
         status: the window as it would be.
-        before: tokens that are used now.
+        before: the window now.
         width: cells.
         glyphs: the signs in use.
     """
-    now, then = (numbers.tokens(n, estimated=status.estimated) for n in (before, status.used))
+    now, then = (numbers.tokens(one.used, estimated=one.estimated) for one in (before, status))
     spans: list[Span] = [(now, "quiet"), (f" {glyphs.to} ", "quiet"), (then, "strong")]
-    if now == then:
-        less = numbers.change(status.used - before, estimated=status.estimated)
+    if now.lstrip("~") == then.lstrip("~"):
+        is_guess = before.estimated or status.estimated
+        less = numbers.change(status.used - before.used, estimated=is_guess)
         spans = [(f"{now} ", "quiet"), (less.replace(numbers.MINUS, glyphs.minus), "strong")]
     limit: Span = (f" / {numbers.tokens(status.limit, estimated=status.limit_estimated)}", "quiet")
     share: Span = (f"  {numbers.percent(status.used, status.limit)}", alarm_of(status) or "ink")

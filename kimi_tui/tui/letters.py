@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from textual.timer import Timer
     from textual.widget import Widget
 
+_LATE_S = 0.1
+"""A timer that comes so much later than it was to may come behind a stop of the program."""
+_LOOKS_S = 0.25
+"""By then it is known whether it was one: see `Woken`."""
 Act = Callable[[int], Awaitable[None] | None]
 """Does what a letter does, so many times."""
 MOVES = frozenset(
@@ -128,8 +132,15 @@ class LetterRun:
             self._timer.stop()
             self._timer = None
         if wait_s is not None and wait_s > 0:
-            self._timer = self._node.set_timer(wait_s, self._go_round)
+            due = time.monotonic() + wait_s
+            self._timer = self._node.set_timer(wait_s, partial(self._come_round, due))
         elif wait_s is not None:
+            self._go_round()
+
+    def _come_round(self, due: float) -> None:
+        if time.monotonic() - due > _LATE_S:
+            self.wait(_LOOKS_S)
+        else:
             self._go_round()
 
     def _go_round(self) -> None:
@@ -143,6 +154,13 @@ class LetterRun:
         """Let the letter that waits do nothing."""
         self._act = None
         self.wait(None)
+
+    def withdraw(self) -> str:
+        """The letters that wait, which do nothing and begin nothing; empty for none."""
+        text = self._text if self.waits else ""
+        self._text = ""
+        self.drop()
+        return text
 
     async def settle(self) -> None:
         """Let the letter that waits act now."""
@@ -159,7 +177,7 @@ class LetterGate:
         screen: whose bindings they are.
         write: given what is prose.
         hand_on: gives the app a key that was held back; None for behind those that were read meanwhile.
-        unbound_write: a letter that is bound to nothing begins prose; else it needs another one behind it.
+        unknown: told of a letter that is bound to nothing, where no other one came behind it; without, nobody is.
     """
 
     def __init__(
@@ -167,12 +185,11 @@ class LetterGate:
         screen: Screen[Any],
         write: Callable[[str], None],
         hand_on: Callable[[events.Key], Awaitable[None]] | None = None,
-        *,
-        unbound_write: bool = False,
+        unknown: Callable[[str], None] | None = None,
     ) -> None:
         self._screen = screen
         self._hand_on = hand_on
-        self._unbound_write = unbound_write
+        self._unknown = unknown
         self._handed: deque[events.Key] = deque(maxlen=4)
         self.run = LetterRun(screen, write)
 
@@ -192,13 +209,19 @@ class LetterGate:
             run.drop() if self._hand_on is None else await run.settle()
             return False
         act: Act | None = partial(self._press, event, self._screen.focused)
-        if bound is None and self._unbound_write:
-            act = None
+        if bound is None and self._unknown is not None:
+            # Other signs and scripts are no keys that anyone could mean.
+            is_letter = letter.isascii() and letter.isalnum()
+            act = partial(self._tell, letter) if is_letter else None
         moves = bound is not None and bound.binding.id in MOVES
         is_taken = run.take(letter, event.time, act, moves=moves)
         if run.is_held or not run.SETTLE_S:
             await run.settle()
         return is_taken
+
+    def _tell(self, letter: str, _: int) -> None:
+        if self._unknown is not None and self._screen.is_active:
+            self._unknown(letter)
 
     async def _press(self, event: events.Key, focused: Widget | None, times: int) -> None:
         for _ in range(times):

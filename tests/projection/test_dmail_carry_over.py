@@ -216,4 +216,4 @@ def test_an_edited_summary_keeps_what_the_first_one_gained() -> None:
     (card,) = [block for block in model.blocks if isinstance(block, CompactionBlock)]
     assert (card.tokens_before, card.tokens_after, card.summary) == (50_000, 8_000, "My summary.")
     title = " ".join(compaction_card(card, ROOM)[0].text.split())
-    assert title.startswith("▌ ≡ Compacted 50k → 8k edited by you")
+    assert title.startswith("▌ ≡ Compacted 50k → ~8k edited by you")

@@ -329,7 +329,7 @@ def test_a_letter_folds_what_it_undid() -> None:
     card = only(model, DMailBlock)
     assert (card.checkpoint, card.from_checkpoint, card.steps) == (8, 12, 5)
     assert card.uid
-    assert (card.tool_calls, card.tokens_saved) == (5, 18_400)
+    assert (card.tool_calls, card.tokens_changed) == (5, -18_400)
     assert card.kept == (("src/csv/tokenizer.py", 1),)
     assert card.text == LETTER
     assert not any(isinstance(block, UserBlock) for block in card.folded)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from support.soul import Stage, stage
 from support.time_traveller import Views
 
 from kimi_tui.commands.sessions import line_facts
+from kimi_tui.projection.blocks import CompactionBlock, DMailBlock
 from kimi_tui.soul.checkpoint_table import list_checkpoints, shown_lines
 from kimi_tui.soul.rewind import END, Target
 from kimi_tui.wire.queue import Subscription
@@ -58,10 +60,49 @@ class Places:
             if n in timeline.tree.lines:
                 drawn = timeline.tree.lines[n]
                 assert drawn.tokens_before == lines[n].tokens_before == listed[n]["tokens_before"]
+            if n and (after := timeline.tokens_after(n)):
+                assert after == listed[n]["tokens_after"]
+            shown_change = {r.uid: r.tokens_change for r in rows if r.said < 0}
+            for point, following in pairwise(points):
+                # Only what takes something away, or what the server says of two steps, may have less behind it.
+                taken = point.kind in ("dmail", "compaction", "summary")
+                both = point.measured and following.measured
+                assert taken or both or following.tokens >= point.tokens, (point, following)
+                assert taken or both or min(point.change, shown_change[point.uid]) >= 0
+        self._look_at_cards()
         # A turn that costs nothing, or less, is none.
         live = [tokens for _, tokens, _ in figures] if (figures := _of(timeline.path_of(0))) else []
         assert all(tokens > 0 for tokens in live)
         return found
+
+    def _look_at_cards(self) -> None:
+        """Cards and rows give the same figure of what a D-Mail or a compaction left, and so does the line that it left."""
+        timeline, chat = self.views.timeline, self.views.chat
+        cards = {
+            b.uid: b for b in chat.blocks if isinstance(b, (DMailBlock, CompactionBlock)) and b.live
+        }
+        live = timeline.tree.live
+        for place, point in enumerate(live):
+            card = cards.get(point.uid) if not point.is_kept else None
+            if card is None or point.saved is None:
+                continue
+            # What was kept beside a summary was left as well.
+            following = next((one for one in live[place + 1 :] if not one.is_kept), None)
+            assert card.estimated == (not point.change_measured)
+            if isinstance(card, DMailBlock):
+                assert card.tokens_changed == point.saved
+                # A line that was live again has been left by something else since.
+                left = timeline.tokens_after(card.world_line) or (
+                    following.tokens if following is not None else 0
+                )
+            else:
+                assert card.tokens_after - card.tokens_before == point.saved
+                left = card.tokens_after
+            if following is not None and following.kind == "step" and following.measured:
+                assert (left, card.estimated) == (following.tokens, False)
+            elif following is not None and following.kind == "user":
+                assert left == following.tokens
+        assert len(cards) < 3
 
     async def restart(self) -> None:
         """A new process shows what the last one showed."""
@@ -174,6 +215,47 @@ async def test_after_every_operation(tmp_path: Path) -> None:
         on.server.script(say("Hello.", usage=(3_900, 10)))
         await on.soul.run("hello")
         await places.restart()
+
+
+async def test_what_was_estimated_between_two_figures_lies_between_them(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        places = Places(on)
+        (on.work / "a.txt").write_text("words of a file\n" * 400)
+        # The estimate of what is read is far more than the server counts.
+        on.server.script(
+            call("ReadFile", {"path": "a.txt"}, usage=(4_000, 40)),
+            status(400, {"error": {"message": "No."}}),
+        )
+        await on.soul.run(LONG)
+        await places.look()
+        assert on.soul.used > 5_000
+        on.server.script(say("Well.", usage=(4_400, 10)))
+        await on.soul.run("again")
+        live = places.views.timeline.tree.live
+        await places.look()
+        assert 4_040 < live[2].tokens < live[3].tokens < live[4].tokens == 4_400
+        assert not live[3].measured
+        # Less than before, as where thoughts are not sent again: nothing is said to have shrunk but what did.
+        on.server.script(
+            call("ReadFile", {"path": "a.txt"}, usage=(4_450, 900)),
+            status(400, {"error": {"message": "No."}}),
+        )
+        await on.soul.run("and again")
+        on.server.script(say("Well.", usage=(4_800, 10)))
+        await on.soul.run("once more")
+        await places.restart()
+        # What a compaction left is known with the next answer, also where something was kept and said since.
+        on.server.script(say("A summary of it.", usage=(4_800, 50)))
+        assert await on.soul.compact()
+        await places.look()
+        (card,) = (b for b in places.views.chat.blocks if isinstance(b, CompactionBlock))
+        assert card.estimated
+        left = card.tokens_after
+        on.server.script(say("On.", usage=(left - 400, 10)))
+        await on.soul.run("go on")
+        await places.restart()
+        (card,) = (b for b in places.views.chat.blocks if isinstance(b, CompactionBlock))
+        assert left - 600 < card.tokens_after < left - 300
 
 
 IMPORTED: dict[str, list[dict[str, Any]]] = {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -70,16 +72,21 @@ def test_the_forecast(used: int, per_step: int, words: str) -> None:
 
 
 def test_what_would_be_left_stands_beside_what_is_used() -> None:
-    status = StatusUpdate(used=53_700, limit=262_144, trigger=212_144)
+    now = StatusUpdate(used=58_300, limit=262_144, trigger=212_144)
+    status = replace(now, used=53_700)
 
     def text(width: int) -> str:
-        return "".join(text for text, _ in foreseen_spans(status, 58_300, width, UNICODE))
+        return "".join(text for text, _ in foreseen_spans(status, now, width, UNICODE))
 
     assert text(33) == "58.3k → 53.7k / 262k  20%        "
     assert text(18) == "58.3k → 53.7k  20%"
     assert text(15) == "58.3k → 53.7k  "
-    status = StatusUpdate(used=58_260, limit=262_144, trigger=212_144)
+    status = replace(now, used=53_700, estimated=True)
+    assert text(15) == "58.3k → ~53.7k "
+    status = replace(now, used=58_260)
     assert text(26) == "58.3k −40 / 262k  22%     "
+    status = replace(status, estimated=True)
+    assert text(26) == "58.3k ~−40 / 262k  22%    "
 
 
 @pytest.mark.parametrize(("used", "style"), [(100_000, ""), (184_000, "warn"), (223_000, "error")])

@@ -1,13 +1,15 @@
 """The approval in the place of the prompt: the question, all of what will happen, and the answers.
 
-No answer is selected beforehand. A key answers at once, Enter only after the arrows have chosen a row, and yes only
-after the end of what will run was on the screen. What is longer than a few rows beside the detail stands whole in it.
+No answer is selected beforehand. A letter answers once no other key follows it, Enter only after the arrows have chosen
+a row, and yes only after the end of what will run was on the screen. What is longer than a few rows beside the detail
+stands whole in it.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 
 from rich.cells import cell_len
 from textual import events, on
@@ -38,7 +40,8 @@ from kimi_tui.tui.approval.model import (
 )
 from kimi_tui.tui.formatting import Span
 from kimi_tui.tui.glyphs import Glyphs, glyphs_of
-from kimi_tui.tui.keyboard import QuietKeyboard, has_written, key_of, keys_of
+from kimi_tui.tui.keyboard import CHORDS, QuietKeyboard, has_written, key_of, keys_of
+from kimi_tui.tui.letters import LetterRun
 from kimi_tui.tui.prompt.area import AnswerArea, PromptArea
 from kimi_tui.tui.rows import ranges
 from kimi_tui.tui.screens import app_of
@@ -306,6 +309,8 @@ class ApprovalPanel(Widget, can_focus=True):
         last_key_at: monotonic time of the last key pressed anywhere.
         keys: those of the configuration, by command.
         takes_keys: whether it has the keys from the beginning; else whoever reads elsewhere keeps them.
+        write: given what is prose.
+        typed_at: when something was written last that this may go on with; 0 for never.
     """
 
     class Answered(Message):
@@ -332,8 +337,12 @@ class ApprovalPanel(Widget, can_focus=True):
         keys: Mapping[str, str],
         *,
         takes_keys: bool = True,
+        write: Callable[[str], None] | None = None,
+        typed_at: float = 0.0,
     ) -> None:
         super().__init__()
+        self._write_behind = write
+        self._letters = LetterRun(self, self._prose, typed_at)
         self.request = request
         self._keys = keys
         self._passed = [key for name in PASSED for key in keys_of(name, keys)]
@@ -389,6 +398,7 @@ class ApprovalPanel(Widget, can_focus=True):
 
     def wait_anew(self) -> None:
         """No answer counts before it was quiet again: what was pressed may have been meant for something else."""
+        self._letters.drop()
         self._quiet.begin_anew(time.monotonic())
         self._await_quiet()
 
@@ -429,18 +439,49 @@ class ApprovalPanel(Widget, can_focus=True):
 
     # --- keys and clicks
 
-    async def on_key(self, event: events.Key) -> None:
-        """Answer, choose or scroll; Esc is left to the screen, which stops the turn."""
+    async def takes(self, event: events.Key) -> bool:
+        """Whether a key is a letter, which answers when it has settled, or goes with others where prose goes.
+
+        To be asked before the key is handed on, so that prose keeps its order.
+        """
+        letters = self._letters
+        if letters.waits and not letters.follows(event.time):
+            await letters.settle()
+        if self._writing is not None:
+            return False
+        if not event.is_printable or event.key.startswith(CHORDS) or event.key in self._passed:
+            # Enter ends an answer; whatever else follows at once says that it was none.
+            if event.key == "enter":
+                await letters.settle()
+            letters.withdraw()
+            return False
+        letter = event.character or ""
+        choice = next((one for one in self._choices if one.key == letter), None)
+        letters.take(letter, event.time, partial(self._settled, choice, event.time))
+        if not letters.SETTLE_S:
+            await letters.settle()
+        return True
+
+    def _settled(self, choice: Choice | None, at: float, _: int) -> None:
+        """A letter was pressed alone, at this time; it counts if it did then, and the question still has the keys."""
+        if not (self.has_focus and self.screen.is_current and self._accepts(at)):
+            return
+        if choice is None:
+            self.wait_anew()
+        else:
+            self._decide(choice)
+
+    def _prose(self, text: str) -> None:
+        self.wait_anew()
+        if self._write_behind is not None:
+            self._write_behind(text)
+
+    def on_key(self, event: events.Key) -> None:
+        """Choose, answer with Enter, or scroll; Esc is left to the screen, which stops the turn. See `takes` for letters."""
         if self._field.has_focus:
             if event.key == "escape":
                 event.stop()
                 self._leave_field()
-            return
-        if self._writing is not None and event.is_printable:
-            # Typed behind the key that opened the field, before that had the keys.
-            event.stop()
-            event.prevent_default()
-            self._field.insert(event.character or "")
             return
         if event.key in ("escape", "ctrl+c"):
             return
@@ -456,13 +497,7 @@ class ApprovalPanel(Widget, can_focus=True):
             return
         if not self._accepts(event.time):
             return
-        by_key = {choice.key: choice for choice in self._choices}
-        if event.character in by_key:
-            self._decide(by_key[event.character])
-        elif event.is_printable:
-            # Prose has begun, of which no letter behind this one is an answer.
-            self.wait_anew()
-        elif event.key == "enter" and self._chosen is not None:
+        if event.key == "enter" and self._chosen is not None:
             self._decide(self._choices[self._chosen])
         elif event.key == CHANGE_KEY and may_be_changed(self.request):
             if self._has_read():
@@ -483,6 +518,7 @@ class ApprovalPanel(Widget, can_focus=True):
         if act is None:
             return
         event.stop()
+        self._letters.drop()
         if self._accepts(time.monotonic()):
             act()
 
@@ -544,9 +580,11 @@ class ApprovalPanel(Widget, can_focus=True):
     # --- what is written before an answer
 
     def _write(self, what: Writing) -> None:
+        # Typed behind the key that opens the field, before that has the keys.
+        behind = self._letters.withdraw()
         self._writing = what
         self._field.placeholder = field_of(self.request, what).placeholder
-        self._field.put(self._written.get(what, ""))
+        self._field.put(self._written.get(what, "") + behind)
         self._field.display = True
         self._field.focus()
         self._place_field()

@@ -23,6 +23,7 @@ class ApprovalSlot:
         last_key_at: monotonic time of the last key pressed anywhere.
         keys: those of the configuration, by command.
         give_back: gives the keys to where they belong when the last request is gone.
+        write: given what is prose, and no answer.
     """
 
     def __init__(
@@ -31,11 +32,13 @@ class ApprovalSlot:
         last_key_at: Callable[[], float],
         keys: Mapping[str, str],
         give_back: Callable[[], None],
+        write: Callable[[str], None],
     ) -> None:
         self._prompt = prompt
         self._give_back = give_back
         self._last_key_at = last_key_at
         self._keys = keys
+        self._write = write
         self._panel: ApprovalPanel | None = None
 
     @property
@@ -56,8 +59,8 @@ class ApprovalSlot:
         if self._panel is not None:
             self._panel.wait_anew()
 
-    def show(self, requests: tuple[ApprovalRequest, ...]) -> None:
-        """Bring the screen in line with the requests that wait."""
+    def show(self, requests: tuple[ApprovalRequest, ...], typed_at: float = 0.0) -> None:
+        """Bring the screen in line with the requests that wait; `typed_at` is when something was written last, 0 for never."""
         from kimi_tui.tui.approval.panel import ApprovalPanel
 
         shown, oldest = self._panel, requests[0] if requests else None
@@ -74,7 +77,12 @@ class ApprovalSlot:
                 # Nothing that goes may have the focus: it would fall to a neighbour for a moment.
                 screen.set_focus(None)
             self._panel = ApprovalPanel(
-                oldest, self._last_key_at(), self._keys, takes_keys=takes_keys
+                oldest,
+                self._last_key_at(),
+                self._keys,
+                takes_keys=takes_keys,
+                write=self._write,
+                typed_at=typed_at,
             )
             self._panel.waiting = len(requests)
             self._prompt.display = False

@@ -53,7 +53,7 @@ async def write_dmail(
         text = await _written(screen, dialog)
     else:
         found = await soul.preview_dmail(target.id, "", "person")
-        with screen.foreseen(target, found.tokens_after, words_stay=True):
+        with screen.foreseen(target, found, words_stay=True):
             text = await _written(screen, dialog)
     if text:
         try:

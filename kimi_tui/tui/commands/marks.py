@@ -157,7 +157,8 @@ async def read_summary(screen: MainScreen, uid: str) -> None:
     point = screen.views.live_point(here.checkpoint_id)
     before = point.before if point is not None else 0
     after = before + (point.saved or 0) if point is not None and before else 0
-    shown = Summary(here.checkpoint_id, here.text, before, after, here is found[-1])
+    is_guess = point is not None and not point.saved_measured
+    shown = Summary(here.checkpoint_id, here.text, before, after, here is found[-1], is_guess)
     answer = await screen.ask(SummaryScreen(shown))
     if answer == "edit":
         await _edit(screen, soul, here.text)

@@ -80,7 +80,7 @@ async def choose(
             write=screen.write_on,
             typed_at=screen.typed_at,
         )
-        with screen.foreseen(target, found.tokens_after, words_stay=is_dmail):
+        with screen.foreseen(target, found, words_stay=is_dmail):
             answer = await screen.ask_of_line(question)
         if answer is None:
             return None

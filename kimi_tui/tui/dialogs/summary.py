@@ -29,7 +29,7 @@ class Summary(NamedTuple):
     Attributes:
         checkpoint_id: where it stands.
         text: what the agent knows of what it replaced.
-        before, after: tokens, 0 where they are not known.
+        before, after: tokens, 0 where they are not known; an estimate with `estimated`.
         can_edit: it is the newest one.
     """
 
@@ -38,6 +38,7 @@ class Summary(NamedTuple):
     before: int = 0
     after: int = 0
     can_edit: bool = True
+    estimated: bool = False
 
     @property
     def answers(self) -> tuple[tuple[str, str, str], ...]:
@@ -70,7 +71,9 @@ class SummaryScreen(ModalScreen[str | None], AnswersOnce[str | None]):
         glyphs = glyphs_of(app)
         size = ""
         if summary.before:
-            size = f"  {both_sizes(summary.before, summary.after, f' {glyphs.to} ')}"
+            to = f" {glyphs.to} "
+            size = both_sizes(summary.before, summary.after, to, estimated=summary.estimated)
+            size = f"  {size}"
         head = Content.assemble(
             ("All that the agent still knows of what came before", "bold $ink-strong"),
             (size, "$ink-quiet"),

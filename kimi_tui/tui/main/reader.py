@@ -131,8 +131,12 @@ class Reader:
         if (shown := self._shown(world_line)) is not None:
             shown.transcript.show_going(checkpoint_id)
         elif before != world_line:
-            work = reported(self._screen, self._glance_at(soul, world_line))
-            self._coming = self._screen.run_worker(work, group="glance", exclusive=True)
+
+            async def glance_at() -> None:
+                await reported(self._screen, self._glance_at(soul, world_line))
+
+            # Made when it begins: the next row may cancel it before that.
+            self._coming = self._screen.run_worker(glance_at, group="glance", exclusive=True)
 
     async def _glance_at(self, soul: KimiSoul, world_line: int) -> None:
         await asyncio.sleep(GLANCE_DELAY_S)

@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from textual.widget import Widget
 
     from kimi_tui.demo.demo import Demo
-    from kimi_tui.soul.rewind import Target
+    from kimi_tui.soul.rewind import RewindPreview, Target
     from kimi_tui.soul.system_prompt import FolderFacts
     from kimi_tui.tui.app import KimiApp
     from kimi_tui.tui.approval.panel import ApprovalPanel
@@ -149,8 +149,10 @@ class MainScreen(Screen[None]):
         self.prompt = PromptBar(key_of("send", self.keys))
         self.footer = Footer()
         self.type_ahead = TypeAhead(self, self._hand_on)
-        self._letters = LetterGate(self, self._write_here, self._hand_on, unbound_write=True)
-        self._approvals = ApprovalSlot(self.prompt, last_key_at, self.keys, self.focus_prompt)
+        self._letters = LetterGate(self, self._write_here, self._hand_on, self._tell_no_key)
+        self._approvals = ApprovalSlot(
+            self.prompt, last_key_at, self.keys, self.focus_prompt, self.write_on
+        )
         self._demo = DemoPlayer(self, launch, last_key_at)
         self._reader: Reader | None = None
         self._writing: Writing | None = None
@@ -174,7 +176,7 @@ class MainScreen(Screen[None]):
         self._typed_at = 0.0
         self._foresees_dmail = False
         self._dmail_asked = ""
-        self._looked: tuple[Target | None, int | None] = (None, None)
+        self._looked: tuple[Target | None, int | None, bool] = (None, None, False)
         self._n_changes = 0
         self._of_line: Screen[Any] | None = None
         """What is asked of the conversation as it is now."""
@@ -491,7 +493,7 @@ class MainScreen(Screen[None]):
             unsaved=new.unsaved,
         )
         if old.approvals != new.approvals:
-            self._approvals.show(new.approvals)
+            self._approvals.show(new.approvals, self._typed_at)
             self._foresee_dmail()
         if new.has_messages and not old.has_messages:
             # From here on the files change, so what was counted holds no more.
@@ -553,7 +555,12 @@ class MainScreen(Screen[None]):
         toll = partial(consequence_rows, found)
         if self._approvals.foresee(request.id, toll) and not self.timeline_pane.has_keys:
             self._foresees_dmail = True
-            self._foresee(Target(request.checkpoint_id), found.tokens_after, words_stay=True)
+            self._foresee(
+                Target(request.checkpoint_id),
+                found.tokens_after,
+                estimated=found.estimated,
+                words_stay=True,
+            )
 
     def _follow_branch(self) -> None:
         """What the agent does may change the branch, and others may while it rests."""
@@ -860,6 +867,14 @@ class MainScreen(Screen[None]):
         """Take what was typed on the timeline or in the chat, and is no key there."""
         self.write_on(text, tells=len(text) > 1)
 
+    def _tell_no_key(self, letter: str) -> None:
+        """A letter was typed there alone that does nothing."""
+        key = key_of("help", self.keys)
+        self.tell(
+            f"{letter} is no key here.",
+            advice=f"{key or '/help'} lists the keys; a word goes into the prompt.",
+        )
+
     def uid_of(self, target: Target) -> str:
         """The lasting name of a checkpoint of the live line; empty where there is none."""
         point = None if target.world_line else self.views.live_point(target.id)
@@ -976,11 +991,13 @@ class MainScreen(Screen[None]):
 
     def on_timeline_looked(self, event: Timeline.Looked) -> None:
         """Chat and gauge show what a rewind to the selected row would take and leave."""
-        self._looked = (event.target, event.used)
-        self._foresee(event.target, event.used)
+        self._looked = (event.target, event.used, event.estimated)
+        self._foresee(event.target, event.used, estimated=event.estimated)
 
     @contextmanager
-    def foreseen(self, target: Target, used: int, *, words_stay: bool = False) -> Generator[None]:
+    def foreseen(
+        self, target: Target, found: RewindPreview, *, words_stay: bool = False
+    ) -> Generator[None]:
         """Chat and gauge show what going there would take and leave, where the timeline has them show nothing yet.
 
         With `words_stay`, which the timeline does not know of, they show that all the same.
@@ -989,22 +1006,27 @@ class MainScreen(Screen[None]):
         if looked is not None and not words_stay:
             yield
             return
-        self._foresee(target, used, words_stay=words_stay)
+        self._foresee(target, found.tokens_after, estimated=found.estimated, words_stay=words_stay)
         try:
             yield
         finally:
             # The timeline may have let go of it meanwhile.
-            here, left = self._looked if looked is self._looked else (None, None)
-            self._foresee(here, left)
+            here, left, is_guess = self._looked if looked is self._looked else (None, None, False)
+            self._foresee(here, left, estimated=is_guess)
 
     def _foresee(
-        self, target: Target | None, used: int | None = None, *, words_stay: bool = False
+        self,
+        target: Target | None,
+        used: int | None = None,
+        *,
+        estimated: bool = False,
+        words_stay: bool = False,
     ) -> None:
         """Have the chat grey what going there would take, and the gauge say what is in the window then; None for now.
 
         With `words_stay` what the user said and pinned stays, as with a D-Mail.
         """
-        self.views.gauge.foresee(used)
+        self.views.gauge.foresee(used, estimated=estimated)
         line = target.world_line if target is not None else 0
         going = None if target is None else -1 if line else target.id
         self.transcript.show_going(going, words_stay=words_stay)
@@ -1075,12 +1097,17 @@ class MainScreen(Screen[None]):
 
     async def _takes_text(self, event: events.Key | events.Paste) -> bool:
         """Whether this is taken as text, or waits whether it is, where only keys are expected."""
-        focused, timeline = self.focused, self.timeline_pane
-        if focused is None or not (focused is self.on_view or timeline.acts):
+        focused, timeline, panel = self.focused, self.timeline_pane, self._approvals.panel
+        asks = panel is not None and (focused is None or focused is panel)
+        if not (asks or focused is self.on_view or timeline.acts):
             return False
         if isinstance(event, events.Paste):
             self.write_on(event.text, tells=False)
             return True
+        if panel is not None and asks:
+            return await panel.takes(event)
+        if panel is not None and event.key == "enter" and self._letters.run.is_prose(event.time):
+            return True  # the end of what waits behind the question
         is_text = event.character and event.is_printable
         if is_text and self.reading and self.reader.comes_early(event):
             self.type_in_prompt(event.character or "")

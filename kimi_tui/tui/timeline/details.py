@@ -94,12 +94,13 @@ def checkpoint_details(
         where = numbers.line_words(line.n, model.tree.name_of(line), width - 18)
         facts.append([(f"On {where}", "quiet")])
     elif checkpoint.before:
+        after = checkpoint.before + (checkpoint.saved or 0)
         facts.append(
             [
                 ("Compacted ", "quiet"),
                 (numbers.tokens(checkpoint.before), "ink"),
                 (" to ", "quiet"),
-                (numbers.tokens(checkpoint.before + (checkpoint.saved or 0)), "ink"),
+                (numbers.tokens(after, estimated=not checkpoint.saved_measured), "ink"),
             ]
         )
     elif not checkpoint.is_summary:

@@ -384,7 +384,8 @@ def figure_of(checkpoint: Checkpoint, glyphs: Glyphs) -> Span:
     """The tokens at a heading, the change of a step, the ratio of a compaction."""
     if checkpoint.is_summary and checkpoint.before:
         after = checkpoint.before + (checkpoint.saved or 0)
-        sizes = numbers.both_sizes(checkpoint.before, after, glyphs.to)
+        is_guess = not checkpoint.saved_measured
+        sizes = numbers.both_sizes(checkpoint.before, after, glyphs.to, estimated=is_guess)
         return sizes.replace(numbers.MINUS, glyphs.minus), "compaction"
     if checkpoint.is_heading:
         return numbers.tokens(checkpoint.tokens, estimated=not checkpoint.measured), "ink"

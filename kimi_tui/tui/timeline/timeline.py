@@ -143,12 +143,16 @@ class Timeline(ScrollView, can_focus=True):
             target: the row's checkpoint, with the id -1 where the row stands for a whole line; None where nothing is
                 looked at any more.
             used: tokens in the window there; None where that is now, or not known.
+            estimated: that is an estimate.
         """
 
-        def __init__(self, target: Target | None, used: int | None = None) -> None:
+        def __init__(
+            self, target: Target | None, used: int | None = None, *, estimated: bool = False
+        ) -> None:
             super().__init__()
             self.target = target
             self.used = used
+            self.estimated = estimated
 
     class UndoPressed(Message):
         """The newest operation is to be undone."""
@@ -480,7 +484,8 @@ class Timeline(ScrollView, can_focus=True):
 
             self.post_message(self.Looked(Target(-1)))
         else:
-            self.post_message(self.Looked(_target_of(row), _used_at(row, model)))
+            used, is_guess = _used_at(row, model)
+            self.post_message(self.Looked(_target_of(row), used, estimated=is_guess))
 
     def select(self, key: Key | None) -> None:
         """Select a row and bring it into view; None, or a row that is not there, selects nothing."""
@@ -822,9 +827,11 @@ def _target_of(row: Row) -> Target:
     )
 
 
-def _used_at(row: Row, model: TimelineModel) -> int | None:
-    """The tokens in the window after a rewind to this row, or on its line."""
+def _used_at(row: Row, model: TimelineModel) -> tuple[int | None, bool]:
+    """The tokens in the window after a rewind to this row, or on its line; whether that is an estimate, as in the preview."""
     checkpoint, line = row.checkpoint, row.line
     if checkpoint is None:
-        return line.tokens_before or None if line is not None else None
-    return checkpoint.tokens if line is not None else model.used - model.frees(checkpoint)
+        return line.tokens_before or None if line is not None else None, True
+    if line is not None:
+        return checkpoint.tokens, True
+    return model.used - model.frees(checkpoint), model.estimated or not checkpoint.measured

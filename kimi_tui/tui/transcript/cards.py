@@ -252,11 +252,12 @@ def dmail_card(block: DMailBlock, room: Room) -> list[Line]:
         Span("  "),
         Span(_way(block), "ink"),
     ]
-    saved = Span(change(-block.tokens_saved, estimated=block.estimated), "dmail")
+    size = change(block.tokens_changed, estimated=block.estimated)
+    changed = Span(size.replace(MINUS, room.glyphs.minus), "dmail")
     title = title_row(
         room,
         left,
-        [Fact((saved,), 0)] if block.tokens_saved else [],
+        [Fact((changed,), 0)] if block.tokens_changed else [],
         number_span(block.checkpoint, live=block.live, pin=pin_of(block, room)),
         fill=ground,
         hit=hit,
@@ -328,7 +329,12 @@ def compaction_card(block: CompactionBlock, room: Room) -> list[Line]:
     left = [edge, Span(" "), glyph, Span(" "), Span("Compacted", "compaction")]
     # Where the files do not tell what it replaced, both are what it takes itself.
     if block.tokens_before != block.tokens_after:
-        sizes = both_sizes(block.tokens_before, block.tokens_after, f" {room.glyphs.to} ")
+        sizes = both_sizes(
+            block.tokens_before,
+            block.tokens_after,
+            f" {room.glyphs.to} ",
+            estimated=block.estimated,
+        )
         left += [Span("  "), Span(sizes.replace(MINUS, room.glyphs.minus))]
     if block.edited:
         left.append(Span("  edited by you", "quiet"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from textual import events
 from textual.app import App, ComposeResult
+from textual.keys import _character_to_key  # pyright: ignore[reportPrivateUsage]
 from textual.pilot import Pilot
 
 from kimi_tui.tui.approval.model import (
@@ -27,11 +29,18 @@ from kimi_tui.tui.approval.model import (
 from kimi_tui.tui.approval.panel import AWAY_SHORT, ApprovalPanel, detail_row
 from kimi_tui.tui.glyphs import ASCII
 from kimi_tui.tui.keyboard import QUIET_S, QuietKeyboard
+from kimi_tui.tui.letters import LetterRun
 from kimi_tui.tui.prompt.area import AnswerArea
 from kimi_tui.tui.screens import sheets
 from kimi_tui.tui.theme import KIMI_DARK
 from kimi_tui.wire.display import DiffBlock, DiffLine
 from kimi_tui.wire.events import ApprovalRequest, RequestKind
+
+
+@pytest.fixture(autouse=True)
+def settle_s(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Letters answer at once, but where it is said how long they wait."""
+    monkeypatch.setattr(LetterRun, "SETTLE_S", getattr(request, "param", 0.0))
 
 
 def request(detail: str = "python -m build", **more: object) -> ApprovalRequest:
@@ -175,12 +184,19 @@ class Desk(App[None]):
         super().__init__()
         self.register_theme(KIMI_DARK)
         self.theme = "kimi-dark"
-        self.panel = ApprovalPanel(asked, 0.0, {})
+        self.written: list[str] = []
+        self.panel = ApprovalPanel(asked, 0.0, {}, write=self.written.append)
         self.answers: list[tuple[str, str]] = []
 
     def compose(self) -> ComposeResult:
         """The panel alone."""
         yield self.panel
+
+    async def on_event(self, event: events.Event) -> None:
+        """Ask the panel first, as the main screen does."""
+        asks = self.focused in (None, self.panel) and not event.is_forwarded
+        if not (asks and isinstance(event, events.Key) and await self.panel.takes(event)):
+            await super().on_event(event)
 
     def on_approval_panel_answered(self, event: ApprovalPanel.Answered) -> None:
         """Note it."""
@@ -227,21 +243,84 @@ async def test_a_letter_answers_at_once(key: str, answer: str) -> None:
         assert desk.answers == [(answer, "")]
 
 
-async def test_no_letter_within_prose_answers() -> None:
-    desk = Desk(request(session_offer="Yes, always"))
+def typed(desk: Desk, words: str, *, gap_s: float = 0.05) -> None:
+    """Letters that were read one after the other, the last of them now."""
+    for place, letter in enumerate(words):
+        event = events.Key(_character_to_key(letter), letter)
+        event.time -= gap_s * (len(words) - 1 - place)
+        desk.post_message(event)
+
+
+async def until(pilot: Pilot[None], condition: Callable[[], bool]) -> None:
+    """Let the app work until something holds."""
+    async with asyncio.timeout(20):
+        while not condition():
+            await pilot.pause(0.01)
+
+
+@pytest.mark.parametrize("settle_s", [0.25], indirect=True)
+async def test_prose_that_begins_with_an_answer_is_none() -> None:
+    kinds = (
+        (request(session_offer="Yes, always"), ("yes, stop", "a better way", "no", "east", "y.")),
+        (letter(), ("change it", "nyan")),
+        (request(kind="question", options=("a", "b")), ("2 of them", "1 ", "no idea")),
+        (request(kind="plan", options=("go",)), ("could you", "1.")),
+    )
+    for asked, prose in kinds:
+        desk = Desk(asked)
+        async with desk.run_test(size=(80, 24)) as pilot:
+            await until(pilot, lambda: desk.panel._is_painted)  # noqa: B023  # pyright: ignore[reportPrivateUsage]
+            desk.wait_out()
+            for words in prose:
+                typed(desk, words)
+                await until(pilot, lambda words=words: "".join(desk.written) == words)  # noqa: B023
+                desk.written.clear()
+                await pilot.pause(0.3)
+            # Whatever else is pressed behind a letter says that it was none; a letter of no answer is nothing.
+            for key in ("down", "escape", "pagedown"):
+                typed(desk, "n")
+                desk.post_message(events.Key(key, None))
+            typed(desk, "x")
+            await pilot.pause(0.5)
+            assert desk.answers == []
+            assert desk.written == []
+            assert not field(desk).display
+
+
+@pytest.mark.parametrize("settle_s", [0.25], indirect=True)
+async def test_a_letter_answers_when_it_has_settled() -> None:
+    desk = Desk(request())
     async with desk.run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: desk.panel._is_painted)  # pyright: ignore[reportPrivateUsage]
         desk.wait_out()
-        # Half a second may pass between two keys of a test.
-        desk.panel._quiet = QuietKeyboard(time.monotonic() - 601.0, 0.0, 600.0)  # pyright: ignore[reportPrivateUsage]
-        await press(pilot, *"san")
-        assert desk.answers == []
-        assert not desk.panel.armed
-        desk.wait_out()
-        for letter in "eyes":
-            desk.panel.post_message(events.Key(letter, letter))
+        # One that is held is one, and answers when it is let go.
+        typed(desk, "nnnn")
         await pilot.pause()
         assert desk.answers == []
-        assert desk.panel.query_one(AnswerArea).text == "yes"
+        await until(pilot, lambda: desk.answers == [("no", "")])
+        # Enter behind it ends the answer.
+        typed(desk, "y")
+        desk.post_message(events.Key("enter", "\r"))
+        await pilot.pause()
+        assert desk.answers[1:] == [("once", "")]
+        # Where the program was stopped meanwhile, that is known before the letter acts.
+        typed(desk, "y")
+        await pilot.pause()
+        time.sleep(0.6)  # noqa: ASYNC251
+        await asyncio.sleep(0.05)
+        desk.panel.wait_anew()
+        await pilot.pause(0.6)
+        assert desk.answers[2:] == []
+        # What goes on with what was written before there was a question is prose at once.
+        desk.panel._letters.go_on(time.monotonic())  # pyright: ignore[reportPrivateUsage]
+        typed(desk, "n")
+        await until(pilot, lambda: desk.written == ["n"])
+        # What is typed right behind the key that opens the field goes into it.
+        await pilot.pause(0.3)
+        desk.post_message(events.Key("ctrl+g", None))
+        typed(desk, "a")
+        await pilot.pause()
+        assert field(desk).text == "python -m builda"
 
 
 async def test_enter_answers_only_what_the_arrows_chose() -> None:

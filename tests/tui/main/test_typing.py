@@ -131,7 +131,7 @@ async def test_a_click_leaves_the_keys_and_the_footer_where_they_are(home: Path)
 
 
 async def test_the_chat_is_entered_on_purpose_and_says_so(home: Path) -> None:
-    async with ChatServer() as server, desk(home, server.base_url) as one:
+    async with ChatServer() as server, desk(home, server.base_url, quiet_s=0.01) as one:
         await a_conversation(one, server)
         area, chat = one.screen.prompt.area, one.screen.transcript
         assert "Enter send" in one.text()
@@ -142,8 +142,12 @@ async def test_the_chat_is_entered_on_purpose_and_says_so(home: Path) -> None:
         assert "Space unfold" in shown
         await one.pilot.press("k", "k", "j")
         assert chat.has_focus
-        # A letter that is no key of the chat is a word, and so is all that follows.
-        await one.pilot.press(*"hjk")
+        # A letter that is no key of the chat is nothing alone; with others behind it, it begins a word.
+        typed(one, "h")
+        await one.sees("h is no key here.")
+        assert area.text == ""
+        assert chat.has_focus
+        typed(one, "hjk", gap_s=0.001)
         await one.until(lambda: area.text == "hjk")
         assert area.has_focus
         await one.sees("Enter send")
@@ -327,7 +331,13 @@ async def test_prose_on_the_timeline_goes_to_the_prompt(
         await on_timeline()
         typed(one, "uU", gap_s=0.4)
         await one.until(lambda: acted[10:] == ["undo", "redo"])
+        # One that is no key does nothing alone, and is in no command that is typed later; a sign begins one.
+        typed(one, "g")
+        await one.sees("g is no key here.")
+        assert pane.has_keys
         assert area.text == ""
+        typed(one, ".")
+        await one.until(lambda: area.text == ".")
 
 
 async def test_prose_over_what_is_read_goes_to_the_prompt(home: Path) -> None:
@@ -379,11 +389,29 @@ async def test_what_is_written_while_a_question_waits_answers_nothing(home: Path
         await one.until(lambda: area.text == "yes, doyay \ny")
         assert one.screen.conversation.state.approvals
         assert facts(one, server) == before
+        # The same where the question has the keys; Enter behind it sends and opens nothing.
+        panel = one.screen._approvals.panel  # pyright: ignore[reportPrivateUsage]
+        assert panel is not None
+        for words in ("yes", "a better way", "no", "easy", "y "):
+            area.put("")
+            one.screen.focus_prompt()
+            await one.until(lambda: panel.armed)
+            typed(one, words)
+            await one.pilot.press("enter")
+            await one.until(lambda words=words: area.text == words)
+            assert one.screen.transcript.has_focus
+            assert one.app.screen is one.screen
         one.screen.focus_prompt()
-        await one.pilot.pause(0.6)
+        await one.until(lambda: panel.armed)
+        one.app.post_message(events.Paste("yes"))
+        await one.until(lambda: area.text == "y yes")
+        assert one.screen.conversation.state.approvals
+        assert facts(one, server) == before
+        one.screen.focus_prompt()
+        await one.until(lambda: panel.armed)
         await one.pilot.press("y")
         await one.sees("Written.")
-        assert area.text == "yes, doyay \ny"
+        assert area.text == "y yes"
 
 
 async def test_an_enter_that_ends_prose_sends_no_dmail(home: Path) -> None:
