@@ -133,7 +133,9 @@ async def preview_of_jump(
     return replace(preview, is_there=is_there)
 
 
-async def preview_of_undo(conversation: Conversation, undone: Entry, name: str) -> RewindPreview:
+async def preview_of_undo(
+    conversation: Conversation, world_lines: WorldLines, undone: Entry, name: str
+) -> RewindPreview:
     """What happened since an operation, all of which its undo takes along; `name` is what the operation is called."""
     context, points = conversation.context, conversation.context.checkpoints
     # Where the operation only added something, that begins with a checkpoint of its own.
@@ -142,14 +144,27 @@ async def preview_of_undo(conversation: Conversation, undone: Entry, name: str) 
     if not (undone.changes_line or undone.grows_line):
         place = len(points)
     goes = DroppedMessages(conversation, place)
-    number = 0
+    number, own = 0, place
     if goes.n_messages:
+        own = await _first_own(conversation, world_lines, undone)
         args = (context.storage, context.folder, context.journal, context.size_bytes)
         number = await asyncio.to_thread(number_if_left, *args)
     target = Target(points[place].id if place < len(points) else END)
     after = undone.tokens_before or conversation.used
     preview = await _preview(target, None, goes, conversation.used, after)
-    return replace(preview, label=name, left_as=number)
+    left_from = points[own].id if own < len(points) else END
+    return replace(preview, label=name, left_as=number, left_from=left_from)
+
+
+async def _first_own(conversation: Conversation, world_lines: WorldLines, undone: Entry) -> int:
+    """The place of the first live checkpoint that is not on the line which the operation left."""
+    points = conversation.context.checkpoints
+    if undone.grows_line:
+        return bisect_left(points, undone.size, key=lambda one: one.offset)
+    # The file of that line is read through.
+    left = (await asyncio.to_thread(world_lines.index, undone.n)).checkpoints
+    there = {point.uid for point in left if point.offset < undone.size}
+    return next((n for n, one in enumerate(points) if one.uid not in there), len(points))
 
 
 async def _preview(
