@@ -20,6 +20,7 @@ from kimi_tui.session.context import known_checkpoint
 from kimi_tui.session.context_index import Kind
 from kimi_tui.session.journal import Entry
 from kimi_tui.session.rotation import number_if_left
+from kimi_tui.session.schema import Checkpoint
 from kimi_tui.session.world_lines import WorldLines
 from kimi_tui.soul.conversation import Conversation
 from kimi_tui.soul.internal_messages import dmail_text, summary_text
@@ -335,15 +336,21 @@ class DroppedMessages(Sequence[DroppedMessage]):
         return self._conversation.meter.of_results(at, at + 1)
 
     def _cost_of_only_result(self, at: int) -> int | None:
-        """What a step added by the server's figures, where all of that was one result; None where that is not known."""
+        """What a step added, as its row says, where all of that was one result; None where the server never said."""
         place = bisect_right(self._points, at + self._first, key=lambda p: p.message_index) - 1
         point = self._points[place]
         inside = self._kinds[point.message_index - self._first : self._end_of(place)]
         n_results = inside.count(Kind.RESULT) + inside.count(Kind.FAILED)
         if point.tokens is None or n_results != 1 or kind_of(inside, point.id) != "step":
             return None
-        later = (p.tokens for p in self._points[place + 1 :] if p.tokens is not None)
-        return max(0, next(later, self._used) - point.tokens)
+        sent = self._sent(point)
+        later = (self._sent(one) for one in self._points[place + 1 :])
+        end = next((tokens for tokens in later if tokens is not None), self._used)
+        return max(0, end - sent) if sent is not None else None
+
+    def _sent(self, point: Checkpoint) -> int | None:
+        known = self._conversation.figures.get(point.uid)
+        return known.tokens if known is not None else point.tokens
 
     def _message(self, number: int) -> Message:
         context = self._conversation.context
