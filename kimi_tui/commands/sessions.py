@@ -43,7 +43,7 @@ from kimi_tui.session.store import (
     read_only_copy,
 )
 from kimi_tui.session.world_lines import WorldLine
-from kimi_tui.soul.checkpoint_table import ShownLine, shown_lines
+from kimi_tui.soul.checkpoint_table import ShownLine, shown_lines, shown_timeline, tokens_now
 from kimi_tui.soul.kimisoul import KimiSoul
 from kimi_tui.soul.runtime import open_soul
 from kimi_tui.soul.usage import Cost, Statistics, session_statistics
@@ -191,7 +191,7 @@ def _list(store: SessionStore, options: Namespace) -> int:
             "" if info.messages is None else f"{info.messages:,}",
             "" if info.tokens is None else tokens(info.tokens),
             size_words(info.size_bytes),
-            str(info.world_lines or ""),
+            size_words(info.world_lines_bytes) if info.world_lines else "",
             *([short(Path(info.work_dir))] if options.all else []),
         ]
         for info in infos
@@ -321,14 +321,15 @@ async def show(session: Session, *, as_json: bool) -> int:
 def _look(session: Session, folder: Path) -> _Findings:
     context = session.context
     lines = session.world_lines.list(context.checkpoints, context.messages)
+    timeline = shown_timeline(session)
     return _Findings(
         title=session.title or "Untitled",
         messages=context.index.counts(0)[0],
-        tokens=context.token_count,
+        tokens=tokens_now(session, timeline),
         checkpoints=len(context.checkpoints),
         use=disk_use(folder),
         lines=lines,
-        shown=shown_lines(session) if lines else {},
+        shown=shown_lines(session, timeline),
         figures=session_statistics(session, stored_prices()),
     )
 

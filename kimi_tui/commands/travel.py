@@ -26,7 +26,7 @@ from kimi_tui.commands.console import (
     say,
 )
 from kimi_tui.commands.sessions import chosen_session, engine
-from kimi_tui.soul.checkpoint_table import shown_lines
+from kimi_tui.soul.checkpoint_table import shown_lines, shown_timeline
 from kimi_tui.soul.kimisoul import KimiSoul
 from kimi_tui.soul.rewind import (
     END,
@@ -37,7 +37,7 @@ from kimi_tui.soul.rewind import (
     RewindPreview,
     Target,
 )
-from kimi_tui.tui.formatting import counted, line_words, tokens
+from kimi_tui.tui.formatting import NAME_WIDTH, counted, cut, line_words, tokens
 from kimi_tui.wire.events import Event, FilesRestored
 
 _LEFT_ALONE = "left alone: changed since, or no longer kept"
@@ -196,7 +196,7 @@ async def _undo_or_redo(soul: KimiSoul, options: Namespace) -> int:
     await soul.files_ready()
     heard = soul.wire.subscribe()
     before = soul.used
-    said = await (soul.undo() if options.name == "undo" else soul.redo())
+    said = await (_undo(soul) if options.name == "undo" else soul.redo())
     entry = soul.session.context.journal.entries[-1]
     result = Result(
         checkpoint_id=entry.checkpoint_id,
@@ -206,6 +206,15 @@ async def _undo_or_redo(soul: KimiSoul, options: Namespace) -> int:
         files=files_restored([record.event for record in heard.drain()]),
     )
     return print_result(options, result, said, {"operation": entry.reason})
+
+
+async def _undo(soul: KimiSoul) -> str:
+    """Undo; what it takes along is called as on the timeline."""
+    found = await soul.preview_undo()
+    if found.left_from < 0:
+        return await soul.undo()
+    timeline = await asyncio.to_thread(shown_timeline, soul.session)
+    return await soul.undo(cut(timeline.name_from(found.left_from), NAME_WIDTH))
 
 
 @dataclass(frozen=True, slots=True)

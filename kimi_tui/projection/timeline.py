@@ -581,6 +581,12 @@ class TimelineModel:
         line = self.tree.lines.get(world_line)
         return self.tree.name_of(line) if line is not None else ""
 
+    def name_from(self, checkpoint_id: int) -> str:
+        """What the live line from a checkpoint on will be called when it has been left; empty where there is none."""
+        index = self.find("", checkpoint_id)
+        own = self.tree.live[index:] if index is not None else []
+        return self.tree.name_of(WorldLine(0, "", 0.0, own))
+
     def frees(self, checkpoint: Checkpoint) -> int:
         """How many tokens a rewind to this live checkpoint frees."""
         return max(0, self.used - checkpoint.tokens)

@@ -363,6 +363,7 @@ class TranscriptModel:
             event.messages_left,
             event.from_line,
             [*map(one_line, event.files_left)],
+            name=one_line(event.line_name),
         ):
             change = both(change, self._mark("line", f"Undone: {said}", at))
         if change.first is not None:

@@ -128,6 +128,7 @@ class Context:
         whole_request: From the estimated tokens of the texts of a line to those of a request that sends it, for lines of
             which no server has given a figure. The engine puts its own in, which knows the tools and how far off
             estimates are.
+        scaled: From the estimated tokens of texts to what they are taken for, likewise.
         tokens_now: The tokens of the live line, as the journal of operations has them. The engine puts in what it has
             published.
         tokens_behind: The same for a line that is cut before a checkpoint and goes on with texts of so many estimated tokens;
@@ -143,6 +144,7 @@ class Context:
         self.folder = folder
         self.storage = storage or Storage()
         self.whole_request: Callable[[int], int] = lambda tokens: tokens
+        self.scaled: Callable[[int], int] = lambda tokens: tokens
         make = make_folder or (lambda: self.storage.make_folder(folder))
         self.tokens_now: Callable[[], int] = lambda: self.token_count
         self.tokens_behind: Callable[[Checkpoint, int], int | None] = lambda point, added: None
@@ -218,7 +220,12 @@ class Context:
         return self._sent(self.index, offset, tokens)
 
     def _sent(self, index: ContextIndex, offset: int, tokens: int) -> int:
-        return tokens if index.usage_before(offset) is not None else self.whole_request(tokens)
+        usage = index.usage_before(offset)
+        return (
+            self.whole_request(tokens)
+            if usage is None
+            else usage[0] + self.scaled(tokens - usage[0])
+        )
 
     # -- how much of it is safe ------------------------------------------------------------------------
 
@@ -430,8 +437,8 @@ class Context:
 
         messages, calls = self.index.counts(self.index.messages_before(shared))
         all_messages = MessageList(index, read, MessageCache())
-        after: int | None = None
-        if point is not None and not index.usages_between(keep, index.size):
+        after = entry.tokens_after or None
+        if after is None and point is not None and not index.usages_between(keep, index.size):
             added = all_messages[index.messages_before(keep) :]
             after = self.tokens_behind(point, sum(map(message_tokens, added)))
         if after is None:

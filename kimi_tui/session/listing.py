@@ -42,7 +42,7 @@ class SessionInfo:
     Attributes:
         updated_at: Seconds since 1970 of the last write to the context.
         size_bytes: All of its files together.
-        world_lines: How many lines were left.
+        world_lines: How many files hold lines that were left: more than are shown, where one has nothing of its own.
         world_lines_bytes: How much they take.
     """
 

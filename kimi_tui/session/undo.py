@@ -160,6 +160,8 @@ async def _bring_back(
         reason=entry.op,
         checkpoint_id=entry.checkpoint_id,
         uid=entry.uid,
+        # As much as there was.
+        tokens_after=left.tokens_before,
     )
     if left.grows_line:
         # What followed stays as a world line.

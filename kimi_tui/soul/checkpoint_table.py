@@ -94,10 +94,22 @@ class ShownLine(NamedTuple):
     tokens_after: int = 0
 
 
-def shown_lines(session: Session) -> dict[int, ShownLine]:
-    """Each world line that was left, by number, as far as the timeline knows it. Reads files: call it in a thread."""
+def shown_timeline(session: Session) -> TimelineModel:
+    """The timeline of a session, as the screen has it. Reads files: call it in a thread."""
     model = _timeline(session_history(session))
     model.mark(session.marks.bookmarks, frozenset())
+    return model
+
+
+def tokens_now(session: Session, model: TimelineModel) -> int:
+    """What the window holds, as the gauge shows it. Reads files: call it in a thread."""
+    index = session.context.index
+    return model.used or LineTokens(index, session.context.messages).before(index.size).tokens
+
+
+def shown_lines(session: Session, model: TimelineModel | None = None) -> dict[int, ShownLine]:
+    """Each world line that was left, by number, as far as the timeline knows it. Reads files: call it in a thread."""
+    model = model or shown_timeline(session)
     drawn = model.tree.lines
     return {
         n: ShownLine(

@@ -96,6 +96,7 @@ class Conversation:
         self.limits = limits
         self.meter = TokenMeter(self.system, tools.specs())
         context.whole_request = self.meter.whole_request
+        context.scaled = self.meter.estimated
         context.tokens_now = lambda: self.used
         context.tokens_behind = self._tokens_behind
         self.memory = ToolMemory()
@@ -397,11 +398,12 @@ class Conversation:
         from_line: int,
         to_line: int,
         uid: str,
-        left: tuple[int, int, tuple[str, ...]] = (0, 0, ()),
+        left: tuple[int, int, tuple[str, ...], str] = (0, 0, (), ""),
     ) -> None:
         """Publish the end of an operation, and the figures after it.
 
-        `left` are the steps and messages that an undo took along, and the files that did not follow them.
+        `left` are the steps and messages that an undo took along, the files that did not follow them, and what their line
+        is called.
         """
         self.publish(LineChanged(op, from_line, to_line, uid, self.ends_open, *left))
         self.publish_status()

@@ -581,15 +581,17 @@ class KimiSoul(Soul):
         """
         return await self._operations.preview_undo()
 
-    async def undo(self) -> str:
+    async def undo(self, line_name: str = "") -> str:
         """Reverse the newest operation that is not undone; returns a sentence for the user.
+
+        `line_name` is what the line will be called that it leaves: see `RewindPreview.left_from`.
 
         Raises:
             SessionError: there is none.
             SoulBusy: something runs; interrupt it first.
             OSError: the disk refused.
         """
-        return await self._alone(self._operations.undo())
+        return await self._alone(self._operations.undo(line_name))
 
     async def redo(self) -> str:
         """Do again what was undone last; returns a sentence for the user. Raises what `undo` raises."""

@@ -43,8 +43,8 @@ from kimi_tui.soul.segments import Segment, place_of, segment_at
 from kimi_tui.wire.events import Operation, toll_words
 from kimi_tui.workspace.restore import FileChange, Prepared, RestorePlan
 
-Toll: TypeAlias = tuple[int, int, tuple[str, ...]]
-"""What an undo takes along: steps, messages, and the files that those changed and that stay as they are."""
+Toll: TypeAlias = tuple[int, int, tuple[str, ...], str]
+"""What an undo takes along: steps, messages, the files that those changed and that stay as they are, and the line's name."""
 _NAMES: dict[str, str] = {
     "rewind": "the rewind",
     "dmail": "the D-Mail",
@@ -126,7 +126,8 @@ class Operations:
             NothingToUndo: there is none.
         """
         wanted = session_operations.next_undo(self.conversation.context)
-        preview = await preview_of_undo(self.conversation, wanted, _named(wanted))
+        lines = self.session.world_lines
+        preview = await preview_of_undo(self.conversation, lines, wanted, _named(wanted))
         stays = await self._stays(wanted, preview)
         return replace(preview, files=await self.restorer.preview_back(wanted, stays))
 
@@ -206,21 +207,23 @@ class Operations:
             raise UnknownCheckpoint(f"#{end.id} does not come after #{first.id}.")
         return Span(first, end)
 
-    async def undo(self) -> str:
+    async def undo(self, line_name: str) -> str:
         """Carry out `KimiSoul.undo`."""
         context = self.conversation.context
         wanted = session_operations.next_undo(context)
         before = self.conversation.used
-        toll = await preview_of_undo(self.conversation, wanted, "")
+        toll = await preview_of_undo(self.conversation, self.session.world_lines, wanted, "")
         stays = await self._stays(wanted, toll)
         points = await self._points_of(wanted)
         prepared = await self.restorer.prepare_back(wanted)
         async with self.restorer.journaled(prepared, "undo") as entry:
             undone = await session_operations.undo(context, files=entry)
-        left, said = (toll.steps, toll.messages, tuple(one.path for one in stays)), ""
+        left = (toll.steps, toll.messages, tuple(one.path for one in stays), line_name)
+        said = ""
         if undone.reverted is not None:
             await self._follow(undone.reverted, undone.reverted.messages_kept, _held(wanted))
-            said = toll_words(toll.steps, toll.messages, undone.reverted.entry.n, left[2])
+            number = undone.reverted.entry.n
+            said = toll_words(toll.steps, toll.messages, number, left[2], name=line_name)
         if undone.reverted is not None and wanted.grows_line:
             self._publish_taken_back(undone.reverted, before, left)
         else:
@@ -301,7 +304,7 @@ class Operations:
         left: Entry,
         points: Sequence[Checkpoint],
         reverted: Reverted | None,
-        also: Toll = (0, 0, ()),
+        also: Toll = (0, 0, (), ""),
     ) -> None:
         """Publish that what the operation `left` left behind, a line with these checkpoints, is live again."""
         if reverted is None:

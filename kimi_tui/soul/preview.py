@@ -20,6 +20,7 @@ from kimi_tui.session.context import known_checkpoint
 from kimi_tui.session.context_index import Kind
 from kimi_tui.session.journal import Entry
 from kimi_tui.session.rotation import number_if_left
+from kimi_tui.session.schema import Checkpoint
 from kimi_tui.session.world_lines import WorldLines
 from kimi_tui.soul.conversation import Conversation
 from kimi_tui.soul.internal_messages import dmail_text, summary_text
@@ -133,7 +134,9 @@ async def preview_of_jump(
     return replace(preview, is_there=is_there)
 
 
-async def preview_of_undo(conversation: Conversation, undone: Entry, name: str) -> RewindPreview:
+async def preview_of_undo(
+    conversation: Conversation, world_lines: WorldLines, undone: Entry, name: str
+) -> RewindPreview:
     """What happened since an operation, all of which its undo takes along; `name` is what the operation is called."""
     context, points = conversation.context, conversation.context.checkpoints
     # Where the operation only added something, that begins with a checkpoint of its own.
@@ -142,14 +145,27 @@ async def preview_of_undo(conversation: Conversation, undone: Entry, name: str) 
     if not (undone.changes_line or undone.grows_line):
         place = len(points)
     goes = DroppedMessages(conversation, place)
-    number = 0
+    number, own = 0, place
     if goes.n_messages:
+        own = await _first_own(conversation, world_lines, undone)
         args = (context.storage, context.folder, context.journal, context.size_bytes)
         number = await asyncio.to_thread(number_if_left, *args)
     target = Target(points[place].id if place < len(points) else END)
     after = undone.tokens_before or conversation.used
     preview = await _preview(target, None, goes, conversation.used, after)
-    return replace(preview, label=name, left_as=number)
+    left_from = points[own].id if own < len(points) else END
+    return replace(preview, label=name, left_as=number, left_from=left_from)
+
+
+async def _first_own(conversation: Conversation, world_lines: WorldLines, undone: Entry) -> int:
+    """The place of the first live checkpoint that is not on the line which the operation left."""
+    points = conversation.context.checkpoints
+    if undone.grows_line:
+        return bisect_left(points, undone.size, key=lambda one: one.offset)
+    # The file of that line is read through.
+    left = (await asyncio.to_thread(world_lines.index, undone.n)).checkpoints
+    there = {point.uid for point in left if point.offset < undone.size}
+    return next((n for n, one in enumerate(points) if one.uid not in there), len(points))
 
 
 async def _preview(
@@ -320,15 +336,21 @@ class DroppedMessages(Sequence[DroppedMessage]):
         return self._conversation.meter.of_results(at, at + 1)
 
     def _cost_of_only_result(self, at: int) -> int | None:
-        """What a step added by the server's figures, where all of that was one result; None where that is not known."""
+        """What a step added, as its row says, where all of that was one result; None where the server never said."""
         place = bisect_right(self._points, at + self._first, key=lambda p: p.message_index) - 1
         point = self._points[place]
         inside = self._kinds[point.message_index - self._first : self._end_of(place)]
         n_results = inside.count(Kind.RESULT) + inside.count(Kind.FAILED)
         if point.tokens is None or n_results != 1 or kind_of(inside, point.id) != "step":
             return None
-        later = (p.tokens for p in self._points[place + 1 :] if p.tokens is not None)
-        return max(0, next(later, self._used) - point.tokens)
+        sent = self._sent(point)
+        later = (self._sent(one) for one in self._points[place + 1 :])
+        end = next((tokens for tokens in later if tokens is not None), self._used)
+        return max(0, end - sent) if sent is not None else None
+
+    def _sent(self, point: Checkpoint) -> int | None:
+        known = self._conversation.figures.get(point.uid)
+        return known.tokens if known is not None else point.tokens
 
     def _message(self, number: int) -> Message:
         context = self._conversation.context

@@ -128,7 +128,7 @@ class RewindPreview:
     `goes` is read when it is looked at. `cost` is what the calls that go have cost; None where no prices are set.
     `ran_commands` is true where any of them ran a command. `is_there` is true where the conversation is exactly that
     already, and only files can be brought back. `run_on` are the commands in the background, which go on. `left_as` is the number of the world line that what goes becomes, where
-    that is known.
+    that is known, and `left_from` the first checkpoint that will be on that line alone; -1 for none.
     """
 
     target: Target
@@ -146,6 +146,7 @@ class RewindPreview:
     ran_commands: bool = False
     is_there: bool = False
     left_as: int = 0
+    left_from: int = -1
     run_on: tuple[str, ...] = ()
 
 

@@ -395,6 +395,7 @@ class LineChanged:
         steps_left: after an undo, the checkpoints since the operation that was undone: they stay on `from_line`.
             `messages_left` likewise counts messages.
         files_left: the files that those steps changed and that stay as they are.
+        line_name: what `from_line` was called then.
     """
 
     op: Operation
@@ -405,6 +406,7 @@ class LineChanged:
     steps_left: int = 0
     messages_left: int = 0
     files_left: tuple[str, ...] = ()
+    line_name: str = ""
 
 
 _MOST_NAMED = 3

@@ -219,11 +219,11 @@ def test_rewind_with_files_undo_and_jump(
     terminal.key("ctrl+t")
     person.sees("Esc close")
     terminal.key("u")
-    assert "2 steps since then stay as world line 2." in person.sees_at_rest(
+    assert "2 steps since then stay as world line 2 (Use a regex)." in person.sees_at_rest(
         "Undo the rewind to #3"
     )
     person.clicks("Undo it")
-    person.reads("2 steps since then stay as world line 2. 3 files went with it.")
+    person.reads("2 steps since then stay as world line 2 (Use a regex). 3 files went with it.")
     assert files(work) == AFTER_THE_FIX
     terminal.key("escape")
     person.sees("Enter send")

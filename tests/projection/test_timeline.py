@@ -104,7 +104,7 @@ def test_a_flooding_tool_result_counts_for_its_own_step() -> None:
 def test_a_d_mail_tells_where_it_came_from_and_what_it_saved() -> None:
     model = model_of(until_arrived())
     mail = model.tree.live[8]
-    assert (mail.kind, mail.from_id, mail.from_line, mail.saved) == ("dmail", 12, 3, -18_100)
+    assert (mail.kind, mail.from_id, mail.from_line, mail.saved) == ("dmail", 12, 3, -18_400)
     assert model.frees(mail) == model.used - mail.tokens
 
 

@@ -15,8 +15,14 @@ from support.time_traveller import Views
 
 from kimi_tui.commands.sessions import line_facts
 from kimi_tui.projection.blocks import CompactionBlock, DMailBlock
-from kimi_tui.soul.checkpoint_table import list_checkpoints, shown_lines
+from kimi_tui.soul.checkpoint_table import (
+    list_checkpoints,
+    shown_lines,
+    shown_timeline,
+    tokens_now,
+)
 from kimi_tui.soul.rewind import END, Target
+from kimi_tui.wire.events import LineChanged
 from kimi_tui.wire.queue import Subscription
 
 LONG = "A long question about how the importer doubles quotes, and why. " * 40
@@ -37,9 +43,16 @@ class Places:
     async def look(self) -> dict[str, tuple[int, bool]]:
         """The figures of all rows, by uid, where every place shows the same."""
         soul, session = self.on.soul, self.on.session
-        self.views.take(self.heard.drain())
+        drained = self.heard.drain()
+        self.views.take(drained)
+        journal = session.context.journal.entries
+        if drained and isinstance(drained[-2].event, LineChanged) and journal[-1].changes_line:
+            assert journal[-1].tokens_after == soul.used, journal[-1]
         timeline, anew = self.views.timeline, Views(await soul.history()).timeline
         used = soul.used
+        if soul.message_count:
+            there = await asyncio.to_thread(lambda: tokens_now(session, shown_timeline(session)))
+            assert there == used
         assert (self.views.gauge.status.used, timeline.used, anew.used) == (used, used, used)
         found: dict[str, tuple[int, bool]] = {}
         lines = {one.n: one for one in await soul.world_lines()}

@@ -77,8 +77,8 @@ class Segment:
 
     @property
     def is_measured(self) -> bool:
-        """Whether a server has counted what was sent there."""
-        return self.kind == "step" and self.tokens is not None
+        """Whether a server has counted what was sent there: of what a summary renumbered the program wrote the figure."""
+        return self.kind == "step" and self.tokens is not None and not self.was
 
     @property
     def holds_steers_only(self) -> bool:

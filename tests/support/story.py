@@ -194,7 +194,7 @@ class Teller:
         self, number: int, letter: str = "Use re.finditer.", carried: tuple[str, ...] = ()
     ) -> int:
         """The agent sends a D-Mail to checkpoint `number`; returns the line that was left."""
-        sender = self.step(("SendDMail", {"message": letter, "checkpoint_id": number}), cost=400)
+        sender = self.step(("SendDMail", {"message": letter, "checkpoint_id": number}), cost=700)
         n = self.cut(number, "dmail", letter, carried)
         self.status(estimated=True)
         self.checkpoint("dmail", f"D-Mail from #{sender}")

@@ -229,12 +229,15 @@ async def undo(screen: MainScreen, argument: str) -> None:
     soul = await screen.conversation.opened()
     # One that is under way changes what is undone next.
     await soul.settled()
-    if soul.running or await _pays_toll(screen, await soul.preview_undo()):
-        screen.tell(await soul.undo())
+    found = None if soul.running else await soul.preview_undo()
+    name = screen.views.name_from(found.left_from) if found is not None else ""
+    name = cut(name, NAME_WIDTH)
+    if found is None or await _pays_toll(screen, found, name):
+        screen.tell(await soul.undo(name))
 
 
-async def _pays_toll(screen: MainScreen, found: RewindPreview) -> bool:
-    """Whether the user undoes an operation along with what happened since; True where nothing did."""
+async def _pays_toll(screen: MainScreen, found: RewindPreview, name: str) -> bool:
+    """Whether the user undoes an operation along with what happened since, which will bear this name; True where nothing did."""
     from dataclasses import replace
 
     from kimi_tui.foreign_text import one_line
@@ -245,8 +248,7 @@ async def _pays_toll(screen: MainScreen, found: RewindPreview) -> bool:
         for one in (found.files.files if found.files else ())
         if one.fate == "skip"
     ]
-    name = screen.views.line_name(found.left_as)
-    toll = toll_words(found.steps, found.messages, found.left_as, stays, name=cut(name, NAME_WIDTH))
+    toll = toll_words(found.steps, found.messages, found.left_as, stays, name=name)
     if not toll:
         return True
     from kimi_tui.tui.preview.layout import UNDO

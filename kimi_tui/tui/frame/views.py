@@ -98,6 +98,11 @@ class Views:
         model = self.timeline.model
         return model.line_name(world_line) if model is not None else ""
 
+    def name_from(self, checkpoint_id: int) -> str:
+        """What the live line from a checkpoint on will be called when it has been left."""
+        model = self.timeline.model
+        return model.name_from(checkpoint_id) if model is not None else ""
+
     def mark(self, bookmarks: Mapping[str, str], pins: frozenset[tuple[str, int]]) -> None:
         """Show which checkpoints bear names, and where messages are pinned."""
         timeline, _ = self._models()

@@ -469,7 +469,7 @@ def _goes(
     goes = state.preview.goes
     if not goes:
         return [nothing_goes_row(state.preview)]
-    rows = [going_heading(state.preview, width)]
+    rows = [going_heading(state.preview, width, state.going)]
     space = max(1, room - 1)
     if len(goes) <= space:
         state.scroll = 0
@@ -523,9 +523,10 @@ def consequence_rows(
     jumps = bool(preview.target.world_line)
     change = preview.tokens_after - preview.tokens_before
     verb = "Leaves " if jumps else "Takes back "
-    if going is not None and going.name == FORK.name:
-        verb = "Leaves out "
     does = (verb, "; adds " if change > 0 else "; frees ")
+    if _is_fork(going):
+        # It takes nothing from here, and frees nothing.
+        does = ("Leaves out ", ", ")
     freed = formatting.tokens(abs(change), estimated=preview.estimated)
     # Numbers are never cut: where there is no room for all of them, the less telling ones are left out.
     unit = " token" if abs(change) == 1 else " tokens"
@@ -605,7 +606,7 @@ def nothing_lost_rows(
 ) -> list[list[Span]]:
     """The way back, in as many rows as it takes; `line_name` is that of the line that what goes becomes."""
     said = _NOTHING_LOST
-    if going is not None and going.name == FORK.name:
+    if _is_fork(going):
         said = _NOTHING_CUT
     elif preview.left_as:
         line = formatting.line_words(preview.left_as, line_name, _LINE_NAME_WIDTH)
@@ -626,9 +627,17 @@ def nothing_lost_rows(
     return rows
 
 
-def going_heading(preview: RewindPreview, width: int) -> list[Span]:
-    """What stands over the list of what goes."""
+def _is_fork(going: PreviewAction | None) -> bool:
+    return going is not None and going.name == FORK.name
+
+
+def going_heading(
+    preview: RewindPreview, width: int, going: PreviewAction | None = None
+) -> list[Span]:
+    """What stands over the list of what goes, or what a fork leaves out."""
     name = "Becomes a world line" if preview.target.world_line else "Goes"
+    if _is_fork(going):
+        name = "Stays here, left out of the fork"
     return [
         (name, "quiet"),
         (" " * (width - len(name) - len("tokens")), "quiet"),

@@ -16,7 +16,7 @@ from kimi_tui.session.excerpts import Said, last_said, user_words
 from kimi_tui.session.listing import describe
 from kimi_tui.session.lock import holder_of
 from kimi_tui.session.store import TRASH_DAYS, SessionStore
-from kimi_tui.tui.formatting import age, counted, tokens
+from kimi_tui.tui.formatting import age, counted, size_words, tokens
 
 PREVIEWED = 12
 """Messages."""
@@ -92,7 +92,8 @@ class Shelf:
         facts = [
             *([counted(info.messages, "message")] if info.messages is not None else []),
             *([f"{tokens(info.tokens)} tokens"] if info.tokens is not None else []),
-            *([counted(info.world_lines, "world line")] if info.world_lines else []),
+            # How many have something of their own only the timeline tells.
+            *([f"world lines {size_words(info.world_lines_bytes)}"] if info.world_lines else []),
         ]
         return Row(
             folder=folder,

@@ -760,9 +760,13 @@ async def test_clear_empties_the_chat_and_undo_brings_it_back(home: Path) -> Non
         await one.until(lambda: one.app.screen is one.screen)
         assert "The plum is blue." in chat(one)
         await one.say("/undo")
-        await one.confirm("u", "2 steps since then stay as world line 2.")
+        # The line is called before there is one as it is called then.
+        toll = "2 steps since then stay as world line 2 (Tell me of plums)"
+        await one.confirm("u", f"{toll}.")
         await one.sees("The pear is green.")
-        await one.sees("◊ Undone: 2 steps since then stay as world line 2")
+        await one.sees(f"◊ Undone: {toll}")
+        await one.until(lambda: one.screen.told[-1].text == f"Undone: the clearing. {toll}.")
+        assert one.screen.views.line_name(2) == "Tell me of plums"
         assert "The plum is blue." not in chat(one)
         await one.say("/redo")
         await one.until(lambda: "The pear is green." not in chat(one))

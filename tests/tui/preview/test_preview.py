@@ -383,7 +383,11 @@ async def test_a_fork_asks_whether_the_files_go_along(size: tuple[int, int]) -> 
         await pilot.pause()
         assert app.answers == []
         assert any("Fork at #11" in row for row in app.rows)
-        assert any("Leaves out 5 steps, 11 messages" in row for row in app.rows)
+        assert any("Leaves out 5 steps, 11 messages, " in row for row in app.rows)
+        assert not any("Goes " in row for row in app.rows)
+        if size == (120, 40):
+            assert any("Stays here, left out of the fork" in row for row in app.rows)
+        assert not any("frees" in row for row in app.rows)
         assert any(
             "files come back as well?" in row or "they come back as well?" in row
             for row in app.rows

@@ -118,7 +118,7 @@ def compacted() -> Conversation:
         talk.tell(moved)
     summary = "## Current task\nFind out why the import is slow.\n## Completed tasks\nQuoted fields: fixed."
     talk.tell(CompactionEnd(211_000, 21_000, summary, 1))
-    talk.checkpoint = 4
+    talk.checkpoint, talk.tokens = 4, 21_000
     talk.user("Use one regular expression.")
     return talk
 
