@@ -15,7 +15,7 @@ from uuid import uuid4
 
 from kimi_tui.prompts import prompt
 from kimi_tui.soul.errors import SoulError
-from kimi_tui.soul.tool_results import diffs_of
+from kimi_tui.soul.tool_results import change_more_than, diffs_of
 from kimi_tui.tools.base import ApprovalQuestion, ToolProblem, ToolRejected
 from kimi_tui.tools.exit_plan_mode import MODE_AFTER, YES_AND
 from kimi_tui.wire.display import DisplayBlock
@@ -35,6 +35,9 @@ Mode = Literal["plan", "ask", "edits", "sandboxed", "all"]
 _EDITS = frozenset({"edit file", "edit outside", "edit protected", "restore files"})
 
 
+MOST_LINES = 100_000
+"""Of a change that is asked about: nobody reads more, and each takes room until there is an answer."""
+_TOO_LONG = f"The user cannot be asked about a change of more than {MOST_LINES:,} lines: make it in parts, or with a command."
 _KINDS: Mapping[str, RequestKind] = {
     "send D-Mail": "dmail",
     "present plan": "plan",
@@ -219,6 +222,9 @@ class Approval:
         ask = waiting.ask
         display: tuple[DisplayBlock, ...] = ()
         if not self._is_covered(ask):
+            if await change_more_than(ask.edits, MOST_LINES):
+                waiting.decision.set_exception(ToolProblem(_TOO_LONG, brief="too long"))
+                return
             display = await diffs_of(ask.edits)
         if waiting.decision.done():
             return

@@ -273,6 +273,18 @@ async def diffs_of(edits: Iterable[FileEdit]) -> tuple[DisplayBlock, ...]:
     return tuple([await diff_of(edit, None) for edit in edits])
 
 
+async def change_more_than(edits: Iterable[FileEdit], most: int) -> bool:
+    """Whether edits add and remove more than so many lines in all."""
+    n_lines = 0
+    for edit in edits:
+        changed = (edit.before or "").count("\n") + edit.after.count("\n")
+        if n_lines + changed > most:
+            block = await asyncio.to_thread(diff_block, edit, 0)
+            changed = block.added + block.removed
+        n_lines += changed
+    return n_lines > most
+
+
 async def diff_of(edit: FileEdit, max_lines: int | None) -> DiffBlock:
     """One edit as a diff; large texts are compared in a thread."""
     if len(edit.before or "") + len(edit.after) <= _SMALL_CHARS:

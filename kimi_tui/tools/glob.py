@@ -362,7 +362,7 @@ def _outcome(search: _Search) -> ToolOutcome:
     n_files = sum(not path.endswith("/") for path in found)
     brief = f"{len(found)} matches" if n_files != len(found) else f"{n_files} files"
     if not found:
-        brief = "no match"
+        brief = "out of time" if search.out_of_time else "no match"
     elif len(found) == 1:
         brief = "1 file" if n_files else "1 folder"
     shown = (path.encode("utf-8", "surrogateescape").decode("utf-8", "replace") for path in found)

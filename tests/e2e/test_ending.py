@@ -157,6 +157,24 @@ def test_closing_the_window_ends_it_in_order(configured: Program, server: ChatSe
     _is_kept(configured)
 
 
+def test_two_hundred_sizes_in_two_seconds(configured: Program, server: ChatServerThread) -> None:
+    server.script(say("word " * 400 + "the end.", pause_s=0.004))
+    terminal = configured.start()
+    terminal.wait_for("Ctrl+T timeline")
+    terminal.type("go")
+    terminal.key("enter")
+    terminal.wait_for("word word")
+    for n in range(200):
+        terminal.resize(20 + n * 7 % 160, 5 + n * 3 % 50)
+        time.sleep(0.01)
+    terminal.resize(80, 24)
+    terminal.wait_for("the end.")
+    terminal.wait_for("Enter send")
+    terminal.type("still here")
+    terminal.wait_for("still here")
+    assert "go on with" in _leave(terminal)
+
+
 def _leave(terminal: Terminal) -> str:
     """Quit; what stands on the terminal then."""
     before = terminal.n_bytes

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable
+from dataclasses import replace
 
 import pytest
 from support.soul import next_event
 
 from kimi_tui.soul import approval as approvals
 from kimi_tui.soul.approval import Approval, Mode, QuestionNotShown
-from kimi_tui.tools.base import ApprovalQuestion, FileEdit, ToolRejected
+from kimi_tui.tools.base import ApprovalQuestion, FileEdit, ToolProblem, ToolRejected
 from kimi_tui.wire.display import DisplayBlock
 from kimi_tui.wire.events import ApprovalAnswer, ApprovalRequest, ApprovalResolved
 from kimi_tui.wire.queue import Subscription, Wire
@@ -270,3 +271,17 @@ async def test_a_question_that_cannot_be_shown_is_a_no_and_the_next_is_put(
     assert request.detail == RUN.detail
     approval.answer(request.id, "once")
     await second
+
+
+async def test_a_change_that_nobody_can_read_is_not_asked_about(
+    wire: Wire, approval: Approval
+) -> None:
+    text = "x\n" * approvals.MOST_LINES
+    edits = (FileEdit("a.py", text, "y\n" + text[2:]), FileEdit("b.py", None, text))
+    with pytest.raises(ToolProblem, match="in parts"):
+        await asyncio.wait_for(ask(approval, replace(EDIT, edits=edits)), 30)
+    # It counts what changes, not what there is.
+    waiting = ask(approval, replace(EDIT, edits=edits[:1]))
+    request = await asked(wire.subscribe())
+    approval.answer(request.id, "once")
+    await waiting

@@ -7,19 +7,27 @@ screen, and whether the last one has been.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import sys
+import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Literal
 
 from rich.cells import cell_len, chop_cells
 
 from kimi_tui import foreign_text
 from kimi_tui.tui.glyphs import UNICODE, Glyphs
-from kimi_tui.tui.rows import ranges
+from kimi_tui.tui.rows import iter_ranges, ranges
 from kimi_tui.wire.display import DiffBlock
 from kimi_tui.wire.events import ApprovalAnswer, ApprovalRequest
 
 TAB = 4
+PART_CHARS = 4_096
+LAID_OUT_S = 0.005
+"""How long rows are laid out before keys and frames get their turn."""
+LAID_OUT_ROWS = 200
+"""So many at once."""
 CHANGE_KEY = "ctrl+g"
 """Edits what is asked about before it is allowed."""
 
@@ -143,24 +151,21 @@ def counts(request: ApprovalRequest) -> tuple[int, int] | None:
 
 def detail_rows(
     request: ApprovalRequest, width: int, glyphs: Glyphs = UNICODE
-) -> tuple[DetailRow, ...]:
-    """All of what will run or be written, in rows of at most `width` cells."""
+) -> Iterator[DetailRow]:
+    """All of what will run or be written, in rows of at most `width` cells, one after another."""
     diffs = [block for block in request.display if isinstance(block, DiffBlock)]
     if not diffs:
         shown = visible(request.detail)
-        if not shown:
-            return ()
-        if request.kind != "tool":
-            return tuple(DetailRow(shown[start:end]) for start, end in ranges(shown, width))
-        return tuple(
-            DetailRow(piece) for line in shown.split("\n") for piece in wrapped(line, width)
-        )
-    rows: list[DetailRow] = []
+        if shown and request.kind != "tool":
+            yield from (DetailRow(shown[start:end]) for start, end in iter_ranges(shown, width))
+        elif shown:
+            for line in shown.split("\n"):
+                yield from map(DetailRow, wrapped(line, width))
+        return
     for diff in diffs:
         if len(diffs) > 1:
-            rows += [DetailRow(piece, "path") for piece in wrapped(visible(diff.path), width)]
-        rows += _diff_rows(diff, width, glyphs)
-    return tuple(rows)
+            yield from (DetailRow(piece, "path") for piece in wrapped(visible(diff.path), width))
+        yield from _diff_rows(diff, width, glyphs)
 
 
 def said_instead(request: ApprovalRequest, written: str) -> str:
@@ -170,22 +175,27 @@ def said_instead(request: ApprovalRequest, written: str) -> str:
     return "" if written.strip() == request.detail.strip() else written.strip()
 
 
-def _diff_rows(diff: DiffBlock, width: int, glyphs: Glyphs) -> list[DetailRow]:
+def _diff_rows(diff: DiffBlock, width: int, glyphs: Glyphs) -> Iterator[DetailRow]:
     largest = max((line.number for line in diff.lines), default=0)
     digits = max(3, len(str(largest)))
     kinds: dict[str, RowKind] = {" ": "same", "+": "add", "-": "delete"}
-    rows: list[DetailRow] = []
     for line in diff.lines:
         sign = glyphs.minus if line.sign == "-" else line.sign
         margin = f"{line.number:>{digits}} {sign} "
-        pieces = wrapped(visible_code(line.text, glyphs), max(8, width - len(margin)))
-        for index, piece in enumerate(pieces):
-            rows.append(
-                DetailRow(piece, kinds[line.sign], margin if not index else " " * len(margin))
-            )
+        for piece in _code_pieces(line.text, max(8, width - len(margin)), glyphs):
+            yield DetailRow(piece, kinds[line.sign], margin)
+            margin = " " * len(margin)
     if not diff.lines:
-        rows.append(DetailRow("an empty file" if diff.created else "no line changes"))
-    return rows
+        yield DetailRow("an empty file" if diff.created else "no line changes")
+
+
+def _code_pieces(line: str, width: int, glyphs: Glyphs) -> Iterator[str]:
+    """A line of a file in pieces of at most `width` cells; a very long one is laid out part by part."""
+    rest = ""
+    for start in range(0, len(line) or 1, PART_CHARS):
+        pieces = wrapped(rest + visible_code(line[start : start + PART_CHARS], glyphs), width)
+        rest = pieces.pop() if start + PART_CHARS < len(line) else ""
+        yield from pieces
 
 
 def visible_code(text: str, glyphs: Glyphs = UNICODE) -> str:
@@ -228,13 +238,16 @@ class Detail:
         request: what is asked.
 
     Attributes:
+        is_laid_out: whether all rows are known; else `lay_out` goes on.
         seen_end: whether the last row has been on the screen.
         n_read: so many rows from the first on have been there, without one between them that was not.
     """
 
     def __init__(self, request: ApprovalRequest) -> None:
         self._request = request
-        self._rows: tuple[DetailRow, ...] = ()
+        self._rows: list[DetailRow] = []
+        self._coming: Iterator[DetailRow] = iter(())
+        self.is_laid_out = True
         self._width = 0
         self._screen_height = 0
         self._beside = 0
@@ -267,13 +280,25 @@ class Detail:
         if (width, moved_here) != (self._width, self._moved_here):
             self._width = width
             self._moved_here = moved_here
-            n_rows = max(1, len(self._rows))
-            self._rows = (
-                *(DetailRow(row, "path") for text in moved_here for row in self._broken(text)),
-                *detail_rows(self._request, width, glyphs),
-            )
-            self.n_read = self.n_read * len(self._rows) // n_rows
+            self._coming = detail_rows(self._request, width, glyphs)
+            self._rows = [
+                DetailRow(row, "path") for text in moved_here for row in self._broken(text)
+            ]
+            # Other rows: how far they were read is only known of all of them.
+            self.n_read = sys.maxsize if self.n_read and not self.passed_over else 0
+            self.is_laid_out = False
+            self.lay_out()
         self._move(0)
+
+    def lay_out(self) -> None:
+        """Go on for a while."""
+        end = time.perf_counter() + LAID_OUT_S
+        while not self.is_laid_out:
+            some = list(islice(self._coming, LAID_OUT_ROWS))
+            self._rows += some
+            self.is_laid_out = len(some) < LAID_OUT_ROWS
+            if time.perf_counter() > end:
+                return
 
     def note_shown(self) -> None:
         """What is shown now is on the screen."""
@@ -285,7 +310,7 @@ class Detail:
     @property
     def passed_over(self) -> bool:
         """Whether rows before the last one have not been on the screen."""
-        return self.n_read < len(self._rows)
+        return self.n_read < len(self._rows) or not self.is_laid_out
 
     def _broken(self, text: str) -> list[str]:
         """The rows of a text that came here: prose between words, all else where a row ends."""
@@ -303,12 +328,12 @@ class Detail:
     @property
     def shows_all(self) -> bool:
         """Whether every row is shown at once."""
-        return self.room >= len(self._rows)
+        return self.is_laid_out and self.room >= len(self._rows)
 
     @property
     def at_end(self) -> bool:
         """Whether the last row is shown."""
-        return self._top + self._window >= len(self._rows)
+        return self.is_laid_out and self._top + self._window >= len(self._rows)
 
     @property
     def more_words(self) -> str:
@@ -329,7 +354,8 @@ class Detail:
     @property
     def place_words(self) -> str:
         """Which rows of how many are shown."""
-        return f"rows {self._top + 1} to {self._top + self._window} of {len(self._rows)}"
+        so_far = "" if self.is_laid_out else " so far"
+        return f"rows {self._top + 1} to {self._top + self._window} of {len(self._rows)}{so_far}"
 
     def toggle_whole(self) -> None:
         """As many rows as the screen has room for, or a few again; nothing where that would be no more."""

@@ -293,6 +293,8 @@ UNDER_FIELD = 3
 TALL = 30
 PASSED = ("mode", "help", "quit", "timeline", "search", "commands")
 """Commands whose keys are left to the screen. What is pressed right behind one is meant for where it leads."""
+REST_S = 0.002
+"""Between two slices of a long text that is laid out."""
 _WRITTEN_S = 0.02
 """How often it is asked whether the terminal has taken what was painted."""
 _PAGES = {"pageup": -1, "pagedown": 1}
@@ -358,6 +360,7 @@ class ApprovalPanel(Widget, can_focus=True):
         """That rows were passed over, when a yes was given."""
         self._takes_keys = takes_keys
         self._has_been_left = not takes_keys
+        self._laying_out: Timer | None = None
         self._clicks: dict[int, Callable[[], None]] = {}
         self._writing: Writing | None = None
         self._written: dict[Writing, str] = {}
@@ -666,6 +669,8 @@ class ApprovalPanel(Widget, can_focus=True):
             beside=beside.n_rows,
             moved_here=tuple(beside.moved),
         )
+        if not self._detail.is_laid_out and self._laying_out is None:
+            self._laying_out = self.set_timer(REST_S, self._lay_out)
         self._clicks.clear()
         lines = [Content("")] if tall else []
         lines += beside.question
@@ -685,6 +690,15 @@ class ApprovalPanel(Widget, can_focus=True):
                 self._clicks[len(lines)] = lambda choice=choice: self._decide(choice)
                 lines.append(row)
         return [*lines, Content("")] if tall else lines
+
+    def _lay_out(self) -> None:
+        """Go on with rows that were too many at once."""
+        self._laying_out = None
+        self._detail.lay_out()
+        if self._detail.is_laid_out:
+            self.refresh(layout=True)
+        else:
+            self._laying_out = self.set_timer(REST_S, self._lay_out)
 
     def _detail_lines(self, width: int) -> list[Content]:
         detail = self._detail

@@ -66,7 +66,7 @@ EDIT = DiffBlock(
 
 @given(st.text(max_size=300), st.integers(8, 60))
 def test_nothing_of_a_command_is_ever_cut(command: str, width: int) -> None:
-    rows = detail_rows(request(command), width)
+    rows = list(detail_rows(request(command), width))
     assert all(cell_len(row.text) <= width for row in rows)
     shown = "".join(row.text for row in rows)
     assert shown == visible(command).replace("\n", "")
@@ -83,7 +83,7 @@ def test_what_hides_is_written_out() -> None:
 
 def test_a_diff_is_shown_whole_with_numbers_and_signs() -> None:
     asked = request("", display=(EDIT,))
-    rows = detail_rows(asked, 60)
+    rows = list(detail_rows(asked, 60))
     assert [row.kind for row in rows] == ["same", "delete", "add", "add"]
     assert rows[1].margin == " 12 − "
     assert rows[3].text == "→   backend = 1"
@@ -92,21 +92,21 @@ def test_a_diff_is_shown_whole_with_numbers_and_signs() -> None:
 
 def test_several_files_are_named() -> None:
     other = DiffBlock("b.py", 0, 0, (), created=True)
-    rows = detail_rows(request("", display=(EDIT, other)), 60)
+    rows = list(detail_rows(request("", display=(EDIT, other)), 60))
     assert [row.text for row in rows if row.kind == "path"] == ["pyproject.toml", "b.py"]
     assert rows[-1].text == "an empty file"
 
 
 def test_long_lines_of_a_diff_go_on_under_their_margin() -> None:
     block = DiffBlock("a", 1, 0, (DiffLine("+", 1, "x" * 50),))
-    rows = detail_rows(request("", display=(block,)), 30)
+    rows = list(detail_rows(request("", display=(block,)), 30))
     assert "".join(row.text for row in rows) == "x" * 50
     assert rows[1].margin.strip() == ""
     assert len(rows[1].margin) == len(rows[0].margin)
 
 
 def test_signs_that_every_terminal_has() -> None:
-    rows = detail_rows(request("", display=(EDIT,)), 60, ASCII)
+    rows = list(detail_rows(request("", display=(EDIT,)), 60, ASCII))
     assert "".join(f"{row.margin}{row.text}" for row in rows).isascii()
     assert "12 - " in rows[1].margin
 
@@ -442,6 +442,27 @@ async def test_what_no_field_can_hold_is_not_changed_there(text: str) -> None:
     assert not may_be_changed(request(text))
 
 
+async def test_a_long_change_is_laid_out_in_slices() -> None:
+    lines = (*(DiffLine("+", n, "x") for n in range(40_000)), DiffLine("+", 40_000, "y " * 100_000))
+    desk = Desk(request("a.py", display=(DiffBlock("a.py", 40_001, 0, lines),)))
+    async with desk.run_test(size=(80, 24)) as pilot:
+        desk.wait_out()
+        assert "so far" in desk.text()
+        await press(pilot, "end")
+        await press(pilot, "y")
+        assert desk.answers == []
+        detail = desk.panel._detail  # pyright: ignore[reportPrivateUsage]
+        while not detail.is_laid_out:
+            began = time.thread_time()
+            detail.lay_out()
+            assert time.thread_time() - began < 0.05
+        await press(pilot, "end")
+        assert re.search(r"rows \d+ to (\d+) of \1$", desk.text(), re.M)
+        await press(pilot, "y")
+        await press(pilot, "y")
+        assert desk.answers == [("once", "")]
+
+
 async def test_a_plan_is_read_before_it_is_changed() -> None:
     desk = Desk(request("\n".join(f"{n}. x" for n in range(50)), kind="plan", options=("Yes",)))
     async with desk.run_test(size=(80, 24)) as pilot:
@@ -553,7 +574,7 @@ def test_the_numbers_of_a_diff_stand_as_in_the_chat() -> None:
     asked = request("pyproject.toml", display=(EDIT,))
     shown = [str(detail_row(row, 80)) for row in detail_rows(asked, 60)]
     assert shown[1].startswith(" " * 5 + "12 − ")
-    assert str(detail_row(detail_rows(request(), 60)[0], 80)).startswith(" " * 5 + "python")
+    assert str(detail_row(next(detail_rows(request(), 60)), 80)).startswith(" " * 5 + "python")
 
 
 async def test_no_needs_no_reading() -> None:
@@ -676,7 +697,7 @@ def field(desk: Desk) -> AnswerArea:
 
 def test_a_letter_is_broken_between_words_and_loses_none() -> None:
     text = "one two three four five six seven eight nine ten"
-    rows = detail_rows(letter(text), 12)
+    rows = list(detail_rows(letter(text), 12))
     assert " ".join(row.text for row in rows) == text
     assert all(cell_len(row.text) <= 12 for row in rows)
 
