@@ -132,7 +132,8 @@ def age(then: datetime, now: datetime) -> str:
     if seconds < 3600:
         return f"{int(seconds // 60)} min"
     days = (now.date() - then.date()).days
-    if days == 0:
+    # Soon after midnight, too.
+    if days == 0 or seconds < 6 * 3600:
         return f"{int(seconds // 3600)} h"
     if days == 1:
         return "yesterday"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rich.cells import cell_len
@@ -15,6 +15,21 @@ from textual.widget import Widget
 from kimi_tui.foreign_text import one_line
 from kimi_tui.tui.formatting import cut
 from kimi_tui.tui.glyphs import glyphs_of
+
+SETTINGS_KEYS: Mapping[str, str] = {
+    "left": "the value before, where there are some to choose from; a theme is only tried",
+    "right": "the value after",
+    "delete": "back to the default",
+    "escape": "all settings again, where some were looked for; close",
+}
+"""What those keys do in the list of settings that a list leaves; `MODEL_KEYS` and `SERVER_KEYS` in the others. The help reads them."""
+MODEL_KEYS: Mapping[str, str] = {
+    "escape": "back",
+    "ctrl+s": "use it in this folder",
+    "left": "think less",
+    "right": "think more",
+}
+SERVER_KEYS: Mapping[str, str] = {"escape": "back", "ctrl+r": "look again"}
 
 
 @dataclass(frozen=True, slots=True)

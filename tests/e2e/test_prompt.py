@@ -76,6 +76,9 @@ def test_a_setting_is_changed_in_the_file(configured: Program) -> None:
     terminal.wait_for("▌ dmail.review")
     terminal.key("enter")
     terminal.wait_for("Kept.")
+    # Out of what was typed to find it, then of the settings.
+    terminal.key("escape")
+    terminal.wait_gone("only with")
     terminal.key("escape")
     terminal.wait_gone("dmail.review")
     terminal.key("ctrl+q")

@@ -1,11 +1,13 @@
-"""The sentences of the statistics."""
+"""Words for figures and times."""
 
 from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from kimi_tui.soul.usage import Statistics
-from kimi_tui.tui.formatting import statistics_pairs
+from kimi_tui.tui.formatting import age, statistics_pairs
 
 
 @pytest.mark.parametrize(
@@ -28,3 +30,9 @@ def test_who_was_not_waited_for_is_not_named(
 def test_tools_are_called_as_everywhere_else() -> None:
     figures = Statistics(tool_calls={"StrReplaceFile": 2, "mcp__web__get": 1})
     assert dict(statistics_pairs(figures))["tool calls"] == "Edit 2, web/get 1"
+
+
+def test_two_hours_are_two_hours_also_soon_after_midnight() -> None:
+    now = datetime(2026, 3, 2, 0, 30, tzinfo=UTC)
+    assert age(now - timedelta(hours=2), now) == "2 h"
+    assert age(now - timedelta(hours=7), now) == "yesterday"

@@ -15,6 +15,7 @@ from kimi_tui.tui.dialogs.text_screen import TextRows, TextScreen
 from kimi_tui.tui.formatting import cut, wrap_words
 from kimi_tui.tui.glyphs import Glyphs, drawn, glyphs_of
 from kimi_tui.tui.keyboard import key_name, key_of, line_break_key
+from kimi_tui.tui.pick_list import MODEL_KEYS, SERVER_KEYS, SETTINGS_KEYS
 from kimi_tui.tui.prompt.command import CommandTable
 from kimi_tui.tui.screens import sheets
 
@@ -250,9 +251,6 @@ def _fixed(bindings: Sequence[BindingType]) -> Iterator[Pair]:
 
 def _screens() -> Iterator[tuple[str, tuple[Pair, ...]]]:
     """What floats over the others, and its keys, which cannot be changed."""
-    from kimi_tui.tui.dialogs.settings import SettingsScreen
-    from kimi_tui.tui.first_run.screens import LocalScreen, ModelScreen
-
     yield (
         "Lists: settings, models, servers",
         (
@@ -264,9 +262,9 @@ def _screens() -> Iterator[tuple[str, tuple[Pair, ...]]]:
             ("Enter", "choose it, or change it"),
         ),
     )
-    yield "Settings", tuple((key_name(key), words) for key, words in SettingsScreen.KEYS.items())
-    yield "Models", tuple(_fixed(ModelScreen.BINDINGS))
-    yield "Local servers", tuple(_fixed(LocalScreen.BINDINGS))
+    lists = (("Settings", SETTINGS_KEYS), ("Models", MODEL_KEYS), ("Local servers", SERVER_KEYS))
+    for title, keys in lists:
+        yield title, tuple((key_name(key), words) for key, words in keys.items())
     yield (
         "Jobs, window, statistics, notices",
         (*_fixed(TextScreen.BINDINGS), ("↑, ↓, PageUp, PageDown", "read")),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 from textual import events, on
 from textual.app import ComposeResult
@@ -34,7 +34,7 @@ from kimi_tui.tui.dialogs.help import meaning_of
 from kimi_tui.tui.dialogs.text_dialog import TextDialog, TextQuestion
 from kimi_tui.tui.frame.footer import Hint, hint_row
 from kimi_tui.tui.keyboard import key_name
-from kimi_tui.tui.pick_list import Entry, PickList
+from kimi_tui.tui.pick_list import SETTINGS_KEYS, Entry, PickList
 from kimi_tui.tui.prompt.command import CommandTable
 from kimi_tui.tui.screens import AnswersOnce, app_of, sheets
 
@@ -72,13 +72,6 @@ class SettingsScreen(ModalScreen[None], AnswersOnce[None]):
     """
 
     CSS_PATH = sheets("settings")
-    KEYS: ClassVar[Mapping[str, str]] = {
-        "left": "the value before, where there are some to choose from; a theme is only tried",
-        "right": "the value after",
-        "delete": "back to the default",
-        "escape": "all settings again, where some were looked for; close",
-    }
-    """What those keys do that the list leaves."""
 
     def __init__(
         self,
@@ -229,7 +222,7 @@ class SettingsScreen(ModalScreen[None], AnswersOnce[None]):
     def on_key(self, event: events.Key) -> None:
         """Try or change a value with the arrows, go back to the default, close."""
         setting = self._chosen
-        if event.key not in self.KEYS:
+        if event.key not in SETTINGS_KEYS:
             return
         event.stop()
         event.prevent_default()

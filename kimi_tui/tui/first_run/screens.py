@@ -34,7 +34,7 @@ from kimi_tui.tui.first_run.models import (
 )
 from kimi_tui.tui.frame.footer import Footer
 from kimi_tui.tui.glyphs import glyphs_of
-from kimi_tui.tui.pick_list import Entry, PickList
+from kimi_tui.tui.pick_list import MODEL_KEYS, SERVER_KEYS, Entry, PickList
 from kimi_tui.tui.screens import AnswersOnce, app_of, sheets
 
 if TYPE_CHECKING:
@@ -317,9 +317,9 @@ class LocalScreen(AnswersOnce[Launch | None]):
 
     CSS_PATH = sheets("first_run")
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "back", "Back", show=False),
+        Binding("escape", "back", SERVER_KEYS["escape"], show=False),
         # Not a letter: with many models those narrow the list.
-        Binding("ctrl+r", "look", "Look again", show=False),
+        Binding("ctrl+r", "look", SERVER_KEYS["ctrl+r"], show=False),
     ]
 
     def __init__(self, launch: Launch, servers: tuple[LocalServer, ...]) -> None:
@@ -420,10 +420,10 @@ class ModelScreen(AnswersOnce[ModelPick | None]):
 
     CSS_PATH = sheets("first_run")
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "back", "Back", show=False),
-        Binding("ctrl+s", "use_here", "Use in this folder", show=False),
-        Binding("left", "think(-1)", "Think less", show=False),
-        Binding("right", "think(1)", "Think more", show=False),
+        Binding("escape", "back", MODEL_KEYS["escape"], show=False),
+        Binding("ctrl+s", "use_here", MODEL_KEYS["ctrl+s"], show=False),
+        Binding("left", "think(-1)", MODEL_KEYS["left"], show=False),
+        Binding("right", "think(1)", MODEL_KEYS["right"], show=False),
     ]
 
     def __init__(self, launch: Launch, thinking: str = "", taken: tuple[str, ...] = ()) -> None:

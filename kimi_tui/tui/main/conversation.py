@@ -337,7 +337,7 @@ class Conversation:
         """What waits for the end of a turn is the user's to send; False where nothing does."""
         texts, self.follow_ups = self.follow_ups, []
         if texts:
-            self._screen.give_back("\n\n".join(texts))
+            self._screen.give_back(texts)
             self._follow_ups_changed()
         return bool(texts)
 
@@ -386,7 +386,7 @@ class Conversation:
             self._screen.give_draft(self._kept_draft)
             self.draft_changed()
         if texts := await asyncio.to_thread(read_follow_ups, soul.session.dir):
-            self._screen.give_back("\n\n".join(texts))
+            self._screen.give_back(texts)
             await self._keep_follow_ups()
 
     def files_like(self, query: str, count: int) -> list[str]:
@@ -676,7 +676,7 @@ class Conversation:
         if texts and said_all:
             self.say("\n\n".join(texts))
         elif texts:
-            self._screen.give_back("\n\n".join(texts))
+            self._screen.give_back(texts)
 
     async def _say_follow_up(self) -> None:
         await self._turn_ended()

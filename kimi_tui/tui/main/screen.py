@@ -805,9 +805,12 @@ class MainScreen(Screen[None]):
         if not self._demo.takes(text) and text and not self.prompt.area.text:
             self.prompt.area.put(text)
 
-    def give_back(self, text: str) -> None:
-        """Put a message that was not sent into the prompt, before what stands there."""
-        self.prompt.area.put(f"{text}\n\n{self.prompt.area.message}".strip())
+    def give_back(self, texts: Sequence[str]) -> None:
+        """Put messages that were not sent into the prompt, before what stands there."""
+        parts = [part for text in (*texts, self.prompt.area.message) if (part := text.strip())]
+        # Several are one message, also where the first of them was a command.
+        is_command = len(parts) > 1 and parts[0].startswith(("!", "#", "/"))
+        self.prompt.area.put(" " * is_command + "\n\n".join(parts))
 
     def put_into_prompt(self, text: str) -> None:
         """Replace what stands in the prompt; a draft that stood there can be had back with Up."""

@@ -106,7 +106,8 @@ class Writing:
             return "Enter or Space opens what was pasted, Backspace removes it"
         if is_command(area.text):
             told = "the agent is not told" if area.text.startswith("!!") else "the agent is told"
-            return f"Your own command; {told}. It runs in {where}, outside any sandbox"
+            later = ", after the turn" if self._screen.conversation.state.running else ""
+            return f"Your own command{later}; {told}. It runs in {where}, outside any sandbox"
         if is_note(area.text):
             return f"Adds a line to {short(Path(self._screen.transcript.work_dir) / NOTES)}"
         if self._screen.conversation.state.running and area.text and not area.text.startswith("/"):

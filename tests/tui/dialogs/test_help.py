@@ -16,9 +16,8 @@ from kimi_tui.config.keymap import DEFAULT_KEYS
 from kimi_tui.tui.approval.model import choices
 from kimi_tui.tui.commands.table import COMMANDS
 from kimi_tui.tui.dialogs.help import PLACES, HelpText, sections
-from kimi_tui.tui.dialogs.settings import SettingsScreen
 from kimi_tui.tui.dialogs.text_screen import TextScreen
-from kimi_tui.tui.first_run.screens import ModelScreen
+from kimi_tui.tui.first_run.screens import LocalScreen, ModelScreen
 from kimi_tui.tui.glyphs import ASCII, UNICODE
 from kimi_tui.tui.keyboard import key_name
 from kimi_tui.tui.main.hints import hints
@@ -126,7 +125,10 @@ def test_the_help_lists_every_key_of_every_place() -> None:
     assert "Alt+D" in listed
     assert "Ctrl+Y" in listed
     questions = [choices(request()) for request in (asks, asks_a_dmail)]
-    fixed = ("Settings", SettingsScreen.KEYS), ("Models", keys_in(ModelScreen.BINDINGS))
+    fixed = (
+        ("Models", keys_in(ModelScreen.BINDINGS)),
+        ("Local servers", keys_in(LocalScreen.BINDINGS)),
+    )
     for title, bound in (
         *fixed,
         ("Jobs, window, statistics, notices", keys_in(TextScreen.BINDINGS)),

@@ -174,14 +174,15 @@ async def test_what_is_stopped_leaves_nothing_waiting(home: Path) -> None:
         await one.say("hello")
         await one.until(lambda: len(server.requests) == 1)
         assert one.screen.conversation.state.title == "hello"
-        for text in ("one", "two"):
+        for text in ("!one", "two"):
             area.put(text)
-            await one.sees("Tab queues it")
+            await one.sees("after the turn" if text[0] == "!" else "Tab queues it")
             await one.pilot.press("tab")
         await one.sees("after the turn: two")
         await one.pilot.press("escape")
         await one.idle()
-        await one.until(lambda: area.text == "one\n\ntwo")
+        # Together they are a message: a blank before it makes no command of it.
+        await one.until(lambda: area.text == " !one\n\ntwo")
         assert "after the turn" not in one.text()
         # After an error Enter tries again, so it waits on; Esc gives it back.
         server.script(status(401, {"error": {"message": "no such key"}}))
