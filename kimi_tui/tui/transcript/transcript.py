@@ -35,6 +35,7 @@ from kimi_tui.tui.rows import (
     HIT_CHECKPOINT,
     HIT_FOLD,
     HIT_LINK,
+    MARGIN,
     Line,
     Room,
     Span,
@@ -894,7 +895,8 @@ class Transcript(ScrollView, can_focus=True):
         style = self._painter.allowed(
             self.get_component_rich_style("transcript--cursor", partial=True)
         )
-        return self._painter.with_cursor(strip, cells(line.text[: place[1]]), style)
+        cell = cells(line.text[: place[1]]) if line.text else MARGIN
+        return self._painter.with_cursor(strip, cell, style)
 
     def _new_mark(self) -> Line | None:
         """How many rows came below since the user scrolled up."""
