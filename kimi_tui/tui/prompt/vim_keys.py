@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from textual.widgets.text_area import Selection
 
 from kimi_tui.tui.keyboard import CHORDS
-from kimi_tui.tui.prompt.area import place_in
 from kimi_tui.tui.prompt.vim import Mode, Vim
 from kimi_tui.tui.prompt.vim_text import WHOLES
 
@@ -149,7 +148,7 @@ class VimKeys:
                 first, last = (start, end) if vim.at >= vim.anchor else (end, start)
             else:
                 first = start if vim.at >= vim.anchor else end
-        area.selection = Selection(place_in(text, first), place_in(text, last))
+        area.selection = Selection(area.place_in(text, first), area.place_in(text, last))
         area.record_cursor_width()
         self._shown = (area.text, area.selection)
         area.mode_changed()
