@@ -79,7 +79,7 @@ async def test_a_theme_is_tried_on_and_put_back(home: Path) -> None:
         assert one.app.theme == "kimi-atom-one-dark"
         await one.sees("atom-one-dark, tried")
         # Of many choices those around the chosen one, and all that is said of them.
-        assert "One of 20: dark, light, 16, atom-one-dark, atom-one-light, " in one.text()
+        assert "One of 21: auto, dark, light, 16, atom-one-dark, " in one.text()
         assert "A change holds at once." in one.text()
         # Esc leaves what was typed to find it, then the settings.
         await one.pilot.press("escape")
