@@ -148,11 +148,13 @@ class KimiApp(App[None], inherit_bindings=False):
         except ImportError:  # it reads with parts of Textual that may move in a newer one
             return found
         quit_keys, follows = self._quit_keys, self._follows
+        has_vim = self.launch.config.prompt.vim
 
         class Watched(TerminalInput):
             """Tells of keys that quit in the thread that reads them: the event loop may be blocked."""
 
             asks_background = follows
+            splits_alt = has_vim
 
             def process_message(self, message: Message) -> None:
                 if isinstance(message, events.Key) and message.key in QUIT_KEYS:
@@ -494,6 +496,9 @@ class KimiApp(App[None], inherit_bindings=False):
         if key == "theme":
             self.show_theme(config.theme)
         elif key == "prompt.vim":
+            split: Callable[[bool], None] | None = getattr(self._driver, "split_alt", None)
+            if split is not None:
+                split(config.prompt.vim)
             for screen in self._open_screens:
                 screen.prompt.area.use_vim(on=config.prompt.vim)
         elif key == "reduced_motion":

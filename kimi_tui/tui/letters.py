@@ -40,6 +40,10 @@ MOVES = frozenset(
 """Actions, by their names in `[keys]`, that only move about; signs act at once whatever they do."""
 
 
+LEADS = {"chat.copy_mode": frozenset("hjklwbGV0$^[]")}
+"""Actions whose letter goes on with others: with these behind it, it begins no word."""
+
+
 def unhandled(event: events.Key, node: MessagePump) -> events.Key:
     """The same key as the app gets it from the terminal, read at the same time."""
     again = event.copy()
@@ -191,6 +195,8 @@ class LetterGate:
         self._hand_on = hand_on
         self._unknown = unknown
         self._handed: deque[events.Key] = deque(maxlen=4)
+        self._led: frozenset[str] = frozenset()
+        """The letters that may follow the one that waits."""
         self.run = LetterRun(screen, write)
 
     async def takes(self, event: events.Key) -> bool:
@@ -200,6 +206,9 @@ class LetterGate:
         run, letter = self.run, event.character or ""
         if run.waits and not run.follows(event.time):
             await run.settle()
+        if run.waits and letter in self._led:
+            await run.settle()
+            return False
         bound = self._screen.active_bindings.get(event.key)
         is_text = event.is_printable and not event.key.startswith(CHORDS)
         is_sign = bound is not None and not letter.isalnum()
@@ -215,6 +224,7 @@ class LetterGate:
             act = partial(self._tell, letter) if is_letter else None
         moves = bound is not None and bound.binding.id in MOVES
         is_taken = run.take(letter, event.time, act, moves=moves)
+        self._led = LEADS.get(bound.binding.id or "", frozenset()) if bound else frozenset()
         if run.is_held or not run.SETTLE_S:
             await run.settle()
         return is_taken

@@ -41,6 +41,8 @@ _ALT_ARROWS = {
 """Arrows with Alt as some send them, and as xterm does."""
 _ALT_LETTERS = frozenset(ascii_lowercase)
 """What is a key with Alt behind an escape, and cannot begin a longer sequence."""
+_BEGINNINGS = frozenset("[O]P^_X\x1b")
+"""What may go on behind an escape."""
 _OTHER_KEY = "\x1b[27;"
 """How a sequence of xterm's modifyOtherKeys begins: then its modifiers, `;`, the character's number and `~`."""
 _SHIFT = 1
@@ -63,7 +65,13 @@ def _as_kitty(sequence: str) -> str:
 
 
 class KeyParser(XTermParser):
-    """Textual's parser, with the keys that it does not know."""
+    """Textual's parser, with the keys that it does not know.
+
+    Attributes:
+        splits_alt: whether a letter behind an escape is Esc and that letter, and not the letter with Alt.
+    """
+
+    splits_alt = False
 
     def feed(self, data: str) -> Iterable[Message]:
         """The keys, pastes and other messages in what can be handed on (see `Incoming.text`)."""
@@ -75,6 +83,9 @@ class KeyParser(XTermParser):
     def _sequence_to_key_events(self, sequence: str, alt: bool = False) -> Iterable[events.Key]:
         if sequence in _ALT_ENTER:
             return (events.Key("alt+enter", None),)
+        if self.splits_alt and len(sequence) == len("\x1bd") and sequence[1] not in _BEGINNINGS:
+            key = super()._sequence_to_key_events(sequence[1])
+            return (events.Key("escape", "\x1b"), *key)
         try:
             found = list(super()._sequence_to_key_events(_as_kitty(sequence), alt))
         except (ValueError, OverflowError):
@@ -165,6 +176,8 @@ class TerminalInput(LinuxDriver):
 
     _outgoing: _Outgoing | None = None
     _n_drawn = 0
+    splits_alt = False
+    """Whether Esc is a key with which other keys are typed close behind one another, as with vim's."""
     asks_background = False
     """Whether the terminal is asked if it is light, and to tell when that changes."""
 
@@ -190,6 +203,10 @@ class TerminalInput(LinuxDriver):
         self.asks_background = True
         self._answers.asked(time.monotonic())
         self.write(ASK)
+
+    def split_alt(self, on: bool) -> None:
+        """Have Esc as a key of its own, whatever comes behind it, or no longer."""
+        self.splits_alt = on
 
     def _tell_background(self, light: bool) -> None:
         self.process_message(BackgroundTold(light=light))
@@ -218,6 +235,7 @@ class TerminalInput(LinuxDriver):
                 if looked_at - before > _STALLED_S:
                     self.process_message(Woken())
                 if is_ready:
+                    parser.splits_alt = self.splits_alt
                     data = os.read(self.fileno, _READ_BYTES)
                     if not data:
                         self.exit_event.wait(_LOOK_S)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import time
 
@@ -116,3 +117,28 @@ def _wait_for_draft(program: Program, words: str) -> None:
     ):
         assert time.monotonic() < deadline
         time.sleep(0.02)
+
+
+def test_vim_and_the_cursor_in_the_chat(configured: Program, server: ChatServerThread) -> None:
+    server.script(say("It is in the parser."))
+    (configured.home / "config.toml").write_text('mode = "ask"\n[prompt]\nvim = true\n')
+    terminal = configured.start(size=(80, 24))
+    terminal.wait_for(READY)
+    terminal.wait_for("INSERT")
+    # Esc and letters in one go, as fast hands and slow lines have it.
+    terminal.type("wher is it?\x1b0ea")
+    terminal.type("e\x1b")
+    terminal.wait_for("NORMAL")
+    terminal.wait_for("› where is it?")
+    terminal.type("\r")
+    terminal.wait_for("It is in the parser.")
+    terminal.wait_for("INSERT")
+    terminal.key("tab")
+    terminal.wait_for("[ ] turn")
+    terminal.type("vV")
+    terminal.wait_for("characters, lines")
+    terminal.type("kk")
+    terminal.key("enter")
+    terminal.wait_for("Copied")
+    copied = base64.b64encode(b"where is it?\n\nIt is in the parser.")
+    terminal.wait_raw(copied)

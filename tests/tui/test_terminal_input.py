@@ -49,6 +49,16 @@ def test_bytes_that_are_no_text_are_no_end() -> None:
     assert said(messages(b"\xe9A", b"\xff", b"b"))[-1] == "b"
 
 
+def test_esc_and_a_letter_close_behind_it_are_two_keys_where_vim_is_used() -> None:
+    parser = KeyParser()
+    parser.splits_alt = True
+    data = "\x1bd\x1b0\x1bG\x1b$\x1bb\x1b[A\x1b\r"
+    assert said(list(parser.feed(data))) == [
+        *("escape", "d", "escape", "0", "escape", "G", "escape", "dollar_sign", "escape", "b"),
+        *("up", "alt+enter"),
+    ]
+
+
 @given(st.binary(max_size=80), st.integers(1, 9))
 def test_outside_a_paste_all_is_handed_on_at_once(data: bytes, size: int) -> None:
     pieces = [data[at : at + size] for at in range(0, len(data), size)]

@@ -41,6 +41,23 @@ PLACES: tuple[tuple[str, str, tuple[Row, ...]], ...] = (
                 ("chat.select_up", "chat.select", "chat.select_all"),
                 "select upwards, downwards, all",
             ),
+            (("chat.copy_mode",), "select with a cursor that keys move"),
+        ),
+    ),
+    (
+        "Selecting with a cursor",
+        "copy",
+        (
+            (("copy.left", "copy.down", "copy.up", "copy.right"), "a character, a row"),
+            (("copy.word", "copy.back", "copy.word_end"), "the next word, the one before, its end"),
+            (("copy.start", "copy.text", "copy.end"), "the row's beginning, its text, its end"),
+            (("copy.turn_before", "copy.turn_after"), "your message before, after"),
+            (("copy.page_up", "copy.page_down"), "a page up, down"),
+            (("copy.top", "copy.bottom"), "the beginning, the end"),
+            (("copy.mark", "copy.lines"), "select from here on, by characters or by lines; or not"),
+            (("copy.swap",), "to the other end of what is selected"),
+            (("copy.take",), "copy it, or the line of the cursor"),
+            (("copy.leave",), "copy nothing"),
         ),
     ),
     (

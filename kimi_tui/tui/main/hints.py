@@ -23,6 +23,7 @@ Place = Literal[
     "line",
     "search",
     "matches",
+    "copy",
 ]
 
 
@@ -94,6 +95,16 @@ def hints(
                 key("search.text"),
                 f"to the text, {key('search.next')} and {key('search.before')} go on there",
             ),
+        )
+    if place == "copy":
+        return _known(
+            (arrows, "move"),
+            (key("copy.take"), "copy"),
+            (_both("copy.mark", "copy.lines", keys), "characters, lines"),
+            ("Esc", "end"),
+            (_both("copy.word", "copy.back", keys), "word"),
+            (_both("copy.turn_before", "copy.turn_after", keys), "turn"),
+            (key("copy.swap"), "other end"),
         )
     if place == "matches":
         return _known(

@@ -194,6 +194,7 @@ class Reader:
         self._take_away()
         self._glance = glance
         reading = self._reading = WorldLineView(info, screen.transcript.work_dir)
+        reading.transcript.keys = screen.keys
         reading.banner.offer(read=not glance)
         self._news = News()
         self.tell_news()

@@ -30,7 +30,7 @@ from kimi_tui.tui.frame.header import branch_of, heading_of
 from kimi_tui.tui.frame.notices import STAYS_S
 from kimi_tui.tui.frame.views import Views
 from kimi_tui.tui.glyphs import glyphs_of
-from kimi_tui.tui.keyboard import TypeAhead, key_of
+from kimi_tui.tui.keyboard import TypeAhead, key_of, keys_of
 from kimi_tui.tui.letters import LetterGate
 from kimi_tui.tui.main.conversation import Conversation
 from kimi_tui.tui.main.demo import DemoPlayer
@@ -138,6 +138,7 @@ class MainScreen(Screen[None]):
         self._last_key_at = last_key_at
         self._opening = OPENING if launch.resume is not None else ""
         self.transcript = Transcript(work_dir=str(launch.work_dir), hints=hints, question=question)
+        self.transcript.keys = self.keys
         self.transcript.reading = READING if launch.resume is not None else ""
         self.told: deque[Told] = deque(maxlen=TOLD_LIMIT)
         self.conversation = Conversation(launch, self)
@@ -957,6 +958,11 @@ class MainScreen(Screen[None]):
         event.stop()
         self.tell(event.words)
 
+    @on(Transcript.CopyModeChanged)
+    def _copy_mode_changed(self) -> None:
+        """The footer lists the keys of the cursor."""
+        self._update_footer()
+
     @on(Transcript.RebuildNeeded)
     def _rebuild_needed(self) -> None:
         self.conversation.rebuild()
@@ -1090,6 +1096,8 @@ class MainScreen(Screen[None]):
             self._quit_no_more()
         if event.is_forwarded:
             return False  # on its way back from what it was handed on to
+        if isinstance(event, events.Key) and self._is_copying:
+            return False  # its keys are letters
         if not self.type_ahead.is_holding and self.is_active and await self._takes_text(event):
             return True
         if self.type_ahead.takes(event):
@@ -1097,6 +1105,11 @@ class MainScreen(Screen[None]):
         if self.is_current and self.focused is None and self.prompt.area.display:
             self.focus_prompt()
         return False
+
+    @property
+    def _is_copying(self) -> bool:
+        """Whether keys move a cursor through what is on view."""
+        return self.is_current and self.focused is self.on_view and self.on_view.is_copying
 
     async def _takes_text(self, event: events.Key | events.Paste) -> bool:
         """Whether this is taken as text, or waits whether it is, where only keys are expected."""
@@ -1122,6 +1135,12 @@ class MainScreen(Screen[None]):
         return await self._letters.takes(event)
 
     async def _hand_on(self, event: events.Key | events.Paste) -> None:
+        view = self.on_view
+        copies = keys_of("chat.copy_mode", self.keys)
+        if isinstance(event, events.Key) and event.key in copies and self.focused is view:
+            # At once: the keys behind it are those of the cursor.
+            view.action_copy_mode()
+            return
         await app_of(self).on_event(event)
 
     def on_screen_resume(self) -> None:
@@ -1281,6 +1300,8 @@ class MainScreen(Screen[None]):
             place = "line"
         elif place == "prompt" and self.transcript.has_focus:
             place = "chat"
+        if self.on_view.is_copying:
+            place = "copy"
         app = app_of(self)
         found = hints(place, self.conversation.state, self.keys, glyphs_of(app), time.time())
         mode = self.prompt.area.mode if place == "prompt" else None

@@ -225,11 +225,16 @@ class PromptArea(TextArea):
         self.history.checkpoint()
         self.replace(
             text[start : len(text) - end],
-            place_in(before, start),
-            place_in(before, len(before) - end),
+            self.place_in(before, start),
+            self.place_in(before, len(before) - end),
             maintain_selection_offset=False,
         )
         self.history.checkpoint()
+
+    @staticmethod
+    def place_in(text: str, at: int) -> Location:
+        """Row and column of a character of a text."""
+        return text.count("\n", 0, at), at - text.rfind("\n", 0, at) - 1
 
     def write(self, text: str) -> None:
         """Take a text that was typed elsewhere and is meant for here; what follows is written, too."""
@@ -577,11 +582,6 @@ class PromptArea(TextArea):
     def _is_wrapped_below(self) -> bool:
         here = self.wrapped_document.location_to_offset(self.cursor_location).y
         return here < self.wrapped_document.height - 1
-
-
-def place_in(text: str, at: int) -> Location:
-    """Row and column of a character."""
-    return text.count("\n", 0, at), at - text.rfind("\n", 0, at) - 1
 
 
 class AnswerArea(PromptArea):

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from textual.widgets.text_area import Selection
 
 from kimi_tui.tui.keyboard import CHORDS
-from kimi_tui.tui.prompt.area import place_in
-from kimi_tui.tui.prompt.vim import WHOLES, Mode, Vim
+from kimi_tui.tui.prompt.vim import Mode, Vim
+from kimi_tui.tui.prompt.vim_text import WHOLES
 
 if TYPE_CHECKING:
     from textual import events
@@ -71,11 +71,13 @@ class VimKeys:
         menu = area.menu
         is_choosing = menu is not None and menu.active
         if self.mode == "insert":
-            if key != "escape" or is_choosing or area.is_searching:
+            # Most terminals send Esc and a letter right behind it as that letter with Alt.
+            letter = event.character if key.startswith("alt+") and event.is_printable else None
+            if is_choosing or area.is_searching or not (letter or key == "escape"):
                 return False
             self._take_over()
             vim.leave_insert()
-            self._show()
+            self._act(letter)
             return True
         typed = event.character if event.is_printable and not key.startswith(CHORDS) else None
         if is_choosing and (key in ("up", "down", "escape")):
@@ -87,14 +89,18 @@ class VimKeys:
             return False
         if self._shown != (area.text, area.selection):
             self._take_over()
-        outcome = vim.press(key if key in NAMED or typed is None else typed)
+        return self._act(key if key in NAMED or typed is None else typed)
+
+    def _act(self, key: str | None) -> bool:
+        """Carry out a key and show what came of it; False for one that is left to others."""
+        outcome = self._vim.press(key) if key else ""
         if outcome == "escape":
             return False
         if outcome == "earlier":
-            area.action_earlier()
+            self._area.action_earlier()
             self._take_over()
         elif outcome == "later":
-            area.action_later()
+            self._area.action_later()
             self._take_over()
         self._show()
         return True
@@ -142,7 +148,7 @@ class VimKeys:
                 first, last = (start, end) if vim.at >= vim.anchor else (end, start)
             else:
                 first = start if vim.at >= vim.anchor else end
-        area.selection = Selection(place_in(text, first), place_in(text, last))
+        area.selection = Selection(area.place_in(text, first), area.place_in(text, last))
         area.record_cursor_width()
         self._shown = (area.text, area.selection)
         area.mode_changed()

@@ -252,6 +252,18 @@ class Painter:
             position += len(text)
         return Strip(out, strip.cell_length)
 
+    def with_cursor(self, strip: Strip, cell: int, style: Style) -> Strip:
+        """The strip with a cursor over the character in one of its cells."""
+        before, under, after = strip.crop(0, cell), strip.crop(cell, cell + 2), strip.crop(cell + 1)
+        text = under.text[:1] or " "
+        width = max(1, cells(text))
+        own = next((one.style for one in under if one.style), None)
+        # Without colours it is the other way round than what is around it.
+        over = _over(own, style) if style.reverse else style + _UPRIGHT
+        return Strip.join(
+            [before, Strip([Segment(text, over)], width), after.crop(width - 1)]
+        ).adjust_cell_length(strip.cell_length)
+
     def with_edge(self, strip: Strip, edge: str) -> Strip:
         """The strip of a row that the model is not sent, with an edge in its first cell."""
         first = next(iter(strip), None)

@@ -39,11 +39,11 @@ def word_at(line: Line, column: int) -> Extent:
     start, end = extent_of(line)
     if not start <= column < end:
         return Extent(min(max(column, start), end), min(max(column, start), end))
-    kind = _kind(text[column])
+    kind = kind_of(text[column])
     first = last = column
-    while first > start and _kind(text[first - 1]) == kind:
+    while first > start and kind_of(text[first - 1]) == kind:
         first -= 1
-    while last + 1 < end and _kind(text[last + 1]) == kind:
+    while last + 1 < end and kind_of(text[last + 1]) == kind:
         last += 1
     if kind == "word":
         while last > column and text[last] in _ENDS_NO_WORD:
@@ -51,7 +51,8 @@ def word_at(line: Line, column: int) -> Extent:
     return Extent(first, last + 1)
 
 
-def _kind(char: str) -> str:
+def kind_of(char: str) -> str:
+    """Whether a character belongs to a word, or is a blank or a sign."""
     if char.isalnum() or char in _WORD_SIGNS:
         return "word"
     # Marks and joiners belong to the letter before them.

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
@@ -29,14 +29,17 @@ from kimi_tui.tui.callbacks import Callbacks, drained, in_slices, report_of, rep
 from kimi_tui.tui.desktop import amount
 from kimi_tui.tui.formatting import grouped
 from kimi_tui.tui.glyphs import Glyphs, glyphs_of
+from kimi_tui.tui.keyboard import keys_of
 from kimi_tui.tui.rows import (
     BLANK,
     HIT_CHECKPOINT,
     HIT_FOLD,
     HIT_LINK,
+    MARGIN,
     Line,
     Room,
     Span,
+    cells,
     hit_at,
     past_line,
 )
@@ -54,6 +57,7 @@ if TYPE_CHECKING:
     from kimi_tui.projection.blocks import Block
     from kimi_tui.projection.transcript import TranscriptModel
     from kimi_tui.soul.system_prompt import FolderFacts
+    from kimi_tui.tui.transcript.copy_mode import CopyMode
     from kimi_tui.tui.transcript.motion import Motion
     from kimi_tui.tui.transcript.search import Found, Search
     from kimi_tui.tui.transcript.viewport import Flow, View, Viewport
@@ -123,6 +127,7 @@ class Transcript(ScrollView, can_focus=True):
         "transcript--selection",
         "transcript--found",
         "transcript--found-now",
+        "transcript--cursor",
     }
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding(
@@ -141,6 +146,7 @@ class Transcript(ScrollView, can_focus=True):
         Binding("o", "open_link", "Open its link, one a time", id="chat.link", show=False),
         Binding("shift+up", "select_rows(-1)", "Select upwards", id="chat.select_up", show=False),
         Binding("shift+down", "select_rows(1)", "Select downwards", id="chat.select", show=False),
+        Binding("v", "copy_mode", "Select with a cursor", id="chat.copy_mode", show=False),
         Binding("ctrl+a", "select_all", "Select all", id="chat.select_all", show=False),
         # Else it would change the mode, from a place where it is meant to lead back.
         Binding("shift+tab", "screen.go_round(-1)", "Round, the other way", show=False),
@@ -203,6 +209,9 @@ class Transcript(ScrollView, can_focus=True):
     class RebuildNeeded(Message):
         """The events do not tell what the live line looks like now: `show_model` with all of it is needed."""
 
+    class CopyModeChanged(Message):
+        """Keys move a cursor through the text now, or no longer."""
+
     class SearchEnded(Message):
         """The user is done with the search."""
 
@@ -256,6 +265,9 @@ class Transcript(ScrollView, can_focus=True):
         self._motion: Motion | None = None
         self._search: Search | None = None
 
+        self.keys: Mapping[str, str] = {}
+        """Those of the configuration, by action."""
+        self._copying: CopyMode | None = None
         self._selection: TextSelection | None = None
         self._selection_look: Style | None = None
         self._pressed: Press | None = None
@@ -396,7 +408,7 @@ class Transcript(ScrollView, can_focus=True):
             if handle is not None:
                 handle.cancel()
         self._frame = self._tick = None
-        self._model = self._viewport = self._selection = self._search = None
+        self._model = self._viewport = self._selection = self._search = self._copying = None
 
     def on_resize(self) -> None:
         """Another size: all rows anew where the width changed, with the same text at the top."""
@@ -469,6 +481,7 @@ class Transcript(ScrollView, can_focus=True):
         self.finish_motion()
         if model.blocks:
             self.warm_up()
+        self.end_copying()
         self.clear_selection()
         if self._viewport is not None and self._selection is not None:
             # The flow may be shown again.
@@ -603,6 +616,8 @@ class Transcript(ScrollView, can_focus=True):
         top = self.top
         viewport.update(model.blocks, first)
         self._find_going()
+        if self._copying is not None and self._copying.place is None:
+            self.end_copying()
         if self._selection is not None and self._selection.is_lost:
             self.clear_selection()
         viewport.settle()
@@ -852,6 +867,8 @@ class Transcript(ScrollView, can_focus=True):
             strip = painter.view_strip(view, index)
         if view is not None and index >= 0:
             strip = self._marked(strip, view, index, line, row)
+        if self._copying is not None:
+            strip = self._with_cursor(strip, line, row)
         if row in self._going_rows() and not (view is not None and self._stays(view.block)):
             strip = painter.going(strip, self.glyphs.edge)
         if y == self.size.height - 1 and (mark := self._new_mark()) is not None:
@@ -869,6 +886,17 @@ class Transcript(ScrollView, can_focus=True):
             if span is not None:
                 strip = self._painter.selected(strip, *span, self._selection_style())
         return strip
+
+    def _with_cursor(self, strip: Strip, line: Line, row: int) -> Strip:
+        """The strip of a row with the cursor of copying, if that is in it."""
+        place = self._copying.place if self._copying is not None else None
+        if place is None or place[0] != row:
+            return strip
+        style = self._painter.allowed(
+            self.get_component_rich_style("transcript--cursor", partial=True)
+        )
+        cell = cells(line.text[: place[1]]) if line.text else MARGIN
+        return self._painter.with_cursor(strip, cell, style)
 
     def _new_mark(self) -> Line | None:
         """How many rows came below since the user scrolled up."""
@@ -932,7 +960,8 @@ class Transcript(ScrollView, can_focus=True):
             self._search.styles_changed()
 
     def on_blur(self) -> None:
-        """The chosen row loses the accent."""
+        """The chosen row loses the accent, and keys go elsewhere."""
+        self.end_copying()
         self.refresh_rows()
 
     # --- scrolling
@@ -1326,6 +1355,84 @@ class Transcript(ScrollView, can_focus=True):
         elif row >= self.top + self.size.height:
             self.show_row(row, self.size.height - 1)
 
+    # --- the selection with a cursor
+
+    @property
+    def is_copying(self) -> bool:
+        """Whether keys move a cursor through the text."""
+        return self._copying is not None
+
+    def action_copy_mode(self) -> None:
+        """Set a cursor down where the keys act, from which they select."""
+        flow, selection = self.flow, self._selection
+        if self._copying is not None or flow is None or selection is None or not flow.views:
+            return
+        from kimi_tui.tui.transcript.copy_mode import CopyMode
+
+        self.finish_motion()
+        self.hold()
+        self.clear_selection()
+        row = self._chosen_row()
+        if row is None or not self.top <= row < self.top + self.size.height:
+            row = self.top
+        self._grown = None
+        self._copying = CopyMode(flow, selection, row)
+        self._select_copied()
+        self.post_message(self.CopyModeChanged())
+
+    def end_copying(self) -> None:
+        """Take the cursor away; what is selected stays so."""
+        copying, self._copying = self._copying, None
+        if copying is not None:
+            copying.end()
+            self.refresh_rows()
+            self.post_message(self.CopyModeChanged())
+
+    def on_key(self, event: events.Key) -> None:
+        """While there is a cursor, the keys are about that."""
+        copying = self._copying
+        if copying is None:
+            return
+        from kimi_tui.tui.transcript.copy_mode import ACTIONS
+
+        named = (one for one in ACTIONS if event.key in keys_of(f"copy.{one}", self.keys))
+        action = next(named, None)
+        if action is None and not event.is_printable:
+            return
+        event.stop()
+        event.prevent_default()
+        if action is None:
+            return
+        outcome = copying.act(action, max(1, self.size.height - 1))
+        if outcome == "moved":
+            self._select_copied()
+            return
+        if outcome == "take":
+            if not copying.selects and (pieces := copying.pieces) is not None:
+                self._select_from(*pieces)
+            self.copy_selection()
+        self.clear_selection()
+        self.end_copying()
+
+    def _select_copied(self) -> None:
+        """Select up to the cursor, and bring that into view."""
+        copying = self._copying
+        pieces = copying.pieces if copying is not None else None
+        place = copying.place if copying is not None else None
+        if copying is None or pieces is None or place is None:
+            self.end_copying()
+            return
+        if copying.selects:
+            self._select_from(*pieces)
+        else:
+            self.clear_selection()
+        row, height = place[0], self.size.height
+        if row < self.top:
+            self.show_row(row)
+        elif row >= self.top + height:
+            self.show_row(row, height - 1)
+        self.refresh_rows()
+
     def _select_from(self, origin: tuple[Mark, Mark], head: tuple[Mark, Mark]) -> None:
         """Select what lies between two pieces of text, with both of them."""
         if self._selection is not None:
@@ -1359,6 +1466,7 @@ class Transcript(ScrollView, can_focus=True):
             return
         if self.is_moving:
             return
+        self.end_copying()
         pressed = self._pressed
         again = (
             pressed is not None

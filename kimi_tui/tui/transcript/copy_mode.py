@@ -1,0 +1,238 @@
+"""Selecting text with the keys: a cursor in the rows of a flow, and what lies between it and where it was set down.
+
+Cursor and anchor are places in the text, so that they stay with it while more is said, folds or is wrapped anew. No
+widget here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Literal
+
+from rich.cells import get_character_cell_size
+
+from kimi_tui.projection.blocks import UserBlock
+from kimi_tui.tui.rows import BLANK, Line
+from kimi_tui.tui.transcript.marks import Extent, Mark, extent_of
+from kimi_tui.tui.transcript.selection import LINE, TextSelection, kind_of
+from kimi_tui.tui.transcript.viewport import Flow
+
+Outcome = Literal["moved", "take", "leave"]
+ACTIONS = (
+    *("left", "right", "up", "down", "word", "back", "word_end", "start", "text", "end"),
+    *("turn_before", "turn_after", "page_up", "page_down", "top", "bottom"),
+    *("mark", "lines", "swap", "take", "leave"),
+)
+"""What keys do here, by their names in `[keys]` behind `copy.`."""
+
+
+class CopyMode:
+    """A cursor in the text, and a selection that grows with it.
+
+    Args:
+        flow: the text.
+        selection: what is selected of it.
+        row: where the cursor is at first, a row of the content: what it passes from there on is selected.
+    """
+
+    def __init__(self, flow: Flow, selection: TextSelection, row: int) -> None:
+        self._flow = flow
+        self._selection = selection
+        self._by_lines = False
+        self._wanted: int | None = None
+        """The column that the cursor has in rows that are long enough."""
+        self._head = self._mark(row, self._extent(row).start)
+        self._anchor: Mark | None = replace(self._head)
+        self._hold()
+
+    @property
+    def place(self) -> tuple[int, int] | None:
+        """Row of the content and column of the cursor; None where its text is gone."""
+        row = self._flow.row_of(self._head)
+        return None if row is None else (row, self._head.column)
+
+    @property
+    def selects(self) -> bool:
+        """Whether anything is selected."""
+        return self._anchor is not None
+
+    def end(self) -> None:
+        """Let go of the places in the text."""
+        self._selection.hold(())
+
+    def act(self, action: str, page: int) -> Outcome:
+        """Do what a key stands for.
+
+        Args:
+            action: one of `ACTIONS`.
+            page: how many rows a page has.
+        """
+        match action:
+            case "take" | "leave":
+                return action
+            case "mark" | "lines":
+                by_lines = action == "lines"
+                is_off = self._anchor is not None and self._by_lines == by_lines
+                if is_off or self._anchor is None:
+                    self._anchor = None if is_off else replace(self._head)
+                self._by_lines = by_lines
+                self._hold()
+            case "swap":
+                if self._anchor is not None:
+                    self._head, self._anchor = self._anchor, self._head
+            case _:
+                self._move(action, page)
+        return "moved"
+
+    @property
+    def pieces(self) -> tuple[tuple[Mark, Mark], tuple[Mark, Mark]] | None:
+        """What is selected from and to, both included; of nothing selected, the line of the cursor, None where that is gone."""
+        ends = (self._anchor or self._head, self._head)
+        found: list[tuple[Mark, Mark]] = []
+        for mark in ends:
+            row = self._flow.row_of(mark)
+            if row is None:
+                return None
+            if self._by_lines or self._anchor is None:
+                found.append(self._selection.piece_at(row, 0, LINE))
+            else:
+                column = min(mark.column + 1, max(mark.column, self._extent(row).end))
+                found.append((replace(mark), replace(mark, column=column, ends=True)))
+        return found[0], found[1]
+
+    # --- the cursor
+
+    def _hold(self) -> None:
+        """Keep the places with their text."""
+        held = (self._head,) if self._anchor is None else (self._head, self._anchor)
+        self._selection.hold(held)
+
+    def _line(self, row: int) -> Line:
+        return self._flow.line(row)[2]
+
+    def _extent(self, row: int) -> Extent:
+        line = self._line(row)
+        return Extent(0, 0) if line is BLANK else extent_of(line)
+
+    def _mark(self, row: int, column: int) -> Mark:
+        mark = self._flow.mark_at(row)
+        assert mark is not None, "there are rows"
+        mark.column = column
+        return mark
+
+    def _go(self, row: int, column: int) -> None:
+        row = min(max(0, row), max(0, self._flow.height - 1))
+        start, end = self._extent(row)
+        # Above rows that are laid out for this, everything may have moved: the mark is of the row as it is now.
+        mark = self._mark(row, min(max(start, column), max(start, end - 1)))
+        self._head.key, self._head.row, self._head.column = mark.key, mark.row, mark.column
+        self._head.hint = mark.hint
+
+    def _move(self, action: str, page: int) -> None:
+        place = self.place
+        if place is None:
+            return
+        row, column = place
+        start, end = self._extent(row)
+        steps = {"up": -1, "down": 1, "page_up": -page, "page_down": page}
+        if action in steps:
+            self._wanted = column if self._wanted is None else self._wanted
+            self._go(row + steps[action], self._wanted)
+            return
+        self._wanted = None
+        match action:
+            case "left" | "right":
+                self._go(row, self._beside(row, column, -1 if action == "left" else 1))
+            case "start" | "text":
+                text = self._line(row).text[start:end]
+                indent = len(text) - len(text.lstrip()) if action == "text" else 0
+                self._go(row, start + indent)
+            case "end":
+                self._go(row, end)
+                self._wanted = 1 << 30
+            case "word":
+                self._go(*self._next_word(row, column))
+            case "word_end":
+                self._go(*self._word_end(row, column))
+            case "back":
+                self._go(*self._word_before(row, column))
+            case "top" | "bottom":
+                self._go(0 if action == "top" else self._flow.height - 1, 0)
+            case _:
+                self._go(self._turn(row, -1 if action == "turn_before" else 1), 0)
+
+    def _beside(self, row: int, column: int, step: int) -> int:
+        """The next character that has a cell of its own."""
+        text = self._line(row).text
+        start, end = self._extent(row)
+        at = column + step
+        while start < at < end and get_character_cell_size(text[at]) == 0:
+            at += step
+        return at
+
+    def _kind(self, row: int, column: int) -> str:
+        """What kind of character stands there; blank for the end of a row."""
+        start, end = self._extent(row)
+        return kind_of(self._line(row).text[column]) if start <= column < end else "blank"
+
+    def _step(self, row: int, column: int, step: int) -> tuple[int, int] | None:
+        """The next place, or the one before, also in another row; None at either end of the text."""
+        start, end = self._extent(row)
+        if start <= column + step < end:
+            return row, column + step
+        other = row + step
+        if not 0 <= other < self._flow.height:
+            return None
+        low, high = self._extent(other)
+        return other, low if step > 0 else max(low, high - 1)
+
+    def _next_word(self, row: int, column: int) -> tuple[int, int]:
+        kind, place = self._kind(row, column), (row, column)
+        while (following := self._step(*place, 1)) is not None:
+            other_row = following[0] != place[0]
+            place = following
+            here = self._kind(*place)
+            if here != "blank" and (here != kind or other_row):
+                break
+            kind = here
+        return place
+
+    def _word_end(self, row: int, column: int) -> tuple[int, int]:
+        place = self._step(row, column, 1) or (row, column)
+        while self._kind(*place) == "blank":
+            following = self._step(*place, 1)
+            if following is None:
+                return place
+            place = following
+        kind = self._kind(*place)
+        while (following := self._step(*place, 1)) is not None:
+            if following[0] != place[0] or self._kind(*following) != kind:
+                break
+            place = following
+        return place
+
+    def _word_before(self, row: int, column: int) -> tuple[int, int]:
+        place = self._step(row, column, -1) or (row, column)
+        while self._kind(*place) == "blank":
+            before = self._step(*place, -1)
+            if before is None:
+                return place
+            place = before
+        kind = self._kind(*place)
+        while (before := self._step(*place, -1)) is not None:
+            if before[0] != place[0] or self._kind(*before) != kind:
+                break
+            place = before
+        return place
+
+    def _turn(self, row: int, step: int) -> int:
+        """The row of the user's message before or after."""
+        flow = self._flow
+        rows = [
+            flow.start(index) + view.gap
+            for index, view in enumerate(flow.views)
+            if isinstance(view.block, UserBlock)
+        ]
+        if step < 0:
+            return max((one for one in rows if one < row), default=0)
+        return min((one for one in rows if one > row), default=flow.height - 1)
