@@ -11,6 +11,7 @@ from textual import _wait, constants
 # Textual's pilot takes the program to be busy as long as it uses more than 5 % of a core. On a machine that is
 # shared, waking up alone can cost that much: every key would wait for a second. What a test needs is waited for
 # by a condition.
+_wait.SLEEP_GRANULARITY = 1 / 200
 _wait.SLEEP_IDLE = _wait.SLEEP_GRANULARITY / 4
 
 # Nobody looks at the apps of tests: each picture that is not drawn is time saved. It is not set by the environment, which
