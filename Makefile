@@ -53,7 +53,6 @@ snapshots: venv-dev ## draw the stored pictures anew; look at the changes before
 	$(BIN)/pytest -n 0 --snapshot-update $(TESTS)
 
 bench: venv-dev ## measure: start, stream, keys
-	$(BIN)/python -m bench.startup
 	$(BIN)/python -m bench.stream
 
 journeys: venv-dev ## count the files and functions that one thing passes through

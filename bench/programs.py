@@ -100,7 +100,15 @@ def programs(*, floors: bool = True) -> list[Program]:
 
 
 def cpu_s(pid: int) -> float:
-    """CPU seconds that a process has used, its own threads included."""
+    """CPU seconds that a process has used, its own threads included: by the scheduler's clock where it tells, else in ticks."""
+    tasks = Path(f"/proc/{pid}/task")
+    nanoseconds = sum(
+        int(told.read_text().split()[0])
+        for task in tasks.iterdir()
+        if (told := task / "schedstat").exists()
+    )
+    if nanoseconds:
+        return nanoseconds / 1e9
     fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / _TICKS
 

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from bench.ready import READY
 
-GOAL = 1.15
+GOAL = 1.10
 KEY = b"Q"
 TIMEOUT_S = 20.0
 SIZE = (120, 40)
@@ -68,11 +68,8 @@ def _wait_for(terminal: int, words: bytes, began: float) -> float:
     return time.perf_counter() - began
 
 
-def main() -> int:
-    """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=9)
-    rounds: int = parser.parse_args().rounds
+def starts(rounds: int) -> dict[str, list[Start]]:
+    """So many starts of the program and of the bare app, in turns."""
     program = str(Path(sys.executable).parent / "kimi-tui")
     root = str(Path(__file__).parent.parent)
     with tempfile.TemporaryDirectory() as home:
@@ -93,14 +90,22 @@ def main() -> int:
                 # The first of each compiles modules and warms the disk.
                 if number:
                     results[name].append(start)
-    for name, starts in results.items():
-        ready = statistics.median(s.ready_s for s in starts) * 1000
-        key = statistics.median(s.key_s for s in starts) * 1000
-        least = min(s.key_s for s in starts) * 1000
+    return results
+
+
+def main() -> int:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=9)
+    results = starts(parser.parse_args().rounds)
+    for name, found in results.items():
+        ready = statistics.median(s.ready_s for s in found) * 1000
+        key = statistics.median(s.key_s for s in found) * 1000
+        least = min(s.key_s for s in found) * 1000
         print(f"{name:<14} field {ready:6.0f} ms   first key {key:6.0f} ms   best {least:6.0f} ms")
-    medians = [statistics.median(s.key_s for s in starts) for starts in results.values()]
+    medians = [statistics.median(s.key_s for s in found) for found in results.values()]
     ratio = medians[1] / medians[0]
-    print(f"ratio {ratio:.2f}, goal {GOAL}")
+    print(f"ratio {ratio:.2f}, goal {GOAL:.2f}")
     return 0 if ratio <= GOAL else 1
 
 

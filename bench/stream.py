@@ -1,4 +1,4 @@
-"""How the program keeps up with a model: `python -m bench.stream`, about six minutes with one peer.
+"""How the program starts and keeps up with a model: `python -m bench.stream`, about six minutes with one peer.
 
 Each program of `bench.programs` runs in a 120x40 pty against a server in a process of its own, in turns, so that a machine that drifts
 drifts for all. Only ratios of one run are compared: `bench/ratios.json` has those of the last stored run, and a ratio that is worse by
@@ -19,6 +19,7 @@ from pathlib import Path
 from bench.answers import end_of
 from bench.long_session import write_session
 from bench.programs import OURS, Program, Terminal, cpu_s, model_server, programs
+from bench.startup import starts
 
 # Letters that no answer holds: each is typed once, so its first appearance on the pty is its echo.
 _LETTERS = [chr(code) for code in (*range(0x0410, 0x0450), *range(0x03B1, 0x03CA))]
@@ -28,8 +29,10 @@ _WORSE = 1.2
 _PACE = 200
 _BURSTS = (2_000, 20_000, 40_000)
 
-_UNITS = {"until drawn": "ms", "CPU": "ms", "written": "kB"}
+_START = "start, until a key shows"
+_UNITS = {"until a key shows": "ms", "until drawn": "ms", "CPU": "ms", "written": "kB"}
 _GOALS = {
+    _START: "≤ 1.10 of bare Textual",
     "2,000 tokens, until drawn": "≤ 0.5 of sketch and peers",
     "2,000 tokens, CPU": "≤ 0.5 of sketch and peers",
     "20,000 tokens, until drawn": "≤ 0.4 of peers",
@@ -176,6 +179,10 @@ def main() -> int:
     options = parser.parse_args()
 
     rounds: dict[str, dict[str, list[float]]] = {}
+    if not options.alone:
+        for name, found in starts(3 * options.rounds).items():
+            row = rounds.setdefault(name, defaultdict(list))[_START]
+            row += [start.key_s * 1000 for start in found]
     with model_server() as base_url:
         for n in range(options.rounds):
             for program in programs(floors=not options.alone):
@@ -190,8 +197,10 @@ def main() -> int:
         for row, figure in at_rest(base_url, options.idle_s).items():
             rounds[OURS.name][row] = [figure]
     figures = {
-        name: {row: statistics.median(values) for row, values in rows.items()}
-        for name, rows in rounds.items()
+        program.name: {
+            row: statistics.median(values) for row, values in rounds[program.name].items()
+        }
+        for program in programs(floors=not options.alone)
     }
     ours = figures[OURS.name]
     print(table(figures))

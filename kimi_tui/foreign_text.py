@@ -28,17 +28,10 @@ _SURROGATES = "\ud800-\udfff"
 _CONTROLS = "\x00-\x08\x0b-\x1f\x7f-\x9f"
 
 _SAFE_ASCII = bytes([0x09, 0x0A, *range(0x20, 0x7F)])
-_SPECIAL = re.compile(f"[{_CONTROLS}{INVISIBLE}{_SURROGATES}\u2028\u2029]")
 _CSI = re.compile(r"(?:\x1b\[|\x9b)[0-?]{0,128}[ -/]{0,16}[@-~]")
 _CSI_BODY = re.compile(r"[ -?]*")
 _BLANKS = re.compile(r"\s+")
 _LONG_BLANKS = re.compile(r"(?m)^ {33,}|(?<=\S) {9,}|(?<=\S) {3,}$")
-# Besides what takes no place: blanks of all kinds, letters and signs that are drawn as nothing, private characters, and
-# marks that strike through or surround what they stand on.
-_ODD = re.compile(
-    f"[{_CONTROLS}{INVISIBLE}{_SURROGATES}\t\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\u2800\ue000-\uf8ff"
-    "\u0334-\u0338\u0488\u0489\u20d0-\u20f0\U00013441\U00013442\U00016fe4\U0001d159]"
-)
 _STRING_END = re.compile(r"[\x07\x18\x1a\x1b\x9c]")
 _STRING_STARTS = frozenset("PX]^_")
 _C1_STRING_STARTS = {"\x90": "P", "\x98": "X", "\x9d": "]", "\x9e": "^", "\x9f": "_"}
@@ -65,9 +58,25 @@ _MARK_LIKE = (
 _LINE_BREAKS = frozenset("\u2028\u2029\x85")
 
 
+# What is compiled when it is wanted takes milliseconds that the first paint would wait for.
+@cache
+def _special() -> re.Pattern[str]:
+    return re.compile(f"[{_CONTROLS}{INVISIBLE}{_SURROGATES}\u2028\u2029]")
+
+
+@cache
+def _odd() -> re.Pattern[str]:
+    """Besides what takes no place: blanks of all kinds, letters and signs that are drawn as nothing, private characters,
+    and marks that strike through or surround what they stand on.
+    """
+    return re.compile(
+        f"[{_CONTROLS}{INVISIBLE}{_SURROGATES}\t\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\u2800"
+        "\ue000-\uf8ff\u0334-\u0338\u0488\u0489\u20d0-\u20f0\U00013441\U00013442\U00016fe4\U0001d159]"
+    )
+
+
 @cache
 def _many_marks() -> re.Pattern[str]:
-    """Compiled when it is wanted: milliseconds that the first paint would wait for."""
     return re.compile(_MARK_LIKE + f"{{{MARKS_LIMIT + 1}}}")
 
 
@@ -220,7 +229,7 @@ class Cleaner:
             self._skip_newline = False
             if text[position] == "\n":
                 return position + 1
-        found = _SPECIAL.search(text, position)
+        found = _special().search(text, position)
         if found is None:
             out.append(text[position:])
             self._before, self._kept = text[-1], ""
@@ -275,7 +284,7 @@ class Cleaner:
         if "\udc00" <= low <= "\udfff":
             code = 0x10000 + ((ord(high) - 0xD800) << 10) + ord(low) - 0xDC00
             whole = chr(code)
-            if _SPECIAL.match(whole):
+            if _special().match(whole):
                 self._invisible(whole, out)
             else:
                 out.append(whole)
@@ -355,7 +364,7 @@ def _is_clean(text: str) -> bool:
     if text.isascii():
         # Deleting the safe bytes is several times faster than a search by a character class.
         return not text.encode("ascii").translate(None, _SAFE_ASCII)
-    return _SPECIAL.search(text) is None
+    return _special().search(text) is None
 
 
 def _without_crowds(text: str) -> str:
@@ -414,8 +423,8 @@ def visible(text: str) -> str:
     Line feeds stay; tabs, other controls, odd blanks and private characters become `<U+0009>`, as do letters that are taken
     for those of ASCII; runs of blanks that could push something out of sight become `<40 blanks>`.
     """
-    if _ODD.search(text):
-        text = _ODD.sub(lambda found: _mark(found.group()), text)
+    if _odd().search(text):
+        text = _odd().sub(lambda found: _mark(found.group()), text)
     if not text.isascii():
         # Here, since hardly any decision is about such a text.
         from kimi_tui.look_alikes import without_doubles

@@ -82,12 +82,20 @@ class SSEDecoder:
         if not self._started:
             self._started = True
             text = text.removeprefix(b"\xef\xbb\xbf")
+        events: list[SSEvent] = []
+        if b"\r" not in text and not self._data and not self._name:
+            # One line of data and a blank one, as nearly all of them are.
+            *plain, text = text.split(b"\n\n")
+            for part in plain:
+                if part.startswith(b"data: ") and b"\n" not in part:
+                    events.append(SSEvent("", part[6:]))
+                    continue
+                events += filter(None, map(self._line, (*part.split(b"\n"), b"")))
         lines = text.splitlines(keepends=True)
         last = lines[-1] if lines else b""
         # A carriage return at the very end may be half of a line end.
         if last and not last.endswith(b"\n"):
             self._pieces.append(lines.pop())
-        events: list[SSEvent] = []
         for line in lines:
             event = self._line(line.rstrip(b"\r\n"))
             if event is not None:
@@ -375,7 +383,12 @@ class ChunkDecoder:
         return self._reason is not None
 
     def decode(self, event: SSEvent) -> list[StreamItem]:
-        """The items in this event.
+        """The items in this event; raises as `read` does."""
+        found = self.read(event)
+        return [TextDelta(found)] if isinstance(found, str) else found
+
+    def read(self, event: SSEvent) -> list[StreamItem] | str:
+        """The items in this event, or the text where that is all, as it is in nearly every one.
 
         Raises:
             APIStreamError: the event is not JSON.
@@ -391,28 +404,16 @@ class ChunkDecoder:
             values = [lenient_json.parse(data)]
         except ValueError:
             values = self._several(event, data)
-        if not event.name and (words := self._only_words(values[0])):
-            return [TextDelta(words)]
+        if not event.name and self._tags.are_past and (words := _only_words(values[0])):
+            self.chunks += 1
+            self.said_anything = True
+            return words
         items: list[StreamItem] = []
         for value in values:
             if event.name == "error" or _is_error(value):
                 raise errors.error_of_stream_event(value, self._context)
             items += self._chunk(lenient_json.mapping(value))
         return items
-
-    def _only_words(self, value: Any) -> str:
-        """The text of a chunk that holds nothing else, as nearly all do; empty for any other, which `_chunk` takes."""
-        chunk = lenient_json.mapping(value)
-        choices = lenient_json.listing(chunk.get("choices"))
-        choice = lenient_json.mapping(choices[0]) if len(choices) == 1 else {}
-        delta = lenient_json.mapping(choice.get("delta"))
-        words = lenient_json.text(delta.get("content"))
-        is_more = choice.get("finish_reason") or choice.get("usage") or any(map(chunk.get, _BESIDE))
-        if not words or is_more or not self._tags.are_past or not _WORDS_ONLY.issuperset(delta):
-            return ""
-        self.chunks += 1
-        self.said_anything = True
-        return words
 
     def _several(self, event: SSEvent, data: bytes) -> list[Any]:
         """Events that lack the blank line between them, or an error that is plain text."""
@@ -588,6 +589,18 @@ class ChunkDecoder:
         return self._usage
 
 
+def _only_words(value: Any) -> str:
+    """The text of a chunk that holds nothing else; empty for any other, also for what has another shape."""
+    try:
+        (choice,) = value["choices"]
+        delta = choice["delta"]
+        words = delta["content"]
+    except (KeyError, TypeError, ValueError):
+        return ""
+    is_more = choice.get("finish_reason") or choice.get("usage") or any(map(value.get, _BESIDE))
+    return "" if is_more or not _WORDS_ONLY.issuperset(delta) else lenient_json.text(words)
+
+
 def _is_error(value: Any) -> bool:
     if isinstance(value, list):
         return True
@@ -657,6 +670,33 @@ class Arrivals:
         """Read no more."""
         self._gathering.cancel()
         await asyncio.gather(self._gathering, return_exceptions=True)
+
+
+class _Batch:
+    """Items that came together; pieces of text wait to be one."""
+
+    def __init__(self) -> None:
+        self._items: list[StreamItem] = []
+        self._words: list[str] = []
+
+    def add(self, found: list[StreamItem] | str) -> None:
+        """Add what `ChunkDecoder.read` returned."""
+        if isinstance(found, str):
+            self._words.append(found)
+        elif found:
+            self._close()
+            self._items += found
+
+    def take(self) -> list[StreamItem]:
+        """All of it, neighbouring pieces joined; none is left."""
+        self._close()
+        items, self._items = self._items, []
+        return list(joined(items))
+
+    def _close(self) -> None:
+        if self._words:
+            self._items.append(TextDelta("".join(self._words)))
+            self._words.clear()
 
 
 def joined(items: Sequence[StreamItem]) -> Iterable[StreamItem]:
@@ -757,23 +797,22 @@ class AnswerReader:
             while (data := await self._next(arrivals, heard)) is not None:
                 if not decoder.chunks and len(first) < 2_000:
                     first += data[:2_000]
-                items: list[StreamItem] = []
+                batch = _Batch()
                 for event in events.feed(data):
                     heard = time.perf_counter()
                     try:
-                        items += decoder.decode(event)
+                        batch.add(decoder.read(event))
                     except LLMError:
-                        for item in joined(items):
+                        for item in batch.take():
                             yield item
                         raise
                     # Let the screen have its turn by the clock.
                     if heard - began > _LOOP_SHARE_S:
-                        for item in joined(items):
+                        for item in batch.take():
                             yield item
-                        items.clear()
                         await asyncio.sleep(0)
                         began = time.perf_counter()
-                for item in joined(items):
+                for item in batch.take():
                     yield item
         if not decoder.chunks and not decoder.done and "event-stream" not in kind and first.strip():
             raise errors.error_of_wrong_content(kind, first, self._context)

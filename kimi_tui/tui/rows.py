@@ -8,7 +8,6 @@ cells. What is long can be wrapped a piece at a time: `iter_ranges` is lazy, a `
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from rich.cells import cell_len, get_character_cell_size
@@ -156,8 +155,7 @@ def hit_at(line: Line, column: int) -> str:
 FACT_GAP = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Room:
+class Room(NamedTuple):
     """What a layout is made for: the pane's width, whether the terminal is low, and the signs."""
 
     width: int
@@ -166,8 +164,7 @@ class Room:
     glyphs: Glyphs = UNICODE
 
 
-@dataclass(frozen=True, slots=True)
-class Fact:
+class Fact(NamedTuple):
     """A fact at the right of a card; the lower its rank the longer it stays where room is short."""
 
     spans: tuple[Span, ...]

@@ -7,7 +7,6 @@ to it. Once something is said the message has served.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -18,12 +17,12 @@ Key = tuple[str, str]
 """An operation and what it was about: `rewind` and the checkpoint's uid, `jump` and the number of the world line."""
 
 
-@dataclass(slots=True)
 class _Operation:
     """An operation of this session; `draft` is the message that it put into the prompt, empty for none."""
 
-    key: Key
-    draft: str = ""
+    def __init__(self, key: Key, draft: str = "") -> None:
+        self.key = key
+        self.draft = draft
 
 
 class ReturnedMessages:

@@ -131,18 +131,26 @@ def thought(block: ThoughtBlock, room: Room) -> Iterator[Line]:
 
 
 class ThoughtStream:
-    """An unfolded thought that is still growing: each row is made once. `lines` is all of it so far."""
+    """An unfolded thought that is still growing: each row is made once.
+
+    Attributes:
+        lines: all of it so far.
+        spent: characters that were laid out.
+    """
 
     def __init__(self, block: ThoughtBlock, room: Room) -> None:
         self._width = max(2, prose_width(room.width))
         self._rest: str = ""
         """What the last row begins with: it may still change."""
         self._settled = 1
+        self.spent = 0
         self.lines = list(islice(thought(block, room), 1))
 
-    def feed(self, text: str) -> int:
-        """Take more text; returns the first row that changed."""
+    def feed(self, text: str, behind: int = 0) -> int:
+        """Take more text; returns the first row that changed. What is known to come behind it changes nothing here."""
+        del behind
         first = self._settled
+        self.spent += len(text)
         del self.lines[first:]
         text = (self._rest + text).replace("\t", "    ")
         if first == 1:

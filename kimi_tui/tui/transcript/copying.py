@@ -151,7 +151,7 @@ def selected_text(flow: Flow, start: Mark, end: Mark) -> Generator[None, None, s
         return ""
     for index in {first, last}:
         # Laying it out may change its height, and moves the marks with their text.
-        flow.ensure(index)
+        flow.ensure_whole(index)
     low = Place(max(0, start.row), start.column)
     high = Place(max(0, end.row), end.column)
     views = flow.views[first : last + 1]

@@ -1,9 +1,10 @@
 """Cutting a growing Markdown text into top-level pieces that will not change any more, by whole lines.
 
 A piece is a paragraph, a heading, one list item, a quote, a table, a fence. Only the last one is open; everything
-before it can be laid out once and kept. No piece but a fence is ever longer than about `PIECE_LIMIT` characters: a
-longer one goes on in the next piece, cut where the text alone says, however it arrived. This is a state machine over
-lines and knows nothing of layout. Lines are read by hand where a pattern could backtrack: they are foreign text.
+before it can be laid out once and kept. No piece but a fence is ever longer than about `PIECE_LIMIT` characters or
+`PIECE_LINES` lines: a longer one goes on in the next piece, cut where the text alone says, however it arrived. This is
+a state machine over lines and knows nothing of layout. Lines are read by hand where a pattern could backtrack: they are
+foreign text.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ PieceKind = Literal["prose", "heading", "item", "quote", "fence", "rule"]
 PIECE_LIMIT = 4_000
 """Characters after which a piece or a line goes on in another piece: the open piece is laid out with every frame, and
 some of Markdown's rules take quadratic time on made-up input."""
+PIECE_LINES = 200
+"""Lines after which it does so as well: of a quote or a table each costs as much as a row of running text."""
 INFO_LIMIT = 100
 """Characters of what stands after the opening marks of a fence that count."""
 
@@ -230,7 +233,7 @@ class Splitter:
             return
         if piece is not None and self._goes_on(piece, line):
             self._blank = False
-            if piece.size + len(line) > PIECE_LIMIT:
+            if piece.size + len(line) > PIECE_LIMIT or len(piece.lines) >= PIECE_LINES:
                 self._continue(piece, line, " ", within=False)
             else:
                 piece.add(line)

@@ -2,18 +2,21 @@
 
 However the text is cut into pieces on its way, the rows at the end are the same. Two things make an exception of
 "laid out once": a link definition that comes after the link, for which what waits for that name is laid out again; and
-the colours of a short fence, which are known for good when it ends.
+the colours of a short fence, which are known for good when it ends. What comes faster than anybody reads is not laid out
+at all before somebody looks: a piece with much text behind it is about as many empty rows until `show` is asked for them.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections.abc import Sequence
 from heapq import heappop, heappush
 from typing import NamedTuple
 
 from kimi_tui.foreign_text import expand_tabs
 from kimi_tui.tui.faults import log_fault
 from kimi_tui.tui.glyphs import UNICODE, Glyphs
-from kimi_tui.tui.rows import BLANK, Line, Span, plain_rows
+from kimi_tui.tui.rows import BLANK, Line, Span, plain_rows, prose_width
 from kimi_tui.tui.transcript.code import INK, LEX_LIMIT, RELEX_CHARS, CodeStream, colour, is_short
 from kimi_tui.tui.transcript.markdown import (
     CodeLine,
@@ -32,6 +35,12 @@ from kimi_tui.tui.transcript.markdown_splitter import Piece, Splitter
 
 RESOLVE_CHARS = 3_000
 """Characters that are laid out again for late link definitions in one go."""
+LATE_CHARS = 1_000
+"""A piece with so many characters behind it, all of which have come, may have gone by before anybody sees it."""
+PIECE_COST = 50
+"""What laying out a piece costs besides its length, in characters."""
+LATE_COST = 16
+"""Characters of such pieces that are taken in the time in which one is laid out."""
 HEAD_LIMIT = 2_000
 """Characters of the head of a table that can go on in another piece."""
 
@@ -48,10 +57,18 @@ class _Context(NamedTuple):
 
 
 class _Waiting(NamedTuple):
-    """A settled piece with links whose definitions have not come."""
+    """A settled piece that may be laid out anew: its links have no definitions, or nobody has seen it."""
 
     context: _Context
     has_gap: bool
+
+
+class Shown(NamedTuple):
+    """Rows that took the place of empty ones: which those were, from `start` to `end` (exclusive)."""
+
+    start: int
+    end: int
+    rows: Sequence[Line]
 
 
 class MarkdownStream:
@@ -61,7 +78,11 @@ class MarkdownStream:
         width: of the pane.
         glyphs: the signs in use.
         numbered: whether a row may end with `#N`, for which prose leaves room.
-        late_colours: closed fences have theirs when they are shown.
+        late: closed fences have their colours, and what has gone by has its rows, when somebody looks.
+
+    Attributes:
+        lines: all rows.
+        spent: about how many characters were laid out so far.
     """
 
     def __init__(
@@ -70,12 +91,12 @@ class MarkdownStream:
         glyphs: Glyphs = UNICODE,
         *,
         numbered: bool = True,
-        late_colours: bool = False,
+        late: bool = False,
     ) -> None:
         self._width = width
         self._glyphs = glyphs
         self._numbered_rows = numbered
-        self._late_colours = late_colours
+        self._is_late = late
         self._splitter = Splitter()
         self._parser = Parser()
         self._settled = 0
@@ -92,17 +113,31 @@ class MarkdownStream:
         self._waiting: dict[int, _Waiting] = {}
         self._stale: list[int] = []
         """A heap of the settled pieces that a definition has come for."""
+        self._unseen: set[int] = set()
+        """The pieces that have empty rows so far."""
         self._credit = 0
+        self.spent = 0
         self.lines: list[Line] = []
 
-    def feed(self, text: str) -> int:
-        """Take more text; returns the first row that changed."""
+    def feed(self, text: str, behind: int = 0) -> int:
+        """Take more text; returns the first row that changed.
+
+        Args:
+            text: what comes next.
+            behind: how many characters are known to come behind it.
+        """
+        was_code = self._fence is not None
         self._splitter.feed(text)
         self._credit += len(text)
-        first = self._settle()
+        first = self._settle(behind)
         # As much as came since may be laid out again, so that all of it costs no more than twice the text.
         first = min(first, self._resolve(min(self._credit, RESOLVE_CHARS)))
-        self._open_end()
+        piece = self._splitter.open
+        is_code = piece is not None and piece.kind == "fence"
+        if is_code or behind <= LATE_CHARS:
+            self._open_end()
+        # Code is made row by row as it comes.
+        self.spent += max(1, len(text) // (1 if was_code or is_code else LATE_COST))
         return first
 
     def finish(self, limit: int | None = None) -> int:
@@ -120,22 +155,69 @@ class MarkdownStream:
         """Whether links wait to be laid out again with the definitions that have come."""
         return bool(self._stale)
 
+    # --- what nobody has seen
+
+    @property
+    def n_late(self) -> int:
+        """How many pieces have empty rows in place of their own."""
+        return len(self._unseen)
+
+    def show(self, start: int, end: int) -> list[Shown]:
+        """Lay out what is needed for the rows from `start` to `end` (exclusive); returns what changed, from the top."""
+        if not self._unseen or start >= end:
+            return []
+        low = max(0, bisect_right(self._starts, start) - 1)
+        high = bisect_right(self._starts, end - 1)
+        return self._lay_out_again([at for at in range(low, high) if at in self._unseen])
+
+    def _may_be_late(self, piece: Piece) -> bool:
+        """Whether nothing that comes later depends on how it is laid out."""
+        is_whole = not piece.continued and piece.joint is None
+        is_numbered = piece.lead[:1].isdigit()
+        return (
+            self._is_late
+            and is_whole
+            and not is_numbered
+            and not any("]:" in line for line in piece.lines)
+        )
+
+    def _empty_rows(self, piece: Piece) -> list[Line]:
+        """About as many as it will have."""
+        count = 1 + piece.size // (prose_width(self._width, numbered=self._numbered_rows) + 1)
+        if piece.kind != "prose" or piece.lines[0].lstrip().startswith("|"):
+            count = max(count, len(piece.lines))
+        return [BLANK] * count
+
     # --- what will not change
 
-    def _settle(self) -> int:
+    def _settle(self, behind: int = 0) -> int:
         first = self._kept
         del self.lines[self._kept :]
         pieces = self._splitter.pieces
+        if self._is_late:
+            behind += sum(piece.size for piece in pieces[self._settled :])
         while self._settled < len(pieces) and pieces[self._settled].closed:
             piece = pieces[self._settled]
+            behind -= piece.size
             if piece.kind == "fence":
                 first = min(first, self._settle_fence(piece))
                 self._context = _Context()
+            elif behind > LATE_CHARS and self._may_be_late(piece):
+                self._put_off(piece)
             else:
                 self._settle_piece(piece)
             self._kept = len(self.lines)
             self._settled += 1
         return first
+
+    def _put_off(self, piece: Piece) -> None:
+        """Leave a piece to `show`."""
+        before, self._context = self._context, _Context()
+        self._starts.append(len(self.lines))
+        has_gap = self._put(piece, self._empty_rows(piece))
+        self._waiting[self._settled] = _Waiting(before, has_gap)
+        self._unseen.add(self._settled)
+        self.spent += PIECE_COST // LATE_COST
 
     def _settle_piece(self, piece: Piece) -> None:
         index = self._settled
@@ -143,12 +225,8 @@ class MarkdownStream:
         rows, self._context = self._laid_out(piece, piece.text, before, keep=True)
         self._starts.append(len(self.lines))
         has_gap = self._put(piece, rows)
-        references = self._parser.references
-        if references.missed:
-            self._waiting[index] = _Waiting(before, has_gap)
-            for name in references.missed:
-                self._named.setdefault(name, []).append(index)
-        for name in references.added:
+        self._wait_for_names(index, _Waiting(before, has_gap))
+        for name in self._parser.references.added:
             for place in self._named.pop(name, ()):
                 heappush(self._stale, place)
 
@@ -162,35 +240,56 @@ class MarkdownStream:
 
     def _resolve(self, limit: int | None) -> int:
         """Lay out again what late definitions are for; returns the first row that changed."""
-        first = self._kept
-        out: list[Line] = []
-        done = shift = 0
-        changed: list[tuple[int, int]] = []
+        chosen: list[int] = []
         while self._stale and (limit is None or limit > 0):
             index = heappop(self._stale)
-            if changed and changed[-1][0] == index:
+            if chosen and chosen[-1] == index:
                 continue
-            piece = self._splitter.pieces[index]
-            spent = piece.size + 1
+            spent = self._splitter.pieces[index].size + 1
             self._credit = max(0, self._credit - spent)
             limit = limit if limit is None else limit - spent
-            waiting = self._waiting[index]
+            chosen.append(index)
+        before = self._kept
+        changes = self._lay_out_again(chosen)
+        return changes[0].start if changes else before
+
+    def _lay_out_again(self, chosen: Sequence[int]) -> list[Shown]:
+        """Make the rows of these pieces anew, given from the top."""
+        changes: list[Shown] = []
+        out: list[Line] = []
+        done = shift = 0
+        shifts: list[tuple[int, int]] = []
+        for index in chosen:
+            piece, waiting = self._splitter.pieces[index], self._waiting[index]
             rows, _ = self._laid_out(piece, piece.text, waiting.context, keep=False)
+            if index in self._unseen:
+                self._unseen.remove(index)
+                self._wait_for_names(index, waiting)
             start = self._starts[index]
             end = self._starts[index + 1] if index + 1 < len(self._starts) else self._kept
-            first = min(first, start)
-            out += self.lines[done:start]
             if waiting.has_gap:
-                out.append(BLANK)
+                rows.insert(0, BLANK)
+            out += self.lines[done:start]
             out += rows
             done = end
-            shift += len(rows) + waiting.has_gap - (end - start)
-            changed.append((index, shift))
-        if changed:
+            shift += len(rows) - (end - start)
+            shifts.append((index, shift))
+            changes.append(Shown(start, end, rows))
+        if changes:
             self.lines[:done] = out
             self._kept += shift
-            self._shift(changed)
-        return first
+            self._shift(shifts)
+        return changes
+
+    def _wait_for_names(self, index: int, waiting: _Waiting) -> None:
+        """Have a piece laid out again when the definitions come that its links lack."""
+        missed = self._parser.references.missed
+        if missed:
+            self._waiting[index] = waiting
+            for name in missed:
+                self._named.setdefault(name, []).append(index)
+        else:
+            self._waiting.pop(index, None)
 
     def _shift(self, changed: list[tuple[int, int]]) -> None:
         """The pieces behind these stand so many rows further down now."""
@@ -208,6 +307,7 @@ class MarkdownStream:
         self, piece: Piece, text: str, before: _Context, *, keep: bool
     ) -> tuple[list[Line], _Context]:
         """The rows of a piece, and what the next one must know."""
+        self.spent += len(text) + PIECE_COST
         try:
             elements, context = self._elements(piece, text, before, keep=keep)
             if not elements:
@@ -285,9 +385,10 @@ class MarkdownStream:
         lines = [expand_tabs(line) for line in piece.lines] if fence is None or is_small else []
         if fence is None or (is_small and is_short(lines)):
             del self.lines[start:]
-            if self._late_colours and is_short(lines):
+            if self._is_late and is_short(lines):
                 self.lines.extend(LateCode(lines, piece.language, self._width).rows())
             else:
+                self.spent += piece.size
                 for line in colour(lines, piece.language):
                     self.lines.extend(code_rows(line, self._width))
             first = start

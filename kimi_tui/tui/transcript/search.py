@@ -190,9 +190,10 @@ def unfolded_rows(block: Block, room: Room) -> Generator[None, None, list[Line]]
     """All rows of a block as if it were unfolded; a long answer in slices."""
     if not isinstance(block, AgentBlock):
         return (yield from rows_in_slices(replace(block, unfolded=True), room))
-    answer = MarkdownStream(room.width, room.glyphs, late_colours=True)
+    answer = MarkdownStream(room.width, room.glyphs, late=True)
     for start in range(0, block.stream.size, FEED):
         answer.feed(block.stream.part(start, FEED))
+        answer.show(0, len(answer.lines))
         yield
     answer.finish(FEED)
     while answer.is_behind:
@@ -521,7 +522,7 @@ class Search:
     def _hides(self, flow: Flow, index: int, place: Place) -> bool:
         """Whether a match is not among the rows of its block as they are."""
         pattern = self._finder.pattern if self._finder is not None else None
-        flow.ensure(index)
+        flow.ensure_whole(index)
         view = flow.views[index]
         if pattern is None or view.block.unfolded:
             return False
@@ -539,7 +540,7 @@ class Search:
         pattern = self._finder.pattern if self._finder is not None else None
         if pattern is None:
             return ()
-        flow.ensure(index)
+        flow.ensure_whole(index)
         found = matches(flow.views[index].lines, pattern)
         return found[place.number] if place.number < len(found) else ()
 

@@ -1150,6 +1150,8 @@ class Transcript(ScrollView, can_focus=True):
         """Open a link of the block that the keys act on; then its next one."""
         # Not of any other block: a browser must not come up because prose was typed in the wrong place.
         view = self._current_view()
+        if view is not None and self.flow is not None:
+            self.flow.ensure_whole(self.flow.views.index(view))
         hits = (span.hit for line in view.lines for span in line.spans) if view is not None else ()
         urls = list(dict.fromkeys(hit for hit in hits if hit.startswith(HIT_LINK)))
         if view is None or not urls:

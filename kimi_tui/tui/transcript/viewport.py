@@ -1,8 +1,9 @@
 """Where blocks stand below each other, and which of their rows are on view. No colours and no widget here.
 
 `Flow` knows every block's place and makes its rows when they are needed: blocks far from the screen are not laid out,
-their heights are estimates that are put right when they come near. `Viewport` is the part of a flow that a pane shows:
-it follows the end, or keeps what is read where it is seen, whatever grows, folds or goes around it.
+their heights are estimates that are put right when they come near, as are those of what has gone by unseen in an answer.
+`Viewport` is the part of a flow that a pane shows: it follows the end, or keeps what is read where it is seen, whatever
+grows, folds or goes around it.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Collection, Iterator, Sequence
 from itertools import islice
+from math import inf
+from time import thread_time
 
 from textual.strip import Strip
 
@@ -29,7 +32,11 @@ from kimi_tui.tui.transcript.markdown_stream import MarkdownStream
 from kimi_tui.tui.transcript.marks import Mark, extent_of, moved
 
 SLICE = 3_000
-"""Characters of a growing answer that are laid out in one go, about 3 ms: a key must not wait for more."""
+"""Characters of a growing answer that are laid out in one go: a key must not wait for more."""
+SLICE_S = 0.003
+"""CPU time after which it is enough, too: code can take ten times as long as prose."""
+PART = 750
+"""Characters after which that is looked at."""
 AT_ONCE = 30_000
 """Characters of an answer that are laid out when it is first needed: only the longest come bit by bit."""
 AT_ONCE_ROWS = 1_000
@@ -50,6 +57,7 @@ class View:
         "height",
         "is_broken",
         "laid",
+        "late",
         "lines",
         "marked",
         "reserved",
@@ -69,6 +77,8 @@ class View:
         self.lines: list[Line] = []
         self.strips: list[Strip | None] = []
         self.answer: MarkdownStream | ThoughtStream | None = None
+        self.late: MarkdownStream | None = None
+        """What lays out the rows that are empty so far, where some are."""
         self.taken = 0
         self.cursor = False
         self.work: Iterator[Line] | None = None
@@ -95,7 +105,7 @@ class View:
 
     def stop(self) -> None:
         """Give up what is being made."""
-        self.answer = None
+        self.answer = self.late = None
         self.taken = 0
         self.work = None
         self.coming = []
@@ -320,6 +330,52 @@ class Flow:
             return view.rows - before + following.gap - gap_before
         return view.rows - before
 
+    def ensure_whole(self, index: int) -> int:
+        """The same, and all rows of an answer, also those that nobody has looked at."""
+        shift, view = self.ensure(index), self.views[index]
+        return shift + self._show_late(index, 0, len(view.lines))
+
+    def show(self, start: int, end: int) -> bool:
+        """Lay out what is empty so far of the rows from `start` to `end` (exclusive); whether anything was."""
+        low, _ = self.find(start)
+        is_changed = False
+        for index in range(low, len(self.views)):
+            view = self.views[index]
+            first = self.start(index) + view.gap
+            if first >= end:
+                break
+            if (late := view.late) is not None:
+                before = late.n_late
+                self._show_late(index, max(0, start - first), end - first)
+                is_changed |= late.n_late < before
+        return is_changed
+
+    def _show_late(self, index: int, start: int, end: int) -> int:
+        """Lay out what is empty so far of these rows of a view; returns by how many rows all below it moves."""
+        view = self.views[index]
+        late = view.late
+        changes = late.show(start, min(end, len(view.lines))) if late is not None else []
+        if late is None or not changes:
+            return 0
+        for first, last, rows in reversed(changes):
+            view.lines[first:last] = rows
+            view.strips[first:last] = [None] * len(rows)
+            shift = len(rows) - (last - first)
+            for mark in self.marks if view.marked is None else ():
+                if mark.key != view.block.key or mark.row < first:
+                    continue
+                is_within = mark.row < last
+                mark.row = (
+                    max(first, min(mark.row, last - 1 + shift)) if is_within else mark.row + shift
+                )
+        shift = sum(len(rows) - (last - first) for first, last, rows in changes)
+        self._laid_rows += shift
+        view.height = max(len(view.lines), view.reserved)
+        self._moved(index)
+        if not late.n_late:
+            view.late = None
+        return shift
+
     def _lay(self, view: View) -> int:
         """Make the rows; returns the first one that may be another one now."""
         block = view.block
@@ -344,7 +400,7 @@ class Flow:
         """Whether its text is laid out as it comes, or because it is very long a slice at a time."""
         if isinstance(block, ThoughtBlock):
             return block.open and block.unfolded
-        return block.open or view.answer is not None or block.stream.size > AT_ONCE
+        return block.open or view.answer is not None or block.stream.size > SLICE
 
     def _lay_plain(self, view: View) -> None:
         view.lines = plain_block(view.block, self.room)
@@ -387,7 +443,7 @@ class Flow:
         if answer is None:
             view.stop()
             answer = view.answer = (
-                MarkdownStream(self.room.width, self.room.glyphs, late_colours=True)
+                MarkdownStream(self.room.width, self.room.glyphs, late=not block.pinned)
                 if isinstance(block, AgentBlock)
                 else ThoughtStream(block, self.room)
             )
@@ -400,15 +456,19 @@ class Flow:
             first -= 1
         view.cursor = False
         # What was on the screen before (another width) comes back whole, not bit by bit.
-        fresh = block.stream.part(view.taken, SLICE if view.taken else AT_ONCE)
-        if fresh:
-            first = min(first, answer.feed(fresh))
+        limit, until = (SLICE, thread_time() + SLICE_S) if view.taken else (AT_ONCE, inf)
+        limit += answer.spent
+        while fresh := block.stream.part(view.taken, PART):
             view.taken += len(fresh)
+            first = min(first, answer.feed(fresh, block.stream.size - view.taken))
+            if answer.spent >= limit or thread_time() >= until:
+                break
         is_complete = view.taken >= block.stream.size
         if is_complete and not block.open and isinstance(answer, MarkdownStream):
             first = min(first, answer.finish(SLICE))
             is_complete = not answer.is_behind
         view.lines[first:] = answer.lines[first:]
+        late = answer if isinstance(answer, MarkdownStream) and answer.n_late else None
         if is_complete:
             view.version = block.version
         if block.open and isinstance(block, AgentBlock):
@@ -418,6 +478,7 @@ class Flow:
             view.lines = view.lines or [Line((Span("    "),))]
             if block.pinned:
                 view.lines, first = with_pin(view.lines, block, self.room), 0
+        view.late = late
         del view.strips[first:]
         view.strips.extend([None] * (len(view.lines) - len(view.strips)))
         return first
@@ -444,6 +505,8 @@ class Flow:
         if not view.laid:
             self.ensure(index)
         at = offset - view.gap
+        if view.late is not None and self.show(row, row + 1):
+            return self.line(row)
         if 0 <= at < len(view.lines):
             line = view.lines[at] = view.lines[at].shown
             return view, at, line
@@ -540,7 +603,7 @@ class Viewport:
             low, _ = flow.find(top)
             high, _ = flow.find(max(top, top + self.height - 1))
             fresh = [at for at in range(high, low - 1, -1) if flow.views[at] not in done]
-            if not fresh:
+            if not fresh and not flow.show(top, top + self.height):
                 break
             for index in fresh:
                 # Once each: a growing answer is laid out a slice at a time.

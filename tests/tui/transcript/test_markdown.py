@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import islice
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
@@ -97,6 +98,33 @@ def test_rows_before_the_first_changed_one_stay(text: str, cuts: list[int]) -> N
         start = cut
     first = layout.finish()
     assert layout.lines[:first] == shown[:first]
+
+
+@pytest.mark.usefixtures("_limits")
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(markdown, cuts, st.lists(st.tuples(st.integers(0, 40), st.integers(0, 20)), max_size=9))
+@example("[one] is\n\nlate\n\n[one]: http://o.ne\n\nend of it", [], [(0, 1)])
+@example("- a\n- b\n\n| [x] | 4 |\n\n1. one\n\n1. two\n\n" * 3, [20], [(3, 9)])
+def test_what_goes_by_unseen_has_its_rows_when_somebody_looks(
+    text: str, cuts: list[int], looks: list[tuple[int, int]]
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(markdown_stream, "LATE_CHARS", 9)
+        layout = MarkdownStream(WIDTH, late=True)
+        start, rest = 0, iter(looks)
+        for cut in [*sorted(cut for cut in cuts if cut < len(text)), len(text)]:
+            layout.feed(text[start:cut], len(text) - cut)
+            start = cut
+            for first, count in islice(rest, 2):
+                before = list(layout.lines)
+                for low, high, made in reversed(layout.show(first, first + count)):
+                    before[low:high] = made
+                assert before == layout.lines
+        layout.finish()
+    layout.show(0, len(layout.lines))
+    assert not layout.n_late
+    shown = [line.shown for line in layout.lines]
+    assert (shown or whole_answer("", WIDTH)) == whole_answer(text, WIDTH)
 
 
 wide = st.text(alphabet="ab 中é\u0301👍\u1161\n|-`>*#", max_size=200)

@@ -265,8 +265,42 @@ def test_what_is_long_is_laid_out_in_slices(block: Block) -> None:
     # Each of them is a small part of the whole, and all of them together are not much more than that.
     assert max(spent) < whole / 2
     assert sum(spent) < 3 * whole
+    flow.ensure_whole(0)
     assert flow.views[0].lines == rows_of(block, ROOM)
     assert flow.height == len(flow.views[0].lines)
+
+
+BESIDE_A_KEY = 90_000
+"""Calls in which a key gets its turn: some milliseconds."""
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["word " * 20_000, "```python\n" + "x" * 100_000, "```python\nx = 'a' + 1\n", "> a\n", "1. a\n", "- a\n", "| a | b |\n|---|\n", "*a **b "],
+    ids=["paragraph", "line of code", "code", "quotes", "numbers", "bullets", "tables", "stars"],
+)  # fmt: skip
+def test_a_key_waits_for_no_more_than_a_slice_of_what_comes(line: str) -> None:
+    colour(["import what it needs"], "python")
+    block = AgentBlock(1)
+    block.stream.add("So: ")
+    flow = Flow(ROOM)
+    flow.update([block], 0)
+    viewport = Viewport(flow)
+    viewport.height = HEIGHT
+    viewport.settle()
+    lead, _, body = line.rpartition("```python\n")
+    block.stream.add(f"\n\n{'```python' if lead or body != line else ''}\n")
+    block.stream.add(body * (20_000 // len(body) + 1))
+    spent: list[int] = []
+    for is_open in (True, False):
+        block.open = is_open
+        block.touch()
+        viewport.update([block], 0)
+        spent.append(n_calls(viewport.settle))
+        while flow.behind:
+            viewport.update([block], 0)
+            spent.append(n_calls(viewport.settle))
+    assert max(spent) < BESIDE_A_KEY
 
 
 def test_an_unfolded_thought_grows_by_what_comes() -> None:
@@ -343,6 +377,39 @@ def test_the_end_is_followed_until_it_is_left_and_what_comes_then_is_new() -> No
     viewport.show_end()
     assert viewport.top == viewport.last_top
     assert not viewport.n_new
+
+
+def test_of_a_flood_only_what_is_on_view_is_laid_out() -> None:
+    text = "".join(
+        f"## Part {n}\n\n- *first* of {n}\n- second\n\n{'word ' * 60}\n\n| a | b |\n|---|---|\n| {n} | x |\n\n"
+        for n in range(200)
+    )
+    talk = Conversation()
+    talk.user("Write much")
+    talk.tell(TextPart(text))
+    model, flow = flow_of(talk)
+    viewport = Viewport(flow)
+    viewport.height = HEIGHT
+    viewport.settle()
+    while flow.behind:
+        viewport.settle()
+    answer = model.blocks[-1]
+    assert isinstance(answer, AgentBlock)
+    whole = [line.text.rstrip() for line in whole_answer(text, ROOM.width)]
+    spent = flow.views[1].answer.spent if flow.views[1].answer is not None else 0
+    assert spent < len(text) / 3
+    assert visible(viewport)[:-1] == whole[-HEIGHT:-1]
+    # Page by page up to the top: each is what stands so far from the end, and follows the one before.
+    at = flow.height - viewport.top
+    while viewport.top:
+        old, viewport.top = viewport.top, max(0, viewport.top - HEIGHT + 1)
+        is_first = not viewport.top
+        viewport.scrolled(old, at_end=False)
+        before, at = at, flow.height - viewport.top
+        assert at == before + HEIGHT - 1 or is_first
+        assert visible(viewport)[2:-1] == ["", "", *whole][-at:][2 : HEIGHT - 1]
+        assert not viewport.n_new
+    assert flow.height == len(whole) + 2
 
 
 def test_what_is_read_stands_still_whatever_is_unfolded_above_it_and_at_another_width() -> None:
