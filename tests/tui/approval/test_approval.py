@@ -194,9 +194,11 @@ class Desk(App[None]):
 
     async def on_event(self, event: events.Event) -> None:
         """Ask the panel first, as the main screen does."""
-        asks = self.focused in (None, self.panel) and not event.is_forwarded
-        if not (asks and isinstance(event, events.Key) and await self.panel.takes(event)):
-            await super().on_event(event)
+        if isinstance(event, events.Key) and not event.is_forwarded:
+            asks = self.focused in (None, self.panel)
+            if asks and await self.panel.takes(event):
+                return
+        await super().on_event(event)
 
     def on_approval_panel_answered(self, event: ApprovalPanel.Answered) -> None:
         """Note it."""
