@@ -170,16 +170,18 @@ class MarkdownStream:
         high = bisect_right(self._starts, end - 1)
         return self._lay_out_again([at for at in range(low, high) if at in self._unseen])
 
-    def _may_be_late(self, piece: Piece) -> bool:
-        """Whether nothing that comes later depends on how it is laid out."""
-        is_whole = not piece.continued and piece.joint is None
-        is_numbered = piece.lead[:1].isdigit()
-        return (
-            self._is_late
-            and is_whole
-            and not is_numbered
-            and not any("]:" in line for line in piece.lines)
-        )
+    def _context_behind(self, piece: Piece) -> _Context | None:
+        """What the piece behind this one must know, as far as it is known before this one is laid out; else None."""
+        is_part = piece.continued or piece.joint is not None
+        if not self._is_late or is_part or any("]:" in line for line in piece.lines):
+            return None
+        marker = piece.lead.strip()
+        if not marker[:1].isdigit():
+            return _Context()
+        if len(piece.lines) > 1 or not marker.isascii():
+            return None
+        number = _number(self._context.number, int(marker[:-1]))
+        return _Context(number, f"{number}{marker[-1]}")
 
     def _empty_rows(self, piece: Piece) -> list[Line]:
         """About as many as it will have."""
@@ -202,8 +204,9 @@ class MarkdownStream:
             if piece.kind == "fence":
                 first = min(first, self._settle_fence(piece))
                 self._context = _Context()
-            elif behind > LATE_CHARS and self._may_be_late(piece):
+            elif behind > LATE_CHARS and (context := self._context_behind(piece)) is not None:
                 self._put_off(piece)
+                self._context = context
             else:
                 self._settle_piece(piece)
             self._kept = len(self.lines)
@@ -212,10 +215,9 @@ class MarkdownStream:
 
     def _put_off(self, piece: Piece) -> None:
         """Leave a piece to `show`."""
-        before, self._context = self._context, _Context()
         self._starts.append(len(self.lines))
         has_gap = self._put(piece, self._empty_rows(piece))
-        self._waiting[self._settled] = _Waiting(before, has_gap)
+        self._waiting[self._settled] = _Waiting(self._context, has_gap)
         self._unseen.add(self._settled)
         self.spent += PIECE_COST // LATE_COST
 
@@ -502,6 +504,11 @@ class _OpenFence:
         self._column += len(text)
 
 
+def _number(before: int, written: int) -> int:
+    """The number of an entry: what is written, but more than that of the entry before."""
+    return before + 1 if before and written <= before else written
+
+
 def _numbered(elements: tuple[Element, ...], before: int) -> tuple[tuple[Element, ...], int, str]:
     """The elements with the numbers that a list of single entries would have, the last number, and its marker."""
     first = elements[0] if elements else None
@@ -510,8 +517,7 @@ def _numbered(elements: tuple[Element, ...], before: int) -> tuple[tuple[Element
     entry = first.items[0]
     if not entry.marker[:-1].isdigit():
         return elements, 0, "-"
-    written = int(entry.marker[:-1])
-    number = before + 1 if before and written <= before else written
+    number = _number(before, int(entry.marker[:-1]))
     renumbered = tuple(
         Item(f"{number + offset}{entry.marker[-1]}", item.children, item.tight)
         for offset, item in enumerate(first.items)

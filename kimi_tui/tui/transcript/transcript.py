@@ -620,10 +620,13 @@ class Transcript(ScrollView, can_focus=True):
             self.end_copying()
         if self._selection is not None and self._selection.is_lost:
             self.clear_selection()
-        viewport.settle()
-        self._place(viewport)
         now = asyncio.get_running_loop().time()
-        if viewport.flow.behind and now < self._drawn_at + FLOODED_FRAME_S:
+        is_due = now >= self._drawn_at + FLOODED_FRAME_S
+        viewport.settle(seen=is_due)
+        if not is_due and not viewport.flow.behind:
+            viewport.settle()
+        self._place(viewport)
+        if viewport.flow.behind and not is_due:
             # Of the slices of a long text nobody sees each.
             self._is_unpainted = True
             return

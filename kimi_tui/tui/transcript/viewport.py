@@ -590,8 +590,12 @@ class Viewport:
             # Where something went, what comes next is new even if the conversation was longer before.
             self._known_height = min(self._known_height, flow.height)
 
-    def settle(self) -> None:
-        """Lay out what is visible. The text that is read stays where it is seen; all else moves round it."""
+    def settle(self, *, seen: bool = True) -> None:
+        """Lay out what is visible. The text that is read stays where it is seen; all else moves round it.
+
+        Args:
+            seen: it is painted then; else what comes so fast that it may go by first need not have its rows yet.
+        """
         flow = self.flow
         if not self.height:
             return
@@ -603,7 +607,7 @@ class Viewport:
             low, _ = flow.find(top)
             high, _ = flow.find(max(top, top + self.height - 1))
             fresh = [at for at in range(high, low - 1, -1) if flow.views[at] not in done]
-            if not fresh and not flow.show(top, top + self.height):
+            if not fresh and not (seen and flow.show(top, top + self.height)):
                 break
             for index in fresh:
                 # Once each: a growing answer is laid out a slice at a time.

@@ -105,6 +105,7 @@ def test_rows_before_the_first_changed_one_stay(text: str, cuts: list[int]) -> N
 @given(markdown, cuts, st.lists(st.tuples(st.integers(0, 40), st.integers(0, 20)), max_size=9))
 @example("[one] is\n\nlate\n\n[one]: http://o.ne\n\nend of it", [], [(0, 1)])
 @example("- a\n- b\n\n| [x] | 4 |\n\n1. one\n\n1. two\n\n" * 3, [20], [(3, 9)])
+@example(" 4. one\n 1. two\n  1) three\n   - four\n1. five\n2. six\n   7. seven\n" * 3, [], [])
 def test_what_goes_by_unseen_has_its_rows_when_somebody_looks(
     text: str, cuts: list[int], looks: list[tuple[int, int]]
 ) -> None:
