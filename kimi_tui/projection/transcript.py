@@ -279,6 +279,7 @@ class TranscriptModel:
     def _queued(self, event: SteerQueued, at: float) -> Change:
         block = self._list.new(UserBlock, at)
         block.write(event.text)
+        block.images = event.images
         block.steer = event.id
         block.queued = True
         block.checkpoint, block.uid = None, ""
@@ -296,6 +297,7 @@ class TranscriptModel:
         change = both(change, self._speech.close(at))
         taken = self._list.new(UserBlock, at)
         taken.write(event.text)
+        taken.images = event.images
         taken.steer = event.id
         taken.number = event.number
         # Of a turn that began with what had waited these are the words.

@@ -55,9 +55,8 @@ INDENT = Span(" " * MARGIN)
 def user_message(block: UserBlock, room: Room) -> Iterator[Line]:
     """What the user said: a band with an edge."""
     edge = Span(room.glyphs.edge, "accent@band")
-    text = block.text or " "
-    if block.images:
-        text += f"\n{counted(block.images, 'image')}"
+    images = [f"[{image.label}]" for image in block.images]
+    text = "\n".join([block.text, *images] if block.text else images) or " "
     width = prose_width(room.width)
     # Of a pasted file only the beginning is laid out while it is folded.
     is_cut = not block.unfolded and len(text) > PASTE_LIMIT
