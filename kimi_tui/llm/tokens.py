@@ -10,10 +10,12 @@ import re
 import weakref
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
+
+from kimi_tui.images import image_tokens
 
 if TYPE_CHECKING:
-    from kimi_tui.llm.message import Message
+    from kimi_tui.llm.message import ImagePart, Message
     from kimi_tui.llm.provider import ToolSpec
 
 _CJK = "\u1100-\u11ff\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff"
@@ -29,6 +31,7 @@ _PIECES = re.compile(
 _SAMPLE = 8_192
 _MESSAGE_OVERHEAD = 4
 _IMAGE_TOKENS = 1_000
+"""Of an image of unknown size."""
 
 
 def estimate(text: str) -> int:
@@ -116,7 +119,9 @@ def _count(message: Message) -> tuple[int, int]:
         elif kind == "think":
             thought += text_tokens(getattr(part, "think", ""))
         elif kind == "image_url":
-            said += _IMAGE_TOKENS
+            where = cast("ImagePart", part).image_url
+            sides = where.width or 0, where.height or 0
+            said += image_tokens(*sides) if min(sides) > 0 else _IMAGE_TOKENS
     for call in message.tool_calls or ():
         said += _MESSAGE_OVERHEAD + text_tokens(call.function.name)
         said += text_tokens(call.function.arguments or "")

@@ -316,6 +316,7 @@ class TranscriptModel:
                 if block.number == event.number:
                     files = (one_line(words[:_PATH_CHARS]) for words in event.files)
                     block.attached = ", ".join(files)
+                    block.images += event.images
                     return self._list.touched(block)
             elif block.uid not in (self._list.uid, ""):
                 break

@@ -25,7 +25,7 @@ from kimi_tui.wire.display import (
 )
 from kimi_tui.wire.events import Event, EventRecord
 
-# By field: the first eleven have no name at kimi-cli, the last four have an empty payload there.
+# By field: the first ten have no name at kimi-cli, the last four have an empty payload there.
 _STORED_BY_FIELD: dict[str, type] = {
     kind.__name__: kind
     for kind in (
@@ -36,7 +36,6 @@ _STORED_BY_FIELD: dict[str, type] = {
         ev.NextMessage,
         ev.CheckpointCreated,
         ev.ContextReverted,
-        ev.FilesAttached,
         ev.FilesChanged,
         ev.FilesRestored,
         ev.LineChanged,
@@ -113,6 +112,8 @@ def _encode(event: Event) -> tuple[str, Json]:
                 "response": _ANSWERS[answer],
                 "feedback": feedback,
             }
+        case ev.FilesAttached(number, files, images):
+            return "FilesAttached", _with_images({"number": number, "files": list(files)}, images)
         case ev.SteerQueued(steer_id, text, images):
             return "SteerQueued", _with_images({"id": steer_id, "text": text}, images)
         case ev.SteerTaken(steer_id, text, withdrawn, number, images):
@@ -376,6 +377,12 @@ def _decode_plain(name: str, data: Json) -> Event | None:
             if answer is None or not request_id:
                 return None
             return ev.ApprovalResolved(request_id, answer, _text(data, "feedback"))
+        case "FilesAttached":
+            number, files = data.get("number"), data.get("files")
+            if not (is_whole(number) and isinstance(files, list)):
+                return None
+            told = tuple(x for x in cast("list[object]", files) if isinstance(x, str))
+            return ev.FilesAttached(number, told, images_of(data.get("images")))
         case "SteerQueued":
             steer_id, text = data.get("id"), data.get("text")
             if not (isinstance(steer_id, str) and isinstance(text, str)):

@@ -26,7 +26,7 @@ FailureKind = Literal["", "model", "tools"]
 class TurnBegin:
     """The user sent a message, or resumed without one: then `text` is empty and `resumed` true.
 
-    `images` went with it: those that were pasted, then those that the text names.
+    `images` were pasted into it; `FilesAttached` tells of those that the text names.
     """
 
     text: str
@@ -344,7 +344,7 @@ class SteerQueued:
 class SteerTaken:
     """Queued text went in (`withdrawn`: the user took it back instead); `number` counts messages as pins do.
 
-    `images` are all that went in with it, those that the text names among them.
+    `images` are as in `TurnBegin`.
     """
 
     id: str
@@ -356,10 +356,14 @@ class SteerTaken:
 
 @dataclass(frozen=True, slots=True)
 class FilesAttached:
-    """What went with message `number` (as in `SteerTaken`) of the files it names, in words: `app.py 40 lines`."""
+    """What went with message `number` (as in `SteerTaken`) of the files it names, in words: `app.py 40 lines`.
+
+    `images` are those among them.
+    """
 
     number: int
     files: tuple[str, ...]
+    images: tuple[ImageBlock, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
