@@ -40,7 +40,7 @@ _PATIENCE_S = 5.0
 _MENTION = re.compile(r'(?<![^\s(\[{])@(?:"((?:[^"\\\n]|\\.)+)"(#\d+(?:-\d+)?)?|([^\s"]+))')
 _LINES = re.compile(r"#(\d{1,9})(?:-(\d{1,9}))?$")
 _TRAILING = ".,;:!?)]}'\""
-Attached = TextPart | ImagePart
+Attached = TextPart | Image
 
 
 class Mention(NamedTuple):
@@ -103,22 +103,31 @@ class Attachments:
         attached = await self._named_in(text, versions, sees=self._conversation.model.sees)
         if not (images or attached):
             return words
+        named = [await self._kept(one) if isinstance(one, Image) else one for one in attached]
         # Images come last, in the order in which the user named them.
         content: list[ContentPart] = [TextPart(text=text)] if text else []
-        content += [part for part in attached if isinstance(part, TextPart)]
+        content += [part for part in named if isinstance(part, TextPart)]
         content += map(image_part, images)
-        content += [part for part in attached if isinstance(part, ImagePart)]
+        content += [part for part in named if isinstance(part, ImagePart)]
         return with_versions(words.model_copy(update={"content": content}), versions.noted)
 
     async def _store(self, images: Sequence[Image]) -> None:
         for image in images:
             await asyncio.to_thread(self._conversation.images.put, image)
 
+    async def _kept(self, image: Image) -> TextPart | ImagePart:
+        try:
+            await self._store([image])
+        except StorageTrouble as trouble:
+            label = f"{image.name} not attached: {trouble}"
+            return _part(image.name, f"Not attached: {trouble}", "", label)
+        return image_part(image, attached=True)
+
     async def _names_images(self, text: str) -> bool:
         # What is refused afterwards, the agent has not seen.
         forgotten = CallVersions(ToolMemory())
         named = await self._named_in(text, forgotten, sees=True)
-        return any(isinstance(part, ImagePart) for part in named)
+        return any(isinstance(one, Image) for one in named)
 
     async def _named_in(self, text: str, versions: CallVersions, *, sees: bool) -> list[Attached]:
         parts: list[Attached] = []
@@ -182,17 +191,14 @@ class Attachments:
                 outcome = await Glob().run(GlobParams(pattern="*", directory=mention.path), env)
             else:
                 outcome = await _read(mention, env)
-            for image in outcome.images:
-                await self._store([image])
-                return image_part(image, attached=True)
         except ToolRejected as no:
             why = no.feedback if target.inside else "it is outside the work folder"
             facts = f"Not attached: {why}. Reading it yourself asks the user."
             return _part(mention.path, facts, "", f"{shown} not attached: {why}")
         except ToolProblem as problem:
             return _part(mention.path, str(problem), "", f"{shown} not attached: {problem.brief}")
-        except StorageTrouble as trouble:
-            return _part(mention.path, str(trouble), "", f"{shown} not attached: {trouble}")
+        if outcome.images:
+            return outcome.images[0]
         if outcome.is_error:
             label = f"{shown} not attached: {outcome.brief}"
             return _part(mention.path, outcome.message, "", label)
