@@ -112,11 +112,12 @@ def read_image(data: bytes, name: str) -> Image:
     Raises:
         ImageRefused: it is none, or none that can be sent.
     """
-    name = one_line(name)[:_MAX_NAME] or "image"
+    name = one_line(name)[:_MAX_NAME]
     kind = _kind(data)
+    shown = name or "It"
     if not kind:
-        raise ImageRefused(f"{name} is not an image that models take: PNG, JPEG, WebP or GIF.")
-    check_size(len(data), name)
+        raise ImageRefused(f"{shown} is not an image that models take: PNG, JPEG, WebP or GIF.")
+    check_size(len(data), shown)
     with _decoding:
         try:
             return _read(data, kind, name)
@@ -124,7 +125,9 @@ def read_image(data: bytes, name: str) -> Image:
             raise
         except Exception as error:
             # Decoders fail in any way on bytes that somebody made up.
-            raise ImageRefused(f"{name} is a broken {kind} image: it cannot be decoded.") from error
+            raise ImageRefused(
+                f"{shown} is a broken {kind} image: it cannot be decoded."
+            ) from error
 
 
 def check_size(n_bytes: int, name: str) -> None:

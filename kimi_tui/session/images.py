@@ -7,16 +7,26 @@ image itself: `expanded` puts it there. Everything here blocks and belongs in a 
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import cast
 
 from kimi_tui.filesystem import Storage, read_regular
-from kimi_tui.images import MAX_FILE_BYTES, MEDIA_TYPES, Image, is_image
+from kimi_tui.images import (
+    MAX_FILE_BYTES,
+    MEDIA_TYPES,
+    Image,
+    ImageRefused,
+    is_image,
+    read_image,
+)
 from kimi_tui.llm.message import ContentPart, ImagePart, ImageURL, Message
 from kimi_tui.session.errors import StorageTrouble
+from kimi_tui.session.jsonl import encode, parse
 
 IMAGES_NAME = "images"
 _SUFFIXES = {media_type: kind.lower() for kind, media_type in MEDIA_TYPES.items()}
@@ -66,6 +76,32 @@ class ImageStore:
             return None
         return Image(f"image/{found[2]}", data, 0, 0, "")
 
+    def taken_in(self, line: bytes) -> bytes:
+        """A record of another program with the images that it holds stored, and named in their place.
+
+        One that is no image stays as it is, and so does every byte of a record without any.
+
+        Raises:
+            StorageTrouble: the disk refused.
+        """
+        record = parse(line) if b"data:image/" in line else None
+        if not isinstance(record, dict):
+            return line
+        changed = False
+        left: list[object] = [record]
+        while left:
+            value = left.pop()
+            if isinstance(value, list):
+                left += cast("list[object]", value)
+            elif isinstance(value, dict):
+                known = cast("dict[str, object]", value)
+                left += known.values()
+                if isinstance(url := known.get("url"), str) and (image := _image_in(url)):
+                    self.put(image)
+                    known |= image_part(image).image_url.model_dump(exclude_none=True)
+                    changed = True
+        return encode(record).rstrip(b"\n") if changed else line
+
     def expanded(self, messages: Sequence[Message]) -> Sequence[Message]:
         """The messages as they are sent, each reference replaced by what it names."""
         return [self._expanded(message) for message in messages]
@@ -81,6 +117,17 @@ class ImageStore:
             return part
         where = part.image_url.model_copy(update={"url": image.data_url()})
         return part.model_copy(update={"image_url": where})
+
+
+def _image_in(url: str) -> Image | None:
+    """The image that a `data:` URL holds; None where it holds none that can be sent."""
+    head, _, data = url.partition(";base64,")
+    if not head.startswith("data:image/"):
+        return None
+    try:
+        return read_image(base64.b64decode(data), "")
+    except (ImageRefused, ValueError):
+        return None
 
 
 def _is_reference(part: ContentPart) -> bool:

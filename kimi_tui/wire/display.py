@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import PurePosixPath
 from typing import Any, Literal, TypeGuard, cast
 
 from kimi_tui.foreign_text import one_line
@@ -283,7 +284,13 @@ def images_of(value: object) -> tuple[ImageBlock, ...]:
         if record.get("type") == "image":
             found.append(_decode_image(record))
         elif record.get("type") == "image_url":
-            found.append(ImageBlock())
+            # A content part: of one that is stored, its name says the hash.
+            where = record.get("image_url")
+            facts = cast("dict[str, object]", where) if isinstance(where, dict) else {}
+            url = facts.get("url")
+            stored = PurePosixPath(url) if isinstance(url, str) and len(url) < _MAX_WORD else None
+            hashed = stored.stem if stored is not None and stored.parent.name == "images" else ""
+            found.append(_decode_image({**facts, "sha256": hashed}))
     return tuple(found)
 
 
