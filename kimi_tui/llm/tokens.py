@@ -59,6 +59,13 @@ def text_tokens(text: str) -> int:
     return round(estimate(sample) * len(text) / len(sample))
 
 
+def stored_image_tokens(width: object, height: object) -> int:
+    """About how many tokens an image costs, by what a message says of its sides."""
+    if isinstance(width, int) and isinstance(height, int) and min(width, height) > 0:
+        return image_tokens(width, height)
+    return _IMAGE_TOKENS
+
+
 def message_tokens(message: Message) -> int:
     """About how many tokens a stored message costs when it is sent, reasoning and calls included; texts are sampled."""
     said, thought = _counted(message)
@@ -120,8 +127,7 @@ def _count(message: Message) -> tuple[int, int]:
             thought += text_tokens(getattr(part, "think", ""))
         elif kind == "image_url":
             where = cast("ImagePart", part).image_url
-            sides = where.width or 0, where.height or 0
-            said += image_tokens(*sides) if min(sides) > 0 else _IMAGE_TOKENS
+            said += stored_image_tokens(where.width, where.height)
     for call in message.tool_calls or ():
         said += _MESSAGE_OVERHEAD + text_tokens(call.function.name)
         said += text_tokens(call.function.arguments or "")
