@@ -6,7 +6,6 @@ import asyncio
 import base64
 import json
 import re
-import time
 from itertools import takewhile
 from pathlib import Path
 
@@ -331,21 +330,21 @@ async def test_what_is_not_stored_is_said_and_nothing_else_is_sent(
         assert "[an image that is not stored here]" in str(on.sent())
 
 
-async def test_twenty_large_images_cost_the_context_nothing(tmp_path: Path) -> None:
+async def test_large_images_cost_the_context_nothing(tmp_path: Path) -> None:
     async with stage(tmp_path, capabilities=SEES, window=1_000_000) as on:
         body = noise(60, 60)
         large: list[Image] = []
-        for n in range(20):
+        for n in range(5):
             body.putpixel((0, 0), (n, 0, 0))
             # Two megabytes behind the image are a part of its file.
             large.append(read_image(saved(body) + bytes(2_000_000), f"{n}.png"))
         on.server.script(say("seen", usage=(9_000, 5)), say("again"))
         await on.soul.run("look", large)
-        assert on.session.context.size_bytes < 60_000
-        began = time.perf_counter()
+        assert on.session.context.size_bytes < 20_000
         await on.soul.rewind(Target(0))
         await on.soul.undo()
         await on.reopen()
-        assert time.perf_counter() - began < 5.0
         await on.soul.run("and?")
-        assert len(on.server.requests[-1].raw) > 20 * 2_600_000
+        request = on.server.requests[-1]
+        assert len(request.raw) == int(request.headers["content-length"]) > 5 * 2_600_000
+        assert [part["type"] for part in request.messages[1]["content"]].count("image_url") == 5
