@@ -64,7 +64,7 @@ from kimi_tui.soul.internal_messages import (
     summary_message,
     summary_text,
 )
-from kimi_tui.soul.segments import label_of, segment_at
+from kimi_tui.soul.segments import label_of_message, segment_at
 from kimi_tui.soul.tasks import Pace, run_to_completion
 from kimi_tui.wire.events import CheckpointKind, CompactionBegin, CompactionEnd
 
@@ -754,7 +754,7 @@ def _begun(
     context = conversation.context
     parts = (segment_at(points, context.index, context.messages, place) for place in places)
     return [
-        (part.kind, part.label, tuple(map(label_of, part.said)), len(part.carried))
+        (part.kind, part.label, tuple(map(label_of_message, part.words)), len(part.carried))
         for part in parts
     ]
 

@@ -190,7 +190,7 @@ class DMailDelivery:
             tokens_before=before,
             text=dmail.text,
             facts=dmail.facts,
-            carried=tuple(message.text for message in dmail.carried if is_user_words(message)),
+            carried=tuple(map(words_with_images, filter(is_user_words, dmail.carried))),
             pinned=pinned,
             author=author,
         )

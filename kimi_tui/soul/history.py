@@ -581,7 +581,7 @@ def _dmail_of(segment: Segment) -> Message | None:
 
 def _carried_with(dmail: Message, segment: Segment) -> tuple[str, ...]:
     """The user's words that stand before a D-Mail. kimi-cli carried nothing over: there the D-Mail is the first."""
-    return tuple(m.text for m in _before(dmail, segment) if is_user_words(m))
+    return tuple(map(words_with_images, filter(is_user_words, _before(dmail, segment))))
 
 
 def _before(dmail: Message, segment: Segment) -> Sequence[Message]:

@@ -9,7 +9,9 @@ from kimi_tui.images import Image
 from kimi_tui.llm.message import ImagePart, Message
 from kimi_tui.session.images import hash_of, image_part
 from kimi_tui.soul.errors import SoulError
-from kimi_tui.wire.display import ImageBlock
+from kimi_tui.wire.display import ImageBlock, with_names
+
+_MAX_NAME = 200
 
 
 class ModelCannotSee(SoulError):
@@ -42,7 +44,7 @@ def fact_of(part: ImagePart) -> ImageBlock:
     """What the wire tells of an image in a message."""
     where = part.image_url
     return ImageBlock(
-        one_line(where.name or ""),
+        one_line((where.name or "")[:_MAX_NAME]),
         where.media_type or "",
         max(0, where.width or 0),
         max(0, where.height or 0),
@@ -59,5 +61,4 @@ def images_in(message: Message, *, pasted: bool = False) -> tuple[ImageBlock, ..
 
 def words_with_images(message: Message) -> str:
     """What a message says, with its images by name."""
-    names = [f"[{image.label}]" for image in images_in(message)]
-    return "\n".join([message.text, *names] if message.text.strip() else names)
+    return with_names(message.text, images_in(message))

@@ -76,11 +76,11 @@ class ReadFile(Tool[ReadFileParams]):
             if is_image(start) and env.sees:
                 return await _image_outcome(target, source, env)
             if kind := binary_kind(start):
-                blind = ", and you do not see images" if is_image(start) else ""
-                return failure(
-                    f"{params.path} is {kind} ({format_size(source.size)}), not text{blind}.",
-                    brief="binary",
-                )
+                facts = f"{params.path} is {kind} ({format_size(source.size)}), not text"
+                if is_image(start):
+                    blind = f"{facts}, and you do not see images."
+                    return failure(blind, brief="this model sees no images")
+                return failure(f"{facts}.", brief="binary")
             window, numbered_from = await _read(source, params)
         except OSError as error:
             raise refused(error, params.path) from error

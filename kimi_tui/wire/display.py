@@ -92,6 +92,12 @@ class ImageBlock:
         return " ".join(word for word in ("image", self.name, size) if word)
 
 
+def with_names(text: str, images: Sequence[ImageBlock]) -> str:
+    """A text with the images that go with it by name, each on a line of its own."""
+    names = [f"[{image.label}]" for image in images]
+    return "\n".join([text, *names] if text.strip() else names or [text])
+
+
 DisplayBlock = DiffBlock | ShellBlock | TodoBlock | BriefBlock | ImageBlock
 
 

@@ -155,7 +155,9 @@ async def test_a_model_that_sees_nothing_gets_none_and_nothing_is_stored(tmp_pat
         on.server.release()
         await turn
         assert "not text, and you do not see images" in str(on.sent(1))
-        assert on.ear.of(ev.FilesAttached)[-1].files == ("big.png not attached: binary",)
+        assert on.ear.of(ev.FilesAttached)[-1].files == (
+            "big.png not attached: this model sees no images",
+        )
 
 
 async def test_an_earlier_image_is_a_text_to_a_model_that_sees_nothing(tmp_path: Path) -> None:
