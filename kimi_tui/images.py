@@ -1,8 +1,9 @@
 """Images as models take them: known by their content, decoded once, turned upright, and small enough to be sent.
 
 What is kept of an image is what every provider takes: PNG, JPEG, WebP or GIF, at most 2,000 pixels a side and 5 MB as
-base64. One that is so already stays byte for byte as it is; any other is encoded anew, in the form that takes less. Nothing
-that cannot be decoded to its end becomes an `Image`: in a conversation it would fail every request from then on.
+base64. One that is so already, and of less than a megabyte, stays byte for byte as it is; of any other the form is kept that
+takes the least: it is sent again with every step, and some plans take no more than 2 MB a request. Nothing that cannot be
+decoded becomes an `Image`: in a conversation it would fail every request from then on.
 
 Pillow takes tens of milliseconds to import, and is imported with the first image.
 """
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 MAX_SIDE = 2_000
 MAX_BYTES = 3_750_000
 """Of an image as it is sent: 5 MB are allowed, and base64 takes four bytes for three."""
+_LIGHT_BYTES = 1_000_000
 MAX_FILE_BYTES = 50_000_000
 MAX_PIXELS = 80_000_000
 """Of an image as it comes: decoded they take up to 320 MB, for a moment, and of one image at a time."""
@@ -163,13 +165,17 @@ def _read(data: bytes, kind: str, name: str) -> Image:
             picture.draft(picture.mode, (MAX_SIDE, MAX_SIDE))
         picture.load()
         fits = max(width, height) <= MAX_SIDE and len(data) <= MAX_BYTES
-        if fits and not moves and turned is None:
-            return Image(MEDIA_TYPES[kind], data, width, height, name)
+        as_it_is = Image(MEDIA_TYPES[kind], data, width, height, name)
+        may_stay = fits and not moves and turned is None
+        if may_stay and len(data) <= _LIGHT_BYTES:
+            return as_it_is
         made = _plain(picture)
     made.thumbnail((MAX_SIDE, MAX_SIDE))
     if turned is not None:
         made = made.transpose(turned)
     media_type, smaller = _encoded(made, kind, name)
+    if may_stay and len(data) <= len(smaller):
+        return as_it_is
     return Image(media_type, smaller, made.width, made.height, name)
 
 

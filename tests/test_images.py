@@ -11,6 +11,7 @@ import pytest
 from PIL import Image as Pillow
 from support.made_images import flat, noise, saved
 
+from kimi_tui import images
 from kimi_tui.images import (
     MAX_BYTES,
     MAX_FILE_BYTES,
@@ -57,29 +58,43 @@ def test_what_fits_stays_as_it_is_and_is_known_by_its_content(kind: str) -> None
     assert len(image.sha256) == 64
 
 
+@pytest.fixture
+def small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Limits of bytes at which noise takes no second to encode."""
+    monkeypatch.setattr(images, "MAX_BYTES", 120_000)
+    monkeypatch.setattr(images, "_LIGHT_BYTES", 30_000)
+
+
+@pytest.mark.usefixtures("small_limits")
 def test_a_large_one_becomes_as_small_as_providers_want_it_in_the_smaller_form() -> None:
-    screenshot = read_image(saved(flat(2_880, 1_800), "PNG"), "s.png")
-    assert (screenshot.width, screenshot.height) == (2_000, 1_250)
+    screenshot = read_image(saved(flat(2_600, 1_300), "PNG"), "s.png")
+    assert (screenshot.width, screenshot.height) == (2_000, 1_000)
     assert screenshot.media_type == "image/png"
-    photo = read_image(saved(noise(2_100, 400), "PNG"), "photo.png")
-    assert photo.media_type == "image/jpeg"
-    assert max(opened(photo).size) == MAX_SIDE
+    wide = read_image(saved(noise(2_100, 40), "PNG"), "wide.png")
+    assert wide.media_type == "image/jpeg"
+    assert max(opened(wide).size) == MAX_SIDE
     # Small enough by its sides, and too large all the same.
-    heavy = saved(noise(1_150, 1_150), "PNG")
-    assert len(heavy) > MAX_BYTES
-    lighter = read_image(heavy, "heavy.png")
-    assert len(lighter.data) <= MAX_BYTES
-    assert (lighter.width, lighter.height) == (1_150, 1_150)
+    lighter = read_image(saved(noise(250, 250), "PNG"), "heavy.png")
+    assert len(lighter.data) <= 120_000
+    assert (lighter.width, lighter.height) == (250, 250)
+    # Small enough, and a quarter of it as a JPEG; and one of which no form is smaller.
+    shown = saved(noise(150, 150))
+    assert 30_000 < len(shown) < 120_000
+    assert len(read_image(shown, "shown.png").data) < len(shown)
+    photo = saved(noise(260, 260), "JPEG")
+    assert 30_000 < len(photo) < 120_000
+    assert read_image(photo, "photo.jpg").data == photo
     thread = read_image(saved(flat(40_000, 3), "PNG"), "thread.png")
     assert (thread.width, thread.height) == (2_000, 1)
 
 
+@pytest.mark.usefixtures("small_limits")
 def test_what_is_transparent_stays_so_where_it_can() -> None:
     clear = flat(2_500, 100).convert("RGBA")
     clear.putalpha(90)
     image = read_image(saved(clear, "PNG"), "clear.png")
     assert opened(image).mode == "RGBA"
-    heavy = noise(1_100, 1_100).convert("RGBA")
+    heavy = noise(200, 250).convert("RGBA")
     heavy.putalpha(90)
     assert read_image(saved(heavy, "PNG"), "heavy.png").media_type == "image/jpeg"
 

@@ -338,8 +338,8 @@ async def test_large_images_cost_the_context_nothing(tmp_path: Path) -> None:
         large: list[Image] = []
         for n in range(5):
             body.putpixel((0, 0), (n, 0, 0))
-            # Two megabytes behind the image are a part of its file.
-            large.append(read_image(saved(body) + bytes(2_000_000), f"{n}.png"))
+            data = saved(body) + bytes(2_000_000)
+            large.append(Image("image/png", data, 60, 60, f"{n}.png"))
         on.server.script(say("seen", usage=(9_000, 5)), say("again"))
         await on.soul.run("look", large)
         assert on.session.context.size_bytes < 20_000
