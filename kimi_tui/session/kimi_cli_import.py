@@ -288,13 +288,13 @@ def import_session(store: SessionStore, found: KimiSession) -> Imported:
 def _copy(storage: Storage, source: Path, target: Path, images: ImageStore | None = None) -> None:
     """Copy a file; of one that holds images, which kimi-cli writes into every line that has them, each is stored once."""
     with storage.opened(source) as fd:
-        status = storage.stat(source)
+        status, size = storage.fstat(fd), storage.readable_size(fd)
 
         def read(size: int, offset: int) -> bytes:
             return storage.pread(fd, size, offset)
 
         if images is None or not _holds_images(read):
-            storage.copy_file(source, target)
+            storage.write_file(target, b"", source=fd, size=size, new=True)
         else:
             with storage.opened(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as made:
                 for line in lines(read):
