@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,18 +16,21 @@ from typing import cast
 
 from kimi_tui.filesystem import Storage, read_regular
 from kimi_tui.images import (
-    MAX_FILE_BYTES,
+    MAX_BYTES,
     MEDIA_TYPES,
     Image,
     ImageRefused,
     is_image,
     read_image,
 )
-from kimi_tui.llm.message import ContentPart, ImagePart, ImageURL, Message
+from kimi_tui.llm.message import ContentPart, ImagePart, ImageURL, Message, TextPart
 from kimi_tui.session.errors import StorageTrouble
 from kimi_tui.session.jsonl import encode, parse
 
 IMAGES_NAME = "images"
+MAX_SENT_BYTES = 80_000_000
+"""Of all images of one request; providers take 32 to 100 MB, and a session that somebody made up may name one for ever."""
+_LEFT_OUT = TextPart(text="[an older image, left out: there are too many for one request]")
 _SUFFIXES = {media_type: kind.lower() for kind, media_type in MEDIA_TYPES.items()}
 _REFERENCE = re.compile(rf"{IMAGES_NAME}/([0-9a-f]{{64}})\.({'|'.join(_SUFFIXES.values())})")
 
@@ -53,7 +55,7 @@ class ImageStore:
         """
         path = self._folder / _reference(image)
         try:
-            if os.path.lexists(path) and read_regular(path, MAX_FILE_BYTES) == image.data:
+            if _read(path) == image.data:
                 return
             is_first = not path.parent.exists()
             self._storage.make_folder(path.parent)
@@ -68,10 +70,7 @@ class ImageStore:
         found = _REFERENCE.fullmatch(url)
         if found is None:
             return None
-        try:
-            data = read_regular(self._folder / url, MAX_FILE_BYTES)
-        except OSError:
-            return None
+        data = _read(self._folder / url)
         if hashlib.sha256(data).hexdigest() != found[1] or not is_image(data[:16]):
             return None
         return Image(f"image/{found[2]}", data, 0, 0, "")
@@ -103,20 +102,34 @@ class ImageStore:
         return encode(record).rstrip(b"\n") if changed else line
 
     def expanded(self, messages: Sequence[Message]) -> Sequence[Message]:
-        """The messages as they are sent, each reference replaced by what it names."""
-        return [self._expanded(message) for message in messages]
-
-    def _expanded(self, message: Message) -> Message:
-        if isinstance(message.content, str) or not any(map(_is_reference, message.content)):
-            return message
-        parts = [self._with_data(part) for part in message.content]
-        return message.model_copy(update={"content": parts})
+        """The messages as they are sent, each reference replaced by what it names; the newest `MAX_SENT_BYTES` of that."""
+        found = list(messages)
+        left = MAX_SENT_BYTES
+        for place in range(len(found) - 1, -1, -1):
+            content = found[place].content
+            if isinstance(content, str) or not any(map(_is_reference, content)):
+                continue
+            parts: list[ContentPart] = []
+            for part in reversed(content):
+                sent = self._with_data(part) if left > 0 or not _is_reference(part) else _LEFT_OUT
+                parts.insert(0, sent)
+                left -= len(sent.image_url.url) if isinstance(sent, ImagePart) else 0
+            found[place] = found[place].model_copy(update={"content": parts})
+        return found
 
     def _with_data(self, part: ContentPart) -> ContentPart:
         if not isinstance(part, ImagePart) or (image := self.get(part.image_url.url)) is None:
             return part
         where = part.image_url.model_copy(update={"url": image.data_url()})
         return part.model_copy(update={"image_url": where})
+
+
+def _read(path: Path) -> bytes:
+    """A stored file; nothing where there is none that could have been stored."""
+    try:
+        return read_regular(path, MAX_BYTES)
+    except OSError:
+        return b""
 
 
 def _image_in(url: str) -> Image | None:

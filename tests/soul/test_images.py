@@ -15,10 +15,12 @@ from support.faulty_storage import FullStorage
 from support.made_images import flat, noise, saved
 from support.soul import Stage, next_event, stage
 
+from kimi_tui.filesystem import Storage
 from kimi_tui.images import Image, read_image
-from kimi_tui.llm.message import ImagePart, ImageURL, Message
+from kimi_tui.llm.message import ImagePart, ImageURL, Message, TextPart
 from kimi_tui.projection.blocks import ToolBlock, UserBlock
 from kimi_tui.projection.transcript import TranscriptModel
+from kimi_tui.session import images as session_images
 from kimi_tui.session.errors import StorageTrouble
 from kimi_tui.session.images import IMAGES_NAME
 from kimi_tui.soul.history import session_history
@@ -330,6 +332,22 @@ async def test_what_is_not_stored_is_said_and_nothing_else_is_sent(
             path.symlink_to(tmp_path / "secret")
         await on.soul.run("and?")
         assert "[an image that is not stored here]" in str(on.sent())
+
+
+def test_no_more_is_sent_than_a_server_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session_images, "MAX_SENT_BYTES", 2_000)
+    store = session_images.ImageStore(tmp_path, Storage())
+    store.put(SHOT)
+    part = session_images.image_part(SHOT)
+    said = [Message(role="user", content=[TextPart(text=f"{n}"), part, part]) for n in range(9)]
+    sent = store.expanded(said)
+    size = len(SHOT.data_url())
+    assert sum(len(message.images) for message in sent) == 2_000 // size + 1
+    assert [one.image_url.url[:5] for one in sent[-1].images] == ["data:", "data:"]
+    assert "too many for one request" in sent[0].text
+    assert [message.text[0] for message in sent] == [f"{n}" for n in range(9)]
 
 
 async def test_large_images_cost_the_context_nothing(tmp_path: Path) -> None:
