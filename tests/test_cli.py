@@ -166,7 +166,16 @@ app = Probe(launch_of(parse(sys.argv[1:])))
 app.run(headless=True, size=(120, 40))
 print(json.dumps(seen))
 """
-HEAVY = ("pydantic", "openai", "markdown_it", "pygments", "tomlkit", "rich.markdown", "rich.syntax")
+HEAVY = (
+    "pydantic",
+    "openai",
+    "PIL",
+    "markdown_it",
+    "pygments",
+    "tomlkit",
+    "rich.markdown",
+    "rich.syntax",
+)
 ENGINE = tuple(f"kimi_tui.{part}" for part in ("soul", "session", "wire", "llm", "tools"))
 
 

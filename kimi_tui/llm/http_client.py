@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -27,6 +27,7 @@ _HEADERS = frozenset(
     )
 )
 _ERROR_BODY_S = 10.0
+_SLICE_BYTES = 64 * 1024
 chunked_body.install()
 
 
@@ -76,12 +77,25 @@ class CarefulClient(httpx2.AsyncClient):
         there, ours = request.url, self._origin
         if (there.scheme, there.host, there.port) == (ours.scheme, ours.host, ours.port):
             request.headers.update(self._own_headers)
+        if len(request.content) > _SLICE_BYTES:
+            request.stream = _Slices(request.content)
         response = await super().send(request, stream=True, **options)
         if response.status_code >= 300:
             return await _cut(response)
         if not stream:
             await response.aread()
         return response
+
+
+class _Slices(httpx2.AsyncByteStream):
+    """A long body (images) piece by piece: written at once, the event loop would move what is left of it again and again."""
+
+    def __init__(self, body: bytes) -> None:
+        self._body = body
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        for start in range(0, len(self._body), _SLICE_BYTES):
+            yield self._body[start : start + _SLICE_BYTES]
 
 
 async def _cut(response: httpx2.Response) -> httpx2.Response:

@@ -57,17 +57,30 @@ class ThinkPart(_Stored):
 
 
 class ImageURL(_Stored):
-    """Where an image is: a `data:` URL as we write it; old sessions may hold others."""
+    """Where an image is, and what is known of it.
+
+    In a session `url` is the reference to a stored image (`session.images`), in what is sent a `data:` URL; sessions of
+    other programs may hold others. `width` and `height` are pixels.
+    """
 
     url: str
     id: str | None = None
+    name: str | None = None
+    media_type: str | None = None
+    width: int | None = None
+    height: int | None = None
+    n_bytes: int | None = None
 
 
 class ImagePart(_Stored):
-    """An image in a user message."""
+    """An image in a user message, or in the result of a tool.
+
+    `attached` is set where the user did not put it in, but the program did, because the words name its file.
+    """
 
     type: Literal["image_url"] = "image_url"
     image_url: ImageURL
+    attached: bool | None = None
 
 
 class UnknownPart(_Stored):
@@ -140,6 +153,13 @@ class Message(_Stored):
         """What is attached to the user's words, as the user is told of it."""
         parts = (part for part in self.parts if isinstance(part, TextPart))
         return tuple(part.attached for part in parts if part.attached)
+
+    @property
+    def images(self) -> tuple[ImagePart, ...]:
+        """The images in it."""
+        if isinstance(self.content, str):
+            return ()
+        return tuple(part for part in self.content if isinstance(part, ImagePart))
 
     @property
     def thinking(self) -> str:

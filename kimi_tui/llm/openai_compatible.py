@@ -124,7 +124,12 @@ class OpenAICompatible(ChatProvider):
             frozenset(self._quirks.dropped),
             has_tools=self.use_tools,
         )
-        return replace(self._info, thinking=thinks, effort=effort)
+        can = (
+            self._info.capabilities
+            if self.dialect.images
+            else self._info.capabilities - {"image_in"}
+        )
+        return replace(self._info, thinking=thinks, effort=effort, capabilities=can)
 
     @property
     def _thinking_set(self) -> str:
@@ -265,7 +270,8 @@ class OpenAICompatible(ChatProvider):
         for message in reversed(history):
             if message.role == "assistant":
                 return
-            if any(part.type == "image_url" for part in message.parts):
+            # What a tool brought, of another model's call, is told as a text too.
+            if message.role == "user" and message.images:
                 raise LLMNotSupported(
                     f"{self._info.model} is not known to take images.",
                     advice="Send it without, choose a model that sees, or add image_in to its "

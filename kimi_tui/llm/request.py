@@ -392,6 +392,7 @@ def _short_id(text: str) -> str:
     return "".join(letters)
 
 
+_BASE64 = f"{_BASE62}+/=".encode()
 _COUNTED_CHARS = 200_000
 _CHARS_A_TOKEN = 4
 _ALWAYS_SENT = {"model", "messages", "stream", "tools"}
@@ -468,12 +469,36 @@ def _encoded(fields: dict[str, Any]) -> bytes:
     """The JSON, message by message, so that the interpreter's lock is let go between them."""
     pieces: list[bytes] = []
     for name, value in fields.items():
+        pieces += (b"," if pieces else b"{", _json(name), b":")
         if name == "messages":
-            whole = b",".join(_json(message) for message in value)
-            pieces.append(b'"messages":[' + whole + b"]")
+            for number, message in enumerate(value):
+                pieces += (b"," if number else b"[", *_json_of_message(message))
+            pieces.append(b"]" if value else b"[]")
         else:
-            pieces.append(_json(name) + b":" + _json(value))
-    return b"{" + b",".join(pieces) + b"}"
+            pieces.append(_json(value))
+    return b"".join([*pieces, b"}"])
+
+
+def _json_of_message(message: Sent) -> Iterator[bytes]:
+    """The JSON of a message in pieces; its images, of megabytes each, are not searched for what needs escaping."""
+    content = message.get("content")
+    if isinstance(content, str) or not content:
+        yield _json(message)
+        return
+    yield _json({name: value for name, value in message.items() if name != "content"})[:-1]
+    yield b',"content":'
+    for number, part in enumerate(content):
+        yield b"," if number else b"["
+        url: str = part["image_url"]["url"] if part["type"] == "image_url" else ""
+        head, comma, data = url.partition(",")
+        plain = data.encode("utf-8", "replace")
+        if comma and not plain.translate(None, _BASE64):
+            yield _json({**part, "image_url": {"url": head + comma}})[:-3]
+            yield plain
+            yield b'"}}'
+        else:
+            yield _json(part)
+    yield b"]}"
 
 
 def _json(value: Any) -> bytes:

@@ -10,10 +10,12 @@ import re
 import weakref
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
+
+from kimi_tui.images import image_tokens
 
 if TYPE_CHECKING:
-    from kimi_tui.llm.message import Message
+    from kimi_tui.llm.message import ImagePart, Message
     from kimi_tui.llm.provider import ToolSpec
 
 _CJK = "\u1100-\u11ff\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff"
@@ -29,6 +31,7 @@ _PIECES = re.compile(
 _SAMPLE = 8_192
 _MESSAGE_OVERHEAD = 4
 _IMAGE_TOKENS = 1_000
+"""Of an image of unknown size."""
 
 
 def estimate(text: str) -> int:
@@ -54,6 +57,13 @@ def text_tokens(text: str) -> int:
         return estimate(text)
     sample = text[:_SAMPLE] + text[-_SAMPLE:]
     return round(estimate(sample) * len(text) / len(sample))
+
+
+def stored_image_tokens(width: object, height: object) -> int:
+    """About how many tokens an image costs, by what a message says of its sides."""
+    if isinstance(width, int) and isinstance(height, int) and min(width, height) > 0:
+        return image_tokens(width, height)
+    return _IMAGE_TOKENS
 
 
 def message_tokens(message: Message) -> int:
@@ -116,7 +126,8 @@ def _count(message: Message) -> tuple[int, int]:
         elif kind == "think":
             thought += text_tokens(getattr(part, "think", ""))
         elif kind == "image_url":
-            said += _IMAGE_TOKENS
+            where = cast("ImagePart", part).image_url
+            said += stored_image_tokens(where.width, where.height)
     for call in message.tool_calls or ():
         said += _MESSAGE_OVERHEAD + text_tokens(call.function.name)
         said += text_tokens(call.function.arguments or "")

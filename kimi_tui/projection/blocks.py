@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Literal, TypeVar
 
 from kimi_tui.foreign_text import Cleaner, clean, clean_source, has_pictures
-from kimi_tui.wire.display import DisplayBlock
+from kimi_tui.wire.display import DisplayBlock, ImageBlock
 
 _WORTH_CHARS = 1_000
 _QUICKLY = 1
@@ -107,7 +107,7 @@ class UserBlock(Block):
 
     text: str = ""
     written: str = ""
-    images: int = 0
+    images: tuple[ImageBlock, ...] = ()
     attached: str = ""
     steer: str = ""
     queued: bool = False

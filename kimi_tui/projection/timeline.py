@@ -25,7 +25,7 @@ from kimi_tui.projection.timeline_tree import (
 from kimi_tui.projection.tool_calls import target
 from kimi_tui.projection.world_lines import LeftLine, WorldLines
 from kimi_tui.tool_names import short_name
-from kimi_tui.wire.display import DiffBlock
+from kimi_tui.wire.display import DiffBlock, with_names
 from kimi_tui.wire.events import (
     ApprovalRequest,
     CheckpointCreated,
@@ -273,10 +273,11 @@ class TimelineModel:
                 if kind:
                     self._relabel(self._steps.drop_attempt(self.tree.head))
                 self._end_turn(reason, record.at)
-            case SteerTaken(text=text, withdrawn=False, number=number) if (
+            case SteerTaken(text, withdrawn=False, number=number, images=images) if (
                 self.tree.head is not None
             ):
                 head = self.tree.head
+                text = text if text.strip() else with_names("", images)
                 # What had waited may be what a turn begins with: then it is the heading.
                 at = number - self._first if head.is_heading else -1
                 if at or not one_line(text).startswith(head.words.removesuffix("…")):

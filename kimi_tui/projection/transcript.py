@@ -279,6 +279,7 @@ class TranscriptModel:
     def _queued(self, event: SteerQueued, at: float) -> Change:
         block = self._list.new(UserBlock, at)
         block.write(event.text)
+        block.images = event.images
         block.steer = event.id
         block.queued = True
         block.checkpoint, block.uid = None, ""
@@ -296,6 +297,7 @@ class TranscriptModel:
         change = both(change, self._speech.close(at))
         taken = self._list.new(UserBlock, at)
         taken.write(event.text)
+        taken.images = event.images
         taken.steer = event.id
         taken.number = event.number
         # Of a turn that began with what had waited these are the words.
@@ -314,6 +316,7 @@ class TranscriptModel:
                 if block.number == event.number:
                     files = (one_line(words[:_PATH_CHARS]) for words in event.files)
                     block.attached = ", ".join(files)
+                    block.images += event.images
                     return self._list.touched(block)
             elif block.uid not in (self._list.uid, ""):
                 break

@@ -21,7 +21,7 @@ from typing import Any, cast, overload
 
 from kimi_tui.filesystem import Storage
 from kimi_tui.llm.message import Message
-from kimi_tui.llm.tokens import message_tokens, text_tokens
+from kimi_tui.llm.tokens import message_tokens, stored_image_tokens, text_tokens
 from kimi_tui.session.jsonl import CHUNK_BYTES, RawLine, SkippedLine, lines, parse
 from kimi_tui.session.schema import (
     CHECKPOINT,
@@ -43,6 +43,7 @@ Read = Callable[[int, int], bytes]
 _MAX_SKIPPED_KEPT = 1_000
 # Names of tools that no tool has are passed over: a model may write anything.
 _LONGEST_NAME = 64
+_MOST_IMAGE_TOKENS = 1 << 30
 CACHE_BYTES = 32 << 20
 _BYTES_A_TOKEN = 4
 # More than this since the last usage is estimated by its size alone.
@@ -89,6 +90,8 @@ class ContextIndex:
     _lengths: array[int] = field(default_factory=lambda: array("Q"))
     _kinds: bytearray = field(default_factory=bytearray)
     _calls: array[int] = field(default_factory=lambda: array("I"))
+    # What the images of each message cost, of which its length says nothing.
+    _image_tokens: array[int] = field(default_factory=lambda: array("I"))
     # By the name of a tool the messages that call it.
     _callers: dict[str, array[int]] = field(default_factory=dict[str, "array[int]"])
     _usage_starts: array[int] = field(default_factory=lambda: array("Q"))
@@ -183,6 +186,10 @@ class ContextIndex:
         """How many tools each of these messages calls."""
         return self._calls[first:last]
 
+    def image_tokens(self, first: int = 0, last: int | None = None) -> int:
+        """About how many tokens the images of these messages cost."""
+        return sum(self._image_tokens[first:last])
+
     def has_call(self, name: str, first: int = 0) -> bool:
         """Whether any message from `first` on calls the tool of that name."""
         callers = self._callers.get(name)
@@ -219,6 +226,7 @@ class ContextIndex:
             _lengths=self._lengths[:],
             _kinds=self._kinds[:],
             _calls=self._calls[:],
+            _image_tokens=self._image_tokens[:],
             _callers={name: places[:] for name, places in self._callers.items()},
             _usage_starts=self._usage_starts[:],
             _usage_tokens=self._usage_tokens[:],
@@ -232,6 +240,7 @@ class ContextIndex:
         """Forget everything from an offset on; the beginning of a record."""
         keep = bisect_left(self._starts, offset)
         del self._starts[keep:], self._lengths[keep:], self._kinds[keep:], self._calls[keep:]
+        del self._image_tokens[keep:]
         for places in self._callers.values():
             del places[bisect_left(places, keep) :]
         usages = bisect_left(self._usage_starts, offset)
@@ -281,6 +290,7 @@ class ContextIndex:
         self._lengths.append(len(line.data))
         self._kinds.append(_kind(record))
         self._calls.append(len(calls))
+        self._image_tokens.append(_image_tokens(record.get("content")))
         # Last, since it is what counts: a thread that looks in between finds all of a message or nothing.
         self._starts.append(line.offset)
 
@@ -368,6 +378,16 @@ def _kind(record: dict[str, Any]) -> Kind:
             return Kind.WORDS if spoke else Kind.ANSWER
         case _:
             return Kind.OTHER
+
+
+def _image_tokens(content: object) -> int:
+    tokens = 0
+    for part in cast("list[object]", content) if isinstance(content, list) else ():
+        where = cast("dict[str, object]", part).get("image_url") if isinstance(part, dict) else None
+        if isinstance(where, dict):
+            facts = cast("dict[str, object]", where)
+            tokens += stored_image_tokens(facts.get("width"), facts.get("height"))
+    return min(tokens, _MOST_IMAGE_TOKENS)
 
 
 def _called(call: object) -> str:
@@ -560,7 +580,7 @@ class TokenEstimate:
             return 0
         size_bytes = sum(index.place(last - 1)) - index.place(first)[0]
         if size_bytes > _LOOKED_AT_BYTES:
-            return size_bytes // _BYTES_A_TOKEN
+            return size_bytes // _BYTES_A_TOKEN + index.image_tokens(first, last)
         if self._first != first or self._last > last:
             self._first, self._last, self._tokens = first, first, 0
         for place in range(self._last, last):

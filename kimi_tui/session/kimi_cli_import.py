@@ -11,6 +11,7 @@ import os
 import re
 import shutil
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,8 +19,9 @@ from typing import Any, cast
 
 from kimi_tui.filesystem import Storage, read_regular
 from kimi_tui.session.errors import SessionError, StorageTrouble
+from kimi_tui.session.images import ImageStore
 from kimi_tui.session.journal import Entry, Journal
-from kimi_tui.session.jsonl import RECORD_NAME, parse
+from kimi_tui.session.jsonl import CHUNK_BYTES, RECORD_NAME, lines, parse
 from kimi_tui.session.listing import glimpse, records_a_turn, time_of
 from kimi_tui.session.rotation import LIVE_NAME, STORED_NAME, world_line_path
 from kimi_tui.session.schema import text_of
@@ -255,14 +257,18 @@ def import_session(store: SessionStore, found: KimiSession) -> Imported:
     try:
         shutil.rmtree(temporary, ignore_errors=True)
         storage.make_folder(temporary)
-        _copy(storage, found.live, temporary / LIVE_NAME)
+        images = ImageStore(temporary, storage)
+        _copy(storage, found.live, temporary / LIVE_NAME, images)
         for n, path in found.stored:
-            _copy(storage, path, world_line_path(temporary, n))
+            _copy(storage, path, world_line_path(temporary, n), images)
         if found.record is not None:
-            _copy(storage, found.record, temporary / RECORD_NAME)
+            _copy(storage, found.record, temporary / RECORD_NAME, images)
         if found.state is not None:
             _copy(storage, found.state, temporary / STATE_NAME)
-        futures = futures_of(found, storage)
+        futures = tuple(
+            replace(entry, size=storage.stat(world_line_path(temporary, entry.n)).st_size)
+            for entry in futures_of(found, storage)
+        )
         journal = Journal(temporary, storage)
         for entry in futures:
             journal.finish(journal.intend(entry))
@@ -279,11 +285,34 @@ def import_session(store: SessionStore, found: KimiSession) -> Imported:
     return Imported(target, futures)
 
 
-def _copy(storage: Storage, source: Path, target: Path) -> None:
-    status = storage.copy_file(source, target)
+def _copy(storage: Storage, source: Path, target: Path, images: ImageStore | None = None) -> None:
+    """Copy a file; of one that holds images, which kimi-cli writes into every line that has them, each is stored once."""
+    with storage.opened(source) as fd:
+        status, size = storage.fstat(fd), storage.readable_size(fd)
+
+        def read(size: int, offset: int) -> bytes:
+            return storage.pread(fd, size, offset)
+
+        if images is None or not _holds_images(read):
+            storage.write_file(target, b"", source=fd, size=size, new=True)
+        else:
+            with storage.opened(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as made:
+                for line in lines(read):
+                    storage.write_all(made, images.taken_in(line.data) + b"\n" * line.complete)
+                storage.fsync(made)
     # Lists go by the time of the last write.
     with contextlib.suppress(OSError):
         os.utime(target, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+def _holds_images(read: Callable[[int, int], bytes]) -> bool:
+    position, tail = 0, b""
+    while chunk := read(CHUNK_BYTES, position):
+        if b"data:image/" in tail + chunk:
+            return True
+        position += len(chunk)
+        tail = chunk[-16:]
+    return False
 
 
 def _write_state(storage: Storage, folder: Path, found: KimiSession) -> None:

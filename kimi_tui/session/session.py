@@ -15,6 +15,7 @@ from kimi_tui.filesystem import Storage
 from kimi_tui.session.context import Context, RestoreReport
 from kimi_tui.session.errors import StorageTrouble
 from kimi_tui.session.fork import copy_session
+from kimi_tui.session.images import ImageStore
 from kimi_tui.session.jsonl import RECORD_NAME, JsonlLog
 from kimi_tui.session.listing import first_title, records_a_turn
 from kimi_tui.session.lock import LOCK_NAME, SessionLock
@@ -52,6 +53,7 @@ class Session:
         self.lock = SessionLock(folder)
         self.context = Context(folder, self.storage, self._make_folder)
         self.record = JsonlLog(folder / RECORD_NAME, self.storage)
+        self.images = ImageStore(folder, self.storage)
         self.state = State(work_dir=str(work_dir))
         self.marks = Marks()
         self.report: RestoreReport | None = None

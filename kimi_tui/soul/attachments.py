@@ -2,7 +2,7 @@
 
 `@app.py`, `@app.py#10-40` for these lines, `@src/` for a listing, `@"a name.txt"` with blanks. Where a tool would have to
 ask first (secrets, places outside the work folder), nothing is read, and what is attached says so. A large file is named
-and not read. What looks like a key is counted in what is shown, and left out where results with keys are asked about.
+and not read; an image is attached as one. What looks like a key is counted in what is shown, and left out where results with keys are asked about.
 """
 
 from __future__ import annotations
@@ -10,19 +10,24 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from kimi_tui.llm.message import Message, TextPart
+from kimi_tui.images import Image, is_image
+from kimi_tui.llm.message import ContentPart, ImagePart, Message, TextPart
 from kimi_tui.prompts import prompt
+from kimi_tui.session.errors import StorageTrouble
+from kimi_tui.session.images import image_part
 from kimi_tui.soul.conversation import Conversation
+from kimi_tui.soul.images import ModelCannotSee
 from kimi_tui.soul.internal_messages import quoted, user_words
-from kimi_tui.soul.tool_results import CallVersions, with_versions
+from kimi_tui.soul.tool_results import CallVersions, ToolMemory, with_versions
 from kimi_tui.tools.base import ApprovalQuestion, ToolEnv, ToolOutcome, ToolProblem, ToolRejected
+from kimi_tui.tools.files import open_for_reading
 from kimi_tui.tools.glob import Glob, GlobParams
 from kimi_tui.tools.key_text import count_words, find_keys, with_count, without_keys
-from kimi_tui.tools.paths import locate
+from kimi_tui.tools.paths import ResolvedPath, locate
 from kimi_tui.tools.read_file import MAX_LINES, ReadFile, ReadFileParams
 from kimi_tui.tools.text import format_size
 
@@ -35,6 +40,7 @@ _PATIENCE_S = 5.0
 _MENTION = re.compile(r'(?<![^\s(\[{])@(?:"((?:[^"\\\n]|\\.)+)"(#\d+(?:-\d+)?)?|([^\s"]+))')
 _LINES = re.compile(r"#(\d{1,9})(?:-(\d{1,9}))?$")
 _TRAILING = ".,;:!?)]}'\""
+Attached = TextPart | Image
 
 
 class Mention(NamedTuple):
@@ -53,6 +59,7 @@ class Attachments:
         work_dir: the session's folder.
         environ: for `HOME`.
         without_keys: what looks like a key stays out.
+        seeing: configured models that take images.
     """
 
     def __init__(
@@ -62,57 +69,146 @@ class Attachments:
         environ: Mapping[str, str],
         *,
         without_keys: bool = False,
+        seeing: Sequence[str] = (),
     ) -> None:
         self._conversation = conversation
         self._work_dir = work_dir
         self._environ = environ
         self._without_keys = without_keys
+        self._seeing = seeing
 
-    async def said(self, text: str) -> Message:
-        """The message of these words, with what they name attached."""
+    async def admit(self, text: str, images: Sequence[Image]) -> None:
+        """Before anything is said: store these images; a model that takes none gets no message with one.
+
+        Raises:
+            ModelCannotSee: the message has images, or names some.
+            StorageTrouble: the disk refused.
+        """
+        model = self._conversation.model
+        if not model.sees and (images or await self._names_images(text)):
+            raise ModelCannotSee(model.name, self._seeing)
+        await self._store(images)
+
+    async def said(self, text: str, images: Sequence[Image] = ()) -> Message:
+        """The message of these words and images, with what the words name attached.
+
+        Raises:
+            StorageTrouble: the disk refused an image.
+        """
         words = user_words(text)
-        if "@" not in text:
+        if not images and "@" not in text:
             return words
-        conversation = self._conversation
-        versions = CallVersions(conversation.memory)
+        await self._store(images)
+        versions = CallVersions(self._conversation.memory)
+        attached = await self._named_in(text, versions, sees=self._conversation.model.sees)
+        if not (images or attached):
+            return words
+        named = [await self._kept(one) if isinstance(one, Image) else one for one in attached]
+        # Images come last, in the order in which the user named them.
+        content: list[ContentPart] = [TextPart(text=text)] if text else []
+        content += [part for part in named if isinstance(part, TextPart)]
+        content += map(image_part, images)
+        content += [part for part in named if isinstance(part, ImagePart)]
+        return with_versions(words.model_copy(update={"content": content}), versions.noted)
+
+    async def _store(self, images: Sequence[Image]) -> None:
+        for image in images:
+            await asyncio.to_thread(self._conversation.images.put, image)
+
+    async def _kept(self, image: Image) -> TextPart | ImagePart:
+        try:
+            await self._store([image])
+        except StorageTrouble as trouble:
+            label = f"{image.name} not attached: {trouble}"
+            return _part(image.name, f"Not attached: {trouble}", "", label)
+        return image_part(image, attached=True)
+
+    async def _names_images(self, text: str) -> bool:
+        # What is refused afterwards, the agent has not seen.
+        forgotten = CallVersions(ToolMemory())
+        named = await self._named_in(text, forgotten, sees=True)
+        return any(isinstance(one, Image) for one in named)
+
+    async def _named_in(self, text: str, versions: CallVersions, *, sees: bool) -> list[Attached]:
+        parts: list[Attached] = []
+        if "@" not in text:
+            return parts
         env = ToolEnv(
             work_dir=self._work_dir,
             approver=_Refusal(),
-            mailbox=conversation.denwa,
+            mailbox=self._conversation.denwa,
             versions=versions,
             emit=lambda _: None,
             environ=self._environ,
+            sees=sees,
         )
-        parts: list[TextPart] = []
         try:
             async with asyncio.timeout(_PATIENCE_S):
-                await _attach(text, env, parts, no_keys=self._without_keys)
+                await self._attach(text, env, parts)
         except TimeoutError:
             parts.append(TextPart(text="", attached="the rest takes too long to read"))
-        if not parts:
-            return words
-        content = [TextPart(text=text), *parts]
-        return with_versions(words.model_copy(update={"content": content}), versions.noted)
+        return parts
 
+    async def _attach(self, text: str, env: ToolEnv, parts: list[Attached]) -> None:
+        seen: set[Mention] = set()
+        left = ALL_BYTES
+        for written in _MENTION.finditer(text):
+            if len(parts) == MOST:
+                return
+            for mention in readings(written):
+                part = None
+                if mention not in seen:
+                    part = await self._attached(mention, env, left)
+                if part is not None or mention in seen:
+                    break
+            else:
+                continue
+            if part is not None:
+                seen.add(mention)
+                parts.append(part)
+                left -= len(part.text) if isinstance(part, TextPart) else 0
 
-async def _attach(text: str, env: ToolEnv, parts: list[TextPart], *, no_keys: bool) -> None:
-    seen: set[Mention] = set()
-    left = ALL_BYTES
-    for written in _MENTION.finditer(text):
-        if len(parts) == MOST:
-            return
-        for mention in readings(written):
-            part = None
-            if mention not in seen:
-                part = await _attached(mention, env, left, no_keys=no_keys)
-            if part is not None or mention in seen:
-                break
-        else:
-            continue
-        if part is not None:
-            seen.add(mention)
-            parts.append(part)
-            left -= len(part.text)
+    async def _attached(self, mention: Mention, env: ToolEnv, left: int) -> Attached | None:
+        """What is attached for it; None where there is no such file."""
+        try:
+            target = await asyncio.to_thread(locate, mention.path, env.work_dir, env.environ)
+            found = await asyncio.to_thread(os.stat, target.real)
+        except (ToolProblem, OSError):
+            return None
+        is_folder = target.real.is_dir()
+        shown = f"{target.shown.rstrip('/')}/" if is_folder else target.shown
+        large = not is_folder and not mention.first and found.st_size > min(READ_BYTES, left)
+        if (large or left <= 0) and not await asyncio.to_thread(_holds_image, target):
+            size = format_size(found.st_size)
+            return _part(
+                mention.path,
+                f"It is {size}: not attached, read what you need.",
+                "",
+                f"{shown} by name ({size})",
+            )
+        try:
+            if is_folder:
+                outcome = await Glob().run(GlobParams(pattern="*", directory=mention.path), env)
+            else:
+                outcome = await _read(mention, env)
+        except ToolRejected as no:
+            why = no.feedback if target.inside else "it is outside the work folder"
+            facts = f"Not attached: {why}. Reading it yourself asks the user."
+            return _part(mention.path, facts, "", f"{shown} not attached: {why}")
+        except ToolProblem as problem:
+            return _part(mention.path, str(problem), "", f"{shown} not attached: {problem.brief}")
+        if outcome.images:
+            return outcome.images[0]
+        if outcome.is_error:
+            label = f"{shown} not attached: {outcome.brief}"
+            return _part(mention.path, outcome.message, "", label)
+        facts, output, label = outcome.message, outcome.output, f"{shown} {outcome.brief}"
+        if keys := await asyncio.to_thread(find_keys, output):
+            label = with_count(label, keys)
+            if self._without_keys:
+                facts = f"{facts} The user has {count_words(keys)} left out of it."
+                output, label = without_keys(output, keys), f"{label}, left out"
+        return _part(mention.path, facts, output, label)
 
 
 def readings(found: re.Match[str]) -> Iterator[Mention]:
@@ -137,44 +233,18 @@ def _with_lines(path: str, lines: re.Match[str] | None) -> Mention:
     return Mention(path, first, max(first, int(lines[2] or first)))
 
 
-async def _attached(mention: Mention, env: ToolEnv, left: int, *, no_keys: bool) -> TextPart | None:
-    """What is attached for it; None where there is no such file."""
+def _holds_image(target: ResolvedPath) -> bool:
+    """Whether a file is an image by its first bytes; whether it may be read at all is asked afterwards."""
     try:
-        target = await asyncio.to_thread(locate, mention.path, env.work_dir, env.environ)
-        found = await asyncio.to_thread(os.stat, target.real)
+        descriptor, _ = open_for_reading(target)
     except (ToolProblem, OSError):
-        return None
-    is_folder = target.real.is_dir()
-    shown = f"{target.shown.rstrip('/')}/" if is_folder else target.shown
-    large = not is_folder and not mention.first and found.st_size > min(READ_BYTES, left)
-    if large or left <= 0:
-        size = format_size(found.st_size)
-        return _part(
-            mention.path,
-            f"It is {size}: not attached, read what you need.",
-            "",
-            f"{shown} by name ({size})",
-        )
+        return False
     try:
-        if is_folder:
-            outcome = await Glob().run(GlobParams(pattern="*", directory=mention.path), env)
-        else:
-            outcome = await _read(mention, env)
-    except ToolRejected as no:
-        why = no.feedback if target.inside else "it is outside the work folder"
-        facts = f"Not attached: {why}. Reading it yourself asks the user."
-        return _part(mention.path, facts, "", f"{shown} not attached: {why}")
-    except ToolProblem as problem:
-        return _part(mention.path, str(problem), "", f"{shown} not attached: {problem.brief}")
-    if outcome.is_error:
-        return _part(mention.path, outcome.message, "", f"{shown} not attached: {outcome.brief}")
-    facts, output, label = outcome.message, outcome.output, f"{shown} {outcome.brief}"
-    if keys := await asyncio.to_thread(find_keys, output):
-        label = with_count(label, keys)
-        if no_keys:
-            facts = f"{facts} The user has {count_words(keys)} left out of it."
-            output, label = without_keys(output, keys), f"{label}, left out"
-    return _part(mention.path, facts, output, label)
+        return is_image(os.read(descriptor, 16))
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
 
 
 async def _read(mention: Mention, env: ToolEnv) -> ToolOutcome:

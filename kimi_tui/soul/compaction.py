@@ -26,7 +26,7 @@ from itertools import accumulate, pairwise
 from typing import Any, NamedTuple, Protocol, cast
 
 from kimi_tui.llm.errors import ContextOverflowError, LLMError
-from kimi_tui.llm.message import ImagePart, Message, TextPart, ThinkPart, ToolCall
+from kimi_tui.llm.message import ContentPart, ImagePart, Message, TextPart, ThinkPart, ToolCall
 from kimi_tui.llm.provider import (
     ChatProvider,
     Completion,
@@ -55,6 +55,7 @@ from kimi_tui.session.schema import (
 from kimi_tui.soul.bookmarks import Pin, UserMarks, root_of, whole_groups
 from kimi_tui.soul.conversation import Conversation
 from kimi_tui.soul.errors import CompactionFailed, NothingToCompact, SoulError, UnknownCompaction
+from kimi_tui.soul.images import fact_of
 from kimi_tui.soul.internal_messages import (
     answered_words,
     dmail_text,
@@ -63,7 +64,7 @@ from kimi_tui.soul.internal_messages import (
     summary_message,
     summary_text,
 )
-from kimi_tui.soul.segments import label_of, segment_at
+from kimi_tui.soul.segments import label_of_message, segment_at
 from kimi_tui.soul.tasks import Pace, run_to_completion
 from kimi_tui.wire.events import CheckpointKind, CompactionBegin, CompactionEnd
 
@@ -189,14 +190,12 @@ class SimpleCompaction:
         with_images = "image_in" in provider.info.capabilities
         room = budget - estimate(task) - estimate(system)
         # Reading through, and counting, hundreds of thousands of characters would hold up the event loop.
-        images = await asyncio.to_thread(_images, plan.old) if with_images else []
-        text = await asyncio.to_thread(transcript, plan.old, room - 1_000 * len(images))
+        images = await asyncio.to_thread(_images, plan.old, room // 2) if with_images else []
+        shown = message_tokens(Message(role="user", content=images))
+        text = await asyncio.to_thread(transcript, plan.old, room - shown)
         question = f"{text}\n\n---\n\n{task}"
-        content = [{"type": "text", "text": question}, *images]
-        request = (
-            Message.model_validate({"role": "user", "content": content})
-            if images
-            else Message(role="user", content=question)
+        request = Message(
+            role="user", content=[TextPart(text=question), *images] if images else question
         )
         completion = await ask(system, (), (request,))
         summary = completion.message.text.strip()
@@ -305,14 +304,15 @@ def _places_of(turn: Sequence[Message], messages: Sequence[Message]) -> list[int
     return places
 
 
-def _images(messages: Sequence[Message]) -> list[dict[str, object]]:
-    found = [
-        part.model_dump(mode="json", exclude_none=True)
-        for message in messages
-        for part in message.parts
-        if isinstance(part, ImagePart)
-    ]
-    return found[-_MAX_IMAGES:]
+def _images(messages: Sequence[Message], room: int) -> list[ContentPart]:
+    """The newest images, in their order, as many as that many tokens allow."""
+    found: list[ContentPart] = []
+    for part in reversed([part for message in messages for part in message.images]):
+        room -= message_tokens(Message(role="user", content=[part]))
+        if room < 0 or len(found) == _MAX_IMAGES:
+            break
+        found.insert(0, part)
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -754,7 +754,7 @@ def _begun(
     context = conversation.context
     parts = (segment_at(points, context.index, context.messages, place) for place in places)
     return [
-        (part.kind, part.label, tuple(map(label_of, part.said)), len(part.carried))
+        (part.kind, part.label, tuple(map(label_of_message, part.words)), len(part.carried))
         for part in parts
     ]
 
@@ -1014,7 +1014,7 @@ def _body(message: Message, caps: _Caps) -> str:
         elif isinstance(part, ThinkPart) and caps.think and part.think.strip():
             texts.append(f"(thought: {shortened(part.think.strip(), caps.think)})")
         elif isinstance(part, ImagePart):
-            texts.append("(an image)")
+            texts.append(f"[{fact_of(part).label}]")
     return "\n".join(texts)
 
 

@@ -16,6 +16,7 @@ from kimi_tui.projection.row_figures import Figure, RowFigures
 from kimi_tui.session.context import Context, Reverted
 from kimi_tui.session.context_index import ContextIndex
 from kimi_tui.session.errors import UnknownCheckpoint
+from kimi_tui.session.images import ImageStore
 from kimi_tui.session.rotation import stored_world_lines
 from kimi_tui.session.schema import Checkpoint
 from kimi_tui.soul.denwarenji import DenwaRenji
@@ -63,6 +64,7 @@ class Conversation:
         model: the model in use.
         tools: of the session.
         files: the snapshots of the working files; one is taken at every checkpoint.
+        images: those that messages name.
         limits: of the loop.
         prices: what models cost, by model.
 
@@ -84,6 +86,7 @@ class Conversation:
         model: ModelSlot,
         tools: Toolset,
         files: FileHistory,
+        images: ImageStore,
         limits: LoopLimits,
         prices: Mapping[str, Price] | None = None,
     ) -> None:
@@ -93,6 +96,7 @@ class Conversation:
         self.all_tools = tools
         self.uses_tools = True
         self.files = files
+        self.images = images
         self.limits = limits
         self.meter = TokenMeter(self.system, tools.specs())
         context.whole_request = self.meter.whole_request

@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 
 from kimi_tui.llm.errors import ContextOverflowError
-from kimi_tui.llm.message import Message, user_message
+from kimi_tui.llm.message import ImagePart, Message, user_message
 from kimi_tui.llm.provider import ChatProvider, Completion
 from kimi_tui.llm.tokens import estimate, message_tokens
 from kimi_tui.prompts import prompt
@@ -38,6 +38,7 @@ from kimi_tui.soul.compaction import shortened, transcript
 from kimi_tui.soul.conversation import Conversation
 from kimi_tui.soul.errors import BackToTheFuture, SoulError
 from kimi_tui.soul.file_history import FileRestorer, Moment
+from kimi_tui.soul.images import words_with_images
 from kimi_tui.soul.internal_messages import (
     Author,
     dmail_message,
@@ -142,6 +143,7 @@ class DMailDelivery:
         messages: Sequence[str],
         files: DMailRestore = NO_FILES,
         author: Author = "agent",
+        images: Sequence[ImagePart] = (),
     ) -> tuple[Reverted, tuple[FileOutcome, ...]]:
         """Go back to before a checkpoint and put the D-Mail there, with what is carried over before it.
 
@@ -150,6 +152,7 @@ class DMailDelivery:
             messages: what was written, in the order in which it was sent.
             files: what becomes of the working files.
             author: who wrote them.
+            images: what goes with them.
 
         Returns:
             the revert, and what became of the files.
@@ -164,7 +167,7 @@ class DMailDelivery:
         first = context.checkpoint_of(checkpoint_id).message_index
         undone, places = self._undone(first)
         pinned = tuple(_name(context, first + place) for place in whole_groups(undone, places))
-        dmail = await self._compose(checkpoint_id, messages, files, author)
+        dmail = await self._compose(checkpoint_id, messages, files, author, images)
         uid = new_uid()
         # Written before it holds: a pin on a uid that no checkpoint has does no harm, one that is lost would.
         await marks.pin_all((uid, place) for place in dmail.pinned)
@@ -187,7 +190,7 @@ class DMailDelivery:
             tokens_before=before,
             text=dmail.text,
             facts=dmail.facts,
-            carried=tuple(message.text for message in dmail.carried if is_user_words(message)),
+            carried=tuple(map(words_with_images, filter(is_user_words, dmail.carried))),
             pinned=pinned,
             author=author,
         )
@@ -239,6 +242,7 @@ class DMailDelivery:
         messages: Sequence[str],
         files: DMailRestore = NO_FILES,
         author: Author = "agent",
+        images: Sequence[ImagePart] = (),
     ) -> ComposedDMail:
         """What `deliver` would put there as the conversation is now; nothing changes.
 
@@ -259,6 +263,7 @@ class DMailDelivery:
             work_dir=str(restorer.work_dir),
             pinned=places,
             author=author,
+            images=images,
         )
 
     def _undone(self, first: int) -> tuple[Sequence[Message], list[int]]:
@@ -438,6 +443,7 @@ def compose_dmail(
     work_dir: str = "",
     pinned: Collection[int] = (),
     author: Author = "agent",
+    images: Sequence[ImagePart] = (),
 ) -> ComposedDMail:
     """Compose the D-Mail for a checkpoint. Reads all that is undone: call it in a thread.
 
@@ -451,6 +457,7 @@ def compose_dmail(
         work_dir: what their paths are relative to.
         pinned: the places in `undone` of messages that the user pinned: they are carried over like the user's words.
         author: who wrote it.
+        images: what goes with it.
     """
     undone = list(undone)
     stay = set(whole_groups(undone, pinned))
@@ -463,7 +470,7 @@ def compose_dmail(
     body = prompt(template, CHECKPOINT=str(checkpoint_id), FACTS=facts, TEXT=text)
     return ComposedDMail(
         carried,
-        dmail_message(body, author),
+        dmail_message(body, author, images),
         text,
         facts,
         tuple(order for order, place in enumerate(places) if place in pinned),
@@ -577,6 +584,7 @@ class UserDMails:
         text: str,
         files: FilesChoice = "keep",
         chosen: Collection[str] | None = None,
+        images: Sequence[ImagePart] = (),
     ) -> RewindOutcome:
         """Go back to before a checkpoint and put the user's D-Mail there, with the files of that time or without.
 
@@ -600,7 +608,9 @@ class UserDMails:
         restore = NO_FILES
         if plan is not None:
             restore = restore_with(plan, await self.operations.restorer.prepare(plan, chosen))
-        reverted, outcomes = await self.delivery.deliver(point.id, [text], restore, author="person")
+        reverted, outcomes = await self.delivery.deliver(
+            point.id, [text], restore, author="person", images=images
+        )
         return RewindOutcome(
             checkpoint_id=reverted.entry.checkpoint_id,
             world_line=reverted.entry.n,
@@ -637,17 +647,17 @@ class UserDMails:
             KeyError: no such world line, checkpoint or message.
             StorageTrouble: the disk refused; nothing changed.
         """
-        source, text = await asyncio.to_thread(self._message, world_line, uid, number)
+        source, text, images = await asyncio.to_thread(self._message, world_line, uid, number)
         whole = "\n\n".join(part for part in (note.strip(), text) if part)
         if to is not None:
-            return await self.send(to, f"From {source}:\n\n{whole}")
+            return await self.send(to, f"From {source}:\n\n{whole}", images=images)
         conversation, before = self.conversation, self.conversation.used
         async with journaled_append(conversation.context, "dmail", whole):
-            point = await self._append(source, whole)
+            point = await self._append(source, whole, images)
         conversation.publish_line_changed("dmail", 0, 0, point.uid)
         return RewindOutcome(point.id, 0, 0, before, conversation.used, "")
 
-    async def _append(self, source: str, whole: str) -> Checkpoint:
+    async def _append(self, source: str, whole: str, images: Sequence[ImagePart]) -> Checkpoint:
         """Put a message at the end of the live world line, published as a D-Mail that undoes nothing."""
         conversation = self.conversation
         before, newest = conversation.used, conversation.context.n_checkpoints
@@ -669,11 +679,13 @@ class UserDMails:
         )
         point = await conversation.checkpoint("dmail", label_of(f"From {source}"))
         body = prompt("dmail_carried", SOURCE=source, TEXT=whole)
-        await conversation.append([dmail_message(body, "person")])
+        await conversation.append([dmail_message(body, "person", images)])
         return point
 
-    def _message(self, world_line: int, uid: str, number: int) -> tuple[str, str]:
-        """What a message is called, and what it says."""
+    def _message(
+        self, world_line: int, uid: str, number: int
+    ) -> tuple[str, str, tuple[ImagePart, ...]]:
+        """What a message is called, what it says, and its images."""
         lines = self.operations.session.world_lines
         index, messages = lines.index(world_line), lines.messages_of(world_line)
         points = index.checkpoints
@@ -689,6 +701,7 @@ class UserDMails:
         return (
             f"{_speaker(message)}, at checkpoint #{part.point.id} of world line {world_line}",
             _text(message),
+            message.images,
         )
 
     # -- drafts ----------------------------------------------------------------------------------
@@ -760,7 +773,7 @@ def _text(message: Message) -> str:
     if message.role == "tool":
         text = outcome_of(message).output
     else:
-        text = dmail_text(message) or summary_text(message) or message.text
+        text = dmail_text(message) or summary_text(message) or words_with_images(message)
     # Calls without words, results without output, and what would fill the window again.
     if not text.strip() or message.tool_calls or len(text) > 4 * _MAX_CARRIED_TOKENS:
         return transcript([message], _MAX_CARRIED_TOKENS)

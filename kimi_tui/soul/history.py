@@ -27,6 +27,7 @@ from kimi_tui.session.schema import CHECKPOINT, MESSAGE_ROLES, Checkpoint
 from kimi_tui.session.session import Session
 from kimi_tui.session.world_lines import WorldLine, WorldLines, shared_checkpoints
 from kimi_tui.soul.bookmarks import root_of
+from kimi_tui.soul.images import images_in, words_with_images
 from kimi_tui.soul.internal_messages import (
     answered_words,
     author_of,
@@ -535,7 +536,7 @@ class _HistoryBuilder:
         if kind == "user":
             words = next(n for n, m in enumerate(segment.messages) if is_user_words(m))
             said = segment.messages[words]
-            yield ev.TurnBegin(said.text)
+            yield ev.TurnBegin(said.text, images=images_in(said))
             yield created
             if said.attached:
                 yield ev.FilesAttached(0, said.attached)
@@ -580,7 +581,7 @@ def _dmail_of(segment: Segment) -> Message | None:
 
 def _carried_with(dmail: Message, segment: Segment) -> tuple[str, ...]:
     """The user's words that stand before a D-Mail. kimi-cli carried nothing over: there the D-Mail is the first."""
-    return tuple(m.text for m in _before(dmail, segment) if is_user_words(m))
+    return tuple(map(words_with_images, filter(is_user_words, _before(dmail, segment))))
 
 
 def _before(dmail: Message, segment: Segment) -> Sequence[Message]:
@@ -659,12 +660,13 @@ def events_from_messages(
                     outcome.is_error,
                     outcome.output,
                     outcome.message,
+                    images_in(message),
                     interrupted=was_stopped(outcome),
                     id=call_id,
                 )
         elif is_user_words(message):
             said = message.text
-            yield ev.SteerTaken("", message.text, number=number)
+            yield ev.SteerTaken("", said, number=number, images=images_in(message))
             if message.attached:
                 yield ev.FilesAttached(number, message.attached)
         elif said.startswith("!") and (told := told_command(message)) is not None:
@@ -733,7 +735,7 @@ def _events_of(records: Iterable[dict[str, Any]]) -> list[Event]:
             if is_user_words(message):
                 add_kept()
                 said = message.text
-                events.append(TurnBegin(said))
+                events.append(TurnBegin(said, images=images_in(message)))
                 n_steps = 0
             elif told_command(message) is not None and uid:
                 kept.append(message)
@@ -749,7 +751,8 @@ def _events_of(records: Iterable[dict[str, Any]]) -> list[Event]:
                 if kind == "step":
                     n_steps += 1
                     events.append(StepBegin(n_steps))
-                events.append(CheckpointCreated(point, uid, kind, message.text))
+                label = words_with_images(message) if kind == "user" else message.text
+                events.append(CheckpointCreated(point, uid, kind, label))
                 point = -1
     add_kept()
     # A D-Mail at the very end was sent, and taken back: nobody heard that turn end.

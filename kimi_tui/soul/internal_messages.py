@@ -13,6 +13,7 @@ from kimi_tui.llm.message import (
     CHECKPOINT_MARKER,
     COMPACTION_START,
     ContentPart,
+    ImagePart,
     Message,
     TextPart,
 )
@@ -127,11 +128,10 @@ def _first_text(message: Message) -> str:
     return ""
 
 
-def dmail_message(body: str, author: Author) -> Message:
-    """The stored message of a D-Mail; its author is an extra key, so that it is known later."""
-    if author == "agent":
-        return Message(role="user", content=body)
-    return Message.model_validate({"role": "user", "content": body, "author": author})
+def dmail_message(body: str, author: Author, images: Sequence[ImagePart] = ()) -> Message:
+    """The stored message of a D-Mail, with images that go with it; its author is an extra key, so that it is known later."""
+    message = Message(role="user", content=[TextPart(text=body), *images] if images else body)
+    return message if author == "agent" else message.model_copy(update={"author": author})
 
 
 def author_of(message: Message) -> Author:

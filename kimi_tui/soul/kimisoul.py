@@ -14,10 +14,12 @@ from dataclasses import replace
 from typing import Any, Literal, TypeVar
 
 from kimi_tui.foreign_text import one_line
+from kimi_tui.images import Image
 from kimi_tui.llm.errors import LLMError, LLMNotSet, ToolsNotSupported
 from kimi_tui.llm.message import Message
 from kimi_tui.llm.provider import Capability, ChatProvider
 from kimi_tui.session.errors import StorageTrouble
+from kimi_tui.session.images import IMAGES_NAME, reference_of
 from kimi_tui.session.session import Session
 from kimi_tui.soul.approval import Approval, Mode
 from kimi_tui.soul.attachments import Attachments
@@ -28,15 +30,16 @@ from kimi_tui.soul.dmail import DMailDelivery, UserDMails
 from kimi_tui.soul.errors import NothingToCompact, SoulBusy, SoulError
 from kimi_tui.soul.file_history import FILES_NAME, FileRestorer
 from kimi_tui.soul.history import session_history
+from kimi_tui.soul.images import ModelCannotSee, facts_of
 from kimi_tui.soul.internal_messages import Author, is_user_words
-from kimi_tui.soul.loop import AgentLoop, Steering
+from kimi_tui.soul.loop import AgentLoop, Steer, Steering, publish_attached
 from kimi_tui.soul.operations import Operations
 from kimi_tui.soul.project_notes import notes_in
 from kimi_tui.soul.protocol import Soul
 from kimi_tui.soul.record import Recorder
 from kimi_tui.soul.reminders import Reminders
 from kimi_tui.soul.rewind import END, FilesChoice, Forked, RewindOutcome, RewindPreview, Target
-from kimi_tui.soul.segments import label_of
+from kimi_tui.soul.segments import label_of_message
 from kimi_tui.soul.step import StepRunner
 from kimi_tui.soul.system_prompt import FolderFacts
 from kimi_tui.soul.tasks import OrphanedTasks, run_to_completion
@@ -54,11 +57,11 @@ from kimi_tui.soul.world_line_reader import (
 from kimi_tui.tools.jobs import Job, Jobs
 from kimi_tui.tools.sandbox.policy import NoSandbox
 from kimi_tui.tools.sandbox.sandbox import Sandbox
+from kimi_tui.wire.display import ImageBlock
 from kimi_tui.wire.events import (
     ApprovalAnswer,
     EventRecord,
     FailureKind,
-    FilesAttached,
     JobsChanged,
     Notice,
     StatusUpdate,
@@ -99,6 +102,7 @@ class KimiSoul(Soul):
         sandbox: of commands; without one, or with one that does not hold all that it should, there is no such mode.
         no_sandbox: why there is none.
         asks_for_keys: whether what looks like a key in a result is asked about before it goes to the model.
+        seeing: the names of configured models that take images.
     """
 
     def __init__(
@@ -113,6 +117,7 @@ class KimiSoul(Soul):
         sandbox: Sandbox | None = None,
         no_sandbox: str = "",
         asks_for_keys: bool = False,
+        seeing: Sequence[str] = (),
     ) -> None:
         wire, context = conversation.wire, conversation.context
         self._session = session
@@ -146,8 +151,9 @@ class KimiSoul(Soul):
             without_keys=asks_for_keys,
         )
         steps = StepRunner(self._tools, reminders, self._orphans)
+        self._seeing = seeing
         self._attachments = Attachments(
-            conversation, session.work_dir, environ, without_keys=asks_for_keys
+            conversation, session.work_dir, environ, without_keys=asks_for_keys, seeing=seeing
         )
         self._loop = AgentLoop(
             conversation,
@@ -188,8 +194,7 @@ class KimiSoul(Soul):
     @property
     def model_name(self) -> str:
         """The model in use, as its server calls it; empty while none is set."""
-        info = self._conversation.model.info()
-        return "" if info is None else info.model
+        return self._conversation.model.name
 
     @property
     def model_capabilities(self) -> frozenset[Capability] | None:
@@ -305,13 +310,20 @@ class KimiSoul(Soul):
 
     # -- turns -----------------------------------------------------------------------------------
 
-    async def run(self, text: str) -> None:
+    async def run(self, text: str, images: Sequence[Image] = ()) -> None:
         """Run one turn: from the user's words until the agent stops. Without words it goes on from where it stands.
+
+        Args:
+            text: what the user says; files and images that it names with `@` are read and go with it.
+            images: what was pasted into it, in order.
 
         Raises:
             SoulBusy: something runs (use `steer`).
+            ModelCannotSee: there are images, pasted or named, and the model takes none; nothing was said or stored.
+            StorageTrouble: the disk refused an image; nothing was said.
         """
-        await self._alone(self._turn(text, resumed=not text.strip()), stoppable=True)
+        await self._attachments.admit(text, images)
+        await self._alone(self._turn(text, images), stoppable=True)
 
     async def resume(self) -> None:
         """Go on from where the context stands, without a new message (after an error, a stop or a rewind).
@@ -319,7 +331,7 @@ class KimiSoul(Soul):
         Raises:
             SoulBusy: something runs.
         """
-        await self._alone(self._turn("", resumed=True), stoppable=True)
+        await self._alone(self._turn(""), stoppable=True)
 
     async def run_command(self, command: str, *, told: bool = True) -> None:
         """Run a shell command of the user's own, as a turn without the agent; with `told` the model is told of it.
@@ -329,13 +341,29 @@ class KimiSoul(Soul):
         """
         await self._alone(self._user_command(command, told=told), stoppable=True)
 
-    def steer(self, text: str) -> str:
-        """Queue text for the running turn; returns its id."""
-        return self._steering.queue(text)
+    def steer(self, text: str, images: Sequence[Image] = ()) -> str:
+        """Queue text, with what was pasted into it, for the running turn; returns its id.
 
-    def withdraw_steer(self, steer_id: str) -> str | None:
-        """Take queued text back for editing; None if it has already gone in."""
+        Raises:
+            ModelCannotSee: the model takes no images. Of those that the text names, the chat tells that they did not go
+                with it.
+        """
+        model = self._conversation.model
+        if images and not model.sees:
+            raise ModelCannotSee(model.name, self._seeing)
+        return self._steering.queue(text, images)
+
+    def withdraw_steer(self, steer_id: str) -> Steer | None:
+        """Take queued text and images back for editing; None if they have already gone in."""
         return self._steering.withdraw(steer_id)
+
+    async def image(self, facts: ImageBlock) -> Image | None:
+        """The image that an event tells of; None where it is not stored here. At any time."""
+        reference = reference_of(facts.sha256, facts.media_type)
+        found = await asyncio.to_thread(self._session.images.get, reference)
+        if found is None:
+            return None
+        return replace(found, width=facts.width, height=facts.height, name=facts.name)
 
     async def interrupt(self) -> None:
         """Stop whatever runs, within a second; what is complete is kept."""
@@ -801,7 +829,8 @@ class KimiSoul(Soul):
         await conversation.files.aclose()
         if not conversation.messages and not conversation.context.journal.entries:
             # A session in which nothing was said leaves nothing.
-            await asyncio.to_thread(shutil.rmtree, session.dir / FILES_NAME, True)
+            for name in (FILES_NAME, IMAGES_NAME):
+                await asyncio.to_thread(shutil.rmtree, session.dir / name, True)
         await self._recorder.aclose()
         try:
             await session.aclose()
@@ -839,12 +868,13 @@ class KimiSoul(Soul):
 
     # -- a turn, from the first word to the last save --------------------------------------------
 
-    async def _turn(self, text: str, *, resumed: bool) -> None:
-        self.wire.publish(TurnBegin(text, resumed))
-        end = await self._attempt(self._work(text, resumed=resumed))
+    async def _turn(self, text: str, images: Sequence[Image] = ()) -> None:
+        resumed = not (text.strip() or images)
+        self.wire.publish(TurnBegin(text, resumed, tuple(map(facts_of, images))))
+        end = await self._attempt(self._work(text, images))
         # What is typed while the turn is being saved would wait for the user's next message: it is taken up at once.
         while end.reason == "done" and self._steering and not self._stopping:
-            end = await self._attempt(self._work("", resumed=True))
+            end = await self._attempt(self._work(""))
         # Whoever hears that the turn is over may begin the next at once.
         self._job = None
         self.wire.publish(end)
@@ -875,28 +905,27 @@ class KimiSoul(Soul):
             await run_to_completion(self._save_turn())
         return end
 
-    async def _work(self, text: str, *, resumed: bool) -> Literal["done", "rejected"]:
+    async def _work(self, text: str, images: Sequence[Image] = ()) -> Literal["done", "rejected"]:
         # Before anything is said.
         self._conversation.model.needed()
         self._conversation.denwa.begin_turn()
-        if not resumed:
-            words = await run_to_completion(self._append_words(text))
+        if text.strip() or images:
+            words = await run_to_completion(self._append_words(text, images))
         else:
             # What waited is what the user says now, and can be gone back to as all that they say.
             words = await self._loop.take_steers(begin=True) or self._last_words()
         return await self._loop.run(words)
 
-    async def _append_words(self, text: str) -> list[Message]:
+    async def _append_words(self, text: str, images: Sequence[Image]) -> list[Message]:
         """Put the user's words into the context, behind a checkpoint."""
         conversation = self._conversation
-        words = await self._attachments.said(text)
-        await conversation.checkpoint("user", label_of(text))
+        words = await self._attachments.said(text, images)
+        await conversation.checkpoint("user", label_of_message(words))
         # What was queued before is older than what is said now.
         await self._loop.take_steers()
         place = conversation.messages_since_checkpoint
         await conversation.append([words])
-        if words.attached:
-            self.wire.publish(FilesAttached(place, words.attached))
+        publish_attached(self.wire, place, words)
         conversation.publish_status()
         return [words]
 

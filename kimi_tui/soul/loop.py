@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 from uuid import uuid4
 
+from kimi_tui.images import Image
 from kimi_tui.llm.errors import ContextOverflowError
 from kimi_tui.llm.message import Message
 from kimi_tui.llm.provider import ChatProvider
@@ -23,10 +24,12 @@ from kimi_tui.soul.errors import (
     MaxStepsReached,
     NothingToCompact,
 )
+from kimi_tui.soul.images import fact_of, facts_of
 from kimi_tui.soul.reminders import Reminders
-from kimi_tui.soul.segments import label_of
+from kimi_tui.soul.segments import label_of_message
 from kimi_tui.soul.step import ModelAnswer, StepEnd, StepRunner
 from kimi_tui.soul.tasks import run_to_completion
+from kimi_tui.wire.display import ImageBlock
 from kimi_tui.wire.events import (
     FilesAttached,
     Notice,
@@ -41,10 +44,16 @@ from kimi_tui.wire.queue import Wire
 
 @dataclass(frozen=True, slots=True)
 class Steer:
-    """One queued text."""
+    """One queued text, with the images pasted into it."""
 
     id: str
     text: str
+    images: tuple[Image, ...] = ()
+
+    @property
+    def facts(self) -> tuple[ImageBlock, ...]:
+        """What the wire tells of its images."""
+        return tuple(map(facts_of, self.images))
 
 
 class Steering:
@@ -57,20 +66,21 @@ class Steering:
     def __bool__(self) -> bool:
         return bool(self._queued)
 
-    def queue(self, text: str) -> str:
+    def queue(self, text: str, images: Sequence[Image] = ()) -> str:
         """Add one; returns its id."""
-        steer = Steer(uuid4().hex[:12], text)
+        steer = Steer(uuid4().hex[:12], text, tuple(images))
         self._queued.append(steer)
-        self._wire.publish(SteerQueued(steer.id, steer.text))
+        self._wire.publish(SteerQueued(steer.id, steer.text, steer.facts))
         return steer.id
 
-    def withdraw(self, steer_id: str) -> str | None:
+    def withdraw(self, steer_id: str) -> Steer | None:
         """Take one back; None if it has gone in already."""
         for steer in self._queued:
             if steer.id == steer_id:
                 self._queued.remove(steer)
-                self._wire.publish(SteerTaken(steer.id, steer.text, withdrawn=True))
-                return steer.text
+                taken = SteerTaken(steer.id, steer.text, withdrawn=True, images=steer.facts)
+                self._wire.publish(taken)
+                return steer
         return None
 
     def take(self) -> tuple[Steer, ...]:
@@ -82,11 +92,19 @@ class Steering:
     def went_in(self, steers: tuple[Steer, ...], place: int) -> None:
         """Tell that what was taken is in the context, the first of it at this place behind the newest checkpoint."""
         for number, steer in enumerate(steers, place):
-            self._wire.publish(SteerTaken(steer.id, steer.text, number=number))
+            taken = SteerTaken(steer.id, steer.text, number=number, images=steer.facts)
+            self._wire.publish(taken)
 
     def put_back(self, steers: tuple[Steer, ...]) -> None:
         """What was taken did not get into the context: it waits again, before what was queued since."""
         self._queued[:0] = steers
+
+
+def publish_attached(wire: Wire, number: int, message: Message) -> None:
+    """Tell what went with message `number` behind the newest checkpoint of what it names; nothing where there is none."""
+    images = tuple(fact_of(part) for part in message.images if part.attached)
+    if message.attached or images:
+        wire.publish(FilesAttached(number, message.attached, images))
 
 
 class AgentLoop:
@@ -175,10 +193,10 @@ class AgentLoop:
         self, steers: tuple[Steer, ...], messages: list[Message], *, begin: bool
     ) -> None:
         try:
-            messages += [await self._attachments.said(steer.text) for steer in steers]
+            messages += [await self._attachments.said(one.text, one.images) for one in steers]
             self._words += messages
             if begin:
-                await self._conversation.checkpoint("user", label_of(steers[0].text))
+                await self._conversation.checkpoint("user", label_of_message(messages[0]))
             place = self._conversation.messages_since_checkpoint
             await self._conversation.append(messages)
         except BaseException:
@@ -186,8 +204,7 @@ class AgentLoop:
             raise
         self._steering.went_in(steers, place)
         for number, message in enumerate(messages, place):
-            if message.attached:
-                self._conversation.wire.publish(FilesAttached(number, message.attached))
+            publish_attached(self._conversation.wire, number, message)
 
     async def _step(self, n: int) -> StepEnd:
         async with self._conversation.model.call() as provider:

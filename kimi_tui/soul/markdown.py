@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 
 from kimi_tui.llm.message import Message, ToolCall
+from kimi_tui.soul.images import images_in, words_with_images
 from kimi_tui.soul.internal_messages import dmail_text, internal_kind, summary_text
 from kimi_tui.soul.segments import call_target
 from kimi_tui.soul.tool_results import call_arguments, outcome_of
@@ -22,7 +23,9 @@ def as_markdown(messages: Iterable[Message]) -> str:
         if message.role == "tool":
             call = calls.pop(0) if calls else None
             outcome = outcome_of(message)
-            said = "\n".join(text for text in (outcome.message, outcome.output) if text.strip())
+            images = [f"[{image.label}]" for image in images_in(message)]
+            texts = [outcome.message, outcome.output, *images]
+            said = "\n".join(text for text in texts if text.strip())
             failed = " (failed)" if outcome.is_error else ""
             parts += [_heading(call) + failed, *_arguments(call), _fenced(said)]
             continue
@@ -35,9 +38,9 @@ def as_markdown(messages: Iterable[Message]) -> str:
             parts.append(f"**D-Mail:** {(dmail_text(message) or '').strip()}")
         elif kind == "compaction":
             parts.append(f"**Summary:** {(summary_text(message) or '').strip()}")
-        elif kind is None and message.text.strip():
+        elif kind is None and (said := words_with_images(message).strip()):
             who = "You" if message.role == "user" else "Agent"
-            parts.append(f"**{who}:** {message.text.strip()}")
+            parts.append(f"**{who}:** {said}")
     return "\n\n".join(part for part in parts if part) + "\n"
 
 

@@ -24,6 +24,7 @@ from kimi_tui.llm.provider import (
     StreamItem,
     ToolSpec,
 )
+from kimi_tui.session.images import ImageStore
 
 log = logging.getLogger(__name__)
 
@@ -70,11 +71,15 @@ class ModelSlot:
     Args:
         provider: the first one; None while no model is set.
         policy: how often and how patiently a failed call is repeated.
+        images: those that messages name; only a model that sees is sent them.
     """
 
-    def __init__(self, provider: ChatProvider | None, policy: RetryPolicy) -> None:
+    def __init__(
+        self, provider: ChatProvider | None, policy: RetryPolicy, images: ImageStore
+    ) -> None:
         self.current = provider
         self._policy = policy
+        self._images = images
         self._retry_now = asyncio.Event()
         self._calls: Counter[ChatProvider] = Counter()
         self._answered: ChatProvider | None = None
@@ -89,6 +94,18 @@ class ModelSlot:
         if self.current is None:
             raise LLMNotSet(NOT_SET, advice=NOT_SET_ADVICE)
         return self.current
+
+    @property
+    def name(self) -> str:
+        """The model in use, as its server calls it; empty while none is set."""
+        info = self.info()
+        return "" if info is None else info.model
+
+    @property
+    def sees(self) -> bool:
+        """Whether the model in use takes images; while none is set nobody knows of one that does not."""
+        info = self.info()
+        return info is None or "image_in" in info.capabilities
 
     @asynccontextmanager
     async def call(self) -> AsyncGenerator[ChatProvider]:
@@ -130,6 +147,8 @@ class ModelSlot:
         Raises:
             LLMError: it failed for good.
         """
+        if "image_in" in provider.info.capabilities:
+            history = await asyncio.to_thread(self._images.expanded, history)
         done = await complete(
             provider,
             system,

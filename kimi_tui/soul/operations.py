@@ -29,6 +29,7 @@ from kimi_tui.soul.preview import (
     preview_of_files,
     preview_of_jump,
     preview_of_undo,
+    rewind_images,
     rewind_prompt,
 )
 from kimi_tui.soul.rewind import (
@@ -40,6 +41,7 @@ from kimi_tui.soul.rewind import (
     Target,
 )
 from kimi_tui.soul.segments import Segment, place_of, segment_at
+from kimi_tui.wire.display import ImageBlock
 from kimi_tui.wire.events import Operation, toll_words
 from kimi_tui.workspace.restore import FileChange, Prepared, RestorePlan
 
@@ -146,7 +148,8 @@ class Operations:
         conversation = self.conversation
         point = self.conversation.reachable(target.id)
         before, figure = conversation.used, conversation.figure_before(point.id)
-        prompt = rewind_prompt(self._segment_of(point), target.said)
+        there = self._segment_of(point)
+        prompt = rewind_prompt(there, target.said)
         async with self.restorer.journaled(prepared, "rewind") as entry:
             reverted = await conversation.context.revert_to(point.id, reason="rewind", files=entry)
         left = self.conversation.number_of(reverted)
@@ -156,7 +159,7 @@ class Operations:
         )
         outcomes = await self.restorer.carry_out(prepared, reverted.entry.uid)
         conversation.publish_line_changed("rewind", left, 0, reverted.entry.uid)
-        return self._outcome(reverted, before, prompt, outcomes)
+        return self._outcome(reverted, before, prompt, outcomes, rewind_images(there, target.said))
 
     async def _jump(self, target: Target, prepared: Prepared | None) -> RewindOutcome:
         """Make another world line the live one, and bring back what was prepared of its files."""
@@ -164,7 +167,7 @@ class Operations:
         checkpoint_id = None if target.is_end else target.id
         before = conversation.used
         # Before anything changes: what cannot be read then stops all of it.
-        prompt = "" if checkpoint_id is None else await self._prompt_at(target)
+        prompt, images = ("", ()) if checkpoint_id is None else await self._prompt_at(target)
         figure = None if checkpoint_id is None else await self._figure_at(target)
         async with self.restorer.journaled(prepared, "jump") as entry:
             reverted = await session_operations.jump(
@@ -175,7 +178,7 @@ class Operations:
         # First the other line, then its files: they are told of on that one.
         conversation.publish_line_changed("jump", left, world_line, reverted.entry.uid)
         outcomes = await self.restorer.carry_out(prepared, "")
-        return self._outcome(reverted, before, prompt, outcomes)
+        return self._outcome(reverted, before, prompt, outcomes, images)
 
     async def clear(self) -> str:
         """Carry out `KimiSoul.clear`."""
@@ -259,7 +262,7 @@ class Operations:
     ) -> Forked:
         """Carry out `KimiSoul.fork`."""
         point = None if target.is_end else await self._point(target)
-        prompt = "" if point is None else await self._prompt_at(target)
+        prompt, images = ("", ()) if point is None else await self._prompt_at(target)
         prepared = await self._prepared(target, files, chosen)
         outcomes: tuple[FileOutcome, ...] = ()
         if files != "keep":
@@ -271,19 +274,20 @@ class Operations:
             if not outcomes:
                 raise
             raise NotForked(trouble) from trouble
-        return Forked(forked.id, prompt, outcomes)
+        return Forked(forked.id, prompt, outcomes, images)
 
-    async def _prompt_at(self, target: Target) -> str:
-        """The message of the user that a checkpoint began with; empty where it began with none."""
+    async def _prompt_at(self, target: Target) -> tuple[str, tuple[ImageBlock, ...]]:
+        """The message of the user that a checkpoint began with, and its images; empty where it began with none."""
         if not target.world_line:
             point = self.conversation.context.checkpoint_of(target.id)
-            return rewind_prompt(self._segment_of(point), target.said)
+            there = self._segment_of(point)
+            return rewind_prompt(there, target.said), rewind_images(there, target.said)
         lines = self.session.world_lines
         index = await asyncio.to_thread(lines.index, target.world_line)
         messages = await asyncio.to_thread(lines.messages_of, target.world_line)
         place = place_of(known_checkpoint(index, target.id), index.checkpoints)
         there = await asyncio.to_thread(segment_at, index.checkpoints, index, messages, place)
-        return rewind_prompt(there, target.said)
+        return rewind_prompt(there, target.said), rewind_images(there, target.said)
 
     # -- below: how ------------------------------------------------------------------------------
 
@@ -389,6 +393,7 @@ class Operations:
         before: int,
         prompt: str,
         files: tuple[FileOutcome, ...] = (),
+        images: tuple[ImageBlock, ...] = (),
     ) -> RewindOutcome:
         return RewindOutcome(
             checkpoint_id=reverted.entry.checkpoint_id,
@@ -399,6 +404,7 @@ class Operations:
             prompt=prompt,
             files=files,
             is_open=self.conversation.ends_open,
+            images=images,
         )
 
 

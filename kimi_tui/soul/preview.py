@@ -23,12 +23,22 @@ from kimi_tui.session.rotation import number_if_left
 from kimi_tui.session.schema import Checkpoint
 from kimi_tui.session.world_lines import WorldLines
 from kimi_tui.soul.conversation import Conversation
+from kimi_tui.soul.images import images_in
 from kimi_tui.soul.internal_messages import dmail_text, summary_text
 from kimi_tui.soul.rewind import END, DroppedMessage, RewindPreview, Target
-from kimi_tui.soul.segments import Segment, call_target, kind_of, label_of, place_of, segment_at
+from kimi_tui.soul.segments import (
+    Segment,
+    call_target,
+    kind_of,
+    label_of,
+    label_of_message,
+    place_of,
+    segment_at,
+)
 from kimi_tui.soul.tasks import Pace
 from kimi_tui.soul.token_meter import LineTokens
 from kimi_tui.soul.usage import Cost
+from kimi_tui.wire.display import ImageBlock
 from kimi_tui.wire.events import CheckpointKind
 
 _LISTED = {Kind.SAID: 1, Kind.DMAIL: 1, Kind.SUMMARY: 1, Kind.WORDS: 1}
@@ -48,12 +58,15 @@ def rewind_prompt(segment: Segment, chosen: int = -1) -> str:
     That is the message of the user that was `chosen` among those behind it, or else what it began with; of those that
     stand before a D-Mail the newest.
     """
-    said = segment.said
-    if 0 <= chosen < len(said):
-        return said[chosen]
-    if segment.kind == "user":
-        return segment.user_words
-    return segment.carried[-1] if segment.carried else ""
+    texts = (segment.said[n] for n in _returned(segment, chosen))
+    return "\n\n".join(text for text in texts if text.strip())
+
+
+def rewind_images(segment: Segment, chosen: int = -1) -> tuple[ImageBlock, ...]:
+    """The images that were pasted into that; those that it names come by their names again."""
+    words = segment.words
+    returned = (words[n] for n in _returned(segment, chosen))
+    return tuple(one for message in returned for one in images_in(message, pasted=True))
 
 
 def _returned(segment: Segment, chosen: int) -> range:
@@ -305,7 +318,7 @@ class DroppedMessages(Sequence[DroppedMessage]):
         entries: list[DroppedMessage] = []
         match kind:
             case Kind.SAID:
-                entries.append(DroppedMessage("user", label_of(message.text)))
+                entries.append(DroppedMessage("user", label_of_message(message)))
             case Kind.DMAIL:
                 entries.append(DroppedMessage("dmail", label_of(dmail_text(message) or "")))
             case Kind.SUMMARY:

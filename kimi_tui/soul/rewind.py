@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from kimi_tui.soul.usage import Cost
-    from kimi_tui.wire.display import DiffLine
+    from kimi_tui.wire.display import DiffLine, ImageBlock
 
 
 END = -1
@@ -152,16 +152,20 @@ class RewindPreview:
 
 @dataclass(frozen=True, slots=True)
 class Forked:
-    """A fork was made: its session's id, the message of the user that it was made before, and what became of the files."""
+    """A fork was made: its session's id, the message of the user that it was made before, and what became of the files.
+
+    `images` were pasted into that message.
+    """
 
     session_id: str
     prompt: str = ""
     files: tuple[FileOutcome, ...] = ()
+    images: tuple[ImageBlock, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class RewindOutcome:
-    """A rewind happened. `prompt` goes back into the prompt (empty for a step in the middle of a turn).
+    """A rewind happened. `prompt` goes back into the prompt (empty for a step in the middle of a turn), with `images`.
 
     `is_open` says whether the conversation ends in the middle of something, so that the agent could go on from there.
     """
@@ -174,3 +178,4 @@ class RewindOutcome:
     prompt: str
     files: tuple[FileOutcome, ...] = ()
     is_open: bool = False
+    images: tuple[ImageBlock, ...] = ()

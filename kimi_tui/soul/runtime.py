@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import date
 from pathlib import Path
 
@@ -45,6 +45,7 @@ async def open_soul(
     file_limits: Limits | None = None,
     follow_files: bool = True,
     prices: Mapping[str, Price] | None = None,
+    seeing: Sequence[str] = (),
 ) -> KimiSoul:
     """Open a session and the engine on it.
 
@@ -63,6 +64,7 @@ async def open_soul(
         file_limits: how much of the working files is kept.
         follow_files: scan them at once; else only when they are asked for.
         prices: what models cost, by model.
+        seeing: the names of configured models that take images.
 
     Raises:
         SessionHeld: another process has the session open.
@@ -77,7 +79,7 @@ async def open_soul(
     policy = policy or RetryPolicy(
         max_attempts=limits.max_retries_per_step, patience_s=limits.patience_s
     )
-    model = ModelSlot(provider, policy)
+    model = ModelSlot(provider, policy, session.images)
     if not session.lock.held:
         await session.open()
     confining = asyncio.create_task(_sandbox(sandbox, session.work_dir, environ), name="sandbox")
@@ -102,7 +104,9 @@ async def open_soul(
         _publish_disk_troubles(session.context, wire)
         around = await asyncio.to_thread(snapshot_scope, session, environ)
         files = FileHistory(session, wire, file_limits or Limits(), around)
-        conversation = Conversation(session.context, wire, model, tools, files, limits, prices)
+        conversation = Conversation(
+            session.context, wire, model, tools, files, session.images, limits, prices
+        )
         await conversation.resume(stored, shown)
         # The gauge must show the state before anything happens: for the first listener, and not stored.
         status = EventRecord(newest, shown[-1].at if shown else 0.0, conversation.status)
@@ -119,6 +123,7 @@ async def open_soul(
             compaction=compaction or SimpleCompaction(),
             environ=environ,
             history=(*shown, status),
+            seeing=seeing,
         )
         if follow_files:
             files.start()

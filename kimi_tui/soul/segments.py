@@ -10,6 +10,7 @@ from kimi_tui.foreign_text import one_line
 from kimi_tui.llm.message import Message, ToolCall
 from kimi_tui.session.context_index import ContextIndex, Kind
 from kimi_tui.session.schema import Checkpoint
+from kimi_tui.soul.images import words_with_images
 from kimi_tui.soul.internal_messages import dmail_text, internal_kind, is_user_words, summary_text
 from kimi_tui.soul.tool_results import call_arguments
 from kimi_tui.tool_names import short_name
@@ -45,9 +46,14 @@ class Segment:
         return "user" if first is not None and is_user_words(first) else "step"
 
     @property
-    def said(self) -> tuple[str, ...]:
+    def words(self) -> tuple[Message, ...]:
         """The user's messages in it."""
-        return tuple(m.text for m in self.messages if is_user_words(m))
+        return tuple(filter(is_user_words, self.messages))
+
+    @property
+    def said(self) -> tuple[str, ...]:
+        """Their texts."""
+        return tuple(m.text for m in self.words)
 
     @property
     def carried(self) -> tuple[str, ...]:
@@ -73,7 +79,7 @@ class Segment:
         """What it was, in one line of text."""
         match self.kind:
             case "user":
-                return label_of(next(m.text for m in self.messages if is_user_words(m)))
+                return label_of_message(next(m for m in self.messages if is_user_words(m)))
             case "dmail":
                 dmails = [text for m in self.messages if (text := dmail_text(m)) is not None]
                 # Several that were sent at once stand below one another, each under its target.
@@ -149,6 +155,11 @@ def label_of(text: str) -> str:
         if size >= len(text):
             break
     return ""
+
+
+def label_of_message(message: Message) -> str:
+    """The same of a message of the user; one of images alone is labelled by them."""
+    return label_of(message.text) or label_of(words_with_images(message))
 
 
 def call_target(call: ToolCall) -> str:

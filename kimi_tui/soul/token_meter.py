@@ -347,7 +347,7 @@ class MessageSums:
                 if size_bytes > _LARGE_BYTES:
                     tokens = message_tokens(messages[n])
                 else:
-                    tokens = round(size_bytes * rates[is_tool])
+                    tokens = round(size_bytes * rates[is_tool]) + index.image_tokens(n, n + 1)
                 self._add(tokens, is_tool=is_tool)
         self.follow(messages)
 
@@ -379,7 +379,7 @@ def _rates(
         size_bytes = index.place(n)[1]
         if size_bytes <= _LARGE_BYTES:
             is_tool = index.is_result(n)
-            tokens[is_tool] += message_tokens(messages[n])
+            tokens[is_tool] += message_tokens(messages[n]) - index.image_tokens(n, n + 1)
             sizes[is_tool] += size_bytes
     said, results = (
         counted / size if size else _TOKENS_A_BYTE

@@ -170,7 +170,8 @@ class ToolBatch:
             await self._finish(call, done)
 
     async def _finish(self, call: Call, done: CallResult) -> None:
-        display = await blocks_of(done.outcome.effects, done.outcome.brief)
+        outcome = done.outcome
+        display = await blocks_of(outcome.effects, outcome.brief, outcome.images)
         if call.key in self._done:
             return
         self._done[call.key] = done
@@ -227,6 +228,7 @@ class _Runner:
             sandbox=self._sandbox(mode),
             reads_only=mode == "plan",
             jobs=runtime.jobs,
+            sees=conversation.model.sees,
         )
         limit_s = conversation.limits.tool_timeout_s
         # A call that asks begins when it may; one that has not asked by then is running.
@@ -251,13 +253,22 @@ class _Runner:
         if not rejected:
             self._asking = False
             self._publish_started()
-            outcome = await self._with_keys_told(outcome)
+            outcome = await self._with_keys_told(await self._with_images_stored(outcome))
         # How long a tool took is its own doing; the user may think as long as they want.
         duration_s = time.monotonic() - began - self._waited_s
         done = CallResult(
             call, outcome, rejected=rejected, feedback=feedback, duration_s=duration_s
         )
         return replace(done, noted=self._versions.noted) if self._versions.noted else done
+
+    async def _with_images_stored(self, outcome: ToolOutcome) -> ToolOutcome:
+        """The outcome, whose images can be named in a message now."""
+        try:
+            for image in outcome.images:
+                await asyncio.to_thread(self._conversation.images.put, image)
+        except OSError as error:
+            return failure(f"The image was read and cannot be shown. {error}", brief="not stored")
+        return outcome
 
     async def _with_keys_told(self, outcome: ToolOutcome) -> ToolOutcome:
         """The outcome, marked where it has what looks like keys, and without them where the user wants that."""

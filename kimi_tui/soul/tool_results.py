@@ -19,7 +19,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, cast
 
+from kimi_tui.images import Image
 from kimi_tui.llm.message import ContentPart, Message, TextPart, ToolCall
+from kimi_tui.session.images import image_part
+from kimi_tui.soul.images import facts_of
 from kimi_tui.soul.project_notes import brought_by
 from kimi_tui.tools.base import (
     CommandRun,
@@ -64,6 +67,7 @@ def tool_message(call_id: str, outcome: ToolOutcome) -> Message:
         parts.append(TextPart(text=outcome.output))
     elif not parts:
         parts.append(TextPart(text="<system>Tool output is empty.</system>"))
+    parts += map(image_part, outcome.images)
     return Message(role="tool", content=parts, tool_call_id=call_id)
 
 
@@ -254,9 +258,12 @@ def call_arguments(arguments: str | None) -> dict[str, Any]:
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
-async def blocks_of(effects: Iterable[Effect], brief: str = "") -> tuple[DisplayBlock, ...]:
-    """The blocks of a finished call: its few words first, then what it changed."""
+async def blocks_of(
+    effects: Iterable[Effect], brief: str = "", images: Iterable[Image] = ()
+) -> tuple[DisplayBlock, ...]:
+    """The blocks of a finished call: its few words first, then what it brought, then what it changed."""
     blocks: list[DisplayBlock] = [BriefBlock(brief)] if brief else []
+    blocks += map(facts_of, images)
     for effect in effects:
         match effect:
             case FileEdit():

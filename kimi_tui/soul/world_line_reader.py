@@ -15,6 +15,7 @@ from kimi_tui.session.world_lines import WorldLine, WorldLines, shared_checkpoin
 from kimi_tui.soul.bookmarks import Pin
 from kimi_tui.soul.file_history import FileHistory
 from kimi_tui.soul.history import rebuild_world_line
+from kimi_tui.soul.images import words_with_images
 from kimi_tui.soul.internal_messages import dmail_text, internal_kind, summary_text
 from kimi_tui.soul.record import read_records, records_by_checkpoint
 from kimi_tui.soul.segments import Segment, call_target, segments
@@ -340,7 +341,10 @@ def _shown(part: Segment, pins: Collection[Pin], facts: RecordedFacts) -> list[W
                 point.uid,
                 number,
                 _kind_of(message),
-                next((text for text in (dmail, summary) if text is not None), message.text),
+                next(
+                    (text for text in (dmail, summary) if text is not None),
+                    words_with_images(message),
+                ),
                 calls=tuple((c.function.name, call_target(c)) for c in message.tool_calls or ()),
                 pinned=pinned,
                 sent_from=came.sent_from,

@@ -19,6 +19,7 @@ from kimi_tui.llm.tool_schema import plain_schema
 from kimi_tui.prompts import prompt
 
 if TYPE_CHECKING:
+    from kimi_tui.images import Image
     from kimi_tui.tools.jobs import Jobs
     from kimi_tui.tools.sandbox.sandbox import Sandbox
 
@@ -95,6 +96,7 @@ class ToolOutcome:
         is_error: whether the tool failed.
         brief: a fact in a few words for the card (`184 lines`).
         effects: what changed.
+        images: for the model to look at.
     """
 
     output: str = ""
@@ -102,6 +104,7 @@ class ToolOutcome:
     is_error: bool = False
     brief: str = ""
     effects: tuple[Effect, ...] = ()
+    images: tuple[Image, ...] = ()
 
 
 def failure(message: str, *, brief: str = "") -> ToolOutcome:
@@ -205,6 +208,7 @@ class ToolEnv:
         sandbox: where commands run without a question; None where there is none, or every command is asked about.
         reads_only: nothing may be changed: plan mode.
         jobs: the commands that run beside the conversation; None where there can be none.
+        sees: the model can look at images.
     """
 
     work_dir: Path
@@ -218,6 +222,7 @@ class ToolEnv:
     sandbox: Sandbox | None = None
     reads_only: bool = False
     jobs: Jobs | None = None
+    sees: bool = False
 
 
 class Tool(ABC, Generic[Params]):

@@ -1,4 +1,4 @@
-"""ReadFile: numbered lines of a text file, from its start, from a line on, or from its end."""
+"""ReadFile: numbered lines of a text file, from its start, from a line on, or from its end; or an image to look at."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import ClassVar, Protocol
 from aiofiles.threadpool.binary import AsyncBufferedReader
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from kimi_tui.images import ImageRefused, check_size, is_image, read_image
 from kimi_tui.tools.base import Tool, ToolEnv, ToolOutcome, ToolProblem, failure
 from kimi_tui.tools.files import (
     HASHED_LIMIT_BYTES,
@@ -71,11 +72,15 @@ class ReadFile(Tool[ReadFileParams]):
             if target.inside and found.st_nlink > 1:
                 await ask_to_read(target, env, n_links=found.st_nlink)
             source = await _Source.of(file, found)
-            if kind := binary_kind(await source.read_at(0, PROBE_BYTES)):
-                return failure(
-                    f"{params.path} is {kind} ({format_size(source.size)}), not text.",
-                    brief="binary",
-                )
+            start = await source.read_at(0, PROBE_BYTES)
+            if is_image(start) and env.sees:
+                return await _image_outcome(target, source, env)
+            if kind := binary_kind(start):
+                facts = f"{params.path} is {kind} ({format_size(source.size)}), not text"
+                if is_image(start):
+                    blind = f"{facts}, and you do not see images."
+                    return failure(blind, brief="this model sees no images")
+                return failure(f"{facts}.", brief="binary")
             window, numbered_from = await _read(source, params)
         except OSError as error:
             raise refused(error, params.path) from error
@@ -83,6 +88,21 @@ class ReadFile(Tool[ReadFileParams]):
             await file.close()
         env.versions.saw(target.real, source.version)
         return _outcome(target, params, source, window, numbered_from)
+
+
+async def _image_outcome(target: ResolvedPath, source: _Source, env: ToolEnv) -> ToolOutcome:
+    name = target.real.name
+    try:
+        check_size(source.size, name)
+        data = await source.read_at(0, source.size)
+        image = await asyncio.to_thread(read_image, data, name)
+    except ImageRefused as no:
+        return failure(str(no), brief="no image to show")
+    env.versions.saw(target.real, source.version)
+    size = f"{image.width}x{image.height}"
+    made = "" if image.data == data else f", made smaller than its {format_size(source.size)}"
+    facts = f"An image, {size}, {format_size(len(image.data))}{made}. It follows the results."
+    return ToolOutcome(message=facts, brief=size, images=(image,))
 
 
 async def _opened(target: ResolvedPath) -> tuple[AsyncBufferedReader, os.stat_result]:

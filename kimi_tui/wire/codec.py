@@ -8,16 +8,24 @@ not fit gives None, never an error.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from functools import cache
 from typing import Any, Literal, cast, get_args, get_origin, get_type_hints
 
 from kimi_tui.wire import events as ev
-from kimi_tui.wire.display import decode_display, encode_display, is_number, is_whole, seconds_of
+from kimi_tui.wire.display import (
+    ImageBlock,
+    decode_display,
+    encode_display,
+    images_of,
+    is_number,
+    is_whole,
+    seconds_of,
+)
 from kimi_tui.wire.events import Event, EventRecord
 
-# By field: the first twelve have no name at kimi-cli, the last four have an empty payload there.
+# By field: the first ten have no name at kimi-cli, the last four have an empty payload there.
 _STORED_BY_FIELD: dict[str, type] = {
     kind.__name__: kind
     for kind in (
@@ -28,8 +36,6 @@ _STORED_BY_FIELD: dict[str, type] = {
         ev.NextMessage,
         ev.CheckpointCreated,
         ev.ContextReverted,
-        ev.SteerQueued,
-        ev.FilesAttached,
         ev.FilesChanged,
         ev.FilesRestored,
         ev.LineChanged,
@@ -67,9 +73,7 @@ def _encode(event: Event) -> tuple[str, Json]:
             payload: Json = {"user_input": text}
             if resumed:
                 payload["resumed"] = True
-            if images:
-                payload["images"] = images
-            return "TurnBegin", payload
+            return "TurnBegin", _with_images(payload, images)
         case ev.StepBegin(n):
             return "StepBegin", {"n": n}
         case ev.StepRetry():
@@ -108,9 +112,14 @@ def _encode(event: Event) -> tuple[str, Json]:
                 "response": _ANSWERS[answer],
                 "feedback": feedback,
             }
-        case ev.SteerTaken(steer_id, text, withdrawn, number):
+        case ev.FilesAttached(number, files, images):
+            return "FilesAttached", _with_images({"number": number, "files": list(files)}, images)
+        case ev.SteerQueued(steer_id, text, images):
+            return "SteerQueued", _with_images({"id": steer_id, "text": text}, images)
+        case ev.SteerTaken(steer_id, text, withdrawn, number, images):
             payload = {"user_input": text, "id": steer_id, "number": number}
-            return "SteerWithdrawn" if withdrawn else "SteerInput", payload
+            name = "SteerWithdrawn" if withdrawn else "SteerInput"
+            return name, _with_images(payload, images)
         case _:
             return type(event).__name__, {
                 field.name: list(cast("tuple[object, ...]", value))
@@ -119,6 +128,10 @@ def _encode(event: Event) -> tuple[str, Json]:
                 for field in fields(event)
                 if (value := getattr(event, field.name)) is not None
             }
+
+
+def _with_images(payload: Json, images: Sequence[ImageBlock]) -> Json:
+    return {**payload, "images": encode_display(images)} if images else payload
 
 
 def encode_record(record: EventRecord) -> Json:
@@ -346,12 +359,9 @@ class Decoder:
 def _decode_plain(name: str, data: Json) -> Event | None:
     match name:
         case "TurnBegin":
-            images = data.get("images")
-            return ev.TurnBegin(
-                _joined_text(data.get("user_input")),
-                data.get("resumed") is True,
-                images if is_whole(images) else _count_images(data.get("user_input")),
-            )
+            said = data.get("user_input")
+            images = images_of(data.get("images", said))
+            return ev.TurnBegin(_joined_text(said), data.get("resumed") is True, images)
         case "StepBegin":
             n = data.get("n")
             return ev.StepBegin(n) if is_whole(n) else None
@@ -367,12 +377,25 @@ def _decode_plain(name: str, data: Json) -> Event | None:
             if answer is None or not request_id:
                 return None
             return ev.ApprovalResolved(request_id, answer, _text(data, "feedback"))
+        case "FilesAttached":
+            number, files = data.get("number"), data.get("files")
+            if not (is_whole(number) and isinstance(files, list)):
+                return None
+            told = tuple(x for x in cast("list[object]", files) if isinstance(x, str))
+            return ev.FilesAttached(number, told, images_of(data.get("images")))
+        case "SteerQueued":
+            steer_id, text = data.get("id"), data.get("text")
+            if not (isinstance(steer_id, str) and isinstance(text, str)):
+                return None
+            return ev.SteerQueued(steer_id, text, images_of(data.get("images")))
         case "SteerInput" | "SteerWithdrawn":
+            said = data.get("user_input")
             return ev.SteerTaken(
                 _text(data, "id"),
-                _joined_text(data.get("user_input")),
+                _joined_text(said),
                 name == "SteerWithdrawn",
                 number if is_whole(number := data.get("number")) else 0,
+                images_of(data.get("images", said)),
             )
         case _:
             kind = _STORED_BY_FIELD.get(name)
@@ -486,13 +509,3 @@ def _joined_text(value: object) -> str:
             if isinstance(text, str):
                 texts.append(text)
     return "".join(texts)
-
-
-def _count_images(value: object) -> int:
-    if not isinstance(value, list):
-        return 0
-    return sum(
-        1
-        for part in cast("list[object]", value)
-        if isinstance(part, dict) and cast("Json", part).get("type") == "image_url"
-    )

@@ -8,8 +8,11 @@ Blocks of another program are read as far as they can be understood. The checks 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from pathlib import PurePosixPath
 from typing import Any, Literal, TypeGuard, cast
+
+from kimi_tui.foreign_text import one_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +66,46 @@ class BriefBlock:
     text: str
 
 
-DisplayBlock = DiffBlock | ShellBlock | TodoBlock | BriefBlock
+@dataclass(frozen=True, slots=True)
+class ImageBlock:
+    """An image that went to the model, by its facts: what it shows is stored once, in the session, under its hash.
+
+    Attributes:
+        name: what the user knows it by, one clean line; empty where an older record only counts.
+        media_type: `image/png` or the like.
+        width, height: in pixels, as it was sent.
+        n_bytes: its size.
+        sha256: its hash in hexadecimal.
+    """
+
+    name: str = ""
+    media_type: str = ""
+    width: int = 0
+    height: int = 0
+    n_bytes: int = 0
+    sha256: str = ""
+
+    @property
+    def label(self) -> str:
+        """It in a few words: `image shot.png 640x480`."""
+        size = f"{self.width}x{self.height}" if self.width else ""
+        return " ".join(word for word in ("image", self.name, size) if word)
+
+
+def with_names(text: str, images: Sequence[ImageBlock]) -> str:
+    """A text with the images that go with it by name, each on a line of its own."""
+    names = [f"[{image.label}]" for image in images]
+    return "\n".join([text, *names] if text.strip() else names or [text])
+
+
+DisplayBlock = DiffBlock | ShellBlock | TodoBlock | BriefBlock | ImageBlock
 
 
 Json = dict[str, Any]
 _MAX_FOREIGN_LINES = 400
 _SIGNS = frozenset(" -+")
+_MAX_WORD = 200
+_MAX_COUNTED = 100
 
 
 def encode_display(blocks: Sequence[DisplayBlock]) -> list[Json]:
@@ -127,6 +164,8 @@ def _encode_one(block: DisplayBlock) -> Iterator[Json]:
         case TodoBlock(items):
             rows = [{"title": item.title, "status": item.status} for item in items]
             yield {"type": "todo", "items": rows}
+        case ImageBlock():
+            yield {"type": "image", **asdict(block)}
         case DiffBlock():
             yield from _encode_diff(block)
 
@@ -190,6 +229,8 @@ def _decode_one(record: Mapping[str, object]) -> DisplayBlock | None:
             return _decode_todo(record)
         case "diff":
             return _decode_diff(record)
+        case "image":
+            return _decode_image(record)
         case _:
             return None
 
@@ -220,6 +261,43 @@ def _decode_todo(record: Mapping[str, object]) -> TodoBlock | None:
         if isinstance(title, str) and status in ("pending", "in_progress", "done"):
             found.append(TodoItem(title, status))
     return TodoBlock(tuple(found))
+
+
+def _decode_image(record: Mapping[str, object]) -> ImageBlock:
+    name, media_type, sha256 = (
+        value[:_MAX_WORD] if isinstance(value := record.get(key), str) else ""
+        for key in ("name", "media_type", "sha256")
+    )
+    return ImageBlock(
+        one_line(name),
+        media_type,
+        _count(record, "width"),
+        _count(record, "height"),
+        _count(record, "n_bytes"),
+        sha256,
+    )
+
+
+def images_of(value: object) -> tuple[ImageBlock, ...]:
+    """The images that a record tells of: their facts, or content parts; of a count as many without."""
+    if is_whole(value):
+        return (ImageBlock(),) * min(max(0, value), _MAX_COUNTED)
+    found: list[ImageBlock] = []
+    for one in cast("list[object]", value) if isinstance(value, list) else []:
+        if not isinstance(one, dict):
+            continue
+        record = cast("dict[str, object]", one)
+        if record.get("type") == "image":
+            found.append(_decode_image(record))
+        elif record.get("type") == "image_url":
+            # A content part: of one that is stored, its name says the hash.
+            where = record.get("image_url")
+            facts = cast("dict[str, object]", where) if isinstance(where, dict) else {}
+            url = facts.get("url")
+            stored = PurePosixPath(url) if isinstance(url, str) and len(url) < _MAX_WORD else None
+            hashed = stored.stem if stored is not None and stored.parent.name == "images" else ""
+            found.append(_decode_image({**facts, "sha256": hashed}))
+    return tuple(found)
 
 
 def _decode_diff(record: Mapping[str, object]) -> DiffBlock | None:

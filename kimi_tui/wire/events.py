@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-from kimi_tui.wire.display import DisplayBlock
+from kimi_tui.wire.display import DisplayBlock, ImageBlock
 
 CheckpointKind = Literal["user", "step", "dmail", "compaction", "summary", "interrupted", "error"]
 Operation = Literal["rewind", "dmail", "compaction", "clear", "jump", "undo", "redo", "files"]
@@ -24,11 +24,14 @@ FailureKind = Literal["", "model", "tools"]
 
 @dataclass(frozen=True, slots=True)
 class TurnBegin:
-    """The user sent a message, or resumed without one: then `text` is empty and `resumed` true."""
+    """The user sent a message, or resumed without one: then `text` is empty and `resumed` true.
+
+    `images` were pasted into it; `FilesAttached` tells of those that the text names.
+    """
 
     text: str
     resumed: bool = False
-    images: int = 0
+    images: tuple[ImageBlock, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,28 +333,37 @@ class ApprovalResolved:
 
 @dataclass(frozen=True, slots=True)
 class SteerQueued:
-    """Text typed while the agent works; it goes in before the next step."""
+    """Text typed while the agent works, with the images pasted into it; it goes in before the next step."""
 
     id: str
     text: str
+    images: tuple[ImageBlock, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class SteerTaken:
-    """Queued text went in (`withdrawn`: the user took it back instead); `number` counts messages as pins do."""
+    """Queued text went in (`withdrawn`: the user took it back instead); `number` counts messages as pins do.
+
+    `images` are as in `TurnBegin`.
+    """
 
     id: str
     text: str
     withdrawn: bool = False
     number: int = 0
+    images: tuple[ImageBlock, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class FilesAttached:
-    """What went with message `number` (as in `SteerTaken`) of the files it names, in words: `app.py 40 lines`."""
+    """What went with message `number` (as in `SteerTaken`) of the files it names, in words: `app.py 40 lines`.
+
+    `images` are those among them.
+    """
 
     number: int
     files: tuple[str, ...]
+    images: tuple[ImageBlock, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

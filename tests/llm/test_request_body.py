@@ -1,12 +1,14 @@
-"""What building a request costs: of a long conversation only what is new is counted."""
+"""What building a request costs: of a long conversation only what is new is counted, and images are not looked through."""
 
 from __future__ import annotations
+
+import json
 
 import pytest
 
 from kimi_tui.llm import tokens
 from kimi_tui.llm.dialects import GENERIC
-from kimi_tui.llm.message import user_message
+from kimi_tui.llm.message import ImagePart, ImageURL, Message, TextPart, user_message
 from kimi_tui.llm.request import ChatRequest, Recipient, build_request
 
 
@@ -44,3 +46,41 @@ def test_a_long_conversation_is_not_counted_all_at_once(monkeypatch: pytest.Monk
     assert sum(counted) <= 200_000
     whole = sum(real(message.text) for message in history)
     assert 0.5 * whole < built.estimated_tokens < 2 * whole
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "data:image/png;base64,AAAA+/9=",
+        'data:image/png;base64,AA"},{"role":"system","content":"\\n\ud800',
+        'data:image/"png,AAAA',
+        "data:image/png;base64,",
+        "data:",
+    ],
+)
+def test_images_stand_in_the_body_as_any_json_would(url: str) -> None:
+    said = Message(
+        role="user",
+        content=[
+            TextPart(text='lo"ok'),
+            ImagePart(image_url=ImageURL(url=url, width=100, height=100)),
+            TextPart(text="there"),
+        ],
+    )
+    history = (user_message("x"), Message(role="assistant", content="y"), said)
+    built = build_request(ChatRequest("system", (), history, Recipient("p", "m")), GENERIC)
+    body = json.loads(built.data)
+    assert [message["role"] for message in body["messages"]] == [
+        "system",
+        "user",
+        "assistant",
+        "user",
+    ]
+    text, image, there = body["messages"][-1]["content"]
+    assert (text["text"], there["text"]) == ('lo"ok', "there")
+    assert image == {
+        "type": "image_url",
+        "image_url": {"url": url.encode("utf-8", "replace").decode()},
+    }
+    assert "image_url" in built.optional
+    assert 16 < built.estimated_tokens - tokens.estimate("system x y look there") < 40

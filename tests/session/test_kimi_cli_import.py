@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import os
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.made_images import noise, saved
 
 from kimi_tui.llm.message import user_message
 from kimi_tui.session.errors import StorageTrouble
@@ -22,6 +24,8 @@ from kimi_tui.session.kimi_cli_import import (
 )
 from kimi_tui.session.store import SessionStore
 from kimi_tui.session.undo import jump, undo
+from kimi_tui.wire.codec import Decoder
+from kimi_tui.wire.events import TurnBegin
 
 WORK = Path("/home/someone/app")
 DMAIL = (
@@ -166,6 +170,46 @@ async def test_everything_comes_along_and_goes_on(share: Path, store: SessionSto
     await session.aclose()
     for path in original.iterdir():
         assert path.read_bytes() == before[path.name][0]
+
+
+async def test_images_that_stand_in_every_line_are_stored_once(
+    share: Path, store: SessionStore
+) -> None:
+    data = saved(noise(300, 300))
+    url = f"data:image/png;base64,{base64.b64encode(data).decode()}"
+    shown = {"type": "image_url", "image_url": {"url": url, "id": None}}
+    broken = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+    words = [{"type": "text", "text": "look"}, shown, broken]
+    begun = [*PROMPT, *point(0), {"role": "user", "content": words}, *point(1)]
+    folder = share / "sessions" / bucket(WORK) / "images"
+    write(folder, [[*begun, *answer("this", 900)], [*begun, *answer("that", 900)]])
+    turn = {"type": "TurnBegin", "payload": {"user_input": words}}
+    with (folder / "wire.jsonl").open("a") as record:
+        record.write(json.dumps({"timestamp": 2.5, "message": turn}) + "\n")
+    done = import_session(store, one(find_sessions(share)))
+    (image,) = (done.folder / "images").iterdir()
+    assert image.read_bytes() == data
+    for name in ("context.jsonl", "context_1.jsonl", "wire.jsonl"):
+        assert len((done.folder / name).read_bytes()) < 2_000
+    session = store.find("images", WORK)
+    await session.open()
+    (said,) = (message for message in session.context.messages if message.images)
+    (sent,) = session.images.expanded([said])
+    assert [part.image_url.url for part in sent.images] == [url, broken["image_url"]["url"]]
+    # The lines still part where they did.
+    (left,) = session.world_lines.list(session.context.checkpoints)
+    assert (left.reason, left.shared) == ("rewind", 2)
+    await undo(session.context)
+    assert session.context.messages[-1].text == "this"
+    (told,) = (
+        record for record in session.record.read() if "message" in record and "look" in str(record)
+    )
+    event = Decoder().decode_record(told, 1)
+    assert event is not None
+    assert isinstance(event.event, TurnBegin)
+    facts = event.event.images[0]
+    assert (facts.width, facts.n_bytes, facts.sha256) == (300, len(data), image.stem)
+    await session.aclose()
 
 
 def one_info(store: SessionStore) -> Any:

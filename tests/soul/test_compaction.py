@@ -140,7 +140,7 @@ def test_a_summary_is_summarised_again_with_what_followed() -> None:
 
 
 def test_the_transcript_shows_calls_reasoning_and_images() -> None:
-    image = ImagePart(image_url=ImageURL(url="data:image/png;base64,AAAA"))
+    image = ImagePart(image_url=ImageURL(url="images/x.png", name="a.png", width=9, height=8))
     messages = [
         Message(role="user", content=[TextPart(text="see"), image]),
         Message(role="assistant", content=[ThinkPart(think="maybe"), TextPart(text="yes")]),
@@ -149,7 +149,7 @@ def test_the_transcript_shows_calls_reasoning_and_images() -> None:
         marker(3),
     ]
     text = transcript(messages, 1_000)
-    assert "see\n(an image)" in text
+    assert "see\n[image a.png 9x8]" in text
     assert "(thought: maybe)" in text
     assert '(calls ReadFile {"path": "ReadFile"})' in text
     assert "[Result of ReadFile]\n<system>ERROR: no</system>" in text

@@ -12,6 +12,7 @@ from support.soul import stage
 from kimi_tui.llm.message import Message
 from kimi_tui.soul.bookmarks import UserMarks
 from kimi_tui.soul.history import session_history
+from kimi_tui.soul.loop import Steer
 from kimi_tui.wire import events as ev
 
 
@@ -21,7 +22,7 @@ async def test_between_steps_in_order(tmp_path: Path) -> None:
         turn = asyncio.create_task(on.soul.run("hi"))
         await on.server.at_gate.wait()
         first, second, third = (on.soul.steer(text) for text in ("one", "two", "three"))
-        assert on.soul.withdraw_steer(second) == "two"
+        assert on.soul.withdraw_steer(second).text == "two"
         assert on.soul.withdraw_steer(second) is None
         on.server.release()
         await turn
@@ -137,7 +138,7 @@ async def test_taken_back_in_the_moment_it_goes_in(tmp_path: Path) -> None:
         on.server.script(gate(2, call("Glob", {"pattern": "*"})), say("done"))
         context = on.session.context
         append = context.append_message
-        withdrawn: list[str | None] = []
+        withdrawn: list[Steer | None] = []
 
         async def append_while_it_is_withdrawn(message: Message | Sequence[Message]) -> None:
             messages = [message] if isinstance(message, Message) else message
@@ -176,4 +177,4 @@ async def test_what_could_not_be_put_in_waits_again(tmp_path: Path) -> None:
         on.server.release()
         await turn
         assert on.ear.of(ev.TurnEnd)[-1].reason == "error"
-        assert on.soul.withdraw_steer(steer_id) == "late"
+        assert on.soul.withdraw_steer(steer_id).text == "late"

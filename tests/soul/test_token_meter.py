@@ -8,10 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kimi_tui.images import Image
 from kimi_tui.llm.message import Message, user_message
 from kimi_tui.llm.provider import ModelInfo, ToolSpec, Usage
 from kimi_tui.llm.tokens import message_tokens
 from kimi_tui.session.context_index import ContextIndex
+from kimi_tui.session.images import image_part
 from kimi_tui.session.schema import message_line
 from kimi_tui.soul.model_slot import LoopLimits
 from kimi_tui.soul.token_meter import MessageSums, TokenMeter
@@ -104,12 +106,16 @@ def test_where_compaction_starts(window: int, trigger: int) -> None:
     assert LoopLimits().trigger(window) == trigger
 
 
+LARGE = Image("image/png", b"", 2_000, 1_500, "large.png")
+
+
 def test_a_long_line_is_counted_by_size_but_for_its_newest_part() -> None:
     said = [
         message
         for n in range(3_000)
         for message in (
             user_message(f"Question {n}: what does the importer do with a doubled quote?"),
+            *([Message(role="user", content=[image_part(LARGE)])] if not n % 100 else []),
             Message(role="tool", content="a line of the log, as plain as all\n" * 20),
         )
     ]
@@ -122,9 +128,11 @@ def test_a_long_line_is_counted_by_size_but_for_its_newest_part() -> None:
     assert skimmed.counted == whole.counted == index.n_messages
     for counted, exact in zip(skimmed.between(), whole.between(), strict=True):
         assert abs(counted - exact) < exact / 20
+    # Of an image the size of its record says nothing.
+    assert sum(message.images != () for message in said) * LARGE.tokens > whole.total() / 10
     newest = slice(-100, None)
     assert (
-        skimmed.total(6_000 - 100)
-        == whole.total(6_000 - 100)
+        skimmed.total(len(said) - 100)
+        == whole.total(len(said) - 100)
         == sum(map(message_tokens, said[newest]))
     )

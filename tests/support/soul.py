@@ -124,6 +124,7 @@ class Stage:
         self.store = SessionStore(folder / "data", options.pop("storage", None))
         self.session = self.store.create(self.work)
         self.window = window
+        self.capabilities = options.pop("capabilities", None)
         self.options = options
         self.soul: KimiSoul
         self.ear: Ear
@@ -136,7 +137,7 @@ class Stage:
             api_key="key",
             model="stand-in",
             window=self.window,
-            capabilities=self.options.pop("capabilities", None),
+            capabilities=self.capabilities,
             stream_timeout_s=self.options.pop("stream_timeout_s", 120.0),
         )
         quick = RetryPolicy(initial_s=0.01, max_s=0.02, jitter_s=0.0)

@@ -72,6 +72,7 @@ class Bench:
         self.environ = dict(os.environ)
         self.todos: tuple[TodoEntry, ...] | None = None
         self.jobs = Jobs()
+        self.sees = False
         self.tools: Toolset = default_toolset()
 
     @property
@@ -85,6 +86,7 @@ class Bench:
             environ=self.environ,
             todos=self.todos,
             jobs=self.jobs,
+            sees=self.sees,
         )
 
     async def run(self, name: str, /, **arguments: object) -> ToolOutcome:

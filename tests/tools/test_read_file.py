@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.made_images import flat, saved
 from support.tool_env import Bench
 from support.watching import loop_waits, n_descriptors, peak_bytes, reset_peak_bytes, until
 
@@ -149,7 +150,7 @@ async def test_what_is_no_readable_text_is_an_error_at_once(bench: Bench) -> Non
         listening.bind(f"{short}/s")
         os.rename(f"{short}/s", bench.work_dir / "socket")
     cases = {
-        "picture.png": ("is a PNG image (58 bytes), not text", "binary"),
+        "picture.png": ("is a PNG image (58 bytes), not text", "this model sees no images"),
         "data.bin": ("is a binary file (700 bytes), not text", "binary"),
         "folder": ("is a folder, not a file", "a folder"),
         ".": ("is a folder, not a file", "a folder"),
@@ -329,3 +330,21 @@ def test_a_window_is_what_splitting_the_whole_gives(
     ]
     assert [line.number for line in window.lines] == list(range(first, first + len(window.lines)))
     assert window.total == len(whole)
+
+
+async def test_an_image_is_shown_whatever_it_is_called_and_nothing_else_is(bench: Bench) -> None:
+    bench.sees = True
+    bench.write("notes.txt", saved(flat(640, 480)))
+    seen = await bench.run("ReadFile", path="notes.txt")
+    assert seen.message.startswith("An image, 640x480, ")
+    assert (seen.brief, [one.name for one in seen.images]) == ("640x480", ["notes.txt"])
+    bench.write("drawing.svg", "<svg/>\n")
+    assert (await bench.run("ReadFile", path="drawing.svg")).output.endswith("<svg/>")
+    with (bench.work_dir / "huge.png").open("wb") as file:
+        file.write(b"\x89PNG\r\n\x1a\n")
+        file.truncate(1 << 30)
+    bench.write("cut.png", saved(flat(640, 480))[:900])
+    for path, says in {"huge.png": "has 1,074 MB", "cut.png": "is a broken PNG image"}.items():
+        refused = await bench.run("ReadFile", path=path)
+        assert says in refused.message
+        assert (refused.is_error, refused.images, refused.brief) == (True, (), "no image to show")

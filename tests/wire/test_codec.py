@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kimi_tui.foreign_text import one_line
 from kimi_tui.session import schema
 from kimi_tui.wire import display as d
 from kimi_tui.wire import events as ev
@@ -44,7 +45,11 @@ def diff_blocks(draw: st.DrawFn) -> d.DiffBlock:
     )
 
 
+IMAGES = st.builds(
+    d.ImageBlock, st.text("ab .png", max_size=9).map(one_line), TEXT, COUNT, COUNT, COUNT, TEXT
+)
 BLOCKS = st.one_of(
+    IMAGES,
     st.builds(d.BriefBlock, TEXT),
     st.builds(
         d.ShellBlock,
@@ -70,6 +75,7 @@ SPECIAL: dict[str, st.SearchStrategy[Any]] = {
     "tuple[str, ...]": st.lists(TEXT, max_size=3).map(tuple),
     "tuple[int, ...]": st.lists(COUNT, max_size=3).map(tuple),
     "tuple[DisplayBlock, ...]": st.lists(BLOCKS, max_size=3).map(tuple),
+    "tuple[ImageBlock, ...]": st.lists(IMAGES, max_size=3).map(tuple),
     "CheckpointKind": st.sampled_from(get_args(ev.CheckpointKind)),
     "Operation": st.sampled_from(get_args(ev.Operation)),
     "ApprovalAnswer": st.sampled_from(get_args(ev.ApprovalAnswer)),

@@ -530,11 +530,11 @@ class Conversation:
         if soul is None:
             return None
         for queued in reversed(self.state.queued):
-            if (text := soul.withdraw_steer(queued.id)) is not None:
+            if (taken := soul.withdraw_steer(queued.id)) is not None:
                 # The event comes later; asked again before it, the next one is meant.
                 left = tuple(other for other in self.state.queued if other.id != queued.id)
                 self._change(self.state._replace(queued=left))
-                return text
+                return taken.text
         return None
 
     def answer(self, request_id: str, answer: ApprovalAnswer, feedback: str) -> None:

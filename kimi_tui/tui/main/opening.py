@@ -16,6 +16,7 @@ from kimi_tui.demo.demo import Demo
 from kimi_tui.launch import NEWEST, Launch
 from kimi_tui.llm.dialects import dialect_named
 from kimi_tui.llm.errors import APIStatusError, LLMError
+from kimi_tui.llm.known_models import known_to_see
 from kimi_tui.llm.openai_compatible import OpenAICompatible
 from kimi_tui.llm.provider import ChatProvider
 from kimi_tui.logging_setup import begin_logging, start_logging
@@ -90,6 +91,7 @@ async def open_session(
             sandbox=SandboxSettings(*launch.config.sandbox) if launch.sandbox else None,
             asks_for_keys=launch.config.secrets.send == "ask",
             prices=prices_of(launch.config),
+            seeing=_seeing(launch.config),
         )
     except SessionHeld as error:
         raise CannotOpen(f"{error} Add --fork to do so.", HELD) from error
@@ -197,6 +199,16 @@ def _title(session: Session, history: Sequence[EventRecord]) -> str:
             if title and not title.startswith("!"):
                 break
     return title or session.title
+
+
+def _seeing(config: Config) -> tuple[str, ...]:
+    """The names of configured models that take images, as far as anybody knows."""
+    return tuple(
+        model.name
+        for model in config.models.values()
+        if "image_in" in model.capabilities
+        or (not model.capabilities and known_to_see(model.model))
+    )
 
 
 def _no_sandbox(launch: Launch, soul: KimiSoul) -> tuple[str, ...]:

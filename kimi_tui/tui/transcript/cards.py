@@ -46,6 +46,7 @@ from kimi_tui.tui.rows import (
     ranges,
     title_row,
 )
+from kimi_tui.wire.display import with_names
 
 USER_ROWS = 12
 PASTE_LIMIT = 20_000
@@ -55,9 +56,7 @@ INDENT = Span(" " * MARGIN)
 def user_message(block: UserBlock, room: Room) -> Iterator[Line]:
     """What the user said: a band with an edge."""
     edge = Span(room.glyphs.edge, "accent@band")
-    text = block.text or " "
-    if block.images:
-        text += f"\n{counted(block.images, 'image')}"
+    text = with_names(block.text, block.images) or " "
     width = prose_width(room.width)
     # Of a pasted file only the beginning is laid out while it is folded.
     is_cut = not block.unfolded and len(text) > PASTE_LIMIT

@@ -31,7 +31,7 @@ from kimi_tui.tui.rows import (
     prose_width,
     title_row,
 )
-from kimi_tui.wire.display import BriefBlock, DiffBlock, ShellBlock, TodoBlock
+from kimi_tui.wire.display import BriefBlock, DiffBlock, ImageBlock, ShellBlock, TodoBlock
 
 TAIL_ROWS = 3
 DIFF_ROWS = 12
@@ -166,6 +166,8 @@ def _facts(block: ToolBlock) -> list[Fact]:
             case TodoBlock():
                 # The target says it already.
                 has_list = True
+            case ImageBlock():
+                pass
     if shell is not None and shell.exit_code is not None:
         style, rank = ("error", 0) if shell.exit_code else ("quiet", 4)
         out.append(Fact((Span(f"exit {shell.exit_code}", style),), rank))

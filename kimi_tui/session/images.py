@@ -1,0 +1,175 @@
+"""The images of a session: each stored once, as a file under the hash of its content, beside the context that names it.
+
+A message holds a reference, `images/HASH.png`, in the place where kimi-cli has a `data:` URL. So a context stays small and
+quick to read, copy and compare, however often its lines repeat an image, and forks share the files. What is sent has the
+image itself: `expanded` puts it there. Everything here blocks and belongs in a thread.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import cast
+
+from kimi_tui.filesystem import Storage, read_regular
+from kimi_tui.images import (
+    MAX_BYTES,
+    MEDIA_TYPES,
+    Image,
+    ImageRefused,
+    is_image,
+    read_image,
+)
+from kimi_tui.llm.message import ContentPart, ImagePart, ImageURL, Message, TextPart
+from kimi_tui.session.errors import StorageTrouble
+from kimi_tui.session.jsonl import encode, parse
+
+IMAGES_NAME = "images"
+MAX_SENT_BYTES = 80_000_000
+"""Of all images of one request; providers take 32 to 100 MB, and a session that somebody made up may name one for ever."""
+_LEFT_OUT = TextPart(text="[an older image, left out: there are too many for one request]")
+_SUFFIXES = {media_type: kind.lower() for kind, media_type in MEDIA_TYPES.items()}
+_REFERENCE = re.compile(rf"{IMAGES_NAME}/([0-9a-f]{{64}})\.({'|'.join(_SUFFIXES.values())})")
+
+
+class ImageStore:
+    """The images of one session.
+
+    Args:
+        folder: the session's.
+        storage: the disk.
+    """
+
+    def __init__(self, folder: Path, storage: Storage) -> None:
+        self._folder = folder
+        self._storage = storage
+
+    def put(self, image: Image) -> None:
+        """Store an image, unless it is there already; before the message that names it.
+
+        Raises:
+            StorageTrouble: the disk refused.
+        """
+        path = self._folder / _reference(image)
+        try:
+            if _read(path) == image.data:
+                return
+            is_first = not path.parent.exists()
+            self._storage.make_folder(path.parent)
+            self._storage.replace_file(path, image.data)
+            if is_first:
+                self._storage.sync_folder(self._folder)
+        except OSError as error:
+            raise StorageTrouble.of(f"save {image.name}", error) from error
+
+    def get(self, url: str) -> Image | None:
+        """The image that a reference names, without its size and name; None where it is not there, or not what it was."""
+        found = _REFERENCE.fullmatch(url)
+        if found is None:
+            return None
+        data = _read(self._folder / url)
+        if hashlib.sha256(data).hexdigest() != found[1] or not is_image(data[:16]):
+            return None
+        return Image(f"image/{found[2]}", data, 0, 0, "")
+
+    def taken_in(self, line: bytes) -> bytes:
+        """A record of another program with the images that it holds stored, and named in their place.
+
+        One that is no image stays as it is, and so does every byte of a record without any.
+
+        Raises:
+            StorageTrouble: the disk refused.
+        """
+        record = parse(line) if b"data:image/" in line else None
+        if not isinstance(record, dict):
+            return line
+        changed = False
+        left: list[object] = [record]
+        while left:
+            value = left.pop()
+            if isinstance(value, list):
+                left += cast("list[object]", value)
+            elif isinstance(value, dict):
+                known = cast("dict[str, object]", value)
+                left += known.values()
+                if isinstance(url := known.get("url"), str) and (image := _image_in(url)):
+                    self.put(image)
+                    known |= image_part(image).image_url.model_dump(exclude_none=True)
+                    changed = True
+        return encode(record).rstrip(b"\n") if changed else line
+
+    def expanded(self, messages: Sequence[Message]) -> Sequence[Message]:
+        """The messages as they are sent, each reference replaced by what it names; the newest `MAX_SENT_BYTES` of that."""
+        found = list(messages)
+        left = MAX_SENT_BYTES
+        for place in range(len(found) - 1, -1, -1):
+            content = found[place].content
+            if isinstance(content, str) or not any(map(_is_reference, content)):
+                continue
+            parts: list[ContentPart] = []
+            for part in reversed(content):
+                sent = self._with_data(part) if left > 0 or not _is_reference(part) else _LEFT_OUT
+                parts.insert(0, sent)
+                left -= len(sent.image_url.url) if isinstance(sent, ImagePart) else 0
+            found[place] = found[place].model_copy(update={"content": parts})
+        return found
+
+    def _with_data(self, part: ContentPart) -> ContentPart:
+        if not isinstance(part, ImagePart) or (image := self.get(part.image_url.url)) is None:
+            return part
+        where = part.image_url.model_copy(update={"url": image.data_url()})
+        return part.model_copy(update={"image_url": where})
+
+
+def _read(path: Path) -> bytes:
+    """A stored file; nothing where there is none that could have been stored."""
+    try:
+        return read_regular(path, MAX_BYTES)
+    except OSError:
+        return b""
+
+
+def _image_in(url: str) -> Image | None:
+    """The image that a `data:` URL holds; None where it holds none that can be sent."""
+    head, _, data = url.partition(";base64,")
+    if not head.startswith("data:image/"):
+        return None
+    try:
+        return read_image(base64.b64decode(data), "")
+    except (ImageRefused, ValueError):
+        return None
+
+
+def _is_reference(part: ContentPart) -> bool:
+    return isinstance(part, ImagePart) and part.image_url.url.startswith(f"{IMAGES_NAME}/")
+
+
+def _reference(image: Image) -> str:
+    return f"{IMAGES_NAME}/{image.sha256}.{_SUFFIXES[image.media_type]}"
+
+
+def image_part(image: Image, *, attached: bool = False) -> ImagePart:
+    """The part of a message that names a stored image; `attached` where it is there because the text names its file."""
+    where = ImageURL(
+        url=_reference(image),
+        name=image.name,
+        media_type=image.media_type,
+        width=image.width,
+        height=image.height,
+        n_bytes=len(image.data),
+    )
+    return ImagePart(image_url=where, attached=attached or None)
+
+
+def hash_of(url: str) -> str:
+    """The hash that a reference names; empty where it is none."""
+    found = _REFERENCE.fullmatch(url)
+    return found[1] if found is not None else ""
+
+
+def reference_of(sha256: str, media_type: str) -> str:
+    """The reference to an image of which these facts are known; it may name nothing."""
+    return f"{IMAGES_NAME}/{sha256}.{_SUFFIXES.get(media_type, '')}"

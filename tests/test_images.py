@@ -1,0 +1,184 @@
+"""Images are known by their content, fit what providers take, and nothing that is made up gets through or takes much."""
+
+from __future__ import annotations
+
+import struct
+import tracemalloc
+import zlib
+from io import BytesIO
+
+import pytest
+from PIL import Image as Pillow
+from support.made_images import flat, noise, saved
+
+from kimi_tui import images
+from kimi_tui.images import (
+    MAX_BYTES,
+    MAX_FILE_BYTES,
+    MAX_SIDE,
+    Image,
+    ImageRefused,
+    image_tokens,
+    is_image,
+    read_image,
+)
+
+
+def png_of_size(width: int, height: int, rows: bytes = b"") -> bytes:
+    """A PNG whose header says so, whatever its rows are."""
+
+    def chunk(name: bytes, data: bytes) -> bytes:
+        return (
+            struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+        )
+
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + chunk(b"IHDR", header)
+        + chunk(b"IDAT", zlib.compress(rows))
+        + chunk(b"IEND", b"")
+    )
+
+
+def opened(image: Image) -> Pillow.Image:
+    return Pillow.open(BytesIO(image.data))
+
+
+@pytest.mark.parametrize("kind", ["PNG", "JPEG", "WEBP", "GIF"])
+def test_what_fits_stays_as_it_is_and_is_known_by_its_content(kind: str) -> None:
+    data = saved(flat(640, 480), kind)
+    image = read_image(data, "a\x1b]0;name\x07.txt")
+    assert is_image(data[:16])
+    assert (image.data, image.width, image.height) == (data, 640, 480)
+    assert image.media_type == f"image/{kind.lower()}"
+    assert image.name == "a.txt"
+    assert image.data_url().startswith(f"data:image/{kind.lower()};base64,")
+    assert image.tokens == image_tokens(640, 480) == 23 * 18
+    assert len(image.sha256) == 64
+
+
+@pytest.fixture
+def small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Limits of bytes at which noise takes no second to encode."""
+    monkeypatch.setattr(images, "MAX_BYTES", 120_000)
+    monkeypatch.setattr(images, "_LIGHT_BYTES", 30_000)
+
+
+@pytest.mark.usefixtures("small_limits")
+def test_a_large_one_becomes_as_small_as_providers_want_it_in_the_smaller_form() -> None:
+    screenshot = read_image(saved(flat(2_600, 1_300), "PNG"), "s.png")
+    assert (screenshot.width, screenshot.height) == (2_000, 1_000)
+    assert screenshot.media_type == "image/png"
+    wide = read_image(saved(noise(2_100, 40), "PNG"), "wide.png")
+    assert wide.media_type == "image/jpeg"
+    assert max(opened(wide).size) == MAX_SIDE
+    # Small enough by its sides, and too large all the same.
+    lighter = read_image(saved(noise(250, 250), "PNG"), "heavy.png")
+    assert len(lighter.data) <= 120_000
+    assert (lighter.width, lighter.height) == (250, 250)
+    # Small enough, and a quarter of it as a JPEG; and one of which no form is smaller.
+    shown = saved(noise(150, 150))
+    assert 30_000 < len(shown) < 120_000
+    assert len(read_image(shown, "shown.png").data) < len(shown)
+    photo = saved(noise(260, 260), "JPEG")
+    assert 30_000 < len(photo) < 120_000
+    assert read_image(photo, "photo.jpg").data == photo
+    thread = read_image(saved(flat(40_000, 3), "PNG"), "thread.png")
+    assert (thread.width, thread.height) == (2_000, 1)
+
+
+@pytest.mark.usefixtures("small_limits")
+def test_what_is_transparent_stays_so_where_it_can() -> None:
+    clear = flat(2_500, 100).convert("RGBA")
+    clear.putalpha(90)
+    image = read_image(saved(clear, "PNG"), "clear.png")
+    assert opened(image).mode == "RGBA"
+    heavy = noise(200, 250).convert("RGBA")
+    heavy.putalpha(90)
+    assert read_image(saved(heavy, "PNG"), "heavy.png").media_type == "image/jpeg"
+
+
+def test_one_from_a_camera_is_turned_upright() -> None:
+    exif = Pillow.Exif()
+    exif[0x0112] = 6
+    picture = flat(60, 20)
+    picture.putpixel((0, 0), (0, 0, 0))
+    file = BytesIO()
+    picture.save(file, "JPEG", exif=exif)
+    image = read_image(file.getvalue(), "p.jpg")
+    assert (image.width, image.height) == (20, 60)
+    assert opened(image).getexif().get(0x0112, 1) == 1
+
+
+def test_of_one_that_moves_the_first_picture_is_sent() -> None:
+    file = BytesIO()
+    first, second = flat(30, 20), noise(30, 20)
+    first.save(file, "GIF", save_all=True, append_images=[second] * 3)
+    image = read_image(file.getvalue(), "moves.gif")
+    assert image.media_type == "image/png"
+    assert opened(image).convert("RGB").getpixel((3, 3)) == first.getpixel((3, 3))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"<svg xmlns='http://www.w3.org/2000/svg'/>",
+        b"%PDF-1.7\n" + saved(flat(8, 8), "PNG"),
+        b"BM" + bytes(60),
+        b"II*\0" + bytes(60),
+        b"RIFF\0\0\0\0WAVE",
+    ],
+)
+def test_what_is_no_image_is_refused(data: bytes) -> None:
+    assert not is_image(data)
+    with pytest.raises(ImageRefused, match="is not an image that models take"):
+        read_image(data, "x.png")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\x89PNG\r\n\x1a\n",
+        saved(noise(64, 64), "PNG")[:-900],
+        saved(noise(64, 64), "JPEG")[:-900],
+        saved(noise(64, 64), "WEBP")[:-900],
+        saved(noise(64, 64), "GIF")[:900],
+        # Begins as one kind and is another.
+        b"GIF89a" + saved(noise(64, 64), "PNG"),
+        b"\x89PNG\r\n\x1a\n" + saved(noise(64, 64), "JPEG"),
+        png_of_size(0, 0),
+        png_of_size(50, 50, b"\0" * 7),
+        struct.pack("<6sHHBBB", b"GIF89a", 0, 0, 0, 0, 0) + b";",
+    ],
+)
+def test_what_cannot_be_decoded_to_its_end_is_refused_in_one_line(data: bytes) -> None:
+    with pytest.raises(ImageRefused) as refused:
+        read_image(data, "x.png")
+    assert "\n" not in str(refused.value)
+
+
+def test_a_bomb_is_refused_before_it_is_decoded() -> None:
+    # Two billion pixels in a few kilobytes; a file longer than any image.
+    tracemalloc.start()
+    with pytest.raises(ImageRefused, match="million pixels"):
+        read_image(png_of_size(60_000, 40_000, bytes(1 << 20)), "bomb.png")
+    assert tracemalloc.get_traced_memory()[1] < 8 << 20
+    tracemalloc.stop()
+    with pytest.raises(ImageRefused, match="50 MB"):
+        read_image(b"\x89PNG\r\n\x1a\n" + bytes(MAX_FILE_BYTES), "long.png")
+
+
+def test_what_hangs_behind_an_image_does_not_matter() -> None:
+    data = saved(flat(30, 30), "PNG") + b"PK\x03\x04" + bytes(MAX_BYTES)
+    image = read_image(data, "both.png")
+    assert len(image.data) < 1_000
+
+
+def test_a_grey_one_of_sixteen_bits_keeps_its_shades() -> None:
+    grey = Pillow.new("I;16", (2_400, 10), 40_000)
+    image = read_image(saved(grey, "PNG"), "scan.png")
+    shade = opened(image).convert("L").getpixel((5, 5))
+    assert isinstance(shade, int)
+    assert abs(shade - 40_000 // 256) <= 2
