@@ -115,7 +115,9 @@ def read_line(folder: Path, n: int = 0, size: int | None = None) -> Line:
             line.segments.append(Segment(record["id"], record["uid"], record.get("was", "")))
         elif role == "_usage":
             segment = line.segments[-1] if line.segments else None
-            if segment is not None and segment.tokens is None:
+            # Behind an answer stands what the window holds then, by the program where a summary kept that answer.
+            answered = segment is None or any(m["role"] == "assistant" for m in segment.messages)
+            if segment is not None and segment.tokens is None and not answered:
                 segment.tokens = record["token_count"]
         elif not role.startswith("_"):
             line.records.append(record)
