@@ -9,7 +9,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from kimi_tui.app_paths import config_file, expanded, kimi_cli_config_file, no_home_notice
 from kimi_tui.config.file import read_config
@@ -19,12 +19,10 @@ from kimi_tui.config.settings import Config, ConfigError
 
 if TYPE_CHECKING:
     from kimi_tui.demo.demo import Demo
+    from kimi_tui.soul.approval import Mode
 
 NEWEST = "newest"
 """`Launch.resume` for the newest session of the folder."""
-
-
-Mode = Literal["plan", "ask", "edits", "sandboxed", "all"]
 
 
 class Options(NamedTuple):
@@ -162,7 +160,7 @@ def _mode(options: Options, config: Config) -> Mode:
         return "all"
     if options.plan:
         return "plan"
-    return "ask" if options.demo else cast(Mode, config.mode or "sandboxed")
+    return "ask" if options.demo else cast("Mode", config.mode or "sandboxed")
 
 
 def _config(path: Path) -> Config:

@@ -47,6 +47,7 @@ SLOW = (
     "session/test_store_odd_files.py",
     "session/test_rotation_power_cut.py",
     "session/test_session_state_machine.py",
+    "projection/test_replay.py",
     "projection/test_time_travel_state_machine.py",
     "workspace/test_restore_nothing_lost.py",
     # Programs that run to tell what their callbacks do.
@@ -58,9 +59,11 @@ SLOW = (
     "demo/test_story.py",
     # Long texts, and everything's worst.
     "llm/test_hostile_text.py",
-    "soul/test_history_long_imports.py",
+    "soul/test_history_",
+    "soul/test_one_figure.py",
     "soul/test_step_model_faults.py",
     "test_hostile_text.py",
+    "test_hot_loops.py",
     "tui/test_patterns.py",
     "tui/transcript/test_viewport.py",
 )

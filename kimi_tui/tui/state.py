@@ -8,10 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from kimi_tui.foreign_text import one_line
-from kimi_tui.launch import Mode
 from kimi_tui.tui.formatting import cut
 
 if TYPE_CHECKING:
+    from kimi_tui.soul.approval import Mode
     from kimi_tui.wire.events import ApprovalRequest, EventRecord, StatusUpdate
 
 

@@ -14,7 +14,8 @@ from textual.pilot import Pilot
 
 from kimi_tui.config.model_choice import Choice
 from kimi_tui.config.settings import Config
-from kimi_tui.launch import Launch, Mode
+from kimi_tui.launch import Launch
+from kimi_tui.soul.approval import Mode
 from kimi_tui.tui.app import KimiApp
 from kimi_tui.tui.dialogs.text_dialog import TextDialog
 from kimi_tui.tui.letters import LetterRun

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kimi_tui.launch import Mode
 from kimi_tui.tui.commands.preview import files_said
 from kimi_tui.tui.formatting import NAME_WIDTH, cut
 from kimi_tui.tui.state import MODE_WORDS
 
 if TYPE_CHECKING:
+    from kimi_tui.soul.approval import Mode
     from kimi_tui.soul.kimisoul import KimiSoul
     from kimi_tui.soul.rewind import RewindPreview, Target
     from kimi_tui.tui.main.screen import MainScreen

@@ -7,7 +7,7 @@ starts a program that its config names.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from rich.cells import cell_len
 from textual.content import Content
@@ -17,10 +17,13 @@ from textual.widget import Widget
 from kimi_tui.app_paths import short
 from kimi_tui.config.model_choice import Choice
 from kimi_tui.filesystem import open_regular
-from kimi_tui.launch import Launch, Mode
+from kimi_tui.launch import Launch
 from kimi_tui.tui.formatting import cut, path
 from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.state import MODE_WORDS
+
+if TYPE_CHECKING:
+    from kimi_tui.soul.approval import Mode
 
 GAP = 3
 NEW_SESSION = "New session"

@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from kimi_tui.config.model_choice import Choice
-from kimi_tui.launch import Launch, Mode
+from kimi_tui.launch import Launch
 from kimi_tui.tui.frame.header import model_name
 from kimi_tui.tui.main.engine import CannotOpen, Engine, Found, Opened
 from kimi_tui.tui.main.feed import Feed
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from kimi_tui.demo.demo import Demo
     from kimi_tui.llm.provider import ChatProvider
     from kimi_tui.session.session import Session
+    from kimi_tui.soul.approval import Mode
     from kimi_tui.soul.kimisoul import KimiSoul
     from kimi_tui.tools.file_list import FileList
     from kimi_tui.tui.main.screen import MainScreen

@@ -15,8 +15,9 @@ from support.screens import Desk, desk
 
 from kimi_tui.config.model_choice import Choice
 from kimi_tui.config.settings import Config, SandboxConfig
-from kimi_tui.launch import NEWEST, Launch, Mode
+from kimi_tui.launch import NEWEST, Launch
 from kimi_tui.session.session import Session
+from kimi_tui.soul.approval import Mode
 from kimi_tui.tui.main import opening
 from kimi_tui.tui.main.engine import CannotOpen
 from kimi_tui.tui.main.opening import open_session, provider_of
