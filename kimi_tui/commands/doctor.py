@@ -33,6 +33,7 @@ from kimi_tui.tui.desktop import (
     clipboard_command,
     colours_of,
     hindrance,
+    image_reader,
     tmux_option,
 )
 from kimi_tui.tui.formatting import counted
@@ -127,6 +128,9 @@ def _terminal(environ: Mapping[str, str], work: Path, config: Config) -> Iterato
     hinders = "" if command else hindrance(environ, option)
     how = f"by {Path(command[0]).name} and the terminal" if command else "by the terminal (OSC 52)"
     yield Finding("clipboard", "warn" if hinders else "ok", how, hinders)
+    reader, advice = image_reader(environ, [work])
+    way_in = f"by path, and from the clipboard by {Path(reader).name}" if reader else "by path"
+    yield Finding("images", "ok", way_in, advice)
     way = way_of(config.notify.how, environ)
     progress = ", with progress" if draws_progress(environ) else ""
     yield Finding("notifications", "ok", f"{way}{progress}")
@@ -148,7 +152,7 @@ def _answered(answer: bytes) -> Iterator[Finding]:
     )
     graphics = "kitty" if b"\x1b_Gi=31;OK" in answer else ""
     graphics = graphics or ("sixel" if b"4" in last[1].split(b";")[1:] else "")
-    yield Finding("graphics", "ok", graphics or "none: pictures are named")
+    yield Finding("graphics", "ok", graphics or "none: pictures are drawn with characters")
     focus = re.search(rb"\x1b\[\?1004;([0-9])\$y", answer)
     if focus is None or focus[1] in (b"0", b"4"):
         advice = "In tmux: set -g focus-events on." if os.environ.get("TMUX") else ""

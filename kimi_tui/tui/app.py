@@ -7,6 +7,7 @@ import gc
 import os
 import sys
 from contextlib import suppress
+from functools import partial
 from operator import attrgetter
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
@@ -45,6 +46,7 @@ from kimi_tui.tui.frame.panes import ShowsNotices
 from kimi_tui.tui.glyphs import ASCII, UNICODE, Glyphs
 from kimi_tui.tui.keyboard import Woken
 from kimi_tui.tui.main.screen import MainScreen
+from kimi_tui.tui.prompt.image_chips import ImageChips
 from kimi_tui.tui.screens import (
     ModelMissing,
     OpeningFailed,
@@ -64,11 +66,14 @@ if TYPE_CHECKING:
     from kimi_tui.tui.first_run.models import ModelPick
     from kimi_tui.tui.frame.notices import Level
     from kimi_tui.tui.prompt.area import Draft
+    from kimi_tui.tui.terminal_input import Graphics, TerminalInput
 
 
 MOUSE_OFF = "\x1b[?1000l\x1b[?1003l\x1b[?1015l\x1b[?1006l"
 COPIED_NAME = "copied.txt"
 """In a session's folder: the last text that was too long for the clipboard."""
+GRAPHICS_ANSWER_S = 0.7
+"""For how long the terminal may think about what it draws."""
 QUIT_KEYS = frozenset({"ctrl+c", "ctrl+d", "ctrl+q"})
 
 T = TypeVar("T")
@@ -91,6 +96,7 @@ class KimiApp(App[None], inherit_bindings=False):
         launch: what the command line asked for, and what the first run made of it.
         glyphs: the signs in use.
         attention: what the terminal shows besides the screen.
+        images: what stands in prompts for images; a message may go from one session to another.
         parting_words: one line to print once the terminal is restored; empty for none.
         kept_words: another one, on what of the demo is kept.
         way_back: another one, on how to go on with the session.
@@ -129,6 +135,9 @@ class KimiApp(App[None], inherit_bindings=False):
         self._key_at = 0.0
         self._quits_again = False
         """Whether it is said that Ctrl+C quits if it is pressed again."""
+        self.images = ImageChips()
+        self._graphics: Graphics | None = None
+        """What the terminal draws by itself; None before it was asked."""
         self._hindrance: str | None = None
         """What may keep copies from the clipboard; None before the first one."""
         self._reported: set[tuple[str, str, int]] = set()
@@ -425,6 +434,31 @@ class KimiApp(App[None], inherit_bindings=False):
         except OSError as error:
             return f"All of it could not be written to {short(path)}: {error.strerror or error}."
         return f"All of it is {COPIED_NAME} in {short(session.dir)}"
+
+    # --- pictures
+
+    async def graphics(self) -> Graphics:
+        """What the terminal draws by itself. It is asked once, when something is to be drawn."""
+        driver = cast("TerminalInput | None", self._driver)
+        if self._graphics is None and hasattr(driver, "ask_for_graphics") and driver is not None:
+            loop = asyncio.get_running_loop()
+            answered: asyncio.Future[Graphics] = loop.create_future()
+
+            def settle(found: Graphics) -> None:
+                if not answered.done():
+                    answered.set_result(found)
+
+            driver.ask_for_graphics(partial(loop.call_soon_threadsafe, settle))
+            try:
+                self._graphics = await asyncio.wait_for(answered, GRAPHICS_ANSWER_S)
+            except TimeoutError:
+                self._graphics = ""
+                driver.expect_no_graphics()
+        return self._graphics or ""
+
+    def draw_at(self, x: int, y: int, sequence: str) -> None:
+        """Let the terminal draw something at a cell, between two frames; the cursor stays where it is."""
+        self._write(f"\x1b7\x1b[{y + 1};{x + 1}H{sequence}\x1b8")
 
     # --- colours
 

@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from kimi_tui.tui.formatting import counted, grouped
 
@@ -18,6 +19,8 @@ CLIPBOARD_BYTES = 74_994
 """In base64, with the sequence around it, 100,000 bytes: some terminals take no more, and drop or print what is longer."""
 TMUX_TIMEOUT_S = 1.0
 CLIPBOARD_TIMEOUT_S = 2.0
+WINDOWS_TIMEOUT_S = 8.0
+"""Its shell takes a second to begin, and longer the first time."""
 _TMUX = ("show-options", "-gv", "set-clipboard")
 TEXT_BROWSERS = frozenset(
     ("w3m", "lynx", "links", "links2", "elinks", "www-browser", "browsh", "carbonyl", "chawan")
@@ -27,6 +30,12 @@ FEW = 16
 MANY = 256
 TRUE_COLOUR = 1 << 24
 """Colours of a terminal."""
+_FROM_WINDOWS = (
+    "Add-Type -AssemblyName System.Windows.Forms,System.Drawing; "
+    "$image = [Windows.Forms.Clipboard]::GetImage(); if (-not $image) { exit 1 }; "
+    "$file = New-Object IO.MemoryStream; $image.Save($file, [Drawing.Imaging.ImageFormat]::Png); "
+    "[Convert]::ToBase64String($file.ToArray())"
+)
 _SECRET_WORDS = ("KEY", "TOKEN", "SECRET", "PASSWORD", "CREDENTIAL")
 
 
@@ -91,9 +100,16 @@ def has_desktop(environ: Mapping[str, str], platform: str = sys.platform) -> boo
 
 
 def _run_apart(
-    command: Sequence[str], environ: Mapping[str, str], timeout_s: float, given: bytes | None = None
+    command: Sequence[str],
+    environ: Mapping[str, str],
+    timeout_s: float,
+    given: bytes | None = None,
+    *,
+    prints: bool = False,
 ) -> subprocess.CompletedProcess[bytes]:
     """Run a program of the desktop to its end, in a session of its own and nowhere near the work folder.
+
+    With `prints` what it says is kept.
 
     Raises:
         OSError: it could not be started.
@@ -103,7 +119,7 @@ def _run_apart(
         command,
         stdin=subprocess.DEVNULL if given is None else None,
         input=given,
-        stdout=subprocess.DEVNULL,
+        stdout=subprocess.PIPE if prints else subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         env=browser_environment(environ),
         cwd="/",
@@ -124,6 +140,118 @@ def hand_to_desktop(text: str, environ: Mapping[str, str], work_dirs: Sequence[P
     except (OSError, subprocess.SubprocessError):
         return False
     return ended.returncode == 0
+
+
+class Clipping(NamedTuple):
+    """What the clipboard of the desktop holds: the bytes of an image, or a text; nothing where `trouble` says why."""
+
+    image: bytes = b""
+    text: str = ""
+    trouble: str = ""
+
+
+class _Reading(NamedTuple):
+    """How a clipboard is read: the commands that print its image and its text, and for how long they may take."""
+
+    image: tuple[str, ...] = ()
+    text: tuple[str, ...] = ()
+    timeout_s: float = CLIPBOARD_TIMEOUT_S
+    is_base64: bool = False
+
+
+_READINGS = {
+    "windows": _Reading(
+        ("powershell.exe", "-NoProfile", "-STA", "-Command", _FROM_WINDOWS),
+        ("powershell.exe", "-NoProfile", "-Command", "Get-Clipboard -Raw"),
+        WINDOWS_TIMEOUT_S,
+        is_base64=True,
+    ),
+    "mac": _Reading(("pngpaste", "-"), ("pbpaste",)),
+    "wayland": _Reading(
+        ("wl-paste", "--type", "image/png"), ("wl-paste", "--no-newline", "--type", "text")
+    ),
+    "x": _Reading(
+        ("xclip", "-selection", "clipboard", "-t", "image/png", "-o"),
+        ("xclip", "-selection", "clipboard", "-o"),
+    ),
+}
+_MISSING = {
+    "mac": "pngpaste reads images from the clipboard: brew install pngpaste.",
+    "wayland": "wl-paste reads the clipboard: install wl-clipboard.",
+    "x": "xclip reads the clipboard: install xclip.",
+}
+
+
+def _desktop_of(environ: Mapping[str, str], platform: str) -> str:
+    """Whose clipboard is read; empty where there is none on this machine."""
+    if "WSL_DISTRO_NAME" in environ or "WSL_INTEROP" in environ:
+        return "windows"
+    if not has_desktop(environ, platform):
+        return ""
+    if platform == "darwin":
+        return "mac"
+    return "wayland" if environ.get("WAYLAND_DISPLAY") else "x"
+
+
+def image_reader(
+    environ: Mapping[str, str], work_dirs: Sequence[Path], platform: str = sys.platform
+) -> tuple[str, str]:
+    """The program that reads images from the clipboard, and where there is none what to do.
+
+    Args:
+        environ: the environment of the program.
+        work_dirs: programs below them are not run.
+        platform: as `sys.platform` says it.
+    """
+    from kimi_tui.tools.process import find_program
+
+    desktop = _desktop_of(environ, platform)
+    if not desktop:
+        return "", "The clipboard is elsewhere: drag a file here, or paste its path."
+    found = find_program(_READINGS[desktop].image[0], environ, *work_dirs)
+    return found or "", "" if found else _MISSING.get(desktop, "")
+
+
+def read_clipboard(
+    environ: Mapping[str, str], work_dirs: Sequence[Path], platform: str = sys.platform
+) -> Clipping:
+    """What the desktop's clipboard holds. Runs processes: meant for a thread.
+
+    Args:
+        environ: the environment of the program.
+        work_dirs: programs below them are not run.
+        platform: as `sys.platform` says it.
+    """
+    import base64
+    import binascii
+
+    from kimi_tui.tools.process import find_program
+
+    desktop = _desktop_of(environ, platform)
+    reading = _READINGS.get(desktop, _Reading())
+
+    def printed(command: tuple[str, ...]) -> bytes:
+        program = find_program(command[0], environ, *work_dirs) if command else None
+        if program is None:
+            return b""
+        try:
+            ended = _run_apart([program, *command[1:]], environ, reading.timeout_s, prints=True)
+        except (OSError, subprocess.SubprocessError):
+            return b""
+        return ended.stdout if ended.returncode == 0 else b""
+
+    image = printed(reading.image)
+    if image and reading.is_base64:
+        try:
+            image = base64.b64decode(image)
+        except binascii.Error:
+            image = b""
+    if image:
+        return Clipping(image)
+    if text := printed(reading.text).decode("utf-8", "replace"):
+        return Clipping(text=text)
+    trouble = image_reader(environ, work_dirs, platform)[1]
+    return Clipping(trouble=trouble or "The clipboard holds neither an image nor text.")
 
 
 def asks_tmux(environ: Mapping[str, str]) -> bool:

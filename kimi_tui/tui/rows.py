@@ -19,6 +19,7 @@ from kimi_tui.tui.glyphs import UNICODE, Glyphs
 
 if TYPE_CHECKING:
     from kimi_tui.projection.blocks import Block
+    from kimi_tui.wire.display import ImageBlock
 
 
 MARGIN = 4
@@ -37,6 +38,9 @@ LINE_LIMIT = 4_000
 HIT_FOLD = "fold"
 HIT_CHECKPOINT = "#"
 HIT_LINK = "link:"
+HIT_IMAGE = "image:"
+COLOUR = "#"
+"""How the style of a picture's cells begins: `#d0a010@#20242a`, the colours above and below."""
 
 
 class Span(NamedTuple):
@@ -109,6 +113,9 @@ def past_line(line: Line) -> Line:
     spans: list[Span] = []
     for span in line.spans:
         ink, flags, ground = style_parts(span.style)
+        if ink.startswith(COLOUR):
+            spans.append(span)
+            continue
         flags = flags.replace("b", "") + ("b" if ink == "strong" else "")
         style = f"quiet/{flags}" if flags else "quiet"
         if ground:
@@ -156,12 +163,14 @@ FACT_GAP = 3
 
 
 class Room(NamedTuple):
-    """What a layout is made for: the pane's width, whether the terminal is low, and the signs."""
+    """What a layout is made for: the pane's width, whether the terminal is low, the signs, and who draws pictures."""
 
     width: int
     low: bool = False
     lowest: bool = False
     glyphs: Glyphs = UNICODE
+    picture: Callable[[ImageBlock, int, int], Sequence[tuple[Span, ...]]] | None = None
+    """An image in at most so many columns and rows of cells: empty ones until they are known. None: images are named."""
 
 
 class Fact(NamedTuple):

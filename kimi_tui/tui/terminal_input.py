@@ -7,6 +7,7 @@ It also takes Alt+Enter for Enter where a terminal does not speak the protocol o
 from __future__ import annotations
 
 import os
+import re
 import selectors
 import sys
 import time
@@ -14,7 +15,7 @@ from codecs import getincrementaldecoder
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from string import ascii_lowercase
-from typing import TextIO, cast
+from typing import Literal, TextIO, cast
 
 from textual import events
 from textual._parser import ParseError
@@ -32,6 +33,13 @@ _READ_BYTES = 4096
 _LOOK_S = 0.1
 _STALLED_S = 0.4
 """So much later than it was to be the next look comes only where the program did not run."""
+
+Graphics = Literal["", "kitty", "sixel"]
+"""What a terminal draws by itself; empty for nothing but text."""
+_QUESTION = "\x1b_Gi=31,s=1,v=1,a=q,t=d,f=24;AAAA\x1b\\\x1b[c"
+"""Does it know the graphics of kitty; and, which every terminal answers, what it can do: 4 is sixels."""
+_ANSWER = re.compile(r"\x1b_G([^\x1b]{0,200})\x1b\\|\x1b\[\?([0-9;]{0,60})c")
+_BEGUN_ANSWER = re.compile(r"\x1b(?:_(?:G[^\x1b]{0,200}\x1b?)?|\[(?:\?[0-9;]{0,60})?)?$")
 
 _ALT_ENTER = frozenset({"\x1b\r", "\x1b\n"})
 """Enter with Alt as most terminals send it: with an escape before what the key alone sends."""
@@ -143,6 +151,49 @@ class Incoming:
         return "".join(out)
 
 
+class GraphicsAnswer:
+    """Takes what the terminal answers about its graphics out of what is typed, as soon as it was asked."""
+
+    def __init__(self) -> None:
+        self._told: Callable[[Graphics], object] | None = None
+        self._waits = False
+        self._is_kitty = False
+        self._begun = ""
+
+    def await_it(self, told: Callable[[Graphics], object]) -> None:
+        """The terminal is being asked; the answer is told to a function, in the thread that reads."""
+        self._waits, self._told = True, told
+
+    def stop_waiting(self) -> None:
+        """Hold nothing back any more for an answer that does not come."""
+        self._waits = False
+
+    def rest(self, text: str, *, more: bool = True) -> str:
+        """What is left of a text for keys and pastes.
+
+        Args:
+            text: what came.
+            more: whether the end of an answer may come yet; else what looks like the beginning of one is none.
+        """
+        if self._told is None:
+            return text
+        rest = _ANSWER.sub(self._take, self._begun + text)
+        self._begun = ""
+        # An answer that comes late is no text either, but nothing is held back for it.
+        if self._waits and more and (begun := _BEGUN_ANSWER.search(rest)):
+            self._begun, rest = begun[0], rest[: begun.start()]
+        return rest
+
+    def _take(self, found: re.Match[str]) -> str:
+        if found[1] is not None:
+            self._is_kitty = found[1].endswith(";OK")
+        elif self._waits and self._told is not None:
+            self._waits = False
+            has_sixels = "4" in found[2].split(";")[1:]
+            self._told("kitty" if self._is_kitty else "sixel" if has_sixels else "")
+        return ""
+
+
 class _Outgoing:
     """The terminal as Textual's writing thread sees it, counting what it has taken.
 
@@ -180,6 +231,7 @@ class TerminalInput(LinuxDriver):
     """Whether Esc is a key with which other keys are typed close behind one another, as with vim's."""
     asks_background = False
     """Whether the terminal is asked if it is light, and to tell when that changes."""
+    _answer: GraphicsAnswer | None = None
 
     def start_application_mode(self) -> None:
         """Take the terminal, at first or again."""
@@ -221,10 +273,26 @@ class TerminalInput(LinuxDriver):
         """Whether the terminal has taken all that was drawn so far."""
         return self._outgoing is None or self._outgoing.n_taken >= self._n_drawn
 
+    def ask_for_graphics(self, told: Callable[[Graphics], object]) -> None:
+        """Ask the terminal what it draws by itself.
+
+        Args:
+            told: called in the thread that reads, where the terminal answers.
+        """
+        if self._answer is not None:
+            self._answer.await_it(told)
+            self.write(_QUESTION)
+
+    def expect_no_graphics(self) -> None:
+        """No answer came in time: nothing that is typed waits for it any more."""
+        if self._answer is not None:
+            self._answer.stop_waiting()
+
     def run_input_thread(self) -> None:
         """Read until the program ends."""
         answers = self._answers
         incoming, parser = Incoming(answers, self._tell_background), KeyParser(self._debug)
+        graphics = self._answer = GraphicsAnswer()
         # Textual begins another such thread when the program goes on after a stop: its first look comes late too.
         looked_at = 0.0
         with selectors.SelectSelector() as selector:
@@ -239,10 +307,12 @@ class TerminalInput(LinuxDriver):
                     data = os.read(self.fileno, _READ_BYTES)
                     if not data:
                         self.exit_event.wait(_LOOK_S)
-                    elif text := incoming.text(data):
+                    elif text := graphics.rest(incoming.text(data)):
                         for message in parser.feed(text):
                             self.process_message(message)
-                elif answers.is_holding and (text := answers.let_go(looked_at)):
+                elif text := graphics.rest(
+                    answers.let_go(looked_at) if answers.is_holding else "", more=False
+                ):
                     for message in parser.feed(text):
                         self.process_message(message)
                 for message in parser.tick():

@@ -31,6 +31,7 @@ def test_each_thing_in_a_line_and_the_exit_code(
         "python",
         "colours",
         "clipboard",
+        "images",
         "model",
         "folders",
         "locks",

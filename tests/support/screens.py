@@ -135,6 +135,7 @@ async def desk(
     sandbox: bool = False,
     work: Path | None = None,
     notices: tuple[str, ...] = (),
+    capabilities: tuple[str, ...] | None = None,
 ) -> AsyncIterator[Desk]:
     """The app in a folder of its own, with a model that the server plays.
 
@@ -146,7 +147,14 @@ async def desk(
         work_dir=work,
         config_path=home / "config.toml",
         config=config or Config(),
-        choice=Choice("test", base_url, "kimi-test", window=window, dialect=dialect),
+        choice=Choice(
+            "test",
+            base_url,
+            "kimi-test",
+            window=window,
+            dialect=dialect,
+            capabilities=capabilities,
+        ),
         resume=resume,
         mode=mode,
         sandbox=sandbox,

@@ -14,8 +14,10 @@ from support.screens import Desk, desk
 from support.still_screen import still_screen
 
 from kimi_tui.tools.process import find_program
+from kimi_tui.tui import desktop
 from kimi_tui.tui.desktop import (
     CLIPBOARD_BYTES,
+    Clipping,
     amount,
     asks_tmux,
     browser_command,
@@ -24,7 +26,9 @@ from kimi_tui.tui.desktop import (
     fitting,
     has_desktop,
     hindrance,
+    image_reader,
     open_in_browser,
+    read_clipboard,
     tmux_option,
 )
 from kimi_tui.tui.transcript.transcript import Transcript
@@ -358,3 +362,44 @@ def only_in(folder: Path) -> Callable[..., str | None]:
         return found if found and found.startswith(str(folder)) else None
 
     return find
+
+
+def _program(folder: Path, name: str, script: str) -> None:
+    folder.mkdir(exist_ok=True)
+    (folder / name).write_text(f"#!/bin/sh\n{script}\n")
+    (folder / name).chmod(0o755)
+
+
+def test_the_clipboard_gives_an_image_else_text_else_says_why(tmp_path: Path) -> None:
+    bins = tmp_path / "bin"
+    path = {"PATH": f"{bins}:/usr/bin:/bin"}
+    wayland, x = {**path, "WAYLAND_DISPLAY": "w"}, {**path, "DISPLAY": ":0"}
+    assert read_clipboard({**path}, [], "linux").trouble.startswith("The clipboard is elsewhere")
+    assert "wl-clipboard" in read_clipboard(wayland, [], "linux").trouble
+    assert "pngpaste" in read_clipboard(path, [], "darwin").trouble
+    only_image = 'case "$*" in *image/png*) printf PNGDATA;; *) exit 1;; esac'
+    only_text = 'case "$*" in *image/png*) exit 1;; *) printf "a\\nb";; esac'
+    _program(bins, "wl-paste", only_image)
+    _program(bins, "xclip", only_text)
+    _program(bins, "powershell.exe", 'case "$*" in *GetImage*) printf UE5H;; *) exit 1;; esac')
+    assert read_clipboard(wayland, [], "linux") == Clipping(b"PNGDATA")
+    assert read_clipboard(x, [], "linux") == Clipping(text="a\nb")
+    assert read_clipboard({**path, "WSL_DISTRO_NAME": "U"}, [], "linux") == Clipping(b"PNG")
+    assert image_reader(wayland, [], "linux") == (str(bins / "wl-paste"), "")
+    # What the work folder brings is not run, and what hangs is ended.
+    assert read_clipboard(wayland, [bins], "linux").trouble
+    _program(bins, "wl-paste", "exit 1")
+    assert "neither" in read_clipboard(wayland, [], "linux").trouble
+
+
+def test_a_clipboard_that_hangs_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _program(tmp_path / "bin", "xclip", "exec sleep 30")
+    monkeypatch.setattr("kimi_tui.tui.desktop._READINGS", _impatient())
+    environ = {"PATH": f"{tmp_path / 'bin'}:/usr/bin:/bin", "DISPLAY": ":0"}
+    assert "neither" in read_clipboard(environ, [], "linux").trouble
+
+
+def _impatient() -> dict[str, object]:
+    return {name: one._replace(timeout_s=0.05) for name, one in desktop._READINGS.items()}  # pyright: ignore[reportPrivateUsage]

@@ -14,7 +14,9 @@ import kimi_tui.projection
 import kimi_tui.tui
 from kimi_tui import foreign_text
 from kimi_tui.projection import tool_calls
-from kimi_tui.tui.prompt import mention
+from kimi_tui.tui import terminal_input
+from kimi_tui.tui.main import attaching
+from kimi_tui.tui.prompt import image_chips, mention
 from kimi_tui.tui.transcript import markdown, markdown_splitter, tool_card
 from kimi_tui.tui.transcript import search as transcript_search
 
@@ -35,6 +37,12 @@ def search(query: str) -> Callable[[str], object]:
     pattern = transcript_search.pattern_of(query)
     assert pattern is not None
     return lambda text: list(pattern.finditer(text))
+
+
+def answered(text: str) -> object:
+    taker = terminal_input.GraphicsAnswer()
+    taker.await_it(print)
+    return taker.rest(text)
 
 
 CASES: dict[str, tuple[Callable[[str], object], list[str]]] = {
@@ -62,6 +70,13 @@ CASES: dict[str, tuple[Callable[[str], object], list[str]]] = {
     "markdown_splitter._QUOTE": (markdown_splitter._QUOTE.match, [of(" "), of(">")]),
     "mention._TYPED": (mention.typed_mention, [of("(@", "#"), of('(@"', '"'), of("@"), of(" @a"), "@" + of("a", "#")]),
     "mention._PLAIN": (mention.mention, [of("a", "#"), of("a "), of("\\")]),
+    "image_chips._CHIP": (
+        image_chips.in_text,
+        [of("[image "), of("[image a 1"), of("[image " + "1x1 ~1" * 15), "[image " + of(" "), of("[image a 1x1 ~1, ")],
+    ),
+    "attaching._WINDOWS": (attaching._WINDOWS.fullmatch, ["C:\\" + of("a", "\n"), of("C:")]),
+    "terminal_input._ANSWER": (answered, [of("\x1b_G"), of("\x1b_Ga"), of("\x1b[?1;"), "\x1b[?" + of("1")]),
+    "terminal_input._BEGUN_ANSWER": (answered, [of("\x1b"), "\x1b_G" + of("a"), "\x1b[?" + of(";")]),
     "markdown_splitter.by hand": (
         lambda text: (markdown_splitter.fence_of(text), markdown_splitter.is_rule(text)),
         [of("`"), of("~", "`"), "```" + of(" ", "`"), "~~~" + of(" \t", "`"), of("- "), "- - -" + of(" ", "x"),
@@ -96,7 +111,10 @@ def test_every_pattern_is_tried() -> None:
                     pass
     # A call that is assigned to a name is found twice.
     twice = {
+        "attaching.re.compile",
+        "image_chips.re.compile",
         "mention.re.compile",
+        "terminal_input.re.compile",
         "markdown_splitter.re.compile",
         "markdown.re.compile",
         "tool_card.re.compile",

@@ -7,7 +7,13 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from textual import events
 
-from kimi_tui.tui.terminal_input import PASTE_END, PASTE_START, Incoming, KeyParser
+from kimi_tui.tui.terminal_input import (
+    PASTE_END,
+    PASTE_START,
+    GraphicsAnswer,
+    Incoming,
+    KeyParser,
+)
 
 
 def messages(*pieces: bytes) -> list[object]:
@@ -119,3 +125,34 @@ def test_a_key_with_alt_that_is_held_down_writes_nothing() -> None:
 def test_no_sequence_ends_the_reading(text: str) -> None:
     said(messages(text.encode()))
     assert said(messages(b"z")) == ["z"]
+
+
+@pytest.mark.parametrize("size", [1, 3, 8, 1000])
+@pytest.mark.parametrize(
+    ("answer", "graphics"),
+    [
+        ("\x1b_Gi=31;OK\x1b\\\x1b[?62;22c", "kitty"),
+        ("\x1b_Gi=31;ENOTSUPPORTED\x1b\\\x1b[?64;4;6c", "sixel"),
+        ("\x1b[?6c", ""),
+    ],
+)
+def test_what_the_terminal_answers_is_not_typed(answer: str, graphics: str, size: int) -> None:
+    told: list[str] = []
+    taker = GraphicsAnswer()
+    assert taker.rest(answer) == answer  # nothing was asked
+    taker.await_it(told.append)
+    sent = f"ab{answer}c\x1b[Ad"
+    typed = "".join(taker.rest(sent[at : at + size]) for at in range(0, len(sent), size))
+    assert typed + taker.rest("", more=False) == "abc\x1b[Ad"
+    assert told == [graphics]
+    # A second answer, or one that comes late, is no text either; Esc is not held back any more.
+    assert (taker.rest(f"x{answer}y"), taker.rest("\x1b")) == ("xy", "\x1b")
+    assert told == [graphics]
+
+
+def test_esc_waits_for_an_answer_only_for_a_moment() -> None:
+    taker = GraphicsAnswer()
+    taker.await_it(lambda _: None)
+    assert (taker.rest("a\x1b"), taker.rest("", more=False)) == ("a", "\x1b")
+    taker.stop_waiting()
+    assert taker.rest("\x1b") == "\x1b"

@@ -121,8 +121,9 @@ async def _rewind(
     outcome = await soul.rewind(target, answer.files, answer.chosen)
     screen.return_to_now()
     back = f" {files_said(outcome.files)}" if answer.files != "keep" else ""
-    if outcome.prompt:
-        screen.return_message(target, uid, outcome.prompt)
+    prompt = screen.kimi.images.with_chips(outcome.prompt, outcome.images)
+    if prompt:
+        screen.return_message(target, uid, prompt)
     screen.tell(f"{_done_said(target, line_name, outcome)}.{back}", advice=WAY_BACK)
 
 
@@ -133,7 +134,7 @@ def _done_said(target: Target, line_name: str, outcome: RewindOutcome) -> str:
         at = "" if target.is_end else f" at #{target.id}"
         line = line_words(target.world_line, line_name)
         done = f"{line[:1].upper()}{line[1:]} is live again{at}"
-    if outcome.prompt:
+    if outcome.prompt or outcome.images:
         return f"{done}; your message is back for editing"
     return f"{done}; Enter in an empty prompt goes on from there" if outcome.is_open else done
 

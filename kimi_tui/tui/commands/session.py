@@ -291,7 +291,8 @@ async def fork_at(
     with screen.leaving():
         made = await soul.fork(target, answer.files, answer.chosen)
         back = f" {files_said(made.files)}" if answer.files != "keep" else ""
-        screen.leave_for(screen.conversation.forked(made.session_id, made.prompt, back))
+        prompt = screen.kimi.images.with_chips(made.prompt, made.images)
+        screen.leave_for(screen.conversation.forked(made.session_id, prompt, back))
 
 
 def init(screen: MainScreen, argument: str) -> None:

@@ -243,6 +243,10 @@ def _prompt(keys: Mapping[str, str]) -> tuple[Pair, ...]:
         (_keys(("page-up", "page-down"), keys), "read the chat"),
         ("/ and a blank before it", "a command, and a message that begins like one"),
         ("@", "a file or folder that goes with the message; behind it #10-40: these lines"),
+        (
+            key_of("paste", keys),
+            "an image from the clipboard, or text; a dragged file comes as its path",
+        ),
         ("! and !!", "run a command of your own; of one with !! the agent is not told"),
         ("#", "add a line to AGENTS.md"),
         (key_of("history", keys), "search what was sent; again: the one before"),

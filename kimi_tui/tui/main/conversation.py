@@ -20,6 +20,7 @@ from kimi_tui.tui.main.engine import CannotOpen, Engine, Found, Opened
 from kimi_tui.tui.main.feed import Feed
 from kimi_tui.tui.prompt.area import Draft
 from kimi_tui.tui.prompt.command import Values
+from kimi_tui.tui.prompt.image_chips import in_text
 from kimi_tui.tui.state import MainState, Queued
 
 if TYPE_CHECKING:
@@ -142,11 +143,12 @@ class Conversation:
         self._screen.found(found)
         self._screen.show_waiting(self._unsent)
 
-    async def opened(self) -> KimiSoul:
-        """The engine; before the session is open, the user is told that what they want waits for it."""
+    async def opened(self, *, quietly: bool = False) -> KimiSoul:
+        """The engine; before the session is open, the user is told that what they want waits for it, if they want it."""
         if not self._is_open.is_set():
-            words = "The session is still being opened; that is done then."
-            self._screen.tell(words, topic=OPENING)
+            if not quietly:
+                words = "The session is still being opened; that is done then."
+                self._screen.tell(words, topic=OPENING)
             await self._is_open.wait()
             self._screen.solved(OPENING)
         soul = self.engine.soul
@@ -203,6 +205,12 @@ class Conversation:
         self._screen.tell(later if soul.running else f"The agent now uses {name}.", advice=holds)
         await self._prepare(soul, provider)
         self._tell_other_thinking(provider)
+        if "image_in" not in provider.info.capabilities and self._screen.transcript.has_images:
+            self._screen.tell(
+                f"{name} sees no images: it is told of those in this conversation by name.",
+                level="warning",
+                advice=holds,
+            )
 
     def _thinking_likewise(self, launch: Launch) -> Launch:
         """That launch, with what holds of thinking now."""
@@ -307,10 +315,31 @@ class Conversation:
             self._n_unsent += 1
             self._unsent.append(Queued(f"unsent-{self._n_unsent}", text))
             self._screen.show_waiting(self._unsent)
-        elif soul.running:
+        elif soul.running and not in_text(text):
             soul.steer(text)
         else:
-            self._turn = self.engine.start(_run_or_steer(soul, text))
+            saying = self.engine.start(self._say(soul, text))
+            self._turn = self._turn if soul.running else saying
+
+    async def _say(self, soul: KimiSoul, text: str) -> None:
+        """A turn with these words, and the images that they name; what is refused stays in the prompt."""
+        from kimi_tui.session.errors import StorageTrouble
+        from kimi_tui.soul.errors import SoulBusy
+        from kimi_tui.soul.images import ModelCannotSee
+
+        images = await self._screen.images_of(text)
+        if images is None:
+            self._screen.keep(text)
+            return
+        try:
+            try:
+                await soul.run(text, images)
+            except SoulBusy:
+                # Another began a moment before: the text goes into that one.
+                soul.steer(text, images)
+        except (ModelCannotSee, StorageTrouble):
+            self._screen.keep(text)
+            raise
 
     def run_command(self, command: str, *, told: bool) -> None:
         """Run a shell command of the user's own."""
@@ -389,6 +418,7 @@ class Conversation:
         if texts := await asyncio.to_thread(read_follow_ups, soul.session.dir):
             self._screen.give_back(texts)
             await self._keep_follow_ups()
+        self._screen.tell_left_out()
 
     def files_like(self, query: str, count: int) -> list[str]:
         """The likeliest files for what was typed of a path; the folder is scanned anew where it may have changed."""
@@ -763,16 +793,6 @@ def _take_over(session: Session, name: str) -> None:
     from kimi_tui.session.store import SessionStore
 
     SessionStore(data_dir()).take_over(session, name)
-
-
-async def _run_or_steer(soul: KimiSoul, text: str) -> None:
-    """One turn; where another began a moment before, the text goes into that one."""
-    from kimi_tui.soul.errors import SoulBusy
-
-    try:
-        await soul.run(text)
-    except SoulBusy:
-        soul.steer(text)
 
 
 def way_back(title: str, session_id: str) -> str:

@@ -195,6 +195,7 @@ class Reader:
         self._glance = glance
         reading = self._reading = WorldLineView(info, screen.transcript.work_dir)
         reading.transcript.keys = screen.keys
+        reading.transcript.load_image = screen.transcript.load_image
         reading.banner.offer(read=not glance)
         self._news = News()
         self.tell_news()

@@ -45,9 +45,10 @@ from kimi_tui.tui.main.hints import (
     first_hints,
     hints,
 )
-from kimi_tui.tui.prompt.area import Draft, PromptArea
+from kimi_tui.tui.prompt.area import Draft, PromptArea, may_be_path
 from kimi_tui.tui.prompt.bar import PromptBar
 from kimi_tui.tui.prompt.command import Command, CommandTable, ParsedLine, Values
+from kimi_tui.tui.prompt.image_chips import BEGINS, in_text
 from kimi_tui.tui.screens import (
     ModelMissing,
     OpeningFailed,
@@ -64,17 +65,20 @@ if TYPE_CHECKING:
     from textual.widget import Widget
 
     from kimi_tui.demo.demo import Demo
+    from kimi_tui.images import Image
     from kimi_tui.soul.rewind import RewindPreview, Target
     from kimi_tui.soul.system_prompt import FolderFacts
     from kimi_tui.tui.app import KimiApp
     from kimi_tui.tui.approval.panel import ApprovalPanel
     from kimi_tui.tui.frame.notices import Level
+    from kimi_tui.tui.main.attaching import Attaching
     from kimi_tui.tui.main.engine import Found
     from kimi_tui.tui.main.reader import Reader
     from kimi_tui.tui.main.writing import Writing
     from kimi_tui.tui.prompt.menu import CommandMenu
     from kimi_tui.tui.timeline.timeline import Timeline
     from kimi_tui.tui.worldline.view import WorldLineTranscript
+    from kimi_tui.wire.display import ImageBlock
     from kimi_tui.wire.events import ApprovalRequest, EventRecord, LineChanged
 
 T = TypeVar("T")
@@ -157,6 +161,7 @@ class MainScreen(Screen[None]):
         self._demo = DemoPlayer(self, launch, last_key_at)
         self._reader: Reader | None = None
         self._writing: Writing | None = None
+        self._attaching: Attaching | None = None
         self._returned = ReturnedMessages()
         self._begun: Command | None = None
         """The command whose argument is being typed."""
@@ -200,6 +205,8 @@ class MainScreen(Screen[None]):
 
     def on_mount(self) -> None:
         """Give the prompt the keys; the rest comes when the first picture stands."""
+        self.prompt.area.images = self.kimi.images
+        self.transcript.load_image = self._load_image
         self.prompt.area.focus()
         if self._launch.config.prompt.vim:
             self.prompt.area.use_vim(on=True)
@@ -407,9 +414,20 @@ class MainScreen(Screen[None]):
 
     def draw(self, records: Sequence[EventRecord], *, live: bool) -> None:
         """Show what happened in chat, timeline and gauge."""
-        from kimi_tui.wire.events import LineChanged, ToolResult, TurnBegin, TurnEnd
+        from kimi_tui.wire.events import (
+            LineChanged,
+            SteerTaken,
+            ToolResult,
+            TurnBegin,
+            TurnEnd,
+        )
 
         self.views.apply(records, live=live)
+        for record in records:
+            event = record.event
+            if isinstance(event, TurnBegin | SteerTaken) and event.images:
+                # A rewind, or the arrows, may bring the message back into the prompt.
+                self.kimi.images.with_chips(event.text, event.images)
         for record in records if live else ():
             match record.event:
                 case LineChanged() as changed:
@@ -591,6 +609,8 @@ class MainScreen(Screen[None]):
         chosen = self._entry(event.text) if event.chosen is None else event.chosen
         if chosen:
             self._run_entry(chosen)
+        elif self._attaching is not None and self._attaching.reads:
+            self.start(self._send_when_read(event.text))
         else:
             self.send(event.text)
 
@@ -616,6 +636,9 @@ class MainScreen(Screen[None]):
             # Whoever speaks wants to see the answer, wherever they were reading.
             self.transcript.scroll_to_end()
             self.conversation.say(text)
+
+    async def _send_when_read(self, written: str) -> None:
+        self.send(await self.attaching.settled(written))
 
     async def _learn_commands(self) -> None:
         try:
@@ -686,7 +709,8 @@ class MainScreen(Screen[None]):
         area = self.prompt.area
         text, waits = area.text, self.conversation.follow_ups
         is_busy = bool(text) and self.conversation.state.running
-        begun = text[:1] in ("!", "#") or "@" in text or "[Pasted " in text or is_busy or waits
+        begun = text[:1] in ("!", "#") or "@" in text or is_busy or waits
+        begun = begun or "[Pasted " in text or BEGINS in text
         if self._writing is None and not begun:
             area.menu = self.chat_pane.follow(area.text)
             return
@@ -702,6 +726,32 @@ class MainScreen(Screen[None]):
             self._writing = Writing(self)
             self.prompt.area.offers = self._writing.offers
         return self._writing
+
+    @property
+    def attaching(self) -> Attaching:
+        """What reads images for the prompt, and for the chat. Imported when it is first needed."""
+        if self._attaching is None:
+            from kimi_tui.tui.main.attaching import Attaching
+
+            self._attaching = Attaching(self)
+        return self._attaching
+
+    def tell_left_out(self) -> None:
+        """Say so where a draft of another run names an image: with that only its words were kept."""
+        if lost := self.kimi.images.lost(self.prompt.area.text):
+            names = ", ".join(lost)
+            self.tell(
+                f"Not kept with the draft: {names}.",
+                level="warning",
+                advice="Paste it again, or delete it from the message.",
+            )
+
+    async def images_of(self, text: str) -> Sequence[Image] | None:
+        """The images that a message names by their chips; None where one is gone, and the user was told so."""
+        return await self.attaching.images_of(text) if in_text(text) else ()
+
+    async def _load_image(self, facts: ImageBlock) -> bytes | None:
+        return await self.attaching.load(facts)
 
     def _new_menu(self) -> CommandMenu:
         from kimi_tui.tui.prompt.menu import CommandMenu
@@ -749,6 +799,18 @@ class MainScreen(Screen[None]):
     def _mode_changed(self) -> None:
         """The footer names what keys mean now."""
         self._update_footer()
+
+    @on(PromptArea.PathPasted)
+    def _path_pasted(self, event: PromptArea.PathPasted) -> None:
+        self.attaching.read_path(event.written, event.pasted)
+
+    @on(PromptArea.ClipboardPressed)
+    def _clipboard_pressed(self) -> None:
+        self.attaching.read_clipboard()
+
+    @on(PromptArea.ImageOpened)
+    def _chip_opened(self, event: PromptArea.ImageOpened) -> None:
+        self.attaching.open(self.kimi.images[event.chip].facts)
 
     @on(PromptArea.EditorPressed)
     def _editor_pressed(self) -> None:
@@ -947,6 +1009,10 @@ class MainScreen(Screen[None]):
     def _link_clicked(self, event: Transcript.LinkClicked) -> None:
         app_of(self).open_url(event.url)
 
+    @on(Transcript.ImageOpened)
+    def _image_opened(self, event: Transcript.ImageOpened) -> None:
+        self.attaching.open(event.image)
+
     @on(Transcript.Copied)
     def _copied(self, event: Transcript.Copied) -> None:
         # Here, not in the app: posted while a handler of the screen runs (`/copy`), it goes no further than the screen.
@@ -1119,6 +1185,8 @@ class MainScreen(Screen[None]):
             return False
         if isinstance(event, events.Paste):
             self.write_on(event.text, tells=False)
+            if may_be_path(event.text):
+                self.attaching.read_path(event.text, event.text)
             return True
         if panel is not None and asks:
             return await panel.takes(event)

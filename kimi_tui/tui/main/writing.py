@@ -23,6 +23,7 @@ from kimi_tui.app_paths import data_dir, short
 from kimi_tui.filesystem import open_regular
 from kimi_tui.foreign_text import one_line
 from kimi_tui.tui.prompt.history import history_file, read_others
+from kimi_tui.tui.prompt.image_chips import BEGINS
 from kimi_tui.tui.prompt.mention import mention, typed_mention
 from kimi_tui.tui.prompt.menu import Offer
 
@@ -103,7 +104,8 @@ class Writing:
         if self.searching:
             return "Search what was sent: Enter takes it, Ctrl+R the one before, Esc goes back"
         if area.chip is not None and self._is_in_chip():
-            return "Enter or Space opens what was pasted, Backspace removes it"
+            what = "the image" if area.chip[0].startswith(BEGINS) else "what was pasted"
+            return f"Enter or Space opens {what}, Backspace removes it"
         if is_command(area.text):
             told = "the agent is not told" if area.text.startswith("!!") else "the agent is told"
             later = ", after the turn" if self._screen.conversation.state.running else ""

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from textual.document._document import Location
 
     from kimi_tui.tui.prompt.history import History
+    from kimi_tui.tui.prompt.image_chips import ImageChips
     from kimi_tui.tui.prompt.menu import CommandMenu, Offer
     from kimi_tui.tui.prompt.vim import Mode
     from kimi_tui.tui.prompt.vim_keys import VimKeys
@@ -49,12 +50,23 @@ class Draft(NamedTuple):
     pastes: Mapping[str, str] = MappingProxyType({})
 
 
+_IMAGE_ENDINGS = (".png", ".jpg", ".jpeg", ".gif", ".webp")
+_LONGEST_PATHS = 8_000
+
+
+def may_be_path(text: str) -> bool:
+    """Whether a text may be the path of an image, as terminals write it for a file that is dragged: what it holds decides."""
+    ends = text.rstrip().rstrip("'\"").lower().endswith(_IMAGE_ENDINGS)
+    return ends and len(text) <= _LONGEST_PATHS
+
+
 class PromptArea(TextArea):
     """Where the user writes.
 
     Attributes:
         menu: takes the arrows and Tab while it is active.
         past: what was sent before; None until it is loaded.
+        images: what the chips of images stand for; None where there are none.
         offers: what the menu offers in the place of commands for what stands here; None for commands.
         is_searching: whether what is typed looks for what was sent before.
     """
@@ -89,6 +101,7 @@ class PromptArea(TextArea):
         ),
         Binding("alt+d,alt+delete,ctrl+delete", "kill_word_right", "Cut the word", show=False),
         Binding("ctrl+y", "yank", "Put back what was cut", show=False),
+        Binding("ctrl+v", "paste_clipboard", "Paste an image or text", id="paste", show=False),
         Binding("alt+e,ctrl+shift+z,super+y", "redo", "Redo", show=False),
         Binding("alt+b,alt+left", "cursor_word_left", "Word before", show=False),
         Binding("alt+f,alt+right", "cursor_word_right", "Next word", show=False),
@@ -129,6 +142,24 @@ class PromptArea(TextArea):
     class PastTaken(Message):
         """What was sent before was chosen in the menu."""
 
+    class PathPasted(Message):
+        """What may be a path to an image was pasted, or chosen in the menu; `written` is what stands for it in the field."""
+
+        def __init__(self, written: str, pasted: str) -> None:
+            super().__init__()
+            self.written = written
+            self.pasted = pasted
+
+    class ClipboardPressed(Message):
+        """What the clipboard of the desktop holds is wanted here, an image too."""
+
+    class ImageOpened(Message):
+        """The chip of an image was opened."""
+
+        def __init__(self, chip: str) -> None:
+            super().__init__()
+            self.chip = chip
+
     class EditorPressed(Message):
         """Ctrl+X Ctrl+E: what stands here is to be written in an editor."""
 
@@ -150,6 +181,7 @@ class PromptArea(TextArea):
         # A blinking cursor is the one thing that would wake an idle program twenty times a second.
         self.cursor_blink = False
         self.past: History | None = None
+        self.images: ImageChips | None = None
         self.menu: CommandMenu | None = None
         self.offers: Callable[[], Sequence[Offer] | None] = lambda: None
         self.is_searching = False
@@ -275,7 +307,8 @@ class PromptArea(TextArea):
     @property
     def chips(self) -> Collection[str]:
         """The chips that may stand here, as they are written."""
-        return self._pastes
+        images = self.images.of(self.text) if self.images is not None else ()
+        return [*self._pastes, *images]
 
     @property
     def message(self) -> str:
@@ -335,7 +368,7 @@ class PromptArea(TextArea):
             event.prevent_default()
             return
         is_taken = self._vim is not None and self._vim.takes(event)
-        if is_taken or (self._pastes and self._takes_chip(event.key, writes=writes)):
+        if is_taken or self._takes_chip(event.key, writes=writes):
             event.stop()
             event.prevent_default()
             return
@@ -370,13 +403,48 @@ class PromptArea(TextArea):
 
         event.prevent_default()
         event.stop()
+        if not event.text and self.has_chips:
+            # Some terminals send so much of an image in the clipboard.
+            self.post_message(self.ClipboardPressed())
+            return
         text = clean_pasted(event.text)
+        if self.has_chips and may_be_path(text):
+            self.post_message(self.PathPasted(text, text))
+        self._put_pasted(text)
+
+    def _put_pasted(self, text: str) -> None:
         n_lines = text.rstrip("\n").count("\n") + 1
         if self.has_chips and n_lines > LONG_PASTE:
             text = self._new_chip(text, n_lines)
         if result := self._replace_via_keyboard(text, *self.selection):
             self.move_cursor(result.end_location)
             self.focus()
+
+    def exchange(self, written: str, text: str) -> bool:
+        """Put something in the place of what was written, where that still stands here; cursor and the rest stay.
+
+        Args:
+            written: on one line.
+            text: what takes its place; long ones as a chip.
+        """
+        from kimi_tui.tui.prompt.image_chips import BEGINS
+
+        for row in range(self.document.line_count):
+            line = self.document.get_line(row)
+            if (start := line.find(written)) < 0:
+                continue
+            end = start + len(written)
+            n_lines = text.rstrip("\n").count("\n") + 1
+            if n_lines > LONG_PASTE:
+                text = self._new_chip(text, n_lines)
+            at_end = self.selection.end == (row, end)
+            if text.startswith(BEGINS) and end == len(line):
+                text += " "
+            result = self.replace(text, (row, start), (row, end))
+            if at_end:
+                self.move_cursor(result.end_location)
+            return True
+        return False
 
     def _new_chip(self, text: str, n_lines: int) -> str:
         size = counted(n_lines, "line")
@@ -390,23 +458,30 @@ class PromptArea(TextArea):
     @property
     def chip(self) -> tuple[str, int, int] | None:
         """The chip that the cursor is in or behind, with where it begins and ends in its line; None where there is none."""
-        row, column = self.selection.end
-        line = self.document.get_line(row)
+        return self._chip_at(self.selection.end[1])
+
+    def _chip_at(self, column: int) -> tuple[str, int, int] | None:
+        line = self.document.get_line(self.selection.end[0])
         for chip in self._pastes:
             start = line.find(chip)
             if 0 <= start < column <= start + len(chip):
                 return chip, start, start + len(chip)
-        return None
+        return self.images.around(line, column) if self.images is not None else None
 
     def _takes_chip(self, key: str, *, writes: bool) -> bool:
         """Whether a key acted on the chip under the cursor: a chip is opened or deleted as a whole, never changed."""
-        found = self.chip
+        row, column = self.selection.end
+        # What is deleted to the right begins where the cursor stands.
+        is_delete = key in ("delete", "ctrl+d")
+        found = self._chip_at(column + is_delete)
         if found is None or self.selected_text:
             return False
         chip, start, end = found
-        row, column = self.selection.end
-        if key == "backspace" or (key == "delete" and column < end):
+        if key == "backspace" or (is_delete and column < end):
             self._delete_via_keyboard((row, start), (row, end))
+            return True
+        if column < end and key in ("enter", "space") and chip not in self._pastes:
+            self.post_message(self.ImageOpened(chip))
             return True
         if column < end and key in ("enter", "space"):
             self._replace_via_keyboard(self._pastes[chip], (row, start), (row, end))
@@ -424,6 +499,8 @@ class PromptArea(TextArea):
         if offer.is_path and found is not None:
             self.replace(offer.text, (row, found[0]), (row, column))
             self.move_cursor((row, found[0] + len(offer.text)))
+            if may_be_path(offer.shown):
+                self.post_message(self.PathPasted(offer.text.rstrip(), offer.shown))
         else:
             self.put(offer.text)
             self.post_message(self.PastTaken())
@@ -457,8 +534,12 @@ class PromptArea(TextArea):
         self._replace_via_keyboard("\n", start, end)
 
     def action_kill_word_left(self) -> None:
-        """Cut the word before the cursor, with the blanks behind it."""
-        self._kill(self.get_cursor_word_left_location())
+        """Cut the word before the cursor, with the blanks behind it; a chip as one."""
+        chip = self._chip_at(len(self.typed.rstrip()))
+        if chip is not None:
+            self._kill((self.selection.end[0], chip[1]))
+        else:
+            self._kill(self.get_cursor_word_left_location())
 
     def action_kill_word_right(self) -> None:
         """Cut to the end of the word, with the blanks before it."""
@@ -488,6 +569,13 @@ class PromptArea(TextArea):
         else:
             row = self.selection.end[0]
             self._kill((row, len(self.document.get_line(row))))
+
+    def action_paste_clipboard(self) -> None:
+        """Put here what the clipboard of the desktop holds."""
+        if self.has_chips:
+            self.post_message(self.ClipboardPressed())
+        else:
+            self.action_paste()
 
     def action_yank(self) -> None:
         """Put what was cut last where the cursor is."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 
 from kimi_tui.projection.blocks import (
@@ -24,11 +24,13 @@ from kimi_tui.tui.formatting import (
     cut,
     duration,
     path,
+    size_words,
     spans_width,
     tokens,
 )
 from kimi_tui.tui.rows import (
     HIT_FOLD,
+    HIT_IMAGE,
     MARGIN,
     RIGHT,
     Fact,
@@ -46,9 +48,12 @@ from kimi_tui.tui.rows import (
     ranges,
     title_row,
 )
-from kimi_tui.wire.display import with_names
+from kimi_tui.wire.display import ImageBlock
 
 USER_ROWS = 12
+PICTURE_ROWS = 12
+PICTURE_COLUMNS = 60
+LEAST_NAME = 16
 PASTE_LIMIT = 20_000
 INDENT = Span(" " * MARGIN)
 
@@ -56,7 +61,7 @@ INDENT = Span(" " * MARGIN)
 def user_message(block: UserBlock, room: Room) -> Iterator[Line]:
     """What the user said: a band with an edge."""
     edge = Span(room.glyphs.edge, "accent@band")
-    text = with_names(block.text, block.images) or " "
+    text = block.text or " "
     width = prose_width(room.width)
     # Of a pasted file only the beginning is laid out while it is folded.
     is_cut = not block.unfolded and len(text) > PASTE_LIMIT
@@ -86,6 +91,33 @@ def user_message(block: UserBlock, room: Room) -> Iterator[Line]:
     if block.attached:
         attached = cut(block.attached, room.width - RIGHT - 4, room.glyphs.cut)
         yield Line((edge, Span("   "), Span(attached, "quiet")), fill="band")
+    yield from image_rows(block.images, room, (edge, Span("   ")), fill="band")
+
+
+def picture_rows(room: Room) -> int:
+    """How many rows an image takes in the chat at most, besides that of its name."""
+    if room.picture is None or room.lowest:
+        return 0
+    return PICTURE_ROWS // 2 if room.low else PICTURE_ROWS
+
+
+def image_rows(
+    images: Sequence[ImageBlock], room: Room, lead: tuple[Span, ...], *, fill: str = "page"
+) -> Iterator[Line]:
+    """Images: the name of each, and under it a small picture where those are drawn. A click opens it."""
+    margin = spans_width(lead)
+    free = room.width - RIGHT - margin
+    for image in images:
+        hit = f"{HIT_IMAGE}{image.sha256}" if image.sha256 else ""
+        size = f"{image.width}x{image.height}  {size_words(image.n_bytes)}" if image.width else ""
+        name = path(image.name or "image", max(LEAST_NAME, free - cells(size) - 2), room.glyphs.cut)
+        spans = (*lead, Span(name, "ink"), Span(f"  {size}", "quiet"))
+        yield Line(spans, fill=fill, hit=hit, margin=margin)
+        n_rows = picture_rows(room) if image.sha256 else 0
+        if room.picture is not None and n_rows:
+            for row in room.picture(image, min(free, PICTURE_COLUMNS), n_rows):
+                # Nothing of it is text that can be copied.
+                yield Line((*lead, *row), fill=fill, hit=hit, margin=room.width)
 
 
 def _soft_rows(text: str, width: int) -> Iterator[tuple[str, bool]]:

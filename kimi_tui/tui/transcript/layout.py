@@ -38,13 +38,14 @@ from kimi_tui.tui.transcript.cards import (
     error_card,
     mark_row,
     notice,
+    picture_rows,
     retry_card,
     thought,
     user_message,
 )
 from kimi_tui.tui.transcript.markdown_stream import whole_answer
 from kimi_tui.tui.transcript.tool_card import DIFF_ROWS, tool_card
-from kimi_tui.wire.display import DiffBlock, TodoBlock
+from kimi_tui.wire.display import DiffBlock, ImageBlock, TodoBlock
 
 SLICE_ROWS = 500
 """Rows of a long block that are made in one go."""
@@ -199,7 +200,8 @@ def probable_height(block: Block, room: Room) -> int:
             return 1 + block.stream.line_ends + block.stream.size // (width + 1)
         case UserBlock():
             rows = 1 + block.text.count("\n") + len(block.text) // width
-            return min(13, rows) + bool(block.attached)
+            images = len(block.images) * (1 + picture_rows(room))
+            return min(13, rows) + bool(block.attached) + images
         case ToolBlock():
             if block.unfolded:
                 return 2 + block.result.line_ends
@@ -209,6 +211,8 @@ def probable_height(block: Block, room: Room) -> int:
                     height += min(DIFF_ROWS, len(shown.lines))
                 elif isinstance(shown, TodoBlock):
                     height += len(shown.items)
+                elif isinstance(shown, ImageBlock):
+                    height += 1 + picture_rows(room)
             if height == 1 and block.result:
                 height += {"failed": 3, "done": int(block.tool == "Shell")}.get(block.state, 0)
             return height

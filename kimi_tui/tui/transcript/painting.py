@@ -20,7 +20,7 @@ from textual.strip import Strip
 
 from kimi_tui.foreign_text import clean
 from kimi_tui.tui.faults import NOTHING, log_fault
-from kimi_tui.tui.rows import BLANK, HIT_LINK, Line, Span, cells, past_line, style_parts
+from kimi_tui.tui.rows import BLANK, COLOUR, HIT_LINK, Line, Span, cells, past_line, style_parts
 
 if TYPE_CHECKING:
     from kimi_tui.tui.transcript.viewport import View
@@ -71,6 +71,10 @@ class Palette(dict[str, Style]):
 
     def __missing__(self, name: str) -> Style:
         ink, flags, ground = style_parts(name)
+        if ink.startswith(COLOUR):
+            from kimi_tui.tui.pictures import cell_style
+
+            return cell_style(name)
         if ink not in INKS:
             ink = "ink"
         base = self._component(PREFIX + ink)

@@ -31,6 +31,7 @@ from kimi_tui.tui.rows import (
     prose_width,
     title_row,
 )
+from kimi_tui.tui.transcript.cards import image_rows
 from kimi_tui.wire.display import BriefBlock, DiffBlock, ImageBlock, ShellBlock, TodoBlock
 
 TAIL_ROWS = 3
@@ -167,6 +168,7 @@ def _facts(block: ToolBlock) -> list[Fact]:
                 # The target says it already.
                 has_list = True
             case ImageBlock():
+                # Named below it, with its size.
                 pass
     if shell is not None and shell.exit_code is not None:
         style, rank = ("error", 0) if shell.exit_code else ("quiet", 4)
@@ -212,6 +214,8 @@ def body_rows(block: ToolBlock, room: Room) -> Iterator[Line]:
             rows = _todo(shown, room)
         elif isinstance(shown, DiffBlock) and block.state != "failed":
             rows = _diff(shown, room, unfolded=block.unfolded)
+        elif isinstance(shown, ImageBlock):
+            rows = image_rows([shown], room, (Span(" " * HANGING),))
         else:
             continue
         for row in rows:

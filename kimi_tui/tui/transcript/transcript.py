@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
@@ -34,6 +34,7 @@ from kimi_tui.tui.rows import (
     BLANK,
     HIT_CHECKPOINT,
     HIT_FOLD,
+    HIT_IMAGE,
     HIT_LINK,
     MARGIN,
     Line,
@@ -60,7 +61,9 @@ if TYPE_CHECKING:
     from kimi_tui.tui.transcript.copy_mode import CopyMode
     from kimi_tui.tui.transcript.motion import Motion
     from kimi_tui.tui.transcript.search import Found, Search
+    from kimi_tui.tui.transcript.thumbnails import Thumbnails
     from kimi_tui.tui.transcript.viewport import Flow, View, Viewport
+    from kimi_tui.wire.display import ImageBlock
     from kimi_tui.wire.events import EventRecord
 
 LOW_ROWS = 30
@@ -143,7 +146,7 @@ class Transcript(ScrollView, can_focus=True):
         Binding(
             "Y", "copy_code", "Copy its code, one piece a time", id="chat.copy_code", show=False
         ),
-        Binding("o", "open_link", "Open its link, one a time", id="chat.link", show=False),
+        Binding("o", "open_link", "Open its image or link, one a time", id="chat.link", show=False),
         Binding("shift+up", "select_rows(-1)", "Select upwards", id="chat.select_up", show=False),
         Binding("shift+down", "select_rows(1)", "Select downwards", id="chat.select", show=False),
         Binding("v", "copy_mode", "Select with a cursor", id="chat.copy_mode", show=False),
@@ -189,6 +192,13 @@ class Transcript(ScrollView, can_focus=True):
             super().__init__()
             self.transcript = transcript
             self.url = url
+
+    class ImageOpened(Message):
+        """An image was clicked, or opened by key."""
+
+        def __init__(self, image: ImageBlock) -> None:
+            super().__init__()
+            self.image = image
 
     class Copied(Message):
         """Text was taken for the clipboard; `words` say what it is."""
@@ -278,6 +288,9 @@ class Transcript(ScrollView, can_focus=True):
         self._taken_code = (0, -1)
         """The block whose code was copied last, and which piece of it."""
         self._opened_link = (0, -1)
+        self._thumbnails: Thumbnails | None = None
+        self.load_image: Callable[[ImageBlock], Awaitable[bytes | None]] | None = None
+        """Reads an image; None where images are only named."""
 
     # --- what it shows
 
@@ -295,6 +308,13 @@ class Transcript(ScrollView, can_focus=True):
     def chosen(self) -> Block | None:
         """The block that the keys act on."""
         return next((block for block in self.blocks if block.key == self._current), None)
+
+    @property
+    def has_images(self) -> bool:
+        """Whether an image went to the model in what is shown."""
+        from kimi_tui.tui.transcript.thumbnails import images_of
+
+        return any(images_of(block) for block in self.blocks)
 
     @property
     def streaming(self) -> bool:
@@ -396,7 +416,31 @@ class Transcript(ScrollView, can_focus=True):
     def room(self) -> Room:
         """What layouts are made for now."""
         rows = app_of(self).size.height if self.is_attached else LOW_ROWS
-        return Room(self.pane_width, rows < LOW_ROWS, rows < LOWEST_ROWS, self.glyphs)
+        picture = self._picture if self.load_image is not None and self.is_attached else None
+        return Room(self.pane_width, rows < LOW_ROWS, rows < LOWEST_ROWS, self.glyphs, picture)
+
+    def _picture(self, image: ImageBlock, columns: int, rows: int) -> Sequence[tuple[Span, ...]]:
+        from kimi_tui.tui.pictures import draws_cells
+        from kimi_tui.tui.transcript.thumbnails import Thumbnails
+
+        if self.load_image is None or not draws_cells(self):
+            return ()
+        if self._thumbnails is None:
+
+            def start(work: Coroutine[None, None, None]) -> None:
+                self.run_worker(reported(self, work), group="thumbnails")
+
+            self._thumbnails = Thumbnails(self.load_image, start, self._picture_came)
+        return self._thumbnails.rows(image, columns, rows)
+
+    def _picture_came(self, image: ImageBlock) -> None:
+        from kimi_tui.tui.transcript.thumbnails import images_of
+
+        for index, block in enumerate(self.blocks):
+            if image in images_of(block):
+                block.touch()
+                self._note(index)
+        self._draw()
 
     def on_mount(self) -> None:
         """Take the thin scrollbar."""
@@ -1150,19 +1194,31 @@ class Transcript(ScrollView, can_focus=True):
             self.post_message(self.PinToggled(block.uid, block.number))
 
     def action_open_link(self) -> None:
-        """Open a link of the block that the keys act on; then its next one."""
+        """Open an image or a link of the block that the keys act on; then its next one."""
         # Not of any other block: a browser must not come up because prose was typed in the wrong place.
         view = self._current_view()
         if view is not None and self.flow is not None:
             self.flow.ensure_whole(self.flow.views.index(view))
-        hits = (span.hit for line in view.lines for span in line.spans) if view is not None else ()
-        urls = list(dict.fromkeys(hit for hit in hits if hit.startswith(HIT_LINK)))
-        if view is None or not urls:
+        lines = view.lines if view is not None else ()
+        hits = (hit for line in lines for hit in (line.hit, *(span.hit for span in line.spans)))
+        found = list(dict.fromkeys(hit for hit in hits if hit.startswith((HIT_LINK, HIT_IMAGE))))
+        if view is None or not found:
             return
         last_key, last = self._opened_link
-        at = (last + 1) % len(urls) if last_key == view.block.key else 0
+        at = (last + 1) % len(found) if last_key == view.block.key else 0
         self._opened_link = (view.block.key, at)
-        self.post_message(self.LinkClicked(self, urls[at][len(HIT_LINK) :]))
+        self._open(found[at], view.block)
+
+    def _open(self, hit: str, block: Block) -> None:
+        if hit.startswith(HIT_LINK):
+            self.post_message(self.LinkClicked(self, hit[len(HIT_LINK) :]))
+            return
+        from kimi_tui.tui.transcript.thumbnails import images_of
+
+        for image in images_of(block):
+            if hit == f"{HIT_IMAGE}{image.sha256}":
+                self.post_message(self.ImageOpened(image))
+                return
 
     def toggle_fold(self, block: Block) -> None:
         """Fold or unfold a block; its first row stays where it is, or comes into view."""
@@ -1590,8 +1646,8 @@ class Transcript(ScrollView, can_focus=True):
         view, _, _ = flow.line(self.top + event.y)
         if hit.startswith(HIT_CHECKPOINT) and view is not None:
             self._choose_checkpoint(int(hit[len(HIT_CHECKPOINT) :]), view.block)
-        elif hit.startswith(HIT_LINK):
-            self.post_message(self.LinkClicked(self, hit[len(HIT_LINK) :]))
+        elif hit.startswith((HIT_LINK, HIT_IMAGE)) and view is not None:
+            self._open(hit, view.block)
         elif hit == HIT_FOLD and view is not None:
             self.toggle_fold(view.block)
 

@@ -1,0 +1,211 @@
+"""A screen that shows one image: by the terminal's own graphics where it has them, else in cells of two colours."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from itertools import count
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
+
+from rich.segment import Segment
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.content import Content
+from textual.geometry import Size
+from textual.strip import Strip
+from textual.widget import Widget
+from textual.widgets import Static
+
+from kimi_tui.images import image_tokens
+from kimi_tui.tui.callbacks import reported
+from kimi_tui.tui.formatting import cut, size_words, tokens
+from kimi_tui.tui.frame.footer import Footer
+from kimi_tui.tui.glyphs import glyphs_of
+from kimi_tui.tui.pictures import (
+    MOST_SIXELS,
+    USUAL_CELL,
+    CellRow,
+    cell_of_terminal,
+    cell_rows,
+    cell_style,
+    draws_cells,
+    fitted,
+    kitty_forget,
+    kitty_picture,
+    sixel_picture,
+)
+from kimi_tui.tui.screens import AnswersOnce, sheets
+
+if TYPE_CHECKING:
+    from kimi_tui.tui.terminal_input import Graphics
+    from kimi_tui.wire.display import ImageBlock
+
+_numbers = count(4_711)
+"""Every drawing has one of its own, under which the terminal keeps it."""
+
+Load = Callable[[], Awaitable[bytes | None]]
+"""Reads the image; None where it is not there any more."""
+
+
+class PictureTerminal(NamedTuple):
+    """What the terminal draws by itself, once it has said so; and what has it draw something at a column and row."""
+
+    graphics: Callable[[], Awaitable[Graphics]]
+    draw_at: Callable[[int, int, str], None]
+
+
+class Drawing(NamedTuple):
+    """An image as it is shown in some cells.
+
+    Attributes:
+        rows: it in cells; empty where the terminal draws it.
+        sequence: what has the terminal draw it.
+        takes_away: what has the terminal forget it.
+    """
+
+    rows: tuple[CellRow, ...] = ()
+    sequence: str = ""
+    takes_away: str = ""
+
+
+def drawing_of(data: bytes, facts: ImageBlock, size: Size, graphics: Graphics) -> Drawing:
+    """An image as it is shown in so many cells. Takes long.
+
+    Raises:
+        ValueError: it cannot be decoded.
+    """
+    cell = cell_of_terminal()
+    if not graphics or (graphics == "sixel" and cell is None):
+        columns, rows = fitted(facts.width, facts.height, *size, cell or USUAL_CELL)
+        return Drawing(cell_rows(data, columns, rows))
+    cell = cell or USUAL_CELL
+    columns, rows = fitted(facts.width, facts.height, *size, cell)
+    if graphics == "kitty":
+        number = next(_numbers)
+        return Drawing(
+            sequence=kitty_picture(data, number, columns, rows, cell),
+            takes_away=kitty_forget(number),
+        )
+    shrink = (columns * rows * cell.width * cell.height / MOST_SIXELS) ** 0.5
+    if shrink > 1:
+        columns, rows = max(1, int(columns / shrink)), max(1, int(rows / shrink))
+    return Drawing(sequence=sixel_picture(data, columns, rows, cell))
+
+
+class PictureView(Widget):
+    """The image, as large as its place lets it be.
+
+    Args:
+        facts: of the image.
+        load: reads it.
+        terminal: may draw it.
+    """
+
+    def __init__(self, facts: ImageBlock, load: Load, terminal: PictureTerminal) -> None:
+        super().__init__()
+        self._facts = facts
+        self._load = load
+        self._terminal = terminal
+        self._words = ""
+        self._drawing = Drawing()
+
+    def on_resize(self) -> None:
+        """It has another place."""
+        self.take_away()
+        self.run_worker(reported(self, self._draw()), group="picture", exclusive=True)
+
+    async def _draw(self) -> None:
+        data = await self._load()
+        graphics = await self._terminal.graphics()
+        if data is None:
+            self._words = "The image is not here any more."
+        elif not graphics and not draws_cells(self):
+            self._words = "This terminal shows no pictures."
+        else:
+            try:
+                self._drawing = await asyncio.to_thread(
+                    drawing_of, data, self._facts, self.size, graphics
+                )
+            except ValueError:
+                self._words = "The image is broken: it cannot be shown."
+        self.refresh()
+        self.call_after_refresh(self.show)
+
+    def show(self) -> None:
+        """Have the terminal draw over the cells what it draws by itself."""
+        if self._drawing.sequence and self.screen.is_current:
+            self._terminal.draw_at(*self.region.offset, self._drawing.sequence)
+
+    def take_away(self) -> None:
+        """Have the terminal draw nothing over the cells any more."""
+        if self._drawing.takes_away:
+            self._terminal.draw_at(0, 0, self._drawing.takes_away)
+
+    def render_line(self, y: int) -> Strip:
+        """A row of cells, or of the words that say why there are none."""
+        rows, style = self._drawing.rows, self.rich_style
+        found = (
+            [Segment(span.text, cell_style(span.style)) for span in rows[y]]
+            if y < len(rows)
+            else []
+        )
+        if self._words and not y:
+            found = [Segment(cut(self._words, self.size.width), style)]
+        return Strip(found).adjust_cell_length(self.size.width, style)
+
+
+class PictureScreen(AnswersOnce[None]):
+    """Shows an image and its facts.
+
+    Args:
+        facts: of the image.
+        load: reads it.
+        terminal: may draw it.
+    """
+
+    CSS_PATH = [*sheets("picture")]  # noqa: RUF012 - Textual declares it so
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,q,enter,space,o", "dismiss", "Back", show=False),
+    ]
+
+    def __init__(self, facts: ImageBlock, load: Load, terminal: PictureTerminal) -> None:
+        super().__init__()
+        self._facts = facts
+        self._view = PictureView(facts, load, terminal)
+
+    def compose(self) -> ComposeResult:
+        """A heading, the picture, the keys."""
+        facts = self._facts
+        kind = facts.media_type.rpartition("/")[2].upper()
+        more = (
+            f"{facts.width}x{facts.height}",
+            kind,
+            size_words(facts.n_bytes),
+            f"{tokens(image_tokens(facts.width, facts.height), estimated=True)} tokens",
+        )
+        name = cut(facts.name or "image", 60, glyphs_of(self).cut)
+        yield Static(
+            Content.assemble((name, "bold $ink-strong"), ("   " + "  ".join(more), "$ink-quiet"))
+        )
+        yield self._view
+        footer = Footer()
+        footer.hints = (("Esc", "back"),)
+        yield footer
+
+    def on_screen_suspend(self) -> None:
+        """Another screen is over this one."""
+        self._view.take_away()
+
+    def on_screen_resume(self) -> None:
+        """What was over it is gone."""
+        self._view.show()
+
+    def on_unmount(self) -> None:
+        """The terminal keeps nothing of it."""
+        self._view.take_away()
+
+    def on_click(self, event: events.Click) -> None:
+        """A click leads back as it led here."""
+        event.stop()
+        self.dismiss(None)

@@ -1,0 +1,209 @@
+"""Images for the prompt: pasted paths, files chosen behind `@` and the clipboard become chips, and chips images again.
+
+What is read takes a while, and what is typed meanwhile stays in its order: the path, or some words, stands in the field
+until its chip takes its place, and a message that was sent with it waits for that. It is imported with the first of these.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import shlex
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
+
+from kimi_tui.filesystem import open_regular, read_regular
+from kimi_tui.foreign_text import clean_pasted
+from kimi_tui.images import MAX_FILE_BYTES, Image, ImageRefused, check_size, is_image, read_image
+from kimi_tui.tui.desktop import read_clipboard
+from kimi_tui.tui.prompt.area import may_be_path
+
+if TYPE_CHECKING:
+    from kimi_tui.tui.main.screen import MainScreen
+    from kimi_tui.wire.display import ImageBlock
+
+READING = "[reading the clipboard]"
+MOST = 10
+"""So many paths are taken from one paste."""
+_HEAD_BYTES = 16
+_WINDOWS = re.compile(r"([A-Za-z]):[\\/](.*)")
+
+
+class Attaching:
+    """Reads images for the prompt of a screen."""
+
+    def __init__(self, screen: MainScreen) -> None:
+        self._screen = screen
+        self._chips = screen.kimi.images
+        self._reading: set[asyncio.Task[None]] = set()
+        self._late: list[tuple[str, str]] = []
+        """What came when the field had been emptied already: what was written, and what takes its place."""
+
+    # --- from the desktop into the field
+
+    @property
+    def reads(self) -> bool:
+        """Whether something is being read that may stand in what is sent."""
+        return bool(self._reading)
+
+    def read_path(self, written: str, pasted: str) -> None:
+        """Put chips in the place of what was written, where that is the path of an image, or of several."""
+        self._start(self._read_path(written.strip(), pasted))
+
+    def read_clipboard(self) -> None:
+        """Put into the field what the clipboard holds."""
+        self._screen.prompt.area.insert(READING)
+        self._start(self._read_clipboard())
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._screen.conversation.engine.start(work)
+        self._reading.add(task)
+        task.add_done_callback(self._reading.discard)
+
+    async def _read_path(self, written: str, pasted: str) -> None:
+        folder = Path(self._screen.transcript.work_dir)
+        images = await self._made(lambda: images_at(pasted, folder, Path.home()))
+        if images:
+            self._exchange(written, " ".join(map(self._chips.add, images)))
+
+    async def _read_clipboard(self) -> None:
+        screen = self._screen
+        folders = [Path(screen.transcript.work_dir)]
+        clipping = await asyncio.to_thread(read_clipboard, dict(os.environ), folders)
+        text = clean_pasted(clipping.text)
+        if clipping.image:
+            images = await self._made(lambda: [read_image(clipping.image, "clipboard")])
+            text = " ".join(map(self._chips.add, images))
+        elif not text:
+            # What was copied in the program itself is known without any other.
+            text = clean_pasted(screen.kimi.clipboard)
+            if not text:
+                screen.tell(clipping.trouble)
+        self._exchange(READING, text)
+        if clipping.text and may_be_path(text):
+            self.read_path(text, text)
+
+    async def _made(self, make: Callable[[], Sequence[Image]]) -> Sequence[Image]:
+        try:
+            return await asyncio.to_thread(make)
+        except ImageRefused as error:
+            self._screen.tell(str(error), level="warning")
+        except OSError as error:
+            self._screen.tell(
+                f"The image cannot be read: {error.strerror or error}.", level="warning"
+            )
+        return ()
+
+    def _exchange(self, written: str, text: str) -> None:
+        if not self._screen.prompt.area.exchange(written, text):
+            self._late.append((written, text))
+
+    async def settled(self, text: str) -> str:
+        """A message that was sent while something was read, with what came of that."""
+        while self._reading:
+            await asyncio.wait(self._reading)
+        late, self._late = self._late, []
+        for written, instead in late:
+            text = text.replace(written, instead, 1)
+        return text
+
+    # --- from chips to images
+
+    async def images_of(self, text: str) -> tuple[Image, ...] | None:
+        """The images that the chips of a message stand for; None where one is not there, and the user was told so."""
+        found: list[Image] = []
+        lost = self._chips.lost(text)
+        for chip, known in self._chips.of(text).items():
+            image = known.image or await self._stored(known.facts)
+            if image is None:
+                lost.append(chip)
+            else:
+                found.append(image)
+        if not lost:
+            return tuple(found)
+        self._screen.tell(
+            f"{lost[0][1:-1].capitalize()} is not here any more: nothing was sent.",
+            level="warning",
+            advice="Paste it again, or delete it from the message.",
+        )
+        return None
+
+    async def _stored(self, facts: ImageBlock) -> Image | None:
+        soul = await self._screen.conversation.opened(quietly=True)
+        return await soul.image(facts)
+
+    async def load(self, facts: ImageBlock) -> bytes | None:
+        """The file of an image; None where it is not there any more."""
+        image = self._chips.by_hash(facts.sha256) or await self._stored(facts)
+        return image.data if image is not None else None
+
+    def open(self, facts: ImageBlock) -> None:
+        """Show an image on a screen of its own."""
+        from kimi_tui.tui.dialogs.picture import PictureScreen, PictureTerminal
+
+        kimi = self._screen.kimi
+        terminal = PictureTerminal(kimi.graphics, kimi.draw_at)
+        kimi.push_screen(PictureScreen(facts, partial(self.load, facts), terminal))
+
+
+def images_at(pasted: str, folder: Path, home: Path) -> list[Image]:
+    """The images whose paths were pasted; none where it is anything else. Takes long.
+
+    Args:
+        pasted: a path, or several, as terminals write what is dragged: quoted, with escaped blanks, as URLs.
+        folder: where relative ones begin.
+        home: of the user.
+
+    Raises:
+        ImageRefused: one cannot be sent.
+        OSError: one cannot be read.
+    """
+    for words in _readings(pasted.strip()):
+        paths = [_path(word, folder, home) for word in words[: MOST + 1]]
+        if 0 < len(paths) <= MOST and all(map(_is_image, paths)):
+            return [_read(path) for path in paths]
+    return []
+
+
+def _readings(pasted: str) -> list[list[str]]:
+    """What a paste may mean, in words: a single path with blanks in it, else as a shell takes it."""
+    try:
+        return [[pasted], shlex.split(pasted)]
+    except ValueError:
+        return [[pasted]]
+
+
+def _path(word: str, folder: Path, home: Path) -> Path:
+    if word.startswith("file:"):
+        url = urlsplit(word)
+        word = unquote(url.path) if url.netloc in ("", "localhost") else ""
+    elif (found := _WINDOWS.fullmatch(word)) is not None:
+        # As Windows writes it, where this system has its disks.
+        rest = found[2].replace("\\", "/")
+        word = f"/mnt/{found[1].lower()}/{rest}"
+    elif word.startswith("~/"):
+        return home / word[2:]
+    return folder / word
+
+
+def _is_image(path: Path) -> bool:
+    """Whether it is a file that begins like an image; a file of another kind is not waited for."""
+    try:
+        handle = open_regular(path, links=True)
+    except (OSError, ValueError):
+        return False
+    try:
+        return is_image(os.read(handle, _HEAD_BYTES))
+    except OSError:
+        return False
+    finally:
+        os.close(handle)
+
+
+def _read(path: Path) -> Image:
+    check_size(path.stat().st_size, path.name)
+    return read_image(read_regular(path, MAX_FILE_BYTES, links=True), path.name)

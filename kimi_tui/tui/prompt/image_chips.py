@@ -1,0 +1,129 @@
+"""Images that stand in the prompt as chips: `[image shot.png 1280x800 ~1.4k]`.
+
+A message carries its chips in its text, wherever that goes: into the queue, the history, an editor, another session's prompt.
+What a chip stands for is looked up here when the message is sent, so nothing on the way has to know of images.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from kimi_tui.foreign_text import one_line
+from kimi_tui.tui.formatting import cut, tokens
+
+if TYPE_CHECKING:
+    from kimi_tui.images import Image
+    from kimi_tui.wire.display import ImageBlock
+
+BEGINS = "[image "
+HELD_BYTES = 64 << 20
+"""So much of what was pasted is kept for the arrows and the queue; of more the oldest are read from the session again."""
+_NAME_CELLS = 32
+_CHIP = re.compile(r"\[image [^\[\]\n]{1,100} \d{1,6}x\d{1,6} ~[0-9.]{1,6}[kM]?(?:, \d{1,3})?\]")
+
+
+class Chip(NamedTuple):
+    """What a chip stands for; `image` is None where only the session has it."""
+
+    facts: ImageBlock
+    image: Image | None = None
+
+
+class ImageChips:
+    """The images that were named in prompts of this run or in messages of the sessions shown."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, Chip] = {}
+
+    def add(self, image: Image) -> str:
+        """The chip of an image; of one that is known already, the same one again."""
+        facts = facts_of(image)
+        chip = self._chip_of(facts)
+        # Anew: the newest are last, and the oldest are let go.
+        self._known.pop(chip, None)
+        self._known[chip] = Chip(facts, image)
+        held = 0
+        for name, one in reversed(self._known.items()):
+            held += len(one.image.data) if one.image is not None else 0
+            if held > HELD_BYTES and name != chip:
+                self._known[name] = one._replace(image=None)
+        return chip
+
+    def _chip_of(self, facts: ImageBlock) -> str:
+        from kimi_tui.images import image_tokens
+
+        size = tokens(image_tokens(facts.width, facts.height), estimated=True)
+        label = f"{_begins(facts)}{size}"
+        chip, number = f"{label}]", 1
+        while chip in self._known and self._known[chip].facts.sha256 != facts.sha256:
+            number += 1
+            chip = f"{label}, {number}]"
+        return chip
+
+    def with_chips(self, text: str, images: Sequence[ImageBlock]) -> str:
+        """A message of the session with a chip for each image that was pasted into it: those of its text, or new ones."""
+        chips, more = in_text(text) if images else [], list[str]()
+        for facts in images:
+            begins = _begins(facts)
+            chip = next((one for one in chips if one.startswith(begins)), "")
+            if chip:
+                chips.remove(chip)
+            else:
+                chip = self._chip_of(facts)
+                more.append(chip)
+            self._known.setdefault(chip, Chip(facts))
+        return "\n".join([text, *more] if text else more)
+
+    def __getitem__(self, chip: str) -> Chip:
+        """What a chip stands for."""
+        return self._known[chip]
+
+    def by_hash(self, sha256: str) -> Image | None:
+        """An image that is held here; None where only the session has it."""
+        held = (one.image for one in self._known.values() if one.facts.sha256 == sha256)
+        return next((image for image in held if image is not None), None)
+
+    def of(self, text: str) -> dict[str, Chip]:
+        """The chips in a text that stand for something, in their order."""
+        found = in_text(text)
+        return {chip: self._known[chip] for chip in found if chip in self._known}
+
+    def lost(self, text: str) -> list[str]:
+        """The chips in a text that stand for nothing any more: they were written in another run, and never sent."""
+        return [chip for chip in in_text(text) if chip not in self._known]
+
+    def around(self, line: str, column: int) -> tuple[str, int, int] | None:
+        """The chip in which or behind which a column of a line is, with where it begins and ends; None for none."""
+        if BEGINS not in line:
+            return None
+        for found in _CHIP.finditer(line):
+            if found.start() < column <= found.end() and found[0] in self._known:
+                return found[0], found.start(), found.end()
+        return None
+
+
+def facts_of(image: Image) -> ImageBlock:
+    """What is shown of an image beside the picture."""
+    from kimi_tui.wire.display import ImageBlock
+
+    return ImageBlock(
+        one_line(image.name),
+        image.media_type,
+        image.width,
+        image.height,
+        len(image.data),
+        image.sha256,
+    )
+
+
+def in_text(text: str) -> list[str]:
+    """What looks like chips in a text, each once."""
+    return list(dict.fromkeys(_CHIP.findall(text))) if BEGINS in text else []
+
+
+def _begins(facts: ImageBlock) -> str:
+    """How the chip of an image begins."""
+    shown = one_line(facts.name).replace("[", "(").replace("]", ")") or "image"
+    return f"{BEGINS}{cut(shown, _NAME_CELLS)} {facts.width}x{facts.height} "

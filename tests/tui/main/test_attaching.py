@@ -1,0 +1,281 @@
+"""Images come into the prompt by path, by @ and from the clipboard, as chips, and go with the message wherever that goes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.chat_server import ChatServer, gate, say
+from support.made_images import flat, noise, saved
+from support.screens import Desk, desk
+from textual import events
+
+from kimi_tui.config.model_choice import Choice
+from kimi_tui.images import ImageRefused, read_image
+from kimi_tui.projection.blocks import UserBlock
+from kimi_tui.tui.desktop import Clipping
+from kimi_tui.tui.dialogs.picture import PictureScreen
+from kimi_tui.tui.main import attaching
+from kimi_tui.tui.main.attaching import MOST, images_at
+
+CHIP = "[image shot.png 40x30 ~4]"
+SEES = ("image_in", "tools")
+
+
+def holds(monkeypatch: pytest.MonkeyPatch, clipping: Clipping) -> None:
+    """Let the clipboard hold this."""
+
+    def read(environ: object, folders: object) -> Clipping:
+        del environ, folders
+        return clipping
+
+    monkeypatch.setattr(attaching, "read_clipboard", read)
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home of its own with two images in it, and no desktop."""
+    monkeypatch.setenv("KIMI_TUI_HOME", str(tmp_path))
+    holds(monkeypatch, Clipping(trouble="Nothing there."))
+    (tmp_path / "shot.png").write_bytes(saved(flat(40, 30)))
+    (tmp_path / "app").mkdir()
+    (tmp_path / "app" / "own shot.png").write_bytes(saved(noise(20, 20)))
+    return tmp_path
+
+
+def shown_images(body: Any) -> list[str]:
+    """The beginnings of the images in a request, in order."""
+    parts = [
+        part
+        for message in body["messages"]
+        if isinstance(message["content"], list)
+        for part in message["content"]
+    ]
+    return [part["image_url"]["url"][:15] for part in parts if part["type"] == "image_url"]
+
+
+async def paste(one: Desk, text: str, becomes: str) -> None:
+    """Paste a text, and wait for what stands in the prompt then."""
+    area = one.screen.prompt.area
+    area.post_message(events.Paste(text))
+    await one.until(lambda: area.text == becomes)
+
+
+@pytest.mark.parametrize(
+    "pasted",
+    [
+        "{home}/a b.png",
+        "'{home}/a b.png'",
+        '"{home}/a b.png" ',
+        "{home}/a\\ b.png",
+        "file://{home}/a%20b.png",
+        "file://localhost{home}/a%20b.png\n",
+        "~/a b.png",
+        "a b.png",
+        "./a\\ b.png",
+    ],
+)
+def test_a_path_is_read_as_terminals_write_it(tmp_path: Path, pasted: str) -> None:
+    (tmp_path / "a b.png").write_bytes(saved(flat(4, 4)))
+    found = images_at(pasted.format(home=tmp_path), tmp_path, tmp_path)
+    assert [(image.name, image.width) for image in found] == [("a b.png", 4)]
+
+
+def test_what_is_no_image_stays_text(tmp_path: Path) -> None:
+    png = saved(flat(4, 4))
+    for name in ("a.png", "b.png"):
+        (tmp_path / name).write_bytes(png)
+    (tmp_path / "text.png").write_text("no image")
+    (tmp_path / "folder.png").mkdir()
+    assert len(images_at("a.png b.png", tmp_path, tmp_path)) == 2
+    for pasted in (
+        "text.png",
+        "folder.png",
+        "gone.png",
+        "a.png text.png",
+        "see a.png",
+        "'a.png",
+        "file://elsewhere/a.png",
+        "\0.png",
+        " ".join(["a.png"] * (MOST + 1)),
+        "",
+    ):
+        assert images_at(pasted, tmp_path, tmp_path) == [], pasted
+    (tmp_path / "broken.png").write_bytes(png[:40])
+    with pytest.raises(ImageRefused, match="broken"):
+        images_at("broken.png", tmp_path, tmp_path)
+
+
+async def test_a_pasted_path_is_a_chip_that_goes_with_the_message(home: Path) -> None:
+    async with (
+        ChatServer() as server,
+        desk(home, server.base_url, capabilities=SEES) as one,
+    ):
+        server.script(say("a box"), gate(2, say("two")), say("later"))
+        await one.ready()
+        area = one.screen.prompt.area
+        await one.pilot.press(*"what ")
+        await paste(one, f"{home}/shot.png", f"what {CHIP} ")
+        # As one: Backspace behind it removes it, a word is cut as one, Enter in it opens it.
+        await one.pilot.press("backspace", "backspace")
+        assert area.text == "what "
+        await paste(one, str(home / "shot.png"), f"what {CHIP} ")
+        await one.pilot.press("ctrl+w")
+        assert area.text == "what "
+        await one.pilot.press("ctrl+y")
+        assert area.text == f"what {CHIP} "
+        await one.pilot.press("home", *["right"] * 5, "delete", "delete")
+        assert area.text == "what "
+        await paste(one, str(home / "shot.png"), f"what {CHIP} ")
+        await one.pilot.press("left", "left")
+        await one.sees("opens the image")
+        await one.pilot.press("enter")
+        await one.until(lambda: isinstance(one.app.screen, PictureScreen))
+        await one.sees("40x30")
+        await one.until(lambda: "▀▀▀" in one.text())
+        await one.pilot.press("escape", "end", *"is it", "enter")
+        await one.sees("a box")
+        assert shown_images(server.requests[0].body) == ["data:image/png;"]
+        assert f"what {CHIP} is it" in json.dumps(server.requests[0].body)
+        block = next(b for b in one.screen.transcript.blocks if isinstance(b, UserBlock))
+        assert [image.name for image in block.images] == ["shot.png"]
+        await one.until(lambda: "▀▀▀" in one.text())
+        await one.idle()
+        # The arrows bring it back, with the image behind it; a file of the folder is chosen in the menu.
+        await one.pilot.press("up")
+        assert area.text == f"what {CHIP} is it"
+        area.put("now @own")
+        await one.until(lambda: bool(one.screen.writing.offers()))
+        await one.pilot.press("tab")
+        await one.until(lambda: area.text.startswith("now [image own shot.png 20x20"))
+        await one.pilot.press("enter")
+        await server.at_gate.wait()
+        assert len(shown_images(server.requests[1].body)) == 2
+        # Into a turn that runs, taken back from there, and for after it: the text has it wherever it goes.
+        await paste(one, str(home / "shot.png"), f"{CHIP} ")
+        await one.pilot.press("enter")
+        await one.until(lambda: len(one.screen.conversation.state.queued) == 1)
+        await one.pilot.press("up")
+        assert area.text == f"{CHIP}"
+        await one.pilot.press("tab")
+        await one.sees(f"after the turn: {CHIP}")
+        server.release()
+        await one.sees("later")
+        assert len(shown_images(server.requests[2].body)) == 3
+
+
+async def test_enter_right_behind_a_paste_waits_for_the_image(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    image = saved(flat(40, 30))
+    async with (
+        ChatServer() as server,
+        desk(home, server.base_url, capabilities=SEES) as one,
+    ):
+        server.script(say("one"), say("two"), say("three"))
+        await one.ready()
+        area = one.screen.prompt.area
+        area.post_message(events.Paste(f"{home}/shot.png"))
+        await one.pilot.press("enter")
+        await one.sees("one")
+        assert len(shown_images(server.requests[0].body)) == 1
+        await one.idle()
+        holds(monkeypatch, Clipping(image))
+        await one.pilot.press(*"and ", "ctrl+v", "enter")
+        await one.sees("two")
+        assert "and [image clipboard 40x30" in json.dumps(server.requests[1].body)
+        await one.idle()
+        # Text in the clipboard is text, and what is not there is said in a line.
+        holds(monkeypatch, Clipping(text="some\ntext"))
+        await one.pilot.press("ctrl+v")
+        await one.until(lambda: area.text == "some\ntext")
+        area.put("")
+        holds(monkeypatch, Clipping(trouble="It is gone."))
+        await one.pilot.press("ctrl+v")
+        await one.sees("It is gone.")
+        assert area.text == ""
+        (home / "broken.png").write_bytes(image[:50])
+        await paste(one, f"{home}/broken.png", f"{home}/broken.png")
+        await one.sees("broken PNG image")
+
+
+async def test_what_cannot_be_sent_stays_in_the_prompt(home: Path) -> None:
+    async with (
+        ChatServer() as server,
+        desk(home, server.base_url, capabilities=("tools",)) as one,
+    ):
+        await one.ready()
+        area = one.screen.prompt.area
+        await paste(one, f"{home}/shot.png", f"{CHIP} ")
+        await one.pilot.press("enter")
+        await one.sees("takes no images")
+        assert area.text == CHIP
+        assert server.requests == []
+        assert not one.screen.transcript.blocks
+        # A chip of another run, of which nothing is left.
+        area.put("see [image gone.png 4x4 ~1]")
+        await one.pilot.press("enter")
+        await one.sees("Image gone.png 4x4 ~1 is not here any more")
+        assert area.text == "see [image gone.png 4x4 ~1]"
+        one.screen.tell_left_out()
+        await one.sees("Not kept with the draft: [image gone.png 4x4 ~1]")
+        # It goes along into another session.
+        area.put(CHIP)
+        before = one.screen
+        before.action_command("new")
+        await one.until(lambda: one.screen is not before and one.screen.prompt.area.text == CHIP)
+        assert one.screen.kimi.images[CHIP].image == read_image(saved(flat(40, 30)), "shot.png")
+
+
+async def test_a_rewind_after_a_restart_brings_the_image_back(home: Path) -> None:
+    async with ChatServer() as server:
+        async with desk(home, server.base_url, capabilities=SEES) as one:
+            server.script(say("first"), say("a box"))
+            await one.ready()
+            await one.say("hello")
+            await one.sees("first")
+            await one.idle()
+            await paste(one, f"{home}/shot.png", f"{CHIP} ")
+            await one.pilot.press("enter")
+            await one.sees("a box")
+            await one.idle()
+            soul = one.screen.conversation.engine.soul
+            assert soul is not None
+            session = soul.session.id
+        (home / "shot.png").unlink()
+        async with desk(home, server.base_url, capabilities=SEES, resume=session) as one:
+            server.script(say("again"))
+            await one.ready()
+            await one.until(lambda: "▀▀▀" in one.text())
+            # In the chat, o opens it.
+            one.screen.focus_chat()
+            while not isinstance(one.screen.transcript.chosen, UserBlock):
+                await one.pilot.press("k")
+            await one.pilot.press("o")
+            await one.until(lambda: isinstance(one.app.screen, PictureScreen))
+            await one.until(lambda: one.text().count("▀▀▀") > 3)
+            await one.pilot.press("escape")
+            await one.say("/rewind 2")
+            await one.confirm("enter")
+            area = one.screen.prompt.area
+            await one.until(lambda: area.text == CHIP)
+            await one.pilot.press("enter")
+            await one.sees("again")
+            assert shown_images(server.requests[-1].body) == ["data:image/png;"]
+
+
+async def test_a_model_that_does_not_see_is_told_of_them_by_name(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url, capabilities=SEES) as one:
+        server.script(say("a box"))
+        await one.ready()
+        await paste(one, f"{home}/shot.png", f"{CHIP} ")
+        await one.pilot.press("enter")
+        await one.sees("a box")
+        await one.idle()
+        launch = one.app.launch
+        assert isinstance(launch.choice, Choice)
+        blind = launch.choice._replace(model="kimi-blind", capabilities=("tools",))
+        one.screen.conversation.use(launch._replace(choice=blind))
+        await one.sees("kimi-blind sees no images")
