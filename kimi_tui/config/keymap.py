@@ -82,6 +82,7 @@ DEFAULT_KEYS: Mapping[str, str] = {
     ),
     "page-down": "pagedown",
     "page-up": "pageup",
+    "paste": "ctrl+v",
     "preview.bring_back": "space",
     "preview.cancel": "escape",
     "preview.choose": "enter",
@@ -157,7 +158,7 @@ _OUTSIDE_PROMPT = frozenset(
 _EDITING = frozenset(
     (
         *("left", "right", "home", "end", "backspace", "delete", "f6", "f7"),
-        *("ctrl+a", "ctrl+e", "ctrl+k", "ctrl+u", "ctrl+v", "ctrl+w", "ctrl+x", "ctrl+y"),
+        *("ctrl+a", "ctrl+e", "ctrl+k", "ctrl+u", "ctrl+w", "ctrl+x", "ctrl+y"),
         *("ctrl+left", "ctrl+right", "ctrl+pageup", "ctrl+pagedown", "ctrl+backspace"),
         *("ctrl+delete", "ctrl+shift+z"),
         *("ctrl+shift+k", "ctrl+shift+left", "ctrl+shift+right"),

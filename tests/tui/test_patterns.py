@@ -14,8 +14,8 @@ import kimi_tui.projection
 import kimi_tui.tui
 from kimi_tui import foreign_text
 from kimi_tui.projection import tool_calls
-from kimi_tui.tui import terminal_input
-from kimi_tui.tui.main import attaching
+from kimi_tui.tui import background, terminal_input
+from kimi_tui.tui.main import attaching, unsent
 from kimi_tui.tui.prompt import image_chips, mention
 from kimi_tui.tui.transcript import markdown, markdown_splitter, tool_card
 from kimi_tui.tui.transcript import search as transcript_search
@@ -43,6 +43,12 @@ def answered(text: str) -> object:
     taker = terminal_input.GraphicsAnswer()
     taker.await_it(print)
     return taker.rest(text)
+
+
+def told(text: str) -> object:
+    taker = background.Answers()
+    taker.asked(0.0)
+    return taker.take(text, 0.0), taker.take(text, 0.1)
 
 
 CASES: dict[str, tuple[Callable[[str], object], list[str]]] = {
@@ -74,6 +80,11 @@ CASES: dict[str, tuple[Callable[[str], object], list[str]]] = {
         image_chips.in_text,
         [of("[image "), of("[image a 1"), of("[image " + "1x1 ~1" * 15), "[image " + of(" "), of("[image a 1x1 ~1, ")],
     ),
+    "unsent._CHIP": (unsent._CHIP.fullmatch, ["[Pasted " + of("1,"), "[Pasted 1 line, " + of("1"), of("[Pasted 1 line")]),
+    "background._ANSWER": (told, [of("\x1b]11;"), "\x1b]11;" + of("r"), of("\x1b]11;r\x1b"), of("\x1b[?997;"), of("\x1b")]),
+    "background._BEGUN": (told, [of("\x1b]1"), of("\x1b[?99"), of("\x1b]11;" + "r" * 30)]),
+    "background._COLOUR": (background.is_light, ["#" + of("f"), "rgb:" + of("f/"), "rgba:1/1/1/" + of("f", "\n")]),
+    "background.re.search": (background.is_light, ["#" + of("fff"), "#" + of("f", "g")]),
     "attaching._WINDOWS": (attaching._WINDOWS.fullmatch, ["C:\\" + of("a", "\n"), of("C:")]),
     "terminal_input._ANSWER": (answered, [of("\x1b_G"), of("\x1b_Ga"), of("\x1b[?1;"), "\x1b[?" + of("1")]),
     "terminal_input._BEGUN_ANSWER": (answered, [of("\x1b"), "\x1b_G" + of("a"), "\x1b[?" + of(";")]),
@@ -112,6 +123,8 @@ def test_every_pattern_is_tried() -> None:
     # A call that is assigned to a name is found twice.
     twice = {
         "attaching.re.compile",
+        "background.re.compile",
+        "unsent.re.compile",
         "image_chips.re.compile",
         "mention.re.compile",
         "terminal_input.re.compile",

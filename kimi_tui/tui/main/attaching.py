@@ -48,6 +48,7 @@ class Attaching:
     @property
     def reads(self) -> bool:
         """Whether something is being read that may stand in what is sent."""
+        self._reading = {task for task in self._reading if not task.done()}
         return bool(self._reading)
 
     def read_path(self, written: str, pasted: str) -> None:
@@ -60,9 +61,7 @@ class Attaching:
         self._start(self._read_clipboard())
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
-        task = self._screen.conversation.engine.start(work)
-        self._reading.add(task)
-        task.add_done_callback(self._reading.discard)
+        self._reading.add(self._screen.conversation.engine.start(work))
 
     async def _read_path(self, written: str, pasted: str) -> None:
         folder = Path(self._screen.transcript.work_dir)
@@ -104,7 +103,7 @@ class Attaching:
 
     async def settled(self, text: str) -> str:
         """A message that was sent while something was read, with what came of that."""
-        while self._reading:
+        while self.reads:
             await asyncio.wait(self._reading)
         late, self._late = self._late, []
         for written, instead in late:

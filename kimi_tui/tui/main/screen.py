@@ -207,7 +207,7 @@ class MainScreen(Screen[None]):
         """Give the prompt the keys; the rest comes when the first picture stands."""
         self.prompt.area.images = self.kimi.images
         self.transcript.load_image = self._load_image
-        self.prompt.area.focus()
+        self.set_focus(self.prompt.area)
         if self._launch.config.prompt.vim:
             self.prompt.area.use_vim(on=True)
         if self._launch.prompt:

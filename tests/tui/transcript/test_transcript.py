@@ -11,6 +11,7 @@ import time
 import pytest
 from support.chat_app import ChatApp, show_history
 from support.conversation import LETTER, Conversation, quoted_fields, slow_import
+from support.watching import until
 from textual import events
 from textual.pilot import Pilot
 
@@ -346,8 +347,7 @@ async def test_no_motion_where_none_is_wanted() -> None:
     async with app.run_test(size=SIZE) as pilot:
         await with_letter(app, pilot)
         assert not app.transcript.is_moving
-        await pilot.pause()
-        assert any("from #12 to #8" in row for row in app.rows)
+        assert await until(lambda: any("from #12 to #8" in row for row in app.rows))
 
 
 async def test_a_rewind_ends_with_what_stays() -> None:
@@ -369,7 +369,7 @@ async def test_a_letter_unfolds_to_what_it_undid() -> None:
     app.animation_level = "none"
     async with app.run_test(size=SIZE) as pilot:
         await with_letter(app, pilot)
-        await pilot.pause()
+        assert await until(lambda: any("folded away" in row for row in app.rows))
         await pilot.click("#chat", offset=(12, row_of(app, "folded away") - 1))
         lost = [row for row in app.rows if row.startswith("▌ ✓")]
         assert len(lost) == 4
