@@ -4,17 +4,28 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from kimi_tui.wire.events import CompactionEnd, ContextReverted, EventRecord, StatusUpdate
+from kimi_tui.wire.events import (
+    CheckpointCreated,
+    CompactionEnd,
+    ContextReverted,
+    EventRecord,
+    LineChanged,
+    StatusUpdate,
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Freed:
-    """What an operation took away, in tokens. `serial` counts such operations, so that a new one is known from an old one."""
+    """What an operation took away, in tokens. `serial` counts such operations, so that a new one is known from an old one.
+
+    `estimated` says that `after` is no server's figure.
+    """
 
     reason: str = ""
     before: int = 0
     after: int = 0
     serial: int = 0
+    estimated: bool = False
 
 
 class GaugeModel:
@@ -28,14 +39,26 @@ class GaugeModel:
     def __init__(self) -> None:
         self.status = StatusUpdate(used=0, limit=0, trigger=0)
         self.freed = Freed()
+        self._is_step = False
+        # Whether reports to come tell better what was left: not those behind what the user says, or of another line.
+        self._is_guess = False
 
     def apply(self, record: EventRecord) -> bool:
         """Take in one event; returns whether the gauge may look different now."""
         match record.event:
             case StatusUpdate() as status:
-                if status == self.status:
+                freed = self.freed
+                self._correct(status)
+                if status == self.status and self.freed == freed:
                     return False
                 self.status = status
+            case CheckpointCreated(kind=kind):
+                self._is_step = kind == "step"
+                self._is_guess = self._is_guess and kind != "user"
+                return False
+            case LineChanged(op="jump" | "undo" | "redo"):
+                self._is_guess = False
+                return False
             case ContextReverted() as event:
                 self._drop(event.reason, event.tokens_before, event.tokens_after)
             case CompactionEnd() as event if not event.error:
@@ -45,8 +68,17 @@ class GaugeModel:
                 return False
         return True
 
+    def _correct(self, status: StatusUpdate) -> None:
+        """What was left is known by the server's next figure, that of what was sent to it first."""
+        if self._is_guess:
+            sent = status.step_input if self._is_step else None
+            after = status.used if sent is None else sent
+            self.freed = replace(self.freed, after=after, estimated=status.estimated)
+            self._is_guess = sent is None and status.estimated
+
     def _drop(self, reason: str, before: int, after: int) -> None:
-        self.freed = Freed(reason, before, after, self.freed.serial + 1)
+        self.freed = Freed(reason, before, after, self.freed.serial + 1, estimated=True)
+        self._is_guess = True
         status = self.status
         if status.used <= 0:
             self.status = replace(status, used=after, estimated=True)

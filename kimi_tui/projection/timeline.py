@@ -273,7 +273,7 @@ class TimelineModel:
                 if kind:
                     self._relabel(self._steps.drop_attempt(self.tree.head))
                 self._end_turn(reason, record.at)
-            case SteerTaken(text, withdrawn=False, number=number, images=images) if (
+            case SteerTaken(text=text, withdrawn=False, number=number, images=images) if (
                 self.tree.head is not None
             ):
                 head = self.tree.head

@@ -231,8 +231,11 @@ class _Runner:
             sees=conversation.model.sees,
         )
         limit_s = conversation.limits.tool_timeout_s
-        # A call that asks begins when it may; one that has not asked by then is running.
+        # What changes something begins when it may; of the rest, what has not asked by then is running.
         timer = loop.call_later(_SHOWN_AS_STARTED_AFTER_S, self._publish_started)
+        tool = conversation.toolset.get(call.name)
+        if tool is not None and tool.changes:
+            timer.cancel()
         rejected, feedback = False, ""
         try:
             async with asyncio.timeout(limit_s) as self._limit:

@@ -146,6 +146,8 @@ class Gauge(Widget):
             self._freed_serial = model.freed.serial
             if motion and model.freed.before > model.freed.after:
                 self._mark_freed(model.freed)
+        elif self._freed_figure not in (None, model.freed):
+            self._freed_figure = model.freed
         used = model.status.used
         if used != self._target or not motion:
             was_empty = self._target == 0
@@ -438,7 +440,8 @@ def now_words(status: StatusUpdate) -> str:
 def _extras(status: StatusUpdate, glyphs: Glyphs, freed: Freed | None) -> list[list[Span]]:
     """The one thing more, longest form first."""
     if freed is not None:
-        fall = numbers.change(freed.after - freed.before).replace(numbers.MINUS, glyphs.minus)
+        change = numbers.change(freed.after - freed.before, estimated=freed.estimated)
+        fall = change.replace(numbers.MINUS, glyphs.minus)
         sign = {"dmail": glyphs.dmail, "compaction": glyphs.compaction}
         return [[(f"{sign.get(freed.reason, glyphs.lost)} {fall}", _style_of(freed))]]
     words = forecast(status.used, status.trigger, status.per_step)

@@ -17,9 +17,34 @@ def test_it_falls_at_once_with_a_revert() -> None:
     assert model.apply(EventRecord(1, 0.0, event))
     assert model.status.used == 31_400
     assert model.status.estimated
-    assert model.freed == Freed("dmail", before.used, 31_400, model.freed.serial)
+    freed = Freed("dmail", before.used, 31_400, model.freed.serial, estimated=True)
+    assert model.freed == freed
     assert model.status.system + model.status.talk + model.status.tools == 31_400
     assert not model.apply(EventRecord(2, 0.0, TextPart("x")))
+
+
+def test_what_was_freed_is_known_by_the_next_figure_of_the_server() -> None:
+    model, story = GaugeModel(), until_folding()
+
+    def left() -> tuple[int, bool]:
+        for record in story.records:
+            model.apply(record)
+        story.records.clear()
+        return model.freed.after, model.freed.estimated
+
+    left()
+    story.dmail(8)
+    assert left() == (31_600, True)
+    story.used = 32_000
+    story.step()
+    assert left() == (32_000, False)
+    story.step()
+    assert left() == (32_000, False)
+    # Nothing of another line tells what was left.
+    story.dmail(9)
+    freed = left()
+    story.jump(3)
+    assert left() == freed
 
 
 def test_a_failed_compaction_changes_nothing() -> None:

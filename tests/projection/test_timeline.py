@@ -88,7 +88,7 @@ def test_the_change_of_a_step_is_what_the_next_one_starts_with() -> None:
     assert (live[5].change, live[5].change_measured) == (2_900, True)
     # What was cut away keeps its own figures, and so does the step below the cut.
     assert (live[7].change, live[7].change_measured) == (300, True)
-    assert [p.change for p in model.tree.lines[3].checkpoints] == [1_100, 800, 1_900, 14_200, 400]
+    assert [p.change for p in model.tree.lines[3].checkpoints] == [1_100, 800, 1_900, 14_200, 700]
 
 
 def test_a_flooding_tool_result_counts_for_its_own_step() -> None:

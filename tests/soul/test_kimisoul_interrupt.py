@@ -157,7 +157,9 @@ async def test_in_the_second_attempt_only_its_own_words_are_kept(tmp_path: Path)
         assert on.file()[-1]["content"] == "But this"
 
 
-async def test_while_an_approval_waits(tmp_path: Path) -> None:
+async def test_while_an_approval_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # However long it takes until it is asked about, it does not run before.
+    monkeypatch.setattr("kimi_tui.soul.tool_calls._SHOWN_AS_STARTED_AFTER_S", 0.0)
     async with stage(tmp_path, mode="ask") as on:
         on.server.script(call("Shell", {"command": "touch x"}))
         heard = on.soul.wire.subscribe()

@@ -160,11 +160,16 @@ async def test_the_fall_is_told_and_ends_where_the_model_is(motion: bool) -> Non
         first = len(story.records)
         story.dmail(8)
         app.feed(story.records[first:])
-        assert "◆ −18.4k" in app.gauge_text
+        assert "◆ ~−18k" in app.gauge_text
         assert app.gauge.shown == (before if motion else story.used)
         await pilot.wait_for_animation()
         assert app.gauge.shown == story.used
         assert "~31.6k / 262k" in app.gauge_text
+        # By the server's own figure it is no estimate any more.
+        first = len(story.records)
+        story.step(cost=0)
+        app.feed(story.records[first:])
+        assert "◆ −18.4k" in app.gauge_text
 
 
 async def test_what_leaves_the_bar_as_it_is_does_not_move() -> None:

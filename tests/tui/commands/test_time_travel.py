@@ -836,9 +836,9 @@ async def test_a_preview_ends_where_the_line_becomes_another_one(
 ) -> None:
     go_on, undo = asyncio.Event(), Operations.undo
 
-    async def slow(self: Operations) -> str:
+    async def slow(self: Operations, line_name: str) -> str:
         await go_on.wait()
-        return await undo(self)
+        return await undo(self, line_name)
 
     def jump() -> None:
         one.screen.start(preview(one.screen, Target(END, 1)), opens=True)

@@ -96,8 +96,8 @@ def test_an_opened_world_line_closes_the_loop_of_the_arc() -> None:
     model = model_of(until_arrived())
     model.toggle(next(row for row in model.rows if row.line is not None and row.line.n == 3))
     assert painted(model, 38)[1:9] == [
-        "◆─╮  #8 D-Mail from #12    −18.4k ▁",
-        "│ ◊ #12 D-Mail to #8        ~+400",
+        "◆─╮  #8 D-Mail from #12     ~−18k ▁",
+        "│ ◊ #12 D-Mail to #8        ~+700",
         "│ │ #11 Read import.log    +14.2k",
         "│ │ #10 Shell head import…  +1.9k",
         '│ │  #9 Grep "slow"         +0.8k',
