@@ -154,7 +154,7 @@ class MainScreen(Screen[None]):
         self.prompt = PromptBar(key_of("send", self.keys))
         self.footer = Footer()
         self.type_ahead = TypeAhead(self, self._hand_on)
-        self._letters = LetterGate(self, self._write_here, self._hand_on, self._tell_no_key)
+        self._letters = LetterGate(self, self._write_here, self._act_on, self._tell_no_key)
         self._approvals = ApprovalSlot(
             self.prompt, last_key_at, self.keys, self.focus_prompt, self.write_on
         )
@@ -1203,13 +1203,16 @@ class MainScreen(Screen[None]):
         return await self._letters.takes(event)
 
     async def _hand_on(self, event: events.Key | events.Paste) -> None:
+        await app_of(self).on_event(event)
+
+    async def _act_on(self, event: events.Key) -> None:
+        """Do what a letter does that has waited whether it begins a word."""
         view = self.on_view
-        copies = keys_of("chat.copy_mode", self.keys)
-        if isinstance(event, events.Key) and event.key in copies and self.focused is view:
+        if event.key in keys_of("chat.copy_mode", self.keys) and self.focused is view:
             # At once: the keys behind it are those of the cursor.
             view.action_copy_mode()
-            return
-        await app_of(self).on_event(event)
+        else:
+            await self._hand_on(event)
 
     def on_screen_resume(self) -> None:
         """What was over this screen is gone, and with it what a click on the timeline showed."""

@@ -156,10 +156,31 @@ async def test_it_stays_with_its_text_while_more_comes(home: Path) -> None:
         assert one.screen.focused is view
 
 
+@pytest.mark.parametrize(("keys", "written"), [("very good", "very good"), ("vVk", "")])
+async def test_what_is_typed_right_behind_the_key_that_leads_to_the_chat(
+    home: Path, keys: str, written: str
+) -> None:
+    async with (
+        ChatServer() as server,
+        desk(home, server.base_url, size=(80, 24), quiet_s=0.25) as one,
+    ):
+        server.script(say("There it is."))
+        await one.ready()
+        await one.say("Tell")
+        await one.idle()
+        # They are held back until the chat has the keys: a word is one all the same.
+        typed(one, f"\t{keys}")
+        await one.until(
+            lambda: bool(one.screen.prompt.area.text) or one.screen.transcript.is_copying
+        )
+        await one.until(lambda: one.screen.prompt.area.text == written)
+        assert one.screen.transcript.is_copying == (not written)
+
+
 def typed(one: Desk, text: str) -> None:
     """Keys that were read close behind one another, however busy the machine is."""
     for place, letter in enumerate(text):
-        event = events.Key("space" if letter == " " else letter, letter)
+        event = events.Key({" ": "space", "\t": "tab"}.get(letter, letter), letter)
         event.time -= 0.02 * (len(text) - place)
         event.set_sender(one.app)
         one.app.post_message(event)
