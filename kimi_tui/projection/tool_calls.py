@@ -144,6 +144,8 @@ class ToolCalls:
         """Those of the running step, which go away when they are delivered."""
         self._changed: dict[str, str] = {}
         """Commands that the user put in the place of those of calls."""
+        self._own: set[str] = set()
+        """Commands that the user ran, which no step called."""
         self.work_dir = ""
 
     def begin(self, event: ToolCall, at: float) -> Change:
@@ -179,6 +181,7 @@ class ToolCalls:
         self._list.attempt.clear()
         change = NOTHING
         if event.key not in self._open:
+            self._own.add(event.key)
             change = self.begin(ToolCall(event.key, event.name, event.arguments), at)
         block = self._open[event.key]
         block.arguments = event.arguments[:ARGUMENTS_LIMIT]
@@ -322,6 +325,8 @@ class ToolCalls:
             if block.checkpoint is not None and block.checkpoint < checkpoint:
                 break
             if isinstance(block, ToolBlock) and block.checkpoint == checkpoint:
+                if block.call in self._own:
+                    continue
                 if block.tokens != wanted or block.tokens_estimated != estimated:
                     block.tokens, block.tokens_estimated = wanted, estimated
                     block.touch()

@@ -24,7 +24,12 @@ from kimi_tui.session.schema import Checkpoint
 from kimi_tui.session.world_lines import WorldLines
 from kimi_tui.soul.conversation import Conversation
 from kimi_tui.soul.images import images_in
-from kimi_tui.soul.internal_messages import dmail_text, summary_text
+from kimi_tui.soul.internal_messages import (
+    dmail_text,
+    is_user_words,
+    summary_text,
+    told_command,
+)
 from kimi_tui.soul.rewind import END, DroppedMessage, RewindPreview, Target
 from kimi_tui.soul.segments import (
     Segment,
@@ -56,9 +61,16 @@ def rewind_prompt(segment: Segment, chosen: int = -1) -> str:
     """What goes back into the prompt after a rewind to this checkpoint.
 
     That is the message of the user that was `chosen` among those behind it, or else what it began with; of those that
-    stand before a D-Mail the newest.
+    stand before a D-Mail the newest. A message that only begins like a command of the user's own has a blank before it,
+    as it is written.
     """
-    texts = (segment.said[n] for n in _returned(segment, chosen))
+    messages, texts = segment.messages, list[str]()
+    places = [n for n, message in enumerate(messages) if is_user_words(message)]
+    for place in (places[n] for n in _returned(segment, chosen)):
+        text = messages[place].text
+        if text.startswith("!") and not any(map(told_command, messages[place + 1 : place + 2])):
+            text = f" {text}"
+        texts.append(text)
     return "\n\n".join(text for text in texts if text.strip())
 
 

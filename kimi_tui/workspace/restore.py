@@ -45,6 +45,7 @@ CHANGED_OUTSIDE = "changed outside"
 CHANGED_OUTSIDE_TOO = "also changed outside"
 CHANGED_BESIDE_JOB = "changed while a job ran"
 CHANGED_OUTSIDE_BEFORE = "also changed outside before"
+CHANGED_BESIDE_JOB_BEFORE = "also changed while a job ran"
 CHANGED_AFTERWARDS = "changed again since"
 
 _WHY_NOT: Mapping[Kind, str] = {
@@ -151,6 +152,8 @@ def plan_to(
             changes.append(FileChange(path, "conflict", before, after, said, would, stays))
         else:
             said = "" if FOREIGN.isdisjoint(by) else CHANGED_OUTSIDE_BEFORE
+            if said and all(one == "job" for one in by if one in FOREIGN):
+                said = CHANGED_BESIDE_JOB_BEFORE
             changes.append(FileChange(path, would, before, after, said, stays=stays))
     return changes
 

@@ -68,6 +68,23 @@ async def test_one_that_is_not_told_leaves_the_context_as_it_was(tmp_path: Path)
         assert on.file() == before
         assert on.ear.of(ev.ToolResult)[-1].output.strip() == "quietly"
         assert on.ear.of(ev.TurnEnd)[-1].reason == "done"
+        # Its card bears no figure of the step before it.
+        on.server.script(say("two"))
+        await on.soul.run("go on")
+        model = TranscriptModel()
+        for n, event in enumerate(on.ear.events):
+            model.apply(ev.EventRecord(n, 0.0, event))
+        (card,) = (block for block in model.blocks if isinstance(block, ToolBlock))
+        assert card.checkpoint is not None
+        assert card.tokens is None
+
+
+async def test_a_message_that_begins_like_one_is_a_message_again(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        on.server.script(say("one"))
+        await on.soul.run("!echo is not what I run")
+        (point,) = (one for one in on.ear.of(ev.CheckpointCreated) if one.kind == "user")
+        assert (await on.soul.rewind(Target(point.id))).prompt == " !echo is not what I run"
 
 
 async def test_without_a_record_it_is_the_same_card_and_names_nothing(tmp_path: Path) -> None:

@@ -20,13 +20,12 @@ from kimi_tui.filesystem import open_regular, read_regular
 from kimi_tui.foreign_text import clean_pasted
 from kimi_tui.images import MAX_FILE_BYTES, Image, ImageRefused, check_size, is_image, read_image
 from kimi_tui.tui.desktop import read_clipboard
-from kimi_tui.tui.prompt.area import may_be_path
+from kimi_tui.tui.prompt.area import READING, may_be_path
 
 if TYPE_CHECKING:
     from kimi_tui.tui.main.screen import MainScreen
     from kimi_tui.wire.display import ImageBlock
 
-READING = "[reading the clipboard]"
 MOST = 10
 """So many paths are taken from one paste."""
 _HEAD_BYTES = 16
@@ -56,8 +55,7 @@ class Attaching:
         self._start(self._read_path(written.strip(), pasted))
 
     def read_clipboard(self) -> None:
-        """Put into the field what the clipboard holds."""
-        self._screen.prompt.area.insert(READING)
+        """Put what the clipboard holds into the field, where it says that it is read."""
         self._start(self._read_clipboard())
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:

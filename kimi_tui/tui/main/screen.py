@@ -47,7 +47,7 @@ from kimi_tui.tui.main.hints import (
 )
 from kimi_tui.tui.prompt.area import Draft, PromptArea, may_be_path
 from kimi_tui.tui.prompt.bar import PromptBar
-from kimi_tui.tui.prompt.command import Command, CommandTable, ParsedLine, Values
+from kimi_tui.tui.prompt.command import Command, CommandTable, ParsedLine, Values, sent_text
 from kimi_tui.tui.prompt.image_chips import BEGINS, in_text
 from kimi_tui.tui.screens import (
     ModelMissing,
@@ -616,7 +616,7 @@ class MainScreen(Screen[None]):
 
     def send(self, written: str) -> None:
         """Run a command that was written out, or say the text."""
-        text = written.strip()
+        text = sent_text(written)
         if not text:
             self.conversation.go_on()
             return
@@ -870,7 +870,7 @@ class MainScreen(Screen[None]):
 
     def give_back(self, texts: Sequence[str]) -> None:
         """Put messages that were not sent into the prompt, before what stands there."""
-        parts = [part for text in (*texts, self.prompt.area.message) if (part := text.strip())]
+        parts = [part for text in (*texts, self.prompt.area.message) if (part := sent_text(text))]
         # Several are one message, also where the first of them was a command.
         is_command = len(parts) > 1 and parts[0].startswith(("!", "#", "/"))
         self.prompt.area.put(" " * is_command + "\n\n".join(parts))

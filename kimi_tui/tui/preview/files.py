@@ -84,10 +84,10 @@ class FilesState:
         return bool(self.rows or self.files.not_covered)
 
     @property
-    def unasked(self) -> list[str]:
+    def unasked(self) -> list[FilePreview]:
         """What would come back although someone else had changed it, and the user has not said so."""
         return [
-            one.path
+            one
             for one in self.files.restorable
             if one.reason and one.path in self.chosen and one.path not in self.decided
         ]

@@ -28,7 +28,7 @@ from kimi_tui.tui.preview.files import (
 )
 
 if TYPE_CHECKING:
-    from kimi_tui.soul.rewind import DroppedMessage, RewindPreview
+    from kimi_tui.soul.rewind import DroppedMessage, FilePreview, RewindPreview
 
 WIDE_FROM = 92
 """Cells inside the frame from which the list of what goes stands beside the choices."""
@@ -575,12 +575,16 @@ def runs_on_row(commands: Sequence[str], width: int, glyphs: Glyphs) -> list[Spa
     return [(f"{glyphs.caution} ", "warn"), (lead, "quiet"), (names, "ink")]
 
 
-def confirmation_row(paths: Sequence[str], key: str, width: int, glyphs: Glyphs) -> list[Span]:
+def confirmation_row(
+    files: Sequence[FilePreview], key: str, width: int, glyphs: Glyphs
+) -> list[Span]:
     """`! Also changed outside: notes.md   f again brings it back too`, where a first word is not enough."""
-    lead, end = "Also changed outside: ", f"   {key} again"
-    names = ", ".join(map(one_line, paths))
+    reasons = {one.reason.removesuffix(" before") for one in files}
+    why = reasons.pop() if len(reasons) == 1 else "also changed by others"
+    lead, end = f"{why.capitalize()}: ", f"   {key} again"
+    names = ", ".join(one_line(one.path) for one in files)
     room = width - 2 - cell_len(lead) - cell_len(end)
-    more = f" brings {'it' if len(paths) == 1 else 'them'} back too"
+    more = f" brings {'it' if len(files) == 1 else 'them'} back too"
     if cell_len(names) + cell_len(more) <= room:
         end += more
     names = formatting.cut(names, max(0, room), glyphs.cut)

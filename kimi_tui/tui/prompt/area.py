@@ -50,6 +50,8 @@ class Draft(NamedTuple):
     pastes: Mapping[str, str] = MappingProxyType({})
 
 
+READING = "[reading the clipboard]"
+"""What stands in the field until it is known what the clipboard holds."""
 _IMAGE_ENDINGS = (".png", ".jpg", ".jpeg", ".gif", ".webp")
 _LONGEST_PATHS = 8_000
 
@@ -151,7 +153,7 @@ class PromptArea(TextArea):
             self.pasted = pasted
 
     class ClipboardPressed(Message):
-        """What the clipboard of the desktop holds is wanted here, an image too."""
+        """What the clipboard of the desktop holds is wanted here, an image too, in the place of `READING`."""
 
     class ImageOpened(Message):
         """The chip of an image was opened."""
@@ -405,7 +407,7 @@ class PromptArea(TextArea):
         event.stop()
         if not event.text and self.has_chips:
             # Some terminals send so much of an image in the clipboard.
-            self.post_message(self.ClipboardPressed())
+            self.action_paste_clipboard()
             return
         text = clean_pasted(event.text)
         if self.has_chips and may_be_path(text):
@@ -573,6 +575,8 @@ class PromptArea(TextArea):
     def action_paste_clipboard(self) -> None:
         """Put here what the clipboard of the desktop holds."""
         if self.has_chips:
+            # At once: what is typed behind it, Enter too, comes behind it.
+            self._put_pasted(READING)
             self.post_message(self.ClipboardPressed())
         else:
             self.action_paste()

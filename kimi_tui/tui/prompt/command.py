@@ -104,6 +104,19 @@ class ParsedLine(NamedTuple):
 MESSAGE = ParsedLine()
 
 
+SIGNS = ("/", "!", "#")
+"""What begins with one of these is for the program: a command, one of the user's own for the shell, a note."""
+
+
+def sent_text(written: str) -> str:
+    """What was written, without blanks around it, but for the one that makes a message of what else were a command.
+
+    It stays, so that the message is one again when it is sent again: from the history, or after a rewind.
+    """
+    text = written.strip()
+    return f" {text}" if text.startswith(SIGNS) and written[:1].isspace() else text
+
+
 class CommandTable:
     """All commands, in the order in which they are listed; those that are used most come first where several are meant."""
 

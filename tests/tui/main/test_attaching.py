@@ -174,7 +174,7 @@ async def test_enter_right_behind_a_paste_waits_for_the_image(
         ChatServer() as server,
         desk(home, server.base_url, capabilities=SEES) as one,
     ):
-        server.script(say("one"), say("two"), say("three"))
+        server.script(say("one"), say("two"))
         await one.ready()
         area = one.screen.prompt.area
         area.post_message(events.Paste(f"{home}/shot.png"))
@@ -186,6 +186,13 @@ async def test_enter_right_behind_a_paste_waits_for_the_image(
         await one.pilot.press(*"and ", "ctrl+v", "enter")
         await one.sees("two")
         assert "and [image clipboard 40x30" in json.dumps(server.requests[1].body)
+        await one.idle()
+        # Also where all of it is typed faster than anything can be read.
+        server.script(say("four"))
+        for key in ("a", "ctrl+v", "b", "enter"):
+            area.post_message(events.Key(key, key if len(key) == 1 else None))
+        await one.sees("four")
+        assert "a[image clipboard 40x30 ~4]b" in json.dumps(server.requests[2].body)
         await one.idle()
         # Text in the clipboard is text, and what is not there is said in a line.
         holds(monkeypatch, Clipping(text="some\ntext"))

@@ -195,6 +195,31 @@ async def test_what_is_stopped_leaves_nothing_waiting(home: Path) -> None:
         await one.until(lambda: area.text == "later")
 
 
+async def test_a_message_that_looks_like_a_command_stays_one(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        await one.ready()
+        area = one.screen.prompt.area
+        for n, text in enumerate((" !touch made", "\n/quit now "), 1):
+            server.script(say(f"answer {n}"))
+            await one.say(text)
+            await one.sees(f"answer {n}")
+            await one.idle()
+            await one.pilot.press("up")
+            assert area.text == f" {text.strip()}"
+            await one.say(f"/rewind {2 * n - 2}")
+            await one.confirm("enter")
+            await one.until(lambda text=text: area.text == f" {text.strip()}")
+            # It goes as a message once more, also where it was given back.
+            server.script(say(f"again {n}"))
+            one.screen.give_back([area.take()])
+            await one.pilot.press("enter")
+            await one.sees(f"again {n}")
+            await one.idle()
+        assert not (home / "app" / "made").exists()
+        said = [request.messages[-1]["content"] for request in server.requests]
+        assert ["!touch made" in str(said[0]), "/quit now" in str(said[-1])] == [True, True]
+
+
 async def test_the_past_is_searched_here_and_elsewhere(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url) as one:
         await one.ready()

@@ -374,6 +374,22 @@ async def test_what_someone_else_changed_is_asked_for_once(size: tuple[int, int]
         assert app.answers == [PreviewAnswer("rewind", "restore")]
 
 
+@pytest.mark.parametrize(
+    ("files", "says"),
+    [(("built",), "while a job ran: built"), (("built", "theirs.md"), "by others: built, theirs.")],
+)
+async def test_what_a_job_changed_is_not_said_to_be_changed_outside(
+    files: tuple[str, ...], says: str
+) -> None:
+    built = FilePreview("built", "restore", "also changed while a job ran")
+    listed = [one for one in (built, *FOREIGN.files) if one.path in files]
+    app = PreviewApp(replace(STORY, files=replace(FOREIGN, files=tuple(listed))))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("f")
+        await pilot.pause()
+        assert any(f"Also changed {says}" in row for row in app.rows), app.rows
+
+
 @pytest.mark.parametrize("size", [(120, 40), (80, 24), (60, 20)])
 async def test_a_fork_asks_whether_the_files_go_along(size: tuple[int, int]) -> None:
     app = PreviewApp(WITH_FILES)
