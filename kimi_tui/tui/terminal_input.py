@@ -250,6 +250,13 @@ class TerminalInput(LinuxDriver):
             self.write(NO_MORE)
         super().stop_application_mode()
 
+    def _sigcont_application(self, *_: object) -> None:
+        """Go on after a stop, also one that nothing told of: begun on top of itself, it would read with two threads."""
+        if self._auto_restart and self._key_thread is not None and self._key_thread.is_alive():
+            self.suspend_application_mode()
+            self._must_signal_resume = True
+        super()._sigcont_application()
+
     def ask_background(self) -> None:
         """Ask the terminal if it is light, from now on."""
         self.asks_background = True
