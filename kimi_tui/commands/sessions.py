@@ -457,7 +457,7 @@ def print_lines(lines: Sequence[WorldLine], shown: Mapping[int, ShownLine]) -> N
                 f"{_n_steps(line, shown.get(line.n)):,}",
                 f"{line.left_by.messages_dropped:,}",
                 tokens(line.left_by.tokens_before),
-                tokens(_tokens_after(line, shown.get(line.n))),
+                _after_words(line, shown.get(line.n)),
                 age_of(line.left_by.at, now),
             ]
             for line in drawn
@@ -467,6 +467,12 @@ def print_lines(lines: Sequence[WorldLine], shown: Mapping[int, ShownLine]) -> N
     for line in lines:
         if line not in drawn:
             say(f"World line {line.n} has no step of its own: another line has all of it.")
+
+
+def _after_words(line: WorldLine, shown: ShownLine | None) -> str:
+    after = _tokens_after(line, shown)
+    is_measured = not after or (shown is not None and shown.after_measured)
+    return tokens(after) if is_measured else f"~{tokens(after)}"
 
 
 def _tokens_after(line: WorldLine, shown: ShownLine | None) -> int:

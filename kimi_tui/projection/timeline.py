@@ -455,6 +455,7 @@ class TimelineModel:
             checkpoint.touch()
         if (line := self._left_by.get(uid)) is not None:
             line.tokens_after += more
+            line.after_measured = figure is not None and figure.measured
 
     def _measure_previous(self, head: Checkpoint) -> None:
         if head.measured and head.index > 0:
@@ -572,10 +573,10 @@ class TimelineModel:
         live = self.tree.live
         return len(live) - (1 if live and live[0].is_summary else 0)
 
-    def tokens_after(self, world_line: int) -> int:
-        """What was in the window when a line had been left; 0 where nothing tells."""
+    def tokens_after(self, world_line: int) -> tuple[int, bool]:
+        """What was in the window when a line had been left, and whether the server said so; 0 where nothing tells."""
         left = self._world_lines.left.get(world_line)
-        return left.tokens_after if left is not None else 0
+        return (left.tokens_after, left.after_measured) if left is not None else (0, False)
 
     def line_name(self, world_line: int) -> str:
         """What a line that was left is called; empty where nothing tells, or nothing on it is its own."""

@@ -89,6 +89,7 @@ class LeftLine(Generic[P]):
     by_user: bool = False
     tokens_before: int = 0
     tokens_after: int = 0
+    after_measured: bool = False
 
 
 @dataclass(frozen=True, slots=True)

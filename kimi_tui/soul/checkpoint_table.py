@@ -87,11 +87,12 @@ def list_checkpoints(session: Session, world_line: int = 0) -> list[CheckpointRo
 
 class ShownLine(NamedTuple):
     """A world line as the timeline shows it: its name, the steps that are its own (without any it is not shown there), and the
-    tokens that were left when it had been left; 0 where it does not tell."""
+    tokens that were left when it had been left, the server's figure with `after_measured`; 0 where it does not tell."""
 
     name: str
     n_steps: int
     tokens_after: int = 0
+    after_measured: bool = False
 
 
 def shown_timeline(session: Session) -> TimelineModel:
@@ -115,7 +116,7 @@ def shown_lines(session: Session, model: TimelineModel | None = None) -> dict[in
         n: ShownLine(
             model.line_name(n),
             len(drawn[n].checkpoints) if n in drawn else 0,
-            model.tokens_after(n),
+            *model.tokens_after(n),
         )
         for n in model.left_lines
     }

@@ -255,7 +255,7 @@ class TerminalInput(LinuxDriver):
         if self._auto_restart and self._key_thread is not None and self._key_thread.is_alive():
             self.suspend_application_mode()
             self._must_signal_resume = True
-        super()._sigcont_application()
+        super()._sigcont_application()  # pyright: ignore[reportUnknownMemberType]
 
     def ask_background(self) -> None:
         """Ask the terminal if it is light, from now on."""

@@ -73,7 +73,7 @@ class Places:
             if n in timeline.tree.lines:
                 drawn = timeline.tree.lines[n]
                 assert drawn.tokens_before == lines[n].tokens_before == listed[n]["tokens_before"]
-            if n and (after := timeline.tokens_after(n)):
+            if n and (after := timeline.tokens_after(n)[0]):
                 assert after == listed[n]["tokens_after"]
             shown_change = {r.uid: r.tokens_change for r in rows if r.said < 0}
             for point, following in pairwise(points):
@@ -105,9 +105,9 @@ class Places:
             if isinstance(card, DMailBlock):
                 assert card.tokens_changed == point.saved
                 # A line that was live again has been left by something else since.
-                left = timeline.tokens_after(card.world_line) or (
-                    following.tokens if following is not None else 0
-                )
+                left, is_measured = timeline.tokens_after(card.world_line)
+                assert not left or is_measured == (not card.estimated)
+                left = left or (following.tokens if following is not None else 0)
             else:
                 assert card.tokens_after - card.tokens_before == point.saved
                 left = card.tokens_after
