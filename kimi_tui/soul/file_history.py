@@ -47,6 +47,7 @@ from kimi_tui.workspace.divergence import Divergence
 from kimi_tui.workspace.entries import Extent, Limits
 from kimi_tui.workspace.restore import (
     CHANGED_BESIDE_JOB,
+    CHANGED_BESIDE_JOB_BEFORE,
     CHANGED_OUTSIDE,
     FileChange,
     Prepared,
@@ -72,9 +73,11 @@ _LONG_S = 2.0
 _END_PATIENCE_S = 2.0
 _MOST_ROWS = 20_000
 _MOST_FILES_COMPARED = 300
+_BY_A_JOB = "it changed while a command ran in the background"
 _BY_OTHERS = {
     CHANGED_OUTSIDE: "someone else changed it",
-    CHANGED_BESIDE_JOB: "it changed while a command ran in the background",
+    CHANGED_BESIDE_JOB: _BY_A_JOB,
+    CHANGED_BESIDE_JOB_BEFORE: _BY_A_JOB,
 }
 _WRITTEN_SINCE = "written since then"
 _NO_TEXT_SHOWN = "(not shown)\n"

@@ -236,20 +236,24 @@ def read_clipboard(
             return b""
         try:
             ended = _run_apart([program, *command[1:]], environ, reading.timeout_s, prints=True)
-        except (OSError, subprocess.SubprocessError):
+        except OSError:
             return b""
         return ended.stdout if ended.returncode == 0 else b""
 
-    image = printed(reading.image)
-    if image and reading.is_base64:
-        try:
-            image = base64.b64decode(image)
-        except binascii.Error:
-            image = b""
-    if image:
-        return Clipping(image)
-    if text := printed(reading.text).decode("utf-8", "replace"):
-        return Clipping(text=text)
+    try:
+        image = printed(reading.image)
+        if image and reading.is_base64:
+            try:
+                image = base64.b64decode(image)
+            except binascii.Error:
+                image = b""
+        if image:
+            return Clipping(image)
+        if text := printed(reading.text).decode("utf-8", "replace"):
+            return Clipping(text=text)
+    except subprocess.TimeoutExpired:
+        # The program that holds it does not hand it out.
+        return Clipping(trouble="The clipboard does not answer.")
     trouble = image_reader(environ, work_dirs, platform)[1]
     return Clipping(trouble=trouble or "The clipboard holds neither an image nor text.")
 

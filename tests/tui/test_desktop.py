@@ -398,7 +398,7 @@ def test_a_clipboard_that_hangs_is_not_waited_for(
     _program(tmp_path / "bin", "xclip", "exec sleep 30")
     monkeypatch.setattr("kimi_tui.tui.desktop._READINGS", _impatient())
     environ = {"PATH": f"{tmp_path / 'bin'}:/usr/bin:/bin", "DISPLAY": ":0"}
-    assert "neither" in read_clipboard(environ, [], "linux").trouble
+    assert "not answer" in read_clipboard(environ, [], "linux").trouble
 
 
 def _impatient() -> dict[str, object]:

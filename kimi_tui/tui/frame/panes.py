@@ -108,6 +108,8 @@ class ChatPane(NoticingPane):
         super().__init__(transcript, id="chat-pane")
         self._new_menu = new_menu
         self._menu: CommandMenu | None = None
+        self._closed_for = ""
+        """The text for which no menu is made: it was closed before there was one."""
         self._notice_rows = 0
 
     async def read(self, world_line: Widget) -> None:
@@ -132,7 +134,7 @@ class ChatPane(NoticingPane):
 
     def follow(self, text: str, offers: Sequence[Offer] | None = None) -> CommandMenu | None:
         """Show which commands the text in the prompt may become, or what is offered; returns the menu once there is one."""
-        is_wanted = bool(offers) or text.startswith("/")
+        is_wanted = bool(offers) or (text.startswith("/") and text != self._closed_for)
         if self._menu is None and self._new_menu is not None and is_wanted:
             self._menu = self._new_menu()
             self._place_menu()
@@ -153,6 +155,7 @@ class ChatPane(NoticingPane):
 
     def close_menu(self, text: str) -> None:
         """Offer no command until the prompt holds another text than this."""
+        self._closed_for = text
         if self._menu is not None:
             self._menu.close(text)
 

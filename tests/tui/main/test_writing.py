@@ -226,6 +226,13 @@ async def test_the_past_is_searched_here_and_elsewhere(home: Path) -> None:
         area = one.screen.prompt.area
         for text in ("fix the parser", "fix the lexer", "run it"):
             one.screen.conversation.remember(text)
+        # The arrows go past a command, which no menu was opened for before, and do not choose from one.
+        one.screen.conversation.remember("/usage")
+        await one.pilot.press("up")
+        await one.until(lambda: area.text == "/usage")
+        await one.pilot.pause()
+        await one.pilot.press("up")
+        assert area.text == "run it"
         append_history(history_file(home, Path("/elsewhere")), "fix the moon")
         area.put("a draft")
         await one.pilot.press("ctrl+r")
