@@ -1,8 +1,8 @@
 """Images as models take them: known by their content, decoded once, turned upright, and small enough to be sent.
 
 What is kept of an image is what every provider takes: PNG, JPEG, WebP or GIF, at most 2,000 pixels a side and 5 MB as
-base64. One that is so already, and of less than a megabyte, stays byte for byte as it is; of any other the form is kept that
-takes the least: it is sent again with every step, and some plans take no more than 2 MB a request. Nothing that cannot be
+base64. One that is so already, and of less than a megabyte, stays as it is, but for what its file tells beside the picture:
+places, times, names. Of any other the form is kept that takes the least: it is sent again with every step, and some plans take no more than 2 MB a request. Nothing that cannot be
 decoded becomes an `Image`: in a conversation it would fail every request from then on.
 
 Pillow takes tens of milliseconds to import, and is imported with the first image.
@@ -20,6 +20,7 @@ from operator import mul
 from typing import TYPE_CHECKING, Any
 
 from kimi_tui.foreign_text import one_line
+from kimi_tui.image_metadata import without_metadata
 
 if TYPE_CHECKING:
     from PIL.Image import Image as Picture
@@ -164,17 +165,20 @@ def _read(data: bytes, kind: str, name: str) -> Image:
             # A JPEG is decoded no larger than it must be.
             picture.draft(picture.mode, (MAX_SIDE, MAX_SIDE))
         picture.load()
-        fits = max(width, height) <= MAX_SIDE and len(data) <= MAX_BYTES
-        as_it_is = Image(MEDIA_TYPES[kind], data, width, height, name)
-        may_stay = fits and not moves and turned is None
-        if may_stay and len(data) <= _LIGHT_BYTES:
+        bare = b"" if moves or turned is not None else without_metadata(data, kind)
+        as_it_is = Image(MEDIA_TYPES[kind], bare, width, height, name)
+        may_stay = max(width, height) <= MAX_SIDE and 0 < len(bare) <= MAX_BYTES
+        if may_stay and len(bare) <= _LIGHT_BYTES:
             return as_it_is
         made = _plain(picture)
     made.thumbnail((MAX_SIDE, MAX_SIDE))
     if turned is not None:
         made = made.transpose(turned)
+    # Comments and the like would be written again.
+    profile = made.info.get("icc_profile")
+    made.info = {"icc_profile": profile} if profile else {}
     media_type, smaller = _encoded(made, kind, name)
-    if may_stay and len(data) <= len(smaller):
+    if may_stay and len(bare) <= len(smaller):
         return as_it_is
     return Image(media_type, smaller, made.width, made.height, name)
 

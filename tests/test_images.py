@@ -9,9 +9,12 @@ from io import BytesIO
 
 import pytest
 from PIL import Image as Pillow
+from PIL import ImageCms
+from PIL.PngImagePlugin import PngInfo
 from support.made_images import flat, noise, saved
 
 from kimi_tui import images
+from kimi_tui.image_metadata import without_metadata
 from kimi_tui.images import (
     MAX_BYTES,
     MAX_FILE_BYTES,
@@ -22,6 +25,8 @@ from kimi_tui.images import (
     is_image,
     read_image,
 )
+
+PROFILE = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
 
 
 def png_of_size(width: int, height: int, rows: bytes = b"") -> bytes:
@@ -109,6 +114,74 @@ def test_one_from_a_camera_is_turned_upright() -> None:
     image = read_image(file.getvalue(), "p.jpg")
     assert (image.width, image.height) == (20, 60)
     assert opened(image).getexif().get(0x0112, 1) == 1
+
+
+SECRET = "48.8584 N, 2.2945 E"
+
+
+def told(picture: Pillow.Image, kind: str, **options: object) -> bytes:
+    """A file that tells a place in every way that its kind has."""
+    exif = Pillow.Exif()
+    exif[0x010E] = SECRET
+    if kind == "PNG":
+        text = PngInfo()
+        text.add_text("Comment", SECRET)
+        text.add_itxt("XML:com.adobe.xmp", SECRET)
+        options = {**options, "pnginfo": text, "exif": exif}
+    elif kind == "GIF":
+        options = {**options, "comment": SECRET.encode()}
+    else:
+        more = {"comment": SECRET.encode()} if kind == "JPEG" else {}
+        options = {**options, "exif": exif, "xmp": SECRET.encode(), **more}
+    file = BytesIO()
+    picture.save(file, kind, icc_profile=PROFILE, **options)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("kind", "mode", "options"),
+    [
+        ("PNG", "RGB", {}),
+        ("PNG", "P", {"transparency": 3}),
+        ("JPEG", "RGB", {}),
+        ("JPEG", "RGB", {"progressive": True, "restart_marker_rows": 1}),
+        ("JPEG", "CMYK", {}),
+        ("JPEG", "L", {}),
+        ("WEBP", "RGB", {}),
+        ("WEBP", "RGBA", {"lossless": True}),
+        ("WEBP", "RGBA", {}),
+        ("GIF", "P", {}),
+    ],
+)
+def test_what_is_sent_shows_the_same_and_tells_no_place(
+    kind: str, mode: str, options: dict[str, object]
+) -> None:
+    picture = (flat if kind == "GIF" else noise)(61, 47).convert(mode)
+    if mode == "RGBA":
+        picture.putalpha(90)
+    data = told(picture, kind, **options)
+    assert SECRET.encode() in data
+    behind = b"" if kind == "GIF" else SECRET.encode()
+    image = read_image(data + behind, "photo")
+    assert SECRET.encode() not in image.data
+    assert image.media_type == ("image/png" if kind == "GIF" else f"image/{kind.lower()}")
+    shown, was = opened(image), Pillow.open(BytesIO(data))
+    assert shown.convert("RGBA").tobytes() == was.convert("RGBA").tobytes()
+    if kind != "GIF":
+        assert shown.info["icc_profile"] == PROFILE
+    # Encoded anew, it tells no more.
+    turned = read_image(told(flat(2_100, 30).convert("RGB"), kind), "photo")
+    assert turned.width == MAX_SIDE
+    assert SECRET.encode() not in turned.data
+
+
+@pytest.mark.parametrize("kind", ["PNG", "JPEG", "WEBP"])
+def test_a_file_that_is_odd_beside_its_picture_is_encoded_anew_or_refused(kind: str) -> None:
+    data = told(flat(20, 10), kind)
+    for end in range(len(data)):
+        part = without_metadata(data[:end], kind)
+        assert SECRET.encode() not in part
+        assert not part or read_image(part, "cut").width == 20
 
 
 def test_of_one_that_moves_the_first_picture_is_sent() -> None:

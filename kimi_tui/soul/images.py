@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kimi_tui.foreign_text import one_line
 from kimi_tui.images import Image
 from kimi_tui.llm.message import ImagePart, Message
 from kimi_tui.session.images import hash_of, image_part
 from kimi_tui.soul.errors import SoulError
-from kimi_tui.wire.display import ImageBlock, with_names
-
-_MAX_NAME = 200
+from kimi_tui.wire.display import ImageBlock, decode_image, with_names
 
 
 class ModelCannotSee(SoulError):
@@ -43,14 +40,7 @@ def facts_of(image: Image) -> ImageBlock:
 def fact_of(part: ImagePart) -> ImageBlock:
     """What the wire tells of an image in a message."""
     where = part.image_url
-    return ImageBlock(
-        one_line((where.name or "")[:_MAX_NAME]),
-        where.media_type or "",
-        max(0, where.width or 0),
-        max(0, where.height or 0),
-        max(0, where.n_bytes or 0),
-        hash_of(where.url),
-    )
+    return decode_image({**where.model_dump(), "sha256": hash_of(where.url)})
 
 
 def images_in(message: Message, *, pasted: bool = False) -> tuple[ImageBlock, ...]:

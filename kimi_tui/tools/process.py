@@ -90,8 +90,9 @@ def find_program(name: str, environ: Mapping[str, str], *work_dirs: Path) -> str
         found = shutil.which(name, path=folder)
         if found is None:
             continue
-        real = Path(os.path.realpath(found))
-        if not any(real.is_relative_to(work) for work in works):
+        # A link there to a shell outside would run what its arguments name.
+        places = (Path(os.path.realpath(folder)), Path(os.path.realpath(found)))
+        if not any(place.is_relative_to(work) for work in works for place in places):
             return found
     return None
 

@@ -100,7 +100,7 @@ async def _image_outcome(target: ResolvedPath, source: _Source, env: ToolEnv) ->
         return failure(str(no), brief="no image to show")
     env.versions.saw(target.real, source.version)
     size = f"{image.width}x{image.height}"
-    made = "" if image.data == data else f", made smaller than its {format_size(source.size)}"
+    made = "" if image.data == data else f", of a file of {format_size(source.size)}"
     facts = f"An image, {size}, {format_size(len(image.data))}{made}. It follows the results."
     return ToolOutcome(message=facts, brief=size, images=(image,))
 

@@ -230,7 +230,7 @@ def _decode_one(record: Mapping[str, object]) -> DisplayBlock | None:
         case "diff":
             return _decode_diff(record)
         case "image":
-            return _decode_image(record)
+            return decode_image(record)
         case _:
             return None
 
@@ -263,14 +263,15 @@ def _decode_todo(record: Mapping[str, object]) -> TodoBlock | None:
     return TodoBlock(tuple(found))
 
 
-def _decode_image(record: Mapping[str, object]) -> ImageBlock:
+def decode_image(record: Mapping[str, object]) -> ImageBlock:
+    """The facts of an image as a record says them, bounded."""
     name, media_type, sha256 = (
         value[:_MAX_WORD] if isinstance(value := record.get(key), str) else ""
         for key in ("name", "media_type", "sha256")
     )
     return ImageBlock(
         one_line(name),
-        media_type,
+        one_line(media_type),
         _count(record, "width"),
         _count(record, "height"),
         _count(record, "n_bytes"),
@@ -288,7 +289,7 @@ def images_of(value: object) -> tuple[ImageBlock, ...]:
             continue
         record = cast("dict[str, object]", one)
         if record.get("type") == "image":
-            found.append(_decode_image(record))
+            found.append(decode_image(record))
         elif record.get("type") == "image_url":
             # A content part: of one that is stored, its name says the hash.
             where = record.get("image_url")
@@ -296,7 +297,7 @@ def images_of(value: object) -> tuple[ImageBlock, ...]:
             url = facts.get("url")
             stored = PurePosixPath(url) if isinstance(url, str) and len(url) < _MAX_WORD else None
             hashed = stored.stem if stored is not None and stored.parent.name == "images" else ""
-            found.append(_decode_image({**facts, "sha256": hashed}))
+            found.append(decode_image({**facts, "sha256": hashed}))
     return tuple(found)
 
 

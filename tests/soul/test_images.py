@@ -24,11 +24,11 @@ from kimi_tui.session import images as session_images
 from kimi_tui.session.errors import StorageTrouble
 from kimi_tui.session.images import IMAGES_NAME
 from kimi_tui.soul.history import session_history
-from kimi_tui.soul.images import ModelCannotSee, facts_of
+from kimi_tui.soul.images import ModelCannotSee, facts_of, images_in
 from kimi_tui.soul.model_slot import LoopLimits
 from kimi_tui.soul.rewind import Target
 from kimi_tui.wire import events as ev
-from kimi_tui.wire.display import BriefBlock
+from kimi_tui.wire.display import BriefBlock, ImageBlock, images_of
 
 SEES = ["image_in"]
 MARKERS = re.compile(r"\s*<system>CHECKPOINT \d+</system>\s*")
@@ -190,7 +190,7 @@ async def test_an_image_that_a_tool_reads_follows_the_results_of_its_step(tmp_pa
         assert "broken.png is a broken PNG image" in second[4]["content"]
         assert contents(on, 1)[-1] == ["Images of the results above:", "noise.png"]
         assert "2000x200" in third[8]["content"]
-        assert "made smaller" in third[8]["content"]
+        assert "of a file of" in third[8]["content"]
         assert len(stored(on)) == 2
         displays = [result.display for result in on.ear.of(ev.ToolResult)]
         assert (BriefBlock("90x70"), facts_of(NOISE)) in displays
@@ -308,6 +308,17 @@ async def test_where_the_disk_refuses_an_image_nothing_is_said(tmp_path: Path) -
         assert len(on.ear.of(ev.TurnBegin)) == 1
         assert len(on.session.context.messages) == n_messages
         storage.room = 1 << 40
+
+
+@pytest.mark.parametrize("large", [10**400, 2**60, -1])
+def test_made_up_facts_are_bounded_and_clean(large: int) -> None:
+    facts = {"name": "a\x1b]0;x\x07", "media_type": "image/\x1b[2Jpng", "width": large}
+    url = f"images/{'0' * 64}.png"
+    part = {"type": "image_url", "image_url": {**facts, "url": url, "n_bytes": large}}
+    said = Message.model_validate({"role": "user", "content": [part]})
+    assert images_in(said) == (ImageBlock("a", "image/png", 0, 0, 0, "0" * 64),)
+    record = [{"type": "image", **facts, "n_bytes": large, "sha256": "0" * 64}]
+    assert images_of(record) == images_in(said)
 
 
 @pytest.mark.parametrize("spoil", ["gone", "changed", "a link", "another way"])

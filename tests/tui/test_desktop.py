@@ -354,6 +354,17 @@ async def test_no_opener_of_the_folder_of_a_session_that_was_begun_elsewhere(
         await one.until((tmp_path / "ran").exists)
 
 
+def test_no_link_in_the_work_folder_stands_in_for_a_program(tmp_path: Path, work: Path) -> None:
+    # `bash -selection clipboard` runs `clipboard`.
+    commands = work / ".venv" / "bin"
+    commands.mkdir(parents=True)
+    (commands / "xclip").symlink_to("/bin/bash")
+    (tmp_path / "bin").symlink_to(commands)
+    for folder in (commands, tmp_path / "bin"):
+        assert find_program("xclip", {"PATH": str(folder)}, work) is None
+        assert find_program("xclip", {"PATH": str(folder)}) == f"{folder}/xclip"
+
+
 def only_in(folder: Path) -> Callable[..., str | None]:
     """`find_program`, but the programs of the machine are none."""
 

@@ -46,7 +46,13 @@ def diff_blocks(draw: st.DrawFn) -> d.DiffBlock:
 
 
 IMAGES = st.builds(
-    d.ImageBlock, st.text("ab .png", max_size=9).map(one_line), TEXT, COUNT, COUNT, COUNT, TEXT
+    d.ImageBlock,
+    st.text("ab .png", max_size=9).map(one_line),
+    TEXT.map(one_line),
+    COUNT,
+    COUNT,
+    COUNT,
+    TEXT,
 )
 BLOCKS = st.one_of(
     IMAGES,

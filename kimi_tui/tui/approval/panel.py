@@ -460,6 +460,8 @@ class ApprovalPanel(Widget, can_focus=True):
             return False
         letter = event.character or ""
         choice = next((one for one in self._choices if one.key == letter), None)
+        # One that comes early begins the wait anew at once: held down, it would settle when that is over.
+        self._accepts(event.time)
         letters.take(letter, event.time, partial(self._settled, choice, event.time))
         if not letters.SETTLE_S:
             await letters.settle()

@@ -11,6 +11,7 @@ import os
 import re
 import shlex
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -176,8 +177,9 @@ def _readings(pasted: str) -> list[list[str]]:
 
 def _path(word: str, folder: Path, home: Path) -> Path:
     if word.startswith("file:"):
-        url = urlsplit(word)
-        word = unquote(url.path) if url.netloc in ("", "localhost") else ""
+        with suppress(ValueError):  # brackets that are no address
+            url = urlsplit(word)
+            word = unquote(url.path) if url.netloc in ("", "localhost") else ""
     elif (found := _WINDOWS.fullmatch(word)) is not None:
         # As Windows writes it, where this system has its disks.
         rest = found[2].replace("\\", "/")

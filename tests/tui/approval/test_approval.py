@@ -327,6 +327,20 @@ async def test_a_letter_answers_when_it_has_settled() -> None:
         assert field(desk).text == "python -m builda"
 
 
+@pytest.mark.parametrize("settle_s", [0.25], indirect=True)
+async def test_a_letter_that_was_held_from_before_answers_nothing() -> None:
+    desk = Desk(request())
+    async with desk.run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: desk.panel._is_painted)  # pyright: ignore[reportPrivateUsage]
+        # Half a second was over at the tenth of these.
+        desk.panel._quiet = QuietKeyboard(time.monotonic() - 1.0, 0.0)  # pyright: ignore[reportPrivateUsage]
+        typed(desk, "y" * 20)
+        await pilot.pause(0.6)
+        assert desk.answers == []
+        typed(desk, "y")
+        await until(pilot, lambda: desk.answers == [("once", "")])
+
+
 async def test_enter_answers_only_what_the_arrows_chose() -> None:
     desk = Desk(request())
     async with desk.run_test(size=(80, 24)) as pilot:

@@ -98,6 +98,7 @@ def test_what_is_no_image_stays_text(tmp_path: Path) -> None:
         "see a.png",
         "'a.png",
         "file://elsewhere/a.png",
+        "file://[brackets/a.png",
         "\0.png",
         " ".join(["a.png"] * (MOST + 1)),
         "",
