@@ -233,8 +233,9 @@ def _set_times(session: Path) -> None:
         told = json.loads(line)
         if "timestamp" in told:
             payload = told["message"]["payload"]
-            # How many pieces a text came in depends on the machine.
-            at += 0.0 if told["message"]["type"] == "ContentPart" else 0.9
+            # How many pieces a text came in depends on the machine, and so does which of two searches ended first: no sum
+            # of such times may stand where it is rounded.
+            at += 0.0 if told["message"]["type"] == "ContentPart" else 0.8
             told["timestamp"] = at
             if "duration_s" in payload:
                 payload["duration_s"] = 2.4

@@ -67,6 +67,8 @@ class Pictures:
         """Compare two pictures of what is on the screen now."""
         for size in (SIZES[0], SIZES[-1]):
             await desk.pilot.resize_terminal(*size)
+            # Below a dialog the main screen is painted a moment later.
+            await desk.until(lambda: desk.text().lstrip().startswith("Importer"))
             await desk.pilot.pause()
             assert desk.app.export_screenshot() == self._snapshot(name=f"{view}-{size[0]}")
         await desk.pilot.resize_terminal(*SIZES[0])
