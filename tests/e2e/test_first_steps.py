@@ -101,6 +101,23 @@ def test_first_run_with_a_server_of_ones_own(program: Program, server: ChatServe
     program.start().wait_for("What shall we work on?")
 
 
+@pytest.mark.parametrize("leaves", ["\t", "\r"])
+def test_a_key_typed_in_one_go_with_the_address_is_not_shown(
+    program: Program, server: ChatServerThread, leaves: str
+) -> None:
+    terminal = program.start()
+    terminal.wait_for("Which model shall it use?")
+    terminal.key("1")
+    terminal.wait_for("Another server")
+    terminal.key("down", "down", "down", "down")
+    terminal.wait_for("Base URL")
+    terminal.key("enter")
+    terminal.wait_quiet(0.3)  # the focus has moved on
+    terminal.type(f"{server.base_url}{leaves}sk-secret-key")
+    terminal.wait_for("•" * 13)
+    assert b"secret" not in terminal.raw
+
+
 @pytest.mark.parametrize("rows", ["99999999", "x", "9" * 5000])
 def test_an_odd_size_in_the_environment_is_not_believed(configured: Program, rows: str) -> None:
     terminal = configured.start(env={"COLUMNS": "-5", "LINES": rows})
