@@ -47,7 +47,9 @@ class Desk:
         try:
             strips = self.app.screen._compositor.render_strips(size)  # pyright: ignore[reportPrivateUsage]
         except KeyError:
-            return ""  # what is being taken away has no styles any more; the next layout leaves it out
+            return (
+                ""  # what is being taken away has no styles any more; the next layout leaves it out
+            )
         return "\n".join("".join(segment.text for segment in strip).rstrip() for strip in strips)
 
     async def until(self, condition: Callable[[], bool]) -> None:
