@@ -2,8 +2,9 @@
 
 What is kept of an image is what every provider takes: PNG, JPEG, WebP or GIF, at most 2,000 pixels a side and 5 MB as
 base64. One that is so already, and of less than a megabyte, stays as it is, but for what its file tells beside the picture:
-places, times, names. Of any other the form is kept that takes the least: it is sent again with every step, and some plans take no more than 2 MB a request. Nothing that cannot be
-decoded becomes an `Image`: in a conversation it would fail every request from then on.
+places, times, names. Of any other the form is kept that takes the least: it is sent again with every step, and some plans
+take no more than 2 MB a request. Nothing that cannot be decoded becomes an `Image`: in a conversation it would fail every
+request from then on.
 
 Pillow takes tens of milliseconds to import, and is imported with the first image.
 """
@@ -31,8 +32,10 @@ MAX_BYTES = 3_750_000
 """Of an image as it is sent: 5 MB are allowed, and base64 takes four bytes for three."""
 _LIGHT_BYTES = 1_000_000
 MAX_FILE_BYTES = 50_000_000
-MAX_PIXELS = 80_000_000
-"""Of an image as it comes: decoded they take up to 320 MB, for a moment, and of one image at a time."""
+MAX_PIXELS = 50_000_000
+"""Of an image as it comes: decoded they take up to 200 MB, twice for a moment, and of one image at a time."""
+_SCALED_FIRST = frozenset({"L", "LA", "RGB", "RGBA", "CMYK"})
+"""Modes of Pillow's in which an image can be made smaller as it is; only then it is copied."""
 MEDIA_TYPES = {"PNG": "image/png", "JPEG": "image/jpeg", "WEBP": "image/webp", "GIF": "image/gif"}
 """By Pillow's names."""
 _PATCH_SIDE = 28
@@ -170,6 +173,8 @@ def _read(data: bytes, kind: str, name: str) -> Image:
         may_stay = max(width, height) <= MAX_SIDE and 0 < len(bare) <= MAX_BYTES
         if may_stay and len(bare) <= _LIGHT_BYTES:
             return as_it_is
+        if picture.mode in _SCALED_FIRST:
+            picture.thumbnail((MAX_SIDE, MAX_SIDE))
         made = _plain(picture)
     made.thumbnail((MAX_SIDE, MAX_SIDE))
     if turned is not None:

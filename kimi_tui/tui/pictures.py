@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from textual.widget import Widget
 
 UPPER_HALF = "▀"
-MAX_PIXELS = 80_000_000
+MAX_PIXELS = 16_000_000
+"""Ours have at most four millions; those of imported sessions may be larger."""
 _FORMATS = ("PNG", "JPEG", "WEBP", "GIF")
 _CELL_COLOURS = 64
 """Of a picture of cells: its neighbours become alike, so that rows have few runs."""
