@@ -6,15 +6,18 @@ import asyncio
 import gc
 import os
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from operator import attrgetter
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
+from weakref import WeakKeyDictionary
 
 from textual import events, on
 from textual.app import App
 from textual.binding import Binding, BindingType
+from textual.dom import DOMNode
 from textual.driver import Driver
 from textual.message import Message
 from textual.message_pump import MessagePump
@@ -133,6 +136,8 @@ class KimiApp(App[None], inherit_bindings=False):
         self._open_screens: list[MainScreen] = []
         self._n_sessions = 0
         self._key_at = 0.0
+        self._pressed_on: WeakKeyDictionary[events.Key, list[DOMNode]] = WeakKeyDictionary()
+        """The widget that had the focus when a key was handed on, and what that is in."""
         self._quits_again = False
         """Whether it is said that Ctrl+C quits if it is pressed again."""
         self.images = ImageChips()
@@ -654,9 +659,31 @@ class KimiApp(App[None], inherit_bindings=False):
             session = next((one for one in self.screen_stack if isinstance(one, MainScreen)), None)
             if session is not None and await session.takes_early(event):
                 return
-        await super().on_event(event)
+        places: list[DOMNode] = []
+        if isinstance(event, events.Key):
+            if event.is_forwarded:
+                places = self._pressed_on.pop(event, [])
+            elif self.focused is not None:
+                self._pressed_on[event] = self.focused.ancestors_with_self
+        if isinstance(event, events.Key) and places and places[0] is not self.focused:
+            await self._act_there(event.key, places)
+        else:
+            await super().on_event(event)
         if isinstance(event, events.Key) and event.key in QUIT_KEYS:
             self._quit_keys.handled()
+
+    async def _act_there(self, key: str, places: Sequence[DOMNode]) -> None:
+        """Do what a key is bound to where it was pressed: the focus is elsewhere by now, where it may be another's."""
+        if self.screen not in places:
+            return  # something was opened over it, or closed
+        for place in places:
+            if not place.is_attached:
+                continue
+            for binding in place._bindings.key_to_bindings.get(key, ()):  # pyright: ignore[reportPrivateUsage]
+                if not binding.priority and await self.run_action(binding.action, place):
+                    return
+            if place.is_modal:
+                return
 
     @on(OpeningFailed)
     def _opening_failed(self, event: OpeningFailed) -> None:

@@ -340,6 +340,25 @@ async def test_prose_on_the_timeline_goes_to_the_prompt(
         await one.until(lambda: area.text == ".")
 
 
+async def test_a_key_acts_only_by_what_it_is_bound_to_where_it_was_pressed(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url, quiet_s=0.01) as one:
+        await a_conversation(one, server)
+        area = one.screen.prompt.area
+        await one.pilot.press(*"kept", "space")
+        await one.pilot.press("ctrl+t")
+        await one.until(lambda: one.screen.timeline_pane.has_keys)
+        # No key of the timeline: on its way up when the word behind it gives the keys to the prompt.
+        for name, character in (("ctrl+u", None), *((letter, letter) for letter in "word")):
+            event = events.Key(name, character)
+            event.set_sender(one.app)
+            one.app.post_message(event)
+        await one.until(lambda: area.text.endswith("word"))
+        await one.pilot.pause()
+        assert area.text == "kept word"
+        await one.pilot.press("ctrl+u")
+        assert not area.text
+
+
 async def test_prose_over_what_is_read_goes_to_the_prompt(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url, quiet_s=0.01) as one:
         await a_conversation(one, server)
