@@ -163,6 +163,8 @@ class MainScreen(Screen[None]):
         self._writing: Writing | None = None
         self._attaching: Attaching | None = None
         self._returned = ReturnedMessages()
+        self._writes_behind = False
+        """Whether what was pressed last was written behind a question: Enter ends that."""
         self._begun: Command | None = None
         """The command whose argument is being typed."""
         self._is_whole = True
@@ -924,6 +926,7 @@ class MainScreen(Screen[None]):
                 self.tell("Nothing was done: what you write goes into the prompt.")
             return
         # The prompt is behind a question, whose answers are letters.
+        self._writes_behind = True
         self._letters.run.go_on(self._last_key_at())
         if self.focused is None or self._approvals.panel.has_focus_within:
             self.set_focus(self.on_view)
@@ -1190,8 +1193,8 @@ class MainScreen(Screen[None]):
             return True
         if panel is not None and asks:
             return await panel.takes(event)
-        if panel is not None and event.key == "enter" and self._letters.run.is_prose(event.time):
-            return True  # the end of what waits behind the question
+        if panel is not None and event.key == "enter" and self._writes_behind:
+            return True  # the end of what waits behind the question, however late
         is_text = event.character and event.is_printable
         if is_text and self.reading and self.reader.comes_early(event):
             self.type_in_prompt(event.character or "")
@@ -1200,7 +1203,10 @@ class MainScreen(Screen[None]):
         if event.key == "slash" and focused is self.on_view and is_behind:
             self.search("")  # no command can begin there
             return True
-        return await self._letters.takes(event)
+        if await self._letters.takes(event):
+            return True
+        self._writes_behind = False
+        return False
 
     async def _hand_on(self, event: events.Key | events.Paste) -> None:
         await app_of(self).on_event(event)

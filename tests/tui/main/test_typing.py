@@ -420,6 +420,17 @@ async def test_what_is_written_while_a_question_waits_answers_nothing(home: Path
             await one.until(lambda words=words: area.text == words)
             assert one.screen.transcript.has_focus
             assert one.app.screen is one.screen
+        # However late it comes, though a block of the chat is chosen that it would open.
+        one.screen.focus_chat()
+        one.app.post_message(events.Paste("late"))
+        await one.until(lambda: area.text == "y late")
+        event = events.Key("enter", "\r")
+        event.time += 60.0
+        event.set_sender(one.app)
+        one.app.post_message(event)
+        await one.pilot.pause()
+        assert one.app.screen is one.screen
+        area.put("y ")
         one.screen.focus_prompt()
         await one.until(lambda: panel.armed)
         one.app.post_message(events.Paste("yes"))
