@@ -79,7 +79,8 @@ async def test_what_changes_while_one_runs_is_left_alone_and_said_so(tmp_path: P
         (on.work / "edited").write_text("before\n")
         await on.soul.files_ready()
         heard = on.soul.wire.subscribe()
-        command = "mkfifo go; read x < go; echo after > built; read x < go"
+        # One for each: a writer that has not closed yet would end a second read of the same.
+        command = "mkfifo go end; read x < go; echo after > built; read x < end"
         on.server.script(
             say("fine"), call("Shell", {"command": command, "background": True}), say("It runs.")
         )
@@ -94,7 +95,7 @@ async def test_what_changes_while_one_runs_is_left_alone_and_said_so(tmp_path: P
             say("written"),
         )
         await on.soul.run("and edit")
-        (on.work / "go").write_text("\n")
+        (on.work / "end").write_text("\n")
         await next_event(heard, ev.JobsChanged, lambda event: not event.running)
         await on.soul.aclose()
         await on.open()
