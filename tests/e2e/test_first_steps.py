@@ -63,8 +63,8 @@ def test_first_run_leads_to_the_demo(program: Program) -> None:
     assert list(program.work.iterdir()) == []
 
 
-def test_first_run_with_a_server_of_ones_own(program: Program, server: ChatServerThread) -> None:
-    server.script(say("Hello from the server."))
+def at_base_url(program: Program) -> Terminal:
+    """The first run, where the address of another server is asked for."""
     terminal = program.start()
     terminal.wait_for("Which model shall it use?")
     terminal.key("1")
@@ -73,6 +73,12 @@ def test_first_run_with_a_server_of_ones_own(program: Program, server: ChatServe
     terminal.wait_for("Base URL")
     terminal.key("enter")
     terminal.wait_quiet(0.3)  # the focus has moved on
+    return terminal
+
+
+def test_first_run_with_a_server_of_ones_own(program: Program, server: ChatServerThread) -> None:
+    server.script(say("Hello from the server."))
+    terminal = at_base_url(program)
     terminal.type(server.base_url)
     terminal.wait_for(server.base_url)
     terminal.key("enter")
@@ -105,14 +111,7 @@ def test_first_run_with_a_server_of_ones_own(program: Program, server: ChatServe
 def test_a_key_typed_in_one_go_with_the_address_is_not_shown(
     program: Program, server: ChatServerThread, leaves: str
 ) -> None:
-    terminal = program.start()
-    terminal.wait_for("Which model shall it use?")
-    terminal.key("1")
-    terminal.wait_for("Another server")
-    terminal.key("down", "down", "down", "down")
-    terminal.wait_for("Base URL")
-    terminal.key("enter")
-    terminal.wait_quiet(0.3)  # the focus has moved on
+    terminal = at_base_url(program)
     terminal.type(f"{server.base_url}{leaves}sk-secret-key")
     terminal.wait_for("•" * 13)
     assert b"secret" not in terminal.raw

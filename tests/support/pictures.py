@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
+import time
 from pathlib import Path
 from typing import Any
 
+import pytest
 from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 from syrupy.location import PyTestLocation
+
+from kimi_tui.tui.main.screen import MainScreen
 
 FOLDER = Path(__file__).parents[2] / "snapshots"
 
@@ -25,3 +29,12 @@ class PictureExtension(SingleFileSnapshotExtension):
 
     def serialize(self, data: Any, **_: Any) -> str:
         return re.sub(r"terminal-\d+", "terminal", str(data))
+
+
+def still(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
+    """For pictures of the main screen: no engine, the same home and zone everywhere."""
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("KIMI_TUI_HOME", str(home))
+    monkeypatch.setattr(MainScreen, "_open", lambda self: self.views)

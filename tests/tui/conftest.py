@@ -6,7 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 from support import drawn, parsed_css
+from support.pictures import PictureExtension
 from support.watchdog import Watchdog, held_up
+from syrupy.assertion import SnapshotAssertion
 
 parsed_css.remember()
 drawn.wait_for_it()
@@ -20,3 +22,9 @@ def watchdog() -> Iterator[None]:
     held_up.clear()
     yield
     assert not held_up, "the event loop was held up:\n" + "\n".join(held_up)
+
+
+@pytest.fixture
+def picture(snapshot: SnapshotAssertion) -> SnapshotAssertion:
+    """Compares with what is stored."""
+    return snapshot.use_extension(PictureExtension)

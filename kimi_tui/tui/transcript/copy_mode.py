@@ -11,7 +11,6 @@ from typing import Literal
 
 from rich.cells import get_character_cell_size
 
-from kimi_tui.projection.blocks import UserBlock
 from kimi_tui.tui.rows import BLANK, Line
 from kimi_tui.tui.transcript.marks import Extent, Mark, extent_of
 from kimi_tui.tui.transcript.selection import LINE, TextSelection, kind_of
@@ -159,7 +158,8 @@ class CopyMode:
             case "top" | "bottom":
                 self._go(0 if action == "top" else self._flow.height - 1, 0)
             case _:
-                self._go(self._turn(row, -1 if action == "turn_before" else 1), 0)
+                turn = self._flow.turn_row(row, -1 if action == "turn_before" else 1)
+                self._go(min(turn, self._flow.height - 1), 0)
 
     def _beside(self, row: int, column: int, step: int) -> int:
         """The next character that has a cell of its own."""
@@ -224,15 +224,3 @@ class CopyMode:
                 break
             place = before
         return place
-
-    def _turn(self, row: int, step: int) -> int:
-        """The row of the user's message before or after."""
-        flow = self._flow
-        rows = [
-            flow.start(index) + view.gap
-            for index, view in enumerate(flow.views)
-            if isinstance(view.block, UserBlock)
-        ]
-        if step < 0:
-            return max((one for one in rows if one < row), default=0)
-        return min((one for one in rows if one > row), default=flow.height - 1)

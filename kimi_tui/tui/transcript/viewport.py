@@ -169,6 +169,17 @@ class Flow:
         self._settle(index)
         return self._starts[index]
 
+    def turn_row(self, row: int, step: int) -> int:
+        """The row of the user's message before (-1) or after (1) a row; where there is none, the first row or the height."""
+        starts = [
+            self.start(index) + view.gap
+            for index, view in enumerate(self.views)
+            if isinstance(view.block, UserBlock)
+        ]
+        if step < 0:
+            return max((start for start in starts if start < row), default=0)
+        return min((start for start in starts if start > row), default=self.height)
+
     def find(self, row: int) -> tuple[int, int]:
         """Which view a row belongs to, and which of its rows it is (the gap counts)."""
         self._settle(len(self.views))
@@ -741,15 +752,7 @@ class Viewport:
 
     def turn_row(self, step: int) -> int:
         """The row of the user's message before (-1) or after (1) the first visible row."""
-        flow = self.flow
-        starts = [
-            flow.start(index) + view.gap
-            for index, view in enumerate(flow.views)
-            if isinstance(view.block, UserBlock)
-        ]
-        if step < 0:
-            return max((start for start in starts if start < self.top), default=0)
-        return min((start for start in starts if start > self.top), default=flow.height)
+        return self.flow.turn_row(self.top, step)
 
     def last_visible(self, keys: Collection[int | None] = ()) -> int | None:
         """The key of the last visible block, or that one of `keys` that is visible; None where there are no blocks."""

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
 from PIL import ImageDraw
 from support.made_images import flat, saved
-from support.pictures import PictureExtension
+from support.pictures import still
 from support.story import Teller
 from syrupy.assertion import SnapshotAssertion
 from textual.pilot import Pilot
@@ -28,20 +27,10 @@ from kimi_tui.wire.events import ToolCall, ToolResult, ToolStarted, TurnBegin, T
 SIZES = [(120, 40), (80, 24), (60, 20)]
 
 
-@pytest.fixture
-def picture(snapshot: SnapshotAssertion) -> SnapshotAssertion:
-    """Compares with what is stored."""
-    return snapshot.use_extension(PictureExtension)
-
-
 @pytest.fixture(autouse=True)
 def _still(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """No engine, the same home and zone everywhere."""
-    monkeypatch.setenv("TZ", "UTC")
-    time.tzset()
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("KIMI_TUI_HOME", str(tmp_path))
-    monkeypatch.setattr(MainScreen, "_open", lambda self: self.views)
+    still(monkeypatch, tmp_path)
 
 
 def a_window() -> Image:

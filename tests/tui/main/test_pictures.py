@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from support.chat_app import show_history
 from support.conversation import quoted_fields
-from support.pictures import PictureExtension
+from support.pictures import still
 from support.story import whole_story
 from syrupy.assertion import SnapshotAssertion
 from textual.pilot import Pilot
@@ -35,20 +35,10 @@ SIZES = [(120, 40), (80, 24), (60, 20)]
 EDGES = [pytest.param(SIZES[0], id="wide"), pytest.param(SIZES[2], id="narrow")]
 
 
-@pytest.fixture
-def picture(snapshot: SnapshotAssertion) -> SnapshotAssertion:
-    """Compares with what is stored."""
-    return snapshot.use_extension(PictureExtension)
-
-
 @pytest.fixture(autouse=True)
 def _still(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """No engine, the same home and zone everywhere."""
-    monkeypatch.setenv("TZ", "UTC")
-    time.tzset()
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("KIMI_TUI_HOME", str(tmp_path))
-    monkeypatch.setattr(MainScreen, "_open", lambda self: self.views)
+    still(monkeypatch, tmp_path)
 
     async def none() -> list[LocalServer]:
         return []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -10,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.pictures import PictureExtension
+from support.pictures import still
 from support.story import whole_story
 from syrupy.assertion import SnapshotAssertion
 from textual.pilot import Pilot
@@ -49,24 +48,10 @@ from kimi_tui.wire.events import ApprovalRequest
 SIZES = [(120, 40), (80, 24)]
 
 
-@pytest.fixture
-def picture(snapshot: SnapshotAssertion) -> SnapshotAssertion:
-    """Compares with what is stored."""
-    return snapshot.use_extension(PictureExtension)
-
-
 @pytest.fixture(autouse=True)
 def _still(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """No engine, the same home and zone everywhere."""
-    monkeypatch.setenv("TZ", "UTC")
-    time.tzset()
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("KIMI_TUI_HOME", str(tmp_path))
-
-    def furnish(screen: MainScreen) -> None:
-        assert screen.views
-
-    monkeypatch.setattr(MainScreen, "_open", furnish)
+    still(monkeypatch, tmp_path)
 
 
 def app(home: Path) -> KimiApp:

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
-from support.pictures import PictureExtension
 from support.screens import keys_count
 from syrupy.assertion import SnapshotAssertion
 from textual.app import App
@@ -267,11 +266,6 @@ def keys_at_once() -> Iterator[None]:
     """Keys count at once; when they do not is a test of the main screen."""
     with keys_count():
         yield
-
-
-@pytest.fixture
-def picture(snapshot: SnapshotAssertion) -> SnapshotAssertion:
-    return snapshot.use_extension(PictureExtension)
 
 
 async def test_looks(picture: SnapshotAssertion) -> None:

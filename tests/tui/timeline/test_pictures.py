@@ -5,17 +5,11 @@ from __future__ import annotations
 import time
 
 import pytest
-from support.pictures import PictureExtension
 from support.story import until_arrived, whole_story
 from support.time_travel_app import TimeTravelApp
 from syrupy.assertion import SnapshotAssertion
 
 from kimi_tui.tui.glyphs import ASCII
-
-
-@pytest.fixture
-def picture(snapshot: SnapshotAssertion) -> SnapshotAssertion:
-    return snapshot.use_extension(PictureExtension)
 
 
 @pytest.fixture(autouse=True)

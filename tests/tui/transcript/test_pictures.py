@@ -8,7 +8,6 @@ from collections.abc import Callable
 import pytest
 from support.chat_app import ChatApp
 from support.conversation import LETTER, TOKENIZER_DIFF, Conversation, quoted_fields, slow_import
-from support.pictures import PictureExtension
 from syrupy.assertion import SnapshotAssertion
 
 from kimi_tui.tui.glyphs import ASCII
@@ -121,11 +120,6 @@ def compacted() -> Conversation:
     talk.checkpoint, talk.tokens = 4, 21_000
     talk.user("Use one regular expression.")
     return talk
-
-
-@pytest.fixture
-def picture(snapshot: SnapshotAssertion) -> SnapshotAssertion:
-    return snapshot.use_extension(PictureExtension)
 
 
 @pytest.mark.parametrize("size", [BESIDE_TIMELINE, SMALLEST], ids=["wide", "smallest"])
