@@ -13,8 +13,8 @@ from collections.abc import Mapping, Set
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from kimi_tui.llm.base_url import host_of
 from kimi_tui.llm.errors import LLMError
-from kimi_tui.llm.transport import host_of
 
 ReasoningBack = Literal[
     "as_came", "never", "reasoning_content", "reasoning", "reasoning_details", "think_tag"

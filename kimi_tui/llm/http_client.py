@@ -1,24 +1,30 @@
 """The HTTP client under every request: it follows no redirect, and reads no more of an error than can be shown.
 
-Apart from `transport` because its class needs the HTTP library at import: import this module late.
+It needs the HTTP library, which takes long to import: import this module late.
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
 import ssl
 from collections.abc import AsyncIterator, Mapping
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 import httpx2
+from h11 import SEND_BODY, Data, EndOfMessage
+from h11._readers import READERS, ChunkedReader
+from h11._receivebuffer import ReceiveBuffer
 
 from kimi_tui import __version__
-from kimi_tui.llm import chunked_body
-from kimi_tui.llm.transport import NO_HEADERS, host_of, is_loopback
+from kimi_tui.llm.base_url import NO_HEADERS, host_of, is_loopback
+from kimi_tui.llm.errors import APIConnectionError, APITimeoutError, redact
 
 USER_AGENT = f"kimi-tui/{__version__}"
 MAX_ERROR_BYTES = 256 * 1024
+CONNECT_S = 10.0
 # The library adds others from the environment, some of them undocumented.
 _HEADERS = frozenset(
     (
@@ -28,7 +34,8 @@ _HEADERS = frozenset(
 )
 _ERROR_BODY_S = 10.0
 _SLICE_BYTES = 64 * 1024
-chunked_body.install()
+_CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,8})\r\n")
+_CHUNK_END = b"\r\n"
 
 
 class CarefulClient(httpx2.AsyncClient):
@@ -123,3 +130,89 @@ async def _cut(response: httpx2.Response) -> httpx2.Response:
         content=b"".join(pieces)[:MAX_ERROR_BYTES],
         request=response.request,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkFailures:
+    """Makes the errors for failed connections to one server. `secrets`, the key among them, are never shown."""
+
+    host: str
+    secrets: tuple[str, ...] = field(repr=False)
+    stream_timeout_s: float
+
+    def timeout(self, error: BaseException) -> APITimeoutError:
+        """Connecting took too long, or nothing came for too long."""
+        cause = error.__cause__ or error
+        if isinstance(cause, httpx2.ConnectTimeout | httpx2.PoolTimeout):
+            return APITimeoutError(
+                f"{self.host} did not accept a connection within {CONNECT_S:g} s.",
+                advice="Check the network and the base URL.",
+            )
+        return APITimeoutError(
+            f"{self.host} was silent for {self.stream_timeout_s:g} s.",
+            advice="If it stays silent, choose another model with /model.",
+        )
+
+    def unreachable(self, error: BaseException) -> APIConnectionError:
+        """The server refused, has no such name or a wrong certificate, or closed the connection before it answered."""
+        cause = error.__cause__ or error
+        if not isinstance(cause, httpx2.ConnectError):
+            return APIConnectionError(
+                f"{self.host} closed the connection before it answered.",
+                advice="This usually passes.",
+            )
+        why = redact(str(cause), self.secrets).strip()[:200]
+        return APIConnectionError(
+            f"{self.host} cannot be reached" + (f": {why}" if why else "."),
+            advice="Is the server running?"
+            if is_loopback(self.host)
+            else "Check the network and the base URL.",
+        )
+
+
+class ChunkedBody:
+    """Reads one chunked body, all chunks that have come in one piece: servers send every token in a chunk of its own.
+
+    h11's `ChunkedReader` takes each of them through an event, a state machine and five generators, which costs more than
+    all that is done with the token afterwards. Whatever is not a whole plain chunk goes to it, as do all errors.
+    """
+
+    def __init__(self) -> None:
+        self._reader = ChunkedReader()
+        self._is_between = True
+        """Whether a chunk begins here, behind the end of the last one where the reader wants that."""
+        self._wants_end = False
+
+    def __call__(self, buffer: ReceiveBuffer) -> Data | EndOfMessage | None:
+        """The next piece of the body, or its end; None where more bytes are needed."""
+        if self._is_between:
+            came = bytes(buffer)
+            start = len(_CHUNK_END) if self._wants_end and came.startswith(_CHUNK_END) else 0
+            chunks, end = whole_chunks(came, start)
+            if chunks:
+                buffer.maybe_extract_at_most(end)
+                self._reader, self._wants_end = ChunkedReader(), False
+                return Data(b"".join(chunks))
+        event = self._reader(buffer)
+        self._is_between = self._wants_end = isinstance(event, Data) and event.chunk_end
+        return event
+
+    def read_eof(self) -> None:
+        """The connection was closed within the body: the reader raises what h11 has for that."""
+        self._reader.read_eof()
+
+
+def whole_chunks(came: bytes, start: int) -> tuple[list[bytes], int]:
+    """The plain chunks that are whole, from a place on, and where the next one begins; the last one is left."""
+    chunks: list[bytes] = []
+    while (found := _CHUNK_SIZE.match(came, start)) is not None:
+        first = found.end()
+        end = first + int(found[1], 16)
+        if end == first or came[end : end + len(_CHUNK_END)] != _CHUNK_END:
+            break
+        chunks.append(came[first:end])
+        start = end + len(_CHUNK_END)
+    return chunks, start
+
+
+cast("dict[str, Any]", READERS[SEND_BODY])["chunked"] = ChunkedBody

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote, urlsplit
 
 from kimi_tui.llm import errors, lenient_json
+from kimi_tui.llm.base_url import NO_HEADERS, check_origin, host_of, is_loopback, origin_of
 from kimi_tui.llm.dialects import DIALECTS, Dialect, dialect_of_host
 from kimi_tui.llm.errors import (
     APIConnectionError,
@@ -28,7 +29,6 @@ from kimi_tui.llm.errors import (
 )
 from kimi_tui.llm.known_models import known_window
 from kimi_tui.llm.provider import Capability
-from kimi_tui.llm.transport import NO_HEADERS, check_origin, host_of, is_loopback, origin_of
 
 if TYPE_CHECKING:
     import httpx2

@@ -1,13 +1,17 @@
 """A model behind any server that speaks chat completions.
 
-`OpenAICompatible` makes one request, learns from its refusals and reads its stream. The `openai` client carries the
-bytes; what is sent is built by `request`, what comes back is read by `stream`, how servers differ is data in
-`dialects`.
+`OpenAICompatible` makes one request, learns from its refusals and reads its stream. The `openai` client does transport,
+authentication and connection pooling, over our own `http_client`; retries, redirects and the reading of streams are done
+elsewhere. Both take half a second to import, so that happens inside functions. What is sent is built by `request`, what
+comes back is read by `stream`, how servers differ is data in `dialects`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
+import os
+import threading
 import time
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import aclosing
@@ -15,6 +19,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 from kimi_tui.llm import errors, thinking
+from kimi_tui.llm.base_url import NO_HEADERS, check_origin, is_loopback
 from kimi_tui.llm.dialects import MAX_LEARNED_PER_REQUEST, Dialect, choose, for_model, quirks_of
 from kimi_tui.llm.errors import (
     APIStatusError,
@@ -31,24 +36,29 @@ from kimi_tui.llm.known_models import (
     known_window,
     larger_window,
 )
-from kimi_tui.llm.models import base_urls
+from kimi_tui.llm.models import base_urls, probe
 from kimi_tui.llm.provider import Capability, ChatProvider, ModelInfo, StreamItem, ToolSpec, Usage
 from kimi_tui.llm.request import ChatRequest, EncodedRequest, Recipient, build_request
 from kimi_tui.llm.stream import AnswerReader
-from kimi_tui.llm.transport import (
-    NO_HEADERS,
-    NetworkFailures,
-    check_origin,
-    is_loopback,
-    openai_client,
-    request_headers,
-)
 
 if TYPE_CHECKING:
     import httpx2
-    from openai import AsyncOpenAI
+    from openai import AsyncOpenAI, Omit
 
+    from kimi_tui.llm.http_client import NetworkFailures
     from kimi_tui.llm.message import Message
+
+_NO_KEY = "none"
+_ABOUT_THE_MACHINE = (
+    "Lang",
+    "Package-Version",
+    "OS",
+    "Arch",
+    "Runtime",
+    "Runtime-Version",
+    "Async",
+)
+_importing = threading.Lock()
 
 
 class OpenAICompatible(ChatProvider):
@@ -94,7 +104,6 @@ class OpenAICompatible(ChatProvider):
         self._secrets = (api_key, *headers.values())
         self._session_id = session_id
         self._stream_timeout_s = stream_timeout_s
-        self._network = NetworkFailures(self._host, self._secrets, stream_timeout_s)
         self._max_output = max_output
         self._dialect = choose(self._base_url, model, dialect)
         self._dialect_is_set = dialect is not None
@@ -174,8 +183,6 @@ class OpenAICompatible(ChatProvider):
         return await asyncio.shield(self._prepared)
 
     async def _find_out(self) -> tuple[str, ...]:
-        from kimi_tui.llm.models import probe
-
         found = await probe(self._base_url, self._api_key, self._info.model, self._headers)
         if (
             found.dialect is not None
@@ -228,6 +235,10 @@ class OpenAICompatible(ChatProvider):
                 self._headers,
                 read_s=self._stream_timeout_s,
             )
+        # Imported with the client, in that thread.
+        from kimi_tui.llm.http_client import NetworkFailures
+
+        network = NetworkFailures(self._host, self._secrets, self._stream_timeout_s)
         request = ChatRequest(
             system=system,
             tools=tuple(tools),
@@ -240,11 +251,11 @@ class OpenAICompatible(ChatProvider):
             session_id=self._session_id,
             max_output=self._max_output,
         )
-        body, response = await self._send(self._client, request)
+        body, response = await self._send(self._client, network, request)
         reader = AnswerReader(
             response,
             self._context(response),
-            self._network,
+            network,
             self._quirks,
             estimated_tokens=body.estimated_tokens,
             window=self._info.window,
@@ -281,14 +292,14 @@ class OpenAICompatible(ChatProvider):
     # Sending, and learning from refusals.
 
     async def _send(
-        self, client: AsyncOpenAI, request: ChatRequest
+        self, client: AsyncOpenAI, network: NetworkFailures, request: ChatRequest
     ) -> tuple[EncodedRequest, httpx2.Response]:
         for learned in range(MAX_LEARNED_PER_REQUEST + 1):
             dialect = self.dialect
             body = await asyncio.to_thread(
                 build_request, request, dialect, frozenset(self._quirks.dropped)
             )
-            refusal, response = await self._post(client, body)
+            refusal, response = await self._post(client, network, body)
             if response is not None:
                 return body, response
             assert refusal is not None
@@ -306,7 +317,7 @@ class OpenAICompatible(ChatProvider):
         raise AssertionError("unreachable: the last round raises or returns")
 
     async def _post(
-        self, client: AsyncOpenAI, body: EncodedRequest
+        self, client: AsyncOpenAI, network: NetworkFailures, body: EncodedRequest
     ) -> tuple[tuple[LLMError, str] | None, httpx2.Response | None]:
         """One request: a response whose body is a stream, or the refusal and its text."""
         import httpx2
@@ -323,9 +334,9 @@ class OpenAICompatible(ChatProvider):
             )
             return None, cast("httpx2.Response", response)
         except openai.APITimeoutError as error:
-            raise self._network.timeout(error) from error
+            raise network.timeout(error) from error
         except openai.APIConnectionError as error:
-            raise self._network.unreachable(error) from error
+            raise network.unreachable(error) from error
         except openai.APIStatusError as error:
             raw = error.response.content
             failure = errors.error_of_response(raw, self._context(error.response))
@@ -389,3 +400,68 @@ def _capabilities(configured: Iterable[str] | None, model: str) -> frozenset[Cap
             case _:
                 pass
     return frozenset(found)
+
+
+def preload() -> None:
+    """Import what a request needs. Half a second of CPU: for a thread, after the first paint."""
+    with _importing:
+        # OPENAI_LOG makes the library write to the terminal as soon as it is imported, unless the log has a handler.
+        # The variable itself stays as it is: other threads read the environment meanwhile.
+        root, silent = logging.getLogger(), logging.NullHandler()
+        root.addHandler(silent)
+        try:
+            import tenacity
+            from openai import AsyncOpenAI
+
+            from kimi_tui.llm import http_client
+        finally:
+            root.removeHandler(silent)
+        logging.getLogger("openai").setLevel(logging.WARNING)
+        del tenacity, AsyncOpenAI, http_client
+
+
+def request_headers(api_key: str) -> dict[str, str | Omit]:
+    """The headers of a request: what we take, and nothing about this machine or from its environment."""
+    from openai import Omit
+
+    from kimi_tui.llm.http_client import USER_AGENT
+
+    # The library takes others out of the environment into every request.
+    custom = os.environ.get("OPENAI_CUSTOM_HEADERS", "").split("\n")
+    headers: dict[str, str | Omit] = {
+        line.partition(":")[0].strip(): Omit() for line in custom if ":" in line
+    }
+    headers |= {f"X-Stainless-{name}": Omit() for name in _ABOUT_THE_MACHINE}
+    headers |= {"OpenAI-Organization": Omit(), "OpenAI-Project": Omit()}
+    headers["User-Agent"] = USER_AGENT
+    headers["Accept"] = "text/event-stream, application/json"
+    headers["Authorization"] = f"Bearer {api_key}" if api_key else Omit()
+    return headers
+
+
+def openai_client(
+    base_url: str, api_key: str, headers: Mapping[str, str] = NO_HEADERS, *, read_s: float
+) -> AsyncOpenAI:
+    """A client for one origin with one key, and the user's own headers for it.
+
+    Raises:
+        LLMError: the base URL is none, or the key would cross a network unencrypted.
+    """
+    check_origin(base_url, api_key, headers)
+    preload()
+    from openai import AsyncOpenAI
+
+    from kimi_tui.llm.http_client import CONNECT_S, USER_AGENT, CarefulClient
+
+    return AsyncOpenAI(
+        api_key=api_key or _NO_KEY,
+        base_url=base_url,
+        # What is not named here, the library looks up in the environment.
+        organization="",
+        project="",
+        admin_api_key="",
+        webhook_secret="",
+        max_retries=0,
+        http_client=CarefulClient(base_url, headers, connect_s=CONNECT_S, read_s=read_s),
+        default_headers={"User-Agent": USER_AGENT},
+    )

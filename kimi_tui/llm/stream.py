@@ -33,11 +33,11 @@ from kimi_tui.llm.provider import (
     ToolCallDelta,
     Usage,
 )
-from kimi_tui.llm.transport import NetworkFailures
 
 if TYPE_CHECKING:
     import httpx2
 
+    from kimi_tui.llm.http_client import NetworkFailures
 
 MAX_EVENT_BYTES = 64 * 1024 * 1024
 

@@ -157,8 +157,7 @@ class Conversation:
 
     async def _prepare(self, soul: KimiSoul, provider: ChatProvider) -> None:
         """Let the provider find out what its server says of the model; the window may be another one then."""
-        from kimi_tui.llm.openai_compatible import OpenAICompatible
-        from kimi_tui.llm.transport import preload
+        from kimi_tui.llm.openai_compatible import OpenAICompatible, preload
 
         if isinstance(provider, OpenAICompatible):
             # Half a second of importing that the first message would wait for.

@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kimi_tui.llm import http_client
-from kimi_tui.llm.chunked_body import ChunkedBody
+from kimi_tui.llm.http_client import ChunkedBody
 
 _CHUNK = st.one_of(
     st.binary(min_size=1, max_size=40).map(lambda data: b"%x\r\n%b\r\n" % (len(data), data)),

@@ -1,0 +1,64 @@
+"""What the text of a base URL tells: host and origin, whether it is this machine, and whether a key may go there.
+
+Nothing is resolved or connected.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping
+from types import MappingProxyType
+from urllib.parse import urlsplit
+
+from kimi_tui.llm.errors import LLMError
+
+NO_HEADERS: Mapping[str, str] = MappingProxyType({})
+
+
+def host_of(base_url: str) -> str:
+    """The host of a base URL in lower case, or an empty string."""
+    try:
+        return (urlsplit(base_url).hostname or "").lower()
+    except ValueError:
+        return ""
+
+
+def origin_of(base_url: str) -> str:
+    """Scheme, host and port of a base URL."""
+    parts = urlsplit(base_url)
+    return f"{parts.scheme}://{parts.netloc}"
+
+
+def is_loopback(host: str) -> bool:
+    """Whether the host is this machine."""
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def check_origin(base_url: str, api_key: str, headers: Mapping[str, str] = NO_HEADERS) -> str:
+    """The host of a base URL that a key and the user's own headers may be sent to.
+
+    Raises:
+        LLMError: this is no web address, or one of them would cross a network unencrypted.
+    """
+    try:
+        parts = urlsplit(base_url)
+        host = (parts.hostname or "").lower()
+        _ = parts.port
+    except ValueError:
+        host, parts = "", urlsplit("")
+    if parts.scheme not in {"http", "https"} or not host:
+        raise LLMError(
+            f"{base_url!r} is no base URL.", advice="It looks like https://api.moonshot.ai/v1."
+        )
+    if parts.scheme == "http" and (api_key or headers) and not is_loopback(host):
+        what = "key" if api_key else "configured headers"
+        raise LLMError(
+            f"The {what} would go to {host} unencrypted.",
+            advice=f"Use https, or no {what} for a server in your own network.",
+        )
+    return host
