@@ -1,17 +1,24 @@
 """The conversation as the model is sent it and as `context.jsonl` holds it: how it grows, and how it becomes another one.
 
-Appends are one write each; operations are switches from one whole line to another. Nothing said is lost while a `Context`
-lives, whatever the disk does: what it refuses is kept and written later, and `trouble` says so meanwhile.
+Appends happen on the event loop, one write each; operations are switches from one whole line to another. Whatever waits for
+the disk (syncs, mending, operations) happens in threads, and is carried through even if the caller is cancelled: half of it
+would leave memory and disk apart. Opening repairs what a crash left; it needs no free byte, and never raises on content.
+Nothing said is lost while a `Context` lives, whatever the disk does: what it refuses is kept and written later, and `trouble`
+says so meanwhile.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+import contextlib
+import os
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, TypeVar
 
-from kimi_tui.filesystem import Storage
+from kimi_tui.filesystem import READ_ONLY, Storage
 from kimi_tui.llm.message import Message
 from kimi_tui.llm.tokens import message_tokens
 from kimi_tui.session.context_index import (
@@ -21,11 +28,20 @@ from kimi_tui.session.context_index import (
     StoredMessages,
     TokenEstimate,
 )
-from kimi_tui.session.context_store import ContextStore, read_world_line, scan_world_line
+from kimi_tui.session.durable_file import ChangedByOthers, DurableFile
 from kimi_tui.session.errors import AlreadyThere, StorageTrouble, UnknownCheckpoint
 from kimi_tui.session.journal import Entry, Journal
 from kimi_tui.session.jsonl import SkippedLine
-from kimi_tui.session.rotation import Plan, world_line_path
+from kimi_tui.session.rotation import (
+    Plan,
+    PrefetchedPrefix,
+    PrefixFile,
+    live_path,
+    next_number,
+    recover,
+    switch,
+    world_line_path,
+)
 from kimi_tui.session.schema import (
     Addition,
     Checkpoint,
@@ -37,6 +53,11 @@ from kimi_tui.session.schema import (
 )
 
 _COMPARED_BYTES = 1 << 20
+_PRELOAD_BYTES = 4 << 20
+# Shorter ones are copied in no time.
+WORTH_COPYING_BYTES = 4 << 20
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +137,36 @@ def known_checkpoint(index: ContextIndex, checkpoint_id: int) -> Checkpoint:
     return found
 
 
+def scan(storage: Storage, fd: int) -> ContextIndex:
+    """The index of an open file; blocks.
+
+    Raises:
+        OSError: It cannot be read, or is too large to be a conversation.
+    """
+    storage.readable_size(fd)
+    return ContextIndex.scan(lambda size, offset: storage.pread(fd, size, offset))
+
+
+def scan_world_line(storage: Storage, folder: Path, n: int) -> ContextIndex:
+    """The index of a world line (0 = the live one) as it is on the disk; blocks.
+
+    Raises:
+        OSError: It cannot be read.
+    """
+    with storage.opened(world_line_path(folder, n)) as fd:
+        return scan(storage, fd)
+
+
+def read_world_line(storage: Storage, folder: Path, n: int, size: int, offset: int) -> bytes:
+    """`size` bytes of a world line (0 = the live one) as it is on the disk; blocks.
+
+    Raises:
+        OSError: They cannot be read.
+    """
+    with storage.opened(world_line_path(folder, n)) as fd:
+        return storage.read_exactly(fd, size, offset)
+
+
 class Context:
     """The live line of one session.
 
@@ -125,6 +176,9 @@ class Context:
         make_folder: Makes the folder again if it is gone.
 
     Attributes:
+        journal: The journal of operations.
+        index: Where things stand in the live line; another object after each switch, and not to be changed.
+        messages: Its messages, parsed when looked at; another object after each switch.
         whole_request: From the estimated tokens of the texts of a line to those of a request that sends it, for lines of
             which no server has given a figure. The engine puts its own in, which knows the tools and how far off
             estimates are.
@@ -145,28 +199,28 @@ class Context:
         self.storage = storage or Storage()
         self.whole_request: Callable[[int], int] = lambda tokens: tokens
         self.scaled: Callable[[int], int] = lambda tokens: tokens
-        make = make_folder or (lambda: self.storage.make_folder(folder))
         self.tokens_now: Callable[[], int] = lambda: self.token_count
         self.tokens_behind: Callable[[Checkpoint, int], int | None] = lambda point, added: None
-        self._store = ContextStore(folder, self.storage, make)
+        self.journal = Journal(folder, self.storage)
+        self._live = DurableFile(live_path(folder), self.storage, self._make_folder)
+        self._take_over(ContextIndex(), MessageCache())
+        self._on_trouble: Callable[[StorageTrouble | None], None] = lambda _trouble: None
+        self._on_remark: Callable[[str], None] = lambda _text: None
+        self._make = make_folder or (lambda: self.storage.make_folder(folder))
+        self._published: StorageTrouble | None = None
+        self._remarks: list[str] = []
+        # Another program's version stands under our name, to be set aside before ours is written anew.
+        self._foreign = False
+        # A world line that the live file is the beginning of, while it has this size.
+        self._held_by = (0, 0)
+        self._prefix = PrefetchedPrefix(self.storage, folder)
+        # Appends and switches take `_lock`; a sync works beside appends but never beside a switch. In this order:
+        self._sync_lock = asyncio.Lock()
+        self._lock = asyncio.Lock()
+        self._running: set[asyncio.Future[Any]] = set()
         self._tokens = TokenEstimate()
 
     # -- what it holds ---------------------------------------------------------------------------------
-
-    @property
-    def journal(self) -> Journal:
-        """The journal of operations."""
-        return self._store.journal
-
-    @property
-    def index(self) -> ContextIndex:
-        """Where things stand in the live line; not to be changed."""
-        return self._store.index
-
-    @property
-    def messages(self) -> MessageList:
-        """The messages of the live line, parsed when looked at."""
-        return self._store.messages
 
     @property
     def system_prompt(self) -> str | None:
@@ -186,7 +240,7 @@ class Context:
     @property
     def size_bytes(self) -> int:
         """The size of the live line."""
-        return self._store.live.size
+        return self._live.size
 
     def checkpoint_of(self, checkpoint_id: int) -> Checkpoint:
         """A checkpoint of the live line.
@@ -206,7 +260,7 @@ class Context:
         Raises:
             OSError: They are not in memory, and the disk does not give them.
         """
-        return self._store.live.read(size, offset)
+        return self._live.read(size, offset)
 
     # -- tokens ----------------------------------------------------------------------------------------
 
@@ -232,12 +286,12 @@ class Context:
     @property
     def trouble(self) -> StorageTrouble | None:
         """Why what is new is not saved, if it is not."""
-        return self._store.live.trouble
+        return self._live.trouble
 
     @property
     def unsaved_bytes(self) -> int:
         """How much is in memory only."""
-        return self._store.live.unsaved_bytes
+        return self._live.unsaved_bytes
 
     @property
     def unsaved_messages(self) -> int:
@@ -267,22 +321,27 @@ class Context:
             on_trouble: Called when the disk begins to refuse, and with None when all is saved again.
             on_remark: Called with a sentence for the user when something was found that nobody expected.
         """
-        self._store.on_trouble = on_trouble
-        self._store.on_remark = on_remark
+        self._on_trouble, self._on_remark = on_trouble, on_remark
         if self.trouble is not None:
             on_trouble(self.trouble)
 
     def remark(self, text: str) -> None:
         """Give whoever listens a sentence on the session's files."""
-        self._store.on_remark(text)
+        self._on_remark(text)
 
     async def sync(self) -> bool:
         """Bring everything to the disk, off the event loop; False if the disk refuses (then `trouble` says why)."""
-        return await self._store.sync()
+        return await self._run_to_completion(self._sync())
 
     async def aclose(self) -> None:
         """Save what there is and let go of the files. Look at `trouble` afterwards."""
-        await self._store.aclose()
+        while self._running:
+            await asyncio.wait(self._running)
+        await self.sync()
+        async with self._sync_lock, self._lock:
+            await self._prefix.close()
+            await asyncio.to_thread(self._close)
+        self._notify()
 
     # -- how it grows ----------------------------------------------------------------------------------
 
@@ -292,7 +351,13 @@ class Context:
         Raises:
             StorageTrouble: The file cannot be opened at all.
         """
-        remarks = await self._store.open()
+        remarks: list[str] = []
+        async with self._sync_lock, self._lock:
+            try:
+                await asyncio.to_thread(self._load, remarks.append)
+            except OSError as error:
+                raise StorageTrouble.of("open the session", error) from error
+        self._notify()
         self._tokens = TokenEstimate()
         index = self.index
         return RestoreReport(
@@ -304,11 +369,11 @@ class Context:
 
     async def write_system_prompt(self, text: str) -> None:
         """Write the system prompt; once, before anything else."""
-        await self._store.append([SystemPrompt(text)])
+        await self._append([SystemPrompt(text)])
 
     async def append_message(self, message: Message | Sequence[Message]) -> None:
         """Add messages, all in one write. What the disk refuses is kept and written later."""
-        await self._store.append([message] if isinstance(message, Message) else message)
+        await self._append([message] if isinstance(message, Message) else message)
 
     async def checkpoint(self, add_user_message: bool) -> Checkpoint:
         """Make a checkpoint.
@@ -316,12 +381,39 @@ class Context:
         Args:
             add_user_message: Also add the message that names it to the model.
         """
-        made = await self._store.append([NewCheckpoint(marker=add_user_message)])
+        made = await self._append([NewCheckpoint(marker=add_user_message)])
         return made[0]
 
     async def update_token_count(self, tokens: int, *, estimated: bool = False) -> None:
         """Write what the server says the line holds, or an estimate where it says nothing."""
-        await self._store.append([TokenCount(tokens, estimated=estimated)])
+        await self._append([TokenCount(tokens, estimated=estimated)])
+
+    async def _append(self, additions: Sequence[Addition]) -> Sequence[Checkpoint]:
+        """Add records, in one write. Never raises for the disk's sake: what it refuses is kept and written later.
+
+        Returns:
+            The checkpoints among them.
+        """
+        async with self._lock:
+            self._live.settle_tail()
+            before = self._index_appended()
+            first = len(before.checkpoints)
+            data = encode_additions(additions, before.n_checkpoints)
+            if not data:
+                return ()
+            self._held_by = (0, 0)
+            self._prefix.forget()
+            try:
+                self._live.append(data)
+            except ChangedByOthers:
+                # Ours is kept in memory; the other's file is set aside and ours written anew below.
+                self._foreign = True
+            made = self._index_appended().checkpoints[first:]
+        if self._foreign or (self._live.must_rewrite and self._published is None):
+            await self._run_to_completion(self._mend())
+        else:
+            self._notify()
+        return made
 
     # -- how it becomes another one --------------------------------------------------------------------
 
@@ -373,7 +465,7 @@ class Context:
             AlreadyThere: A jump leads to what is live already.
             StorageTrouble: The disk refused; nothing changed.
         """
-        return await self._store.run_to_completion(self._change(change))
+        return await self._run_to_completion(self._change(change))
 
     def prepare_revert(self, checkpoint_id: int) -> None:
         """Somebody looks at what reverting to this checkpoint would take: make ready what can be made ready.
@@ -381,10 +473,14 @@ class Context:
         Raises:
             UnknownCheckpoint: There is none of that id.
         """
-        self._store.prefetch(self.checkpoint_of(checkpoint_id).offset)
+        live, keep = self._live, self.checkpoint_of(checkpoint_id).offset
+        if live.identity is None or live.must_rewrite or keep < WORTH_COPYING_BYTES:
+            return
+        if keep <= live.size - live.unsynced_bytes:
+            self._prefix.begin(live.identity, keep, live.size)
 
     async def _change(self, change: Change) -> Reverted:
-        async with self._store.exclusive():
+        async with self._exclusive():
             entry = replace(
                 change.entry,
                 from_checkpoint=self.n_checkpoints - 1,
@@ -393,7 +489,7 @@ class Context:
             # What follows may be most of a long line, and reading it for the index takes as long as opening it.
             plan = await asyncio.to_thread(self._planned, change, entry)
             left, kept = self.index, self.index.messages_before(plan.shared)
-            entry = await self._store.switch(plan)
+            entry = await self._switch(plan)
             self._tokens.cut(kept)
         gone = range(kept, left.n_messages)
         path = world_line_path(self.folder, entry.n)
@@ -473,3 +569,194 @@ class Context:
                 return position + mine.rfind(b"\n", 0, same) + 1
             position += size
         return position
+
+    @asynccontextmanager
+    async def _exclusive(self) -> AsyncGenerator[None]:
+        """Nothing else happens to the files within this, and all that was appended is written. For `_switch`.
+
+        Raises:
+            StorageTrouble: The disk refused, before or within.
+        """
+        async with self._sync_lock, self._lock:
+            self._live.settle_tail()
+            self._foreign = self._foreign or await asyncio.to_thread(self._live.is_foreign)
+            await asyncio.to_thread(self._save)
+            self._index_appended()
+            if self._live.unsaved_bytes or self._live.must_rewrite:
+                self._notify()
+                raise self._live.trouble or StorageTrouble("Could not save the conversation.")
+            try:
+                yield
+            except StorageTrouble:
+                raise
+            except OSError as error:
+                raise StorageTrouble.of("change the conversation", error) from error
+
+    async def _switch(self, plan: Plan) -> Entry:
+        """Carry out an operation; only within `_exclusive`. Returns it as journaled.
+
+        Raises:
+            StorageTrouble: The disk refused; nothing changed.
+        """
+        live = None if plan.source else self._live.identity
+        try:
+            async with self._prefix.taken(live, plan.keep) as prefix:
+                entry = await asyncio.to_thread(
+                    switch, self._live, self.journal, plan, self._holder(prefix), prefix
+                )
+        except ChangedByOthers as error:
+            # In the moment since it was looked at; the next one finds it set aside.
+            self._foreign = True
+            raise StorageTrouble(
+                "Another program is writing to this session's file. Nothing was changed."
+            ) from error
+        finally:
+            self._notify()
+        self._cache.cut(plan.shared)
+        self._take_over(plan.index, self._cache)
+        # A file that was only cut, or taken over from a stored one, is the beginning of that one until it grows.
+        # Its size alone would not tell: records of other names are as long.
+        self._held_by = (0, 0) if plan.extra else (plan.source or entry.n, plan.size)
+        return entry
+
+    # -- the files -------------------------------------------------------------------------------------
+
+    async def _run_to_completion(self, work: Coroutine[Any, Any, _T]) -> _T:
+        """Await `work`, which goes on to its end if the caller is cancelled; `aclose` waits for it."""
+        task = asyncio.ensure_future(work)
+        self._running.add(task)
+        task.add_done_callback(self._ended)
+        return await asyncio.shield(task)
+
+    def _ended(self, task: asyncio.Future[Any]) -> None:
+        self._running.discard(task)
+        if not task.cancelled():
+            # The caller may be gone, and with it the one who would have looked.
+            task.exception()
+
+    def _load(self, remark: Callable[[str], None]) -> None:
+        """Repair, read the live file through and take it over. In a thread, under both locks.
+
+        Raises:
+            OSError: There is nothing that can be opened.
+        """
+        self.journal.load()
+        recover(self.storage, self.folder, self.journal, remark)
+        try:
+            fd = self.storage.open(self._live.path, os.O_RDWR | os.O_CREAT)
+        except OSError as error:
+            if error.errno not in READ_ONLY:
+                raise
+            fd = self.storage.open(self._live.path, os.O_RDONLY)
+        refused: OSError | None = None
+        try:
+            try:
+                index = scan(self.storage, fd)
+            except OSError as error:
+                error.filename = error.filename or str(self._live.path)
+                raise
+            try:
+                # What a killed process wrote may be in the kernel's memory only; from here on it counts as saved.
+                self.storage.fsync(fd)
+                if index.size == 0:
+                    self.storage.sync_folder(self.folder)
+            except OSError as error:
+                refused = error
+        finally:
+            self.storage.close(fd)
+        self._live.adopt(index.size, index.torn)
+        if refused is not None and refused.errno not in READ_ONLY:
+            self._live.distrust(refused, "save the conversation")
+        self._live.salvage_tail()
+        self._take_over(index, MessageCache())
+        self._held_by = (0, 0)
+        self.messages.preload(_PRELOAD_BYTES)
+
+    def _take_over(self, index: ContextIndex, cache: MessageCache) -> None:
+        """The live file has this index now; `cache` holds only messages that are in it."""
+        self.index, self._cache = index, cache
+        self.messages = MessageList(index, self._live.read, cache)
+
+    def _index_appended(self) -> ContextIndex:
+        """Take in what was appended: more than was meant to be, where a torn end could only be closed."""
+        missing = self._live.size - self.index.size
+        if missing:
+            self.index.add(self._live.read(missing, self.index.size))
+        return self.index
+
+    def _holder(self, prefix: PrefixFile | None) -> int | None:
+        """A world line that is known to begin with the whole live file."""
+        n, size = self._held_by
+        if prefix is not None and prefix.held_by is not None:
+            n, size = prefix.held_by, prefix.live_size
+        return n if n and size == self._live.size else None
+
+    async def _mend(self) -> None:
+        async with self._sync_lock, self._lock:
+            await asyncio.to_thread(self._save)
+            self._notify()
+
+    async def _sync(self) -> bool:
+        async with self._sync_lock:
+            async with self._lock:
+                await asyncio.to_thread(self._save)
+            try:
+                await asyncio.to_thread(self._live.sync)
+            except StorageTrouble:
+                async with self._lock:
+                    await asyncio.to_thread(self._save)
+            self._live.trim()
+            with contextlib.suppress(StorageTrouble):
+                await asyncio.to_thread(self.journal.sync)
+        self._notify()
+        return self._live.trouble is None
+
+    def _save(self) -> None:
+        """Write what is not written, anew if need be. In a thread, under `_lock`; refusals become `live.trouble`."""
+        with contextlib.suppress(StorageTrouble):
+            if not self._live.must_rewrite and not self._foreign:
+                try:
+                    self._live.flush()
+                except ChangedByOthers:
+                    self._foreign = True
+            if self._foreign or self._live.must_rewrite:
+                self._live.rewrite(self._set_aside)
+                self._foreign = False
+
+    def _set_aside(self) -> None:
+        """Keep what another program made of our file as a world line: nothing of theirs or ours is lost."""
+        if not self._live.is_foreign():
+            return
+        n = next_number(self.folder, self.journal)
+        self.storage.link_or_copy(self._live.path, world_line_path(self.folder, n))
+        self.journal.note({"op": "foreign", "n": n})
+        self._remarks.append(
+            f"Another program changed this session's file; its version is kept as world line {n}."
+        )
+
+    def _make_folder(self) -> None:
+        self._make()
+        self._remarks.append(
+            "The session's folder was gone. The conversation is written again; the lines that were left and the record "
+            "were only there."
+        )
+
+    def _close(self) -> None:
+        self._live.release()
+        if self._live.must_rewrite:
+            with contextlib.suppress(StorageTrouble):
+                self._live.rewrite(self._set_aside)
+        with contextlib.suppress(StorageTrouble):
+            self.journal.close()
+
+    def _notify(self) -> None:
+        trouble, before = self._live.trouble, self._published
+        # Of another kind, it needs another remedy.
+        is_news = trouble is not before and (
+            trouble is None or before is None or trouble.errno != before.errno
+        )
+        self._published = trouble
+        if is_news:
+            self._on_trouble(trouble)
+        while self._remarks:
+            self._on_remark(self._remarks.pop(0))

@@ -18,9 +18,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from kimi_tui.filesystem import Storage
-from kimi_tui.session.context import known_checkpoint
+from kimi_tui.session.context import known_checkpoint, scan
 from kimi_tui.session.context_index import ContextIndex
-from kimi_tui.session.context_store import scan
 from kimi_tui.session.errors import StorageTrouble, UnknownWorldLine
 from kimi_tui.session.journal import JOURNAL_NAME, Journal
 from kimi_tui.session.jsonl import RECORD_NAME, JsonlLog

@@ -14,8 +14,8 @@ from typing import Any, TypeAlias, cast
 
 from kimi_tui.filesystem import Storage
 from kimi_tui.llm.message import Message
+from kimi_tui.session.context import scan_world_line
 from kimi_tui.session.context_index import ContextIndex, StoredMessages
-from kimi_tui.session.context_store import scan_world_line
 from kimi_tui.session.errors import UnknownWorldLine
 from kimi_tui.session.journal import Entry, Journal
 from kimi_tui.session.jsonl import lines, parse

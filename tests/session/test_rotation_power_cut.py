@@ -17,7 +17,7 @@ import pytest
 from support import kill_runner
 from support.faulty_storage import CHANGING, PowerStorage
 
-from kimi_tui.session import context_store
+from kimi_tui.session import context as contexts
 from kimi_tui.session.session import Session
 
 # After these steps of the scenario nothing may be lost: a sync, or an operation (which syncs).
@@ -70,7 +70,7 @@ async def cuts(
 async def test_nothing_that_was_synced_is_lost(
     tmp_path: Path, how: str, prepared: bool, every: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(context_store, "WORTH_COPYING_BYTES", 1)
+    monkeypatch.setattr(contexts, "WORTH_COPYING_BYTES", 1)
     scenario = kill_runner.PREPARED if prepared else kill_runner.SCENARIO
     made, whole = await cuts(tmp_path, how, scenario, every)
     assert len(made) > 200 // every

@@ -13,7 +13,8 @@ import pytest
 from support.faulty_storage import FullStorage, WatchedStorage, failing
 
 from kimi_tui.llm.message import user_message
-from kimi_tui.session import context_store, rotation
+from kimi_tui.session import context as contexts
+from kimi_tui.session import rotation
 from kimi_tui.session.context_index import ContextIndex
 from kimi_tui.session.errors import StorageTrouble
 from kimi_tui.session.schema import NewCheckpoint
@@ -24,7 +25,7 @@ _AHEAD = ".context_0.jsonl.tmp"
 
 @pytest.fixture(autouse=True)
 def _short_lines_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(context_store, "WORTH_COPYING_BYTES", 1)
+    monkeypatch.setattr(contexts, "WORTH_COPYING_BYTES", 1)
     monkeypatch.setattr(rotation, "SPARE_BYTES", 0)
 
 
@@ -46,7 +47,7 @@ async def held(folder: Path, storage: WatchedStorage) -> Session:
 
 async def copied(session: Session) -> object:
     """Wait until it is made or gone; None where there is none."""
-    task = session.context._store._prefix._task  # pyright: ignore[reportPrivateUsage]
+    task = session.context._prefix._task  # pyright: ignore[reportPrivateUsage]
     return await task if task is not None else None
 
 
@@ -293,7 +294,7 @@ async def test_a_refused_sync_before_the_switch_leaves_nothing_behind(folder: Pa
     session = await held(folder, storage)
     session.context.prepare_revert(3)
     assert await copied(session) is not None
-    live = session.context._store.live  # pyright: ignore[reportPrivateUsage]
+    live = session.context._live  # pyright: ignore[reportPrivateUsage]
     live._synced -= 1  # pyright: ignore[reportPrivateUsage] - as if the newest byte was not yet synced
     storage.before = failing({"fsync"}, errno.EIO)
     with pytest.raises(StorageTrouble):

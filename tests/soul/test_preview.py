@@ -160,7 +160,7 @@ async def test_a_long_line_is_neither_read_nor_counted_for_a_preview(
         turn = asyncio.create_task(on.soul.run("go"))
         await on.server.at_gate.wait()
         assert on.soul.running
-        on.session.context._store._cache.cut(0)
+        on.session.context._cache.cut(0)
         read = counted(monkeypatch, context_index, "parse_message")
         estimated = counted(monkeypatch, token_meter, "message_tokens")
         for target in (Target(0), Target(4), Target(2_000)):

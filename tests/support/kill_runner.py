@@ -18,7 +18,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 from kimi_tui.llm.message import user_message
-from kimi_tui.session import context_store, rotation
+from kimi_tui.session import context as contexts
+from kimi_tui.session import rotation
 from kimi_tui.session.context import Context
 from kimi_tui.session.rotation import stored_world_lines
 from kimi_tui.session.schema import NewCheckpoint
@@ -80,7 +81,7 @@ def prepare(checkpoint_id: int, *, wait: bool = True) -> Step:
     async def step(session: Session) -> None:
         await session.context.sync()
         session.context.prepare_revert(checkpoint_id)
-        task = session.context._store._prefix._task  # pyright: ignore[reportPrivateUsage]
+        task = session.context._prefix._task  # pyright: ignore[reportPrivateUsage]
         assert task is not None
         if wait:
             assert await task is not None
@@ -169,7 +170,7 @@ def run(
 
 def copy_short_lines_too() -> None:
     """Let what is worth copying ahead in a long session be copied in a short one."""
-    context_store.WORTH_COPYING_BYTES = 1
+    contexts.WORTH_COPYING_BYTES = 1
     rotation.SPARE_BYTES = 0
 
 

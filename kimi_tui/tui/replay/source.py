@@ -14,7 +14,7 @@ from typing import NamedTuple
 from kimi_tui.app_paths import data_dir
 from kimi_tui.launch import NEWEST, Launch
 from kimi_tui.projection.replay import Replay
-from kimi_tui.session.context_store import scan_world_line
+from kimi_tui.session.context import scan_world_line
 from kimi_tui.session.errors import SessionNotFound, UnknownWorldLine
 from kimi_tui.session.lock import holder_of
 from kimi_tui.session.rotation import stored_world_lines
