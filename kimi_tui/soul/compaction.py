@@ -64,7 +64,7 @@ from kimi_tui.soul.internal_messages import (
     summary_message,
     summary_text,
 )
-from kimi_tui.soul.segments import label_of_message, segment_at
+from kimi_tui.soul.segments import checkpoint_created, label_of_message, segment_at
 from kimi_tui.soul.tasks import Pace, run_to_completion
 from kimi_tui.wire.events import CheckpointKind, CompactionBegin, CompactionEnd
 
@@ -725,18 +725,19 @@ class Compactor:
                 point, is_summary = points[at], at == place
                 some_kept = names[point.uid].kept
                 summary_kind = "summary" if point.id else "compaction"
-                conversation.publish_checkpoint(
+                created = checkpoint_created(
                     point,
                     summary_kind if is_summary else kind,
                     "" if is_summary else label,
                     Figure(point.tokens, measured=False)
                     if point.tokens
                     else conversation.figure_before(point.id),
-                    names[point.uid].was,
+                    was=names[point.uid].was,
                     kept=some_kept,
                     said=said if some_kept else (),
                     carried=carried if some_kept else 0,
                 )
+                conversation.publish_checkpoint(created)
                 await pace.rest()
 
 

@@ -23,7 +23,7 @@ from kimi_tui.soul.denwarenji import DenwaRenji
 from kimi_tui.soul.file_history import FileHistory
 from kimi_tui.soul.internal_messages import ends_open, internal_kind
 from kimi_tui.soul.model_slot import LoopLimits, ModelSlot
-from kimi_tui.soul.segments import kind_of, place_of
+from kimi_tui.soul.segments import checkpoint_created, kind_of, place_of
 from kimi_tui.soul.system_prompt import adapted
 from kimi_tui.soul.tasks import Pace, run_to_completion
 from kimi_tui.soul.token_meter import LineTokens, TokenMeter
@@ -271,7 +271,7 @@ class Conversation:
         self.meter.begin_step()
         point = await self.context.checkpoint(self.marks)
         self._update_mailbox()
-        self.publish_checkpoint(point, kind, label, figure, first=first)
+        self.publish_checkpoint(checkpoint_created(point, kind, label, figure, first=first))
         return point
 
     async def append(self, messages: Sequence[Message]) -> None:
@@ -392,10 +392,6 @@ class Conversation:
             )
         )
 
-    def publish_newest_checkpoint(self, kind: CheckpointKind, label: str, figure: Figure) -> None:
-        """Publish the newest checkpoint, which was made as part of an operation; `figure` is of what precedes it."""
-        self.publish_checkpoint(self.context.checkpoints[-1], kind, label, figure)
-
     def publish_line_changed(
         self,
         op: Operation,
@@ -412,38 +408,11 @@ class Conversation:
         self.publish(LineChanged(op, from_line, to_line, uid, self.ends_open, *left))
         self.publish_status()
 
-    def publish_checkpoint(
-        self,
-        point: Checkpoint,
-        kind: CheckpointKind,
-        label: str,
-        figure: Figure,
-        was: str = "",
-        first: int = 0,
-        kept: tuple[int, ...] = (),
-        said: tuple[str, ...] = (),
-        carried: int = 0,
-    ) -> None:
-        """Publish a checkpoint; `was` and what follows are those of `CheckpointCreated`."""
-        if not was:
-            self.files.mark(point.uid)
-        self.publish(
-            CheckpointCreated(
-                point.id,
-                point.uid,
-                kind,
-                label,
-                figure.tokens,
-                point.at,
-                was,
-                first,
-                kept,
-                said,
-                carried,
-                figure.measured,
-                figure.fitted,
-            )
-        )
+    def publish_checkpoint(self, created: CheckpointCreated) -> None:
+        """Publish a checkpoint; of one that is new a snapshot of the files is taken."""
+        if not created.was:
+            self.files.mark(created.uid)
+        self.publish(created)
 
     def publish_retry(self, step: int, notice: RetryNotice) -> None:
         """Publish that a call of the model failed and is repeated; what it streamed is void."""

@@ -56,7 +56,7 @@ from kimi_tui.soul.rewind import (
     RewindPreview,
     Target,
 )
-from kimi_tui.soul.segments import label_of, segments
+from kimi_tui.soul.segments import checkpoint_created, label_of, segments
 from kimi_tui.soul.tasks import run_to_completion
 from kimi_tui.soul.tool_results import call_arguments, files_written, never_ran, outcome_of
 from kimi_tui.tools.base import ApprovalQuestion, ToolOutcome, ToolProblem, ToolRejected
@@ -201,7 +201,8 @@ class DMailDelivery:
             if author == "person"
             else f"D-Mail from #{reverted.entry.from_checkpoint}"
         )
-        conversation.publish_newest_checkpoint("dmail", label, figure)
+        created = checkpoint_created(context.checkpoints[-1], "dmail", label, figure)
+        conversation.publish_checkpoint(created)
         if files.prepared and len(failed) > len(files.prepared.left):
             names = ", ".join(f"`{one.path}` ({one.reason})" for one in failed)
             await conversation.append([user_message(prompt("files_left", NAMES=names))])

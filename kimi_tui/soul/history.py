@@ -48,7 +48,7 @@ from kimi_tui.soul.record import (
     records_and_skipped,
     records_by_checkpoint,
 )
-from kimi_tui.soul.segments import Segment, label_of, segments
+from kimi_tui.soul.segments import Segment, checkpoint_created, label_of, segments
 from kimi_tui.soul.token_meter import LineTokens
 from kimi_tui.soul.tool_results import INTERRUPTED, call_key, outcome_of, was_stopped
 from kimi_tui.wire import events as ev
@@ -428,10 +428,14 @@ class _HistoryBuilder:
     def _add_summary(self, segment: Segment, summary: str) -> None:
         """A summary of which no line tells what it replaced, and what was kept beside it."""
         point, at = segment.point, ev.iso_seconds(segment.point.at)
-        tokens = self._tokens.at(point, segment.kind).tokens
-        self._add(ev.CheckpointCreated(point.id, point.uid, segment.kind, "", tokens, point.at), at)
+        created = self._created(segment)
+        self._add(created, at)
         made = self._compactions.get(summary)
-        figures = (tokens, tokens) if made is None else (made.tokens_before, made.tokens_after)
+        figures = (
+            (created.tokens, created.tokens)
+            if made is None
+            else (made.tokens_before, made.tokens_after)
+        )
         self._add(ev.CompactionEnd(*figures, summary), at)
         lead = next(n for n, m in enumerate(segment.messages) if summary_text(m) is not None)
         self._add_told(point, segment.messages, at, lead + 1)
@@ -519,17 +523,7 @@ class _HistoryBuilder:
         point, kind = segment.point, segment.kind
         label = "" if kind in ("compaction", "summary") else segment.label
         figure = self._tokens.at(point, kind)
-        return CheckpointCreated(
-            point.id,
-            point.uid,
-            kind,
-            label,
-            figure.tokens,
-            point.at,
-            first=segment.first,
-            measured=figure.measured,
-            fitted=figure.fitted,
-        )
+        return checkpoint_created(point, kind, label, figure, first=segment.first)
 
     def _made(self, segment: Segment) -> Iterator[Event]:
         point, kind, created = segment.point, segment.kind, self._created(segment)

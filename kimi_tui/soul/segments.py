@@ -8,13 +8,14 @@ from dataclasses import dataclass
 
 from kimi_tui.foreign_text import one_line
 from kimi_tui.llm.message import Message, ToolCall
+from kimi_tui.projection.row_figures import Figure
 from kimi_tui.session.context_index import ContextIndex, Kind
 from kimi_tui.session.schema import Checkpoint
 from kimi_tui.soul.images import words_with_images
 from kimi_tui.soul.internal_messages import dmail_text, internal_kind, is_user_words, summary_text
 from kimi_tui.soul.tool_results import call_arguments
 from kimi_tui.tool_names import short_name
-from kimi_tui.wire.events import CheckpointKind
+from kimi_tui.wire.events import CheckpointCreated, CheckpointKind
 
 MAX_LABEL = 200
 _BEGINNING = 4_096
@@ -143,6 +144,36 @@ def kind_of(kinds: bytes, checkpoint_id: int) -> CheckpointKind:
     if Kind.SUMMARY in kinds:
         return "summary" if checkpoint_id else "compaction"
     return "user" if begins == _SAID else "step"
+
+
+def checkpoint_created(
+    point: Checkpoint,
+    kind: CheckpointKind,
+    label: str,
+    figure: Figure,
+    *,
+    first: int = 0,
+    was: str = "",
+    kept: tuple[int, ...] = (),
+    said: tuple[str, ...] = (),
+    carried: int = 0,
+) -> CheckpointCreated:
+    """The event that tells of a checkpoint; `figure` is of what precedes it, and what follows as in `CheckpointCreated`."""
+    return CheckpointCreated(
+        point.id,
+        point.uid,
+        kind,
+        label,
+        figure.tokens,
+        point.at,
+        was,
+        first,
+        kept,
+        said,
+        carried,
+        figure.measured,
+        figure.fitted,
+    )
 
 
 def label_of(text: str) -> str:
