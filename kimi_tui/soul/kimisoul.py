@@ -1,6 +1,6 @@
 """KimiSoul: the agent engine of one session. It runs turns and operations, one at a time, and publishes on its wire.
 
-What a turn does is in `loop` and `step`; here is who may start what, how it is stopped, and how a turn ends.
+What a turn does is in `loop`; here is who may start what, how it is stopped, and how a turn ends.
 """
 
 from __future__ import annotations
@@ -40,7 +40,6 @@ from kimi_tui.soul.record import Recorder
 from kimi_tui.soul.reminders import Reminders
 from kimi_tui.soul.rewind import END, FilesChoice, Forked, RewindOutcome, RewindPreview, Target
 from kimi_tui.soul.segments import label_of_message
-from kimi_tui.soul.step import StepRunner
 from kimi_tui.soul.system_prompt import FolderFacts
 from kimi_tui.soul.tasks import OrphanedTasks, run_to_completion
 from kimi_tui.soul.titles import proposed_title
@@ -150,14 +149,13 @@ class KimiSoul(Soul):
             self._jobs,
             without_keys=asks_for_keys,
         )
-        steps = StepRunner(self._tools, reminders, self._orphans)
         self._seeing = seeing
         self._attachments = Attachments(
             conversation, session.work_dir, environ, without_keys=asks_for_keys, seeing=seeing
         )
         self._loop = AgentLoop(
-            conversation,
-            steps,
+            self._tools,
+            self._orphans,
             self._compactor,
             dmails,
             self._steering,
