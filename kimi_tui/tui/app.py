@@ -425,7 +425,7 @@ class KimiApp(App[None], inherit_bindings=False):
     async def _keep_copied(self, text: str) -> str:
         """Write what is too long for terminals into the session's folder; a sentence on that, empty without a session."""
         shown = (one for one in self.screen_stack if isinstance(one, MainScreen))
-        soul = next((one.conversation.engine.soul for one in shown), None)
+        soul = next((one.conversation.soul for one in shown), None)
         if soul is None:
             return ""
         session = soul.session

@@ -35,7 +35,6 @@ from kimi_tui.tui.letters import LetterGate
 from kimi_tui.tui.main.conversation import Conversation
 from kimi_tui.tui.main.demo import DemoPlayer
 from kimi_tui.tui.main.drafts import ReturnedMessages
-from kimi_tui.tui.main.engine import CannotOpen, NoModelNamed
 from kimi_tui.tui.main.hints import (
     DEMO_QUESTION,
     MODES,
@@ -50,7 +49,9 @@ from kimi_tui.tui.prompt.bar import PromptBar
 from kimi_tui.tui.prompt.command import Command, CommandTable, ParsedLine, Values, sent_text
 from kimi_tui.tui.prompt.image_chips import BEGINS, in_text
 from kimi_tui.tui.screens import (
+    CannotOpen,
     ModelMissing,
+    NoModelNamed,
     OpeningFailed,
     QuitChosen,
     SessionChosen,
@@ -72,7 +73,7 @@ if TYPE_CHECKING:
     from kimi_tui.tui.approval.panel import ApprovalPanel
     from kimi_tui.tui.frame.notices import Level
     from kimi_tui.tui.main.attaching import Attaching
-    from kimi_tui.tui.main.engine import Found
+    from kimi_tui.tui.main.opening import Found
     from kimi_tui.tui.main.reader import Reader
     from kimi_tui.tui.main.writing import Writing
     from kimi_tui.tui.prompt.menu import CommandMenu
@@ -268,7 +269,8 @@ class MainScreen(Screen[None]):
 
     async def may_end(self) -> bool:
         """Whether all is saved and nothing runs; else the user is told once what would be lost, and may do it again."""
-        words = await self.conversation.engine.unsaved()
+        soul = self.conversation.soul
+        words = "" if soul is None else await soul.save()
         now, jobs = time.monotonic(), self.conversation.state.jobs
         if not (words or jobs) or now - self._warned_at < WARNED_S:
             return True
@@ -314,7 +316,7 @@ class MainScreen(Screen[None]):
             work: that.
             opens: it opens a screen or a field, which what is typed until then is meant for.
         """
-        self.conversation.engine.start(self._opened_by(work) if opens else work)
+        self.conversation.start(self._opened_by(work) if opens else work)
 
     async def _opened_by(self, work: Coroutine[Any, Any, None]) -> None:
         with self.type_ahead.opening():
@@ -557,7 +559,7 @@ class MainScreen(Screen[None]):
             self._foresees_dmail = False
             self._foresee(None)
         if asked is not None:
-            self.conversation.engine.start(self._preview_dmail(asked))
+            self.conversation.start(self._preview_dmail(asked))
 
     async def _preview_dmail(self, request: ApprovalRequest) -> None:
         from kimi_tui.soul.rewind import Target
@@ -587,7 +589,7 @@ class MainScreen(Screen[None]):
         """What the agent does may change the branch, and others may while it rests."""
         if not self._is_looking:
             self._is_looking = True
-            self.conversation.engine.start(self._look_for_branch())
+            self.conversation.start(self._look_for_branch())
 
     async def _look_for_branch(self) -> None:
         self._is_looking = False
@@ -596,7 +598,7 @@ class MainScreen(Screen[None]):
 
     def show_marks(self) -> None:
         """Show the names and pins that were kept."""
-        soul = self.conversation.engine.soul
+        soul = self.conversation.soul
         if soul is not None and (soul.bookmarks or soul.pins):
             self.views.mark(soul.bookmarks, soul.pins)
 
@@ -1108,7 +1110,7 @@ class MainScreen(Screen[None]):
         line = target.world_line if target is not None else 0
         going = None if target is None else -1 if line else target.id
         self.transcript.show_going(going, words_stay=words_stay)
-        soul = self.conversation.engine.soul
+        soul = self.conversation.soul
         if target is not None and line and soul is not None:
             self.reader.glance(soul, line, target.id)
         elif self._reader is not None:

@@ -430,7 +430,7 @@ async def test_from_the_command_line_into_a_fork(home: Path) -> None:
         await one.sees("It is built.")
         await one.until(lambda: not left.is_running)
         assert app.screen_stack == [app.screen]
-        session = one.screen.conversation.engine.soul
+        session = one.screen.conversation.soul
         assert session is not None
         assert session.session.id != name
         await one.screen.end()
@@ -476,7 +476,7 @@ async def test_from_the_timeline_into_a_fork(home: Path) -> None:
         await one.say("Second question")
         await one.sees("Second answer.")
         await one.idle()
-        original = one.screen.conversation.engine.soul
+        original = one.screen.conversation.soul
         assert original is not None
         await one.pilot.press("ctrl+t", "p")
         await one.until(lambda: isinstance(one.app.screen, ReplayScreen))
@@ -487,7 +487,7 @@ async def test_from_the_timeline_into_a_fork(home: Path) -> None:
         assert "Second question" not in shown
         await one.pilot.press("c")
         await one.until(lambda: isinstance(one.app.screen, MainScreen))
-        await one.until(lambda: one.screen.conversation.engine.soul not in (None, original))
+        await one.until(lambda: one.screen.conversation.soul not in (None, original))
         await one.ready()
         server.script(say("Third answer."))
         await one.say("Another question")

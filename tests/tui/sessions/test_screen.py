@@ -178,7 +178,7 @@ async def test_over_a_running_session(home: Path) -> None:
         await one.until(lambda: one.app.screen is one.screen)
         await one.say("Say hello, please")
         await one.idle()
-        own = one.screen.conversation.engine.soul.session.id  # pyright: ignore[reportOptionalMemberAccess]
+        own = one.screen.conversation.soul.session.id  # pyright: ignore[reportOptionalMemberAccess]
         await one.say("/sessions")
         await one.sees("● Say hello, please")
         screen = one.app.screen
