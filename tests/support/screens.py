@@ -171,4 +171,4 @@ async def desk(
             yield Desk(app, pilot)
             for screen in app.screen_stack:
                 if isinstance(screen, MainScreen):
-                    await screen.end()
+                    await screen.conversation.close()

@@ -71,7 +71,9 @@ class Conversation:
         self._report = report_of(screen)
         self._callbacks = Callbacks(self._report)
         self.soul: KimiSoul | None = None
-        self._feed = Feed(self._show, self._caught_up, screen.settle_history, self._report)
+        # Timeline and gauge are imported after the first paint.
+        settle = lambda: screen.views.settle_history()  # noqa: E731, PLW0108
+        self._feed = Feed(self._show, self._caught_up, settle, self._report)
         self._unsent: list[Queued] = []
         """Said before the session was open."""
         self._n_unsent = 0
@@ -211,7 +213,7 @@ class Conversation:
     async def _learn_folder(self, soul: KimiSoul) -> None:
         facts = await soul.files_ready()
         if not self.state.has_messages:
-            self._screen.folder_known(facts)
+            self._screen.transcript.facts = facts
 
     def use(self, launch: Launch, holds: str = "", thinking: str | None = None) -> None:
         """Go on with another model.
@@ -310,7 +312,7 @@ class Conversation:
         if _is_same_server(choice, self._asked_for_models):
             # What cannot be typed cannot be completed.
             self._listed = tuple(model.id for model in found if model.id == one_line(model.id))
-            self._screen.values_changed()
+            self._screen.follow_prompt()
 
     def stop_feed(self) -> None:
         """Show nothing more: the screen is gone."""

@@ -121,7 +121,7 @@ async def _held(
         yield shown
         for screen in app.screen_stack:
             if isinstance(screen, MainScreen):
-                await screen.end()
+                await screen.conversation.close()
 
 
 def facts_of(blocks: list[Block]) -> list[tuple[object, ...]]:

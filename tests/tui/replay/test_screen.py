@@ -433,7 +433,7 @@ async def test_from_the_command_line_into_a_fork(home: Path) -> None:
         session = one.screen.conversation.soul
         assert session is not None
         assert session.session.id != name
-        await one.screen.end()
+        await one.screen.conversation.close()
 
 
 async def test_continuing_waits_for_the_moment_that_was_asked_for(
@@ -459,7 +459,7 @@ async def test_continuing_waits_for_the_moment_that_was_asked_for(
         await one.until(lambda: isinstance(app.screen, MainScreen))
         await one.ready()
         await one.sees("It is built.")
-        await one.screen.end()
+        await one.screen.conversation.close()
 
 
 async def test_from_the_timeline_into_a_fork(home: Path) -> None:
@@ -620,7 +620,7 @@ async def test_a_fault_while_it_is_forked(home: Path, monkeypatch: pytest.Monkey
         await Desk(app, pilot).until(lambda: isinstance(app.screen, MainScreen))
         one = Desk(app, pilot)
         await one.ready()
-        await one.screen.end()
+        await one.screen.conversation.close()
 
 
 async def test_what_is_copied_in_a_replay_is_said(home: Path) -> None:

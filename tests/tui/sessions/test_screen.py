@@ -104,7 +104,7 @@ async def test_found_by_what_was_said_and_gone_on_with(home: Path) -> None:
         await one.until(lambda: isinstance(one.app.screen, MainScreen))
         await one.ready()
         assert one.screen.conversation.state.title == "Fix quoted fields"
-        await one.screen.end()
+        await one.screen.conversation.close()
 
 
 async def test_renamed_put_away_and_thrown_away(home: Path) -> None:
@@ -162,7 +162,7 @@ async def test_one_that_is_open_elsewhere_is_refused(home: Path) -> None:
             await one.until(lambda: isinstance(one.app.screen, MainScreen))
             await one.sees("This is a fork")
             await one.ready()
-            await one.screen.end()
+            await one.screen.conversation.close()
     finally:
         lock.release()
 
