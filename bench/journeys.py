@@ -125,7 +125,7 @@ async def on_the_screen(folder: Path) -> dict[str, Walk]:
             await at.sees(f"Answer number {n}.")
             await at.idle()
 
-        soul = at.screen.conversation.engine.soul
+        soul = at.screen.conversation.soul
         assert soul is not None
         count = iter(range(100))
 

@@ -229,7 +229,7 @@ class KimiApp(App[None], inherit_bindings=False):
             return SessionsScreen(self.launch)
         screen = self._main_screen()
         # It is styled when it is mounted; Textual would parse all style sheets anew before that, and once more after.
-        screen.begins_styled(self._css_update_count)
+        screen._css_update_count = self._css_update_count  # pyright: ignore[reportPrivateUsage]
         return screen
 
     @on(SessionChosen)
@@ -425,7 +425,7 @@ class KimiApp(App[None], inherit_bindings=False):
     async def _keep_copied(self, text: str) -> str:
         """Write what is too long for terminals into the session's folder; a sentence on that, empty without a session."""
         shown = (one for one in self.screen_stack if isinstance(one, MainScreen))
-        soul = next((one.conversation.engine.soul for one in shown), None)
+        soul = next((one.conversation.soul for one in shown), None)
         if soul is None:
             return ""
         session = soul.session
@@ -639,7 +639,9 @@ class KimiApp(App[None], inherit_bindings=False):
     async def _end(
         self, screen: MainScreen, *, clean: bool = True, goes_on: Demo | None = None
     ) -> None:
-        self.parting_words = await screen.end(clean=clean, goes_on=goes_on) or self.parting_words
+        self.parting_words = (
+            await screen.conversation.close(clean=clean, goes_on=goes_on) or self.parting_words
+        )
         self.kept_words = screen.conversation.kept or self.kept_words
         self.way_back = screen.conversation.way_back or self.way_back
 

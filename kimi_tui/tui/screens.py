@@ -1,4 +1,5 @@
-"""What all screens share: the app with a type, style sheets, what they tell the app, and that a question is answered once."""
+"""What all screens share: the app with a type, style sheets, what they tell the app, why a session cannot be
+opened, and that a question is answered once."""
 
 from __future__ import annotations
 
@@ -51,6 +52,22 @@ class AnswersOnce(Screen[ScreenResultType]):
     def dismiss(self, result: ScreenResultType | None = None) -> AwaitComplete:
         """Close with `result`, unless it is closed already."""
         return super().dismiss(result) if self.is_current else AwaitComplete()
+
+
+class CannotOpen(Exception):
+    """The session asked for cannot be opened. `code` is the exit code where nothing else is left to do."""
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class NoModelNamed(CannotOpen):
+    """A server was named without a model. `listed` is false where it does not say either which ones it has."""
+
+    def __init__(self, message: str, code: int, *, listed: bool) -> None:
+        super().__init__(message, code)
+        self.listed = listed
 
 
 # What a screen tells the app. Plain classes: dataclasses would take longer to define than all of them.

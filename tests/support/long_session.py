@@ -311,4 +311,4 @@ async def opened(
             yield desk
             for screen in app.screen_stack:
                 if isinstance(screen, MainScreen):
-                    await screen.end()
+                    await screen.conversation.close()

@@ -83,8 +83,8 @@ class Desk:
         """Wait for the agent to stop, also where what was said has only just been sent."""
         conversation = self.screen.conversation
         turn = conversation._turn  # pyright: ignore[reportPrivateUsage]
-        await self.until(lambda: turn is None or turn.done() or conversation.engine.running)
-        await self.until(lambda: not self.screen.conversation.engine.running)
+        await self.until(lambda: turn is None or turn.done() or conversation.running)
+        await self.until(lambda: not self.screen.conversation.running)
         await self.until(lambda: not self.screen.conversation.state.running)
 
     async def say(self, text: str) -> None:
@@ -92,13 +92,13 @@ class Desk:
         conversation = self.screen.conversation
         turn = conversation._turn  # pyright: ignore[reportPrivateUsage]
         begins = conversation.state.ready and not text.startswith("/") and bool(text.strip())
-        begins = begins and not conversation.engine.running
+        begins = begins and not conversation.running
         self.screen.prompt.area.put(text)
         await self.pilot.press("enter")
         if begins:
             # Enter goes from the prompt to the screen, and from there to the engine: on a loaded machine, later.
             await self.until(
-                lambda: conversation._turn is not turn or conversation.engine.running  # pyright: ignore[reportPrivateUsage]
+                lambda: conversation._turn is not turn or conversation.running  # pyright: ignore[reportPrivateUsage]
             )
 
     async def confirm(self, key: str, words: str = "") -> None:
@@ -171,4 +171,4 @@ async def desk(
             yield Desk(app, pilot)
             for screen in app.screen_stack:
                 if isinstance(screen, MainScreen):
-                    await screen.end()
+                    await screen.conversation.close()

@@ -246,7 +246,7 @@ async def test_no_way_into_another_session_makes_it_ask_less(home: Path) -> None
         for way in (by_new, by_fork, by_preview, by_replay):
             await leave(one, server, way)
             assert one.screen.conversation.state.mode == "ask"
-            soul = one.screen.conversation.engine.soul
+            soul = one.screen.conversation.soul
             assert soul is not None
             assert soul.mode == "ask"
             await one.sees("asks first")

@@ -198,7 +198,7 @@ async def test_a_copy_that_terminals_do_not_take_is_kept_in_a_file(
         (copied,) = copies()
         assert f"Copied the first {copied.count(chr(10)) + 1:,} lines of" in shown
         assert text.startswith(f"{copied}\n")
-        soul = one.screen.conversation.engine.soul
+        soul = one.screen.conversation.soul
         assert soul is not None
         path = soul.session.dir / "copied.txt"
         assert path.read_text("utf-8") == text

@@ -42,7 +42,7 @@ async def a_turn(one: Desk, server: ChatServer) -> KimiSoul:
     await one.say("Tell me of apples")
     await one.sees("They are red.")
     await one.idle()
-    soul = one.screen.conversation.engine.soul
+    soul = one.screen.conversation.soul
     assert soul is not None
     return soul
 
@@ -186,7 +186,7 @@ async def test_what_is_typed_while_a_fork_is_made_is_said_in_the_fork(
         assert len(server.requests) == 1
         made.set()
         await one.sees("They are yellow.")
-        soul = one.screen.conversation.engine.soul
+        soul = one.screen.conversation.soul
         assert soul is not None
         assert soul.session.id != first.id
 

@@ -116,7 +116,8 @@ async def _rewind(
 ) -> None:
     if soul.running:
         await soul.interrupt()
-    uid = screen.uid_of(target)
+    point = None if target.world_line else screen.views.live_point(target.id)
+    uid = point.uid if point is not None else ""
     line_name = screen.views.line_name(target.world_line)
     outcome = await soul.rewind(target, answer.files, answer.chosen)
     screen.return_to_now()

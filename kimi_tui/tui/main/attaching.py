@@ -60,7 +60,7 @@ class Attaching:
         self._start(self._read_clipboard())
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
-        self._reading.add(self._screen.conversation.engine.start(work))
+        self._reading.add(self._screen.conversation.start(work))
 
     async def _read_path(self, written: str, pasted: str) -> None:
         folder = Path(self._screen.transcript.work_dir)

@@ -7,20 +7,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kimi_tui.config.model_choice import Choice
 from kimi_tui.launch import Launch
+from kimi_tui.tui.callbacks import Callbacks, report_of
 from kimi_tui.tui.frame.header import model_name
-from kimi_tui.tui.main.engine import CannotOpen, Engine, Found, Opened
 from kimi_tui.tui.main.feed import Feed
 from kimi_tui.tui.prompt.area import Draft
 from kimi_tui.tui.prompt.command import Values
 from kimi_tui.tui.prompt.image_chips import in_text
+from kimi_tui.tui.screens import CannotOpen
 from kimi_tui.tui.state import MainState, Queued
 
 if TYPE_CHECKING:
@@ -32,10 +34,12 @@ if TYPE_CHECKING:
     from kimi_tui.soul.approval import Mode
     from kimi_tui.soul.kimisoul import KimiSoul
     from kimi_tui.tools.file_list import FileList
+    from kimi_tui.tui.main.opening import Found, Opened
     from kimi_tui.tui.main.screen import MainScreen
     from kimi_tui.tui.prompt.history import History
     from kimi_tui.wire.events import ApprovalAnswer, EventRecord, Notice
 
+log = logging.getLogger(__name__)
 
 OPENING = "opening"
 """Topic of the notice that something waits for the session to be open."""
@@ -52,6 +56,7 @@ class Conversation:
     """A session on the screen.
 
     Attributes:
+        soul: the engine; None before it is open, and when it is closed.
         state: what the frame shows.
         allows_all: to allow all was chosen in words, and is among the modes that follow one another.
         history: what was sent before; None until it is loaded.
@@ -63,7 +68,12 @@ class Conversation:
     def __init__(self, launch: Launch, screen: MainScreen) -> None:
         self._launch = launch
         self._screen = screen
-        self._feed = Feed(self._show, self._caught_up, screen.settle_history, screen.report)
+        self._report = report_of(screen)
+        self._callbacks = Callbacks(self._report)
+        self.soul: KimiSoul | None = None
+        # Timeline and gauge are imported after the first paint.
+        settle = lambda: screen.views.settle_history()  # noqa: E731, PLW0108
+        self._feed = Feed(self._show, self._caught_up, settle, self._report)
         self._unsent: list[Queued] = []
         """Said before the session was open."""
         self._n_unsent = 0
@@ -85,9 +95,6 @@ class Conversation:
         self.allows_all = launch.mode == "all"
         # What the screen was told last: of a history only the end is worth telling.
         self._told = self.state
-        self.engine = Engine(
-            lambda words: screen.tell(words, level="warning"), report=screen.report
-        )
         self._since: list[EventRecord] | None = None
         """What was told while the history is read again; None while it is not."""
         self.history: History | None = None
@@ -109,18 +116,28 @@ class Conversation:
         """Whether the model is to name the session when its first turn is done."""
         self._naming: asyncio.Task[None] | None = None
 
+    @property
+    def running(self) -> bool:
+        """Whether a turn or an operation is under way."""
+        return self.soul is not None and self.soul.running
+
     async def open(self) -> Opened:
         """Open the session and begin to show it.
 
         Raises:
             CannotOpen: with one line for the user.
         """
+        # Importing takes half a second and would block the loop.
+        await asyncio.to_thread(import_module, "kimi_tui.tui.main.opening")
+        from kimi_tui.tui.main.opening import open_session
+
         try:
-            opened = await self.engine.open(self._launch, self._found)
+            opened = await open_session(self._launch, self._found)
         except CannotOpen:
             # What cannot be opened cannot be gone on with.
             self._session_id = ""
             raise
+        self.soul = opened.soul
         # Long histories take much room; what is shown holds what is needed of them.
         self._opened = opened._replace(history=())
         self._provider = opened.provider
@@ -130,9 +147,9 @@ class Conversation:
                 title=opened.title, model=model_words(opened.provider), mode=opened.soul.mode
             )
         )
-        self.engine.start(self._prepare(opened.soul, opened.provider))
-        self.engine.start(self._learn_folder(opened.soul))
-        self.engine.start(self._give_back_kept(opened.soul))
+        self.start(self._prepare(opened.soul, opened.provider))
+        self.start(self._learn_folder(opened.soul))
+        self.start(self._give_back_kept(opened.soul))
         self._feed.follow(opened.soul.wire, opened.history)
         self._is_open.set()
         return opened
@@ -151,9 +168,29 @@ class Conversation:
                 self._screen.tell(words, topic=OPENING)
             await self._is_open.wait()
             self._screen.solved(OPENING)
-        soul = self.engine.soul
         # Where it was closed meanwhile, this task is ended with it.
-        return soul if soul is not None else await asyncio.Future[KimiSoul]()
+        return self.soul if self.soul is not None else await asyncio.Future[KimiSoul]()
+
+    def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Run something that the user set off; it is awaited at the end, and its failure is told."""
+        return self._callbacks.start(self._guarded(work))
+
+    async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
+            return
+        except KeyError as error:
+            words = str(error.args[0]) if error.args else str(error)
+        except OSError as error:
+            log.warning("operation failed", exc_info=error)
+            reason = f"The disk refused: {error.strerror or error}."
+            words = f"{error if _is_ours(error) else reason} Nothing was changed."
+        except Exception as error:
+            words = str(error)
+            if not _is_ours(error):
+                log.exception("operation failed")
+                words = "That failed, and the log file says why. Nothing was lost."
+        self._screen.tell(words, level="warning")
 
     async def _prepare(self, soul: KimiSoul, provider: ChatProvider) -> None:
         """Let the provider find out what its server says of the model; the window may be another one then."""
@@ -175,7 +212,7 @@ class Conversation:
     async def _learn_folder(self, soul: KimiSoul) -> None:
         facts = await soul.files_ready()
         if not self.state.has_messages:
-            self._screen.folder_known(facts)
+            self._screen.transcript.facts = facts
 
     def use(self, launch: Launch, holds: str = "", thinking: str | None = None) -> None:
         """Go on with another model.
@@ -185,7 +222,7 @@ class Conversation:
             holds: for how long, in a sentence.
             thinking: what was set for it; None leaves what holds.
         """
-        self.engine.start(self._use(launch, holds, thinking))
+        self.start(self._use(launch, holds, thinking))
 
     async def _use(self, launch: Launch, holds: str, thinking: str | None) -> None:
         soul = await self.opened()
@@ -253,7 +290,7 @@ class Conversation:
             return
         if not _is_same_server(choice, self._asked_for_models):
             self._asked_for_models = choice
-            self.engine.start(self._learn_models(choice))
+            self.start(self._learn_models(choice))
 
     async def _learn_models(self, choice: Choice) -> None:
         # Half a second of importing that no key should wait for.
@@ -274,7 +311,7 @@ class Conversation:
         if _is_same_server(choice, self._asked_for_models):
             # What cannot be typed cannot be completed.
             self._listed = tuple(model.id for model in found if model.id == one_line(model.id))
-            self._screen.values_changed()
+            self._screen.follow_prompt()
 
     def stop_feed(self) -> None:
         """Show nothing more: the screen is gone."""
@@ -296,18 +333,31 @@ class Conversation:
             self._draft_due.stop()
         if not self._launch.demo:
             await self._keep_draft()
-        lost = await self.engine.close()
+        lost = await self._release()
         opened, self._opened = self._opened, None
         demo = opened.demo if opened is not None else None
         if demo is not None and demo is not goes_on:
             self.kept = await asyncio.to_thread(demo.leave, clean)
         return lost
 
+    async def _release(self) -> str:
+        """Stop what runs, save and let go of the engine; returns a sentence on what could not be saved."""
+        soul, self.soul = self.soul, None
+        lost = ""
+        if soul is not None:
+            try:
+                await soul.interrupt()
+            finally:
+                await soul.aclose()
+            lost = await soul.save()
+        await self._callbacks.close()
+        return lost
+
     # --- what the user does
 
     def say(self, text: str) -> None:
         """Tell the agent: as a turn, or into the one that runs; before the session is open it waits."""
-        soul = self.engine.soul
+        soul = self.soul
         if self.demo is not None:
             self.demo.suggestions.said(text)
         if soul is None or not self._live:
@@ -317,7 +367,7 @@ class Conversation:
         elif soul.running and not in_text(text):
             soul.steer(text)
         else:
-            saying = self.engine.start(self._say(soul, text))
+            saying = self.start(self._say(soul, text))
             self._turn = self._turn if soul.running else saying
 
     async def _say(self, soul: KimiSoul, text: str) -> None:
@@ -342,7 +392,7 @@ class Conversation:
 
     def run_command(self, command: str, *, told: bool) -> None:
         """Run a shell command of the user's own."""
-        self.engine.start(self._run_command(command, told=told))
+        self.start(self._run_command(command, told=told))
 
     async def _run_command(self, command: str, *, told: bool) -> None:
         from kimi_tui.soul.errors import SoulBusy
@@ -360,7 +410,7 @@ class Conversation:
 
     def _follow_ups_changed(self) -> None:
         self._screen.follow_prompt()
-        self.engine.start(self._keep_follow_ups())
+        self.start(self._keep_follow_ups())
 
     def _give_back_follow_ups(self) -> bool:
         """What waits for the end of a turn is the user's to send; False where nothing does."""
@@ -375,12 +425,12 @@ class Conversation:
         from kimi_tui.tui.main.unsent import write_follow_ups
 
         async with self._keeping:
-            if (soul := self.engine.soul) is not None:
+            if (soul := self.soul) is not None:
                 await asyncio.to_thread(write_follow_ups, soul.session.dir, tuple(self.follow_ups))
 
     def draft_changed(self) -> None:
         """Another draft stands in the prompt: it is kept in a moment, and at once that there is none any more."""
-        if self._launch.demo or self.engine.soul is None:
+        if self._launch.demo or self.soul is None:
             return
         if not self._screen.draft.text:
             self._draft_is_due()
@@ -391,14 +441,14 @@ class Conversation:
         if self._draft_due is not None:
             self._draft_due.stop()
             self._draft_due = None
-        self.engine.start(self._keep_draft())
+        self.start(self._keep_draft())
 
     async def _keep_draft(self) -> None:
         """A program that is killed loses hardly anything of what is being written."""
         from kimi_tui.tui.main.unsent import write_draft
 
         async with self._keeping:
-            draft, soul = self._screen.draft, self.engine.soul
+            draft, soul = self._screen.draft, self.soul
             if soul is not None and self._is_given_back and draft != self._kept_draft:
                 self._kept_draft = draft
                 await asyncio.to_thread(write_draft, soul.session.dir, draft)
@@ -421,7 +471,7 @@ class Conversation:
 
     def files_like(self, query: str, count: int) -> list[str]:
         """The likeliest files for what was typed of a path; the folder is scanned anew where it may have changed."""
-        if self.engine.soul is None:
+        if self.soul is None:
             return []  # what is needed for it is being imported
         if self._files is None:
             from kimi_tui.tools.file_list import FileList
@@ -432,7 +482,7 @@ class Conversation:
         if self._files_stale or is_old:
             self._files_stale = False
             self._scanned_at = time.monotonic()
-            self.engine.start(self._scan_files(self._files))
+            self.start(self._scan_files(self._files))
         return self._files.matching(query, count)
 
     async def _scan_files(self, files: FileList) -> None:
@@ -445,20 +495,20 @@ class Conversation:
 
     def go_on(self) -> None:
         """Try now instead of waiting, or go on from here without a message."""
-        soul = self.engine.soul
+        soul = self.soul
         if soul is None or not self._live:
             self._began_early = True
             return
         if self.state.retry_until > time.time():
             soul.retry_now()
         elif self.state.can_resume and not soul.running:
-            self._turn = self.engine.start(soul.resume())
+            self._turn = self.start(soul.resume())
 
     def let_on(self) -> None:
         """Let the agent go on at once, with what an operation put before it."""
-        soul = self.engine.soul
+        soul = self.soul
         if soul is not None and not soul.running:
-            self._turn = self.engine.start(soul.resume())
+            self._turn = self.start(soul.resume())
 
     async def use_tools(self, on: bool) -> None:
         """Let the model call tools, or go on without: for a server that refuses them."""
@@ -524,10 +574,10 @@ class Conversation:
 
     def stop(self) -> bool:
         """Stop what runs, or let nothing wait for the end of a turn that is over; False where there is neither."""
-        soul = self.engine.soul
+        soul = self.soul
         if soul is None or not soul.running:
             return self._give_back_follow_ups()
-        self.engine.start(soul.interrupt())
+        self.start(soul.interrupt())
         return True
 
     async def compact(self, instructions: str) -> None:
@@ -556,7 +606,7 @@ class Conversation:
         return self._take_back_steer()
 
     def _take_back_steer(self) -> str | None:
-        soul = self.engine.soul
+        soul = self.soul
         if soul is None:
             return None
         for queued in reversed(self.state.queued):
@@ -569,15 +619,15 @@ class Conversation:
 
     def answer(self, request_id: str, answer: ApprovalAnswer, feedback: str) -> None:
         """Answer an approval request."""
-        if self.engine.soul is not None:
-            self.engine.soul.answer(request_id, answer, feedback)
+        if self.soul is not None:
+            self.soul.answer(request_id, answer, feedback)
 
     def remember(self, text: str) -> None:
         """Keep a message for the arrows, here and in the file; what the demo says is no one's own."""
         if self.history is not None and text.strip():
             self.history.add(text)
             if not self._launch.demo:
-                self.engine.start(asyncio.to_thread(self._keep, text))
+                self.start(asyncio.to_thread(self._keep, text))
 
     def set_title(self, title: str) -> None:
         """Show another title."""
@@ -650,9 +700,9 @@ class Conversation:
             try:
                 state = reduce(state, record)
             except Exception as error:
-                self._screen.report(error)
-            if isinstance(record.event, TurnBegin) and self.engine.soul is not None:
-                self._session_id = self.engine.soul.session.id
+                self._report(error)
+            if isinstance(record.event, TurnBegin) and self.soul is not None:
+                self._session_id = self.soul.session.id
             if not self._live:
                 continue
             if isinstance(record.event, TurnEnd):
@@ -668,23 +718,23 @@ class Conversation:
         if ended is not None:
             if self._is_unnamed and ended.reason == "done" and not state.own_command:
                 self._is_unnamed = False
-                self._naming = self.engine.start(self._name())
+                self._naming = self.start(self._name())
             if self.demo is not None:
                 self.demo.suggestions.ended(is_done=ended.reason == "done")
             if not state.can_resume:
                 # Where a turn can be gone on with, Enter in the empty prompt is for that.
                 self._suggest()
             if state.queued:
-                self.engine.start(self._deliver(said_all=ended.reason == "done"))
+                self.start(self._deliver(said_all=ended.reason == "done"))
             elif self.follow_ups and ended.reason == "done":
-                self.engine.start(self._say_follow_up())
+                self.start(self._say_follow_up())
             if ended.reason in ("interrupted", "rejected"):
                 # After an error Enter tries again, and what waits comes after that.
                 self._give_back_follow_ups()
 
     async def _name(self) -> None:
         """Have the model name the session; where it does not, what was said first stays its title."""
-        if self.engine.soul is not None and (title := await self.engine.soul.name_session()):
+        if self.soul is not None and (title := await self.soul.name_session()):
             self.set_title(title)
 
     def _notify(self, notice: Notice) -> None:
@@ -710,7 +760,7 @@ class Conversation:
 
     async def _say_follow_up(self) -> None:
         await self._turn_ended()
-        if self.follow_ups and not self.engine.running:
+        if self.follow_ups and not self.running:
             text = self.follow_ups.pop(0)
             self._follow_ups_changed()
             self._screen.send(text)
@@ -722,11 +772,11 @@ class Conversation:
 
         self._live = True
         self._screen.history_told()
-        self.engine.start(asyncio.to_thread(give_back))
-        self._change(settled(self.state, running=self.engine.running))
+        self.start(asyncio.to_thread(give_back))
+        self._change(settled(self.state, running=self.running))
         if self._unsent:
             # Behind the commands that wait, as they were given.
-            self.engine.start(self._say_unsent())
+            self.start(self._say_unsent())
         elif self._began_early and (suggestion := self._suggestion):
             self.say(suggestion)
         else:
@@ -750,15 +800,15 @@ class Conversation:
         """What the session has cost so far; empty where no prices are set."""
         from kimi_tui.tui.formatting import cost_words
 
-        cost = self.engine.soul.cost if self.engine.soul is not None else None
+        cost = self.soul.cost if self.soul is not None else None
         return cost_words(cost) if cost is not None else ""
 
     def rebuild(self) -> None:
         """Show the session anew from what is stored: the events did not tell what it looks like now."""
-        soul = self.engine.soul
+        soul = self.soul
         if soul is not None and self._since is None:
             self._since = []
-            self.engine.start(self._rebuild(soul))
+            self.start(self._rebuild(soul))
 
     async def _rebuild(self, soul: KimiSoul) -> None:
         try:
@@ -784,6 +834,11 @@ def _is_same_server(choice: Choice, other: Choice | None) -> bool:
         other.base_url,
         other.api_key,
     )
+
+
+def _is_ours(error: Exception) -> bool:
+    """Whether its words are written for the user."""
+    return type(error).__module__.startswith("kimi_tui.")
 
 
 def _take_over(session: Session, name: str) -> None:

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from kimi_tui.app_paths import data_dir, log_file, short
 from kimi_tui.config.model_choice import Choice
@@ -34,8 +35,8 @@ from kimi_tui.soul.record import end_of_record
 from kimi_tui.soul.runtime import open_soul
 from kimi_tui.tools.sandbox.policy import SandboxSettings
 from kimi_tui.tui.frame.header import branch_of
-from kimi_tui.tui.main.engine import CannotOpen, Found, NoModelNamed, Opened
 from kimi_tui.tui.prompt.history import History, history_file, read_history
+from kimi_tui.tui.screens import CannotOpen, NoModelNamed
 from kimi_tui.tui.state import MODE_WORDS, title_from
 from kimi_tui.wire.events import EventRecord, TurnBegin
 
@@ -44,6 +45,37 @@ log = logging.getLogger(__name__)
 USAGE = 2
 FAILED = 1
 HELD = 4
+
+
+class Opened(NamedTuple):
+    """An open session: its engine, what its wire told so far, and what the user should know.
+
+    `demo` is the one that it belongs to, None elsewhere.
+    """
+
+    soul: KimiSoul
+    history: Sequence[EventRecord]
+    past: History
+    title: str
+    provider: ChatProvider
+    folder: Path
+    branch: str
+    demo: Demo | None = None
+    notices: tuple[str, ...] = ()
+
+
+class Found(NamedTuple):
+    """A session that was there before, as far as it is known while it is still read.
+
+    `n_messages` is None where only reading it through would tell. `end` is how it ended, once that was read.
+    """
+
+    session_id: str
+    title: str
+    n_messages: int | None
+    folder: Path
+    branch: str
+    end: Sequence[EventRecord] = ()
 
 
 @dataclass(frozen=True, slots=True)

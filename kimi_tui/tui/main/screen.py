@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Coroutine, Generator, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Generator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -35,7 +35,6 @@ from kimi_tui.tui.letters import LetterGate
 from kimi_tui.tui.main.conversation import Conversation
 from kimi_tui.tui.main.demo import DemoPlayer
 from kimi_tui.tui.main.drafts import ReturnedMessages
-from kimi_tui.tui.main.engine import CannotOpen, NoModelNamed
 from kimi_tui.tui.main.hints import (
     DEMO_QUESTION,
     MODES,
@@ -50,7 +49,9 @@ from kimi_tui.tui.prompt.bar import PromptBar
 from kimi_tui.tui.prompt.command import Command, CommandTable, ParsedLine, Values, sent_text
 from kimi_tui.tui.prompt.image_chips import BEGINS, in_text
 from kimi_tui.tui.screens import (
+    CannotOpen,
     ModelMissing,
+    NoModelNamed,
     OpeningFailed,
     QuitChosen,
     SessionChosen,
@@ -64,15 +65,13 @@ from kimi_tui.tui.transcript.transcript import Transcript, copy_selection
 if TYPE_CHECKING:
     from textual.widget import Widget
 
-    from kimi_tui.demo.demo import Demo
     from kimi_tui.images import Image
     from kimi_tui.soul.rewind import RewindPreview, Target
-    from kimi_tui.soul.system_prompt import FolderFacts
     from kimi_tui.tui.app import KimiApp
     from kimi_tui.tui.approval.panel import ApprovalPanel
     from kimi_tui.tui.frame.notices import Level
     from kimi_tui.tui.main.attaching import Attaching
-    from kimi_tui.tui.main.engine import Found
+    from kimi_tui.tui.main.opening import Found
     from kimi_tui.tui.main.reader import Reader
     from kimi_tui.tui.main.writing import Writing
     from kimi_tui.tui.prompt.menu import CommandMenu
@@ -110,6 +109,8 @@ class MainScreen(Screen[None]):
         commands: all that can be run here.
         keys: those of the configuration, by action.
         conversation: the session that is shown.
+        typed_at: when the text in the prompt was written, in monotonic time; 0 where there is none.
+        n_changes: how many operations have changed what is live or its files since the session was opened.
         told: the newest notices, oldest first.
     """
 
@@ -144,6 +145,8 @@ class MainScreen(Screen[None]):
         self.transcript = Transcript(work_dir=str(launch.work_dir), hints=hints, question=question)
         self.transcript.keys = self.keys
         self.transcript.reading = READING if launch.resume is not None else ""
+        self.typed_at = 0.0
+        self.n_changes = 0
         self.told: deque[Told] = deque(maxlen=TOLD_LIMIT)
         self.conversation = Conversation(launch, self)
         heading = heading_of(launch)._replace(title=self._opening)
@@ -181,23 +184,13 @@ class MainScreen(Screen[None]):
         """What had the keys before the search."""
         self._warned_at = -WARNED_S
         self._escaped_at = 0.0
-        self._typed_at = 0.0
         self._foresees_dmail = False
         self._dmail_asked = ""
         self._looked: tuple[Target | None, int | None, bool] = (None, None, False)
-        self._n_changes = 0
         self._of_line: Screen[Any] | None = None
         """What is asked of the conversation as it is now."""
         self._quits_at: float | None = None
         """When it was said that the key quits if it is pressed again; None when it does not."""
-
-    def begins_styled(self, css_update_count: int) -> None:
-        """Let the style sheets stand as they were parsed.
-
-        Args:
-            css_update_count: Textual's count of changes of the style sheets, as the app has it now.
-        """
-        self._css_update_count = css_update_count
 
     def compose(self) -> ComposeResult:
         """The parts, from the top."""
@@ -268,7 +261,8 @@ class MainScreen(Screen[None]):
 
     async def may_end(self) -> bool:
         """Whether all is saved and nothing runs; else the user is told once what would be lost, and may do it again."""
-        words = await self.conversation.engine.unsaved()
+        soul = self.conversation.soul
+        words = "" if soul is None else await soul.save()
         now, jobs = time.monotonic(), self.conversation.state.jobs
         if not (words or jobs) or now - self._warned_at < WARNED_S:
             return True
@@ -285,15 +279,6 @@ class MainScreen(Screen[None]):
                 advice="Do it again to end it all; /jobs lists them.",
             )
         return False
-
-    async def end(self, *, clean: bool = True, goes_on: Demo | None = None) -> str:
-        """Save and release the session; returns a sentence on what could not be saved.
-
-        Args:
-            clean: the program ends as it should.
-            goes_on: a demo that does not end with it.
-        """
-        return await self.conversation.close(clean=clean, goes_on=goes_on)
 
     # --- commands
 
@@ -314,7 +299,7 @@ class MainScreen(Screen[None]):
             work: that.
             opens: it opens a screen or a field, which what is typed until then is meant for.
         """
-        self.conversation.engine.start(self._opened_by(work) if opens else work)
+        self.conversation.start(self._opened_by(work) if opens else work)
 
     async def _opened_by(self, work: Coroutine[Any, Any, None]) -> None:
         with self.type_ahead.opening():
@@ -337,16 +322,6 @@ class MainScreen(Screen[None]):
         self.type_ahead.leave()
         self.post_message(SessionChosen(launch))
 
-    @property
-    def typed_at(self) -> float:
-        """When the text in the prompt was written, in monotonic time; 0 where there is none."""
-        return self._typed_at
-
-    @property
-    def n_changes(self) -> int:
-        """How many operations have changed what is live or its files since the session was opened."""
-        return self._n_changes
-
     async def ask_of_line(self, question: Screen[T | None]) -> T | None:
         """Ask about what an operation would do now: the question ends where another one comes before the answer."""
         self._of_line = question
@@ -356,7 +331,7 @@ class MainScreen(Screen[None]):
             self._of_line = None
 
     def _line_changed(self) -> None:
-        self._n_changes += 1
+        self.n_changes += 1
         question = self._of_line
         if question is not None and question.is_current:
             if getattr(question, "armed", True):
@@ -402,13 +377,9 @@ class MainScreen(Screen[None]):
             self.told += [Told(time.time(), words, "", "warning") for words in notices]
             self.chat_pane.tell_all(notices, "warning")
 
-    def report(self, error: Exception) -> None:
-        """The program has a fault that ends nothing."""
-        report_of(self)(error)
-
     def _view_broken(self, error: Exception) -> None:
         """Chat, timeline or gauge could not take an event: all of them are built anew, as long as that helps."""
-        self.report(error)
+        report_of(self)(error)
         if self._is_whole:
             self.conversation.rebuild()
 
@@ -484,14 +455,6 @@ class MainScreen(Screen[None]):
         """Keys that come now may have been pressed before what is on the screen was read."""
         self._approvals.wait_anew()
 
-    def settle_history(self) -> Iterator[None]:
-        """Make ready what the history tells, in small steps."""
-        return self.views.settle_history()
-
-    def folder_known(self, facts: FolderFacts) -> None:
-        """Say where nothing was said yet what the agent works on."""
-        self.transcript.facts = facts
-
     def history_told(self) -> None:
         """All that was drawn as history is to be seen."""
         self.views.timeline.reading = ""
@@ -514,7 +477,7 @@ class MainScreen(Screen[None]):
             unsaved=new.unsaved,
         )
         if old.approvals != new.approvals:
-            self._approvals.show(new.approvals, self._typed_at)
+            self._approvals.show(new.approvals, self.typed_at)
             self._foresee_dmail()
         if new.has_messages and not old.has_messages:
             # From here on the files change, so what was counted holds no more.
@@ -557,7 +520,7 @@ class MainScreen(Screen[None]):
             self._foresees_dmail = False
             self._foresee(None)
         if asked is not None:
-            self.conversation.engine.start(self._preview_dmail(asked))
+            self.conversation.start(self._preview_dmail(asked))
 
     async def _preview_dmail(self, request: ApprovalRequest) -> None:
         from kimi_tui.soul.rewind import Target
@@ -587,7 +550,7 @@ class MainScreen(Screen[None]):
         """What the agent does may change the branch, and others may while it rests."""
         if not self._is_looking:
             self._is_looking = True
-            self.conversation.engine.start(self._look_for_branch())
+            self.conversation.start(self._look_for_branch())
 
     async def _look_for_branch(self) -> None:
         self._is_looking = False
@@ -596,7 +559,7 @@ class MainScreen(Screen[None]):
 
     def show_marks(self) -> None:
         """Show the names and pins that were kept."""
-        soul = self.conversation.engine.soul
+        soul = self.conversation.soul
         if soul is not None and (soul.bookmarks or soul.pins):
             self.views.mark(soul.bookmarks, soul.pins)
 
@@ -689,7 +652,7 @@ class MainScreen(Screen[None]):
         self.transcript.warm_up()
         self._look_away()
         area = self.prompt.area
-        self._typed_at = time.monotonic() if area.text else 0.0
+        self.typed_at = time.monotonic() if area.text else 0.0
         if area.is_recalled:
             # The arrows go on through what was sent.
             self.chat_pane.close_menu(area.text)
@@ -774,10 +737,6 @@ class MainScreen(Screen[None]):
                 (str(n), self.views.line_name(n)) for n in sorted(lines, reverse=True)[:OFFERED]
             ),
         )
-
-    def values_changed(self) -> None:
-        """More is known of what may follow a command: the menu offers that too."""
-        self.follow_prompt()
 
     @on(PromptArea.TabPressed)
     def _complete(self) -> None:
@@ -910,16 +869,12 @@ class MainScreen(Screen[None]):
         else:
             self.prompt.area.put(text)
 
-    def type_in_prompt(self, text: str) -> None:
-        """Take what was typed for the prompt when something had just come over it."""
-        self.prompt.area.write(text)
-
     def write_on(self, text: str, *, tells: bool = True) -> None:
         """Take what was written where nothing can be, and did nothing by that; what follows is written here as well."""
         from kimi_tui.foreign_text import clean_pasted
 
         text = clean_pasted(text)
-        self.type_in_prompt(text)
+        self.prompt.area.write(text)
         if self._approvals.panel is None:
             self.return_to_now()
             if tells:
@@ -943,11 +898,6 @@ class MainScreen(Screen[None]):
             f"{letter} is no key here.",
             advice=f"{key or '/help'} lists the keys; a word goes into the prompt.",
         )
-
-    def uid_of(self, target: Target) -> str:
-        """The lasting name of a checkpoint of the live line; empty where there is none."""
-        point = None if target.world_line else self.views.live_point(target.id)
-        return point.uid if point is not None else ""
 
     def return_message(self, target: Target, uid: str, text: str) -> None:
         """Put a message into the prompt that a rewind or a jump left out of the chat.
@@ -1108,7 +1058,7 @@ class MainScreen(Screen[None]):
         line = target.world_line if target is not None else 0
         going = None if target is None else -1 if line else target.id
         self.transcript.show_going(going, words_stay=words_stay)
-        soul = self.conversation.engine.soul
+        soul = self.conversation.soul
         if target is not None and line and soul is not None:
             self.reader.glance(soul, line, target.id)
         elif self._reader is not None:
@@ -1197,7 +1147,7 @@ class MainScreen(Screen[None]):
             return True  # the end of what waits behind the question, however late
         is_text = event.character and event.is_printable
         if is_text and self.reading and self.reader.comes_early(event):
-            self.type_in_prompt(event.character or "")
+            self.prompt.area.write(event.character or "")
             return True
         is_behind = self.reading or not self.prompt.display
         if event.key == "slash" and focused is self.on_view and is_behind:

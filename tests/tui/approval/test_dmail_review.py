@@ -67,7 +67,7 @@ async def test_a_letter_is_changed_before_it_is_sent(
         gauge = next(row for row in shown.split("\n") if " / 32.0k" in row)
         assert "→" in gauge
         # Another question behind it changes nothing of that.
-        soul = one.screen.conversation.engine.soul
+        soul = one.screen.conversation.soul
         assert soul is not None
         foreseen: list[bool] = []
         monkeypatch.setattr(one.screen, "_foresee", lambda *_, **__: foreseen.append(True))

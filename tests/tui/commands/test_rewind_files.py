@@ -26,7 +26,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 async def allow_all(one: Desk) -> KimiSoul:
     """The agent asks for nothing from here on, and the files as they are now are known."""
     await one.ready()
-    soul = one.screen.conversation.engine.soul
+    soul = one.screen.conversation.soul
     assert soul is not None
     await soul.files_ready()
     await soul.set_mode("all")
@@ -133,7 +133,7 @@ async def test_a_fork_takes_the_files_along_and_gives_its_message_to_the_prompt(
         assert one.screen.prompt.area.text == "Change it"
         assert "Change it" not in shown.partition("› ")[0]
         # The file's way back came along.
-        soul = one.screen.conversation.engine.soul
+        soul = one.screen.conversation.soul
         assert soul is not None
         await soul.files_ready()
         await soul.undo()

@@ -135,7 +135,7 @@ async def test_a_fault_while_drafting_is_told_and_the_editor_takes_keys_again(
         await one.until(lambda: isinstance(one.app.screen, TextDialog))
         screen = one.app.screen
         assert isinstance(screen, TextDialog)
-        monkeypatch.setattr(one.screen.conversation.engine.soul, "draft_dmail", faulty)
+        monkeypatch.setattr(one.screen.conversation.soul, "draft_dmail", faulty)
         await one.pilot.press("ctrl+l")
         await one.sees("Something went wrong in the program")
         await one.pilot.press(*"mine")
@@ -379,7 +379,7 @@ async def test_what_was_sent_to_now_is_undone_and_done_again(home: Path) -> None
 async def test_a_warning_stands_once(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url, size=(120, 20)) as one:
         await two_turns(one, server)
-        soul = one.screen.conversation.engine.soul
+        soul = one.screen.conversation.soul
         assert soul is not None
         soul.wire.publish(Notice("warning", "The folder is gone.", "Bring it back."))
         await one.sees("The folder is gone.")
@@ -606,7 +606,7 @@ async def test_bookmarks_and_pins_are_kept(home: Path) -> None:
             await one.pilot.press("escape")
             await one.say("/pin 0")
             await one.until(lambda: "‡ #0" in chat(one))
-            session = one.screen.conversation.engine.soul
+            session = one.screen.conversation.soul
             assert session is not None
             session_id = session.session.id
         async with desk(home, server.base_url, size=(120, 40), resume=session_id) as one:
@@ -710,7 +710,7 @@ async def test_the_row_of_the_first_turn_and_its_preview_say_the_same_figure(hom
         await one.say("And a pear?")
         await one.until(lambda: len(server.requests) == 2)
         await one.idle()
-        model, soul = one.screen.views.timeline.model, one.screen.conversation.engine.soul
+        model, soul = one.screen.views.timeline.model, one.screen.conversation.soul
         assert model is not None
         assert soul is not None
         preview = await soul.preview(Target(0))
@@ -729,7 +729,7 @@ async def test_it_does_so_when_the_session_is_opened_again(home: Path) -> None:
                 await one.idle()
         async with desk(home, server.base_url, size=(120, 40), resume="newest") as again:
             await again.ready()
-            model, soul = again.screen.views.timeline.model, again.screen.conversation.engine.soul
+            model, soul = again.screen.views.timeline.model, again.screen.conversation.soul
             assert model is not None
             assert soul is not None
             first = model.tree.live[0]
@@ -845,7 +845,7 @@ async def test_a_preview_ends_where_the_line_becomes_another_one(
 
     async with ChatServer() as server, desk(home, server.base_url) as one:
         await two_turns(one, server)
-        soul = one.screen.conversation.engine.soul
+        soul = one.screen.conversation.soul
         assert soul is not None
         await soul.rewind(Target(2))
         await one.until(lambda: "The pear is green." not in one.text())

@@ -82,7 +82,7 @@ async def test_who_wanted_to_choose_a_session_does_so_when_there_is_a_model(home
             await one.until(lambda: isinstance(running.screen, MainScreen))
             await one.ready()
             assert one.screen.conversation.state.title == "Fix the parser"
-            await one.screen.end()
+            await one.screen.conversation.close()
 
 
 async def test_a_pasted_key_is_checked_at_once_saved_and_used(home: Path) -> None:
@@ -99,7 +99,7 @@ async def test_a_pasted_key_is_checked_at_once_saved_and_used(home: Path) -> Non
             await one.sees("What shall we work on?")
             await one.ready()
             assert one.screen.conversation.state.model == "large"
-            await one.screen.end()
+            await one.screen.conversation.close()
     config = read_config(home / "config.toml")
     assert config.models["large"].model == "large"
     assert stat.S_IMODE((home / "config.toml").stat().st_mode) == 0o600
@@ -160,7 +160,7 @@ async def test_a_server_without_a_list_of_models_asks_for_the_name(home: Path) -
             await pilot.press(*"my-model", "enter")
             await one.sees("What shall we work on?")
             await one.ready()
-            await one.screen.end()
+            await one.screen.conversation.close()
     assert read_config(home / "config.toml").default_model == "my-model"
 
 
@@ -174,7 +174,7 @@ async def test_a_disk_that_refuses_is_told_and_the_choice_is_used(home: Path) ->
             await one.sees("accepted, 1 model")
             await pilot.press("enter")
             await one.sees("could not be saved")
-            await one.screen.end()
+            await one.screen.conversation.close()
 
 
 async def test_a_base_url_without_its_key_asks_for_that_alone(home: Path) -> None:
@@ -209,7 +209,7 @@ async def test_a_local_server_is_found_and_used_without_a_key(
             await pilot.press("enter")
             await one.sees("What shall we work on?")
             await one.ready()
-            await one.screen.end()
+            await one.screen.conversation.close()
     config = read_config(home / "config.toml")
     assert config.providers["ollama"].api_key == ""
     assert config.models["llama"].max_context_size == 4096
@@ -275,7 +275,7 @@ async def test_a_key_of_the_environment_alone_asks_which_model(home: Path) -> No
                 )
             )
             assert one.screen.conversation.state.model == "large"
-            await one.screen.end()
+            await one.screen.conversation.close()
         config = read_config(home / "config.toml")
         assert config.models[config.default_model].model == "large"
         assert "sk-of-environment" not in (home / "config.toml").read_text()
@@ -296,7 +296,7 @@ async def test_a_server_with_one_model_that_chats_needs_no_choice(
             await one.ready()
             assert one.screen.conversation.state.model == "only"
             assert not (home / "config.toml").exists()
-            await one.screen.end()
+            await one.screen.conversation.close()
 
 
 @pytest.mark.parametrize("size", [(80, 24), (60, 20)])
@@ -356,7 +356,7 @@ async def test_a_server_that_loads_its_model_is_waited_for(
             await one.sees("What shall we work on?")
             await one.ready()
             assert one.screen.conversation.state.model == "qwen"
-            await one.screen.end()
+            await one.screen.conversation.close()
 
 
 @pytest.mark.parametrize("typed", ["", "/", "/v1/chat/completions", "/v1/ "])
@@ -372,7 +372,7 @@ async def test_a_base_url_is_put_right_saved_so_and_said(home: Path, typed: str)
             await pilot.press("enter")
             await one.sees("What shall we work on?")
             await one.ready()
-            await one.screen.end()
+            await one.screen.conversation.close()
     config = read_config(home / "config.toml")
     assert [provider.base_url for provider in config.providers.values()] == [server.base_url]
 
@@ -417,7 +417,7 @@ async def test_a_fault_while_saving_is_told_and_another_model_can_be_chosen(
             await pilot.press("enter")
             await one.sees("What shall we work on?")
             await one.ready()
-            await one.screen.end()
+            await one.screen.conversation.close()
 
 
 async def test_a_fault_while_looking_for_servers_leaves_all_three_ways(

@@ -249,7 +249,7 @@ async def test_a_rewind_after_a_restart_brings_the_image_back(home: Path) -> Non
             await one.pilot.press("enter")
             await one.sees("a box")
             await one.idle()
-            soul = one.screen.conversation.engine.soul
+            soul = one.screen.conversation.soul
             assert soul is not None
             session = soul.session.id
         (home / "shot.png").unlink()

@@ -71,7 +71,7 @@ class Glance:
         """Let the engine open and all of it be shown."""
         self.open.set()
         self._is_told = True
-        if self.desk.screen.conversation.engine.soul is not None:
+        if self.desk.screen.conversation.soul is not None:
             self._schedule(0.0)
         await self.desk.ready()
         await self.desk.pilot.pause()
@@ -121,7 +121,7 @@ async def _held(
         yield shown
         for screen in app.screen_stack:
             if isinstance(screen, MainScreen):
-                await screen.end()
+                await screen.conversation.close()
 
 
 def facts_of(blocks: list[Block]) -> list[tuple[object, ...]]:
@@ -146,7 +146,7 @@ def rows_of_chat(shown: str) -> list[str]:
 
 
 async def test_what_is_shown_first_is_what_the_whole_shows(glance: Glance) -> None:
-    assert glance.desk.screen.conversation.engine.soul is None
+    assert glance.desk.screen.conversation.soul is None
     first, seen = facts_of(glance.chat.blocks), glance.desk.text()
     uids = [point.uid for point in glance.timeline.model.tree.live]
     await glance.whole()
@@ -255,7 +255,7 @@ async def test_a_rewind_before_the_engine_is_open_waits_for_it(glance: Glance) -
 async def test_a_rewind_before_all_is_told_is_shown_after_it(glance: Glance) -> None:
     glance.open.set()
     conversation = glance.desk.screen.conversation
-    await glance.desk.until(lambda: conversation.engine.soul is not None)
+    await glance.desk.until(lambda: conversation.soul is not None)
     live = glance.timeline.model.tree.live
     number = live[-1].id
     await glance.desk.pilot.press("ctrl+t", "enter")
@@ -266,7 +266,7 @@ async def test_a_rewind_before_all_is_told_is_shown_after_it(glance: Glance) -> 
     await glance.whole()
     await glance.desk.until(lambda: glance.timeline.model.tree.live[-1].id < number)
     assert LAST not in glance.desk.text()
-    soul = conversation.engine.soul
+    soul = conversation.soul
     assert soul is not None
     assert glance.timeline.model.tree.live[-1].id == soul.session.context.n_checkpoints - 1
 
@@ -277,8 +277,8 @@ async def test_a_turn_and_a_question_that_begin_before_all_is_told(
     server.script(call("Shell", {"command": "echo hello"}, usage=(70_000, 20)))
     glance.open.set()
     conversation = glance.desk.screen.conversation
-    await glance.desk.until(lambda: conversation.engine.soul is not None)
-    soul = conversation.engine.soul
+    await glance.desk.until(lambda: conversation.soul is not None)
+    soul = conversation.soul
     assert soul is not None
     turn = asyncio.create_task(soul.run("Greet"))
     await glance.desk.until(lambda: bool(soul._approval._waiting))  # pyright: ignore[reportPrivateUsage]
@@ -296,8 +296,8 @@ async def test_a_turn_and_a_question_that_begin_before_all_is_told(
 async def test_marks_made_before_and_after(glance: Glance) -> None:
     glance.open.set()
     conversation = glance.desk.screen.conversation
-    await glance.desk.until(lambda: conversation.engine.soul is not None)
-    soul = conversation.engine.soul
+    await glance.desk.until(lambda: conversation.soul is not None)
+    soul = conversation.soul
     assert soul is not None
     pilot = glance.desk.pilot
     await pilot.press("ctrl+t", "P")

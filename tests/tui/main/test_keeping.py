@@ -56,7 +56,7 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
 
 
 def folder_of(one: Desk) -> Path:
-    soul = one.screen.conversation.engine.soul
+    soul = one.screen.conversation.soul
     assert soul is not None
     return soul.session.dir
 
@@ -192,7 +192,7 @@ async def test_statistics_are_those_of_the_command_line(home: Path) -> None:
         shown = await one.sees("Read 1 (1 failed)")
         assert "1, with 2 steps" in shown
         assert "3.0k input" in shown
-        soul = one.screen.conversation.engine.soul
+        soul = one.screen.conversation.soul
         assert soul is not None
         figures = with_journal(
             statistics(read_records(soul.session)), soul.session.context.journal.entries

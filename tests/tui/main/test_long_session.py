@@ -159,7 +159,7 @@ async def test_a_preview_with_files_and_a_conflict(one: Desk, pictures: Pictures
 
 
 async def test_the_row_and_its_preview_say_the_same_figure(one: Desk) -> None:
-    model, soul = one.screen.views.timeline.model, one.screen.conversation.engine.soul
+    model, soul = one.screen.views.timeline.model, one.screen.conversation.soul
     assert model is not None
     assert soul is not None
     for point in model.tree.live[1:]:

@@ -308,7 +308,7 @@ async def test_the_session_names_the_prompt_cache(home: Path) -> None:
         await one.ready()
         await one.say("Hello")
         await one.sees("Hello.")
-        soul = one.screen.conversation.engine.soul
+        soul = one.screen.conversation.soul
         assert soul is not None
         assert server.requests[0].body["prompt_cache_key"] == soul.session.id
 
@@ -318,7 +318,7 @@ async def test_what_the_engine_has_to_say_is_shown(home: Path) -> None:
         await one.ready()
         await one.say("/compact")
         await one.sees("There is nothing to compact yet.")
-        soul = one.screen.conversation.engine.soul
+        soul = one.screen.conversation.soul
         assert soul is not None
         soul.wire.publish(Notice("error", "The disk is full.", "Free some space.", "disk"))
         await one.sees("Free some space.")
@@ -358,7 +358,7 @@ async def test_the_model_names_the_session_after_its_first_turn(home: Path) -> N
         await one.ready()
         await one.say("Please have a look at the keys that the server uses")
         await one.until(lambda: one.screen.conversation.state.title == "Rotate the keys")
-        soul = one.screen.conversation.engine.soul
+        soul = one.screen.conversation.soul
         assert soul is not None
         assert soul.session.state.title == "Rotate the keys"
         await one.idle()

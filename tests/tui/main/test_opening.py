@@ -19,8 +19,8 @@ from kimi_tui.launch import NEWEST, Launch
 from kimi_tui.session.session import Session
 from kimi_tui.soul.approval import Mode
 from kimi_tui.tui.main import opening
-from kimi_tui.tui.main.engine import CannotOpen
 from kimi_tui.tui.main.opening import open_session, provider_of
+from kimi_tui.tui.screens import CannotOpen
 from kimi_tui.wire.events import EventRecord
 
 
@@ -127,7 +127,7 @@ async def test_the_last_page_comes_first_without_a_record_too(
     async with ChatServer() as server, held(home, server, monkeypatch, record=False) as one:
         shown = await one.desk.sees("The second answer.")
         assert "A second question" in shown
-        assert one.desk.screen.conversation.engine.soul is None
+        assert one.desk.screen.conversation.soul is None
         await one.whole()
         await one.desk.sees("The second answer.")
 

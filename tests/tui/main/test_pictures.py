@@ -121,7 +121,7 @@ async def test_nothing_said_yet(
     running = app(tmp_path)
     async with running.run_test(size=size) as pilot:
         screen = await show(running, pilot, ())
-        screen.folder_known(FolderFacts(184, notes=("AGENTS.md",)))
+        screen.transcript.facts = FolderFacts(184, notes=("AGENTS.md",))
         await pilot.pause()
         assert running.export_screenshot() == picture
 

@@ -407,7 +407,7 @@ async def test_mode_by_key_and_by_word(home: Path) -> None:
         await one.sees("asks first")
         await one.say("/mode all")
         await one.sees("allows all")
-        soul = one.screen.conversation.engine.soul
+        soul = one.screen.conversation.soul
         assert soul is not None
         assert soul.mode == "all"
         # Now that it was said the key comes by it, too.
@@ -432,7 +432,7 @@ async def test_the_sandbox_is_in_the_round_where_there_is_one(
         desk(home, server.base_url, mode="sandboxed", sandbox=True, work=work) as one,
     ):
         await one.ready()
-        soul = one.screen.conversation.engine.soul
+        soul = one.screen.conversation.soul
         assert soul is not None
         for mode in modes:
             assert soul.mode == one.screen.conversation.state.mode == mode
@@ -474,7 +474,7 @@ async def test_what_was_allowed_is_listed_and_taken_back(home: Path) -> None:
 async def test_what_the_program_was_started_with_is_in_the_round(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url, mode="all") as one:
         await one.ready()
-        soul = one.screen.conversation.engine.soul
+        soul = one.screen.conversation.soul
         assert soul is not None
         for mode in ("plan", "ask", "edits", "all", "plan"):
             await one.pilot.press("shift+tab")
@@ -505,7 +505,7 @@ async def test_continue_shows_what_was_and_goes_on(home: Path) -> None:
             await one.sees("One.")
             await one.idle()
             # The figure of the server comes a frame after the answer, in place of an estimate, and the gauge glides to it.
-            soul = one.screen.conversation.engine.soul
+            soul = one.screen.conversation.soul
             assert soul is not None
             status = soul.status
             share = percent(status.used, status.limit)

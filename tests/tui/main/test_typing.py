@@ -49,7 +49,7 @@ async def a_conversation(one: Desk, server: ChatServer) -> None:
         await one.say(text)
         await one.sees(answer)
         await one.idle()
-    soul = one.screen.conversation.engine.soul
+    soul = one.screen.conversation.soul
     assert soul is not None
     await soul.rewind(Target(2))
     await one.until(lambda: "Thirty lines." not in one.text())
@@ -62,7 +62,7 @@ async def a_conversation(one: Desk, server: ChatServer) -> None:
 def facts(one: Desk, server: ChatServer) -> tuple[object, ...]:
     """What must not change by typing."""
     screen = one.screen
-    soul = screen.conversation.engine.soul
+    soul = screen.conversation.soul
     model = screen.views.timeline.model
     assert soul is not None
     assert model is not None

@@ -33,7 +33,7 @@ def folders(home: Path) -> list[Path]:
 
 def session_dir(one: Desk) -> Path:
     """That of the session on the screen."""
-    soul = one.screen.conversation.engine.soul
+    soul = one.screen.conversation.soul
     assert soul is not None
     return soul.session.dir
 

@@ -89,7 +89,7 @@ async def test_a_file_that_is_named_before_the_session_is_open_is_offered_then(h
     (home / "app" / "named.py").write_text("")
     async with ChatServer() as server, desk(home, server.base_url) as one:
         one.screen.prompt.area.put("see @nam")
-        assert one.screen.conversation.engine.soul is None
+        assert one.screen.conversation.soul is None
         await one.ready()
         await one.until(lambda: offered(one) == "@named.py ")
 
@@ -139,7 +139,7 @@ async def test_a_command_of_the_user_is_a_card_and_a_follow_up_waits(home: Path)
         await one.pilot.press("up")
         assert area.text == "and another"
         area.put("")
-        soul = one.screen.conversation.engine.soul
+        soul = one.screen.conversation.soul
         assert soul is not None
         kept = soul.session.dir / FOLLOW_UPS
         await one.until(lambda: kept.exists() and json.loads(kept.read_text()) == ["one more"])

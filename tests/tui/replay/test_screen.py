@@ -430,10 +430,10 @@ async def test_from_the_command_line_into_a_fork(home: Path) -> None:
         await one.sees("It is built.")
         await one.until(lambda: not left.is_running)
         assert app.screen_stack == [app.screen]
-        session = one.screen.conversation.engine.soul
+        session = one.screen.conversation.soul
         assert session is not None
         assert session.session.id != name
-        await one.screen.end()
+        await one.screen.conversation.close()
 
 
 async def test_continuing_waits_for_the_moment_that_was_asked_for(
@@ -459,7 +459,7 @@ async def test_continuing_waits_for_the_moment_that_was_asked_for(
         await one.until(lambda: isinstance(app.screen, MainScreen))
         await one.ready()
         await one.sees("It is built.")
-        await one.screen.end()
+        await one.screen.conversation.close()
 
 
 async def test_from_the_timeline_into_a_fork(home: Path) -> None:
@@ -476,7 +476,7 @@ async def test_from_the_timeline_into_a_fork(home: Path) -> None:
         await one.say("Second question")
         await one.sees("Second answer.")
         await one.idle()
-        original = one.screen.conversation.engine.soul
+        original = one.screen.conversation.soul
         assert original is not None
         await one.pilot.press("ctrl+t", "p")
         await one.until(lambda: isinstance(one.app.screen, ReplayScreen))
@@ -487,7 +487,7 @@ async def test_from_the_timeline_into_a_fork(home: Path) -> None:
         assert "Second question" not in shown
         await one.pilot.press("c")
         await one.until(lambda: isinstance(one.app.screen, MainScreen))
-        await one.until(lambda: one.screen.conversation.engine.soul not in (None, original))
+        await one.until(lambda: one.screen.conversation.soul not in (None, original))
         await one.ready()
         server.script(say("Third answer."))
         await one.say("Another question")
@@ -620,7 +620,7 @@ async def test_a_fault_while_it_is_forked(home: Path, monkeypatch: pytest.Monkey
         await Desk(app, pilot).until(lambda: isinstance(app.screen, MainScreen))
         one = Desk(app, pilot)
         await one.ready()
-        await one.screen.end()
+        await one.screen.conversation.close()
 
 
 async def test_what_is_copied_in_a_replay_is_said(home: Path) -> None:

@@ -104,7 +104,7 @@ async def test_found_by_what_was_said_and_gone_on_with(home: Path) -> None:
         await one.until(lambda: isinstance(one.app.screen, MainScreen))
         await one.ready()
         assert one.screen.conversation.state.title == "Fix quoted fields"
-        await one.screen.end()
+        await one.screen.conversation.close()
 
 
 async def test_renamed_put_away_and_thrown_away(home: Path) -> None:
@@ -162,7 +162,7 @@ async def test_one_that_is_open_elsewhere_is_refused(home: Path) -> None:
             await one.until(lambda: isinstance(one.app.screen, MainScreen))
             await one.sees("This is a fork")
             await one.ready()
-            await one.screen.end()
+            await one.screen.conversation.close()
     finally:
         lock.release()
 
@@ -178,7 +178,7 @@ async def test_over_a_running_session(home: Path) -> None:
         await one.until(lambda: one.app.screen is one.screen)
         await one.say("Say hello, please")
         await one.idle()
-        own = one.screen.conversation.engine.soul.session.id  # pyright: ignore[reportOptionalMemberAccess]
+        own = one.screen.conversation.soul.session.id  # pyright: ignore[reportOptionalMemberAccess]
         await one.say("/sessions")
         await one.sees("● Say hello, please")
         screen = one.app.screen
