@@ -19,10 +19,12 @@ from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.dom import DOMNode
 from textual.driver import Driver
+from textual.errors import NoWidget
 from textual.message import Message
 from textual.message_pump import MessagePump
 from textual.screen import Screen
 from textual.theme import Theme
+from textual.widget import Widget
 
 from kimi_tui.app_paths import kimi_cli_config_file, log_file, short
 from kimi_tui.config.file import AUTO, THEMES, save_setting
@@ -653,7 +655,14 @@ class KimiApp(App[None], inherit_bindings=False):
             listen(Callbacks(self.report), self._ended_by_the_system, set(SIGNALS) - set(COMMON))
 
     async def on_event(self, event: events.Event) -> None:
-        """Note when a key was last pressed: an approval waits for a quiet keyboard."""
+        """Note when a key was last pressed: an approval waits for a quiet keyboard. Leave out clicks that come too early."""
+        if isinstance(event, events.MouseEvent) and not event.is_forwarded:
+            pointed = self._pointed_at(event)
+            if pointed is not None and pointed.parent is None:
+                return  # taken away since the last frame: Textual asks what it lies in
+            voids: Callable[[events.MouseUp], bool] | None = getattr(pointed, "voids", None)
+            if voids is not None and isinstance(event, events.MouseUp) and voids(event):
+                self._mouse_down_widget = None  # so that no click comes of it
         if isinstance(event, events.Key | events.Paste):
             self._key_at = event.time
             if self._quits_again and not (isinstance(event, events.Key) and event.key == "ctrl+c"):
@@ -673,6 +682,12 @@ class KimiApp(App[None], inherit_bindings=False):
             await super().on_event(event)
         if isinstance(event, events.Key) and event.key in QUIT_KEYS:
             self._quit_keys.handled()
+
+    def _pointed_at(self, event: events.MouseEvent) -> Widget | None:
+        try:
+            return self.get_widget_at(event.x, event.y)[0]
+        except NoWidget:
+            return None
 
     async def _act_there(self, key: str, places: Sequence[DOMNode]) -> None:
         """Do what a key is bound to where it was pressed: the focus is elsewhere by now, where it may be another's."""

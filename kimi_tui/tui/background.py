@@ -14,8 +14,6 @@ from textual.message import Message
 ASK = "\x1b]11;?\x07\x1b[?2031h"
 """Asks for the colour of the background, and to be told when the terminal turns light or dark."""
 NO_MORE = "\x1b[?2031l"
-AWAITED_S = 2.0
-"""For so long after the question an Esc may be the beginning of the answer, of which the rest is on its way."""
 CUT_S = 1.0
 """For so long the rest of an answer that has begun is waited for."""
 LIGHT_FROM = 0.18
@@ -74,16 +72,11 @@ class Answers:
     def __init__(self) -> None:
         self._held = ""
         self._held_at = 0.0
-        self._asked_at = -AWAITED_S
 
     @property
     def is_holding(self) -> bool:
         """Whether something waits for what follows it."""
         return bool(self._held)
-
-    def asked(self, now: float) -> None:
-        """The question was put."""
-        self._asked_at = now
 
     def take(self, text: str, now: float) -> tuple[str, bool | None]:
         """What is left of a text, and whether the terminal is light where it says so.
@@ -103,14 +96,14 @@ class Answers:
             light = changed == _LIGHT if changed else None
             if kind == _BACKGROUND and end:
                 light = is_light(colour)
-                self._asked_at = -AWAITED_S
             told = told if light is None else light
             return ""
 
         text = _ANSWER.sub(read, text)
         begun = _BEGUN.search(text)
         start = len(text) if begun is None else begun.start()
-        if text.endswith("\x1b") and now - self._asked_at < AWAITED_S:
+        if text.endswith("\x1b"):
+            # The beginning of an answer or notice whose rest is on its way, or the key: that is known in a moment.
             start = min(start, len(text) - 1)
         self._held, self._held_at = text[start:], now
         return text[:start], told

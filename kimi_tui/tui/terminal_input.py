@@ -260,7 +260,6 @@ class TerminalInput(LinuxDriver):
     def ask_background(self) -> None:
         """Ask the terminal if it is light, from now on."""
         self.asks_background = True
-        self._answers.asked(time.monotonic())
         self.write(ASK)
 
     def split_alt(self, on: bool) -> None:
@@ -320,7 +319,11 @@ class TerminalInput(LinuxDriver):
                 elif text := graphics.rest(
                     answers.let_go(looked_at) if answers.is_holding else "", more=False
                 ):
-                    for message in parser.feed(text):
+                    # The parser would wait once more whether Esc is a key.
+                    is_escape = text == "\x1b"
+                    for message in (
+                        (events.Key("escape", text),) if is_escape else parser.feed(text)
+                    ):
                         self.process_message(message)
                 for message in parser.tick():
                     self.process_message(message)

@@ -153,6 +153,40 @@ def test_what_is_typed_while_it_is_stopped_answers_no_question(
     assert not (configured.work / "ran").exists()
 
 
+HELD_UP = """
+import sys, time
+from kimi_tui import cli
+from kimi_tui.tui import app
+on_event = app.KimiApp.on_event
+
+async def slow(self, event):
+    if getattr(event, "key", "") == "shift+tab" and not event.is_forwarded:
+        time.sleep(1.5)
+    await on_event(self, event)
+
+app.KimiApp.on_event = slow
+sys.exit(cli.main([]))
+"""
+
+
+def test_a_click_counts_by_when_it_was_read(configured: Program, server: ChatServerThread) -> None:
+    server.script(call("Shell", {"command": "echo > ran"}), say("Well."))
+    terminal = configured.start_python(HELD_UP)
+    terminal.wait_for("Ctrl+T timeline")
+    terminal.type("go")
+    terminal.key("enter")
+    terminal.wait_for("Yes, once")
+    time.sleep(2 * QUIET_S)
+    terminal.key("shift+tab")
+    # Read right behind that key, and handled when the quiet time behind it is long over.
+    terminal.click_text("Yes, once")
+    time.sleep(1.5 + 3 * QUIET_S)
+    assert not (configured.work / "ran").exists()
+    terminal.click_text("Yes, once")
+    terminal.wait_gone("Run this command?", 10)
+    _until((configured.work / "ran").exists)
+
+
 def test_closing_the_window_ends_it_in_order(configured: Program, server: ChatServerThread) -> None:
     terminal, child = _working(configured, server)
     terminal.close_window()

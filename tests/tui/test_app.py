@@ -11,8 +11,10 @@ from weakref import ReferenceType, WeakSet, ref
 import pytest
 from support.chat_server import ChatServer, call, say
 from support.screens import Desk, desk
+from textual import events
 from textual.css.stylesheet import Stylesheet
 from textual.dom import DOMNode
+from textual.geometry import Offset
 
 from kimi_tui.config.file import read_config
 from kimi_tui.config.settings import Config
@@ -270,6 +272,19 @@ async def test_a_mode_that_was_said_in_words_goes_along(home: Path) -> None:
         await one.idle()
         await one.say("/plan on")
         await one.sees("What runs in the background runs on")
+
+
+async def test_a_click_on_what_was_just_taken_away_is_no_crash(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        await one.ready()
+        header = one.screen.header
+        at = header.region.offset + Offset(1, 0)
+        await header.remove()
+        assert one.app.get_widget_at(*at)[0] is header
+        for kind in (events.MouseMove, events.MouseDown, events.MouseUp):
+            await one.app.on_event(kind(None, *at, 0, 0, 1, False, False, False))
+        await one.say("/help")
+        await one.sees("Esc close")
 
 
 async def test_a_theme_is_kept_and_an_unknown_one_named(home: Path) -> None:

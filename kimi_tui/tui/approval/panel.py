@@ -362,6 +362,11 @@ class ApprovalPanel(Widget, can_focus=True):
         self._has_been_left = not takes_keys
         self._laying_out: Timer | None = None
         self._clicks: dict[int, Callable[[], None]] = {}
+        self._places: tuple[object, ...] = ()
+        """Where a click does what, as it was drawn last."""
+        self._placed_at = 0.0
+        self._clicked_at = float("inf")
+        """When the click was read that is on its way."""
         self._writing: Writing | None = None
         self._written: dict[Writing, str] = {}
         if request.kind != "question":
@@ -517,15 +522,26 @@ class ApprovalPanel(Widget, can_focus=True):
             self._detail.scroll(event.key)
             self.refresh()
 
+    def voids(self, event: events.MouseUp) -> bool:
+        """Whether a click on an answer comes too early: by when it was read, and where the rows stood by then.
+
+        The app asks before it makes a click of it, which is of another time.
+        """
+        if event.screen_y - self.region.y not in self._clicks:
+            return False
+        self._letters.drop()
+        self._clicked_at = event.time
+        # First: one that comes early begins the wait anew.
+        return not self._accepts(event.time) or event.time < self._placed_at
+
     def on_click(self, event: events.Click) -> None:
         """A click on an answer gives it, under the same conditions as a key."""
         act = self._clicks.get(event.y) if event.widget is self else None
-        if act is None:
-            return
-        event.stop()
-        self._letters.drop()
-        if self._accepts(time.monotonic()):
-            act()
+        if act is not None:
+            event.stop()
+            # A key before it may have come here only now.
+            if self._accepts(self._clicked_at):
+                act()
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
         """Read on."""
@@ -645,6 +661,9 @@ class ApprovalPanel(Widget, can_focus=True):
         lines = self._lines(self.size.width)
         if self._writing is None and len(lines) < app_of(self).size.height:
             self._detail.note_shown()
+        places = (self.region.y, self._writing, *self._clicks)
+        if places != self._places:
+            self._places, self._placed_at = places, time.monotonic()
         edge = Content.styled(glyphs_of(self).edge, "$accent")
         lines += [Content("")] * (self.size.height - len(lines))
         return Content("\n").join(edge + line for line in lines)

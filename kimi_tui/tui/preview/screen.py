@@ -91,6 +91,8 @@ class PreviewSheet(Widget):
     def __init__(self, state: layout.PreviewState) -> None:
         super().__init__()
         self.state = state
+        self.painted_at = float("inf")
+        """Since when it can be seen, in monotonic time."""
         self._sheet = layout.PreviewRows()
         self._painter = SpanPainter(self, "preview")
 
@@ -130,6 +132,10 @@ class PreviewSheet(Widget):
         """As many rows as were laid out."""
         self.lay_out()
         return len(self._sheet.rows)
+
+    def voids(self, event: events.MouseUp) -> bool:
+        """Whether a click was read before this stood there."""
+        return event.time < self.painted_at
 
     def on_click(self, event: events.Click) -> None:
         """A click on an action chooses it, on a file looks at it, the whole row is the target; further ones select text."""
@@ -242,7 +248,8 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
         self.call_after_refresh(self._painted)
 
     def _painted(self) -> None:
-        self._quiet = QuietKeyboard(time.monotonic(), 0.0, self.QUIET_S)
+        self._sheet.painted_at = time.monotonic()
+        self._quiet = QuietKeyboard(self._sheet.painted_at, 0.0, self.QUIET_S)
         if self._letters.waits:
             self._letters.wait(self._letters.SETTLE_S)
 

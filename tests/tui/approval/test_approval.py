@@ -355,10 +355,24 @@ async def test_a_click_waits_for_the_quiet_too() -> None:
     desk = Desk(request())
     async with desk.run_test(size=(80, 24)) as pilot:
         y = next(y for y, row in enumerate(desk.text().split("\n")) if "Yes, once" in row)
-        await pilot.click(ApprovalPanel, offset=(8, y))
-        assert desk.answers == []
+        click = events.MouseUp(None, 8, y, 0, 0, 1, False, False, False)
+        assert desk.panel.voids(click)
+        await until(pilot, lambda: desk.panel.armed)
+        # Handled now, and read before.
+        assert desk.panel.voids(click)
         desk.wait_out()
-        await pilot.click(ApprovalPanel, offset=(8, y))
+        assert not desk.panel.voids(click)
+        desk.panel.waiting = 2
+        await pilot.pause()
+        assert not desk.panel.voids(click)
+        # The rows stand elsewhere than they did when it was read.
+        await pilot.resize_terminal(80, 40)
+        await until(pilot, lambda: row_of(desk, "Yes, once") != y)
+        moved = events.MouseUp(None, 8, row_of(desk, "Yes, once"), 0, 0, 1, False, False, False)
+        assert not desk.panel.voids(moved)
+        moved.time = click.time
+        assert desk.panel.voids(moved)
+        await pilot.click(ApprovalPanel, offset=(8, row_of(desk, "Yes, once")))
         assert desk.answers == [("once", "")]
 
 
