@@ -31,7 +31,7 @@ from kimi_tui.tui.frame.notices import STAYS_S
 from kimi_tui.tui.frame.views import Views
 from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.keyboard import TypeAhead, key_of, keys_of
-from kimi_tui.tui.letters import LetterGate
+from kimi_tui.tui.letters import CursorLetters, LetterGate
 from kimi_tui.tui.main.conversation import Conversation
 from kimi_tui.tui.main.demo import DemoPlayer
 from kimi_tui.tui.main.drafts import ReturnedMessages
@@ -156,6 +156,9 @@ class MainScreen(Screen[None]):
         self.footer = Footer()
         self.type_ahead = TypeAhead(self, self._hand_on)
         self._letters = LetterGate(self, self._write_here, self._act_on, self._tell_no_key)
+        self._cursor_letters = CursorLetters(
+            self, self._cursor_action, self._act_on_cursor, self._write_here, self._tell_no_key
+        )
         self._approvals = ApprovalSlot(
             self.prompt, last_key_at, self.keys, self.focus_prompt, self.write_on
         )
@@ -977,7 +980,14 @@ class MainScreen(Screen[None]):
 
     def _write_here(self, text: str) -> None:
         """Take what was typed on the timeline or in the chat, and is no key there."""
+        self._act_on_cursor("leave")
         self.write_on(text, tells=len(text) > 1)
+
+    def _cursor_action(self, key: str) -> str:
+        return self.on_view.copy_action(key)
+
+    def _act_on_cursor(self, action: str) -> None:
+        self.on_view.act_on_cursor(action)
 
     def _tell_no_key(self, letter: str) -> None:
         """A letter was typed there alone that does nothing."""
@@ -1211,7 +1221,7 @@ class MainScreen(Screen[None]):
         if event.is_forwarded:
             return False  # on its way back from what it was handed on to
         if isinstance(event, events.Key) and self._is_copying:
-            return False  # its keys are letters
+            return await self._cursor_letters.takes(event)
         if not self.type_ahead.is_holding and self.is_active and await self._takes_text(event):
             return True
         if self.type_ahead.takes(event):
