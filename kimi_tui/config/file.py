@@ -176,6 +176,7 @@ _TOP: Mapping[str, Check] = {
     "mode": _one_of(START_MODES),
     "reduced_motion": _flag,
     "titles": _flag,
+    "hints": _flag,
     "stream_timeout_s": _number(1, 3600),
 }
 _PROVIDER: Mapping[str, Check] = {

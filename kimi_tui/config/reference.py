@@ -71,6 +71,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("glyphs", "The signs on the screen: Unicode's, or ASCII's where a font lacks them.", "choice", GLYPHS, "start"),
     Setting("reduced_motion", "Nothing on the screen moves by itself.", "flag", (), "now"),
     Setting("titles", "Whether the model names a session after its first turn, in one small call.", "flag"),
+    Setting("hints", "Whether a short hint comes when something happens for the first time; each comes once.", "flag", (), "now"),
     Setting("stream_timeout_s", "Seconds without a byte of an answer after which it is asked for again.", "number", (), "start"),
     Setting("loop_control.max_steps_per_turn", "Steps after which a turn stops and asks.", "number"),
     Setting("loop_control.max_retries_per_step", "How often a call that failed is made again.", "number"),

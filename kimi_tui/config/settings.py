@@ -128,6 +128,8 @@ class Config(NamedTuple):
     reduced_motion: bool = False
     titles: bool = True
     """Whether the model names a session after its first turn."""
+    hints: bool = True
+    """Whether a hint comes when something happens for the first time."""
     thinking: str = ""
     """`on`, `off` or an effort; empty where the file does not say."""
     stream_timeout_s: float = 120.0

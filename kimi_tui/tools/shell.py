@@ -31,7 +31,7 @@ from kimi_tui.tools.process import (
     user_environment,
 )
 from kimi_tui.tools.sandbox.policy import NoSandbox
-from kimi_tui.tools.sandbox.refusals import refused
+from kimi_tui.tools.sandbox.refusals import IN_THE_WAY, refused
 from kimi_tui.tools.sandbox.sandbox import Confined
 from kimi_tui.tools.standing import judge
 from kimi_tui.tools.text import format_size
@@ -258,7 +258,7 @@ def _of_sandbox(outcome: ToolOutcome, confined: Confined) -> ToolOutcome:
     facts, brief = [outcome.message], f"{outcome.brief} · sandbox"
     if outcome.is_error and (what := refused(outcome.output, confined.policy)):
         facts.append(
-            f"The sandbox was in the way of {', '.join(what)}. Where the task needs that, call again with `sandbox` "
+            f"{IN_THE_WAY} {', '.join(what)}. Where the task needs that, call again with `sandbox` "
             "and `why`; do not look for a way round it."
         )
         brief = f"{outcome.brief} · the sandbox refused {', '.join(what)}"

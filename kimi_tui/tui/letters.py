@@ -174,6 +174,74 @@ class LetterRun:
             await done
 
 
+class CursorLetters:
+    """Tells prose from the letters that move a cursor.
+
+    Most letters move it, and do so at once. One that ends it, or is no key, waits whether another one follows: then all
+    that was typed close behind one another is prose.
+
+    Args:
+        node: in whose queue a letter acts that has waited.
+        action_of: what a key does to the cursor; empty for nothing.
+        act: does that.
+        write: given what is prose.
+        unknown: told of a letter that is no key, where no other one came behind it.
+    """
+
+    ENDS = ("take", "leave")
+
+    def __init__(
+        self,
+        node: MessagePump,
+        action_of: Callable[[str], str],
+        act: Callable[[str], None],
+        write: Callable[[str], None],
+        unknown: Callable[[str], None],
+    ) -> None:
+        self._run = LetterRun(node, write)
+        self._action_of = action_of
+        self._act = act
+        self._write = write
+        self._unknown = unknown
+        self._burst = ""
+        """What was typed close behind one another."""
+        self._last = 0.0
+
+    async def takes(self, event: events.Key) -> bool:
+        """Whether a key waits or was prose, and must not be handed on now."""
+        run, letter = self._run, event.character or ""
+        is_text = event.is_printable and not event.key.startswith(CHORDS)
+        if not is_text or event.time - self._last >= run.SETTLE_S:
+            await run.settle()
+            self._burst = ""
+        if not is_text:
+            return False
+        self._last = event.time
+        is_held = run.waits and self._burst.endswith(letter)
+        self._burst += letter
+        if run.waits and not is_held:
+            run.drop()
+            text, self._burst = self._burst, ""
+            self._write(text)
+            return True
+        action = self._action_of(event.key)
+        if action and action not in self.ENDS:
+            return False
+        if not is_held:
+            run.withdraw()
+        run.take(letter, event.time, partial(self._settled, action, letter))
+        if not run.SETTLE_S:
+            await run.settle()
+        return True
+
+    def _settled(self, action: str, letter: str, _: int) -> None:
+        self._burst = ""
+        if action:
+            self._act(action)
+        elif letter.isascii() and letter.isalnum():
+            self._unknown(letter)
+
+
 class LetterGate:
     """Holds letters back that are bound where the focus is on a screen.
 

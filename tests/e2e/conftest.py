@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from support.chat_server import ChatServerThread, strict
 from support.program import Program
+
+from kimi_tui.tui.main.first_times import WORDS
 
 
 @pytest.fixture
@@ -23,6 +26,8 @@ def program(tmp_path: Path) -> Iterator[Program]:
     home, work = tmp_path / "home", tmp_path / "importer"
     home.mkdir()
     work.mkdir()
+    # Where a hint comes is for the test of hints; it comes when it comes.
+    (home / "hints.json").write_text(json.dumps([*WORDS]))
     made = Program(home, work, {})
     with made.stack:
         yield made

@@ -36,7 +36,7 @@ from support.soul import Stage
 N_CHECKPOINTS = 200
 START = datetime(2024, 3, 2, 9, 0, tzinfo=UTC).timestamp()
 WINDOW = 200_000
-STILL = Config(theme="dark", reduced_motion=True)
+STILL = Config(theme="dark", reduced_motion=True, hints=False)
 RULES = "Write a test for each change, and run all of them before you say that it is done.\n" * 3
 """Some words more in the system prompt: its part of the gauge is far from where the length of a path decides on a cell."""
 TITLE = "Importer for bank statements"

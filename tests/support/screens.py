@@ -141,17 +141,19 @@ async def desk(
     work: Path | None = None,
     notices: tuple[str, ...] = (),
     capabilities: tuple[str, ...] | None = None,
+    hints: bool = False,
 ) -> AsyncIterator[Desk]:
     """The app in a folder of its own, with a model that the server plays.
 
     `quiet_s` is how long the keyboard must be quiet before a preview or a world line takes letters: tests press keys at once.
+    Without `hints` nothing is said where something happens for the first time, as in most sessions.
     """
     work = work or home / "app"
     work.mkdir(exist_ok=True)
     launch = Launch(
         work_dir=work,
         config_path=home / "config.toml",
-        config=config or Config(),
+        config=(config or Config())._replace(hints=hints),
         choice=Choice(
             "test",
             base_url,

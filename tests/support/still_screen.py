@@ -27,7 +27,7 @@ async def still_screen(home: Path, *, size: tuple[int, int] = (120, 40)) -> Asyn
     launch = Launch(
         work_dir=home,
         config_path=home / "config.toml",
-        config=Config(reduced_motion=True),
+        config=Config(reduced_motion=True, hints=False),
         choice=Choice("moonshot", "http://127.0.0.1:9/v1", "kimi-k2"),
     )
     with (

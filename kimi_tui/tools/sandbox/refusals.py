@@ -6,6 +6,8 @@ import re
 
 from kimi_tui.tools.sandbox.policy import Policy
 
+IN_THE_WAY = "The sandbox was in the way of"
+"""So begins what is said of it in a result."""
 _MOST = 3
 _LONGEST_LINE = 2000
 _REFUSED = re.compile(

@@ -38,7 +38,7 @@ from kimi_tui.tui.approval.model import (
     visible,
     wrapped,
 )
-from kimi_tui.tui.formatting import Span
+from kimi_tui.tui.formatting import Span, cut
 from kimi_tui.tui.glyphs import Glyphs, glyphs_of
 from kimi_tui.tui.keyboard import CHORDS, QuietKeyboard, has_written, key_of, keys_of
 from kimi_tui.tui.letters import LetterRun
@@ -324,6 +324,9 @@ class ApprovalPanel(Widget, can_focus=True):
             self.answer: ApprovalAnswer = answer
             self.feedback = feedback
 
+    class TooEarly(Message):
+        """An answer was given before it could count."""
+
     class KeysChanged(Message):
         """The keys of the question do other things now."""
 
@@ -331,6 +334,8 @@ class ApprovalPanel(Widget, can_focus=True):
     """How many requests wait, this one among them."""
     toll: reactive[Toll | None] = reactive[Toll | None](None, layout=True)
     """What a D-Mail would take and leave, once that is known."""
+    hint: reactive[str] = reactive("")
+    """Stands over the answers, where no row of the question is; empty for none."""
 
     def __init__(
         self,
@@ -474,7 +479,11 @@ class ApprovalPanel(Widget, can_focus=True):
 
     def _settled(self, choice: Choice | None, at: float, _: int) -> None:
         """A letter was pressed alone, at this time; it counts if it did then, and the question still has the keys."""
-        if not (self.has_focus and self.screen.is_current and self._accepts(at)):
+        if not (self.has_focus and self.screen.is_current):
+            return
+        if not self._accepts(at):
+            if choice is not None:
+                self.post_message(self.TooEarly())
             return
         if choice is None:
             self.wait_anew()
@@ -702,9 +711,13 @@ class ApprovalPanel(Widget, can_focus=True):
             self._add_field(lines, self._writing, tall=tall)
             return lines
         lines += beside.place
-        away = AWAY if len(AWAY) <= width - EDGE - 3 else AWAY_SHORT
+        room = width - EDGE - 3
+        away = AWAY if len(AWAY) <= room else AWAY_SHORT
+        hint = f"   {cut(self.hint, room, glyphs.cut)}"
         lines.append(
-            Content("") if self.has_focus else Content.styled(f"   {away}", "bold $accent")
+            Content.styled(hint, "$ink-quiet")
+            if self.has_focus
+            else Content.styled(f"   {away}", "bold $accent")
         )
         for choice, rows in beside.answers:
             for row in rows:

@@ -17,7 +17,7 @@ from textual.binding import Binding, BindingType
 from textual.geometry import Size
 from textual.screen import Screen
 
-from kimi_tui.app_paths import short
+from kimi_tui.app_paths import data_dir, short
 from kimi_tui.launch import Launch
 from kimi_tui.tui.approval.slot import ApprovalSlot
 from kimi_tui.tui.callbacks import report_of
@@ -31,7 +31,7 @@ from kimi_tui.tui.frame.notices import STAYS_S
 from kimi_tui.tui.frame.views import Views
 from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.keyboard import TypeAhead, key_of, keys_of
-from kimi_tui.tui.letters import LetterGate
+from kimi_tui.tui.letters import CursorLetters, LetterGate
 from kimi_tui.tui.main.conversation import Conversation
 from kimi_tui.tui.main.demo import DemoPlayer
 from kimi_tui.tui.main.drafts import ReturnedMessages
@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     from kimi_tui.tui.approval.panel import ApprovalPanel
     from kimi_tui.tui.frame.notices import Level
     from kimi_tui.tui.main.attaching import Attaching
+    from kimi_tui.tui.main.first_times import FirstTime, FirstTimes
     from kimi_tui.tui.main.opening import Found
     from kimi_tui.tui.main.reader import Reader
     from kimi_tui.tui.main.writing import Writing
@@ -78,7 +79,7 @@ if TYPE_CHECKING:
     from kimi_tui.tui.timeline.timeline import Timeline
     from kimi_tui.tui.worldline.view import WorldLineTranscript
     from kimi_tui.wire.display import ImageBlock
-    from kimi_tui.wire.events import ApprovalRequest, EventRecord, LineChanged
+    from kimi_tui.wire.events import ApprovalRequest, Event, EventRecord, LineChanged
 
 T = TypeVar("T")
 
@@ -158,6 +159,9 @@ class MainScreen(Screen[None]):
         self.footer = Footer()
         self.type_ahead = TypeAhead(self, self._hand_on)
         self._letters = LetterGate(self, self._write_here, self._act_on, self._tell_no_key)
+        self._cursor_letters = CursorLetters(
+            self, self._cursor_action, self._act_on_cursor, self._write_here, self._tell_no_key
+        )
         self._approvals = ApprovalSlot(
             self.prompt, last_key_at, self.keys, self.focus_prompt, self.write_on
         )
@@ -165,6 +169,7 @@ class MainScreen(Screen[None]):
         self._reader: Reader | None = None
         self._writing: Writing | None = None
         self._attaching: Attaching | None = None
+        self._first_times: FirstTimes | None = None
         self._returned = ReturnedMessages()
         self._writes_behind = False
         """Whether what was pressed last was written behind a question: Enter ends that."""
@@ -258,6 +263,14 @@ class MainScreen(Screen[None]):
         self._tell_all((*self._launch.notices, *opened.notices))
         if self._launch.offers_files:
             self.start(offer_files(self))
+        if not self._launch.demo:
+            await self._learn_hints()
+
+    async def _learn_hints(self) -> None:
+        from kimi_tui.tui.main.first_times import FirstTimes, hints_file
+
+        self._first_times = FirstTimes(hints_file(data_dir()), self.keys, self.conversation.start)
+        await self._first_times.learn()
 
     async def may_end(self) -> bool:
         """Whether all is saved and nothing runs; else the user is told once what would be lost, and may do it again."""
@@ -402,6 +415,7 @@ class MainScreen(Screen[None]):
                 # A rewind, or the arrows, may bring the message back into the prompt.
                 self.kimi.images.with_chips(event.text, event.images)
         for record in records if live else ():
+            self._first_of(record.event)
             match record.event:
                 case LineChanged() as changed:
                     # Names and pins go along where an operation gave their messages another place.
@@ -418,6 +432,35 @@ class MainScreen(Screen[None]):
                     pass
         if live and self._reader is not None:
             self._reader.hear(records)
+
+    def _first_of(self, event: Event) -> None:
+        """Give the hint that belongs to what happens, if it happens for the first time."""
+        from kimi_tui.tools.sandbox.refusals import IN_THE_WAY
+        from kimi_tui.tui.main.first_times import FULL
+        from kimi_tui.wire import events as wire
+
+        match event:
+            case wire.ContextReverted(reason="dmail", author="agent"):
+                self._first_time("dmail")
+            case wire.StatusUpdate(used=used, limit=limit) if used > FULL * limit:
+                self._first_time("context")
+            case wire.SteerQueued():
+                self._first_time("steered")
+            case wire.ToolResult(is_error=True, message=message) if IN_THE_WAY in message:
+                self._first_time("refused")
+            case wire.TurnEnd(reason="interrupted") if not self.conversation.state.own_command:
+                self._first_time("stopped")
+            case wire.TurnEnd(reason="done"):
+                if not self._first_time("turn"):
+                    self._first_time("help")
+            case _:
+                pass
+
+    def _first_time(self, what: FirstTime) -> bool:
+        """Give a hint over the prompt, where that is on view and nothing is asked; whether it is given now."""
+        is_free = self.is_current and self.prompt.display and not self.reading
+        hints = self._first_times if is_free and self.kimi.launch.config.hints else None
+        return hints is not None and hints.happened(what, partial(setattr, self.prompt, "hint"))
 
     def found(self, found: Found) -> None:
         """Show what is known of the session, until all of it is there."""
@@ -653,6 +696,8 @@ class MainScreen(Screen[None]):
         self._look_away()
         area = self.prompt.area
         self.typed_at = time.monotonic() if area.text else 0.0
+        if "[Pasted " in area.text and area.chip is not None:
+            self._first_time("pasted")
         if area.is_recalled:
             # The arrows go on through what was sent.
             self.chat_pane.close_menu(area.text)
@@ -889,7 +934,14 @@ class MainScreen(Screen[None]):
 
     def _write_here(self, text: str) -> None:
         """Take what was typed on the timeline or in the chat, and is no key there."""
+        self._act_on_cursor("leave")
         self.write_on(text, tells=len(text) > 1)
+
+    def _cursor_action(self, key: str) -> str:
+        return self.on_view.copy_action(key)
+
+    def _act_on_cursor(self, action: str) -> None:
+        self.on_view.act_on_cursor(action)
 
     def _tell_no_key(self, letter: str) -> None:
         """A letter was typed there alone that does nothing."""
@@ -1113,10 +1165,12 @@ class MainScreen(Screen[None]):
         """
         if not isinstance(event, events.Key) or event.key not in QUITTING:
             self._quit_no_more()
+        if self._first_times is not None:
+            self._first_times.key_pressed()
         if event.is_forwarded:
             return False  # on its way back from what it was handed on to
         if isinstance(event, events.Key) and self._is_copying:
-            return False  # its keys are letters
+            return await self._cursor_letters.takes(event)
         if not self.type_ahead.is_holding and self.is_active and await self._takes_text(event):
             return True
         if self.type_ahead.takes(event):
@@ -1310,6 +1364,12 @@ class MainScreen(Screen[None]):
     def on_approval_panel_answered(self, event: ApprovalPanel.Answered) -> None:
         """Pass an answer on."""
         self.conversation.answer(event.request_id, event.answer, event.feedback)
+
+    def on_approval_panel_too_early(self) -> None:
+        """Say why nothing happened, in the question itself."""
+        panel, hints = self._approvals.panel, self._first_times
+        if panel is not None and hints is not None and self.kimi.launch.config.hints:
+            hints.happened("early", partial(setattr, panel, "hint"))
 
     def on_approval_panel_keys_changed(self) -> None:
         """The footer lists the keys of the question."""

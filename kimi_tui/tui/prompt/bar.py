@@ -72,12 +72,15 @@ class PromptBar(Widget):
 
     line_name: reactive[str] = reactive("")
     """What that line is called; empty where nothing tells."""
+    hint: reactive[str] = reactive("")
+    """Stands over the field, under what else does; empty for none."""
 
     def __init__(self, send: str = "Enter") -> None:
         super().__init__()
         self._resume_words = RESUME_WORDS.format(send=send or "/continue")
         self.area = PromptArea(placeholder=IDLE_WORDS)
         self._above: Above | None = None
+        self._said_above: tuple[str, ...] = ()
         self._timer: Timer | None = None
         self._beat = 0
 
@@ -87,13 +90,19 @@ class PromptBar(Widget):
 
     def show_above(self, rows: Sequence[str]) -> None:
         """Say something over the field, a row each: what it is that is being written, and what waits."""
+        self._said_above = tuple(rows)
+        self.watch_hint()
+
+    def watch_hint(self) -> None:
+        """Have it stand under what is said over the field."""
+        rows = (*self._said_above, self.hint) if self.hint else self._said_above
         if self._above is None:
             if not rows:
                 return
             self._above = Above()
             self.mount(self._above, before=self.area)
-        if self._above.rows != tuple(rows):
-            self._above.rows = tuple(rows)
+        if self._above.rows != rows:
+            self._above.rows = rows
             self.refresh()
 
     def watch_state(self, old: MainState, new: MainState) -> None:

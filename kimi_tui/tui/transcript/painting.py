@@ -268,10 +268,10 @@ class Painter:
             [before, Strip([Segment(text, over)], width), after.crop(width - 1)]
         ).adjust_cell_length(strip.cell_length)
 
-    def with_edge(self, strip: Strip, edge: str) -> Strip:
-        """The strip of a row that the model is not sent, with an edge in its first cell."""
+    def with_edge(self, strip: Strip, edge: str, ink: str = "lost") -> Strip:
+        """The strip with an edge in its first cell: of a row that the model is not sent, or with another ink."""
         first = next(iter(strip), None)
-        lead = next(iter(self.paint(Line((Span(edge, "lost"),)))), None)
+        lead = next(iter(self.paint(Line((Span(edge, ink),)))), None)
         if first is None or lead is None or lead.style is None:
             return strip
         ground = first.style.bgcolor if first.style is not None else None

@@ -901,12 +901,12 @@ class Transcript(ScrollView, can_focus=True):
         if self._motion is not None and (cover := self._covering(row)) is not None:
             return painter.paint(cover)
         view, index, line = flow.line(row)
-        is_current = False
         is_past = view is not None and view.block.is_past
+        is_chosen = view is not None and view.block.key == self._current and index >= 0
+        is_chosen_title = is_chosen and view is not None and index == view.block.title_row
         if view is None or index < 0:
             strip = painter.blank()
-        elif view.block.key == self._current and index == view.block.title_row:
-            is_current = True
+        elif is_chosen_title:
             strip = painter.current(line, focused=self.has_focus, edge=self.glyphs.edge)
         elif row == self._hovered:
             strip = painter.hovered(past_line(line) if is_past else line)
@@ -920,7 +920,10 @@ class Transcript(ScrollView, can_focus=True):
             strip = painter.going(strip, self.glyphs.edge)
         if y == self.size.height - 1 and (mark := self._new_mark()) is not None:
             strip = painter.with_mark(strip, mark)
-        if (self._is_left or is_past) and not is_current:
+        if is_chosen and self.has_focus:
+            # All of its rows: the first one may be off the screen.
+            strip = painter.with_edge(strip, self.glyphs.edge, "accent")
+        elif (self._is_left or is_past) and not is_chosen_title:
             strip = painter.with_edge(strip, self.glyphs.edge)
         return strip
 
@@ -1449,20 +1452,28 @@ class Transcript(ScrollView, can_focus=True):
             self.refresh_rows()
             self.post_message(self.CopyModeChanged())
 
-    def on_key(self, event: events.Key) -> None:
-        """While there is a cursor, the keys are about that."""
-        copying = self._copying
-        if copying is None:
-            return
+    def copy_action(self, key: str) -> str:
+        """What a key does to the cursor; empty for nothing."""
         from kimi_tui.tui.transcript.copy_mode import ACTIONS
 
-        named = (one for one in ACTIONS if event.key in keys_of(f"copy.{one}", self.keys))
-        action = next(named, None)
-        if action is None and not event.is_printable:
+        return next((one for one in ACTIONS if key in keys_of(f"copy.{one}", self.keys)), "")
+
+    def on_key(self, event: events.Key) -> None:
+        """While there is a cursor, the keys are about that."""
+        if self._copying is None:
+            return
+        action = self.copy_action(event.key)
+        if not action and not event.is_printable:
             return
         event.stop()
         event.prevent_default()
-        if action is None:
+        if action:
+            self.act_on_cursor(action)
+
+    def act_on_cursor(self, action: str) -> None:
+        """Do with the cursor what a key stands for (`copy_mode.ACTIONS`), as long as there is one."""
+        copying = self._copying
+        if copying is None:
             return
         outcome = copying.act(action, max(1, self.size.height - 1))
         if outcome == "moved":

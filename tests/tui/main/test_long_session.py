@@ -274,7 +274,7 @@ async def test_a_replay(one: Desk) -> None:
 async def test_a_letter_is_reviewed(
     session: LongSession, home: Path, server: ChatServer, pictures: Pictures
 ) -> None:
-    config = Config(theme="dark", reduced_motion=True, dmail=DMailConfig(review=True))
+    config = Config(theme="dark", reduced_motion=True, hints=False, dmail=DMailConfig(review=True))
     async with opened(session, home, server.base_url, config) as one:
         await one.sees("One index runs past the end")
         to = one.screen.views.timeline.model.tree.live[-1].id  # pyright: ignore[reportOptionalMemberAccess]

@@ -54,7 +54,7 @@ def app(home: Path, **config: object) -> KimiApp:
         Launch(
             work_dir=work,
             config_path=home / ".config" / "kimi-tui" / "config.toml",
-            config=Config(theme="dark", reduced_motion=True, **config),  # type: ignore[arg-type]
+            config=Config(theme="dark", reduced_motion=True, hints=False, **config),  # type: ignore[arg-type]
             choice=Choice("moonshot", "http://127.0.0.1:9/v1", "kimi-k2 thinking"),
         )
     )

@@ -62,7 +62,7 @@ def app(home: Path) -> KimiApp:
         Launch(
             work_dir=work,
             config_path=home / ".config" / "kimi-tui" / "config.toml",
-            config=Config(theme="dark", reduced_motion=True),
+            config=Config(theme="dark", reduced_motion=True, hints=False),
             choice=Choice("moonshot", "http://127.0.0.1:9/v1", "kimi-k2 thinking"),
         )
     )

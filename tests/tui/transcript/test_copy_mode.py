@@ -177,6 +177,38 @@ async def test_what_is_typed_right_behind_the_key_that_leads_to_the_chat(
         assert one.screen.transcript.is_copying == (not written)
 
 
+async def test_prose_typed_over_the_cursor_goes_into_the_prompt(home: Path) -> None:
+    async with (
+        ChatServer() as server,
+        desk(home, server.base_url, size=(80, 24), quiet_s=0.25) as one,
+    ):
+        server.script(
+            say("There it is, in two lines of words that are wrapped behind one another here.")
+        )
+        await one.ready()
+        await one.say("Tell")
+        await one.idle()
+        view, prompt = one.screen.transcript, one.screen.prompt.area
+        one.screen.focus_chat()
+        view.action_copy_mode()
+        # A letter that is no key says so, also behind some that move.
+        typed(one, "wwf")
+        await one.sees("f is no key here.")
+        assert view.is_copying
+        # Moves act at once; what copies and ends may follow them at once.
+        typed(one, "0wy")
+        await one.until(lambda: not view.is_copying)
+        await one.sees("Copied")
+        assert not prompt.text
+        # Words are words, though most of their letters are keys.
+        view.action_copy_mode()
+        typed(one, "hey, what is it")
+        await one.until(lambda: prompt.text == "hey, what is it")
+        assert not view.is_copying
+        assert not view.selected_marks
+        await one.sees("Nothing was done")
+
+
 def typed(one: Desk, text: str) -> None:
     """Keys that were read close behind one another, however busy the machine is."""
     for place, letter in enumerate(text):
