@@ -16,7 +16,6 @@ from typing import Any, Literal, TypeVar
 from kimi_tui.foreign_text import one_line
 from kimi_tui.images import Image
 from kimi_tui.llm.errors import LLMError, LLMNotSet, ToolsNotSupported
-from kimi_tui.llm.message import Message
 from kimi_tui.llm.provider import Capability, ChatProvider
 from kimi_tui.session.errors import StorageTrouble
 from kimi_tui.session.images import IMAGES_NAME, reference_of
@@ -31,15 +30,14 @@ from kimi_tui.soul.errors import NothingToCompact, SoulBusy, SoulError
 from kimi_tui.soul.file_history import FILES_NAME, FileRestorer
 from kimi_tui.soul.history import session_history
 from kimi_tui.soul.images import ModelCannotSee, facts_of
-from kimi_tui.soul.internal_messages import Author, is_user_words
-from kimi_tui.soul.loop import AgentLoop, Steer, Steering, publish_attached
+from kimi_tui.soul.internal_messages import Author
+from kimi_tui.soul.loop import AgentLoop, Steer, Steering
 from kimi_tui.soul.operations import Operations
 from kimi_tui.soul.project_notes import notes_in
 from kimi_tui.soul.protocol import Soul
 from kimi_tui.soul.record import Recorder
 from kimi_tui.soul.reminders import Reminders
 from kimi_tui.soul.rewind import END, FilesChoice, Forked, RewindOutcome, RewindPreview, Target
-from kimi_tui.soul.segments import label_of_message
 from kimi_tui.soul.system_prompt import FolderFacts
 from kimi_tui.soul.tasks import OrphanedTasks, run_to_completion
 from kimi_tui.soul.titles import proposed_title
@@ -869,10 +867,10 @@ class KimiSoul(Soul):
     async def _turn(self, text: str, images: Sequence[Image] = ()) -> None:
         resumed = not (text.strip() or images)
         self.wire.publish(TurnBegin(text, resumed, tuple(map(facts_of, images))))
-        end = await self._attempt(self._work(text, images))
+        end = await self._attempt(self._loop.run(text, images))
         # What is typed while the turn is being saved would wait for the user's next message: it is taken up at once.
         while end.reason == "done" and self._steering and not self._stopping:
-            end = await self._attempt(self._work(""))
+            end = await self._attempt(self._loop.run())
         # Whoever hears that the turn is over may begin the next at once.
         self._job = None
         self.wire.publish(end)
@@ -902,37 +900,6 @@ class KimiSoul(Soul):
         with contextlib.suppress(asyncio.CancelledError):
             await run_to_completion(self._save_turn())
         return end
-
-    async def _work(self, text: str, images: Sequence[Image] = ()) -> Literal["done", "rejected"]:
-        # Before anything is said.
-        self._conversation.model.needed()
-        self._conversation.denwa.begin_turn()
-        if text.strip() or images:
-            words = await run_to_completion(self._append_words(text, images))
-        else:
-            # What waited is what the user says now, and can be gone back to as all that they say.
-            words = await self._loop.take_steers(begin=True) or self._last_words()
-        return await self._loop.run(words)
-
-    async def _append_words(self, text: str, images: Sequence[Image]) -> list[Message]:
-        """Put the user's words into the context, behind a checkpoint."""
-        conversation = self._conversation
-        words = await self._attachments.said(text, images)
-        await conversation.checkpoint("user", label_of_message(words))
-        # What was queued before is older than what is said now.
-        await self._loop.take_steers()
-        place = conversation.messages_since_checkpoint
-        await conversation.append([words])
-        publish_attached(self.wire, place, words)
-        conversation.publish_status()
-        return [words]
-
-    def _last_words(self) -> list[Message]:
-        messages = self._conversation.messages
-        for place in range(len(messages) - 1, -1, -1):
-            if is_user_words(messages[place]):
-                return [messages[place]]
-        return []
 
     async def _save_turn(self) -> None:
         self._conversation.publish_status()

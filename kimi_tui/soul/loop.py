@@ -40,7 +40,7 @@ from kimi_tui.soul.errors import (
     NothingToCompact,
 )
 from kimi_tui.soul.images import fact_of, facts_of
-from kimi_tui.soul.internal_messages import needs_a_word
+from kimi_tui.soul.internal_messages import is_user_words, needs_a_word
 from kimi_tui.soul.reminders import Reminders
 from kimi_tui.soul.segments import label_of_message
 from kimi_tui.soul.tasks import OrphanedTasks, run_to_completion
@@ -131,13 +131,6 @@ class Steering:
     def put_back(self, steers: tuple[Steer, ...]) -> None:
         """What was taken did not get into the context: it waits again, before what was queued since."""
         self._queued[:0] = steers
-
-
-def publish_attached(wire: Wire, number: int, message: Message) -> None:
-    """Tell what went with message `number` behind the newest checkpoint of what it names; nothing where there is none."""
-    images = tuple(fact_of(part) for part in message.images if part.attached)
-    if message.attached or images:
-        wire.publish(FilesAttached(number, message.attached, images))
 
 
 class ModelCall:
@@ -265,25 +258,37 @@ class AgentLoop:
         self._published_full = False
         self._published_cut = False
 
-    async def run(self, words: Sequence[Message]) -> Literal["done", "rejected"]:
+    async def run(
+        self, text: str = "", images: Sequence[Image] = ()
+    ) -> Literal["done", "rejected"]:
         """Take steps until the agent stops.
 
         Args:
-            words: what the user said in this turn; it survives every compaction as it is.
+            text: what the user says. Without words or images, what is queued is what they say; where there is nothing
+                either, the agent goes on from where the context stands.
+            images: what was pasted into it.
 
         Raises:
             LLMError: the model could not be asked.
             SoulError: a limit was reached.
             asyncio.CancelledError: stopped.
         """
-        self._words = list(words)
+        # Before anything is said.
+        self._conversation.model.needed()
+        self._conversation.denwa.begin_turn()
+        # What the user says in this turn survives every compaction as it is.
+        self._words = []
+        if text.strip() or images:
+            await run_to_completion(self._say(text, images))
+        elif not await self._take_steers(begin=True):
+            self._words = self._last_words()
         self._published_full = False
         n, n_calls = 1, 0
         while True:
             if n_calls >= self._conversation.limits.max_steps_per_turn:
                 raise MaxStepsReached(n_calls)
             n_calls += 1
-            await self.take_steers()
+            await self._take_steers()
             if reminders := await self._reminders.due():
                 await self._conversation.append(reminders)
             self._conversation.wire.publish(StepBegin(n))
@@ -305,20 +310,30 @@ class AgentLoop:
                 return "done"
             n += 1
 
-    async def take_steers(self, *, begin: bool = False) -> list[Message]:
-        """Put queued texts into the context; returns them. With `begin` they begin a turn, behind a checkpoint."""
+    async def _say(self, text: str, images: Sequence[Image]) -> None:
+        """Put the user's words into the context, behind a checkpoint."""
+        conversation = self._conversation
+        words = await self._attachments.said(text, images)
+        await conversation.checkpoint("user", label_of_message(words))
+        # What was queued before is older than what is said now.
+        await self._take_steers()
+        self._words = [words]
+        place = conversation.messages_since_checkpoint
+        await conversation.append([words])
+        self._publish_attached(place, [words])
+        conversation.publish_status()
+
+    async def _take_steers(self, *, begin: bool = False) -> bool:
+        """Put queued texts into the context; whether there were any. With `begin` they begin a turn, behind a checkpoint."""
         # Taken before anything is awaited: what is withdrawn from here on has gone in.
         steers = self._steering.take()
-        messages: list[Message] = []
         if steers:
-            await run_to_completion(self._take(steers, messages, begin=begin))
-        return messages
+            await run_to_completion(self._say_steers(steers, begin=begin))
+        return bool(steers)
 
-    async def _take(
-        self, steers: tuple[Steer, ...], messages: list[Message], *, begin: bool
-    ) -> None:
+    async def _say_steers(self, steers: tuple[Steer, ...], *, begin: bool) -> None:
         try:
-            messages += [await self._attachments.said(one.text, one.images) for one in steers]
+            messages = [await self._attachments.said(one.text, one.images) for one in steers]
             self._words += messages
             if begin:
                 await self._conversation.checkpoint("user", label_of_message(messages[0]))
@@ -328,8 +343,21 @@ class AgentLoop:
             self._steering.put_back(steers)
             raise
         self._steering.went_in(steers, place)
+        self._publish_attached(place, messages)
+
+    def _publish_attached(self, place: int, messages: Sequence[Message]) -> None:
+        """Tell what went with these messages of what they name; the first is at this place behind the newest checkpoint."""
         for number, message in enumerate(messages, place):
-            publish_attached(self._conversation.wire, number, message)
+            images = tuple(fact_of(part) for part in message.images if part.attached)
+            if message.attached or images:
+                self._conversation.wire.publish(FilesAttached(number, message.attached, images))
+
+    def _last_words(self) -> list[Message]:
+        messages = self._conversation.messages
+        for place in range(len(messages) - 1, -1, -1):
+            if is_user_words(messages[place]):
+                return [messages[place]]
+        return []
 
     async def _step(self, n: int) -> StepEnd:
         """Take step `n`.
