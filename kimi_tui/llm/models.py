@@ -203,7 +203,7 @@ class FoundModel:
 class ChatModels:
     """The models of a server that can be talked to, in its order.
 
-    `base_url` is the one that context: not always the one that was asked, for a missing `/v1` is added. `others` counts
+    `base_url` is the one that answered: not always the one that was asked, for a missing `/v1` is added. `others` counts
     the models that were left out because they do not chat.
     """
 

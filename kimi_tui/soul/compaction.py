@@ -65,7 +65,7 @@ from kimi_tui.soul.internal_messages import (
     summary_text,
 )
 from kimi_tui.soul.segments import checkpoint_created, label_of_message, segment_at
-from kimi_tui.soul.tasks import Pace, run_to_completion
+from kimi_tui.soul.tasks import Pace, shielded
 from kimi_tui.wire.events import CheckpointKind, CompactionBegin, CompactionEnd
 
 log = logging.getLogger(__name__)
@@ -410,14 +410,14 @@ class Compactor:
         messages = await asyncio.to_thread(list, self._conversation.messages)
         plan = await asyncio.to_thread(self._plan, messages, turn, span)
         self._applied = False
-        before = self._conversation.used
+        before = self._conversation.meter.used
         self._conversation.wire.publish(CompactionBegin(before, automatic))
         budget = self._budget(provider, before, refused)
         try:
             compacted = await self._summary(plan, provider, instructions, budget, step)
             part = await asyncio.to_thread(self._replacement, compacted, messages, turn, span)
             self._check_worth(part, provider.info.window if automatic else 0)
-            await run_to_completion(self._apply(compacted.summary, part, span, before))
+            await self._apply(compacted.summary, part, span, before)
         except asyncio.CancelledError:
             self._failed(before, "Stopped. The conversation is as it was.")
             raise
@@ -494,7 +494,7 @@ class Compactor:
             and after > _WORTH_IT * before
         ):
             raise CompactionFailed(
-                f"The newest messages alone take nearly all of about {self._conversation.used:,} of {window:,} tokens, "
+                f"The newest messages alone take nearly all of about {self._conversation.meter.used:,} of {window:,} tokens, "
                 "and a summary of the others frees next to nothing.",
                 advice=advice_when_full(self._conversation),
             )
@@ -577,6 +577,7 @@ class Compactor:
 
     # -- changing the context --------------------------------------------------------------------
 
+    @shielded
     async def _apply(self, summary: str, part: _Replacement, span: Span, before: int) -> None:
         """Put the summary in the place of the part, and publish the new world line.
 
@@ -639,7 +640,7 @@ class Compactor:
             StorageTrouble: the disk refused; nothing changed.
         """
         conversation, context = self._conversation, self._conversation.context
-        before = conversation.used
+        before = conversation.meter.used
         place = await asyncio.to_thread(_newest_summary, conversation.messages)
         point = next((p for p in reversed(context.checkpoints) if p.message_index <= place), None)
         if place < 0 or point is None:
@@ -687,14 +688,15 @@ class Compactor:
             renamed: those behind it.
         """
         conversation, world_line = self._conversation, reverted.entry.n
-        conversation.kept(kept)
         try:
-            await conversation.follow()
+            await conversation.follow(kept)
             world_line = conversation.number_of(reverted)
             await self._publish_points(reverted, world_line, before, first, renamed)
         finally:
             # It has happened, whatever kept it from being told: nobody waits for its end any longer.
-            conversation.publish(CompactionEnd(before, conversation.used, summary, world_line))
+            conversation.publish(
+                CompactionEnd(before, conversation.meter.used, summary, world_line)
+            )
             conversation.publish_line_changed("compaction", world_line, 0, first.uid)
 
     async def _publish_points(

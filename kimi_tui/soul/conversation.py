@@ -25,7 +25,7 @@ from kimi_tui.soul.internal_messages import ends_open, internal_kind
 from kimi_tui.soul.model_slot import LoopLimits, ModelSlot
 from kimi_tui.soul.segments import checkpoint_created, kind_of, place_of
 from kimi_tui.soul.system_prompt import adapted
-from kimi_tui.soul.tasks import Pace, run_to_completion
+from kimi_tui.soul.tasks import Pace, shielded
 from kimi_tui.soul.token_meter import LineTokens, TokenMeter
 from kimi_tui.soul.tool_results import ToolMemory
 from kimi_tui.soul.usage import Ledger, Price
@@ -98,10 +98,10 @@ class Conversation:
         self.files = files
         self.images = images
         self.limits = limits
-        self.meter = TokenMeter(self.system, tools.specs())
+        self.meter = TokenMeter(context, self.system, tools.specs())
         context.whole_request = self.meter.whole_request
         context.scaled = self.meter.estimated
-        context.tokens_now = lambda: self.used
+        context.tokens_now = lambda: self.meter.used
         context.tokens_behind = self._tokens_behind
         self.memory = ToolMemory()
         self.denwa = DenwaRenji(wire, limits.dmails_to_one_checkpoint)
@@ -129,10 +129,10 @@ class Conversation:
             and (shown is stored or totals.messages == counted)
         ):
             # A line that was cut does not tell any more what the server read there.
-            await self.follow(Figure(totals.used, not totals.estimated), totals.messages)
+            await self.follow(0, Figure(totals.used, not totals.estimated), totals.messages)
         else:
-            await self.follow()
-        self.meter.restore(last, self.used, totals)
+            await self.follow(0)
+        self.meter.restore(last, self.meter.used, totals)
         pace = Pace()
         for record in shown:
             self.figures.apply(record.event)
@@ -180,18 +180,6 @@ class Conversation:
         points = context.checkpoints if self.marks else ()
         named = {point.message_index for point in points}
         return [m for n, m in enumerate(messages) if n in named or not index.is_marker(n)]
-
-    @property
-    def used(self) -> int:
-        """Tokens of the context now: the last figure and an estimate of what came after it."""
-        self.meter.count(self.context.messages)
-        return self.meter.used
-
-    @property
-    def estimated(self) -> bool:
-        """Whether any of `used` is an estimate."""
-        self.meter.count(self.context.messages)
-        return self.meter.is_estimated
 
     @property
     def begins_with_summary(self) -> bool:
@@ -257,26 +245,25 @@ class Conversation:
         self.meter.begins_with(self.system, self.toolset.specs())
         self.publish_status()
 
-    # -- journaled_append ---------------------------------------------------------------------------------
+    # -- growing ---------------------------------------------------------------------------------
 
+    @shielded
     async def checkpoint(
         self, kind: CheckpointKind, label: str = "", *, first: int = 0
     ) -> Checkpoint:
         """Make a checkpoint at the end and publish it, also when cancelled meanwhile."""
-        return await run_to_completion(self._checkpoint(kind, label, first))
-
-    async def _checkpoint(self, kind: CheckpointKind, label: str, first: int) -> Checkpoint:
         # A step's figure is published again with its answer; that of anything else stays.
-        figure = Figure(self.used, kind != "step" and not self.estimated)
+        figure = Figure(self.meter.used, kind != "step" and not self.meter.is_estimated)
         self.meter.begin_step()
         point = await self.context.checkpoint(self.marks)
         self._update_mailbox()
         self.publish_checkpoint(checkpoint_created(point, kind, label, figure, first=first))
         return point
 
+    @shielded
     async def append(self, messages: Sequence[Message]) -> None:
         """Add messages at the end, also when cancelled meanwhile."""
-        await run_to_completion(self.context.append_message(messages))
+        await self.context.append_message(messages)
 
     @property
     def messages_since_checkpoint(self) -> int:
@@ -284,12 +271,9 @@ class Conversation:
         context = self.context
         return context.index.counts(context.checkpoints[-1].message_index)[0]
 
+    @shielded
     async def answered(self, message: Message, usage: Usage) -> None:
         """Store the answer of a step between its two usages (input, input + output), also when cancelled meanwhile."""
-        await run_to_completion(self._answered(message, usage))
-
-    async def _answered(self, message: Message, usage: Usage) -> None:
-        self.meter.count(self.context.messages)
         sent, estimated = usage.input, usage.estimated
         if usage.prompt_cut:
             # What the server read of it is no measure of what the context holds.
@@ -299,24 +283,22 @@ class Conversation:
         await self.context.append_message(message)
         total = sent + usage.output
         await self.context.update_token_count(total, estimated=estimated)
-        self.meter.count(self.context.messages)
         self.meter.set_figure(total, estimated=estimated)
 
     # -- changing --------------------------------------------------------------------------------
 
-    async def follow(self, figure: Figure | None = None, count: int = 0) -> None:
+    async def follow(self, kept: int, figure: Figure | None = None, count: int = 0) -> None:
         """The context has become another one: compute anew what depends on it.
 
         Args:
+            kept: how many of its first messages are still what they were.
             figure: what is known of its first `count` messages; without, the last figure in its file holds.
             count: how many messages that covers.
         """
-        context, index = self.context, self.context.index
+        index = self.context.index
         self.n_changes += 1
         self.memory.forget()
-        # A long context would hold up the event loop.
-        await asyncio.to_thread(self.meter.count_context, index, context.messages)
-        self.meter.reset()
+        await self.meter.follow(kept)
         usage, estimated = index.usage_before(index.size), index.is_estimated_before(index.size)
         if figure is not None and usage != (figure.tokens, count):
             self.meter.set_figure(figure.tokens, estimated=not figure.measured, count=count)
@@ -329,10 +311,6 @@ class Conversation:
         if not self.memory.known:
             await asyncio.to_thread(self.memory.compute, self.context.messages)
 
-    def kept(self, count: int) -> None:
-        """Only the first `count` messages are still what they were; call before `follow`."""
-        self.meter.cut(count)
-
     def number_of(self, reverted: Reverted) -> int:
         """The number of the world line that a revert left behind; 0 where it is only the beginning of a longer one."""
         entry = reverted.entry
@@ -344,7 +322,6 @@ class Conversation:
     @property
     def status(self) -> StatusUpdate:
         """The token figures as they are now."""
-        self.meter.count(self.context.messages)
         return self.meter.status(self.model.info(), self.limits)
 
     def publish_status(self) -> None:
@@ -382,7 +359,7 @@ class Conversation:
                 messages_dropped=reverted.entry.messages_dropped,
                 tool_calls_dropped=reverted.entry.tool_calls_dropped,
                 tokens_before=tokens_before,
-                tokens_after=self.used,
+                tokens_after=self.meter.used,
                 text=text,
                 prompt=prompt,
                 facts=facts,

@@ -57,7 +57,7 @@ from kimi_tui.soul.rewind import (
     Target,
 )
 from kimi_tui.soul.segments import checkpoint_created, label_of, segments
-from kimi_tui.soul.tasks import run_to_completion
+from kimi_tui.soul.tasks import shielded
 from kimi_tui.soul.tool_results import call_arguments, files_written, never_ran, outcome_of
 from kimi_tui.tools.base import ApprovalQuestion, ToolOutcome, ToolProblem, ToolRejected
 from kimi_tui.tools.paths import locate, protected_reason
@@ -134,7 +134,7 @@ class DMailDelivery:
         if back.restore_files:
             point = self._conversation.context.checkpoint_of(back.checkpoint_id)
             files = await self._files_of(point)
-        await run_to_completion(self._try_to_deliver(back.checkpoint_id, messages, files))
+        await self._try_to_deliver(back.checkpoint_id, messages, files)
         return True
 
     async def deliver(
@@ -162,7 +162,7 @@ class DMailDelivery:
             StorageTrouble: the disk refused; nothing changed.
         """
         conversation, marks, restorer = self._conversation, self._marks, self._restorer
-        context, before = conversation.context, conversation.used
+        context, before = conversation.context, conversation.meter.used
         figure = conversation.figure_before(checkpoint_id)
         first = context.checkpoint_of(checkpoint_id).message_index
         undone, places = self._undone(first)
@@ -181,8 +181,7 @@ class DMailDelivery:
                 files=entry,
             )
         world_line = conversation.number_of(reverted)
-        conversation.kept(first)
-        await conversation.follow(figure, first)
+        await conversation.follow(first, figure, first)
         conversation.publish_reverted(
             reverted,
             "dmail",
@@ -272,6 +271,7 @@ class DMailDelivery:
         places = self._marks.pinned_places(first)
         return self._conversation.context.messages[first:], [place - first for place in places]
 
+    @shielded
     async def _try_to_deliver(
         self, checkpoint_id: int, messages: Sequence[str], files: DMailRestore
     ) -> None:
@@ -601,7 +601,7 @@ class UserDMails:
             raise DMailOff
         if not text.strip():
             raise EmptyDMail
-        before = conversation.used
+        before = conversation.meter.used
         # What was shown is what is brought back, also where another line becomes the live one first.
         plan = await self.operations.plan(target) if files == "restore" else None
         await self._jump_to_world_line(target)
@@ -617,7 +617,7 @@ class UserDMails:
             world_line=reverted.entry.n,
             messages_dropped=reverted.entry.messages_dropped,
             tokens_before=before,
-            tokens_after=conversation.used,
+            tokens_after=conversation.meter.used,
             prompt="",
             files=outcomes,
         )
@@ -652,16 +652,16 @@ class UserDMails:
         whole = "\n\n".join(part for part in (note.strip(), text) if part)
         if to is not None:
             return await self.send(to, f"From {source}:\n\n{whole}", images=images)
-        conversation, before = self.conversation, self.conversation.used
+        conversation, before = self.conversation, self.conversation.meter.used
         async with journaled_append(conversation.context, "dmail", whole):
             point = await self._append(source, whole, images)
         conversation.publish_line_changed("dmail", 0, 0, point.uid)
-        return RewindOutcome(point.id, 0, 0, before, conversation.used, "")
+        return RewindOutcome(point.id, 0, 0, before, conversation.meter.used, "")
 
     async def _append(self, source: str, whole: str, images: Sequence[ImagePart]) -> Checkpoint:
         """Put a message at the end of the live world line, published as a D-Mail that undoes nothing."""
         conversation = self.conversation
-        before, newest = conversation.used, conversation.context.n_checkpoints
+        before, newest = conversation.meter.used, conversation.context.n_checkpoints
         conversation.publish(
             ContextReverted(
                 reason="dmail",

@@ -39,7 +39,7 @@ from kimi_tui.soul.record import Recorder
 from kimi_tui.soul.reminders import Reminders
 from kimi_tui.soul.rewind import END, FilesChoice, Forked, RewindOutcome, RewindPreview, Target
 from kimi_tui.soul.system_prompt import FolderFacts
-from kimi_tui.soul.tasks import OrphanedTasks, run_to_completion
+from kimi_tui.soul.tasks import OrphanedTasks, run_to_completion, shielded
 from kimi_tui.soul.titles import proposed_title
 from kimi_tui.soul.tool_calls import ToolRuntime
 from kimi_tui.soul.usage import Cost, Statistics, session_statistics
@@ -206,7 +206,7 @@ class KimiSoul(Soul):
     @property
     def used(self) -> int:
         """Tokens of the context now, as the gauge shows them."""
-        return self._conversation.used
+        return self._conversation.meter.used
 
     @property
     def message_count(self) -> int:
@@ -898,9 +898,10 @@ class KimiSoul(Soul):
                 "The log file says more. Nothing that was said is lost.",
             )
         with contextlib.suppress(asyncio.CancelledError):
-            await run_to_completion(self._save_turn())
+            await self._save_turn()
         return end
 
+    @shielded
     async def _save_turn(self) -> None:
         self._conversation.publish_status()
         await self._recorder.flush()

@@ -43,7 +43,7 @@ from kimi_tui.soul.images import fact_of, facts_of
 from kimi_tui.soul.internal_messages import is_user_words, needs_a_word
 from kimi_tui.soul.reminders import Reminders
 from kimi_tui.soul.segments import label_of_message
-from kimi_tui.soul.tasks import OrphanedTasks, run_to_completion
+from kimi_tui.soul.tasks import OrphanedTasks, shielded
 from kimi_tui.soul.tool_calls import Call, CallResult, ToolBatch, ToolRuntime
 from kimi_tui.soul.tool_results import NOT_BEGUN, call_key, tool_message, with_versions
 from kimi_tui.tools.base import failure
@@ -279,7 +279,7 @@ class AgentLoop:
         # What the user says in this turn survives every compaction as it is.
         self._words = []
         if text.strip() or images:
-            await run_to_completion(self._say(text, images))
+            await self._say(text, images)
         elif not await self._take_steers(begin=True):
             self._words = self._last_words()
         self._published_full = False
@@ -310,6 +310,7 @@ class AgentLoop:
                 return "done"
             n += 1
 
+    @shielded
     async def _say(self, text: str, images: Sequence[Image]) -> None:
         """Put the user's words into the context, behind a checkpoint."""
         conversation = self._conversation
@@ -328,9 +329,10 @@ class AgentLoop:
         # Taken before anything is awaited: what is withdrawn from here on has gone in.
         steers = self._steering.take()
         if steers:
-            await run_to_completion(self._say_steers(steers, begin=begin))
+            await self._say_steers(steers, begin=begin)
         return bool(steers)
 
+    @shielded
     async def _say_steers(self, steers: tuple[Steer, ...], *, begin: bool) -> None:
         try:
             messages = [await self._attachments.said(one.text, one.images) for one in steers]
@@ -380,7 +382,7 @@ class AgentLoop:
     async def _make_room(self, provider: ChatProvider, n: int) -> None:
         window = provider.info.window
         trigger = self._conversation.limits.trigger(window)
-        if self._conversation.used < trigger:
+        if self._conversation.meter.used < trigger:
             return
         try:
             await self._compactor.compact(provider, automatic=True, turn=self._words, step=n)
@@ -388,17 +390,17 @@ class AgentLoop:
             # The newest messages alone are this long; what fits the window may still be answered.
             self._publish_full(window)
             return
-        if self._conversation.used >= trigger:
+        if self._conversation.meter.used >= trigger:
             raise CompactionFailed(
-                f"The conversation was compacted, but it still takes about {self._conversation.used:,} "
+                f"The conversation was compacted, but it still takes about {self._conversation.meter.used:,} "
                 f"of {window:,} tokens.",
                 advice=advice_when_full(self._conversation),
             )
 
     def _publish_full(self, window: int) -> None:
-        if self._conversation.used >= window:
+        if self._conversation.meter.used >= window:
             raise CompactionFailed(
-                f"The newest messages alone take about {self._conversation.used:,} of {window:,} tokens, "
+                f"The newest messages alone take about {self._conversation.meter.used:,} of {window:,} tokens, "
                 "and nothing older is left to compact.",
                 advice=advice_when_full(self._conversation),
             )

@@ -147,7 +147,7 @@ class Operations:
             return await self._jump(target, prepared)
         conversation = self.conversation
         point = self.conversation.reachable(target.id)
-        before, figure = conversation.used, conversation.figure_before(point.id)
+        before, figure = conversation.meter.used, conversation.figure_before(point.id)
         there = self._segment_of(point)
         prompt = rewind_prompt(there, target.said)
         async with self.restorer.journaled(prepared, "rewind") as entry:
@@ -165,7 +165,7 @@ class Operations:
         """Make another world line the live one, and bring back what was prepared of its files."""
         conversation, world_line = self.conversation, target.world_line
         checkpoint_id = None if target.is_end else target.id
-        before = conversation.used
+        before = conversation.meter.used
         # Before anything changes: what cannot be read then stops all of it.
         prompt, images = ("", ()) if checkpoint_id is None else await self._prompt_at(target)
         figure = None if checkpoint_id is None else await self._figure_at(target)
@@ -185,7 +185,7 @@ class Operations:
         conversation = self.conversation
         if not conversation.messages:
             raise NothingToClear
-        before = conversation.used
+        before = conversation.meter.used
         reverted = await conversation.context.clear(reason="clear")
         await self._follow(reverted, 0)
         # The numbers mean other checkpoints now.
@@ -214,7 +214,7 @@ class Operations:
         """Carry out `KimiSoul.undo`."""
         context = self.conversation.context
         wanted = session_operations.next_undo(context)
-        before = self.conversation.used
+        before = self.conversation.meter.used
         toll = await preview_of_undo(self.conversation, self.session.world_lines, wanted, "")
         stays = await self._stays(wanted, toll)
         points = await self._points_of(wanted)
@@ -348,7 +348,9 @@ class Operations:
         outcomes = await self.restorer.carry_out(prepared, point.uid)
         if outcomes:
             conversation.publish_line_changed("files", 0, 0, point.uid)
-        return RewindOutcome(point.id, 0, 0, conversation.used, conversation.used, "", outcomes)
+        return RewindOutcome(
+            point.id, 0, 0, conversation.meter.used, conversation.meter.used, "", outcomes
+        )
 
     async def _point(self, target: Target) -> Checkpoint:
         """The checkpoint that is meant; of the end of a line the newest one there."""
@@ -384,8 +386,7 @@ class Operations:
         """Let the live conversation follow; of its first `kept` messages nothing changed, and `figure` is of all it holds."""
         if reverted.entry.stored:
             self.session.world_lines.remember(reverted.entry.n, reverted.left)
-        self.conversation.kept(kept)
-        await self.conversation.follow(figure, self.conversation.context.index.n_messages)
+        await self.conversation.follow(kept, figure, self.conversation.context.index.n_messages)
 
     def _outcome(
         self,
@@ -400,7 +401,7 @@ class Operations:
             world_line=reverted.entry.n,
             messages_dropped=reverted.entry.messages_dropped,
             tokens_before=before,
-            tokens_after=self.conversation.used,
+            tokens_after=self.conversation.meter.used,
             prompt=prompt,
             files=files,
             is_open=self.conversation.ends_open,

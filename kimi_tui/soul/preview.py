@@ -109,7 +109,7 @@ async def preview_of(
     point = context.checkpoint_of(target.id)
     place = place_of(point, context.checkpoints)
     there = segment_at(context.checkpoints, context.index, context.messages, place)
-    used, estimated = conversation.used, conversation.estimated
+    used, estimated = conversation.meter.used, conversation.meter.is_estimated
     after, measured, _ = conversation.figure_before(target.id)
     goes = DroppedMessages(conversation, place, _returned(there, target.said), stays)
     # From here on the context may grow, or become another one; what goes was settled above.
@@ -120,8 +120,8 @@ async def preview_of(
 def preview_of_files(conversation: Conversation) -> RewindPreview:
     """What there is to say of the end of the live world line: only its files can be brought back."""
     goes = DroppedMessages(conversation, len(conversation.context.checkpoints))
-    used = conversation.used
-    estimated = conversation.estimated
+    used = conversation.meter.used
+    estimated = conversation.meter.is_estimated
     return RewindPreview(Target(END), "", 0, 0, 0, used, used, estimated, goes, "", is_there=True)
 
 
@@ -155,7 +155,7 @@ async def preview_of_jump(
         shared += 1
     is_there = shared == place == len(live) and conversation.context.size_bytes == offset
     goes = DroppedMessages(conversation, shared)
-    preview = await _preview(target, there, goes, conversation.used, figure.tokens)
+    preview = await _preview(target, there, goes, conversation.meter.used, figure.tokens)
     return replace(preview, is_there=is_there)
 
 
@@ -176,8 +176,8 @@ async def preview_of_undo(
         args = (context.storage, context.folder, context.journal, context.size_bytes)
         number = await asyncio.to_thread(number_if_left, *args)
     target = Target(points[place].id if place < len(points) else END)
-    after = undone.tokens_before or conversation.used
-    preview = await _preview(target, None, goes, conversation.used, after)
+    after = undone.tokens_before or conversation.meter.used
+    preview = await _preview(target, None, goes, conversation.meter.used, after)
     left_from = points[own].id if own < len(points) else END
     return replace(preview, label=name, left_as=number, left_from=left_from)
 
@@ -244,7 +244,7 @@ class DroppedMessages(Sequence[DroppedMessage]):
         self._first = self._points[0].message_index if self._points else context.index.n_messages
         self._kinds = self._index.kinds(self._first)
         self._calls = self._index.calls(self._first)
-        self._used = conversation.used
+        self._used = conversation.meter.used
         self.ran_commands = self._index.has_call("Shell", self._first)
         self._known: dict[int, tuple[DroppedMessage, ...]] = {}
         self._stays = frozenset(stays)

@@ -99,7 +99,7 @@ class Recorder:
                 async with asyncio.timeout(GATHERED_S):
                     await self._closing.wait()
             self._take_all()
-            # A token of a journaled_append text costs no thread.
+            # A token of a text that goes on costs no thread.
             if self._lines:
                 await self._write_out()
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Coroutine
-from typing import Any, TypeVar
+from collections.abc import Callable, Coroutine
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 log = logging.getLogger(__name__)
@@ -30,6 +32,16 @@ async def run_to_completion(work: Coroutine[Any, Any, T]) -> T:
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("failed while it was being stopped", exc_info=error)
         raise
+
+
+def shielded(work: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
+    """Have each call of a coroutine function run to its end, also when it is cancelled: see `run_to_completion`."""
+
+    @wraps(work)
+    async def whole(*args: P.args, **kwargs: P.kwargs) -> T:
+        return await run_to_completion(work(*args, **kwargs))
+
+    return whole
 
 
 class Pace:

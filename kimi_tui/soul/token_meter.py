@@ -8,6 +8,7 @@ nothing was published.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from array import array
 from bisect import bisect_left
@@ -19,6 +20,7 @@ from kimi_tui.llm.message import Message
 from kimi_tui.llm.provider import ModelInfo, ToolSpec, Usage
 from kimi_tui.llm.tokens import message_tokens, text_tokens
 from kimi_tui.projection.row_figures import Figure, fitted
+from kimi_tui.session.context import Context
 from kimi_tui.session.context_index import ContextIndex, TokenEstimate
 from kimi_tui.session.schema import Checkpoint
 from kimi_tui.soul.model_slot import LoopLimits
@@ -44,6 +46,7 @@ class TokenMeter:
     """The token figures of one session: of its live context, and the totals of all its calls.
 
     Args:
+        context: the live line; its messages are counted when a figure is asked for.
         system_prompt: sent with every request.
         tools: sent with every request.
 
@@ -52,7 +55,8 @@ class TokenMeter:
         factor: by what estimates are multiplied.
     """
 
-    def __init__(self, system_prompt: str, tools: Sequence[ToolSpec]) -> None:
+    def __init__(self, context: Context, system_prompt: str, tools: Sequence[ToolSpec]) -> None:
+        self._context = context
         self.begins_with(system_prompt, tools)
         self._sums = MessageSums()
         # The newest figure of the context, how many messages it covers, and whether it is an estimate.
@@ -87,7 +91,7 @@ class TokenMeter:
             self._known_window = (last.limit, last.trigger, last.limit_estimated)
             if last.per_step:
                 self._growth.append((0, last.per_step))
-        guess = self._system + self._sums.total()
+        guess = self._system + self._counted.total()
         if last is not None and last.correction > 0:
             self._teach(last.correction)
         elif used and guess and last is not None and not last.estimated:
@@ -108,7 +112,7 @@ class TokenMeter:
 
     def whole_estimate(self) -> int:
         """What the next request will be, without any figure of the server."""
-        return self.estimated(self._system + self._sums.total())
+        return self.estimated(self._system + self._counted.total())
 
     def estimate_of(self, texts: int) -> int:
         """What a request would be whose messages hold so many tokens by the pattern."""
@@ -120,29 +124,30 @@ class TokenMeter:
 
     # -- the live context ------------------------------------------------------------------------
 
-    def count(self, messages: Sequence[Message]) -> None:
-        """Count the messages that were added at the end of the context."""
-        self._sums.follow(messages)
+    @property
+    def _counted(self) -> MessageSums:
+        self._sums.follow(self._context.messages)
+        return self._sums
 
-    def count_context(self, index: ContextIndex, messages: Sequence[Message]) -> None:
-        """Count a context of any length, its older part by the size of its records. Call it in a thread."""
-        self._sums.follow_index(index, messages)
+    async def follow(self, kept: int) -> None:
+        """Count a context that has become another one, of which no figure is known yet.
 
-    def cut(self, count: int) -> None:
-        """Only the first `count` messages are left; what is gone tells nothing of the steps to come."""
-        self._sums.cut(count)
-        left = [step for step in self._growth if step[0] <= count]
+        Args:
+            kept: how many of its first messages are what they were; what is gone tells nothing of the steps to come.
+        """
+        self._sums.cut(kept)
+        left = [step for step in self._growth if step[0] <= kept]
         self._growth = deque(left, maxlen=_GROWTH_STEPS)
-
-    def set_figure(self, tokens: int, *, estimated: bool, count: int | None = None) -> None:
-        """So many tokens the first `count` messages take; all that have been counted without."""
-        counted = self._sums.counted
-        self._figure = (tokens, counted if count is None else min(count, counted), estimated)
-
-    def reset(self) -> None:
-        """Another context has been counted, of which no figure is known yet."""
+        context = self._context
+        # A long one would hold up the event loop.
+        await asyncio.to_thread(self._sums.follow_index, context.index, context.messages)
         # The next call is no growth of the last.
         self._last_input = self._step = self._figure = None
+
+    def set_figure(self, tokens: int, *, estimated: bool, count: int | None = None) -> None:
+        """So many tokens the first `count` messages take; all that there are without."""
+        counted = self._counted.counted
+        self._figure = (tokens, counted if count is None else min(count, counted), estimated)
 
     def begin_step(self) -> None:
         """What was sent last is no figure of what is sent next."""
@@ -150,32 +155,32 @@ class TokenMeter:
 
     @property
     def used(self) -> int:
-        """Tokens of the context: the newest figure, and an estimate of what was counted after it."""
+        """Tokens of the context: the newest figure, and an estimate of what came after it."""
         if self._figure is None or self._figure[0] <= 0:
             return self.whole_estimate()
         tokens, counted, _ = self._figure
-        return tokens + self.estimated(self._sums.total(counted))
+        return tokens + self.estimated(self._counted.total(counted))
 
     @property
     def is_estimated(self) -> bool:
         """Whether any of `used` is an estimate."""
         figure = self._figure
-        return figure is None or figure[2] or figure[1] < self._sums.counted
+        return figure is None or figure[2] or figure[1] < self._counted.counted
 
     def of_results(self, start: int, end: int) -> int:
         """An estimate of the tool results in a range of messages."""
-        return self.estimated(self._sums.between(start, end)[0])
+        return self.estimated(self._counted.between(start, end)[0])
 
     # -- calls -----------------------------------------------------------------------------------
 
     def called(self, usage: Usage, sent: int) -> None:
-        """Learn from a call that has sent all messages that are counted, which are taken to hold so many tokens."""
+        """Learn from a call that has sent all messages of the context, which are taken to hold so many tokens."""
         self.spent(usage)
         self._step = (sent, usage.output)
         # What is no figure of the server, or is one for another prompt, teaches nothing.
         if usage.estimated or usage.prompt_cut:
             return
-        guess = self._system + self._sums.total()
+        guess = self._system + self._counted.total()
         log.info(
             "tokens: estimated %d, the server says %d, difference %+d (factor %.3f)",
             self.estimated(guess),
@@ -187,7 +192,7 @@ class TokenMeter:
             ratio = _within(usage.input / guess)
             self._teach(self.factor + _LEARNING * (ratio - self.factor))
         if self._last_input is not None and usage.input > self._last_input:
-            self._growth.append((self._sums.counted, usage.input - self._last_input))
+            self._growth.append((self._counted.counted, usage.input - self._last_input))
         self._last_input = usage.input
 
     def spent(self, usage: Usage) -> None:
@@ -197,14 +202,14 @@ class TokenMeter:
         self.total_output += usage.output
 
     def status(self, info: ModelInfo | None, limits: LoopLimits) -> StatusUpdate:
-        """The figures for the gauge, of a context that is counted."""
+        """The figures for the gauge."""
         used = self.used
         # Without a model, the window is the one that the conversation was held in.
         window, trigger, window_estimated = self._known_window
         if info is not None:
             window, window_estimated = info.window, info.window_estimated
             trigger = limits.trigger(window) if window else 0
-        tools, talk = self._sums.between()
+        tools, talk = self._counted.between()
         guess = self._system + talk + tools
         # The parts are estimates; scaled, so that they add up to what is shown.
         scale = used / guess if guess else 0.0
@@ -227,7 +232,7 @@ class TokenMeter:
             step_output=self._step[1] if self._step else None,
             correction=round(self.factor, 4) if self._taught else 0.0,
             model=info.model if info is not None else "",
-            messages=self._sums.counted,
+            messages=self._counted.counted,
         )
 
 

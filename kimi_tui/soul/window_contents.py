@@ -39,7 +39,7 @@ class WindowPart:
 
 async def window_parts(conversation: Conversation) -> list[WindowPart]:
     """The parts in the order in which they are sent. They are estimates, scaled so that they add up to what is used."""
-    used = conversation.used
+    used = conversation.meter.used
     parts = await asyncio.to_thread(_parts, conversation)
     guess = sum(part.tokens for part in parts if not part.is_inside)
     scale = used / guess if guess else 0.0

@@ -50,7 +50,7 @@ async def test_another_model_holds_from_the_next_call_on(tmp_path: Path) -> None
         assert not old.closed.is_set()
         first.release()
         await turn
-        # ModelAnswer once, heard to its end, and closed by then.
+        # Asked once, heard to its end, and closed by then.
         assert models_asked(first) == ["old"]
         assert models_asked(on.server) == ["new"]
         assert ("assistant", 'I look at it.\nGlob({"pattern": "*"})') in on.sent()

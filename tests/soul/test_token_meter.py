@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import cast
 
 import pytest
 from hypothesis import given
@@ -12,13 +15,23 @@ from kimi_tui.images import Image
 from kimi_tui.llm.message import Message, user_message
 from kimi_tui.llm.provider import ModelInfo, ToolSpec, Usage
 from kimi_tui.llm.tokens import message_tokens
-from kimi_tui.session.context_index import ContextIndex
+from kimi_tui.session.context import Context
+from kimi_tui.session.context_index import ContextIndex, MessageList
 from kimi_tui.session.images import image_part
 from kimi_tui.session.schema import message_line
 from kimi_tui.soul.model_slot import LoopLimits
 from kimi_tui.soul.token_meter import MessageSums, TokenMeter
 
 INFO = ModelInfo("p", "m", 100_000)
+
+
+def meter_of(
+    folder: Path, messages: list[Message], prompt: str = "prompt", tools: Sequence[ToolSpec] = ()
+) -> TokenMeter:
+    """The meter of a context that holds these messages, also those that are added to the list."""
+    context = Context(folder)
+    context.messages = cast("MessageList", messages)
+    return TokenMeter(context, prompt, tools)
 
 
 @given(
@@ -42,20 +55,19 @@ def test_sums_follow_a_list_that_grows_and_is_cut(steps: list[tuple[str, int]]) 
         assert sums.total(number) + sums.total(0, number) == sums.total()
 
 
-def test_the_factor_is_learned_and_used(caplog: pytest.LogCaptureFixture) -> None:
-    meter = TokenMeter("prompt " * 100, [ToolSpec("T", "does", {"type": "object"})])
+def test_the_factor_is_learned_and_used(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     messages = [user_message("word " * 1_000)]
-    meter.count(messages)
+    tools = [ToolSpec("T", "does", {"type": "object"})]
+    meter = meter_of(tmp_path, messages, "prompt " * 100, tools)
     guess = meter.used
     with caplog.at_level(logging.INFO):
         for _ in range(6):
             meter.called(Usage(2 * guess, 10), 2 * guess)
     assert meter.factor == pytest.approx(2.0, abs=0.05)
     assert "the server says" in caplog.text
-    more = user_message("word " * 500)
     meter.set_figure(2 * guess, estimated=False)
     assert (meter.used, meter.is_estimated) == (2 * guess, False)
-    meter.count([*messages, more])
+    messages.append(user_message("word " * 500))
     assert meter.is_estimated
     assert meter.used == pytest.approx(2 * guess + 1_000, rel=0.05)
     # An estimate teaches nothing, and one odd figure cannot throw it far.
@@ -66,9 +78,9 @@ def test_the_factor_is_learned_and_used(caplog: pytest.LogCaptureFixture) -> Non
     assert meter.factor <= 4
 
 
-def test_the_parts_add_up_and_growth_is_a_mean() -> None:
-    meter = TokenMeter("prompt", [])
-    meter.count([user_message("hello"), Message(role="tool", content="out " * 50)])
+async def test_the_parts_add_up_and_growth_is_a_mean(tmp_path: Path) -> None:
+    said = [user_message("hello"), Message(role="tool", content="out " * 50)]
+    meter = meter_of(tmp_path, said)
     for figure in (1_000, 1_400, 2_000):
         meter.called(Usage(figure, 100, cached=50), figure)
     meter.set_figure(2_100, estimated=False)
@@ -79,22 +91,22 @@ def test_the_parts_add_up_and_growth_is_a_mean() -> None:
     assert status.per_step == 500
     assert (status.total_input, status.total_cached, status.total_output) == (4_400, 150, 300)
     assert (status.step_input, status.step_output) == (2_000, 100)
-    # After a cut the next call is no growth.
-    meter.reset()
+    # In another context the next call is no growth.
+    await meter.follow(2)
     meter.called(Usage(9_000, 1), 9_000)
     assert meter.status(INFO, LoopLimits()).per_step == 500
     assert meter.status(None, LoopLimits()).limit == 0
 
 
-def test_what_was_taken_back_does_not_count_as_growth() -> None:
-    meter, messages = TokenMeter("prompt", []), [user_message("hello")]
+async def test_what_was_taken_back_does_not_count_as_growth(tmp_path: Path) -> None:
+    messages = [user_message("hello")]
+    meter = meter_of(tmp_path, messages)
     for figure in (1_000, 1_400, 1_800, 15_000):
         messages.append(user_message("more"))
-        meter.count(messages)
         meter.called(Usage(figure, 100), figure)
     assert meter.status(INFO, LoopLimits()).per_step > 4_000
-    meter.cut(4)
-    meter.reset()
+    del messages[4:]
+    await meter.follow(4)
     assert meter.status(INFO, LoopLimits()).per_step == 400
 
 
