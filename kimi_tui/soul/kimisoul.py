@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeVar
 from kimi_tui.foreign_text import one_line
 from kimi_tui.images import Image
 from kimi_tui.llm.errors import LLMError, LLMNotSet, ToolsNotSupported
-from kimi_tui.llm.provider import Capability, ChatProvider
+from kimi_tui.llm.provider import ChatProvider
 from kimi_tui.session.errors import StorageTrouble
 from kimi_tui.session.images import IMAGES_NAME, reference_of
 from kimi_tui.session.session import Session
@@ -34,7 +34,6 @@ from kimi_tui.soul.internal_messages import Author
 from kimi_tui.soul.loop import AgentLoop, Steer, Steering
 from kimi_tui.soul.operations import Operations
 from kimi_tui.soul.project_notes import notes_in
-from kimi_tui.soul.protocol import Soul
 from kimi_tui.soul.record import Recorder
 from kimi_tui.soul.reminders import Reminders
 from kimi_tui.soul.rewind import END, FilesChoice, Forked, RewindOutcome, RewindPreview, Target
@@ -81,7 +80,7 @@ class EmptySummary(SoulError):
         super().__init__("The summary is empty.", advice="Undo the compaction to be without it.")
 
 
-class KimiSoul(Soul):
+class KimiSoul:
     """The engine as a screen sees it; `runtime.open_soul` opens it. Methods run on the event loop and never block it.
 
     Turns and operations run one at a time: whatever changes the context, and reads all of it, raises `SoulBusy` while
@@ -181,22 +180,6 @@ class KimiSoul(Soul):
     def session(self) -> Session:
         """The session it works on."""
         return self._session
-
-    @property
-    def name(self) -> str:
-        """What the agent is called."""
-        return "kimi-tui"
-
-    @property
-    def model_name(self) -> str:
-        """The model in use, as its server calls it; empty while none is set."""
-        return self._conversation.model.name
-
-    @property
-    def model_capabilities(self) -> frozenset[Capability] | None:
-        """What the model in use can take and do; None while none is set."""
-        info = self._conversation.model.info()
-        return None if info is None else info.capabilities
 
     @property
     def status(self) -> StatusUpdate:
