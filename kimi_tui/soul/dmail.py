@@ -37,7 +37,7 @@ from kimi_tui.soul.bookmarks import UserMarks, whole_groups
 from kimi_tui.soul.compaction import shortened, transcript
 from kimi_tui.soul.conversation import Conversation
 from kimi_tui.soul.errors import BackToTheFuture, SoulError
-from kimi_tui.soul.file_history import FileRestorer, Moment
+from kimi_tui.soul.file_history import FileRestorer
 from kimi_tui.soul.images import words_with_images
 from kimi_tui.soul.internal_messages import (
     Author,
@@ -165,12 +165,11 @@ class DMailDelivery:
         context, before = conversation.context, conversation.meter.used
         figure = conversation.figure_before(checkpoint_id)
         first = context.checkpoint_of(checkpoint_id).message_index
-        undone, places = self._undone(first)
-        pinned = tuple(_name(context, first + place) for place in whole_groups(undone, places))
         dmail = await self._compose(checkpoint_id, messages, files, author, images)
         uid = new_uid()
         # Written before it holds: a pin on a uid that no checkpoint has does no harm, one that is lost would.
         await marks.pin_all((uid, place) for place in dmail.pinned)
+        pinned = tuple(_name(context, first + place) for place in dmail.stay)
         marker = conversation.marks
         async with restorer.journaled(files.prepared, "dmail") as entry:
             reverted = await context.revert_to(
@@ -322,7 +321,7 @@ class DMailDelivery:
     async def _files_of(self, point: Checkpoint) -> DMailRestore:
         """Plan, ask and prepare a restore. Where that fails the D-Mail says so, and goes without files."""
         await self._restorer.history.settled()
-        plan = await self._restorer.plan(Moment.at(point))
+        plan = await self._restorer.plan(point)
         if plan.reason:
             return DMailRestore(f"{_ASKED_FOR} They were not brought back: {plan.reason}")
         plan = _without_foreign_changes(plan)
@@ -417,6 +416,7 @@ class ComposedDMail:
         message: the D-Mail.
         text: what was written; `facts` is what was added to it.
         pinned: the places in `carried` that the user pinned.
+        stay: the places among what is undone of those, and of what belongs to them.
     """
 
     carried: tuple[Message, ...]
@@ -424,6 +424,7 @@ class ComposedDMail:
     text: str
     facts: str
     pinned: tuple[int, ...] = ()
+    stay: tuple[int, ...] = ()
 
 
 def _name(context: Context, place: int) -> str:
@@ -461,8 +462,9 @@ def compose_dmail(
         images: what goes with it.
     """
     undone = list(undone)
-    stay = set(whole_groups(undone, pinned))
-    places = [place for place, m in enumerate(undone) if place in stay or is_user_words(m)]
+    stay = whole_groups(undone, pinned)
+    kept = frozenset(stay)
+    places = [place for place, m in enumerate(undone) if place in kept or is_user_words(m)]
     carried = tuple(undone[place] for place in places)
     text = "\n\n".join(part.strip() for part in texts)
     files = _still_changed(files_written(undone), changed or {}, restored, work_dir)
@@ -475,6 +477,7 @@ def compose_dmail(
         text,
         facts,
         tuple(order for order, place in enumerate(places) if place in pinned),
+        tuple(stay),
     )
 
 

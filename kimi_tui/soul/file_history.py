@@ -59,6 +59,7 @@ from kimi_tui.workspace.tracker import STORE_NAME, SnapshotScope, Tracker
 
 P = ParamSpec("P")
 T = TypeVar("T")
+Found = TypeVar("Found", RestorePlan, Divergence)
 
 log = logging.getLogger(__name__)
 
@@ -115,6 +116,7 @@ class FileHistory:
         self._n_jobs = 0
         # Those and the ones that have ended, until they have been looked at.
         self._unseen: list[Change] = []
+        self._wire = wire
         self._events = _FileEvents(wire)
         self._trouble = ""
         self._began = 0.0
@@ -204,25 +206,27 @@ class FileHistory:
 
     # -- restoring -------------------------------------------------------------------------------
 
-    async def plan(self, uid: str, was: str = "", *, after: bool = False) -> RestorePlan:
+    async def plan(self, point: Checkpoint, *, after: bool = False) -> RestorePlan:
         """What it takes to have the files as they were at a checkpoint. What cannot be planned says why.
 
         Args:
-            uid: the checkpoint.
-            was: what it was called before a compaction, if it was.
+            point: the checkpoint.
             after: as they were when what the checkpoint began was done.
         """
         by: By = "agent" if self._under_way else self._others
         touched = _touched(self._under_way)
-        return await self._found(_no_plan, self._tracker.plan, uid, was, by, touched, after=after)
+        was = point.was or ""
+        return await self._found(
+            RestorePlan, self._tracker.plan, point.uid, was, by, touched, after=after
+        )
 
     async def plan_back(self, before: str, after: str, paths: Collection[str]) -> RestorePlan:
         """What it takes to reverse a restore."""
-        return await self._found(_no_plan, self._tracker.plan_back, before, after, paths)
+        return await self._found(RestorePlan, self._tracker.plan_back, before, after, paths)
 
     async def divergence(self, begins: Sequence[str], newest: Sequence[str]) -> Divergence:
         """What two courses of the conversation made of the files since they parted; see `workspace.divergence`."""
-        return await self._found(_no_divergence, self._tracker.divergence, begins, newest)
+        return await self._found(Divergence, self._tracker.divergence, begins, newest)
 
     async def prepare(
         self, plan: RestorePlan, chosen: Collection[str] | None = None
@@ -254,7 +258,7 @@ class FileHistory:
 
     def publish_left(self, paths: tuple[str, ...], uid: str) -> None:
         """Publish that files were left alone which should have been brought back."""
-        self._events.left(paths, uid)
+        self._wire.publish(FilesRestored(uid, conflicts=paths))
 
     async def abandon(self) -> None:
         """What was prepared does not happen."""
@@ -304,16 +308,16 @@ class FileHistory:
         return await loop.run_in_executor(self._pool, lambda: work(*args, **kwargs))
 
     async def _found(
-        self, refused: Callable[[str], T], work: Callable[P, T], *args: P.args, **kwargs: P.kwargs
-    ) -> T:
-        """What `work` finds, or what `refused` makes of the reason why nothing can be found."""
+        self, kind: type[Found], work: Callable[P, Found], *args: P.args, **kwargs: P.kwargs
+    ) -> Found:
+        """What `work` finds; one of that kind with the reason why nothing can be found."""
         if self.reason:
             self._was_missed = True
-            return refused(self.reason)
+            return kind(reason=self.reason)
         try:
             return await self._run(work, *args, **kwargs)
         except OSError as error:
-            return refused(f"The files cannot be looked at: {error.strerror or error}.")
+            return kind(reason=f"The files cannot be looked at: {error.strerror or error}.")
 
     async def _look_before(self, paths: frozenset[str] | None) -> None:
         if self._tracker.refusal:
@@ -355,7 +359,7 @@ class FileHistory:
             return
         self._events.full(self._tracker.full)
         if snapshot is not None and by == "agent":
-            self._events.changed(FilesChanged(uid, tuple(sorted(snapshot.changed)), *figures, key))
+            self._wire.publish(FilesChanged(uid, tuple(sorted(snapshot.changed)), *figures, key))
 
     def _look_and_count(self, by: By) -> tuple[Snapshot | None, tuple[int, int, int]]:
         """In the thread that looks: what counts is who is at work when the look begins, not when it was asked for."""
@@ -410,14 +414,6 @@ def _touched(changes: Iterable[Change]) -> frozenset[str] | None:
             return None
         paths |= change.paths
     return frozenset(paths)
-
-
-def _no_plan(why: str) -> RestorePlan:
-    return RestorePlan(reason=why)
-
-
-def _no_divergence(why: str) -> Divergence:
-    return Divergence(reason=why)
 
 
 def _nothing() -> None:
@@ -476,10 +472,6 @@ class _FileEvents:
         self._wire = wire
         self._last_notice = ""
 
-    def changed(self, event: FilesChanged) -> None:
-        """The agent changed files."""
-        self._wire.publish(event)
-
     def restored(
         self,
         outcome: Restored,
@@ -493,10 +485,6 @@ class _FileEvents:
         self._wire.publish(FilesRestored(uid, outcome.restored, outcome.deleted, alone, made))
         if outcome.failures:
             self._wire.publish(_failures_notice(outcome))
-
-    def left(self, paths: tuple[str, ...], uid: str) -> None:
-        """Files were left alone which should have been brought back."""
-        self._wire.publish(FilesRestored(uid, conflicts=paths))
 
     def finished(self, outcome: Restored) -> None:
         """A restore in which an earlier process was cut off has now been carried out."""
@@ -659,23 +647,6 @@ class _OneThread(Executor):
             work()
 
 
-@dataclass(frozen=True, slots=True)
-class Moment:
-    """A moment whose files are known: when checkpoint `uid` was made, or with `after` when what it began was done.
-
-    `was` is what the checkpoint was called before a compaction, if it was.
-    """
-
-    uid: str
-    was: str = ""
-    after: bool = False
-
-    @classmethod
-    def at(cls, point: Checkpoint, *, after: bool = False) -> Moment:
-        """That of a checkpoint."""
-        return cls(point.uid, point.was or "", after)
-
-
 class FileRestorer:
     """The file side of operations.
 
@@ -689,19 +660,22 @@ class FileRestorer:
         self.history = history
         self.work_dir = work_dir
         self._context = context
-        self._shown: tuple[Moment, RestorePlan] | None = None
+        self._shown: tuple[str, bool, RestorePlan] | None = None
         self._reasons: dict[str, str] = {}
 
-    async def preview(self, moment: Moment, *, ran_commands: bool, binding: bool) -> FilesPreview:
-        """What changed since then and what bringing it back would do.
+    async def preview(
+        self, point: Checkpoint, *, after: bool, ran_commands: bool, binding: bool
+    ) -> FilesPreview:
+        """What changed since a checkpoint and what bringing it back would do.
 
         Args:
-            moment: when.
+            point: the checkpoint.
+            after: since what it began was done.
             ran_commands: whether commands ran since.
             binding: whether a restore may rely on it: a file that differs from what was shown is then left alone.
         """
-        plan = await self._new_plan(moment)
-        self._shown = (moment, plan) if binding and not plan.reason else None
+        plan = await self.history.plan(point, after=after)
+        self._shown = (point.uid, after, plan) if binding and not plan.reason else None
         return replace(await self._described(plan), ran_commands=ran_commands)
 
     async def preview_back(
@@ -723,7 +697,7 @@ class FileRestorer:
         """What the agent changed since a checkpoint, but for these paths, as changes that leave it alone."""
         return tuple(
             replace(one, change="skip", reason=_WRITTEN_SINCE)
-            for one in (await self._new_plan(Moment.at(point))).changes
+            for one in (await self.history.plan(point)).changes
             if one.change != "skip" and one.reason != CHANGED_OUTSIDE and one.path not in but
         )
 
@@ -757,22 +731,19 @@ class FileRestorer:
 
         Empty where that is not known.
         """
-        plan = await self._new_plan(Moment.at(point))
+        plan = await self.history.plan(point)
         return {
             one.path: _BY_OTHERS.get(one.reason, _BY_OTHERS[CHANGED_OUTSIDE]) if one.reason else ""
             for one in plan.changes
             if one.change != "skip"
         }
 
-    async def plan(self, moment: Moment) -> RestorePlan:
-        """The plan that was shown last for this moment, once; else a new one."""
+    async def plan(self, point: Checkpoint, *, after: bool = False) -> RestorePlan:
+        """The plan that was shown last for this checkpoint, once; else a new one."""
         shown, self._shown = self._shown, None
-        if shown is not None and shown[0] == moment:
-            return shown[1]
-        return await self._new_plan(moment)
-
-    async def _new_plan(self, moment: Moment) -> RestorePlan:
-        return await self.history.plan(moment.uid, moment.was, after=moment.after)
+        if shown is not None and shown[:2] == (point.uid, after):
+            return shown[2]
+        return await self.history.plan(point, after=after)
 
     async def prepare(
         self, plan: RestorePlan, chosen: Collection[str] | None = None

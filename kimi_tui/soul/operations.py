@@ -22,7 +22,7 @@ from kimi_tui.session.session import Session
 from kimi_tui.soul.compaction import EDITED, Span
 from kimi_tui.soul.conversation import Conversation
 from kimi_tui.soul.errors import FilesUnknown, NothingToClear, SoulError
-from kimi_tui.soul.file_history import FileRestorer, Moment
+from kimi_tui.soul.file_history import FileRestorer
 from kimi_tui.soul.markdown import as_markdown
 from kimi_tui.soul.preview import (
     preview_of,
@@ -93,8 +93,12 @@ class Operations:
             preview = await preview_of(self.conversation, target)
             if idle:
                 self.conversation.context.prepare_revert(target.id)
-        moment = Moment.at(await self._point(target), after=target.is_end)
-        files = await self.restorer.preview(moment, ran_commands=preview.ran_commands, binding=idle)
+        files = await self.restorer.preview(
+            await self._point(target),
+            after=target.is_end,
+            ran_commands=preview.ran_commands,
+            binding=idle,
+        )
         return replace(preview, files=files)
 
     async def markdown(self, target: Target) -> str:
@@ -115,8 +119,7 @@ class Operations:
             KeyError: no such checkpoint or world line.
             FilesUnknown: they cannot be brought back.
         """
-        moment = Moment.at(await self._point(target), after=target.is_end)
-        plan = await self.restorer.plan(moment)
+        plan = await self.restorer.plan(await self._point(target), after=target.is_end)
         if plan.reason:
             raise FilesUnknown(plan.reason)
         return plan

@@ -21,7 +21,7 @@ from kimi_tui.projection.transcript import TranscriptModel
 from kimi_tui.session.session import Session
 from kimi_tui.soul import file_history
 from kimi_tui.soul.errors import FilesUnknown
-from kimi_tui.soul.file_history import Moment, entry_for
+from kimi_tui.soul.file_history import entry_for
 from kimi_tui.soul.rewind import END, FileOutcome, FilesChoice, Target
 from kimi_tui.wire import events as ev
 from kimi_tui.workspace import tracker as tracker_module
@@ -429,7 +429,7 @@ async def cut_off_in_a_rewind(on: Stage) -> None:
     """The program ends when the conversation has gone back to its beginning, and the files have not."""
     restoring = on.soul._operations.restorer
     context = on.soul.session.context
-    prepared = await restoring.prepare(await restoring.plan(Moment.at(context.checkpoints[0])))
+    prepared = await restoring.prepare(await restoring.plan(context.checkpoints[0]))
     await context.revert_to(0, reason="rewind", files=entry_for(prepared, "rewind"))
 
 
@@ -637,7 +637,7 @@ async def test_a_restore_cut_off_before_the_journal_never_was(tmp_path: Path) ->
         after = files(on)
         restoring = on.soul._operations.restorer
         await restoring.prepare(
-            await restoring.plan(Moment.at(on.soul.session.context.checkpoints[0]))
+            await restoring.plan(on.soul.session.context.checkpoints[0])
         )
         await on.reopen()
         await on.soul.files_ready()
