@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from kimi_tui.app_paths import data_dir, log_file, short
+from kimi_tui.app_paths import config_file, data_dir, log_file, short
 from kimi_tui.commands.console import (
     DONE,
     FAILED,
@@ -27,8 +27,9 @@ from kimi_tui.commands.console import (
     print_table,
     say,
 )
+from kimi_tui.config.file import read_config
+from kimi_tui.config.settings import ConfigError, ModelPrices
 from kimi_tui.logging_setup import start_logging
-from kimi_tui.prices import stored_prices
 from kimi_tui.session.errors import SessionHeld, SessionNotFound, UnknownWorldLine
 from kimi_tui.session.listing import SessionInfo, describe
 from kimi_tui.session.lock import holder_of
@@ -318,6 +319,14 @@ async def show(session: Session, *, as_json: bool) -> int:
     return DONE
 
 
+def _stored_prices() -> dict[str, ModelPrices]:
+    """The prices in the user's file (kimi-cli's has none); none where it cannot be read, which is reported elsewhere."""
+    try:
+        return read_config(config_file()).prices
+    except ConfigError:
+        return {}
+
+
 def _look(session: Session, folder: Path) -> _Findings:
     context = session.context
     lines = session.world_lines.list(context.checkpoints, context.messages)
@@ -330,7 +339,7 @@ def _look(session: Session, folder: Path) -> _Findings:
         use=disk_use(folder),
         lines=lines,
         shown=shown_lines(session, timeline),
-        figures=session_statistics(session, stored_prices()),
+        figures=session_statistics(session, _stored_prices()),
     )
 
 

@@ -135,3 +135,10 @@ class Config(NamedTuple):
     stream_timeout_s: float = 120.0
     source: Path | None = None
     notices: tuple[str, ...] = ()
+
+    @property
+    def prices(self) -> dict[str, ModelPrices]:
+        """The prices by the name that a server knows the model by; where two entries name one, the default's count."""
+        default = self.models.get(self.default_model)
+        entries = [*self.models.values(), *([default] if default is not None else [])]
+        return {one.model: one.prices for one in entries if one.prices is not None}

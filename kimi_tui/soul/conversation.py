@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
+from kimi_tui.config.settings import ModelPrices
 from kimi_tui.llm.message import Message
 from kimi_tui.llm.provider import RetryNotice, Usage
 from kimi_tui.projection.row_figures import Figure, RowFigures
@@ -28,7 +29,7 @@ from kimi_tui.soul.system_prompt import adapted
 from kimi_tui.soul.tasks import Pace, shielded
 from kimi_tui.soul.token_meter import LineTokens, TokenMeter
 from kimi_tui.soul.tool_results import ToolMemory
-from kimi_tui.soul.usage import Ledger, Price
+from kimi_tui.soul.usage import Ledger
 from kimi_tui.tools.toolset import Toolset
 from kimi_tui.wire.events import (
     CheckpointCreated,
@@ -88,7 +89,7 @@ class Conversation:
         files: FileHistory,
         images: ImageStore,
         limits: LoopLimits,
-        prices: Mapping[str, Price] | None = None,
+        prices: Mapping[str, ModelPrices] | None = None,
     ) -> None:
         self.context = context
         self.wire = wire

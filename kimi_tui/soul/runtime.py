@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from datetime import date
 from pathlib import Path
 
+from kimi_tui.config.settings import ModelPrices
 from kimi_tui.llm.provider import ChatProvider, RetryPolicy
 from kimi_tui.session.context import Context
 from kimi_tui.session.errors import StorageTrouble
@@ -21,7 +22,6 @@ from kimi_tui.soul.kimisoul import KimiSoul
 from kimi_tui.soul.model_slot import LoopLimits, ModelSlot
 from kimi_tui.soul.project_notes import left_out_words, notes_in
 from kimi_tui.soul.system_prompt import build_system_prompt
-from kimi_tui.soul.usage import Price
 from kimi_tui.tools.sandbox.policy import NoSandbox, SandboxSettings, policy_for
 from kimi_tui.tools.sandbox.sandbox import Sandbox, find_sandbox
 from kimi_tui.tools.toolset import Toolset, default_toolset
@@ -44,7 +44,7 @@ async def open_soul(
     policy: RetryPolicy | None = None,
     file_limits: Limits | None = None,
     follow_files: bool = True,
-    prices: Mapping[str, Price] | None = None,
+    prices: Mapping[str, ModelPrices] | None = None,
     seeing: Sequence[str] = (),
 ) -> KimiSoul:
     """Open a session and the engine on it.

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from kimi_tui.config.settings import ModelPrices
 from kimi_tui.projection.row_figures import RowFigures
 from kimi_tui.session.context_index import ContextIndex
 from kimi_tui.session.journal import Entry
@@ -39,16 +40,6 @@ from kimi_tui.wire.events import (
 )
 
 _PER_TOKENS = 1_000_000
-
-
-@dataclass(frozen=True, slots=True)
-class Price:
-    """What a million tokens of a model cost. `cached_input` is for the part of the input that the server had kept."""
-
-    input: float
-    cached_input: float
-    output: float
-    currency: str = "$"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +76,7 @@ class Cost:
 
 
 def cost_of(
-    spent: Mapping[str, Spent], prices: Mapping[str, Price], model_now: str = ""
+    spent: Mapping[str, Spent], prices: Mapping[str, ModelPrices], model_now: str = ""
 ) -> Cost | None:
     """What these calls cost.
 
@@ -126,7 +117,7 @@ class Ledger:
         prices: by model; empty where none are set, then nothing costs anything.
     """
 
-    def __init__(self, prices: Mapping[str, Price] | None = None) -> None:
+    def __init__(self, prices: Mapping[str, ModelPrices] | None = None) -> None:
         self.prices = prices or {}
         self._model = ""
         self._newest = ""
@@ -339,7 +330,7 @@ def statistics(records: Iterable[EventRecord]) -> Statistics:
     )
 
 
-def session_statistics(session: Session, prices: Mapping[str, Price]) -> Statistics:
+def session_statistics(session: Session, prices: Mapping[str, ModelPrices]) -> Statistics:
     """What an open session did and cost. Reads files: call it in a thread.
 
     Args:

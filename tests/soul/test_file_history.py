@@ -636,9 +636,7 @@ async def test_a_restore_cut_off_before_the_journal_never_was(tmp_path: Path) ->
         await worked(on)
         after = files(on)
         restoring = on.soul._operations.restorer
-        await restoring.prepare(
-            await restoring.plan(on.soul.session.context.checkpoints[0])
-        )
+        await restoring.prepare(await restoring.plan(on.soul.session.context.checkpoints[0]))
         await on.reopen()
         await on.soul.files_ready()
         assert files(on) == after

@@ -10,12 +10,13 @@ from pathlib import Path
 from support.chat_server import call, say
 from support.soul import Stage, stage
 
+from kimi_tui.config.settings import ModelPrices
 from kimi_tui.soul.rewind import Target
-from kimi_tui.soul.usage import Cost, Price, Spent, cost_of, session_statistics, statistics
+from kimi_tui.soul.usage import Cost, Spent, cost_of, session_statistics, statistics
 from kimi_tui.tui.formatting import statistics_pairs
 from kimi_tui.wire import events as ev
 
-PRICES = {"stand-in": Price(1.0, 0.1, 10.0), "other": Price(2.0, 2.0, 2.0, "¥")}
+PRICES = {"stand-in": ModelPrices(1.0, 0.1, 10.0), "other": ModelPrices(2.0, 2.0, 2.0, "¥")}
 
 
 async def cost_from(on: Stage, checkpoint: int) -> Cost | None:

@@ -21,7 +21,6 @@ from kimi_tui.llm.known_models import known_to_see
 from kimi_tui.llm.openai_compatible import OpenAICompatible
 from kimi_tui.llm.provider import ChatProvider
 from kimi_tui.logging_setup import begin_logging, start_logging
-from kimi_tui.prices import prices_of
 from kimi_tui.session.errors import SessionError, SessionHeld, SessionNotFound
 from kimi_tui.session.listing import describe
 from kimi_tui.session.session import Session
@@ -122,7 +121,7 @@ async def open_session(
             mode=launch.mode,
             sandbox=SandboxSettings(*launch.config.sandbox) if launch.sandbox else None,
             asks_for_keys=launch.config.secrets.send == "ask",
-            prices=prices_of(launch.config),
+            prices=launch.config.prices,
             seeing=_seeing(launch.config),
         )
     except SessionHeld as error:
