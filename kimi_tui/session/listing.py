@@ -1,6 +1,7 @@
-"""What a list of sessions shows of each, without reading it through.
+"""What a list of sessions shows of each without opening it: its row, what the user said for a search, and the last messages.
 
 The figures come from what the session noted when it was closed, if that still fits; else from its beginning and end.
+Everything is bounded, and what cannot be read is empty: the list goes on without it.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 from kimi_tui.filesystem import open_regular
 from kimi_tui.session.jsonl import RECORD_NAME, lines, parse
@@ -33,6 +34,13 @@ _MAX_COUNTED_BYTES = 256 << 20
 # In the year 5138.
 _LATEST = 1e11
 _METADATA = (b'{"role":"_', b'{"role": "_')
+MAX_READ_BYTES = 8 << 20
+MAX_WORDS = 1 << 16
+"""Characters of a session's words that are kept for a search."""
+_TAIL_BYTES = 1 << 18
+_MAX_SAID = 2_000
+# Roles are written in front; a record that does not say so is parsed in any case.
+_OTHERS = (b'{"role":"assistant"', b'{"role":"tool"', b'{"role":"_')
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,3 +239,58 @@ def _records(data: bytes) -> Iterator[dict[str, Any]]:
         # A role may be anything, also what no set can hold.
         if isinstance(record, dict) and isinstance(record.get("role"), str):
             yield record
+
+
+class Said(NamedTuple):
+    """A message of the preview; of a long one the beginning."""
+
+    role: Literal["user", "assistant"]
+    text: str
+
+
+def searched_words(folder: Path) -> str:
+    """What the user said in a session, in small letters, to be searched. Reads a file: call it in a thread."""
+    found: list[str] = []
+    room = MAX_WORDS
+    for record in _stored_records(folder, last_bytes=None, skipped=_OTHERS):
+        if record.get("role") == "user" and internal_kind(record) is None:
+            text = " ".join(texts_of(record))[:room].casefold()
+            found.append(text)
+            room -= len(text)
+            if room <= 0:
+                break
+    return "\n".join(found)
+
+
+def last_said(folder: Path, most: int) -> list[Said]:
+    """The last messages of a session with words in them, oldest first. Reads a file: call it in a thread."""
+    found: list[Said] = []
+    for record in _stored_records(folder, last_bytes=_TAIL_BYTES):
+        role = record.get("role")
+        if role in ("user", "assistant") and internal_kind(record) is None:
+            text = "\n".join(texts_of(record)).strip()[:_MAX_SAID]
+            if text:
+                found.append(Said("user" if role == "user" else "assistant", text))
+    return found[-most:]
+
+
+def _stored_records(
+    folder: Path, *, last_bytes: int | None, skipped: tuple[bytes, ...] = ()
+) -> Iterator[dict[str, Any]]:
+    try:
+        with open(open_regular(folder / LIVE_NAME), "rb", buffering=0) as file:
+            size = os.fstat(file.fileno()).st_size
+            start = max(0, size - last_bytes) if last_bytes is not None else 0
+            end = min(size, start + MAX_READ_BYTES)
+
+            def read(n: int, offset: int) -> bytes:
+                return os.pread(file.fileno(), min(n, max(0, end - offset)), offset)
+
+            for line in lines(read, start):
+                # In the middle of the file the first line is a piece of one, which is no JSON.
+                if line.complete and not line.data.startswith(skipped):
+                    record = parse(line.data)
+                    if isinstance(record, dict):
+                        yield record
+    except OSError:
+        return

@@ -16,7 +16,7 @@ from kimi_tui.tui.formatting import cut, path, wrap_words
 from kimi_tui.tui.glyphs import glyphs_of
 
 if TYPE_CHECKING:
-    from kimi_tui.session.excerpts import Said
+    from kimi_tui.session.listing import Said
     from kimi_tui.tui.sessions.shelf import Row
 
 AGE_CELLS = 11

@@ -12,8 +12,7 @@ from pathlib import Path
 
 from kimi_tui.app_paths import short
 from kimi_tui.foreign_text import one_line
-from kimi_tui.session.excerpts import Said, last_said, user_words
-from kimi_tui.session.listing import describe
+from kimi_tui.session.listing import Said, describe, last_said, searched_words
 from kimi_tui.session.lock import holder_of
 from kimi_tui.session.store import TRASH_DAYS, SessionStore
 from kimi_tui.tui.formatting import age, counted, size_words, tokens
@@ -115,7 +114,7 @@ class Shelf:
         found: list[Row] = []
         for row in rows:
             if row.words is None:
-                row.words = user_words(row.folder)
+                row.words = searched_words(row.folder)
             if all(part in row.name or part in row.words for part in parts):
                 found.append(row)
         return found
