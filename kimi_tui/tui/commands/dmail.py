@@ -24,7 +24,7 @@ def place_of(target: Target) -> str:
 
 def name_of(screen: MainScreen, target: Target) -> str:
     """`#8`, or `#8 of world line 2 (fix the quotes)`."""
-    name = screen.views.line_name(target.world_line)
+    name = screen.views.timeline.model.line_name(target.world_line)
     line = f" of {line_words(target.world_line, name)}" if target.world_line else ""
     return f"#{target.id}{line}"
 

@@ -75,7 +75,7 @@ async def choose(
                 is_there=found.is_there,
                 compacts=compacts,
             ),
-            line_name=screen.views.line_name(target.world_line),
+            line_name=screen.views.timeline.model.line_name(target.world_line),
             going=going,
             write=screen.write_on,
             typed_at=screen.typed_at,

@@ -118,7 +118,7 @@ async def _rewind(
         await soul.interrupt()
     point = None if target.world_line else screen.views.live_point(target.id)
     uid = point.uid if point is not None else ""
-    line_name = screen.views.line_name(target.world_line)
+    line_name = screen.views.timeline.model.line_name(target.world_line)
     outcome = await soul.rewind(target, answer.files, answer.chosen)
     screen.return_to_now()
     back = f" {files_said(outcome.files)}" if answer.files != "keep" else ""

@@ -230,7 +230,7 @@ async def undo(screen: MainScreen, argument: str) -> None:
     # One that is under way changes what is undone next.
     await soul.settled()
     found = None if soul.running else await soul.preview_undo()
-    name = screen.views.name_from(found.left_from) if found is not None else ""
+    name = screen.views.timeline.model.name_from(found.left_from) if found is not None else ""
     name = cut(name, NAME_WIDTH)
     if found is None or await _pays_toll(screen, found, name):
         screen.tell(await soul.undo(name))

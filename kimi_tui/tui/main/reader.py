@@ -225,7 +225,7 @@ class Reader:
     def tell_news(self) -> None:
         """Have the banner say what the line is called now, and what happens on the live one."""
         if self._reading is not None:
-            name = self._screen.views.line_name(self._reading.info.n)
+            name = self._screen.views.timeline.model.line_name(self._reading.info.n)
             state, glyphs = self._screen.conversation.state, glyphs_of(self._screen)
             asks = bool(state.approvals)
             said = news_spans(self._news, glyphs, running=state.running, asks=asks)

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Generator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
@@ -240,7 +241,10 @@ class MainScreen(Screen[None]):
         self.run_worker(self._open_session(), name="open the session")
 
     async def _open_session(self) -> None:
-        assert self.views  # in their places before anything happens
+        # Imported in a thread, which no key waits for; in their places before anything happens.
+        for name in ("timeline.timeline", "gauge"):
+            await asyncio.to_thread(import_module, f"kimi_tui.tui.{name}")
+        assert self.views
         try:
             opened = await self.conversation.open()
         except NoModelNamed as error:
@@ -770,16 +774,15 @@ class MainScreen(Screen[None]):
 
     def _values(self) -> Values:
         """What may follow the commands now."""
-        live = self.views.timeline.model.tree.live if self.views.timeline.model is not None else []
-        lines = (
-            self.views.timeline.model.tree.lines if self.views.timeline.model is not None else {}
-        )
+        timeline = self.views.timeline.model
+        live, lines = timeline.tree.live, timeline.tree.lines
         return self.conversation.values._replace(
             checkpoints=tuple(
                 (str(one.id), one.bookmark or one.words) for one in reversed(live[-OFFERED:])
             ),
             world_lines=tuple(
-                (str(n), self.views.line_name(n)) for n in sorted(lines, reverse=True)[:OFFERED]
+                (str(n), self.views.timeline.model.line_name(n))
+                for n in sorted(lines, reverse=True)[:OFFERED]
             ),
         )
 
