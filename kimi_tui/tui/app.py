@@ -46,8 +46,8 @@ from kimi_tui.tui.desktop import (
     tmux_option,
 )
 from kimi_tui.tui.frame.footer import Footer
+from kimi_tui.tui.frame.frame import ShowsNotices
 from kimi_tui.tui.frame.notices import STAYS_S
-from kimi_tui.tui.frame.panes import ShowsNotices
 from kimi_tui.tui.glyphs import ASCII, UNICODE, Glyphs
 from kimi_tui.tui.keyboard import Woken
 from kimi_tui.tui.main.screen import MainScreen

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kimi_tui.tui.callbacks import apart
-from kimi_tui.tui.commands.preview import files_said
-from kimi_tui.tui.commands.session import WAY_BACK
+from kimi_tui.tui.commands.session import WAY_BACK, files_said
 from kimi_tui.tui.formatting import line_words
 
 if TYPE_CHECKING:

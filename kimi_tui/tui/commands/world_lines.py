@@ -81,7 +81,7 @@ async def compare_with_live(screen: MainScreen, world_line: int) -> None:
     from kimi_tui.tui.compare.screen import CompareScreen
     from kimi_tui.tui.frame.header import READ_ONLY
     from kimi_tui.tui.gauge import Gauge
-    from kimi_tui.tui.worldline.view import newest_words
+    from kimi_tui.tui.worldline import newest_words
 
     soul = await screen.conversation.opened()
     found = await soul.compare(world_line)
@@ -130,7 +130,7 @@ async def send_chosen(screen: MainScreen) -> None:
     if chosen is None and screen.reader.has_choice:
         screen.tell("This cannot be sent.", advice="Tab chooses another message.")
         return
-    from kimi_tui.tui.worldline.view import newest_words
+    from kimi_tui.tui.worldline import newest_words
 
     await send_to_now(screen, soul, world_line, chosen or newest_words(messages))
 

@@ -12,8 +12,7 @@ from kimi_tui.tui.callbacks import reported, started
 from kimi_tui.tui.frame.header import READ_ONLY
 from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.keyboard import QUIET_S, QuietKeyboard
-from kimi_tui.tui.worldline.banner import news_spans
-from kimi_tui.tui.worldline.view import WorldLineView, message_of
+from kimi_tui.tui.worldline import WorldLineView, message_of, news_spans
 
 if TYPE_CHECKING:
     from textual import events

@@ -22,8 +22,7 @@ from kimi_tui.app_paths import data_dir, short
 from kimi_tui.launch import Launch
 from kimi_tui.tui.approval.slot import ApprovalSlot
 from kimi_tui.tui.callbacks import report_of
-from kimi_tui.tui.commands import custom, marks, rewind, world_lines
-from kimi_tui.tui.commands.preview import offer_files
+from kimi_tui.tui.commands import marks, rewind, world_lines
 from kimi_tui.tui.commands.table import COMMANDS
 from kimi_tui.tui.frame.footer import Footer
 from kimi_tui.tui.frame.frame import SessionFrame
@@ -78,7 +77,7 @@ if TYPE_CHECKING:
     from kimi_tui.tui.main.writing import Writing
     from kimi_tui.tui.prompt.menu import CommandMenu
     from kimi_tui.tui.timeline.timeline import Timeline
-    from kimi_tui.tui.worldline.view import WorldLineTranscript
+    from kimi_tui.tui.worldline import WorldLineTranscript
     from kimi_tui.wire.display import ImageBlock
     from kimi_tui.wire.events import ApprovalRequest, Event, EventRecord, LineChanged
 
@@ -266,7 +265,7 @@ class MainScreen(Screen[None]):
         self.transcript.reading = ""
         self._tell_all((*self._launch.notices, *opened.notices))
         if self._launch.offers_files:
-            self.start(offer_files(self))
+            self.start(rewind.offer_files(self))
         if not self._launch.demo:
             await self._learn_hints()
 
@@ -653,6 +652,8 @@ class MainScreen(Screen[None]):
         self.send(await self.attaching.settled(written))
 
     async def _learn_commands(self) -> None:
+        from kimi_tui.tui.commands import custom
+
         try:
             await custom.learn(self)
         finally:
