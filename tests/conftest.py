@@ -41,7 +41,7 @@ SLOW = (
     "tui/replay/",
     "tui/compare/",
     "tui/preview/",
-    "tui/worldline/",
+    "tui/test_worldline.py",
     # Processes that are killed, disks that fail at every call, machines of states.
     "session/test_rotation_kills.py",
     "session/test_store_odd_files.py",

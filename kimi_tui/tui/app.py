@@ -20,7 +20,6 @@ from textual.binding import Binding, BindingType
 from textual.dom import DOMNode
 from textual.driver import Driver
 from textual.errors import NoWidget
-from textual.message import Message
 from textual.message_pump import MessagePump
 from textual.screen import Screen
 from textual.theme import Theme
@@ -32,7 +31,6 @@ from kimi_tui.config.model_choice import Choice
 from kimi_tui.config.settings import Config, ConfigError
 from kimi_tui.launch import Launch
 from kimi_tui.tui.attention import Attention, through_tmux
-from kimi_tui.tui.background import BackgroundTold, guess
 from kimi_tui.tui.callbacks import FAULT, Callbacks, fault_advice, reported, started
 from kimi_tui.tui.desktop import (
     FEW,
@@ -46,8 +44,8 @@ from kimi_tui.tui.desktop import (
     tmux_option,
 )
 from kimi_tui.tui.frame.footer import Footer
+from kimi_tui.tui.frame.frame import ShowsNotices
 from kimi_tui.tui.frame.notices import STAYS_S
-from kimi_tui.tui.frame.panes import ShowsNotices
 from kimi_tui.tui.glyphs import ASCII, UNICODE, Glyphs
 from kimi_tui.tui.keyboard import Woken
 from kimi_tui.tui.main.screen import MainScreen
@@ -60,6 +58,7 @@ from kimi_tui.tui.screens import (
     sheets,
 )
 from kimi_tui.tui.shutdown import COMMON, SIGNALS, Ending, QuitKeys, listen
+from kimi_tui.tui.terminal_input import BackgroundTold, Graphics, TerminalInput, guess_light
 from kimi_tui.tui.theme import KIMI_SIXTEEN, OURS, borrowed, theme_of, themes_for
 from kimi_tui.tui.transcript.transcript import Transcript
 
@@ -71,7 +70,6 @@ if TYPE_CHECKING:
     from kimi_tui.tui.first_run.models import ModelPick
     from kimi_tui.tui.frame.notices import Level
     from kimi_tui.tui.prompt.area import Draft
-    from kimi_tui.tui.terminal_input import Graphics, TerminalInput
 
 
 MOUSE_OFF = "\x1b[?1000l\x1b[?1003l\x1b[?1015l\x1b[?1006l"
@@ -121,7 +119,7 @@ class KimiApp(App[None], inherit_bindings=False):
         self._ending = Ending(self._restore_terminal, self._settled_code)
         self._quit_keys = QuitKeys(lambda: self.return_code is not None, self._ending.end_at_once)
         self._themes = themes_for(colours)
-        self._is_light = guess(os.environ)
+        self._is_light = guess_light(os.environ)
         """Whether the terminal is."""
         self._follows = colours > FEW and launch.config.theme == AUTO
         """Whether the colours are as light or dark as the terminal is."""
@@ -159,25 +157,23 @@ class KimiApp(App[None], inherit_bindings=False):
         found = super().get_driver_class()
         if found.__name__ != "LinuxDriver":
             return found
-        try:
-            from kimi_tui.tui.terminal_input import TerminalInput
-        except ImportError:  # it reads with parts of Textual that may move in a newer one
-            return found
-        quit_keys, follows = self._quit_keys, self._follows
-        has_vim = self.launch.config.prompt.vim
+        made = partial(
+            TerminalInput,
+            key_read=self._key_read,
+            asks_background=self._follows,
+            splits_alt=self.launch.config.prompt.vim,
+        )
+        return cast("type[Driver]", made)
 
-        class Watched(TerminalInput):
-            """Tells of keys that quit in the thread that reads them: the event loop may be blocked."""
+    def _key_read(self, key: str) -> None:
+        """Count keys that quit; called in the thread that reads: the event loop may be blocked."""
+        if key in QUIT_KEYS:
+            self._quit_keys.pressed()
 
-            asks_background = follows
-            splits_alt = has_vim
-
-            def process_message(self, message: Message) -> None:
-                if isinstance(message, events.Key) and message.key in QUIT_KEYS:
-                    quit_keys.pressed()
-                super().process_message(message)
-
-        return Watched
+    @property
+    def _terminal(self) -> TerminalInput | None:
+        """The driver; None without a terminal."""
+        return self._driver if isinstance(self._driver, TerminalInput) else None
 
     # --- screens
 
@@ -446,8 +442,8 @@ class KimiApp(App[None], inherit_bindings=False):
 
     async def graphics(self) -> Graphics:
         """What the terminal draws by itself. It is asked once, when something is to be drawn."""
-        driver = cast("TerminalInput | None", self._driver)
-        if self._graphics is None and hasattr(driver, "ask_for_graphics") and driver is not None:
+        terminal = self._terminal
+        if self._graphics is None and terminal is not None:
             loop = asyncio.get_running_loop()
             answered: asyncio.Future[Graphics] = loop.create_future()
 
@@ -455,12 +451,12 @@ class KimiApp(App[None], inherit_bindings=False):
                 if not answered.done():
                     answered.set_result(found)
 
-            driver.ask_for_graphics(partial(loop.call_soon_threadsafe, settle))
+            terminal.ask_for_graphics(partial(loop.call_soon_threadsafe, settle))
             try:
                 self._graphics = await asyncio.wait_for(answered, GRAPHICS_ANSWER_S)
             except TimeoutError:
                 self._graphics = ""
-                driver.expect_no_graphics()
+                terminal.expect_no_graphics()
         return self._graphics or ""
 
     def draw_at(self, x: int, y: int, sequence: str) -> None:
@@ -508,9 +504,8 @@ class KimiApp(App[None], inherit_bindings=False):
     def show_theme(self, name: str) -> None:
         """Use the colours of that name in this run."""
         was_following, self._follows = self._follows, name == AUTO
-        ask: Callable[[], None] | None = getattr(self._driver, "ask_background", None)
-        if self._follows and not was_following and ask is not None:
-            ask()
+        if self._follows and not was_following and self._terminal is not None:
+            self._terminal.ask_background()
         self.theme = self._theme_named(name).name
 
     def _theme_named(self, name: str) -> Theme:
@@ -537,9 +532,8 @@ class KimiApp(App[None], inherit_bindings=False):
         if key == "theme":
             self.show_theme(config.theme)
         elif key == "prompt.vim":
-            split: Callable[[bool], None] | None = getattr(self._driver, "split_alt", None)
-            if split is not None:
-                split(config.prompt.vim)
+            if self._terminal is not None:
+                self._terminal.splits_alt = config.prompt.vim
             for screen in self._open_screens:
                 screen.prompt.area.use_vim(on=config.prompt.vim)
         elif key == "reduced_motion":

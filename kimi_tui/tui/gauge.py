@@ -1,7 +1,6 @@
 """The gauge: one row over the prompt that says how full the context window is.
 
-Its model comes when the session is open. Nothing of the wire is imported here, so that the gauge can stand before the
-engine is loaded.
+It is imported with the timeline, after the first paint.
 """
 
 from __future__ import annotations
@@ -22,6 +21,7 @@ from textual.strip import Strip
 from textual.timer import Timer
 from textual.widget import Widget
 
+from kimi_tui.projection.gauge import Freed, GaugeModel
 from kimi_tui.tui import formatting as numbers
 from kimi_tui.tui.faults import blank_strips
 from kimi_tui.tui.formatting import Span, joined, spans_width
@@ -29,7 +29,6 @@ from kimi_tui.tui.glyphs import Glyphs, glyphs_of
 from kimi_tui.tui.screens import app_of
 
 if TYPE_CHECKING:
-    from kimi_tui.projection.gauge import Freed, GaugeModel
     from kimi_tui.wire.events import StatusUpdate
 
 
@@ -102,7 +101,7 @@ class Gauge(Widget):
 
     def __init__(self) -> None:
         super().__init__()
-        self._model: GaugeModel | None = None
+        self._model = GaugeModel()
         self.cost_words: Callable[[], str] = str
         """Tells what the session has cost so far; empty where no prices are set."""
         self._target = 0
@@ -119,14 +118,14 @@ class Gauge(Widget):
         self._moved_at = 0.0
 
     @property
-    def model(self) -> GaugeModel | None:
-        """What it shows; None until the session is open."""
+    def model(self) -> GaugeModel:
+        """What it shows."""
         return self._model
 
     @model.setter
-    def model(self, model: GaugeModel | None) -> None:
+    def model(self, model: GaugeModel) -> None:
         self._model = model
-        self._freed_serial = model.freed.serial if model is not None else 0
+        self._freed_serial = model.freed.serial
         for timer in self._fall_timers:
             timer.stop()
         self._freed_bar = self._freed_figure = None
@@ -139,9 +138,6 @@ class Gauge(Widget):
             motion: the bar may move there; false while a history is read.
         """
         model = self._model
-        if model is None:
-            self.refresh()
-            return
         if model.freed.serial != self._freed_serial:
             self._freed_serial = model.freed.serial
             if motion and model.freed.before > model.freed.after:
@@ -208,7 +204,7 @@ class Gauge(Widget):
 
     def on_enter(self) -> None:
         """Hovering shows the details; computed only now, when somebody looks."""
-        lines = details(self._model.status, self.cost_words()) if self._model is not None else []
+        lines = details(self._model.status, self.cost_words())
         self.tooltip = Text("\n".join(lines)) if lines else None
 
     # Drawing
@@ -258,34 +254,24 @@ class Gauge(Widget):
         app = app_of(self)
         glyphs, places = glyphs_of(app), Places.of(width, self.timeline_width)
         gap = max(0, places.figures - places.bar - places.bar_width)
-        bar: list[Span] = [(glyphs.rule * places.bar_width, "free")]
-        figures: list[Span] = []
-        if self._model is not None:
-            status, shown, aside = self._model.status, self.shown, self._aside
-            freed_bar, freed_figure = self._freed_bar, self._freed_figure
-            before = None
-            if self._after is not None:
-                from kimi_tui.projection.gauge import Freed
-
-                before, after = status, self._after
-                shown, status = (
-                    float(after),
-                    replace(status, used=after, estimated=self._is_guess),
-                )
-                freed_bar, freed_figure = Freed("rewind", before.used, after), None
-            elif self._viewed is not None:
-                aside = aside or now_words(status)
-                shown, status = float(self._viewed), replace(status, used=self._viewed)
-                freed_bar = freed_figure = None
-            bar = bar_spans(
-                status, shown, places.bar_width, glyphs, freed=freed_bar, mono=app.no_color
+        status, shown, aside = self._model.status, self.shown, self._aside
+        freed_bar, freed_figure = self._freed_bar, self._freed_figure
+        before = None
+        if self._after is not None:
+            before, shown = status, float(self._after)
+            status = replace(status, used=self._after, estimated=self._is_guess)
+            freed_bar = Freed("rewind", before.used, self._after)
+        elif self._viewed is not None:
+            aside = aside or now_words(status)
+            shown, status = float(self._viewed), replace(status, used=self._viewed)
+            freed_bar = freed_figure = None
+        bar = bar_spans(status, shown, places.bar_width, glyphs, freed=freed_bar, mono=app.no_color)
+        if before is not None:
+            figures = foreseen_spans(status, before, places.figures_width, glyphs)
+        else:
+            figures = figure_spans(
+                status, shown, places.figures_width, glyphs, freed=freed_figure, aside=aside
             )
-            if before is not None:
-                figures = foreseen_spans(status, before, places.figures_width, glyphs)
-            else:
-                figures = figure_spans(
-                    status, shown, places.figures_width, glyphs, freed=freed_figure, aside=aside
-                )
         spans = [(" " * places.bar, "quiet"), *bar, (" " * gap, "quiet"), *figures]
         strip = Strip([Segment(text, self._style(name)) for text, name in spans if text])
         strip = strip.adjust_cell_length(width, self._style("quiet"))

@@ -21,7 +21,6 @@ from kimi_tui.tui.screens import app_of
 if TYPE_CHECKING:
     from textual.message_pump import MessagePump
     from textual.screen import Screen
-    from textual.widget import Widget
 
 
 QUIET_S = 0.5
@@ -150,11 +149,6 @@ class QuietKeyboard:
 
 class Woken(Message):
     """The program was stopped, or could not read: keys that come now may have been pressed at any time since."""
-
-
-def has_written(node: Widget) -> bool:
-    """Whether the terminal has taken all that was drawn so far, as far as its driver can say."""
-    return getattr(getattr(app_of(node), "_driver", None), "has_written", True)
 
 
 class TypeAhead:

@@ -2,6 +2,9 @@
 
 Textual decodes strictly, and takes the letters behind an escape within a pasted text for typed ones, Enter included.
 It also takes Alt+Enter for Enter where a terminal does not speak the protocol of kitty, as most do not.
+
+The terminal is asked, too, whether it is light or dark and what it draws. It answers among the keys, late, in pieces or
+not at all, so nothing waits for it, and nothing of it becomes a key. Where it can it tells of later changes of its colours.
 """
 
 from __future__ import annotations
@@ -12,10 +15,10 @@ import selectors
 import sys
 import time
 from codecs import getincrementaldecoder
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from string import ascii_lowercase
-from typing import Literal, TextIO, cast
+from typing import TYPE_CHECKING, Any, Literal, TextIO, cast
 
 from textual import events
 from textual._parser import ParseError
@@ -24,8 +27,118 @@ from textual.drivers.linux_driver import LinuxDriver
 from textual.message import Message
 
 from kimi_tui.foreign_text import clean
-from kimi_tui.tui.background import ASK, NO_MORE, Answers, BackgroundTold
 from kimi_tui.tui.keyboard import Woken
+from kimi_tui.tui.screens import app_of
+
+if TYPE_CHECKING:
+    from textual.app import App
+    from textual.message_pump import MessagePump
+
+ASK = "\x1b]11;?\x07\x1b[?2031h"
+"""Asks for the colour of the background, and to be told when the terminal turns light or dark."""
+NO_MORE = "\x1b[?2031l"
+CUT_S = 1.0
+"""For so long the rest of an answer that has begun is waited for."""
+LIGHT_FROM = 0.18
+"""The luminance from which on black is easier to read on a background than white."""
+_BODY = "[rgba:#0-9A-Fa-f/]{0,40}+"
+_BACKGROUND_ANSWER = re.compile(
+    rf"\x1b\]1(\d);({_BODY})(?:(\x07|\x1b\\)|(?=[^\x1b])|(?=\x1b[^\\]))|\x1b\[\?997;(\d)n",
+    re.DOTALL,
+)
+"""An answer, or one that is broken off: what follows it is typed."""
+_BEGUN_BACKGROUND = re.compile(
+    rf"(?:\x1b\](?:1(?:\d(?:;{_BODY}\x1b?)?)?)?|\x1b\[(?:\?(?:9(?:9(?:7(?:;\d?)?)?)?)?)?)\Z"
+)
+_COLOUR = re.compile(
+    r"(?:rgba?:([0-9A-Fa-f]{1,4})/([0-9A-Fa-f]{1,4})/([0-9A-Fa-f]{1,4})(?:/.*)?|#(.*))\Z"
+)
+_BACKGROUND = "1"
+_LIGHT = "2"
+
+
+class BackgroundTold(Message):
+    """The terminal has said whether it is light."""
+
+    def __init__(self, *, light: bool) -> None:
+        super().__init__()
+        self.light = light
+
+
+def is_light(colour: str) -> bool | None:
+    """Whether a background of that colour is light, as a terminal writes it; None where it cannot be read."""
+    found = _COLOUR.match(colour)
+    if found is None:
+        return None
+    parts = found.groups()[:3]
+    if (digits := found[4]) is not None:
+        size = len(digits) // 3
+        if not digits or len(digits) % 3 or size > 4 or re.search("[^0-9A-Fa-f]", digits):
+            return None
+        parts = (digits[:size], digits[size : 2 * size], digits[2 * size :])
+    red, green, blue = (_linear(int(part, 16) / (16 ** len(part) - 1)) for part in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue > LIGHT_FROM
+
+
+def _linear(part: float) -> float:
+    return part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4
+
+
+def guess_light(environ: Mapping[str, str]) -> bool:
+    """Whether the terminal is light, as far as variables tell before it is asked."""
+    return environ.get("COLORFGBG", "").rpartition(";")[2] in ("7", "15")
+
+
+class BackgroundAnswers:
+    """Takes the terminal's answers out of what is typed."""
+
+    def __init__(self) -> None:
+        self._held = ""
+        self._held_at = 0.0
+
+    @property
+    def is_holding(self) -> bool:
+        """Whether something waits for what follows it."""
+        return bool(self._held)
+
+    def take(self, text: str, now: float) -> tuple[str, bool | None]:
+        """What is left of a text, and whether the terminal is light where it says so.
+
+        Args:
+            text: what came.
+            now: in monotonic time.
+        """
+        if not self._held and "\x1b" not in text:
+            return text, None
+        text, self._held = self._held + text, ""
+        told: bool | None = None
+
+        def read(found: re.Match[str]) -> str:
+            nonlocal told
+            kind, colour, end, changed = found.groups()
+            light = changed == _LIGHT if changed else None
+            if kind == _BACKGROUND and end:
+                light = is_light(colour)
+            told = told if light is None else light
+            return ""
+
+        text = _BACKGROUND_ANSWER.sub(read, text)
+        begun = _BEGUN_BACKGROUND.search(text)
+        start = len(text) if begun is None else begun.start()
+        if text.endswith("\x1b"):
+            # The beginning of an answer or notice whose rest is on its way, or the key: that is known in a moment.
+            start = min(start, len(text) - 1)
+        self._held, self._held_at = text[start:], now
+        return text[:start], told
+
+    def let_go(self, now: float) -> str:
+        """What waited, where nothing has followed it; of an answer that was broken off, nothing."""
+        is_answer = len(self._held) > len("\x1b]11")
+        if is_answer and now - self._held_at < CUT_S:
+            return ""
+        held, self._held = self._held, ""
+        return "" if is_answer else held
+
 
 PASTE_START = "\x1b[200~"
 PASTE_END = "\x1b[201~"
@@ -36,10 +149,10 @@ _STALLED_S = 0.4
 
 Graphics = Literal["", "kitty", "sixel"]
 """What a terminal draws by itself; empty for nothing but text."""
-_QUESTION = "\x1b_Gi=31,s=1,v=1,a=q,t=d,f=24;AAAA\x1b\\\x1b[c"
+_GRAPHICS_QUESTION = "\x1b_Gi=31,s=1,v=1,a=q,t=d,f=24;AAAA\x1b\\\x1b[c"
 """Does it know the graphics of kitty; and, which every terminal answers, what it can do: 4 is sixels."""
-_ANSWER = re.compile(r"\x1b_G([^\x1b]{0,200})\x1b\\|\x1b\[\?([0-9;]{0,60})c")
-_BEGUN_ANSWER = re.compile(r"\x1b(?:_(?:G[^\x1b]{0,200}\x1b?)?|\[(?:\?[0-9;]{0,60})?)?$")
+_GRAPHICS_ANSWER = re.compile(r"\x1b_G([^\x1b]{0,200})\x1b\\|\x1b\[\?([0-9;]{0,60})c")
+_BEGUN_GRAPHICS = re.compile(r"\x1b(?:_(?:G[^\x1b]{0,200}\x1b?)?|\[(?:\?[0-9;]{0,60})?)?$")
 
 _ALT_ENTER = frozenset({"\x1b\r", "\x1b\n"})
 """Enter with Alt as most terminals send it: with an escape before what the key alone sends."""
@@ -113,9 +226,11 @@ class Incoming:
     """
 
     def __init__(
-        self, answers: Answers | None = None, tell: Callable[[bool], None] = lambda _: None
+        self,
+        answers: BackgroundAnswers | None = None,
+        tell: Callable[[bool], None] = lambda _: None,
     ) -> None:
-        self._answers = answers or Answers()
+        self._answers = answers or BackgroundAnswers()
         self._tell = tell
         self._decoder = getincrementaldecoder("utf-8")("replace")
         self._tail = ""
@@ -177,10 +292,10 @@ class GraphicsAnswer:
         """
         if self._told is None:
             return text
-        rest = _ANSWER.sub(self._take, self._begun + text)
+        rest = _GRAPHICS_ANSWER.sub(self._take, self._begun + text)
         self._begun = ""
         # An answer that comes late is no text either, but nothing is held back for it.
-        if self._waits and more and (begun := _BEGUN_ANSWER.search(rest)):
+        if self._waits and more and (begun := _BEGUN_GRAPHICS.search(rest)):
             self._begun, rest = begun[0], rest[: begun.start()]
         return rest
 
@@ -223,15 +338,38 @@ class _Outgoing:
 
 
 class TerminalInput(LinuxDriver):
-    """Textual's driver, with a reading of its own, and an eye on what was written."""
+    """Textual's driver, with a reading of its own, and an eye on what was written.
 
-    _outgoing: _Outgoing | None = None
-    _n_drawn = 0
-    splits_alt = False
-    """Whether Esc is a key with which other keys are typed close behind one another, as with vim's."""
-    asks_background = False
-    """Whether the terminal is asked if it is light, and to tell when that changes."""
-    _answer: GraphicsAnswer | None = None
+    Args:
+        app: that it is for.
+        key_read: told of every key in the thread that reads: the event loop may be blocked.
+        asks_background: whether the terminal is asked if it is light, and to tell when that changes.
+        splits_alt: whether Esc is a key with which other keys are typed close behind one another, as with vim's.
+        settings: what Textual sets.
+    """
+
+    def __init__(
+        self,
+        app: App[object],
+        *,
+        key_read: Callable[[str], None],
+        asks_background: bool,
+        splits_alt: bool,
+        **settings: Any,
+    ) -> None:
+        super().__init__(app, **settings)  # pyright: ignore[reportUnknownMemberType]
+        self._key_read = key_read
+        self._asks_background = asks_background
+        self.splits_alt = splits_alt
+        self._outgoing: _Outgoing | None = None
+        self._n_drawn = 0
+        self._graphics: GraphicsAnswer | None = None
+
+    def process_message(self, message: Message) -> None:
+        """Hand on what was read."""
+        if isinstance(message, events.Key):
+            self._key_read(message.key)
+        super().process_message(message)
 
     def start_application_mode(self) -> None:
         """Take the terminal, at first or again."""
@@ -239,14 +377,14 @@ class TerminalInput(LinuxDriver):
         self._n_drawn = 0
         self._outgoing = _Outgoing(sys.__stderr__)
         self._file = cast("TextIO", self._outgoing)
-        self._answers = Answers()
+        self._answers = BackgroundAnswers()
         super().start_application_mode()
-        if self.asks_background:
+        if self._asks_background:
             self.ask_background()
 
     def stop_application_mode(self) -> None:
         """Give the terminal back."""
-        if self.asks_background:
+        if self._asks_background:
             self.write(NO_MORE)
         super().stop_application_mode()
 
@@ -259,15 +397,8 @@ class TerminalInput(LinuxDriver):
 
     def ask_background(self) -> None:
         """Ask the terminal if it is light, from now on."""
-        self.asks_background = True
+        self._asks_background = True
         self.write(ASK)
-
-    def split_alt(self, on: bool) -> None:
-        """Have Esc as a key of its own, whatever comes behind it, or no longer."""
-        self.splits_alt = on
-
-    def _tell_background(self, light: bool) -> None:
-        self.process_message(BackgroundTold(light=light))
 
     def write(self, data: str) -> None:
         """Draw."""
@@ -285,20 +416,23 @@ class TerminalInput(LinuxDriver):
         Args:
             told: called in the thread that reads, where the terminal answers.
         """
-        if self._answer is not None:
-            self._answer.await_it(told)
-            self.write(_QUESTION)
+        if self._graphics is not None:
+            self._graphics.await_it(told)
+            self.write(_GRAPHICS_QUESTION)
 
     def expect_no_graphics(self) -> None:
         """No answer came in time: nothing that is typed waits for it any more."""
-        if self._answer is not None:
-            self._answer.stop_waiting()
+        if self._graphics is not None:
+            self._graphics.stop_waiting()
 
     def run_input_thread(self) -> None:
         """Read until the program ends."""
         answers = self._answers
-        incoming, parser = Incoming(answers, self._tell_background), KeyParser(self._debug)
-        graphics = self._answer = GraphicsAnswer()
+        incoming = Incoming(
+            answers, lambda light: self.process_message(BackgroundTold(light=light))
+        )
+        parser = KeyParser(self._debug)
+        graphics = self._graphics = GraphicsAnswer()
         # Textual begins another such thread when the program goes on after a stop: its first look comes late too.
         looked_at = 0.0
         with selectors.SelectSelector() as selector:
@@ -330,3 +464,9 @@ class TerminalInput(LinuxDriver):
         with suppress(EOFError, ParseError):
             for _ in parser.feed(""):
                 pass
+
+
+def has_written(node: MessagePump) -> bool:
+    """Whether the terminal has taken all that was drawn so far, as far as the driver can say."""
+    driver = app_of(node)._driver  # pyright: ignore[reportPrivateUsage]
+    return not isinstance(driver, TerminalInput) or driver.has_written

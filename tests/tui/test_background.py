@@ -12,8 +12,15 @@ from textual import events
 from kimi_tui.config.settings import Config
 from kimi_tui.launch import Launch
 from kimi_tui.tui.app import KimiApp
-from kimi_tui.tui.background import CUT_S, Answers, BackgroundTold, guess, is_light
-from kimi_tui.tui.terminal_input import Incoming, KeyParser
+from kimi_tui.tui.terminal_input import (
+    CUT_S,
+    BackgroundAnswers,
+    BackgroundTold,
+    Incoming,
+    KeyParser,
+    guess_light,
+    is_light,
+)
 
 WHITE = "\x1b]11;rgb:ffff/ffff/ffff\x1b\\"
 BLACK = "\x1b]11;rgb:00/00/00\x07"
@@ -42,7 +49,7 @@ def test_a_colour_is_light_or_dark(colour: str, light: bool | None) -> None:
 
 
 def test_a_variable_tells_before_the_terminal_does() -> None:
-    assert [guess({"COLORFGBG": value}) for value in ("0;15", "0;default;7", "15;0", "")] == [
+    assert [guess_light({"COLORFGBG": value}) for value in ("0;15", "0;default;7", "15;0", "")] == [
         True,
         True,
         False,
@@ -53,7 +60,7 @@ def test_a_variable_tells_before_the_terminal_does() -> None:
 def keys(*pieces: str) -> tuple[str, list[bool]]:
     """The characters that are typed by pieces of input, and what the terminal said of itself."""
     told: list[bool] = []
-    answers = Answers()
+    answers = BackgroundAnswers()
     incoming, parser = Incoming(answers, told.append), KeyParser()
     found = [
         message
@@ -83,7 +90,7 @@ def test_a_broken_answer_is_no_key_and_what_follows_it_is_typed() -> None:
 
 
 def test_what_waits_is_let_go_in_time() -> None:
-    answers = Answers()
+    answers = BackgroundAnswers()
     assert answers.take("a\x1b]", 0.0) == ("a", None)
     assert answers.let_go(0.1) == "\x1b]"
     assert answers.take("\x1b", 10.0) == ("", None)
@@ -99,7 +106,7 @@ def test_what_waits_is_let_go_in_time() -> None:
     )
 )
 def test_whatever_comes_nothing_is_made_up(pieces: list[str]) -> None:
-    answers = Answers()
+    answers = BackgroundAnswers()
     left = "".join(answers.take(piece, 0.0)[0] for piece in pieces) + answers.let_go(9.0)
     rest = iter("".join(pieces))
     assert all(char in rest for char in left), "in its order"

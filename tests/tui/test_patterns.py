@@ -14,7 +14,7 @@ import kimi_tui.projection
 import kimi_tui.tui
 from kimi_tui import foreign_text
 from kimi_tui.projection import tool_calls
-from kimi_tui.tui import background, terminal_input
+from kimi_tui.tui import terminal_input
 from kimi_tui.tui.main import attaching, unsent
 from kimi_tui.tui.prompt import image_chips, mention
 from kimi_tui.tui.transcript import markdown, markdown_splitter, tool_card
@@ -46,7 +46,7 @@ def answered(text: str) -> object:
 
 
 def told(text: str) -> object:
-    taker = background.Answers()
+    taker = terminal_input.BackgroundAnswers()
     return taker.take(text, 0.0), taker.take(text, 0.1)
 
 
@@ -80,13 +80,13 @@ CASES: dict[str, tuple[Callable[[str], object], list[str]]] = {
         [of("[image "), of("[image a 1"), of("[image " + "1x1 ~1" * 15), "[image " + of(" "), of("[image a 1x1 ~1, ")],
     ),
     "unsent._CHIP": (unsent._CHIP.fullmatch, ["[Pasted " + of("1,"), "[Pasted 1 line, " + of("1"), of("[Pasted 1 line")]),
-    "background._ANSWER": (told, [of("\x1b]11;"), "\x1b]11;" + of("r"), of("\x1b]11;r\x1b"), of("\x1b[?997;"), of("\x1b")]),
-    "background._BEGUN": (told, [of("\x1b]1"), of("\x1b[?99"), of("\x1b]11;" + "r" * 30)]),
-    "background._COLOUR": (background.is_light, ["#" + of("f"), "rgb:" + of("f/"), "rgba:1/1/1/" + of("f", "\n")]),
-    "background.re.search": (background.is_light, ["#" + of("fff"), "#" + of("f", "g")]),
+    "terminal_input._BACKGROUND_ANSWER": (told, [of("\x1b]11;"), "\x1b]11;" + of("r"), of("\x1b]11;r\x1b"), of("\x1b[?997;"), of("\x1b")]),
+    "terminal_input._BEGUN_BACKGROUND": (told, [of("\x1b]1"), of("\x1b[?99"), of("\x1b]11;" + "r" * 30)]),
+    "terminal_input._COLOUR": (terminal_input.is_light, ["#" + of("f"), "rgb:" + of("f/"), "rgba:1/1/1/" + of("f", "\n")]),
+    "terminal_input.re.search": (terminal_input.is_light, ["#" + of("fff"), "#" + of("f", "g")]),
     "attaching._WINDOWS": (attaching._WINDOWS.fullmatch, ["C:\\" + of("a", "\n"), of("C:")]),
-    "terminal_input._ANSWER": (answered, [of("\x1b_G"), of("\x1b_Ga"), of("\x1b[?1;"), "\x1b[?" + of("1")]),
-    "terminal_input._BEGUN_ANSWER": (answered, [of("\x1b"), "\x1b_G" + of("a"), "\x1b[?" + of(";")]),
+    "terminal_input._GRAPHICS_ANSWER": (answered, [of("\x1b_G"), of("\x1b_Ga"), of("\x1b[?1;"), "\x1b[?" + of("1")]),
+    "terminal_input._BEGUN_GRAPHICS": (answered, [of("\x1b"), "\x1b_G" + of("a"), "\x1b[?" + of(";")]),
     "markdown_splitter.by hand": (
         lambda text: (markdown_splitter.fence_of(text), markdown_splitter.is_rule(text)),
         [of("`"), of("~", "`"), "```" + of(" ", "`"), "~~~" + of(" \t", "`"), of("- "), "- - -" + of(" ", "x"),
@@ -122,11 +122,9 @@ def test_every_pattern_is_tried() -> None:
     # A call that is assigned to a name is found twice.
     twice = {
         "attaching.re.compile",
-        "background.re.compile",
         "unsent.re.compile",
         "image_chips.re.compile",
         "mention.re.compile",
-        "terminal_input.re.compile",
         "markdown_splitter.re.compile",
         "markdown.re.compile",
         "tool_card.re.compile",

@@ -40,11 +40,12 @@ from kimi_tui.tui.approval.model import (
 )
 from kimi_tui.tui.formatting import Span, cut
 from kimi_tui.tui.glyphs import Glyphs, glyphs_of
-from kimi_tui.tui.keyboard import CHORDS, QuietKeyboard, has_written, key_of, keys_of
+from kimi_tui.tui.keyboard import CHORDS, QuietKeyboard, key_of, keys_of
 from kimi_tui.tui.letters import LetterRun
 from kimi_tui.tui.prompt.area import AnswerArea, PromptArea
 from kimi_tui.tui.rows import ranges
 from kimi_tui.tui.screens import app_of
+from kimi_tui.tui.terminal_input import has_written
 from kimi_tui.wire.events import ApprovalAnswer, ApprovalRequest
 
 EDGE = 1

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kimi_tui.tui.callbacks import apart
-from kimi_tui.tui.commands.preview import files_said
-from kimi_tui.tui.commands.session import WAY_BACK
+from kimi_tui.tui.commands.session import WAY_BACK, files_said
 from kimi_tui.tui.formatting import line_words
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ def place_of(target: Target) -> str:
 
 def name_of(screen: MainScreen, target: Target) -> str:
     """`#8`, or `#8 of world line 2 (fix the quotes)`."""
-    name = screen.views.line_name(target.world_line)
+    name = screen.views.timeline.model.line_name(target.world_line)
     line = f" of {line_words(target.world_line, name)}" if target.world_line else ""
     return f"#{target.id}{line}"
 

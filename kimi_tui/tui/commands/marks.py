@@ -51,8 +51,7 @@ async def name_line(screen: MainScreen, world_line: int, words: str = "") -> Non
     """Name a world line; without words, ask for them: none give it its own first words again."""
     from kimi_tui.tui.dialogs.text_dialog import TextDialog, TextQuestion
 
-    model = screen.views.timeline.model
-    line = model.tree.lines.get(world_line) if model is not None else None
+    line = screen.views.timeline.model.tree.lines.get(world_line)
     if line is None or not line.mark:
         screen.tell(f"There is no world line {world_line}.", level="warning")
         return

@@ -1,19 +1,24 @@
-"""Commands about the session and its model: what it holds and costs, how the model is asked, undo, and other sessions."""
+"""Commands about the session and its model: what it holds and costs, what runs in the background, how the model is
+asked, undo, and other sessions.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kimi_tui.tui.commands.preview import files_said
 from kimi_tui.tui.formatting import NAME_WIDTH, cut
 from kimi_tui.tui.state import MODE_WORDS
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from kimi_tui.soul.approval import Mode
     from kimi_tui.soul.kimisoul import KimiSoul
-    from kimi_tui.soul.rewind import RewindPreview, Target
+    from kimi_tui.soul.rewind import FileOutcome, RewindPreview, Target
+    from kimi_tui.tools.jobs import Job
     from kimi_tui.tui.main.screen import MainScreen
     from kimi_tui.tui.preview.layout import PreviewAnswer
+
 
 WAY_BACK = "Nothing is lost: /undo, or u on the timeline, brings it back."
 MODE_TOLD: dict[Mode, str] = {
@@ -24,6 +29,8 @@ MODE_TOLD: dict[Mode, str] = {
     "all": "The agent now allows all.",
 }
 MODES: dict[str, Mode] = {mode: mode for mode in MODE_WORDS}
+JOBS_USE = "/jobs output N shows what one printed, /jobs stop N ends it."
+_OUTPUT_ROWS = 500
 
 
 def usage(screen: MainScreen, argument: str) -> None:
@@ -54,7 +61,7 @@ async def stats(screen: MainScreen, argument: str) -> None:
     if not figures.turns and not figures.steps:
         screen.tell("Nothing was done yet.")
         return
-    from kimi_tui.tui.dialogs.statistics import StatisticsScreen
+    from kimi_tui.tui.dialogs.text_screen import StatisticsScreen
     from kimi_tui.tui.formatting import statistics_pairs
 
     title = screen.conversation.state.title
@@ -65,7 +72,7 @@ async def context(screen: MainScreen, argument: str) -> None:
     """Show what the window holds, part by part."""
     soul = await screen.conversation.opened()
     parts, status = await soul.window_parts(), soul.status
-    from kimi_tui.tui.dialogs.statistics import StatisticsScreen
+    from kimi_tui.tui.dialogs.text_screen import StatisticsScreen
     from kimi_tui.tui.formatting import percent, tokens, window_pairs
 
     about = "~" if status.estimated else ""
@@ -224,13 +231,59 @@ async def clear(screen: MainScreen, argument: str) -> None:
     screen.tell(await soul.clear(), advice=WAY_BACK)
 
 
+async def jobs(screen: MainScreen, argument: str) -> None:
+    """List the jobs, stop one, or show what it printed last."""
+    soul = await screen.conversation.opened()
+    verb, _, number = argument.partition(" ")
+    if verb not in ("", "stop", "output") or bool(verb) != number.strip().isdecimal():
+        screen.tell(f"There is no /jobs {argument[:20]}: stop N or output N.", level="warning")
+        return
+    if not soul.jobs:
+        screen.tell("Nothing runs in the background, and nothing did.")
+        return
+    from kimi_tui.tui.dialogs.text_screen import StatisticsScreen
+
+    if not verb:
+        pairs = [(str(job.id), _job_words(job)) for job in soul.jobs]
+        await screen.ask(StatisticsScreen("Jobs", JOBS_USE, pairs))
+        return
+    job = next((one for one in soul.jobs if one.id == int(number[:9])), None)
+    if job is None:
+        screen.tell(f"There is no job {number[:9]}.", level="warning")
+    elif verb == "output":
+        rows = job.tail.text.rstrip("\n").split("\n")[-_OUTPUT_ROWS:]
+        await screen.ask(
+            StatisticsScreen(f"Job {job.id}", _job_words(job), [("", row) for row in rows])
+        )
+    elif job.ended:
+        screen.tell(f"Job {job.id} has ended already.")
+    else:
+        await soul.stop_job(job.id)
+
+
+async def background(screen: MainScreen, argument: str) -> None:
+    """Have the agent go on while the command that it waits for runs in the background."""
+    soul = await screen.conversation.opened()
+    if not soul.move_to_background():
+        screen.tell("The agent waits for no command now.")
+
+
+def _job_words(job: Job) -> str:
+    from kimi_tui.foreign_text import one_line
+    from kimi_tui.tui.formatting import duration
+
+    outcome = job.outcome
+    state = "runs for" if outcome is None else f"{outcome.brief} after"
+    return f"{state} {duration(job.ran_s)}: {one_line(job.command)}"
+
+
 async def undo(screen: MainScreen, argument: str) -> None:
     """Reverse the newest operation; first say what goes with it, if anything happened since."""
     soul = await screen.conversation.opened()
     # One that is under way changes what is undone next.
     await soul.settled()
     found = None if soul.running else await soul.preview_undo()
-    name = screen.views.name_from(found.left_from) if found is not None else ""
+    name = screen.views.timeline.model.name_from(found.left_from) if found is not None else ""
     name = cut(name, NAME_WIDTH)
     if found is None or await _pays_toll(screen, found, name):
         screen.tell(await soul.undo(name))
@@ -323,6 +376,16 @@ async def sessions(screen: MainScreen, argument: str) -> None:
 def new(screen: MainScreen, argument: str) -> None:
     """Leave this session and begin another."""
     screen.leave_for(screen.conversation.anew())
+
+
+def files_said(files: Sequence[FileOutcome]) -> str:
+    """What became of the files, after they were verified."""
+    from kimi_tui.projection.transcript import files_words
+
+    alone = [one.path for one in files if one.reason]
+    deleted = [one.path for one in files if one.fate == "delete" and not one.reason]
+    back = [one.path for one in files if one.fate != "delete" and not one.reason]
+    return f"{files_words(back, deleted, alone)}."
 
 
 def tell_no_number(screen: MainScreen, text: str) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kimi_tui.config.file import THEMES
-from kimi_tui.tui.commands import jobs, marks, rewind, session, view, world_lines
+from kimi_tui.tui.commands import marks, rewind, session, view, world_lines
 from kimi_tui.tui.prompt.command import Command, CommandTable, Value, Values
 
 
@@ -306,14 +306,14 @@ COMMANDS = CommandTable(
         "background",
         "Send the command to the background",
         "The one that the agent waits for runs on beside the conversation, and the agent goes on.",
-        jobs.background,
+        session.background,
         key="ctrl+b",
     ),
     Command(
         "jobs",
         "Show what runs in the background",
         "Commands beside the conversation; stop N ends one, output N shows what it printed.",
-        jobs.jobs,
+        session.jobs,
         argument="[stop N | output N]",
         values=_one_of("stop", "output"),
         opens=True,

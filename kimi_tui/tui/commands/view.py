@@ -66,7 +66,7 @@ def copy(screen: MainScreen, argument: str) -> None:
 
 def notices(screen: MainScreen, argument: str) -> None:
     """List what was told, to be read again."""
-    from kimi_tui.tui.dialogs.notices import NoticesScreen
+    from kimi_tui.tui.dialogs.text_screen import NoticesScreen
 
     screen.kimi.push_screen(NoticesScreen(tuple(screen.told)))
 

@@ -81,7 +81,7 @@ async def compare_with_live(screen: MainScreen, world_line: int) -> None:
     from kimi_tui.tui.compare.screen import CompareScreen
     from kimi_tui.tui.frame.header import READ_ONLY
     from kimi_tui.tui.gauge import Gauge
-    from kimi_tui.tui.worldline.view import newest_words
+    from kimi_tui.tui.worldline import newest_words
 
     soul = await screen.conversation.opened()
     found = await soul.compare(world_line)
@@ -91,12 +91,12 @@ async def compare_with_live(screen: MainScreen, world_line: int) -> None:
     now = screen.views.gauge
     gauge = Gauge()
     gauge.model = now.model
-    used = now.model.status.used if now.model is not None else 0
+    used = now.model.status.used
     comparison = await asyncio.to_thread(Comparison, found.other, found.live)
     page = CompareScreen(
         found,
         info,
-        name=screen.views.line_name(world_line),
+        name=screen.views.timeline.model.line_name(world_line),
         used=used,
         heading=screen.header.heading._replace(words=READ_ONLY),
         gauge=gauge,
@@ -130,7 +130,7 @@ async def send_chosen(screen: MainScreen) -> None:
     if chosen is None and screen.reader.has_choice:
         screen.tell("This cannot be sent.", advice="Tab chooses another message.")
         return
-    from kimi_tui.tui.worldline.view import newest_words
+    from kimi_tui.tui.worldline import newest_words
 
     await send_to_now(screen, soul, world_line, chosen or newest_words(messages))
 
@@ -153,7 +153,7 @@ async def send_to_now(
 
     text = message.text or ", ".join(f"{name} {target}" for name, target in message.calls)
     question = TextQuestion(
-        title=f"Send to now from {line_words(world_line, screen.views.line_name(world_line))}",
+        title=f"Send to now from {line_words(world_line, screen.views.timeline.model.line_name(world_line))}",
         question=f"This message of #{message.checkpoint_id} goes to the end of the conversation.",
         consequence="Your words stand before it; the agent reads both in its next step.",
         placeholder="A word of your own, if you like",

@@ -24,7 +24,7 @@ from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.screens import app_of
 from kimi_tui.tui.scrollbar import use_thin_scrollbar
 from kimi_tui.tui.span_painter import SpanPainter
-from kimi_tui.tui.transcript.word_clicks import select_piece, selected_text, with_selection
+from kimi_tui.tui.transcript.selection import select_piece, selected_text, with_selection
 
 if TYPE_CHECKING:
     from kimi_tui.soul.world_line_reader import WorldLineComparison

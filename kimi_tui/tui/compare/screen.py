@@ -18,13 +18,13 @@ from kimi_tui.projection.comparison import Comparison
 from kimi_tui.tui import formatting
 from kimi_tui.tui.compare.panes import SIDES, CompareFiles, CompareSides, RowsPane
 from kimi_tui.tui.frame.footer import Footer, Hint, roomiest
+from kimi_tui.tui.frame.frame import SHORT_BELOW, NoticingPane, timeline_width
 from kimi_tui.tui.frame.header import Header, Heading
-from kimi_tui.tui.frame.panes import SHORT_BELOW, NoticingPane, timeline_width
 from kimi_tui.tui.gauge import Gauge
 from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.letters import LetterGate
 from kimi_tui.tui.screens import AnswersOnce, app_of, sheets
-from kimi_tui.tui.worldline.banner import left_when
+from kimi_tui.tui.worldline import left_when
 
 if TYPE_CHECKING:
     from kimi_tui.soul.world_line_reader import WorldLineComparison, WorldLineInfo, WorldLineMessage

@@ -11,7 +11,7 @@ from textual.content import Content
 
 from kimi_tui.config.keymap import DEFAULT_KEYS
 from kimi_tui.tui.approval.model import CHANGE_KEY
-from kimi_tui.tui.dialogs.text_screen import TextRows, TextScreen
+from kimi_tui.tui.dialogs.text_screen import TextScreen
 from kimi_tui.tui.formatting import cut, wrap_words
 from kimi_tui.tui.glyphs import Glyphs, drawn, glyphs_of
 from kimi_tui.tui.keyboard import key_name, key_of, line_break_key
@@ -380,15 +380,20 @@ def _with_key(text: str, key: str) -> str:
     return f"{text}  {key}" if key else text
 
 
-class HelpText(TextRows):
-    """The words of the help, wrapped for their width."""
+class HelpScreen(TextScreen, inherit_bindings=False):
+    """All keys and commands."""
+
+    CSS_PATH = sheets("help")
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,q,f1", "dismiss", "Close", show=False),
+    ]
 
     def __init__(self, commands: CommandTable, keys: Mapping[str, str]) -> None:
-        super().__init__()
+        super().__init__("Help", self._rows)
         self._commands = commands
         self._keys = keys
 
-    def wrapped(self, width: int) -> list[Content]:
+    def _rows(self, width: int) -> list[Content]:
         """The sections, each under its title."""
         lines: list[Content] = []
         for title, pairs in sections(self._commands, self._keys, glyphs_of(self)):
@@ -405,15 +410,3 @@ class HelpText(TextRows):
                 lines += [Content.styled(" " * (COLUMN + 2) + row, "$ink") for row in rest]
             lines.append(Content(""))
         return lines[:-1]
-
-
-class HelpScreen(TextScreen, inherit_bindings=False):
-    """All keys and commands."""
-
-    CSS_PATH = sheets("help")
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q,f1", "dismiss", "Close", show=False),
-    ]
-
-    def __init__(self, commands: CommandTable, keys: Mapping[str, str]) -> None:
-        super().__init__("Help", HelpText(commands, keys))

@@ -90,23 +90,12 @@ class Views:
 
     def live_point(self, checkpoint_id: int) -> Checkpoint | None:
         """A checkpoint of the live line, as the timeline knows it; None where there is none."""
-        live = self.timeline.model.tree.live if self.timeline.model is not None else ()
+        live = self.timeline.model.tree.live
         return next((point for point in live if point.id == checkpoint_id), None)
-
-    def line_name(self, world_line: int) -> str:
-        """What a line that was left is called, as the timeline knows it; empty where nothing tells."""
-        model = self.timeline.model
-        return model.line_name(world_line) if model is not None else ""
-
-    def name_from(self, checkpoint_id: int) -> str:
-        """What the live line from a checkpoint on will be called when it has been left."""
-        model = self.timeline.model
-        return model.name_from(checkpoint_id) if model is not None else ""
 
     def mark(self, bookmarks: Mapping[str, str], pins: frozenset[tuple[str, int]]) -> None:
         """Show which checkpoints bear names, and where messages are pinned."""
-        timeline, _ = self._models()
-        timeline.mark(bookmarks, frozenset(uid for uid, _ in pins))
+        self.timeline.model.mark(bookmarks, frozenset(uid for uid, _ in pins))
         self.timeline.changed(motion=False)
         self._transcript.pins = pins
 
@@ -124,8 +113,8 @@ class Views:
     def settle_history(self) -> Iterator[None]:
         """Make ready what the history tells, in small steps."""
         if self._untold is not None:
-            if (shown := self.timeline.model) is not None and shown.arrangement:
-                self._untold.timeline.arrange(shown.arrangement)
+            if arrangement := self.timeline.model.arrangement:
+                self._untold.timeline.arrange(arrangement)
             yield from self._untold.timeline.rows.settle()
 
     def history_told(self) -> None:
@@ -171,22 +160,16 @@ class Views:
         self.timeline.model, self.gauge.model = timeline, gauge
 
     def _take(self, records: Sequence[EventRecord], *, live: bool) -> None:
-        timeline, gauge = self._models()
-        changed = [False, False]
-
-        def take_timeline(record: EventRecord) -> None:
-            changed[0] |= timeline.apply(record)
-
-        def take_gauge(record: EventRecord) -> None:
-            changed[1] |= gauge.apply(record)
-
         # One that cannot take something is no reason for the other to stand still.
-        each(records, take_timeline, self._broken)
-        each(records, take_gauge, self._broken)
-        if changed[0]:
-            self.timeline.changed(motion=live)
-        if changed[1]:
-            self.gauge.changed(motion=live)
+        for shown in (self.timeline, self.gauge):
+            changed = False
+            for record in records:
+                try:
+                    changed |= shown.model.apply(record)
+                except Exception as error:
+                    self._broken(error)
+            if changed:
+                shown.changed(motion=live)
 
     async def rebuild(
         self,
@@ -205,7 +188,7 @@ class Views:
         """
         report = report or report_of(self._transcript)
         anew = Models.new(self._transcript)
-        arrangement = self.timeline.model.arrangement if self.timeline.model is not None else None
+        arrangement = self.timeline.model.arrangement
         whole = True
 
         def tell(error: Exception) -> None:
@@ -221,18 +204,8 @@ class Views:
             taken += len(chunk)
             anew.take(chunk, tell)
             await pace.rest()
-        if arrangement is not None:
+        if arrangement:
             anew.timeline.arrange(arrangement)
         is_same_room = anew.flow.room == self._transcript.room()
         self.show(anew.chat, anew.timeline, anew.gauge, anew.flow if is_same_room else None)
         return whole
-
-    def _models(self) -> tuple[TimelineModel, GaugeModel]:
-        from kimi_tui.projection.gauge import GaugeModel
-        from kimi_tui.projection.timeline import TimelineModel
-
-        if self.timeline.model is None:
-            self.timeline.model = TimelineModel()
-        if self.gauge.model is None:
-            self.gauge.model = GaugeModel()
-        return self.timeline.model, self.gauge.model

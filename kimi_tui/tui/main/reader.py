@@ -12,8 +12,7 @@ from kimi_tui.tui.callbacks import reported, started
 from kimi_tui.tui.frame.header import READ_ONLY
 from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.keyboard import QUIET_S, QuietKeyboard
-from kimi_tui.tui.worldline.banner import news_spans
-from kimi_tui.tui.worldline.view import WorldLineView, message_of
+from kimi_tui.tui.worldline import WorldLineView, message_of, news_spans
 
 if TYPE_CHECKING:
     from textual import events
@@ -225,7 +224,7 @@ class Reader:
     def tell_news(self) -> None:
         """Have the banner say what the line is called now, and what happens on the live one."""
         if self._reading is not None:
-            name = self._screen.views.line_name(self._reading.info.n)
+            name = self._screen.views.timeline.model.line_name(self._reading.info.n)
             state, glyphs = self._screen.conversation.state, glyphs_of(self._screen)
             asks = bool(state.approvals)
             said = news_spans(self._news, glyphs, running=state.running, asks=asks)

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Generator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
@@ -21,8 +22,7 @@ from kimi_tui.app_paths import data_dir, short
 from kimi_tui.launch import Launch
 from kimi_tui.tui.approval.slot import ApprovalSlot
 from kimi_tui.tui.callbacks import report_of
-from kimi_tui.tui.commands import custom, marks, rewind, world_lines
-from kimi_tui.tui.commands.preview import offer_files
+from kimi_tui.tui.commands import marks, rewind, world_lines
 from kimi_tui.tui.commands.table import COMMANDS
 from kimi_tui.tui.frame.footer import Footer
 from kimi_tui.tui.frame.frame import SessionFrame
@@ -77,7 +77,7 @@ if TYPE_CHECKING:
     from kimi_tui.tui.main.writing import Writing
     from kimi_tui.tui.prompt.menu import CommandMenu
     from kimi_tui.tui.timeline.timeline import Timeline
-    from kimi_tui.tui.worldline.view import WorldLineTranscript
+    from kimi_tui.tui.worldline import WorldLineTranscript
     from kimi_tui.wire.display import ImageBlock
     from kimi_tui.wire.events import ApprovalRequest, Event, EventRecord, LineChanged
 
@@ -240,7 +240,10 @@ class MainScreen(Screen[None]):
         self.run_worker(self._open_session(), name="open the session")
 
     async def _open_session(self) -> None:
-        assert self.views  # in their places before anything happens
+        # Imported in a thread, which no key waits for; in their places before anything happens.
+        for name in ("timeline.timeline", "gauge"):
+            await asyncio.to_thread(import_module, f"kimi_tui.tui.{name}")
+        assert self.views
         try:
             opened = await self.conversation.open()
         except NoModelNamed as error:
@@ -262,7 +265,7 @@ class MainScreen(Screen[None]):
         self.transcript.reading = ""
         self._tell_all((*self._launch.notices, *opened.notices))
         if self._launch.offers_files:
-            self.start(offer_files(self))
+            self.start(rewind.offer_files(self))
         if not self._launch.demo:
             await self._learn_hints()
 
@@ -649,6 +652,8 @@ class MainScreen(Screen[None]):
         self.send(await self.attaching.settled(written))
 
     async def _learn_commands(self) -> None:
+        from kimi_tui.tui.commands import custom
+
         try:
             await custom.learn(self)
         finally:
@@ -770,16 +775,15 @@ class MainScreen(Screen[None]):
 
     def _values(self) -> Values:
         """What may follow the commands now."""
-        live = self.views.timeline.model.tree.live if self.views.timeline.model is not None else []
-        lines = (
-            self.views.timeline.model.tree.lines if self.views.timeline.model is not None else {}
-        )
+        timeline = self.views.timeline.model
+        live, lines = timeline.tree.live, timeline.tree.lines
         return self.conversation.values._replace(
             checkpoints=tuple(
                 (str(one.id), one.bookmark or one.words) for one in reversed(live[-OFFERED:])
             ),
             world_lines=tuple(
-                (str(n), self.views.line_name(n)) for n in sorted(lines, reverse=True)[:OFFERED]
+                (str(n), self.views.timeline.model.line_name(n))
+                for n in sorted(lines, reverse=True)[:OFFERED]
             ),
         )
 

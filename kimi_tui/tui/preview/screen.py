@@ -36,7 +36,7 @@ from kimi_tui.tui.preview.layout import (
 from kimi_tui.tui.rows import plain_rows
 from kimi_tui.tui.screens import AnswersOnce, app_of, sheets
 from kimi_tui.tui.span_painter import SpanPainter
-from kimi_tui.tui.transcript.word_clicks import select_piece, selected_text, with_selection
+from kimi_tui.tui.transcript.selection import select_piece, selected_text, with_selection
 
 if TYPE_CHECKING:
     from kimi_tui.soul.rewind import RewindPreview

@@ -9,7 +9,7 @@ from textual.widget import Widget
 
 from kimi_tui.projection.replay import ChangedFile
 from kimi_tui.tui import formatting
-from kimi_tui.tui.frame.panes import SHORT_BELOW
+from kimi_tui.tui.frame.frame import SHORT_BELOW
 from kimi_tui.tui.glyphs import Glyphs, glyphs_of
 from kimi_tui.tui.screens import app_of
 

@@ -87,8 +87,7 @@ class Player:
     @property
     def head(self) -> Checkpoint | None:
         """The newest checkpoint of the moment that is shown."""
-        model = self._views.timeline.model
-        return model.tree.head if model is not None else None
+        return self._views.timeline.model.tree.head
 
     @property
     def is_whole(self) -> bool:
@@ -103,7 +102,7 @@ class Player:
             world_line: the line that it is on, 0 for the live one.
         """
         model = self._views.timeline.model
-        if model is None or (world_line and world_line not in model.tree.lines):
+        if world_line and world_line not in model.tree.lines:
             return None
         points = model.tree.lines[world_line].checkpoints if world_line else model.tree.live
         uid = next((point.uid for point in points if point.id == checkpoint_id), "")

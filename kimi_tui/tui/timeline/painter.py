@@ -170,8 +170,7 @@ class Painter:
         return strip
 
     def _look(self, position: int, row: Row | None, selected: int | None) -> Look:
-        view, listing, model = self._view, self._view.listing, self._view.model
-        assert model is not None
+        view, listing, model = self._view, self._view.listing, self._view.listing.model
         checkpoint = row.checkpoint if row is not None and row.line is None else None
         is_head = model.running and checkpoint is not None and checkpoint is model.tree.head
         if listing.scene is not None:
@@ -222,8 +221,7 @@ class Painter:
 
     def _has_arc(self, row: Row) -> bool:
         """Whether a D-Mail's row and its world line's row stand on one another and are joined."""
-        model = self._view.model
-        assert model is not None
+        model = self._view.listing.model
         tree = model.tree
         if row.line is not None:
             index = (row.order + 1) // 2
@@ -256,10 +254,10 @@ class Painter:
     # --- around the list
 
     def _header_line(self, y: int, areas: Areas) -> Strip:
-        view, model = self._view, self._view.model
+        view, model = self._view, self._view.listing.model
         if y == 0 and areas.title:
             width = view.curve_width
-            if view.is_filtered and model is not None:
+            if view.is_filtered:
                 spans = details.filter_spans(
                     model.rows.typed,
                     model.rows.n_found,
@@ -270,19 +268,17 @@ class Painter:
             elif view.title:
                 spans = details.entitled_spans(view.title, width, view.glyphs)
             else:
-                n_steps = model.n_steps if model is not None else 0
-                n_lines = len(model.tree.lines) if model is not None else 0
-                spans = details.title_spans(n_steps, n_lines, width, view.glyphs)
+                n_lines = len(model.tree.lines)
+                spans = details.title_spans(model.n_steps, n_lines, width, view.glyphs)
             return self._plain([(" ", "quiet"), *spans])
         first = areas.header - areas.curve - 2
-        if areas.curve and model is not None and first <= y < areas.header - 1:
+        if areas.curve and first <= y < areas.header - 1:
             self._make_curve(areas.curve)
             return self._curve_lines[y - first]
         return self._plain([])
 
     def _make_curve(self, rows: int) -> None:
-        view, model = self._view, self._view.model
-        assert model is not None
+        view, model = self._view, self._view.listing.model
         width = view.curve_width
         made_for = (model.revision, width, rows, view.future)
         if self._curve_made_for == made_for:
@@ -313,8 +309,8 @@ class Painter:
 
     def details(self, key: Key | None) -> list[list[Span]]:
         """What there is to know about a row, in lines; none while a revert moves."""
-        view, model = self._view, self._view.model
-        if model is None or key is None or view.listing.scene is not None:
+        view, model = self._view, self._view.listing.model
+        if key is None or view.listing.scene is not None:
             return []
         if key == NOW:
             return details.now_details(model)

@@ -1,8 +1,7 @@
 """The timeline: the checkpoints of a session and the world lines that were left, newest at the top.
 
 The widget selects, scrolls, filters and folds rows, and posts what the user chose. What the rows are is in
-`projection.timeline`, where they stand in `viewport`, how they look in `painter`. Nothing of the wire or the engine is
-imported before it is needed, so that the widget can stand on the first screen; its model comes later.
+`projection.timeline`, where they stand in `viewport`, how they look in `painter`. It is imported after the first paint.
 """
 
 from __future__ import annotations
@@ -24,6 +23,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from kimi_tui.foreign_text import one_line
+from kimi_tui.projection.timeline import TimelineModel
 from kimi_tui.projection.timeline_rows import SHORT, Row
 from kimi_tui.projection.timeline_tree import Checkpoint, Future, Key
 from kimi_tui.tui.callbacks import go_on, in_slices, report_of
@@ -37,7 +37,6 @@ from kimi_tui.tui.timeline.viewport import Viewport
 if TYPE_CHECKING:
     from textual.worker import Worker
 
-    from kimi_tui.projection.timeline import TimelineModel
     from kimi_tui.soul.rewind import Target
 
 
@@ -56,7 +55,7 @@ RowAction = Literal["bookmark", "pin", "read", "summary"]
 class Timeline(ScrollView, can_focus=True):
     """The list of checkpoints, with the token curve above and the details of the selected row below.
 
-    Set `model` when the session is open, call `changed` when the model took in events.
+    Set `model` to show another session, call `changed` when the model took in events.
     """
 
     FOCUS_ON_CLICK = False
@@ -199,20 +198,20 @@ class Timeline(ScrollView, can_focus=True):
 
     def on_unmount(self) -> None:
         """Let go of the model: Textual may hold a widget longer than it shows it."""
-        self._view.show(None)
+        self._view.show(TimelineModel())
 
     # --- the model
 
     @property
-    def model(self) -> TimelineModel | None:
-        """What it shows; None until the session is open."""
-        return self._view.model
+    def model(self) -> TimelineModel:
+        """What it shows."""
+        return self._view.listing.model
 
     @model.setter
-    def model(self, model: TimelineModel | None) -> None:
+    def model(self, model: TimelineModel) -> None:
         self.look_away()
         self._view.show(model)
-        self._revert_serial = model.revert.serial if model is not None and model.revert else 0
+        self._revert_serial = model.revert.serial if model.revert else 0
         self._painter.clear()
         self._seen_rows = 0
         self.changed()
@@ -248,7 +247,7 @@ class Timeline(ScrollView, can_focus=True):
             self._settling.cancel()
             self._settling = None
         model = self.model
-        if model is not None and model.rows.n_missing > _AT_ONCE and self.is_running:
+        if model.rows.n_missing > _AT_ONCE and self.is_running:
             # A long line may take longer than a key should have to wait.
             self._settling = self.run_worker(partial(self._settle, model, motion), group="settle")
         else:
@@ -298,8 +297,6 @@ class Timeline(ScrollView, can_focus=True):
 
     def _move_reverted(self, *, motion: bool) -> None:
         model = self.model
-        if model is None:
-            return
         serial = model.revert.serial if model.revert is not None else 0
         if serial != self._revert_serial:
             self.skip_motion()
@@ -474,7 +471,7 @@ class Timeline(ScrollView, can_focus=True):
     def _look(self) -> None:
         """Show what a rewind to the selected row would take."""
         view, model = self._view, self.model
-        if view.selected is None or model is None:
+        if view.selected is None:
             self.look_away()
             return
         view.looking = True
@@ -584,7 +581,7 @@ class Timeline(ScrollView, can_focus=True):
 
     def _fold(self, row: Row) -> None:
         model = self.model
-        if model is None or model.rows.needle:
+        if model.rows.needle:
             return
         with self._faults_reported():
             key = model.toggle(row)
@@ -636,7 +633,7 @@ class Timeline(ScrollView, can_focus=True):
         view = self._view
         if not view.filtering:
             return "kept" if view.is_filtered else ""
-        if view.model is None or not view.model.rows.typed:
+        if not self.model.rows.typed:
             return "begun"
         return "typed" if len(view.listing) else "missed"
 
@@ -647,13 +644,12 @@ class Timeline(ScrollView, can_focus=True):
 
     def action_filter(self) -> None:
         """Begin to type a filter."""
-        if self.model is not None:
-            if not self._view.is_filtered:
-                self._before_filter = self._view.selected
-            self._view.filtering = True
-            self._fit(is_new_list=True)
-            self.refresh()
-            self.post_message(self.FilterChanged())
+        if not self._view.is_filtered:
+            self._before_filter = self._view.selected
+        self._view.filtering = True
+        self._fit(is_new_list=True)
+        self.refresh()
+        self.post_message(self.FilterChanged())
 
     def _end_filter(self, needle: str) -> None:
         view = self._view
@@ -676,8 +672,6 @@ class Timeline(ScrollView, can_focus=True):
     def _set_filter(self, needle: str) -> None:
         """Show what holds the text; a long session is looked through in slices, so that no key has to wait for it."""
         model = self.model
-        if model is None:
-            return
         if self._searching is not None:
             self._searching.cancel()
         steps = model.search(needle)
@@ -734,8 +728,8 @@ class Timeline(ScrollView, can_focus=True):
         if view.shows_keys:
             view.shows_keys = False
             self.refresh()
-        elif view.filtering and view.model is not None:
-            if not self._filter_key(event, view.model.rows.typed):
+        elif view.filtering:
+            if not self._filter_key(event, self.model.rows.typed):
                 return
         elif self._begins_filter(event.key):
             self.action_filter()
@@ -746,10 +740,9 @@ class Timeline(ScrollView, can_focus=True):
 
     def on_paste(self, event: events.Paste) -> None:
         """What is pasted while a filter is typed belongs to it."""
-        model = self.model
-        if self._view.filtering and model is not None:
+        if self._view.filtering:
             event.stop()
-            self._set_filter(model.rows.typed + one_line(event.text)[:FILTER_CHARS])
+            self._set_filter(self.model.rows.typed + one_line(event.text)[:FILTER_CHARS])
 
     def on_click(self, event: events.Click) -> None:
         """A click on a row opens it, on the curve selects there, on a turn's mark folds the turn."""
@@ -779,7 +772,7 @@ class Timeline(ScrollView, can_focus=True):
 
     def _click_curve(self, column: int, y: int) -> None:
         areas, model, curve = self._view.areas, self.model, self._painter.curve
-        if not areas.curve or y < areas.header - areas.curve - 2 or model is None:
+        if not areas.curve or y < areas.header - areas.curve - 2:
             return
         if not 0 <= column < len(curve):
             return

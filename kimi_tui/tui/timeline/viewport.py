@@ -6,16 +6,12 @@ Plain state and geometry without Textual: the widget keeps it up to date, the pa
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
+from kimi_tui.projection.timeline import TimelineModel
 from kimi_tui.projection.timeline_rows import Row
 from kimi_tui.projection.timeline_tree import NOW, Checkpoint, Future, Key, WorldLine
 from kimi_tui.tui.glyphs import UNICODE, Glyphs
 from kimi_tui.tui.timeline.rows import Columns
-
-if TYPE_CHECKING:
-    from kimi_tui.projection.timeline import TimelineModel
-
 
 DETAILS = 6
 """Lines for the details of a row: an empty one above and below."""
@@ -70,12 +66,9 @@ class Listing:
     """A model's rows counted from the newest, with the row for now where that is not a checkpoint itself; none before the first.
 
     While a revert is shown in motion, `scene` is the line that it took away: its rows stand where they stood before.
-
-    Args:
-        model: None for an empty list.
     """
 
-    def __init__(self, model: TimelineModel | None = None) -> None:
+    def __init__(self, model: TimelineModel) -> None:
         self.model = model
         self.scene: WorldLine | None = None
 
@@ -88,15 +81,13 @@ class Listing:
         if self.scene is not None:
             return len(self.scene.checkpoints)
         model = self.model
-        if model is None or not (model.tree.live or model.tree.lines):
+        if not (model.tree.live or model.tree.lines):
             return 0
         # While a turn runs its newest checkpoint is now itself.
         return 0 if (model.running and model.tree.live) or model.rows.needle else 1
 
     @property
     def _n_rows(self) -> int:
-        if self.model is None:
-            return 0
         rows = self.model.rows
         if self.scene is None:
             return len(rows)
@@ -118,7 +109,7 @@ class Listing:
             checkpoint = self.scene.checkpoints[above - 1 - position]
             return Row("checkpoint", 2 * checkpoint.index, checkpoint=checkpoint)
         index = self._n_rows - 1 - (position - above)
-        return self.model.rows[index] if self.model is not None and index >= 0 else None
+        return self.model.rows[index] if index >= 0 else None
 
     def key(self, position: int) -> Key | None:
         """What stands at a position; None for gaps and outside."""
@@ -131,7 +122,7 @@ class Listing:
 
     def position(self, key: Key | None) -> int | None:
         """Where a key stands; None where it does not."""
-        if key is None or self.model is None:
+        if key is None:
             return None
         if key == NOW:
             return 0 if self._n_above and self.scene is None else None
@@ -140,8 +131,6 @@ class Listing:
 
     def position_of(self, checkpoint: Checkpoint) -> int | None:
         """Where a checkpoint of the live line stands; a folded one where its turn does."""
-        if self.model is None:
-            return None
         rows = self.model.rows
         index = rows.index_of_checkpoint(checkpoint)
         if index is None:
@@ -152,7 +141,7 @@ class Listing:
     def heading_below(self, position: int) -> tuple[int, Row] | None:
         """The heading of the turn that the row at a position belongs to, with where it stands."""
         row = self.row(position)
-        if row is None or self.model is None:
+        if row is None:
             return None
         index = row.order // 2
         if not 0 <= index < len(self.model.tree.live):
@@ -168,8 +157,6 @@ class Listing:
 
     def turn(self, position: int, step: int) -> int | None:
         """The position of the next message of the user above (`step` -1) or below (1) a position."""
-        if self.model is None:
-            return None
         newest = self._n_above + self._n_rows - 1
         found = self.model.rows.words_near(min(newest - position, self._n_rows), -step)
         return None if found is None else newest - found
@@ -180,11 +167,6 @@ class Listing:
         rows = ((at, self.row(at)) for at in range(position + step, end, step))
         return next((at for at, row in rows if row is not None and row.names_line), None)
 
-    def _expect(self, position: int) -> None:
-        """The key at this position will be looked for next."""
-        if self.model is not None:
-            self.model.rows.expect(self._n_rows - 1 - (position - self._n_above))
-
     def near(self, position: int, step: int) -> Key | None:
         """The first row that can be selected at or after a position, going by `step`, then the other way."""
         start = max(0, min(position, len(self) - 1))
@@ -193,7 +175,8 @@ class Listing:
             while 0 <= at < len(self):
                 key = self.key(at)
                 if key is not None:
-                    self._expect(at)
+                    # It will be looked for next.
+                    self.model.rows.expect(self._n_rows - 1 - (at - self._n_above))
                     return key
                 at += direction
         return None
@@ -219,7 +202,7 @@ class Viewport:
         future: what is to come where a session is played back; None where the newest checkpoint is now.
     """
 
-    listing: Listing = field(default_factory=Listing)
+    listing: Listing = field(default_factory=lambda: Listing(TimelineModel()))
     selected: Key | None = None
     hovered: Key | None = None
     looking: bool = False
@@ -238,21 +221,16 @@ class Viewport:
     reading: str = ""
     future: Future | None = None
 
-    def show(self, model: TimelineModel | None) -> None:
+    def show(self, model: TimelineModel) -> None:
         """Show another model, with nothing selected."""
         self.listing = Listing(model)
         self.selected = self.hovered = None
         self.filtering = self.shows_keys = self.looking = False
 
     @property
-    def model(self) -> TimelineModel | None:
-        """What is shown; None before the session is open."""
-        return self.listing.model
-
-    @property
     def is_filtered(self) -> bool:
         """Whether the title row is the filter's."""
-        return self.filtering or bool(self.model is not None and self.model.rows.needle)
+        return self.filtering or bool(self.listing.model.rows.needle)
 
     @property
     def areas(self) -> Areas:
@@ -269,7 +247,7 @@ class Viewport:
     @property
     def columns(self) -> Columns:
         """Where things stand in a row."""
-        head = self.model.tree.head if self.model is not None else None
+        head = self.listing.model.tree.head
         digits = len(str(head.id)) if head is not None else 2
         # The scrollbar stands in the margin of a wide row; a narrow one has to make room.
         width = self.full_width if self.full_width >= 35 else self.width

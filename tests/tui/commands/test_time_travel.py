@@ -23,7 +23,7 @@ from kimi_tui.tui.dialogs.summary import SummaryScreen
 from kimi_tui.tui.dialogs.text_dialog import TextDialog
 from kimi_tui.tui.preview.layout import PreviewAnswer
 from kimi_tui.tui.preview.screen import RewindScreen
-from kimi_tui.tui.worldline.view import WorldLineTranscript
+from kimi_tui.tui.worldline import WorldLineTranscript
 from kimi_tui.wire.events import Notice
 
 
@@ -766,7 +766,7 @@ async def test_clear_empties_the_chat_and_undo_brings_it_back(home: Path) -> Non
         await one.sees("The pear is green.")
         await one.sees(f"◊ Undone: {toll}")
         await one.until(lambda: one.screen.told[-1].text == f"Undone: the clearing. {toll}.")
-        assert one.screen.views.line_name(2) == "Tell me of plums"
+        assert one.screen.views.timeline.model.line_name(2) == "Tell me of plums"
         assert "The plum is blue." not in chat(one)
         await one.say("/redo")
         await one.until(lambda: "The pear is green." not in chat(one))

@@ -15,8 +15,8 @@ from textual.selection import SELECT_ALL
 from kimi_tui.config.keymap import DEFAULT_KEYS
 from kimi_tui.tui.approval.model import choices
 from kimi_tui.tui.commands.table import COMMANDS
-from kimi_tui.tui.dialogs.help import PLACES, HelpText, sections
-from kimi_tui.tui.dialogs.text_screen import TextScreen
+from kimi_tui.tui.dialogs.help import PLACES, sections
+from kimi_tui.tui.dialogs.text_screen import TextRows, TextScreen
 from kimi_tui.tui.first_run.screens import LocalScreen, ModelScreen
 from kimi_tui.tui.glyphs import ASCII, UNICODE
 from kimi_tui.tui.keyboard import key_name
@@ -38,24 +38,24 @@ async def test_only_the_rows_on_view_are_painted(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     painted: set[int] = set()
-    render_line = HelpText.render_line
+    render_line = TextRows.render_line
 
-    def noted(self: HelpText, y: int) -> object:
+    def noted(self: TextRows, y: int) -> object:
         painted.add(y)
         return render_line(self, y)
 
-    def whole(self: HelpText) -> Content:
+    def whole(self: TextRows) -> Content:
         raise AssertionError("all rows are made into one text")
 
-    monkeypatch.setattr(HelpText, "render_line", noted)
-    monkeypatch.setattr(HelpText, "render", whole)
+    monkeypatch.setattr(TextRows, "render_line", noted)
+    monkeypatch.setattr(TextRows, "render", whole)
     async with ChatServer() as server, desk(home, server.base_url) as one:
         await one.ready()
         # A scroll that is animated passes by every row.
         one.app.animation_level = "none"
         await one.pilot.press("f1")
         await one.sees("Prompt")
-        text = one.app.screen.query_one(HelpText)
+        text = one.app.screen.query_one(TextRows)
         assert len(painted) < text.size.height / 2
         await one.pilot.press("end")
         await one.sees("/quit")
@@ -69,7 +69,7 @@ async def test_all_of_it_can_be_selected(home: Path) -> None:
         await one.sees("Esc close")
         # The screen behind it is painted anew, dimmed.
         shown = await one.sees("New session")
-        text = one.app.screen.query_one(HelpText)
+        text = one.app.screen.query_one(TextRows)
         one.app.screen.selections = {text: SELECT_ALL}
         selected = one.app.screen.get_selected_text()
         assert selected is not None
@@ -88,8 +88,8 @@ async def test_no_row_is_wider_than_the_frame(home: Path, size: tuple[int, int])
         await one.ready()
         await one.pilot.press("f1")
         await one.sees("Prompt")
-        text = one.app.screen.query_one(HelpText)
-        rows = text.wrapped(text.content_size.width)
+        text = one.app.screen.query_one(TextRows)
+        rows = text.rows(text.content_size.width)
         assert max(row.cell_length for row in rows) <= text.content_size.width
         assert len(rows) == text.size.height
 
@@ -183,8 +183,8 @@ async def test_a_second_click_selects_a_word_and_a_third_the_row(home: Path) -> 
         await one.ready()
         await one.pilot.press("f1")
         await one.sees("put back what was cut")
-        rows = one.app.screen.query_one(HelpText)
-        lines = [line.plain for line in rows.wrapped(rows.content_size.width)]
+        rows = one.app.screen.query_one(TextRows)
+        lines = [line.plain for line in rows.rows(rows.content_size.width)]
         y, row = next((y, row) for y, row in enumerate(lines) if "put back" in row)
         at = (row.index("what") + 1, y)
         await one.pilot.click(rows, offset=at, times=2)

@@ -9,7 +9,7 @@ import pytest
 from support.chat_server import ChatServer, say
 from support.screens import desk
 
-from kimi_tui.tui.dialogs.notices import NoticesScreen
+from kimi_tui.tui.dialogs.text_screen import NoticesScreen
 from kimi_tui.tui.frame.notices import Shown, with_notice, without
 
 SIZES = [(120, 40), (80, 24), (60, 20)]

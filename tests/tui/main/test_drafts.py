@@ -147,7 +147,7 @@ async def test_doing_a_dmail_again_never_touches_the_prompt(home: Path) -> None:
         await one.say("/undo")
         await one.confirm("u", "1 step since then stays as world line 3 (it is done).")
         await one.sees("Undone: the D-Mail")
-        assert one.screen.views.line_name(3) == "it is done"
+        assert one.screen.views.timeline.model.line_name(3) == "it is done"
         await one.say("/redo")
         await one.sees("Done again: the D-Mail")
         await one.sees("After the letter.")

@@ -17,7 +17,7 @@ from kimi_tui.session.session import Session
 from kimi_tui.session.store import SessionStore
 from kimi_tui.soul.record import read_records
 from kimi_tui.soul.usage import statistics, with_journal
-from kimi_tui.tui.dialogs.statistics import StatisticsScreen
+from kimi_tui.tui.dialogs.text_screen import StatisticsScreen
 from kimi_tui.tui.formatting import statistics_pairs
 
 

@@ -15,7 +15,7 @@ from kimi_tui.soul.kimisoul import KimiSoul
 from kimi_tui.tui.main import reader
 from kimi_tui.tui.preview.screen import RewindScreen
 from kimi_tui.tui.transcript.transcript import Transcript
-from kimi_tui.tui.worldline.view import WorldLineTranscript
+from kimi_tui.tui.worldline import WorldLineTranscript
 from kimi_tui.wire.events import EventRecord
 
 

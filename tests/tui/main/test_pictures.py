@@ -24,8 +24,8 @@ from kimi_tui.llm.models import LocalServer
 from kimi_tui.soul.system_prompt import FolderFacts
 from kimi_tui.tools.exit_plan_mode import MODE_AFTER
 from kimi_tui.tui.app import KimiApp
-from kimi_tui.tui.commands.jobs import HOW_TO_USE
-from kimi_tui.tui.dialogs.statistics import StatisticsScreen
+from kimi_tui.tui.commands.session import JOBS_USE
+from kimi_tui.tui.dialogs.text_screen import StatisticsScreen
 from kimi_tui.tui.frame.notices import Notices
 from kimi_tui.tui.main.screen import MainScreen
 from kimi_tui.wire.display import DiffBlock, DiffLine
@@ -262,7 +262,7 @@ async def test_long_work(
                 ("2", "exit 1 after 41 s: pytest -q --slow tests/importer"),
                 ("3", "runs for 3.0 s: python -m http.server 8000"),
             ]
-            running.push_screen(StatisticsScreen("Jobs", HOW_TO_USE, pairs))
+            running.push_screen(StatisticsScreen("Jobs", JOBS_USE, pairs))
         await pilot.pause()
         assert running.export_screenshot() == picture
 

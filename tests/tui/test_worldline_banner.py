@@ -9,7 +9,7 @@ import pytest
 from kimi_tui.projection.world_lines import News, news_after
 from kimi_tui.soul.world_line_reader import WorldLineInfo
 from kimi_tui.tui.glyphs import ASCII, UNICODE
-from kimi_tui.tui.worldline.banner import (
+from kimi_tui.tui.worldline import (
     banner_spans,
     left_when,
     left_words,

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Literal
 
+from rich.cells import cell_len
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
@@ -22,14 +23,19 @@ from kimi_tui.projection.blocks import (
     ToolBlock,
     UserBlock,
 )
+from kimi_tui.tui import formatting
 from kimi_tui.tui.callbacks import each, report_of
-from kimi_tui.tui.glyphs import glyphs_of
+from kimi_tui.tui.formatting import Span, spans_width
+from kimi_tui.tui.frame.footer import GAP, fit
+from kimi_tui.tui.glyphs import Glyphs, glyphs_of
+from kimi_tui.tui.timeline.details import left_by
 from kimi_tui.tui.transcript.transcript import Transcript
-from kimi_tui.tui.worldline import banner
 
 if TYPE_CHECKING:
+    from kimi_tui.projection.world_lines import News
     from kimi_tui.soul.world_line_reader import WorldLineInfo, WorldLineMessage
     from kimi_tui.wire.events import EventRecord
+
 
 LineAction = Literal["jump", "compare", "send", "leave"]
 """What a key does with the world line on view."""
@@ -51,6 +57,17 @@ _COLOURS = {
     "dmail": "$kind-dmail",
     "compaction": "$kind-compaction",
 }
+_READ_ONLY = "   read only"
+_LEAST_NAME = 16
+_ENDS = {"done": "is done", "interrupted": "was stopped", "rejected": "stopped at your no"}
+KEYS = (
+    ("j", "jump back to here"),
+    ("c", "compare"),
+    ("s", "send to now"),
+    ("Esc", "back to now"),
+)
+GLANCE_KEYS = (("w", "read it"), ("Esc", "back to now"))
+"""Those of the timeline, while one of the line's rows is selected there."""
 
 
 class WorldLineTranscript(Transcript):
@@ -91,7 +108,7 @@ class Banner(Widget):
         super().__init__()
         self._info = info
         self._name = ""
-        self._news: list[banner.Span] = []
+        self._news: list[Span] = []
         self._is_read = True
 
     def offer(self, *, read: bool) -> None:
@@ -99,7 +116,7 @@ class Banner(Widget):
         self._is_read = read
         self.refresh()
 
-    def tell(self, name: str, news: list[banner.Span]) -> None:
+    def tell(self, name: str, news: list[Span]) -> None:
         """Say what the line is called, and what happens on the live line meanwhile."""
         if (name, news) != (self._name, self._news):
             self._name, self._news = name, news
@@ -108,10 +125,10 @@ class Banner(Widget):
     def render(self) -> Content:
         """Name and reason, keys, and the edge that goes on, with what happens meanwhile."""
         glyphs = glyphs_of(self)
-        keys = banner.KEYS if self._is_read else banner.GLANCE_KEYS
+        keys = KEYS if self._is_read else GLANCE_KEYS
         now = datetime.now(UTC)
         about = (self._info, self._name)
-        first, second = banner.banner_spans(*about, self.size.width, glyphs, now, keys)
+        first, second = banner_spans(*about, self.size.width, glyphs, now, keys)
         rows = [
             Content.assemble(*((text, _COLOURS[name]) for text, name in row))
             for row in (first, second)
@@ -120,9 +137,7 @@ class Banner(Widget):
         rows = [
             row.pad_right(max(0, width - row.cell_length)).stylize("on $lost-bg") for row in rows
         ]
-        news = banner.within_margin(
-            [(f"{glyphs.edge} ", "lost"), ("  ", "quiet"), *self._news], width
-        )
+        news = within_margin([(f"{glyphs.edge} ", "lost"), ("  ", "quiet"), *self._news], width)
         last = Content.assemble(*((text, _COLOURS[name]) for text, name in news))
         return Content("\n").join([*rows, last])
 
@@ -181,3 +196,97 @@ def newest_words(messages: Sequence[WorldLineMessage]) -> WorldLineMessage | Non
     """The newest words of the agent, else the newest message: what is sent where nothing is chosen."""
     said = [one for one in messages if one.kind == "agent" and one.text.strip()]
     return said[-1] if said else messages[-1] if messages else None
+
+
+def left_words(info: WorldLineInfo, now: datetime) -> str:
+    """`left by your rewind to #4, 2 h ago`."""
+    why = left_by(info.reason)
+    where = ""
+    if info.reason in ("rewind", "dmail") and info.checkpoint_id >= 0:
+        where = f" to #{info.checkpoint_id}"
+    ago = _ago(info.at, now)
+    return f"left by {why}{where}{', ' if ago else ''}{ago}"
+
+
+def left_when(info: WorldLineInfo, now: datetime) -> str:
+    """`left 2 h ago`; empty where that is not known."""
+    ago = _ago(info.at, now)
+    return f"left {ago}" if ago else ""
+
+
+def _ago(at: str, now: datetime) -> str:
+    then = formatting.time_of(at)
+    return formatting.ago(formatting.age(then.astimezone(), now.astimezone())) if then else ""
+
+
+def banner_spans(
+    info: WorldLineInfo,
+    name: str,
+    width: int,
+    glyphs: Glyphs,
+    now: datetime,
+    said: Sequence[tuple[str, str]] = KEYS,
+) -> tuple[list[Span], list[Span]]:
+    """The two rows over a world line: what it is called and why it was left, and the keys."""
+    edge: Span = (f"{glyphs.edge} ", "lost")
+    left: list[Span] = [
+        edge,
+        (f"{glyphs.lost} ", "lost"),
+        (f"World line {info.n}", "strong"),
+    ]
+    why = f"   {left_words(info, now)}"
+    room = width - spans_width(left) - 4
+    least = min(cell_len(name), _LEAST_NAME)
+    forms = ((_READ_ONLY, why), ("", why), (_READ_ONLY, ""))
+    rest = (form for form in forms if cell_len("".join(form)) + least <= room)
+    read_only, why = next(rest, ("", ""))
+    name = formatting.cut(name, room - cell_len(read_only + why), glyphs.cut)
+    left += [(f"  {name}" if name else "", "ink"), (read_only, "quiet")]
+    left.append((why.rjust(width - 2 - spans_width(left)) if why else "", "quiet"))
+    keys: list[Span] = [edge, ("  ", "quiet")]
+    for place, (key, meaning) in enumerate(fit(said, width - 6)):
+        keys += [(" " * GAP if place else "", "quiet"), (key, "ink"), (f" {meaning}", "quiet")]
+    return left, keys
+
+
+def within_margin(spans: Sequence[Span], width: int) -> list[Span]:
+    """A row's spans without those at its end for which there is no room in front of the margin."""
+    shown: list[Span] = []
+    used = 0
+    for text, colour in spans:
+        used += cell_len(text)
+        if used > width - 2:
+            break
+        shown.append((text, colour))
+    return shown
+
+
+def news_spans(news: News, glyphs: Glyphs, *, running: bool, asks: bool) -> list[Span]:
+    """What the banner says of it; nothing where nothing happens.
+
+    Args:
+        news: what happened.
+        glyphs: the signs in use.
+        running: whether the agent works.
+        asks: whether it waits for an answer of the user.
+    """
+    parts: list[list[Span]] = []
+    if asks:
+        parts.append([("!", "accent"), (" the agent waits for your answer", "ink")])
+    if news.dmail >= 0:
+        saved = f", {glyphs.minus}{formatting.tokens(news.saved)}" if news.saved else ""
+        parts.append([(glyphs.dmail, "dmail"), (f" D-Mail to #{news.dmail}{saved}", "ink")])
+    if news.compacted:
+        parts.append([(glyphs.compaction, "compaction"), (" compacted", "ink")])
+    steps = f", {news.steps} step{'s' if news.steps != 1 else ''}" if news.steps else ""
+    if running and not asks:
+        parts.append([(glyphs.running, "accent"), (f" the agent works{steps}", "quiet")])
+    elif news.ended and not running:
+        how = _ENDS.get(news.ended, "stopped at an error")
+        parts.append([(glyphs.turn, "accent"), (f" the agent {how}{steps}", "quiet")])
+    if not parts:
+        return []
+    spans: list[Span] = [("Now", "quiet")]
+    for part in parts:
+        spans += [(" " * GAP, "quiet"), *part]
+    return spans

@@ -13,7 +13,7 @@ from support.story import whole_story
 
 from kimi_tui.projection.blocks import AgentBlock, MarkBlock, ToolBlock, UserBlock
 from kimi_tui.soul.world_line_reader import WorldLineInfo, WorldLineMessage
-from kimi_tui.tui.worldline.view import (
+from kimi_tui.tui.worldline import (
     WorldLineTranscript,
     WorldLineView,
     message_of,

@@ -1,1 +1,0 @@
-"""A world line, read in the place of the chat."""
