@@ -15,12 +15,14 @@ from pathlib import Path
 from typing import cast
 
 from kimi_tui.filesystem import Storage, read_regular
+from kimi_tui.foreign_text import one_line
 from kimi_tui.images import (
     MAX_BYTES,
     MEDIA_TYPES,
     Image,
     ImageRefused,
     is_image,
+    media_type_of,
     read_image,
 )
 from kimi_tui.llm.message import ContentPart, ImagePart, ImageURL, Message, TextPart
@@ -31,6 +33,8 @@ IMAGES_NAME = "images"
 MAX_SENT_BYTES = 80_000_000
 """Of all images of one request; providers take 32 to 100 MB, and a session that somebody made up may name one for ever."""
 _LEFT_OUT = TextPart(text="[an older image, left out: there are too many for one request]")
+_UNREADABLE = "[an image that cannot be read]"
+_NAME_CHARS = 200
 _SUFFIXES = {media_type: kind.lower() for kind, media_type in MEDIA_TYPES.items()}
 _REFERENCE = re.compile(rf"{IMAGES_NAME}/([0-9a-f]{{64}})\.({'|'.join(_SUFFIXES.values())})")
 
@@ -46,6 +50,8 @@ class ImageStore:
     def __init__(self, folder: Path, storage: Storage) -> None:
         self._folder = folder
         self._storage = storage
+        self._types: dict[bytes, str] = {}
+        """What is sent, by its hash, is: nobody else has looked at an image of a session that somebody made up."""
 
     def put(self, image: Image) -> None:
         """Store an image, unless it is there already; before the message that names it.
@@ -107,7 +113,7 @@ class ImageStore:
         left = MAX_SENT_BYTES
         for place in range(len(found) - 1, -1, -1):
             content = found[place].content
-            if isinstance(content, str) or not any(map(_is_reference, content)):
+            if isinstance(content, str) or not any(isinstance(part, ImagePart) for part in content):
                 continue
             parts: list[ContentPart] = []
             for part in reversed(content):
@@ -118,10 +124,30 @@ class ImageStore:
         return found
 
     def _with_data(self, part: ContentPart) -> ContentPart:
-        if not isinstance(part, ImagePart) or (image := self.get(part.image_url.url)) is None:
+        if not isinstance(part, ImagePart):
             return part
-        where = part.image_url.model_copy(update={"url": image.data_url()})
-        return part.model_copy(update={"image_url": where})
+        image = self.get(part.image_url.url)
+        url = part.image_url.url if image is None else image.data_url()
+        if not url.startswith("data:"):
+            return part
+        data = url.partition(";base64,")[2]
+        if media_type := self._type_of(data):
+            url = f"data:{media_type};base64,{data}"
+            where = part.image_url.model_copy(update={"url": url})
+            return part.model_copy(update={"image_url": where})
+        # A server would refuse every request from here on.
+        name = one_line((part.image_url.name or "")[:_NAME_CHARS])
+        return TextPart(text=f"[image {name}, which cannot be read]" if name else _UNREADABLE)
+
+    def _type_of(self, data: str) -> str:
+        """What an image is, in base64; empty where it cannot be decoded. Looked at once."""
+        key = hashlib.sha256(data.encode("utf-8", "replace")).digest()
+        if key not in self._types:
+            try:
+                self._types[key] = media_type_of(base64.b64decode(data, validate=True))
+            except ValueError:
+                self._types[key] = ""
+        return self._types[key]
 
 
 def _read(path: Path) -> bytes:

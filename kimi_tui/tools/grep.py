@@ -46,6 +46,9 @@ from kimi_tui.workspace.ignore import GlobPattern
 
 LIMIT_S = 20.0
 OUTPUT_BYTES = 20 * 1024 * 1024
+_ANY = r"(?:.|(?-u:[\x80-\xFF]))"
+_PIECE = re.compile(r"\\.|\[\^?(\]?(?:\\.|[^\]\\]|(?<=:)\])*)\]|\.(?=[*+])", re.DOTALL)
+"""An escape, a class with what stands in it, or a dot of which there may be many."""
 _CONTEXT_END = b"\0\n"
 """What is written between two stretches of lines; no path and no line begins with this byte."""
 _MEMORY_BYTES = 3 * 1024**3
@@ -232,7 +235,15 @@ def _argv(rg: str, query: _Query, rules: int) -> list[str]:
         argv.append(f"--ignore-file=/dev/fd/{rules}")
     if query.type:
         argv.append(f"--type={query.type}")
-    return [*argv, f"--regexp={query.pattern}", "--", query.root]
+    return [*argv, f"--regexp={_across_bytes(query.pattern)}", "--", query.root]
+
+
+def _across_bytes(pattern: str) -> str:
+    """The pattern with `.*` and `.+` crossing bytes that are no UTF-8, as of Latin-1; `.` alone stays one character."""
+    found = list(_PIECE.finditer(pattern))
+    if any("[" in piece[1].replace("[:", "") for piece in found if piece[1]):
+        return pattern  # classes within classes
+    return _PIECE.sub(lambda piece: _ANY if piece[0] == "." else piece[0], pattern)
 
 
 def _write_rules(handle: int, rules: tuple[str, ...]) -> None:
@@ -277,6 +288,7 @@ def _broke_off(code: int | None, message: str, *, is_empty: bool) -> bool:
             raise _UnknownType(message, brief="bad type")
         # What it suggests are options of its own, which nobody here can give.
         message = message.removeprefix("rg: ").partition("\n\nConsider enabling")[0]
+        message = message.replace(_ANY, ".")
         raise ToolProblem(
             f"The search was refused: {message}\nTo search for the text as it is, escape ( ) [ ] {{ }} . * + ? | ^ $ \\",
             brief="bad pattern",

@@ -47,7 +47,7 @@ from kimi_tui.tui.frame.footer import Footer
 from kimi_tui.tui.frame.frame import ShowsNotices
 from kimi_tui.tui.frame.notices import STAYS_S
 from kimi_tui.tui.glyphs import ASCII, UNICODE, Glyphs
-from kimi_tui.tui.keyboard import Woken
+from kimi_tui.tui.keyboard import TypeAhead, Woken
 from kimi_tui.tui.main.screen import MainScreen
 from kimi_tui.tui.prompt.image_chips import ImageChips
 from kimi_tui.tui.screens import (
@@ -136,6 +136,8 @@ class KimiApp(App[None], inherit_bindings=False):
         self._open_screens: list[MainScreen] = []
         self._n_sessions = 0
         self._key_at = 0.0
+        self._ahead: TypeAhead | None = None
+        """Of the screen over a session, or without one."""
         self._pressed_on: WeakKeyDictionary[events.Key, list[DOMNode]] = WeakKeyDictionary()
         """The widget that had the focus when a key was handed on, and what that is in."""
         self._quits_again = False
@@ -661,8 +663,7 @@ class KimiApp(App[None], inherit_bindings=False):
             self._key_at = event.time
             if self._quits_again and not (isinstance(event, events.Key) and event.key == "ctrl+c"):
                 self._warn_of_quitting("")
-            session = next((one for one in self.screen_stack if isinstance(one, MainScreen)), None)
-            if session is not None and await session.takes_early(event):
+            if await self._comes_ahead(event):
                 return
         places: list[DOMNode] = []
         if isinstance(event, events.Key):
@@ -676,6 +677,20 @@ class KimiApp(App[None], inherit_bindings=False):
             await super().on_event(event)
         if isinstance(event, events.Key) and event.key in QUIT_KEYS:
             self._quit_keys.handled()
+
+    async def _comes_ahead(self, event: events.Key | events.Paste) -> bool:
+        """Whether what was typed waits, or was taken, before it is handed on."""
+        ahead = self._ahead
+        if ahead is not None and ahead.is_holding and not event.is_forwarded:
+            return ahead.takes(event)
+        session = next((one for one in self.screen_stack if isinstance(one, MainScreen)), None)
+        if session is not None and await session.takes_early(event):
+            return True
+        if event.is_forwarded or isinstance(self.screen, MainScreen):
+            return False
+        if ahead is None or ahead.screen is not self.screen:
+            ahead = self._ahead = TypeAhead(self.screen, self.on_event, of_fields=True)
+        return ahead.takes(event)
 
     def _pointed_at(self, event: events.MouseEvent) -> Widget | None:
         try:

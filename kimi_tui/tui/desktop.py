@@ -7,9 +7,14 @@ terminal, which it would take from the program.
 
 from __future__ import annotations
 
+import os
+import select
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,6 +26,8 @@ TMUX_TIMEOUT_S = 1.0
 CLIPBOARD_TIMEOUT_S = 2.0
 WINDOWS_TIMEOUT_S = 8.0
 """Its shell takes a second to begin, and longer the first time."""
+MOST_TEXT_BYTES = 10_000_000
+_PIECE_BYTES = 65_536
 _TMUX = ("show-options", "-gv", "set-clipboard")
 TEXT_BROWSERS = frozenset(
     ("w3m", "lynx", "links", "links2", "elinks", "www-browser", "browsh", "carbonyl", "chawan")
@@ -104,12 +111,8 @@ def _run_apart(
     environ: Mapping[str, str],
     timeout_s: float,
     given: bytes | None = None,
-    *,
-    prints: bool = False,
 ) -> subprocess.CompletedProcess[bytes]:
     """Run a program of the desktop to its end, in a session of its own and nowhere near the work folder.
-
-    With `prints` what it says is kept.
 
     Raises:
         OSError: it could not be started.
@@ -119,7 +122,7 @@ def _run_apart(
         command,
         stdin=subprocess.DEVNULL if given is None else None,
         input=given,
-        stdout=subprocess.PIPE if prints else subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         env=browser_environment(environ),
         cwd="/",
@@ -127,6 +130,47 @@ def _run_apart(
         timeout=timeout_s,
         check=False,
     )
+
+
+def _printed_by(
+    command: Sequence[str], environ: Mapping[str, str], timeout_s: float, most: int
+) -> bytes | None:
+    """What a program of the desktop prints; None for more than so many bytes, and nothing where it fails.
+
+    It is run as by `_run_apart`, and killed with all that it started in its session when it prints or takes too much.
+
+    Raises:
+        OSError: it could not be started.
+        subprocess.TimeoutExpired: it takes longer than so many seconds.
+    """
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=browser_environment(environ),
+        cwd="/",
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    pipe, printed = process.stdout.fileno(), bytearray()
+    ends_at = time.monotonic() + timeout_s
+    try:
+        while len(printed) <= most:
+            if not select.select([pipe], [], [], max(0.0, ends_at - time.monotonic()))[0]:
+                raise subprocess.TimeoutExpired(command, timeout_s)
+            if not (piece := os.read(pipe, _PIECE_BYTES)):
+                code = process.wait(max(0.0, ends_at - time.monotonic()))
+                return b"" if code else bytes(printed)
+            printed += piece
+        return None
+    finally:
+        process.stdout.close()
+        if process.returncode is None:
+            # Not waited for by now, so that its number is nobody else's.
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
 
 
 def hand_to_desktop(text: str, environ: Mapping[str, str], work_dirs: Sequence[Path]) -> bool:
@@ -225,23 +269,23 @@ def read_clipboard(
     import base64
     import binascii
 
+    from kimi_tui.images import MAX_FILE_BYTES
     from kimi_tui.tools.process import find_program
 
     desktop = _desktop_of(environ, platform)
     reading = _READINGS.get(desktop, _Reading())
 
-    def printed(command: tuple[str, ...]) -> bytes:
+    def printed(command: tuple[str, ...], most: int) -> bytes | None:
         program = find_program(command[0], environ, *work_dirs) if command else None
         if program is None:
             return b""
         try:
-            ended = _run_apart([program, *command[1:]], environ, reading.timeout_s, prints=True)
+            return _printed_by([program, *command[1:]], environ, reading.timeout_s, most)
         except OSError:
             return b""
-        return ended.stdout if ended.returncode == 0 else b""
 
     try:
-        image = printed(reading.image)
+        image = printed(reading.image, MAX_FILE_BYTES * (4 if reading.is_base64 else 3) // 3)
         if image and reading.is_base64:
             try:
                 image = base64.b64decode(image)
@@ -249,8 +293,11 @@ def read_clipboard(
                 image = b""
         if image:
             return Clipping(image)
-        if text := printed(reading.text).decode("utf-8", "replace"):
-            return Clipping(text=text)
+        text = printed(reading.text, MOST_TEXT_BYTES) if image is not None else None
+        if text:
+            return Clipping(text=text.decode("utf-8", "replace"))
+        if text is None:
+            return Clipping(trouble="The clipboard holds more than can be taken.")
     except subprocess.TimeoutExpired:
         # The program that holds it does not hand it out.
         return Clipping(trouble="The clipboard does not answer.")

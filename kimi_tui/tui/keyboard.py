@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from textual import events
 from textual.keys import key_to_character
 from textual.message import Message
-from textual.widgets import TextArea
+from textual.widgets import Input, TextArea
 
 from kimi_tui.config.keymap import DEFAULT_KEYS
 from kimi_tui.tui.screens import app_of
@@ -46,6 +46,11 @@ READY_ROUNDS = 3
 """Refreshes of a new screen in which something of it may take the focus."""
 PASSED = ("ctrl+c", "ctrl+q", "escape")
 """Keys that are never held back, and let go of what is."""
+
+LEAVING = ("tab", "shift+tab", "enter")
+"""Keys that lead from one field to another."""
+LEAVING_S = 0.2
+"""So close behind one another keys are of one burst, in which nobody sees where they go."""
 
 _KEY_NAMES = {
     "escape": "Esc",
@@ -154,16 +159,23 @@ class Woken(Message):
 class TypeAhead:
     """Holds keys back behind one that is a command, until that has been carried out and what it opens has the focus.
 
+    So it does behind one that leaves a field. Where a secret is asked for, and the key leads nowhere, what was typed behind
+    it is void: it was meant for a field that shows nothing of it.
+
     Args:
         screen: whose commands they are.
         hand_on: gives a key to the app again.
+        of_fields: whether it is one of fields, which Tab and Enter leave.
     """
 
     def __init__(
         self,
-        screen: Screen[None],
+        screen: Screen[Any],
         hand_on: Callable[[events.Key | events.Paste], Awaitable[None]],
+        *,
+        of_fields: bool = False,
     ) -> None:
+        self._of_fields = of_fields
         self._screen = screen
         self._hand_on = hand_on
         self._held: list[events.Key | events.Paste] = []
@@ -174,6 +186,15 @@ class TypeAhead:
         self._is_holding = False
         self._is_leaving = False
         """Whether another session is about to take the place of this one, and what is typed is meant for that."""
+        self._left: Widget | None = None
+        """What had the focus when a key was pressed that leaves a field."""
+        self._void_at = 0.0
+        """When the newest key was read that was void."""
+
+    @property
+    def screen(self) -> Screen[Any]:
+        """Whose commands they are."""
+        return self._screen
 
     @property
     def is_holding(self) -> bool:
@@ -183,7 +204,19 @@ class TypeAhead:
     def takes(self, event: events.Key | events.Paste) -> bool:
         """Whether a key is held back, and must not be handed on now."""
         if not self._is_holding:
-            if isinstance(event, events.Key) and self._screen.is_current and self._opens(event.key):
+            if not self._screen.is_current:
+                return False
+            key = event.key if isinstance(event, events.Key) else ""
+            is_of_burst = event.time - self._void_at < LEAVING_S and key not in PASSED
+            if is_of_burst and self._screen.focused is self._left:
+                self._void_at = event.time
+                return True
+            if self._of_fields:
+                holds = key in LEAVING and bool(self._screen.query(Input))
+                self._left = self._screen.focused
+            else:
+                holds = bool(key) and self._opens(key)
+            if holds:
                 self._hold()
             return False
         if isinstance(event, events.Key) and event.key in PASSED:
@@ -249,7 +282,8 @@ class TypeAhead:
     def _begin(self, hold: int) -> None:
         focused = self._screen.focused or self._screen
         self._pass_up(list(focused.ancestors_with_self) * ROUNDS, 0, hold)
-        self._screen.set_timer(LONGEST_ROUND_S, lambda: self._done(hold))
+        # Of the app, for what the key sets off may close the screen.
+        app_of(self._screen).set_timer(LONGEST_ROUND_S, lambda: self._done(hold))
         self._screen.set_timer(LONGEST_WAIT_S, lambda: self._wait_no_longer(hold))
 
     def _pass_up(self, pumps: Sequence[MessagePump], at: int, hold: int) -> None:
@@ -262,7 +296,7 @@ class TypeAhead:
 
     def _done(self, hold: int) -> None:
         """All that the key has set off was done, but for what is still to be opened."""
-        if not self._openings and self._screen.is_current:
+        if not self._openings and (self._screen.is_current or self._of_fields):
             self._release(hold)
 
     def _wait_no_longer(self, hold: int) -> None:
@@ -285,5 +319,18 @@ class TypeAhead:
         if not self._is_holding or hold != self._n_hold:
             return
         held, self._held, self._is_holding = self._held, [], False
+        if held and self._would_show():
+            self._void_at = held[-1].time
+            return
         for event in held:
             await self._hand_on(event)
+
+    def _would_show(self) -> bool:
+        """Whether what was typed for another field, which may be a secret, would stand where it can be read."""
+        left = self._left
+        if left is None or not self._screen.is_current or self._screen.focused is not left:
+            return False
+        fields = self._screen.query(Input)
+        return any(field.password for field in fields) and not (
+            isinstance(left, Input) and left.password
+        )

@@ -117,6 +117,20 @@ def test_a_key_typed_in_one_go_with_the_address_is_not_shown(
     assert b"secret" not in terminal.raw
 
 
+def test_a_key_typed_behind_an_address_that_is_none_goes_nowhere(program: Program) -> None:
+    terminal = at_base_url(program)
+    terminal.type("no address\rsk-secret-key\tsk-secret-key")
+    terminal.wait_for("must begin with")
+    terminal.wait_quiet(0.4)
+    terminal.type("!")
+    terminal.wait_for("no address!")
+    assert b"secret" not in terminal.raw
+    terminal.key("tab")
+    terminal.paste("sk-secret-key")
+    terminal.wait_for("•" * 13)
+    assert b"secret" not in terminal.raw
+
+
 @pytest.mark.parametrize("rows", ["99999999", "x", "9" * 5000])
 def test_an_odd_size_in_the_environment_is_not_believed(configured: Program, rows: str) -> None:
     terminal = configured.start(env={"COLUMNS": "-5", "LINES": rows})

@@ -195,7 +195,8 @@ async def test_images_that_stand_in_every_line_are_stored_once(
     await session.open()
     (said,) = (message for message in session.context.messages if message.images)
     (sent,) = session.images.expanded([said])
-    assert [part.image_url.url for part in sent.images] == [url, broken["image_url"]["url"]]
+    assert [part.image_url.url for part in sent.images] == [url]
+    assert "cannot be read" in sent.text
     # The lines still part where they did.
     (left,) = session.world_lines.list(session.context.checkpoints)
     assert (left.reason, left.shared) == ("rewind", 2)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import hashlib
 import json
 import re
 from itertools import takewhile
@@ -343,6 +344,36 @@ async def test_what_is_not_stored_is_said_and_nothing_else_is_sent(
             path.symlink_to(tmp_path / "secret")
         await on.soul.run("and?")
         assert "[an image that is not stored here]" in str(on.sent())
+
+
+async def test_what_cannot_be_decoded_is_named_and_not_sent(tmp_path: Path) -> None:
+    spoilt = (NOISE.data[:-100], NOISE.data[:8] + b"?" * 99, saved(flat(9_000, 6_000), "PNG"))
+    async with stage(tmp_path, capabilities=SEES) as on:
+        on.server.script(*[say("well")] * 4)
+        await on.soul.run("look", [SHOT])
+        folder = on.session.dir / IMAGES_NAME
+        for data in spoilt:
+            url = f"{IMAGES_NAME}/{hashlib.sha256(data).hexdigest()}.png"
+            (on.session.dir / url).write_bytes(data)
+            where = ImageURL(url=url, name="a\x1b[2J\nplan.png" * 99)
+            said = Message(role="user", content=[ImagePart(image_url=where)])
+            await on.session.context.append_message(said)
+        # As another program keeps them; and a kind that it is not.
+        for url in ("data:image/png;base64,AAAA", "data:text/html,x", "data:image/png;base64,é"):
+            part = ImagePart(image_url=ImageURL(url=url))
+            await on.session.context.append_message(Message(role="user", content=[part]))
+        jpeg = saved(flat(9, 9), "JPEG")
+        url = f"{IMAGES_NAME}/{hashlib.sha256(jpeg).hexdigest()}.png"
+        (folder / Path(url).name).write_bytes(jpeg)
+        part = ImagePart(image_url=ImageURL(url=url))
+        await on.session.context.append_message(Message(role="user", content=[part]))
+        await on.soul.run("and?")
+        sent = json.dumps(on.server.requests[-1].messages)
+        assert sent.count("which cannot be read]") == len(spoilt)
+        assert sent.count("[an image that cannot be read]") == 3
+        assert "u001b" not in sent
+        urls = re.findall('"url": "([^,"]*)', sent)
+        assert sorted(urls) == ["data:image/jpeg;base64", "data:image/png;base64"]
 
 
 def test_no_more_is_sent_than_a_server_takes(

@@ -113,6 +113,34 @@ async def test_text_that_is_not_utf8_is_found(searched: Bench) -> None:
     assert outcome.output == "latin.txt\n2:caf\ufffd find"
 
 
+@pytest.mark.parametrize(
+    ("pattern", "lines"),
+    [
+        ("gr.*needle", [1, 2]),
+        ("gr.+?ne{2}dle$", [1, 2]),
+        ("^gr.*(?x: n e e d )le", [1, 2]),
+        (r"^gr..\.?[.*]? .*needle", [2]),
+        ("^...$", [3, 4]),
+        (r"a\.*b", [3, 4]),
+        ("a[[.*]x]b", [3]),
+        ("a[^.*[:alpha:]].*b", []),
+    ],
+)
+async def test_a_dot_and_a_star_cross_what_is_not_utf8(
+    searched: Bench, pattern: str, lines: list[int]
+) -> None:
+    data = "gr\xfc\xdf dich needle\n".encode("latin-1") + "grüß dich needle\na.b\néab\n".encode()
+    searched.write("latin.txt", data)
+    outcome = await searched.run("Grep", pattern=pattern, glob="*.txt", output_mode="content")
+    assert [int(line.split(":")[0]) for line in outcome.output.split("\n")[1:]] == lines
+
+
+async def test_a_wrong_pattern_is_shown_as_it_was_written(searched: Bench) -> None:
+    outcome = await searched.run("Grep", pattern="a.*(b")
+    assert "a.*(b" in outcome.message
+    assert "-u" not in outcome.message
+
+
 async def test_long_lines_are_cut(searched: Bench) -> None:
     searched.write("min.js", "x" * 100_000 + "find" + "y" * 100_000 + "\n")
     outcome = await searched.run("Grep", pattern="x+find", glob="*.js", output_mode="content")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import os
 import sys
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -410,6 +411,33 @@ def test_a_clipboard_that_hangs_is_not_waited_for(
     monkeypatch.setattr("kimi_tui.tui.desktop._READINGS", _impatient())
     environ = {"PATH": f"{tmp_path / 'bin'}:/usr/bin:/bin", "DISPLAY": ":0"}
     assert "not answer" in read_clipboard(environ, [], "linux").trouble
+
+
+def _is_there(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("kind", ["image", "text"])
+def test_a_clipboard_without_an_end_is_cut_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    # What it started holds the pipe, too.
+    endless = f"echo $$ >> {tmp_path / 'pids'}; yes & yes"
+    only = (
+        f'case "$*" in *image/png*) {"exit 1" if kind == "text" else endless};; *) {endless};; esac'
+    )
+    _program(tmp_path / "bin", "xclip", only)
+    monkeypatch.setattr("kimi_tui.images.MAX_FILE_BYTES", 1_000_000)
+    monkeypatch.setattr(desktop, "MOST_TEXT_BYTES", 1_000_000)
+    environ = {"PATH": f"{tmp_path / 'bin'}:/usr/bin:/bin", "DISPLAY": ":0"}
+    assert "more than" in read_clipboard(environ, [], "linux").trouble
+    (group,) = (tmp_path / "pids").read_text().split()
+    while _is_there(int(group)):
+        time.sleep(0.01)
 
 
 def _impatient() -> dict[str, object]:

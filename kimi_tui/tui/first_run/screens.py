@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import events, on
@@ -35,7 +34,6 @@ from kimi_tui.tui.first_run.models import (
 )
 from kimi_tui.tui.frame.footer import Footer
 from kimi_tui.tui.glyphs import glyphs_of
-from kimi_tui.tui.letters import unhandled
 from kimi_tui.tui.pick_list import MODEL_KEYS, SERVER_KEYS, Entry, PickList
 from kimi_tui.tui.screens import AnswersOnce, app_of, sheets
 
@@ -57,29 +55,6 @@ LOCAL = Entry("Use a local server", "Ollama, llama.cpp, LM Studio or vLLM on its
 ROWS = 12
 
 
-class UrlField(Input):
-    """A field that can be seen, before one for a key: what is typed behind the key that leaves it never gets in here."""
-
-    _left_at = 0.0
-
-    async def _on_key(self, event: events.Key) -> None:
-        if event.time < self._left_at + _LEAVING_S:
-            event.stop()
-            event.prevent_default()
-            if not self.has_focus or time.monotonic() < self._left_at + _LONGEST_S:
-                app_of(self).post_message(unhandled(event, self))
-            return
-        if event.key in ("tab", "enter"):
-            self._left_at = event.time
-        await super()._on_key(event)
-
-
-_LEAVING_S = 0.2
-"""Keys that come later were typed when it could be seen where they go."""
-_LONGEST_S = 1.0
-"""For so long they wait for another field to have the focus."""
-
-
 class KeyScreen(AnswersOnce[Launch | None]):
     """Asks for a key and a model. Answers with how to start, or None for going back.
 
@@ -97,7 +72,7 @@ class KeyScreen(AnswersOnce[Launch | None]):
         chosen = server_of(base_url) if base_url else 0
         entries = [Entry(server.title, server.base_url) for server in SERVERS]
         self._server = PickList(entries, folds=True, chosen=chosen, widget_id="server")
-        self._url = _field("https://host/v1", "url", value=base_url, kind=UrlField)
+        self._url = _field("https://host/v1", "url", value=base_url)
         known = launch.choice
         self._known = known if isinstance(known, Choice) and known.base_url == base_url else None
         key = self._known.api_key if self._known else ""
@@ -632,8 +607,7 @@ def _field(
     *,
     value: str = "",
     password: bool = False,
-    kind: type[Input] = Input,
 ) -> Input:
-    field = kind(value, placeholder=placeholder, password=password, id=name, compact=True)
+    field = Input(value, placeholder=placeholder, password=password, id=name, compact=True)
     field.cursor_blink = False
     return field

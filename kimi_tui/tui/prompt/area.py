@@ -50,6 +50,16 @@ class Draft(NamedTuple):
     pastes: Mapping[str, str] = MappingProxyType({})
 
 
+def _line_count(text: str) -> int:
+    return text.rstrip("\n").count("\n") + 1
+
+
+def chip_of(text: str, number: int = 1) -> str:
+    """The chip that a text stands in the field as: of so many lines, the first such one or a further one."""
+    further = f", {number}" if number > 1 else ""
+    return f"[Pasted {counted(_line_count(text), 'line')}{further}]"
+
+
 READING = "[reading the clipboard]"
 """What stands in the field until it is known what the clipboard holds."""
 _IMAGE_ENDINGS = (".png", ".jpg", ".jpeg", ".gif", ".webp")
@@ -235,7 +245,7 @@ class PromptArea(TextArea):
         # What was pasted is kept: the draft that stands here now may come back, chips and all.
         text = clean(text)
         if self.has_chips and len(text) > LONGEST:
-            text = self._new_chip(text, text.rstrip("\n").count("\n") + 1)
+            text = self._new_chip(text)
         self.load_text(text)
         self.move_cursor(self.document.end)
 
@@ -415,9 +425,8 @@ class PromptArea(TextArea):
         self._put_pasted(text)
 
     def _put_pasted(self, text: str) -> None:
-        n_lines = text.rstrip("\n").count("\n") + 1
-        if self.has_chips and n_lines > LONG_PASTE:
-            text = self._new_chip(text, n_lines)
+        if self.has_chips and _line_count(text) > LONG_PASTE:
+            text = self._new_chip(text)
         if result := self._replace_via_keyboard(text, *self.selection):
             self.move_cursor(result.end_location)
             self.focus()
@@ -436,9 +445,8 @@ class PromptArea(TextArea):
             if (start := line.find(written)) < 0:
                 continue
             end = start + len(written)
-            n_lines = text.rstrip("\n").count("\n") + 1
-            if n_lines > LONG_PASTE:
-                text = self._new_chip(text, n_lines)
+            if _line_count(text) > LONG_PASTE:
+                text = self._new_chip(text)
             at_end = self.selection.end == (row, end)
             if text.startswith(BEGINS) and end == len(line):
                 text += " "
@@ -448,12 +456,12 @@ class PromptArea(TextArea):
             return True
         return False
 
-    def _new_chip(self, text: str, n_lines: int) -> str:
-        size = counted(n_lines, "line")
-        chip, number = f"[Pasted {size}]", 1
-        while chip in self._pastes or chip in self.text:
+    def _new_chip(self, text: str) -> str:
+        written = self.text
+        chip, number = chip_of(text), 1
+        while chip in self._pastes or chip in written:
             number += 1
-            chip = f"[Pasted {size}, {number}]"
+            chip = chip_of(text, number)
         self._pastes[chip] = text
         return chip
 

@@ -18,7 +18,6 @@ from kimi_tui.launch import Launch
 from kimi_tui.llm import models as discovery
 from kimi_tui.llm.models import FoundModel, LocalServer
 from kimi_tui.tui.app import KimiApp
-from kimi_tui.tui.first_run import screens
 from kimi_tui.tui.first_run.screens import KeyScreen, LocalScreen
 from kimi_tui.tui.first_run.welcome import WelcomeScreen
 from kimi_tui.tui.main.screen import MainScreen
@@ -108,8 +107,7 @@ async def test_a_pasted_key_is_checked_at_once_saved_and_used(home: Path) -> Non
 async def test_what_is_no_url_is_said_at_once_and_can_be_mended(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Here nobody types as fast as a script.
-    monkeypatch.setattr(screens, "_LEAVING_S", 0.0)
+    monkeypatch.setattr("kimi_tui.tui.keyboard.LEAVING_S", 0.0)  # nobody types as fast as a script
     running = app(home)
     async with running.run_test(size=(80, 24)) as pilot:
         one = Desk(running, pilot)

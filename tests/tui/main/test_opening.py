@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -320,33 +319,28 @@ async def test_that_there_is_no_sandbox_is_said_unless_it_was_switched_off(home:
             await opened.soul.aclose()
 
 
-class Keyring:
-    """What the package does where it is there."""
-
-    def __init__(self, stored: str | Exception | None) -> None:
-        self._stored = stored
-
-    def get_password(self, service: str, name: str) -> str | None:
-        """As the package has it."""
-        assert (service, name) == ("kimi-tui", "mine")
-        if isinstance(self._stored, Exception):
-            raise self._stored
-        return self._stored
-
-
 @pytest.mark.parametrize(
-    ("keyring", "said"),
+    ("does", "said"),
     [
-        (None, r"keyring is not installed; pip install 'kimi-tui\[keyring\]'"),
-        (Keyring(None), "nothing is there; keyring set kimi-tui mine"),
-        (Keyring(OSError("sk-no")), "the keyring does not answer: OSError$"),
-        (Keyring(" sk-real\n"), ""),
+        ("raise ImportError", r"keyring is not installed; pip install 'kimi-tui\[keyring\]'"),
+        ("get_password = lambda *names: None", "nothing is there; keyring set kimi-tui mine"),
+        (
+            "def get_password(*names): raise OSError('sk-no')",
+            "the keyring does not answer: OSError$",
+        ),
+        ("def get_password(*names): raise SystemExit", "the keyring does not answer: SystemExit$"),
+        ("import os; get_password = lambda *names: os._exit(3)", "the keyring does not answer$"),
+        ("import time; get_password = lambda *names: time.sleep(99)", "does not answer$"),
+        ("import getpass; get_password = lambda *names: getpass.getpass()", "answer: EOFError$"),
+        ("def get_password(*names): print('no'); return f' {names} \\n'", ""),
     ],
 )
 async def test_a_key_is_taken_from_the_keyring(
-    home: Path, monkeypatch: pytest.MonkeyPatch, keyring: Keyring | None, said: str
+    home: Path, monkeypatch: pytest.MonkeyPatch, does: str, said: str
 ) -> None:
-    monkeypatch.setitem(sys.modules, "keyring", keyring)
+    monkeypatch.setattr("kimi_tui.config.stored_key.WAIT_S", 5.0 if "sleep" not in does else 1.0)
+    (home / "keyring.py").write_text(does)
+    monkeypatch.setenv("PYTHONPATH", str(home))
     launch = launch_at(home)
     assert isinstance(launch.choice, Choice)
     launch = launch._replace(choice=launch.choice._replace(api_key="keyring:mine"))
@@ -360,4 +354,4 @@ async def test_a_key_is_taken_from_the_keyring(
         opened = await open_session(launch._replace(choice=choice), lambda records: None)
         await opened.soul.run("Hello")
         await opened.soul.aclose()
-        assert server.requests[-1].headers["authorization"] == "Bearer sk-real"
+        assert server.requests[-1].headers["authorization"] == "Bearer ('kimi-tui', 'mine')"

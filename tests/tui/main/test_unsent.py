@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import stat
+import time
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,15 @@ from textual import events
 
 from kimi_tui.launch import NEWEST
 from kimi_tui.session.store import SessionStore
-from kimi_tui.tui.main.unsent import DRAFT, read_draft, write_draft
-from kimi_tui.tui.prompt.area import Draft
+from kimi_tui.tui.main.unsent import (
+    DRAFT,
+    FOLLOW_UPS,
+    read_draft,
+    read_follow_ups,
+    write_draft,
+    write_follow_ups,
+)
+from kimi_tui.tui.prompt.area import Draft, chip_of
 
 LONG = "".join(f"line {n}\n" for n in range(30))
 
@@ -111,11 +119,44 @@ def test_a_file_of_anything_is_no_harm(tmp_path: Path) -> None:
     for content in ("", "[]", '{"text": 7}', "[" * 9_999, '{"pastes": 7}'):
         (tmp_path / DRAFT).write_text(content)
         assert read_draft(tmp_path) == Draft("", {})
-    pastes = {"x": "y", "[Pasted 30 lines]": 7, "[Pasted 31 lines, 2]": "\x1b[2Jb"}
+    pastes = {
+        "x": "y",
+        "[Pasted 30 lines]": 7,
+        "[Pasted 2 lines, 2]": "\x1b[2Jb\r\nc\n",
+        # That says of itself what is not so.
+        "[Pasted 1 line]": "a\nb",
+        "[Pasted 2 line]": "a\nb",
+        "[Pasted 2 lines, 02]": "a\nb",
+    }
     (tmp_path / DRAFT).write_text(json.dumps({"text": "t\x1b[31mu", "pastes": pastes}))
     found = read_draft(tmp_path)
     assert "\x1b" not in found.text
-    assert list(found.pastes) == ["[Pasted 31 lines, 2]"]
-    assert "\x1b" not in found.pastes["[Pasted 31 lines, 2]"]
+    assert found.pastes == {"[Pasted 2 lines, 2]": "b\nc\n"}
     write_draft(tmp_path, Draft())
     assert not (tmp_path / DRAFT).exists()
+
+
+@pytest.mark.parametrize("name", [DRAFT, FOLLOW_UPS])
+def test_a_large_file_of_anything_costs_no_seconds(tmp_path: Path, name: str) -> None:
+    read = read_draft if name == DRAFT else read_follow_ups
+    marks = [("\u202e", 300_000), ("\\u200d", 300_000), ("\x7f", 1_900_000), ("\\u001b", 300_000)]
+    for mark, count in marks:
+        text = f'"{mark * count}"'
+        content = f'{{"text": {text}}}' if name == DRAFT else f"[{text}]"
+        (tmp_path / name).write_text(content, "utf-8")
+        begun = time.thread_time()
+        assert read(tmp_path) in (Draft("", {}), [])
+        assert time.thread_time() - begun < 0.4
+    # Nobody's disk is filled by what would not be read again.
+    write_draft(tmp_path, Draft("x" * 3_000_000))
+    write_follow_ups(tmp_path, ["x" * 3_000_000])
+    assert not (tmp_path / DRAFT).exists()
+    assert not (tmp_path / FOLLOW_UPS).exists()
+    # Of ordinary ones as much is kept as before.
+    long = Draft(
+        "see " + chip_of("line\n" * 200_000), {chip_of("line\n" * 200_000): "line\n" * 200_000}
+    )
+    write_draft(tmp_path, long)
+    assert read_draft(tmp_path) == long
+    write_follow_ups(tmp_path, ["a\x1b[2Jb", "c"])
+    assert read_follow_ups(tmp_path) == ["ab", "c"]
