@@ -237,6 +237,9 @@ class MainScreen(Screen[None]):
             views.gauge.cost_words = self.conversation.cost_words
         return views
 
+    def text_select_all(self) -> None:
+        """A third click on a row of the frame selects that row, as the second did, and not all that is on the screen."""
+
     def on_resize(self, event: events.Resize) -> None:
         """Other sizes have other places for the timeline and less air."""
         self._frame.fit(event.size)
