@@ -17,6 +17,7 @@ from kimi_tui.config.model_choice import Choice, clean_url, is_loopback, is_url
 from kimi_tui.foreign_text import clean, one_line
 from kimi_tui.launch import Launch
 from kimi_tui.tui.callbacks import reported
+from kimi_tui.tui.field import LineField
 from kimi_tui.tui.first_run.models import (
     SERVERS,
     ModelEntry,
@@ -57,7 +58,7 @@ LOCAL = Entry("Use a local server", "Ollama, llama.cpp, LM Studio or vLLM on its
 ROWS = 12
 
 
-class UrlField(Input):
+class UrlField(LineField):
     """A field that can be seen, before one for a key: what is typed behind the key that leaves it never gets in here."""
 
     _left_at = 0.0
@@ -632,8 +633,6 @@ def _field(
     *,
     value: str = "",
     password: bool = False,
-    kind: type[Input] = Input,
-) -> Input:
-    field = kind(value, placeholder=placeholder, password=password, id=name, compact=True)
-    field.cursor_blink = False
-    return field
+    kind: type[LineField] = LineField,
+) -> LineField:
+    return kind(value, placeholder=placeholder, password=password, id=name)

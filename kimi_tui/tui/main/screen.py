@@ -89,6 +89,8 @@ OPENING = "Opening the session"
 READING = "Reading the session"
 WARNED_S = 10.0
 TWICE_S = 1.0
+APART_S = 0.5
+"""Seconds between two keys behind which what is written elsewhere begins another word in the prompt."""
 TOLD_LIMIT = 200
 """Notices that are kept to be read again."""
 OFFERED = 50
@@ -967,8 +969,10 @@ class MainScreen(Screen[None]):
         """Take what was written where nothing can be, and did nothing by that; what follows is written here as well."""
         from kimi_tui.foreign_text import clean_pasted
 
-        text = clean_pasted(text)
-        self.type_in_prompt(text)
+        text, before = clean_pasted(text), self.prompt.area.typed
+        is_apart = self._last_key_at() - self._typed_at > APART_S
+        joins = bool(before) and not before[-1].isspace() and not text[:1].isspace()
+        self.type_in_prompt(f" {text}" if is_apart and joins else text)
         if self._approvals.panel is None:
             self.return_to_now()
             if tells:
