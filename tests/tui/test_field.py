@@ -30,7 +30,7 @@ async def test_what_is_typed_right_behind_a_key_comes_behind_it() -> None:
     async with app.run_test() as pilot:
         app.query_one(LineField).focus()
         await pilot.pause()
-        for key in ("ctrl+u", *"new", "enter", "ctrl+u", *"er", "home", "ctrl+f", *"xy", "enter"):
+        for key in ("ctrl+u", *"new", "enter", "ctrl+u", *"er", "home", "ctrl+k", *"xy", "enter"):
             event = events.Key(key, key if len(key) == 1 else None)
             event.set_sender(app)
             app.post_message(event)

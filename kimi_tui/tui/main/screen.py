@@ -970,9 +970,10 @@ class MainScreen(Screen[None]):
         from kimi_tui.foreign_text import clean_pasted
 
         text, before = clean_pasted(text), self.prompt.area.typed
-        is_apart = self._last_key_at() - self._typed_at > APART_S
+        is_apart = (at := self._last_key_at()) - self._typed_at > APART_S
         joins = bool(before) and not before[-1].isspace() and not text[:1].isspace()
         self.type_in_prompt(f" {text}" if is_apart and joins else text)
+        self._typed_at = max(self._typed_at, at)  # before it is heard that the text has changed
         if self._approvals.panel is None:
             self.return_to_now()
             if tells:
