@@ -380,7 +380,7 @@ def statistics_facts(figures: Statistics) -> dict[str, Any]:
         "dmail_tokens_saved": figures.dmail_tokens_saved,
         "compactions": [
             {"tokens_before": before, "tokens_after": after, "ratio": _ratio(before, after)}
-            for before, after in figures.compactions
+            for before, after, _ in figures.compactions
         ],
         "rewinds": figures.rewinds,
         "cost": _cost_facts(figures.cost),

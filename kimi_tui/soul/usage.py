@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from kimi_tui.config.settings import ModelPrices
 from kimi_tui.projection.row_figures import RowFigures
@@ -201,11 +202,19 @@ def _add(spent: dict[str, Spent], more: Mapping[str, Spent]) -> None:
         spent[model] = spent.get(model, Spent()) + tokens
 
 
+class Compaction(NamedTuple):
+    """Tokens before and after; whether the latter is the server's own figure."""
+
+    before: int
+    after: int
+    measured: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Statistics:
     """Counts, tokens and seconds of a session.
 
-    `dmail_tokens_saved` is the sum over all D-Mails; `compactions` are pairs of tokens before and after. `model_s`,
+    `dmail_tokens_saved` is the sum over all D-Mails. `model_s`,
     `tools_s` and `user_s` are the seconds spent waiting for the model, for tools, and for an answer of the user.
     `cost` is for who has prices to fill in; None where there are none. `is_fork`: all figures count what came along
     from another session too.
@@ -220,7 +229,7 @@ class Statistics:
     output_tokens: int = 0
     dmails: int = 0
     dmail_tokens_saved: int = 0
-    compactions: tuple[tuple[int, int], ...] = ()
+    compactions: tuple[Compaction, ...] = ()
     rewinds: int = 0
     model_s: float = 0.0
     tools_s: float = 0.0
@@ -264,14 +273,15 @@ def statistics(records: Iterable[EventRecord]) -> Statistics:
     status: StatusUpdate | None = None
     turns = steps = failures = dmails = saved = rewinds = 0
     figures, summary = RowFigures(), ""
-    compactions: list[tuple[int, int]] = []
+    compactions: list[Compaction] = []
     made: dict[str, int] = {}
     for record in records:
         event = record.event
         for uid, more in figures.apply(event).ends:
             if (place := made.get(uid)) is not None:
-                before, after = compactions[place]
-                compactions[place] = before, after + more
+                was, figure = compactions[place], figures.left_by(uid)
+                measured = figure is not None and figure.measured
+                compactions[place] = Compaction(was.before, was.after + more, measured)
         if isinstance(event, TurnBegin):
             # A program that was killed in mid-turn left it open; the time until the next turn was nobody's waiting.
             clock.stop()
@@ -309,7 +319,7 @@ def statistics(records: Iterable[EventRecord]) -> Statistics:
                 summary = uid
             case CompactionEnd(tokens_before=before, tokens_after=after, error=""):
                 made[summary] = len(compactions)
-                compactions.append((before, after))
+                compactions.append(Compaction(before, after))
             case _:
                 pass
     return Statistics(
@@ -357,6 +367,6 @@ def with_journal(counted: Statistics, entries: Iterable[Entry]) -> Statistics:
         saved = sum(max(0, before - after) for before, after in dmails)
         counted = replace(counted, dmails=len(dmails), dmail_tokens_saved=saved)
     # kimi-cli records a compaction without figures.
-    if len(compactions) > sum(before > 0 for before, _ in counted.compactions):
-        counted = replace(counted, compactions=tuple(compactions))
+    if len(compactions) > sum(one.before > 0 for one in counted.compactions):
+        counted = replace(counted, compactions=tuple(Compaction(*one) for one in compactions))
     return replace(counted, rewinds=max(counted.rewinds, len(rewinds)))

@@ -295,8 +295,8 @@ def statistics_pairs(figures: Statistics) -> list[tuple[str, str]]:
         )
     if figures.compactions:
         each = ", ".join(
-            f"{tokens(before)} to {tokens(after)} ({percent(after, before)})"
-            for before, after in figures.compactions
+            f"{tokens(before)} to {tokens(after, estimated=not measured)} ({percent(after, before)})"
+            for before, after, measured in figures.compactions
         )
         pairs.append(("compactions", each))
     if figures.rewinds:

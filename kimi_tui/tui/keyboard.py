@@ -21,6 +21,7 @@ from kimi_tui.tui.screens import app_of
 if TYPE_CHECKING:
     from textual.message_pump import MessagePump
     from textual.screen import Screen
+    from textual.widget import Widget
 
 
 QUIET_S = 0.5

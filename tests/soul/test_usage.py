@@ -188,11 +188,13 @@ def test_time_travel_is_counted_with_what_it_saved() -> None:
             (1.0, reverted("dmail", 50_000, 30_000)),
             (2.0, reverted("dmail", 40_000, 39_000)),
             (3.0, reverted("rewind", 39_000, 20_000)),
-            (4.0, ev.CompactionEnd(200_000, 20_000, "summary", 3)),
+            (3.5, ev.CheckpointCreated(0, "a", "summary", tokens=900)),
+            (4.0, ev.CompactionEnd(200_000, 20_100, "summary", 3)),
             (5.0, ev.CompactionEnd(100, 100, error="failed")),
             (6.0, ev.StatusUpdate(20_000, 262_144, 222_000, total_input=9, total_cached=4, total_output=2)),
         )
     )  # fmt: skip
     assert (found.dmails, found.dmail_tokens_saved, found.rewinds) == (2, 21_000, 1)
-    assert found.compactions == ((200_000, 20_000),)
+    # The server has told by now what was estimated.
+    assert found.compactions == ((200_000, 20_000, True),)
     assert (found.input_tokens, found.cached_tokens, found.output_tokens) == (9, 4, 2)

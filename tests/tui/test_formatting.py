@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from kimi_tui.soul.usage import Statistics
+from kimi_tui.soul.usage import Compaction, Statistics
 from kimi_tui.tui.formatting import age, statistics_pairs
 
 
@@ -30,6 +30,12 @@ def test_who_was_not_waited_for_is_not_named(
 def test_tools_are_called_as_everywhere_else() -> None:
     figures = Statistics(tool_calls={"StrReplaceFile": 2, "mcp__web__get": 1})
     assert dict(statistics_pairs(figures))["tool calls"] == "Edit 2, web/get 1"
+
+
+def test_what_a_compaction_left_is_an_estimate_until_it_was_measured() -> None:
+    figures = Statistics(compactions=(Compaction(20_000, 8_900), Compaction(9_000, 4_500, True)))
+    said = dict(statistics_pairs(figures))["compactions"]
+    assert said == "20.0k to ~8.9k (44%), 9.0k to 4.5k (50%)"
 
 
 def test_two_hours_are_two_hours_also_soon_after_midnight() -> None:

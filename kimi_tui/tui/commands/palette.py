@@ -10,6 +10,7 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Input
 
+from kimi_tui.tui.field import LineField
 from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.prompt.command import Command, CommandTable
 from kimi_tui.tui.prompt.menu import CommandMenu
@@ -47,8 +48,7 @@ class PaletteScreen(ModalScreen[str | None], AnswersOnce[str | None]):
     def __init__(self, commands: CommandTable, keys: Mapping[str, str]) -> None:
         super().__init__()
         self._commands = commands
-        self._input = Input(placeholder="Find a command", compact=True)
-        self._input.cursor_blink = False
+        self._input = LineField(placeholder="Find a command")
         self._menu = CommandMenu(commands, keys, rows=14, found=found(commands, ""))
 
     def compose(self) -> ComposeResult:

@@ -16,6 +16,7 @@ from kimi_tui.config.model_choice import Choice, clean_url, is_loopback, is_url
 from kimi_tui.foreign_text import clean, one_line
 from kimi_tui.launch import Launch
 from kimi_tui.tui.callbacks import reported
+from kimi_tui.tui.field import LineField
 from kimi_tui.tui.first_run.models import (
     SERVERS,
     ModelEntry,
@@ -607,7 +608,5 @@ def _field(
     *,
     value: str = "",
     password: bool = False,
-) -> Input:
-    field = Input(value, placeholder=placeholder, password=password, id=name, compact=True)
-    field.cursor_blink = False
-    return field
+) -> LineField:
+    return LineField(value, placeholder=placeholder, password=password, id=name)

@@ -9,9 +9,11 @@ import time
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
+from textual import events
 from textual.content import Content
 from textual.geometry import Size
 from textual.message import Message
+from textual.selection import Selection
 from textual.widget import Widget
 
 from kimi_tui.foreign_text import clean, one_line
@@ -121,6 +123,21 @@ class Notices(Widget):
         self.call_after_refresh(self._tell_rows)
         self.set_class(any(shown.level == "error" for shown in board), "-grave")
         self.refresh(layout=True)
+
+    def on_click(self, event: events.Click) -> None:
+        """A third click selects what the second one did: Textual would select all that stands in the same pane."""
+        if event.chain > 1:
+            event.prevent_default()
+            self.text_select_all()
+
+    def get_selection(self, selection: Selection) -> tuple[str, str] | None:
+        """What is selected, without the edge and the signs before it."""
+        found = super().get_selection(selection)
+        if found is None:
+            return None
+        glyphs = glyphs_of(self)
+        signs = f" {glyphs.edge}{glyphs.caution}"
+        return "\n".join(row.lstrip(signs) for row in found[0].split("\n")), found[1]
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         """As many rows as there are at that width, which is not the widget's own before it has a place."""

@@ -88,6 +88,8 @@ OPENING = "Opening the session"
 READING = "Reading the session"
 WARNED_S = 10.0
 TWICE_S = 1.0
+APART_S = 0.5
+"""Seconds between two keys behind which what is written elsewhere begins another word in the prompt."""
 TOLD_LIMIT = 200
 """Notices that are kept to be read again."""
 OFFERED = 50
@@ -229,6 +231,9 @@ class MainScreen(Screen[None]):
             views.timeline.reading = READING if self.transcript.reading else ""
             views.gauge.cost_words = self.conversation.cost_words
         return views
+
+    def text_select_all(self) -> None:
+        """A third click on a row of the frame selects that row, as the second did, and not all that is on the screen."""
 
     def on_resize(self, event: events.Resize) -> None:
         """Other sizes have other places for the timeline and less air."""
@@ -922,8 +927,11 @@ class MainScreen(Screen[None]):
         """Take what was written where nothing can be, and did nothing by that; what follows is written here as well."""
         from kimi_tui.foreign_text import clean_pasted
 
-        text = clean_pasted(text)
-        self.prompt.area.write(text)
+        text, before = clean_pasted(text), self.prompt.area.typed
+        is_apart = (at := self._last_key_at()) - self.typed_at > APART_S
+        joins = bool(before) and not before[-1].isspace() and not text[:1].isspace()
+        self.prompt.area.write(f" {text}" if is_apart and joins else text)
+        self.typed_at = max(self.typed_at, at)  # before it is heard that the text has changed
         if self._approvals.panel is None:
             self.return_to_now()
             if tells:

@@ -18,7 +18,7 @@ Outcome = Literal["", "earlier", "later", "escape"]
 _Keys = Generator[None, str, None]
 
 END_OF_LINE = 1 << 30
-"""The column that is kept after `$`."""
+"""The cell that is kept after `$`."""
 MOST = 1 << 20
 """The highest count, and the most characters that a command may make of the text."""
 _FINDS = "fFtT"
@@ -85,7 +85,7 @@ class Vim:
         self.is_register_lines = False
         """Whether those are whole lines."""
         self._wanted: int | None = None
-        """The column that `j` and `k` go to; None for the one of the cursor."""
+        """The cell of a line that `j` and `k` go to; None for the one of the cursor."""
         self._found: tuple[str, str] | None = None
         """The last of `f F t T`, and its character."""
         self._change: _Change | None = None
@@ -264,11 +264,11 @@ class Vim:
         if target == line:
             return None
         if self._wanted is None:
-            self._wanted = self.at - self._in.start_of(self.at)
+            self._wanted = self._in.cells_before(self.at)
         start = self._in.line_start(target)
         end = self._in.end_of(start)
         over = self.mode in ("visual", "lines")
-        return min(start + self._wanted, end if over else max(start, end - 1))
+        return min(self._in.in_cell(start, self._wanted), end if over else max(start, end - 1))
 
     def _find(self, key: str, char: str, count: int, *, again: bool = False) -> Move | None:
         step = 1 if key in "ft" else -1

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
+from rich.cells import cell_len, get_character_cell_size
+
 Kind = Literal["exclusive", "inclusive", "lines"]
 """Whether the last place belongs to it, or all of the lines do."""
 _PAIRS = {"(": ")", "[": "]", "{": "}"}
@@ -44,6 +46,20 @@ class VimText:
         """Where the line of a place ends."""
         found = self.text.find("\n", at)
         return len(self.text) if found < 0 else found
+
+    def cells_before(self, at: int) -> int:
+        """How many cells of its line stand before a place."""
+        return cell_len(self.text[self.start_of(at) : at])
+
+    def in_cell(self, start: int, cell: int) -> int:
+        """Which character of the line that begins at a place is drawn in a cell; the line's end where none is."""
+        end = self.end_of(start)
+        for place in range(start, end):
+            width = get_character_cell_size(self.text[place])
+            if cell < width:
+                return place
+            cell -= width
+        return end
 
     def line_start(self, line: int) -> int:
         """Where a line begins, by its number from 0."""

@@ -19,6 +19,7 @@ from kimi_tui.config.model_choice import Choice
 from kimi_tui.foreign_text import one_line
 from kimi_tui.launch import Launch
 from kimi_tui.tui.callbacks import reported
+from kimi_tui.tui.field import LineField
 from kimi_tui.tui.formatting import cut
 from kimi_tui.tui.frame.footer import Footer, Hint
 from kimi_tui.tui.frame.header import Header, Heading
@@ -99,8 +100,7 @@ class SessionsScreen(AnswersOnce[Launch | None]):
         self._said: Timer | None = None
         self._header = Header(Heading(title="Sessions", folder=short(launch.work_dir), words=" "))
         self._sign = Static("/", id="sign", markup=False)
-        self._input = Input(words, placeholder=FIND_WORDS, compact=True)
-        self._input.cursor_blink = False
+        self._input = LineField(words, placeholder=FIND_WORDS)
         self.list = SessionList(own_id or "", self._takes)
         self._preview = SessionPreview()
         self._words = Static("", id="said", markup=False)

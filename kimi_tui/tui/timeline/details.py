@@ -201,7 +201,8 @@ def line_details(
         where = f" to #{line.to_id}"
     steps = numbers.counted(len(line.checkpoints), "step")
     if line.tokens_before:
-        steps += f", {numbers.tokens(line.tokens_before)} tokens"
+        # As the gauge has it, which cannot know what of it the server would count.
+        steps += f", {numbers.tokens(line.tokens_before, estimated=True)} tokens"
     return [
         *([(row, "ink")] for row in _wrapped(name, width, 2, glyphs.cut)),
         [(f"World line {line.n}", "ink"), (f"  {numbers.ago(age)}", "quiet")],

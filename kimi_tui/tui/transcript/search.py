@@ -24,6 +24,7 @@ from textual.worker import Worker
 
 from kimi_tui.foreign_text import one_line
 from kimi_tui.tui.callbacks import drained, reported
+from kimi_tui.tui.field import LineField
 from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.screens import add_sheets
 
@@ -579,7 +580,7 @@ class Search:
         return strip
 
 
-class SearchField(Input):
+class SearchField(LineField):
     """Where the text is typed."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -587,8 +588,7 @@ class SearchField(Input):
     ]
 
     def __init__(self) -> None:
-        super().__init__(placeholder="Search", compact=True, select_on_focus=False)
-        self.cursor_blink = False
+        super().__init__(placeholder="Search", select_on_focus=False)
 
 
 class SearchArrow(Static):

@@ -10,7 +10,8 @@ from support.chat_server import ChatServer, say
 from support.screens import desk
 
 from kimi_tui.tui.dialogs.text_screen import NoticesScreen
-from kimi_tui.tui.frame.notices import Shown, with_notice, without
+from kimi_tui.tui.frame.header import Header
+from kimi_tui.tui.frame.notices import Notices, Shown, with_notice, without
 
 SIZES = [(120, 40), (80, 24), (60, 20)]
 
@@ -48,6 +49,22 @@ async def test_a_notice_covers_neither_the_newest_words_nor_the_menu(
         await one.sees("▌ /timeline")
         await one.pilot.press("escape", "ctrl+u")
         await one.sees("Paragraph 29.")
+
+
+async def test_clicks_select_the_notice_and_nothing_else(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url, size=(80, 24)) as one:
+        server.script(say("Words of the chat."))
+        await one.ready()
+        await one.say("Say")
+        await one.sees("Words of the chat.")
+        one.screen.tell("The disk is full.", level="warning", advice="Make room.", topic="disk")
+        await one.sees("Make room.")
+        await one.pilot.click(Notices, offset=(8, 0), times=3)
+        await one.until(lambda: one.screen.get_selected_text() == "The disk is full.\nMake room.")
+        # Nor does a third click on another row of the frame take the chat along.
+        await one.pilot.click(Header, offset=(4, 0), times=3)
+        await one.until(lambda: "disk" not in (one.screen.get_selected_text() or ""))
+        assert "Words of the chat." not in (one.screen.get_selected_text() or "")
 
 
 @pytest.mark.parametrize("size", SIZES)

@@ -402,10 +402,12 @@ async def test_what_is_written_while_a_question_waits_answers_nothing(home: Path
         await one.until(lambda: area.text == "yes, do")
         await one.until(lambda: one.app.screen is one.screen)
         assert "The keys are elsewhere" in await one.sees("waits behind the question")
+        # What comes after a while is another word.
+        one.screen._typed_at -= 1.0  # pyright: ignore[reportPrivateUsage]
         typed(one, "yay")
-        await one.until(lambda: area.text == "yes, doyay")
+        await one.until(lambda: area.text == "yes, do yay")
         one.app.post_message(events.Paste(" \r\ny"))
-        await one.until(lambda: area.text == "yes, doyay \ny")
+        await one.until(lambda: area.text == "yes, do yay \ny")
         assert one.screen.conversation.state.approvals
         assert facts(one, server) == before
         # The same where the question has the keys; Enter behind it sends and opens nothing.

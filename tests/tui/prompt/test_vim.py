@@ -18,6 +18,7 @@ CASES = [
     (" |fooéx-y", "0B", "| fooéx-y", ""),
     ("\n | ébar,\n\n(a) ", "0G", "\n  ébar,\n\n|(a) ", ""),
     ("bar|,", "0e", "ba|r,", ""),
+    ("日本|語\nabcdefg\n한국x", "jj", "日本語\nabcdefg\n한국|x", ""),
     ("\n\n\n  bar|,\n", "2$", "\n\n\n  bar,\n|", ""),
     (",| ", "2B", "|, ", ""),
     ("x-yab)\n | \n", "2J", "x-yab)\n | ", ""),
@@ -172,6 +173,31 @@ def test_any_commands_do_what_they_do_in_vim(tmp_path: Path) -> None:
     ]
     # At the edges of a text, and on empty lines, vim has oddities that are not worth having.
     assert len(differ) <= len(cases) // 100, differ
+
+
+@pytest.mark.skipif(VIM is None, reason="vim is not installed")
+def test_lines_above_and_below_are_in_the_same_cell_as_in_vim(tmp_path: Path) -> None:
+    text = "日本語 it is\nabcdefghijk\n한국 x\n\nabécde\n日本語日本"
+    places = [at for at, char in enumerate(text) if char != "\n"]
+    keys = (
+        "j",
+        "k",
+        "jj",
+        "jk",
+        "jjk",
+        "ljj",
+        "$j",
+        "$jk",
+        "jjjjkk",
+        "kkkkkj",
+        "lkhj",
+        "2jx",
+        "vjd",
+        "dj",
+    )
+    cases = [Case(text, at, tuple(pressed)) for at in places for pressed in keys]
+    for case, their in zip(cases, theirs(cases, tmp_path), strict=True):
+        assert ours(case) == their, case
 
 
 KEYS = st.sampled_from(

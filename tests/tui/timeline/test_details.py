@@ -93,7 +93,7 @@ def test_a_world_line_tells_why_it_was_left() -> None:
         "whole line.",
         "World line 2  2 h ago",
         "left by your rewind to #4",
-        "14 steps, 53.2k tokens",
+        "14 steps, ~53.2k tokens",
     ]
     assert (
         text_of(details.line_details(model.tree.lines[3], line.at, "", 34, UNICODE))[1]
@@ -113,7 +113,7 @@ def test_a_line_that_an_undo_left_tells_its_tokens_too() -> None:
     line = model_of(t).tree.lines[2]
     assert (line.reason, line.tokens_before) == ("undo", used)
     told = text_of(details.line_details(line, line.at, "", 34, UNICODE))
-    assert told[-3:] == ["World line 2  just now", "left by your undo", "1 step, 14.2k tokens"]
+    assert told[-3:] == ["World line 2  just now", "left by your undo", "1 step, ~14.2k tokens"]
 
 
 def test_the_forecast_in_words() -> None:

@@ -1,0 +1,25 @@
+"""A field of one line whose keys act in the order in which they were pressed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from textual import events
+from textual.widgets import Input
+
+
+class LineField(Input):
+    """As Textual's, which takes letters at once and does what Ctrl+U or Enter stand for only when these have bubbled up."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, compact=True, **options)
+        # Nothing blinks here.
+        self.cursor_blink = False
+
+    async def _on_key(self, event: events.Key) -> None:
+        bound = None if event.is_printable else self.screen.active_bindings.get(event.key)
+        if bound is not None and bound.node is self:
+            event.stop()
+            event.prevent_default()
+            if bound.enabled:
+                await self.run_action(bound.binding.action)
