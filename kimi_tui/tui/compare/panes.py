@@ -27,6 +27,7 @@ from kimi_tui.tui.scrollbar import use_thin_scrollbar
 from kimi_tui.tui.span_painter import SpanPainter
 from kimi_tui.tui.transcript.selection import select_piece, selected_text, with_selection
 from kimi_tui.tui.transcript.thumbnails import LoadImage, Thumbnails
+from kimi_tui.tui.transcript.transcript import LOWEST_ROWS
 
 if TYPE_CHECKING:
     from kimi_tui.soul.world_line_reader import WorldLineComparison
@@ -199,7 +200,10 @@ class CompareSides(RowsPane):
         """Measure the rows anew, in slices: a key must not wait for a long conversation."""
         width, before = self.column_width(), self._message_rows
         known = before.heights if before is not None and before.width == width else None
-        picture = self._picture if self._load_image is not None and draws_cells(self) else None
+        # As in the chat, a terminal without rows to spare has names alone.
+        is_high = app_of(self).size.height >= LOWEST_ROWS
+        draws = self._load_image is not None and is_high and draws_cells(self)
+        picture = self._picture if draws else None
         rows = ComparisonRows(self.comparison, width, glyphs_of(self), known, picture)
         self.run_worker(reported(self, self._measured(rows)), group="measure", exclusive=True)
 

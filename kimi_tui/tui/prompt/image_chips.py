@@ -50,11 +50,16 @@ class ImageChips:
         return chip
 
     def again(self, text: str, images: Mapping[str, Image]) -> str:
-        """A text of another run with the images that its chips stood for, by chip; one that means another by now is renamed."""
+        """A text of another run with the images that its chips stood for, by chip; one that means another by now is renamed.
+
+        A chip that says something else than its image shows stands for nothing: it is all that is seen before it is sent.
+        """
         renamed: dict[str, str] = {}
         for chip, image in images.items():
             facts = facts_of(image)
             known = self._known.get(chip)
+            if not chip.startswith(_begins(facts)):
+                continue
             if known is None or known.facts.sha256 == facts.sha256:
                 self._known[chip] = Chip(facts, image)
             else:
