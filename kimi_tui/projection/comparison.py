@@ -10,6 +10,8 @@ from collections import Counter
 from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from kimi_tui.wire.display import ImageBlock
+
 if TYPE_CHECKING:
     from kimi_tui.soul.world_line_reader import WorldLineMessage
 
@@ -136,5 +138,6 @@ def _shown(messages: Sequence[WorldLineMessage]) -> list[WorldLineMessage]:
     ]
 
 
-def _key(message: WorldLineMessage) -> tuple[str, str, str, str]:
-    return message.kind, message.name, message.target, message.text
+def _key(message: WorldLineMessage) -> Hashable:
+    images = tuple(shown.sha256 for shown in message.display if isinstance(shown, ImageBlock))
+    return message.kind, message.name, message.target, message.text, images

@@ -11,6 +11,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from kimi_tui.foreign_text import one_line
+from kimi_tui.image_names import titled
 from kimi_tui.projection.row_figures import Changed, RowFigures
 from kimi_tui.projection.timeline_rows import SHORT, Row, Rows
 from kimi_tui.projection.timeline_tree import (
@@ -25,7 +26,7 @@ from kimi_tui.projection.timeline_tree import (
 from kimi_tui.projection.tool_calls import target
 from kimi_tui.projection.world_lines import LeftLine, WorldLines
 from kimi_tui.tool_names import short_name
-from kimi_tui.wire.display import DiffBlock, with_names
+from kimi_tui.wire.display import DiffBlock
 from kimi_tui.wire.events import (
     ApprovalRequest,
     CheckpointCreated,
@@ -277,10 +278,10 @@ class TimelineModel:
                 self.tree.head is not None
             ):
                 head = self.tree.head
-                text = text if text.strip() else with_names("", images)
+                text = text if text.strip() else titled("", [image.name for image in images])
                 # What had waited may be what a turn begins with: then it is the heading.
                 at = number - self._first if head.is_heading else -1
-                if at or not one_line(text).startswith(head.words.removesuffix("…")):
+                if at or not one_line(titled(text)).startswith(head.words.removesuffix("…")):
                     head.say((text,), at=at)
                     self.rows.relabelled(head)
             case StepInterrupted(failed=False):
@@ -342,7 +343,7 @@ class TimelineModel:
             kind=event.kind,
             index=len(self.tree.live),
             at=when,
-            words=one_line(event.label)[:LABEL_LIMIT],
+            words=one_line(titled(event.label))[:LABEL_LIMIT],
             tokens=tokens,
             tokens_end=tokens,
             measured=figure.measured,

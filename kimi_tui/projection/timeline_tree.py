@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from kimi_tui.foreign_text import one_line
+from kimi_tui.image_names import titled
 
 if TYPE_CHECKING:
     from kimi_tui.projection.world_lines import LeftLine, LineEdit, Path, WorldLines
@@ -139,7 +140,7 @@ class Checkpoint:
                 which the turn began, and heads it. -1 for behind all.
         """
         room = _MOST_SAID - len(self.said)
-        said = tuple(one_line(text)[:LABEL_LIMIT] for text in words[:room])
+        said = tuple(one_line(titled(text))[:LABEL_LIMIT] for text in words[:room])
         if 0 <= at <= len(self.said):
             before = (self.words, *self.said)
             self.words, *after = (*before[:at], *said, *before[at:])

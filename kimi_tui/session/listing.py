@@ -20,6 +20,7 @@ from kimi_tui.session.schema import (
     MESSAGE_ROLES,
     USAGE,
     count_of,
+    image_names_of,
     internal_kind,
     is_message,
     texts_of,
@@ -104,7 +105,7 @@ def describe(folder: Path, *, counted: bool = False) -> SessionInfo | None:
     state = read_state(folder)
     noted = state.summary
     fits = noted.size == live.st_size
-    title = state.title or noted.title
+    title = state.title or short_title(noted.title)
     messages, tokens = (noted.messages, noted.tokens) if fits else (None, None)
     if not fits or not title:
         found = glimpse(world_line_path(folder, n), live.st_size, counted=counted)
@@ -195,7 +196,7 @@ def glimpse(path: Path, size: int, *, counted: bool = False) -> Glimpse:
             # A command of the user's own (`!make`) names a session only where nothing else was said.
             is_named = found.title and not found.title.startswith("!")
             if not is_named and not found.goes_on and record["role"] == "user" and kind is None:
-                said = short_title(" ".join(texts_of(record)))
+                said = short_title(" ".join(texts_of(record)), image_names_of(record))
                 found.title = found.title if found.title and said.startswith("!") else said
                 if not whole and not said.startswith("!"):
                     break

@@ -259,6 +259,17 @@ def texts_of(record: dict[str, Any]) -> list[str]:
     return found
 
 
+def image_names_of(record: dict[str, Any]) -> list[str]:
+    """The names of the images in a message record; empty for those that have none."""
+    content: object = record.get("content")
+    found: list[str] = []
+    for part in cast("list[object]", content) if isinstance(content, list) else []:
+        where = cast("dict[str, object]", part).get("image_url") if isinstance(part, dict) else None
+        if isinstance(where, dict):
+            found.append(text_of(cast("dict[str, object]", where).get("name")))
+    return found
+
+
 def internal_kind(record: dict[str, Any]) -> Internal | None:
     """What kind of internal message a record is, None for what the user or the model said."""
     if record.get("role") != "user" or record.get("by") == "person":

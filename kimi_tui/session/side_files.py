@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any, cast
 
 from kimi_tui.filesystem import Storage, read_regular
+from kimi_tui.image_names import titled
 from kimi_tui.llm.message import Message
 from kimi_tui.session.jsonl import encode, parse
 from kimi_tui.session.schema import count_of, internal_kind, text_of
@@ -158,9 +159,9 @@ def _write(storage: Storage, path: Path, record: Mapping[str, Any]) -> None:
     storage.replace_file(path, pretty.encode() + b"\n")
 
 
-def short_title(text: str) -> str:
-    """One line of at most fifty characters."""
-    line = " ".join(text[:1_000].split())
+def short_title(text: str, images: Sequence[str] = ()) -> str:
+    """One line of at most fifty characters for a text, and the images that went with it by name."""
+    line = " ".join(titled(text[:1_000], images).split())
     return line if len(line) <= _MAX_TITLE else line[: _MAX_TITLE - 1].rstrip() + "…"
 
 
@@ -172,11 +173,12 @@ def title_of(messages: Iterable[Message]) -> str:
     """
     command = ""
     for message in islice(messages, _TITLE_MESSAGES):
-        if message.role == "user" and message.text.strip():
+        if message.role == "user" and (message.text.strip() or message.images):
             record = {"role": "user", "content": message.text, **(message.model_extra or {})}
             kind = internal_kind(record)
+            names = [part.image_url.name or "" for part in message.images]
             if kind is None and not message.text.startswith("!"):
-                return short_title(message.text)
+                return short_title(message.text, names)
             if kind == "compaction":
                 return ""
             command = command or (short_title(message.text) if kind is None else "")

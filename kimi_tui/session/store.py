@@ -127,14 +127,15 @@ class SessionStore:
         """Whether a session's folder stands among those of a work folder, which the session only says that it has."""
         return bool(work_dir) and self.bucket(Path(work_dir)) == folder.parent
 
-    def take_over(self, session: Session, name: str) -> bool:
-        """Move a file into a session's folder from the newest other one of its work folder that holds one and nothing else.
+    def take_over(self, session: Session, name: str, *more: str) -> bool:
+        """Move a file, and what else is there of these, into a session's folder from the newest other one of its work folder that holds one and nothing else.
 
         What was said in that one is nothing, nobody has it open, and it is gone then.
 
         Args:
             session: The one that gets it.
             name: Of the file.
+            more: Files and folders that go with it.
         """
         held: list[tuple[float, Path]] = []
         for folder in _subfolders(session.dir.parent):
@@ -146,6 +147,9 @@ class SessionStore:
             other = self._session(folder, session.work_dir)
             with contextlib.suppress(SessionHeld, OSError), _held(other):
                 self.storage.replace(folder / name, session.dir / name)
+                for one in more:
+                    with contextlib.suppress(OSError):
+                        self.storage.replace(folder / one, session.dir / one)
                 other.remove_traces()
                 return True
         return False

@@ -19,7 +19,7 @@ from kimi_tui.session.context_index import ContextIndex
 from kimi_tui.session.session import Session
 from kimi_tui.soul.history import session_history
 from kimi_tui.soul.record import records_by_checkpoint
-from kimi_tui.soul.segments import Segment, label_of, segments
+from kimi_tui.soul.segments import Segment, label_of, label_of_message, segments
 from kimi_tui.soul.token_meter import LineTokens
 from kimi_tui.soul.tool_results import files_written
 from kimi_tui.wire import events as ev
@@ -186,8 +186,10 @@ def checkpoint_rows(
 def _with_said(row: CheckpointRow, part: Segment) -> list[CheckpointRow]:
     """A checkpoint's row between what the user said before its D-Mail and after it, beside what it began with."""
     said = [
-        replace(row, kind="user", label=label_of(text), tokens_change=0, files_changed=0, said=n)
-        for n, text in enumerate(part.said)
+        replace(
+            row, kind="user", label=label_of_message(m), tokens_change=0, files_changed=0, said=n
+        )
+        for n, m in enumerate(part.words)
     ]
     if row.kind == "user":
         return [row]

@@ -48,7 +48,7 @@ from kimi_tui.soul.record import (
     records_and_skipped,
     records_by_checkpoint,
 )
-from kimi_tui.soul.segments import Segment, checkpoint_created, label_of, segments
+from kimi_tui.soul.segments import Segment, checkpoint_created, label_of_message, segments
 from kimi_tui.soul.token_meter import LineTokens
 from kimi_tui.soul.tool_results import INTERRUPTED, call_key, outcome_of, was_stopped
 from kimi_tui.wire import events as ev
@@ -377,7 +377,7 @@ class _HistoryBuilder:
             kept = _kept_of(old, segment) if old is not None else None
             if old is None or kept is None:
                 break
-            said = tuple(map(label_of, segment.said))
+            said = tuple(map(label_of_message, segment.words))
             moved = replace(self._created(segment), was=old.point.uid, kept=kept, said=said)
             self._add(replace(moved, carried=len(segment.carried)), self._at)
             n_moved += 1

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import logging
 import shutil
-from collections.abc import Collection, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, TypeVar
 
@@ -289,12 +289,15 @@ class KimiSoul:
 
     # -- turns -----------------------------------------------------------------------------------
 
-    async def run(self, text: str, images: Sequence[Image] = ()) -> None:
+    async def run(
+        self, text: str, images: Sequence[Image] = (), *, begins: Callable[[], object] = bool
+    ) -> None:
         """Run one turn: from the user's words until the agent stops. Without words it goes on from where it stands.
 
         Args:
             text: what the user says; files and images that it names with `@` are read and go with it.
             images: what was pasted into it, in order.
+            begins: called when the images are stored: what is said from now on comes after this.
 
         Raises:
             SoulBusy: something runs (use `steer`).
@@ -302,7 +305,9 @@ class KimiSoul:
             StorageTrouble: the disk refused an image; nothing was said.
         """
         await self._attachments.admit(text, images)
-        await self._alone(self._turn(text, images), stoppable=True)
+        begins()
+        # What is queued from now on was said after this.
+        await self._alone(self._turn(text, images, self._steering.queued), stoppable=True)
 
     async def resume(self) -> None:
         """Go on from where the context stands, without a new message (after an error, a stop or a rewind).
@@ -847,10 +852,12 @@ class KimiSoul:
 
     # -- a turn, from the first word to the last save --------------------------------------------
 
-    async def _turn(self, text: str, images: Sequence[Image] = ()) -> None:
+    async def _turn(
+        self, text: str, images: Sequence[Image] = (), older: Sequence[Steer] = ()
+    ) -> None:
         resumed = not (text.strip() or images)
         self.wire.publish(TurnBegin(text, resumed, tuple(map(facts_of, images))))
-        end = await self._attempt(self._loop.run(text, images))
+        end = await self._attempt(self._loop.run(text, images, older))
         # What is typed while the turn is being saved would wait for the user's next message: it is taken up at once.
         while end.reason == "done" and self._steering and not self._stopping:
             end = await self._attempt(self._loop.run())

@@ -116,10 +116,15 @@ class Steering:
                 return steer
         return None
 
-    def take(self) -> tuple[Steer, ...]:
-        """Everything that is queued, oldest first, no longer queued: from here on it cannot be withdrawn."""
-        taken = tuple(self._queued)
-        self._queued.clear()
+    @property
+    def queued(self) -> tuple[Steer, ...]:
+        """What waits now, oldest first."""
+        return tuple(self._queued)
+
+    def take(self, only: Sequence[Steer] | None = None) -> tuple[Steer, ...]:
+        """What is queued, all or what of these is, oldest first, no longer queued: from here on it cannot be withdrawn."""
+        taken = tuple(one for one in self._queued if only is None or one in only)
+        self._queued = [one for one in self._queued if one not in taken]
         return taken
 
     def went_in(self, steers: tuple[Steer, ...], place: int) -> None:
@@ -259,7 +264,7 @@ class AgentLoop:
         self._published_cut = False
 
     async def run(
-        self, text: str = "", images: Sequence[Image] = ()
+        self, text: str = "", images: Sequence[Image] = (), older: Sequence[Steer] = ()
     ) -> Literal["done", "rejected"]:
         """Take steps until the agent stops.
 
@@ -267,6 +272,7 @@ class AgentLoop:
             text: what the user says. Without words or images, what is queued is what they say; where there is nothing
                 either, the agent goes on from where the context stands.
             images: what was pasted into it.
+            older: what was queued when it was said.
 
         Raises:
             LLMError: the model could not be asked.
@@ -279,7 +285,7 @@ class AgentLoop:
         # What the user says in this turn survives every compaction as it is.
         self._words = []
         if text.strip() or images:
-            await self._say(text, images)
+            await self._say(text, images, older)
         elif not await self._take_steers(begin=True):
             self._words = self._last_words()
         self._published_full = False
@@ -311,23 +317,25 @@ class AgentLoop:
             n += 1
 
     @shielded
-    async def _say(self, text: str, images: Sequence[Image]) -> None:
-        """Put the user's words into the context, behind a checkpoint."""
+    async def _say(self, text: str, images: Sequence[Image], older: Sequence[Steer]) -> None:
+        """Put the user's words into the context, behind a checkpoint, and before them what was queued when they were said."""
         conversation = self._conversation
         words = await self._attachments.said(text, images)
         await conversation.checkpoint("user", label_of_message(words))
-        # What was queued before is older than what is said now.
-        await self._take_steers()
+        await self._take_steers(older)
         self._words = [words]
         place = conversation.messages_since_checkpoint
         await conversation.append([words])
         self._publish_attached(place, [words])
         conversation.publish_status()
 
-    async def _take_steers(self, *, begin: bool = False) -> bool:
-        """Put queued texts into the context; whether there were any. With `begin` they begin a turn, behind a checkpoint."""
+    async def _take_steers(
+        self, only: Sequence[Steer] | None = None, *, begin: bool = False
+    ) -> bool:
+        """Put queued texts into the context, all or these; whether there were any. With `begin` they begin a turn, behind a
+        checkpoint."""
         # Taken before anything is awaited: what is withdrawn from here on has gone in.
-        steers = self._steering.take()
+        steers = self._steering.take(only)
         if steers:
             await self._say_steers(steers, begin=begin)
         return bool(steers)

@@ -200,7 +200,7 @@ async def _preview(
     begun = await goes.begun()
     label = "" if there is None else there.label
     if there is not None and 0 <= target.said < len(there.said):
-        label = label_of(there.said[target.said])
+        label = label_of_message(there.words[target.said])
     return RewindPreview(
         target=target,
         label=label,

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kimi_tui.foreign_text import one_line
+from kimi_tui.image_names import titled
 from kimi_tui.llm.message import Message, ToolCall
 from kimi_tui.projection.row_figures import Figure
 from kimi_tui.session.context_index import ContextIndex, Kind
 from kimi_tui.session.schema import Checkpoint
-from kimi_tui.soul.images import words_with_images
 from kimi_tui.soul.internal_messages import dmail_text, internal_kind, is_user_words, summary_text
 from kimi_tui.soul.tool_results import call_arguments
 from kimi_tui.tool_names import short_name
@@ -189,8 +189,8 @@ def label_of(text: str) -> str:
 
 
 def label_of_message(message: Message) -> str:
-    """The same of a message of the user; one of images alone is labelled by them."""
-    return label_of(message.text) or label_of(words_with_images(message))
+    """The same of a message of the user; one of images alone is labelled by their names."""
+    return label_of(titled(message.text, [part.image_url.name or "" for part in message.images]))
 
 
 def call_target(call: ToolCall) -> str:

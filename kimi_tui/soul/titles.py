@@ -7,6 +7,7 @@ import logging
 from collections.abc import Sequence
 
 from kimi_tui.foreign_text import one_line
+from kimi_tui.image_names import titled
 from kimi_tui.llm.completion import complete
 from kimi_tui.llm.errors import LLMError
 from kimi_tui.llm.message import Message
@@ -56,7 +57,7 @@ def _beginning(messages: Sequence[Message]) -> tuple[str, str]:
         if is_user_words(message) and not message.text.startswith("!"):  # no command of their own
             if user:
                 break
-            user = message.text[:_READ_CHARS]
+            user = titled(message.text[:_READ_CHARS])
         elif message.role == "assistant" and message.text.strip():
             agent = message.text[:_READ_CHARS]
     return user, agent

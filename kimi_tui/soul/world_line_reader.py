@@ -15,7 +15,7 @@ from kimi_tui.session.world_lines import WorldLine, WorldLines, shared_checkpoin
 from kimi_tui.soul.bookmarks import Pin
 from kimi_tui.soul.file_history import FileHistory
 from kimi_tui.soul.history import rebuild_world_line
-from kimi_tui.soul.images import words_with_images
+from kimi_tui.soul.images import images_in
 from kimi_tui.soul.internal_messages import dmail_text, internal_kind, summary_text
 from kimi_tui.soul.record import read_records, records_by_checkpoint
 from kimi_tui.soul.segments import Segment, call_target, segments
@@ -69,7 +69,8 @@ class WorldLineMessage:
         kind: How to draw it; of a `tool` the text is the result, `name` and `target` are those of the call.
         calls: The tools that an agent's message calls, each as name and target.
         pinned: Whether neither a compaction nor a D-Mail may drop it.
-        display: What a tool's card draws beside its result, where the record has it (in a comparison).
+        display: What a tool's card draws beside its result, where the record has it (in a comparison); of other messages
+            their images.
         sent_from: Of a D-Mail the checkpoint that it was sent from, and `saved` the tokens it took away; -1 and 0 where
             that is not known.
     """
@@ -343,10 +344,11 @@ def _shown(part: Segment, pins: Collection[Pin], facts: RecordedFacts) -> list[W
                 _kind_of(message),
                 next(
                     (text for text in (dmail, summary) if text is not None),
-                    words_with_images(message),
+                    message.text,
                 ),
                 calls=tuple((c.function.name, call_target(c)) for c in message.tool_calls or ()),
                 pinned=pinned,
+                display=images_in(message),
                 sent_from=came.sent_from,
                 saved=came.saved,
             )

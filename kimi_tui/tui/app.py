@@ -51,6 +51,7 @@ from kimi_tui.tui.keyboard import TypeAhead, Woken
 from kimi_tui.tui.main.screen import MainScreen
 from kimi_tui.tui.prompt.image_chips import ImageChips
 from kimi_tui.tui.screens import (
+    ImageChosen,
     ModelMissing,
     OpeningFailed,
     QuitChosen,
@@ -441,6 +442,13 @@ class KimiApp(App[None], inherit_bindings=False):
         return f"All of it is {COPIED_NAME} in {short(session.dir)}"
 
     # --- pictures
+
+    @on(ImageChosen)
+    def _image_chosen(self, event: ImageChosen) -> None:
+        from kimi_tui.tui.dialogs.picture import PictureScreen, PictureTerminal
+
+        terminal = PictureTerminal(self.graphics, self.draw_at)
+        self.push_screen(PictureScreen(event.facts, event.load, terminal))
 
     async def graphics(self) -> Graphics:
         """What the terminal draws by itself. It is asked once, when something is to be drawn."""

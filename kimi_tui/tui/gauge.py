@@ -113,6 +113,7 @@ class Gauge(Widget):
         self._after: int | None = None
         self._is_guess = False
         self._aside = ""
+        self._to_send = 0
         self._styles: dict[str, Style] = {}
         self._strip: Strip | None = None
         self._moved_at = 0.0
@@ -174,6 +175,12 @@ class Gauge(Widget):
         """Say this beside the figures, where there is room, in place of the forecast."""
         if words != self._aside:
             self._aside = words
+            self.refresh()
+
+    def send(self, tokens: int) -> None:
+        """Count so many tokens of what stands in the prompt in the forecast."""
+        if tokens != self._to_send:
+            self._to_send = tokens
             self.refresh()
 
     def skip_motion(self) -> None:
@@ -270,7 +277,13 @@ class Gauge(Widget):
             figures = foreseen_spans(status, before, places.figures_width, glyphs)
         else:
             figures = figure_spans(
-                status, shown, places.figures_width, glyphs, freed=freed_figure, aside=aside
+                status,
+                shown,
+                places.figures_width,
+                glyphs,
+                freed=freed_figure,
+                aside=aside,
+                to_send=self._to_send,
             )
         spans = [(" " * places.bar, "quiet"), *bar, (" " * gap, "quiet"), *figures]
         strip = Strip([Segment(text, self._style(name)) for text, name in spans if text])
@@ -362,6 +375,7 @@ def figure_spans(
     *,
     freed: Freed | None,
     aside: str = "",
+    to_send: int = 0,
 ) -> list[Span]:
     """Used, limit, percentage, and one thing more where there is room; of an unknown window only what is used."""
     used = round(shown)
@@ -379,7 +393,7 @@ def figure_spans(
         spans.append((" tokens", "quiet"))
     length = sum(cell_len(text) for text, _ in spans)
     asides: list[list[Span]] = [[(aside, "quiet")]] if aside and freed is None else []
-    for extra in asides or _extras(status, glyphs, freed):
+    for extra in asides or _extras(status, glyphs, freed, to_send):
         size = sum(cell_len(text) for text, _ in extra)
         if length + 2 + size <= width:
             spans += [("  ", "quiet"), *extra]
@@ -423,17 +437,25 @@ def now_words(status: StatusUpdate) -> str:
     return f"now {used}" if status.used > 0 else ""
 
 
-def _extras(status: StatusUpdate, glyphs: Glyphs, freed: Freed | None) -> list[list[Span]]:
-    """The one thing more, longest form first."""
+def _extras(
+    status: StatusUpdate, glyphs: Glyphs, freed: Freed | None, to_send: int
+) -> list[list[Span]]:
+    """The one thing more, longest form first; the forecast is of the window with what is to be sent."""
     if freed is not None:
         change = numbers.change(freed.after - freed.before, estimated=freed.estimated)
         fall = change.replace(numbers.MINUS, glyphs.minus)
         sign = {"dmail": glyphs.dmail, "compaction": glyphs.compaction}
         return [[(f"{sign.get(freed.reason, glyphs.lost)} {fall}", _style_of(freed))]]
-    words = forecast(status.used, status.trigger, status.per_step)
+    words = forecast(status.used + to_send, status.trigger, status.per_step)
     style = alarm_of(status) or "quiet"
     forms = [words, words.removeprefix("in ")]
-    return [[(glyphs.compaction, "mark"), (f" {form}", style)] for form in forms if form]
+    extras: list[list[Span]] = [
+        [(glyphs.compaction, "mark"), (f" {form}", style)] for form in forms if form
+    ]
+    if to_send:
+        more: Span = (f"+{numbers.tokens(to_send, estimated=True)}  ", "ink")
+        extras = [[more, *extra] for extra in extras] + extras
+    return extras
 
 
 def _style_of(freed: Freed) -> str:

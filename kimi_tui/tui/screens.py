@@ -3,6 +3,7 @@ opened, and that a question is answered once."""
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from operator import attrgetter
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, cast
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from textual.message_pump import MessagePump
 
     from kimi_tui.launch import Launch
+    from kimi_tui.wire.display import ImageBlock
 
 STYLE_SHEETS = Path(__file__).parent.parent / "css"
 """The folder of the style sheets. Each screen names its own, so that what is not shown is not parsed."""
@@ -88,6 +90,15 @@ class ModelMissing(Message):
     def __init__(self, words: str) -> None:
         super().__init__()
         self.words = words
+
+
+class ImageChosen(Message):
+    """An image is to be shown on a screen of its own; `load` reads it, None where it is not there any more."""
+
+    def __init__(self, facts: ImageBlock, load: Callable[[], Awaitable[bytes | None]]) -> None:
+        super().__init__()
+        self.facts = facts
+        self.load = load
 
 
 class SessionChosen(Message):

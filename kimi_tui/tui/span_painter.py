@@ -11,7 +11,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from kimi_tui.tui.formatting import Span
-from kimi_tui.tui.rows import style_parts
+from kimi_tui.tui.rows import COLOUR, style_parts
 
 
 class SpanPainter:
@@ -41,6 +41,10 @@ class SpanPainter:
         style = self._styles.get((name, ground))
         if style is None:
             ink, flags, own = style_parts(name)
+            if ink.startswith(COLOUR):
+                from kimi_tui.tui.pictures import cell_style
+
+                return cell_style(name)
             style = self._widget.rich_style
             for part in (own or ground, ink):
                 if part:

@@ -8,11 +8,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from kimi_tui.foreign_text import one_line
+from kimi_tui.image_names import titled
 from kimi_tui.tui.formatting import cut
 
 if TYPE_CHECKING:
     from kimi_tui.soul.approval import Mode
-    from kimi_tui.wire.events import ApprovalRequest, EventRecord, StatusUpdate
+    from kimi_tui.wire.events import ApprovalRequest, EventRecord, StatusUpdate, TurnBegin
 
 
 MODE_WORDS: dict[Mode, str] = {
@@ -74,8 +75,9 @@ class MainState(NamedTuple):
 TITLE_CELLS = 60
 
 
-def title_from(text: str, title: str = "") -> str:
+def title_from(said: TurnBegin, title: str = "") -> str:
     """A session's title from the first thing said in it; a command of the user's own names it until something else is said."""
+    text = titled(said.text, [image.name for image in said.images])
     is_better = not title or (title.startswith("!") and not text.startswith("!"))
     return cut(one_line(text), TITLE_CELLS) or title if is_better else title
 
@@ -85,9 +87,9 @@ def reduce(state: MainState, record: EventRecord) -> MainState:
     from kimi_tui.wire import events as wire
 
     match record.event:
-        case wire.TurnBegin(text=text):
+        case wire.TurnBegin() as said:
             return state._replace(
-                title=title_from(text, state.title),
+                title=title_from(said, state.title),
                 running=True,
                 turn_at=record.at,
                 step=0,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import time
 
 from support.chat_server import ChatServerThread, say, stall
 from support.program import Program
@@ -92,14 +91,14 @@ def test_a_draft_outlives_a_kill(configured: Program, server: ChatServerThread) 
     terminal = configured.start()
     terminal.wait_for(READY)
     terminal.type("not said yet")
-    _wait_for_draft(configured, "not said yet")
+    configured.wait_kept("draft.json", "not said yet")
     terminal.kill()
     again = configured.start()
     again.wait_for("› not said yet")
     again.key("enter")
     again.wait_for("First answer.")
     again.type("half a tho")
-    _wait_for_draft(configured, "half a tho")
+    configured.wait_kept("draft.json", "half a tho")
     again.kill()
     last = configured.start("--continue")
     last.wait_for("› half a tho")
@@ -107,16 +106,6 @@ def test_a_draft_outlives_a_kill(configured: Program, server: ChatServerThread) 
     last.key("ctrl+u", "ctrl+q")
     assert last.wait_exit() == 0
     assert list(configured.home.glob("sessions/*/*/*draft*")) == []
-
-
-def _wait_for_draft(program: Program, words: str) -> None:
-    """Until that is on the disk."""
-    deadline = time.monotonic() + 30
-    while not any(
-        words in path.read_text() for path in program.home.glob("sessions/*/*/draft.json")
-    ):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def test_vim_and_the_cursor_in_the_chat(configured: Program, server: ChatServerThread) -> None:

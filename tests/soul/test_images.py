@@ -124,7 +124,7 @@ async def test_images_go_with_words_are_stored_once_and_told_of_by_facts(tmp_pat
             ("", ["image shot.png 560x280"]),
         ]
         assert shown(on) == told
-        assert [row.label for row in await on.checkpoints()][-2] == "[image shot.png 560x280]"
+        assert [row.label for row in await on.checkpoints()][-2] == "Image shot.png"
         # From the context alone, and as a new process sends it.
         sent = contents(on)
         await on.soul.aclose()

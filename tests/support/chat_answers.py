@@ -36,6 +36,13 @@ class Request:
         """The messages of a chat request."""
         return self.body["messages"]
 
+    @property
+    def image_urls(self) -> list[str]:
+        """The images of a chat request, in order."""
+        contents = [message["content"] for message in self.messages]
+        parts = [part for found in contents if isinstance(found, list) for part in found]
+        return [part["image_url"]["url"] for part in parts if part["type"] == "image_url"]
+
 
 # -- what it does in return --------------------------------------------------------------------------------------
 

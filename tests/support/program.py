@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -30,21 +31,27 @@ class Program:
         *arguments: str,
         size: tuple[int, int] = (120, 40),
         env: Mapping[str, str] | None = None,
+        cell: tuple[int, int] = (0, 0),
     ) -> Terminal:
         """Start it; it is killed at the end of the test if it still runs."""
-        return self._start([PROGRAM, *arguments], size, env)
+        return self._start([PROGRAM, *arguments], size, env, cell)
 
     def start_python(self, code: str, *, size: tuple[int, int] = (120, 40)) -> Terminal:
         """Start Python code that runs it in another way."""
         return self._start([sys.executable, "-c", code], size, None)
 
     def _start(
-        self, command: list[str], size: tuple[int, int], env: Mapping[str, str] | None
+        self,
+        command: list[str],
+        size: tuple[int, int],
+        env: Mapping[str, str] | None,
+        cell: tuple[int, int] = (0, 0),
     ) -> Terminal:
         return self.stack.enter_context(
             Terminal(
                 command,
                 size=size,
+                cell=cell,
                 cwd=self.work,
                 env={
                     "KIMI_TUI_HOME": str(self.home),
@@ -66,6 +73,19 @@ class Program:
         """See that no callback of its event loop took too long."""
         held_up = self.lag_file.read_text("utf-8") if self.lag_file.exists() else ""
         assert not held_up, f"the event loop was held up:\n{held_up}"
+
+    def wait_kept(self, name: str, words: str) -> Path:
+        """Wait until a file of a session holds these words, or is gone where there are none; returns its folder."""
+        deadline = time.monotonic() + 50
+        while True:
+            found = [*self.home.glob(f"sessions/*/*/{name}")]
+            if not found and not words:
+                return self.session_dir()
+            for path in found if words else ():
+                if words in path.read_text("utf-8"):
+                    return path.parent
+            assert time.monotonic() < deadline, f"{name}: never {words!r}"
+            time.sleep(0.02)
 
     def session_dir(self) -> Path:
         """The folder of the only session."""

@@ -58,6 +58,7 @@ class Terminal:
         env: Mapping[str, str] | None = None,
         cwd: Path | None = None,
         screen: bool = True,
+        cell: tuple[int, int] = (0, 0),
     ) -> None:
         """Start the command.
 
@@ -66,9 +67,11 @@ class Terminal:
             size: columns and rows.
             env: added to a small clean environment (TERM, COLORTERM, LANG, PATH, HOME); nothing else is inherited.
             cwd: the folder to start in.
+            cell: width and height of a character in pixels, where it tells them.
             screen: False keeps only the raw bytes, for measurements that pyte would slow down.
         """
         self.columns, self.rows = size
+        self._cell = cell
         self._screen = pyte.Screen(self.columns, self.rows) if screen else None
         self._stream = pyte.ByteStream(self._screen) if self._screen is not None else None
         self._changed = threading.Condition()
@@ -311,7 +314,10 @@ class Terminal:
         self._set_size()  # the kernel tells the foreground group with SIGWINCH
 
     def _set_size(self) -> None:
-        packed = struct.pack("HHHH", self.rows, self.columns, 0, 0)
+        width, height = self._cell
+        packed = struct.pack(
+            "HHHH", self.rows, self.columns, self.columns * width, self.rows * height
+        )
         fcntl.ioctl(self._master, termios.TIOCSWINSZ, packed)
 
     # -- the end ---------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from io import BytesIO
 
 import pytest
 from PIL import Image
-from support.made_images import flat, noise, saved
+from support.made_images import flat, noise, saved, sixels
 
 from kimi_tui.tui.pictures import (
     USUAL_CELL,
@@ -71,31 +71,10 @@ def test_sixels_are_the_picture() -> None:
     head, _, body = sent.partition('"1;1;16;32')
     assert head == "\x1bP0;1q"
     assert body.endswith("\x1b\\")
-    assert drawn(body[:-2]) == [
+    shown = [[_near(pixel) for pixel in row] for row in sixels(body[:-2], 16, 32)]
+    assert shown == [
         [(200, 120, 40) if x < 8 or y < 16 else (0, 0, 255) for x in range(16)] for y in range(32)
     ]
-
-
-def drawn(body: str) -> list[list[tuple[int, int, int]]]:
-    """What a terminal draws for these sixels, with the colours that they name to a hundredth."""
-    known: dict[int, tuple[int, int, int]] = {}
-    rows = [[(-1, -1, -1)] * 16 for _ in range(36)]
-    top = left = colour = 0
-    for found in re.finditer(r"#(\d+);2;(\d+);(\d+);(\d+)|#(\d+)|!(\d+)(.)|([$-])|(.)", body):
-        number, red, green, blue, chosen, count, repeated, control, single = found.groups()
-        if number:
-            known[int(number)] = tuple(round(int(part) * 2.55) for part in (red, green, blue))  # type: ignore[assignment]
-        elif chosen:
-            colour = int(chosen)
-        elif control:
-            left, top = 0, top + 6 * (control == "-")
-        else:
-            right = left + int(count or 1)
-            for row in range(6):
-                if (ord(repeated or single) - 63) >> row & 1:
-                    rows[top + row][left:right] = [known[colour]] * (right - left)
-            left = right
-    return [[_near(pixel) for pixel in row] for row in rows[:32]]
 
 
 def _near(pixel: tuple[int, int, int]) -> tuple[int, int, int]:

@@ -101,6 +101,7 @@ async def compare_with_live(screen: MainScreen, world_line: int) -> None:
         heading=screen.header.heading._replace(words=READ_ONLY),
         gauge=gauge,
         comparison=comparison,
+        load_image=screen.transcript.load_image,
         write=screen.write_on,
     )
     answer = await screen.ask(page)
@@ -149,9 +150,13 @@ async def send_to_now(
         screen.tell(f"World line {world_line} holds no message.")
         return
     from kimi_tui.foreign_text import one_line
+    from kimi_tui.image_names import titled
     from kimi_tui.tui.dialogs.text_dialog import TextDialog, TextQuestion
+    from kimi_tui.wire.display import ImageBlock
 
-    text = message.text or ", ".join(f"{name} {target}" for name, target in message.calls)
+    calls = ", ".join(f"{name} {target}" for name, target in message.calls)
+    images = [shown.name for shown in message.display if isinstance(shown, ImageBlock)]
+    text = titled(message.text, images) or calls
     question = TextQuestion(
         title=f"Send to now from {line_words(world_line, screen.views.timeline.model.line_name(world_line))}",
         question=f"This message of #{message.checkpoint_id} goes to the end of the conversation.",

@@ -7,7 +7,7 @@ they are seen.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from rich.cells import cell_len
@@ -19,9 +19,12 @@ from kimi_tui.tui.diff import change_counts, diff_rows
 from kimi_tui.tui.faults import log_fault
 from kimi_tui.tui.formatting import Span, spans_width
 from kimi_tui.tui.glyphs import Glyphs
-from kimi_tui.tui.rows import Line, plain_rows, style_parts
+from kimi_tui.tui.pictures import CellRow
+from kimi_tui.tui.rows import Line, Room, plain_rows, style_parts
+from kimi_tui.tui.rows import Span as Run
+from kimi_tui.tui.transcript.cards import image_rows
 from kimi_tui.tui.transcript.markdown_stream import MarkdownStream
-from kimi_tui.wire.display import BriefBlock, DiffBlock, ShellBlock
+from kimi_tui.wire.display import BriefBlock, DiffBlock, ImageBlock, ShellBlock
 
 if TYPE_CHECKING:
     from kimi_tui.projection.comparison import Comparison, Side
@@ -52,6 +55,7 @@ ROOMY = 90
 COLUMN_GAP = 3
 KEPT = 200
 """Messages whose rows are kept."""
+Picture = Callable[[ImageBlock, int, int], Sequence[CellRow]]
 Key = tuple["Side", int]
 """A message: its side, and its index there."""
 
@@ -76,6 +80,7 @@ class ComparisonRows:
         width: of each column.
         glyphs: the signs in use.
         known: heights of messages that were measured for the same width.
+        picture: makes the small pictures of images; None where these are only named.
 
     Attributes:
         height: all rows, as far as measured.
@@ -89,9 +94,11 @@ class ComparisonRows:
         width: int,
         glyphs: Glyphs,
         known: Mapping[Key, int] | None = None,
+        picture: Picture | None = None,
     ) -> None:
         self._comparison = comparison
         self._glyphs = glyphs
+        self._picture = picture
         self._rows: dict[Key, list[list[Span]]] = {}
         self.width = width
         self.heights: dict[Key, int] = dict(known or {})
@@ -137,11 +144,18 @@ class ComparisonRows:
                 same=entry.same,
                 whole=whole,
                 lost=side == "other",
-            )
+            ) + self._images(entry.message, lost=side == "other")
         except Exception:
             log_fault("laying out a compared message")
             rows = plain_rows(entry.message.text, self.width, self._glyphs)
             return [[(span.text, span.style) for span in row.spans] for row in rows[:WHOLE_ROWS]]
+
+    def _images(self, message: WorldLineMessage, *, lost: bool) -> list[list[Span]]:
+        edge = self._glyphs.edge if message.kind == "user" else " "
+        lead = Run(f"{edge}   ", "quiet" if lost else "accent")
+        room = Room(self.width, True, glyphs=self._glyphs, picture=self._picture)
+        rows = image_rows(images_of(message), room, (lead,))
+        return [[(span.text, span.style) for span in row.spans] for row in rows]
 
     def cell(self, side: Side, row: int) -> Cell:
         """What stands in a row of one side."""
@@ -165,6 +179,11 @@ class ComparisonRows:
     def last_row(self, side: Side, index: int) -> int:
         """The last row of a message."""
         return self.starts[side][index] + self.heights[(side, index)] - 1
+
+
+def images_of(message: WorldLineMessage) -> list[ImageBlock]:
+    """The images that a message shows."""
+    return [shown for shown in message.display if isinstance(shown, ImageBlock)]
 
 
 def _behind(

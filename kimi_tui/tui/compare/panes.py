@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable
+from collections.abc import Coroutine, Iterable, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from rich.segment import Segment
@@ -17,17 +17,21 @@ from textual.strip import Strip
 
 from kimi_tui.projection.comparison import Comparison, Side
 from kimi_tui.tui.callbacks import reported
-from kimi_tui.tui.compare.layout import ComparisonRows, FileTable, Span
+from kimi_tui.tui.compare.layout import ComparisonRows, FileTable, Span, images_of
 from kimi_tui.tui.faults import blank_strips
 from kimi_tui.tui.formatting import fitted
 from kimi_tui.tui.glyphs import glyphs_of
+from kimi_tui.tui.pictures import CellRow, draws_cells
 from kimi_tui.tui.screens import app_of
 from kimi_tui.tui.scrollbar import use_thin_scrollbar
 from kimi_tui.tui.span_painter import SpanPainter
 from kimi_tui.tui.transcript.selection import select_piece, selected_text, with_selection
+from kimi_tui.tui.transcript.thumbnails import LoadImage, Thumbnails
+from kimi_tui.tui.transcript.transcript import LOWEST_ROWS
 
 if TYPE_CHECKING:
     from kimi_tui.soul.world_line_reader import WorldLineComparison
+    from kimi_tui.wire.display import ImageBlock
 
 
 SLICE_S = 0.003
@@ -155,14 +159,17 @@ class CompareSides(RowsPane):
 
     Args:
         comparison: what is compared.
+        load_image: reads an image; None where images are only named.
 
     Attributes:
         side: which side the keys act on.
         focused_here: whether they act here at all.
     """
 
-    def __init__(self, comparison: Comparison) -> None:
+    def __init__(self, comparison: Comparison, load_image: LoadImage | None = None) -> None:
         super().__init__()
+        self._load_image = load_image
+        self._thumbnails: Thumbnails | None = None
         self.comparison = comparison
         self.side: Side = "other"
         self.focused_here = True
@@ -193,8 +200,30 @@ class CompareSides(RowsPane):
         """Measure the rows anew, in slices: a key must not wait for a long conversation."""
         width, before = self.column_width(), self._message_rows
         known = before.heights if before is not None and before.width == width else None
-        rows = ComparisonRows(self.comparison, width, glyphs_of(self), known)
+        # As in the chat, a terminal without rows to spare has names alone.
+        is_high = app_of(self).size.height >= LOWEST_ROWS
+        draws = self._load_image is not None and is_high and draws_cells(self)
+        picture = self._picture if draws else None
+        rows = ComparisonRows(self.comparison, width, glyphs_of(self), known, picture)
         self.run_worker(reported(self, self._measured(rows)), group="measure", exclusive=True)
+
+    def _picture(self, image: ImageBlock, columns: int, rows: int) -> Sequence[CellRow]:
+        if self._thumbnails is None and self._load_image is not None:
+
+            def start(work: Coroutine[None, None, None]) -> None:
+                self.run_worker(reported(self, work), group="thumbnails")
+
+            self._thumbnails = Thumbnails(self._load_image, start, self._picture_came)
+        return self._thumbnails.rows(image, columns, rows) if self._thumbnails is not None else ()
+
+    def _picture_came(self, image: ImageBlock) -> None:
+        if self._message_rows is None:
+            return
+        for side in SIDES:
+            for index, entry in enumerate(self.comparison.sides[side]):
+                if image in images_of(entry.message):
+                    self._message_rows.heights.pop((side, index), None)
+        self.lay_out()
 
     async def _measured(self, rows: ComparisonRows) -> None:
         old, selected = self._message_rows, self.selected

@@ -29,6 +29,7 @@ from kimi_tui.tui.worldline import left_when
 if TYPE_CHECKING:
     from kimi_tui.soul.world_line_reader import WorldLineComparison, WorldLineInfo, WorldLineMessage
     from kimi_tui.tui.frame.notices import Level
+    from kimi_tui.tui.transcript.thumbnails import LoadImage
 
 MARGIN = 2
 LONG_HINTS = (
@@ -77,6 +78,7 @@ class CompareScreen(AnswersOnce[CompareAnswer | None]):
         heading: of the main screen.
         gauge: the row of the gauge, as it is now.
         comparison: of their messages, where it was made already.
+        load_image: reads an image of theirs; None where images are only named.
     """
 
     CSS_PATH = [*sheets("compare")]  # noqa: RUF012 - Textual declares it so
@@ -104,6 +106,7 @@ class CompareScreen(AnswersOnce[CompareAnswer | None]):
         heading: Heading,
         gauge: Gauge | None = None,
         comparison: Comparison | None = None,
+        load_image: LoadImage | None = None,
         write: Callable[[str], None] | None = None,
     ) -> None:
         super().__init__()
@@ -116,7 +119,7 @@ class CompareScreen(AnswersOnce[CompareAnswer | None]):
         self._heading = heading
         self._gauge = gauge
         self._head = CompareHead()
-        self._sides = CompareSides(comparison or Comparison(found.other, found.live))
+        self._sides = CompareSides(comparison or Comparison(found.other, found.live), load_image)
         self._pane = NoticingPane(self._sides)
         self._files = CompareFiles(found)
         self._files_head = CompareFilesHead()

@@ -44,6 +44,9 @@ if TYPE_CHECKING:
 _numbers = count(4_711)
 """Every drawing has one of its own, under which the terminal keeps it."""
 
+_MARGIN = 2
+_LEAST_NAME = 12
+
 Load = Callable[[], Awaitable[bytes | None]]
 """Reads the image; None where it is not there any more."""
 
@@ -172,10 +175,19 @@ class PictureScreen(AnswersOnce[None]):
     def __init__(self, facts: ImageBlock, load: Load, terminal: PictureTerminal) -> None:
         super().__init__()
         self._facts = facts
+        self._heading = Static()
         self._view = PictureView(facts, load, terminal)
 
     def compose(self) -> ComposeResult:
         """A heading, the picture, the keys."""
+        yield self._heading
+        yield self._view
+        footer = Footer()
+        footer.hints = (("Esc", "back"),)
+        yield footer
+
+    def on_resize(self) -> None:
+        """Of the heading the name gives way to the facts."""
         facts = self._facts
         kind = facts.media_type.rpartition("/")[2].upper()
         more = (
@@ -184,14 +196,10 @@ class PictureScreen(AnswersOnce[None]):
             size_words(facts.n_bytes),
             f"{tokens(image_tokens(facts.width, facts.height), estimated=True)} tokens",
         )
-        name = cut(facts.name or "image", 60, glyphs_of(self).cut)
-        yield Static(
-            Content.assemble((name, "bold $ink-strong"), ("   " + "  ".join(more), "$ink-quiet"))
-        )
-        yield self._view
-        footer = Footer()
-        footer.hints = (("Esc", "back"),)
-        yield footer
+        told = "   " + "  ".join(more)
+        room = self.size.width - 2 * _MARGIN - len(told)
+        name = cut(facts.name or "image", max(_LEAST_NAME, room), glyphs_of(self).cut)
+        self._heading.update(Content.assemble((name, "bold $ink-strong"), (told, "$ink-quiet")))
 
     def on_screen_suspend(self) -> None:
         """Another screen is over this one."""

@@ -22,6 +22,7 @@ from kimi_tui.foreign_text import clean_pasted
 from kimi_tui.images import MAX_FILE_BYTES, Image, ImageRefused, check_size, is_image, read_image
 from kimi_tui.tui.desktop import read_clipboard
 from kimi_tui.tui.prompt.area import READING, may_be_path
+from kimi_tui.tui.screens import ImageChosen
 
 if TYPE_CHECKING:
     from kimi_tui.tui.main.screen import MainScreen
@@ -40,6 +41,9 @@ class Attaching:
         self._screen = screen
         self._chips = screen.kimi.images
         self._reading: set[asyncio.Task[None]] = set()
+        self._order = asyncio.Lock()
+        self._n_sent = 0
+        """So many messages were sent and wait for what is read."""
         self._late: list[tuple[str, str]] = []
         """What came when the field had been emptied already: what was written, and what takes its place."""
 
@@ -47,9 +51,9 @@ class Attaching:
 
     @property
     def reads(self) -> bool:
-        """Whether something is being read that may stand in what is sent."""
+        """Whether something is being read that may stand in what is sent, or what was sent before waits for that."""
         self._reading = {task for task in self._reading if not task.done()}
-        return bool(self._reading)
+        return bool(self._reading or self._n_sent)
 
     def read_path(self, written: str, pasted: str) -> None:
         """Put chips in the place of what was written, where that is the path of an image, or of several."""
@@ -101,13 +105,21 @@ class Attaching:
             self._late.append((written, text))
 
     async def settled(self, text: str) -> str:
-        """A message that was sent while something was read, with what came of that."""
-        while self.reads:
-            await asyncio.wait(self._reading)
-        late, self._late = self._late, []
-        for written, instead in late:
-            text = text.replace(written, instead, 1)
-        return text
+        """A message that was sent while something was read, with what came of that; the one that was sent first comes first."""
+        self._n_sent += 1
+        try:
+            async with self._order:
+                while left := {task for task in self._reading if not task.done()}:
+                    await asyncio.wait(left)
+                for one in tuple(self._late):
+                    if one[0] in text:
+                        text = text.replace(*one, 1)
+                        self._late.remove(one)
+                return text
+        finally:
+            self._n_sent -= 1
+            if not self._n_sent:
+                self._late.clear()
 
     # --- from chips to images
 
@@ -141,11 +153,7 @@ class Attaching:
 
     def open(self, facts: ImageBlock) -> None:
         """Show an image on a screen of its own."""
-        from kimi_tui.tui.dialogs.picture import PictureScreen, PictureTerminal
-
-        kimi = self._screen.kimi
-        terminal = PictureTerminal(kimi.graphics, kimi.draw_at)
-        kimi.push_screen(PictureScreen(facts, partial(self.load, facts), terminal))
+        self._screen.post_message(ImageChosen(facts, partial(self.load, facts)))
 
 
 def images_at(pasted: str, folder: Path, home: Path) -> list[Image]:

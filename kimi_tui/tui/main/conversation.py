@@ -83,6 +83,8 @@ class Conversation:
         """When the draft is kept that stands in the prompt."""
         self._kept_draft = Draft()
         """The one that is on the disk."""
+        self._kept_images: set[str] = set()
+        """The chips of which the images are there."""
         self._is_given_back = False
         """Whether what was on the disk at first is in the prompt."""
         self._files: FileList | None = None
@@ -91,6 +93,10 @@ class Conversation:
         self._is_open = asyncio.Event()
         self._live = False
         self._turn: asyncio.Task[None] | None = None
+        self._order = asyncio.Lock()
+        """One message after another is read, stored and said."""
+        self._n_coming = 0
+        """So many messages are on their way to the agent."""
         self.state = MainState(mode=launch.mode)
         self.allows_all = launch.mode == "all"
         # What the screen was told last: of a history only the end is worth telling.
@@ -364,31 +370,49 @@ class Conversation:
             self._n_unsent += 1
             self._unsent.append(Queued(f"unsent-{self._n_unsent}", text))
             self._screen.show_waiting(self._unsent)
-        elif soul.running and not in_text(text):
+        elif soul.running and not in_text(text) and not self._n_coming:
             soul.steer(text)
         else:
+            is_first = not soul.running and not self._n_coming
+            self._n_coming += 1
             saying = self.start(self._say(soul, text))
-            self._turn = self._turn if soul.running else saying
+            self._turn = saying if is_first else self._turn
 
     async def _say(self, soul: KimiSoul, text: str) -> None:
-        """A turn with these words, and the images that they name; what is refused stays in the prompt."""
+        """A turn with these words, and the images that they name; what is refused stays in the prompt.
+
+        Reading and storing images takes a while: what is said meanwhile comes after it, as it was sent.
+        """
         from kimi_tui.session.errors import StorageTrouble
         from kimi_tui.soul.errors import SoulBusy
         from kimi_tui.soul.images import ModelCannotSee
 
-        images = await self._screen.images_of(text)
-        if images is None:
-            self._screen.keep(text)
-            return
-        try:
+        with contextlib.ExitStack() as coming:
+            coming.callback(self._came)
+            await self._order.acquire()
+            coming.callback(self._order.release)
+
+            def begins() -> None:
+                coming.close()
+                if not soul.running:
+                    self._turn = asyncio.current_task()
+
+            images = await self._screen.images_of(text)
+            if images is None:
+                self._screen.keep(text)
+                return
             try:
-                await soul.run(text, images)
-            except SoulBusy:
-                # Another began a moment before: the text goes into that one.
-                soul.steer(text, images)
-        except (ModelCannotSee, StorageTrouble):
-            self._screen.keep(text)
-            raise
+                try:
+                    await soul.run(text, images, begins=begins)
+                except SoulBusy:
+                    # Another began a moment before: the text goes into that one.
+                    soul.steer(text, images)
+            except (ModelCannotSee, StorageTrouble):
+                self._screen.keep(text)
+                raise
+
+    def _came(self) -> None:
+        self._n_coming -= 1
 
     def run_command(self, command: str, *, told: bool) -> None:
         """Run a shell command of the user's own."""
@@ -398,6 +422,9 @@ class Conversation:
         from kimi_tui.soul.errors import SoulBusy
 
         soul = await self.opened()
+        async with self._order:
+            # What was said before begins before.
+            pass
         try:
             await soul.run_command(command, told=told)
         except SoulBusy:
@@ -426,7 +453,26 @@ class Conversation:
 
         async with self._keeping:
             if (soul := self.soul) is not None:
+                await self._keep_images(soul)
                 await asyncio.to_thread(write_follow_ups, soul.session.dir, tuple(self.follow_ups))
+
+    async def _keep_images(self, soul: KimiSoul) -> None:
+        """Nor does it lose the images that are named in what waits and in what is written."""
+        if not self._is_given_back:
+            return
+        chips = self._screen.kimi.images
+        texts = (self._screen.draft.text, *self.follow_ups)
+        named = {chip: known for text in texts for chip, known in chips.of(text).items()}
+        if named.keys() == self._kept_images:
+            return
+        from kimi_tui.tui.main.unsent import write_images
+
+        self._kept_images = set(named)
+        found = {
+            chip: known.image or await soul.image(known.facts) for chip, known in named.items()
+        }
+        kept = {chip: image for chip, image in found.items() if image is not None}
+        await asyncio.to_thread(write_images, soul.session.dir, kept)
 
     def draft_changed(self) -> None:
         """Another draft stands in the prompt: it is kept in a moment, and at once that there is none any more."""
@@ -451,21 +497,29 @@ class Conversation:
             draft, soul = self._screen.draft, self.soul
             if soul is not None and self._is_given_back and draft != self._kept_draft:
                 self._kept_draft = draft
+                await self._keep_images(soul)
                 await asyncio.to_thread(write_draft, soul.session.dir, draft)
 
     async def _give_back_kept(self, soul: KimiSoul) -> None:
         """What was written and not sent when the program ended is the user's again."""
-        from kimi_tui.tui.main.unsent import DRAFT, read_draft, read_follow_ups
+        from kimi_tui.tui.main.unsent import read_draft, read_follow_ups, read_images
 
+        folder, chips = soul.session.dir, self._screen.kimi.images
+        texts = await asyncio.to_thread(read_follow_ups, folder)
         if not self._launch.demo:
             if not soul.session.context.index.n_messages:
-                await asyncio.to_thread(_take_over, soul.session, DRAFT)
-            self._kept_draft = await asyncio.to_thread(read_draft, soul.session.dir)
+                await asyncio.to_thread(_take_over, soul.session)
+            draft = await asyncio.to_thread(read_draft, folder)
+            images = await asyncio.to_thread(read_images, folder)
+            self._kept_draft, self._kept_images = draft, set(images)
+            draft = draft._replace(text=chips.again(draft.text, images))
+            texts = [chips.again(text, images) for text in texts]
             self._is_given_back = True
-            self._screen.give_draft(self._kept_draft)
+            self._screen.give_draft(draft)
             self.draft_changed()
-        if texts := await asyncio.to_thread(read_follow_ups, soul.session.dir):
+        if texts:
             self._screen.give_back(texts)
+        if texts or self._kept_images:
             await self._keep_follow_ups()
         self._screen.tell_left_out()
 
@@ -841,12 +895,13 @@ def _is_ours(error: Exception) -> bool:
     return type(error).__module__.startswith("kimi_tui.")
 
 
-def _take_over(session: Session, name: str) -> None:
-    """Have a new session hold what was left in the last one of its folder in which nothing was said."""
+def _take_over(session: Session) -> None:
+    """Have a new session hold the draft that was left in the last one of its folder in which nothing was said."""
     from kimi_tui.app_paths import data_dir
     from kimi_tui.session.store import SessionStore
+    from kimi_tui.tui.main.unsent import DRAFT, IMAGES
 
-    SessionStore(data_dir()).take_over(session, name)
+    SessionStore(data_dir()).take_over(session, DRAFT, IMAGES)
 
 
 def way_back(title: str, session_id: str) -> str:

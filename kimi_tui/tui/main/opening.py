@@ -226,7 +226,7 @@ def _title(session: Session, history: Sequence[EventRecord]) -> str:
     title = ""
     for record in history:
         if isinstance(record.event, TurnBegin):
-            title = title_from(record.event.text, title)
+            title = title_from(record.event, title)
             if title and not title.startswith("!"):
                 break
     return title or session.title

@@ -19,6 +19,7 @@ from textual.geometry import Size
 from textual.screen import Screen
 
 from kimi_tui.app_paths import data_dir, short
+from kimi_tui.image_names import BEGINS
 from kimi_tui.launch import Launch
 from kimi_tui.tui.approval.slot import ApprovalSlot
 from kimi_tui.tui.callbacks import report_of
@@ -47,7 +48,7 @@ from kimi_tui.tui.main.hints import (
 from kimi_tui.tui.prompt.area import Draft, PromptArea, may_be_path
 from kimi_tui.tui.prompt.bar import PromptBar
 from kimi_tui.tui.prompt.command import Command, CommandTable, ParsedLine, Values, sent_text
-from kimi_tui.tui.prompt.image_chips import BEGINS, in_text
+from kimi_tui.tui.prompt.image_chips import in_text
 from kimi_tui.tui.screens import (
     CannotOpen,
     ModelMissing,
@@ -712,6 +713,8 @@ class MainScreen(Screen[None]):
             # The arrows go on through what was sent.
             self.chat_pane.close_menu(area.text)
         self.follow_prompt()
+        if self._frame.views is not None:
+            self._frame.views.gauge.send(area.chip_tokens)
         self.conversation.draft_changed()
         command = self.commands.argument_of(area.text)
         if command is not self._begun and command is self.commands["model"]:
@@ -848,7 +851,7 @@ class MainScreen(Screen[None]):
         if text is None:
             self.prompt.area.recall()
         else:
-            self.prompt.area.put(text)
+            self.prompt.area.put_sent(text)
 
     @on(PromptArea.Paged)
     def _paged(self, event: PromptArea.Paged) -> None:
@@ -887,7 +890,10 @@ class MainScreen(Screen[None]):
         """Put messages that were not sent into the prompt, before what stands there."""
         parts = [part for text in (*texts, self.prompt.area.message) if (part := sent_text(text))]
         # Several are one message, also where the first of them was a command.
-        is_command = len(parts) > 1 and parts[0].startswith(("!", "#", "/"))
+        if len(parts) == 1:
+            self.prompt.area.put_sent(parts[0])
+            return
+        is_command = bool(parts) and parts[0].startswith(("!", "#", "/"))
         self.prompt.area.put(" " * is_command + "\n\n".join(parts))
 
     def put_into_prompt(self, text: str) -> None:
@@ -921,7 +927,7 @@ class MainScreen(Screen[None]):
         if self.prompt.area.text:
             self.conversation.remember(text)
         else:
-            self.prompt.area.put(text)
+            self.prompt.area.put_sent(text)
 
     def write_on(self, text: str, *, tells: bool = True) -> None:
         """Take what was written where nothing can be, and did nothing by that; what follows is written here as well."""

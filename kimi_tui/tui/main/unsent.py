@@ -1,23 +1,38 @@
 """What was written and not sent, kept in the session's folder for a program that does not see its end.
 
-The messages that wait for the end of a turn, and the draft in the prompt. Reading and writing block and belong in a thread.
+The messages that wait for the end of a turn, the draft in the prompt, and the images that these name. Reading and writing
+block and belong in a thread.
 """
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import json
+import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from kimi_tui.filesystem import Storage, read_regular
 from kimi_tui.foreign_text import clean, clean_pasted
+from kimi_tui.image_names import CHIP
 from kimi_tui.tui.prompt.area import Draft, chip_of
+
+if TYPE_CHECKING:
+    from kimi_tui.images import Image
 
 FOLLOW_UPS = "follow_ups.json"
 DRAFT = "draft.json"
+IMAGES = "unsent_images"
+"""A folder: each image under the hash of its content, and `index.json`, which says what chip each stands behind."""
+MOST_IMAGES = 50
+MOST_IMAGE_BYTES = 64 << 20
+"""Of all of them; what is more is not kept, and the user is told so when the draft comes back."""
+_INDEX = "index.json"
+_HASH = re.compile(r"[0-9a-f]{64}")
 _MAX_BYTES = 2 << 20
 """More is neither kept nor read."""
 _MOST = 100
@@ -59,6 +74,68 @@ def read_draft(folder: Path) -> Draft:
             if chip == chip_of(shown, int(named[1] or 1)):
                 read[chip] = shown
     return Draft(clean(text) if isinstance(text, str) else "", read)
+
+
+def write_images(folder: Path, images: Mapping[str, Image]) -> None:
+    """Keep the images of what was not sent, by their chips, and no others. A disk that refuses costs only that."""
+    place, storage = folder / IMAGES, Storage()
+    index: dict[str, dict[str, str]] = {}
+    left = MOST_IMAGE_BYTES
+    with contextlib.suppress(OSError):
+        if images:
+            storage.make_folder(place)
+        for chip, image in [*images.items()][:MOST_IMAGES]:
+            left -= len(image.data)
+            if left < 0:
+                break
+            if _read_image(place, image.sha256) != image.data:
+                storage.replace_file(place / image.sha256, image.data)
+            index[chip] = {"sha256": image.sha256, "name": image.name}
+    if index or place.exists():
+        _write(place / _INDEX, index)
+    named = {one["sha256"] for one in index.values()}
+    with contextlib.suppress(OSError):
+        if place.is_symlink():
+            return
+        for entry in os.listdir(place):
+            if _HASH.match(entry.removeprefix(".")) and entry not in named:
+                (place / entry).unlink()
+        if not named:
+            place.rmdir()
+
+
+def read_images(folder: Path) -> dict[str, Image]:
+    """The images that were kept, by their chips: those that are still what they were. Each is decoded, as if it came anew."""
+    from kimi_tui.images import ImageRefused, read_image
+
+    place = folder / IMAGES
+    found = _read(place / _INDEX)
+    index = cast("dict[str, object]", found) if isinstance(found, dict) else {}
+    images: dict[str, Image] = {}
+    left = MOST_IMAGE_BYTES
+    for chip, value in [*index.items()][:MOST_IMAGES]:
+        facts = cast("dict[str, object]", value) if isinstance(value, dict) else {}
+        sha256, name = facts.get("sha256"), facts.get("name")
+        if not (CHIP.fullmatch(chip) and isinstance(sha256, str) and isinstance(name, str)):
+            continue
+        data = _read_image(place, sha256)
+        left -= len(data)
+        if left < 0:
+            break
+        with contextlib.suppress(ImageRefused):
+            images[chip] = read_image(data, name)
+    return images
+
+
+def _read_image(place: Path, sha256: str) -> bytes:
+    """A kept file; nothing where it is not what its name says."""
+    from kimi_tui.images import MAX_BYTES
+
+    try:
+        data = read_regular(place / sha256, MAX_BYTES) if _HASH.fullmatch(sha256) else b""
+    except OSError:
+        return b""
+    return data if hashlib.sha256(data).hexdigest() == sha256 else b""
 
 
 def _write(path: Path, value: object) -> None:

@@ -22,8 +22,8 @@ from textual.app import SuspendNotSupported
 from kimi_tui.app_paths import data_dir, short
 from kimi_tui.filesystem import open_regular
 from kimi_tui.foreign_text import one_line
+from kimi_tui.image_names import BEGINS
 from kimi_tui.tui.prompt.history import history_file, read_others
-from kimi_tui.tui.prompt.image_chips import BEGINS
 from kimi_tui.tui.prompt.mention import mention, typed_mention
 from kimi_tui.tui.prompt.menu import Offer
 

@@ -6,6 +6,7 @@ It knows nothing of the agent: what the user did is told in messages, and the sc
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import lru_cache
 from time import monotonic
 from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 HELD_S = 0.7
 LONG_PASTE = 20
 """A paste of more lines than this stands in the field as a chip."""
+MOST_SENT = 50
+"""So many messages with long pastes are known as they were written."""
 LONGEST = 50_000
 """Characters that are put into the field as they are: of a million the field is drawn for many seconds."""
 NEWLINE_KEYS = (
@@ -70,6 +73,13 @@ def may_be_path(text: str) -> bool:
     """Whether a text may be the path of an image, as terminals write it for a file that is dragged: what it holds decides."""
     ends = text.rstrip().rstrip("'\"").lower().endswith(_IMAGE_ENDINGS)
     return ends and len(text) <= _LONGEST_PATHS
+
+
+@lru_cache(maxsize=32)
+def _tokens_of(pasted: str) -> int:
+    from kimi_tui.llm.tokens import text_tokens
+
+    return text_tokens(pasted)
 
 
 class PromptArea(TextArea):
@@ -202,6 +212,10 @@ class PromptArea(TextArea):
         """The mode that was told last."""
         self._pastes: dict[str, str] = {}
         """What the chips stand for, by how they are written."""
+        self._sent: dict[str, Draft] = {}
+        """What was sent with long pastes in it, as it was written."""
+        self._recalled = ("", "")
+        """What was sent, and how it stands in the field."""
         self._is_chord = False
         """Ctrl+X was pressed, and what comes next is the rest of it."""
         self._deleted_at = -HELD_S
@@ -248,6 +262,28 @@ class PromptArea(TextArea):
             text = self._new_chip(text)
         self.load_text(text)
         self.move_cursor(self.document.end)
+
+    def put_sent(self, text: str) -> None:
+        """Replace what stands in the field by what was sent before: its long pastes as chips again, or all of it as one."""
+        n_lines = text.rstrip("\n").count("\n") + 1
+        draft = self._sent.get(text)
+        if draft is None and self.has_chips and n_lines > LONG_PASTE:
+            chip = next((chip for chip, kept in self._pastes.items() if kept == text), "")
+            draft = Draft(chip or self._new_chip(text, n_lines))
+        if draft is None:
+            self.put(text)
+            return
+        shown = draft.text
+        # The draft that stands here now may come back: its chips go on to mean what they do.
+        taken = {
+            chip for chip, kept in draft.pastes.items() if self._pastes.get(chip, kept) != kept
+        }
+        self._pastes |= {chip: kept for chip, kept in draft.pastes.items() if chip not in taken}
+        for chip in taken:
+            kept = draft.pastes[chip]
+            shown = shown.replace(chip, self._new_chip(kept, kept.rstrip("\n").count("\n") + 1))
+        self._recalled = (text, shown)
+        self.put(shown)
 
     def load_text(self, text: str) -> None:
         """Replace what stands in the field; it cannot be undone."""
@@ -323,6 +359,14 @@ class PromptArea(TextArea):
         return [*self._pastes, *images]
 
     @property
+    def chip_tokens(self) -> int:
+        """About how many tokens the chips that stand here take when they are sent."""
+        text = self.text
+        found = [self._pastes[chip] for chip in self._pastes if chip in text]
+        images = self.images.tokens_in(text) if self.images is not None else 0
+        return images + sum(map(_tokens_of, found))
+
+    @property
     def message(self) -> str:
         """What stands here, chips as what they stand for."""
         # From one to the next: what was pasted may hold what looks like another chip.
@@ -354,7 +398,12 @@ class PromptArea(TextArea):
 
     def take(self) -> str:
         """Empty the field and hand over what stood there."""
-        text = self.message
+        text, draft = self.message, self.draft
+        if draft.pastes and draft.text == self.text:
+            # By how the history keeps it.
+            self._sent[text.strip()] = draft._replace(text=draft.text.strip())
+            while len(self._sent) > MOST_SENT:
+                del self._sent[next(iter(self._sent))]
         self._pastes.clear()
         if self._vim is not None:
             self._vim.write()
@@ -438,7 +487,7 @@ class PromptArea(TextArea):
             written: on one line.
             text: what takes its place; long ones as a chip.
         """
-        from kimi_tui.tui.prompt.image_chips import BEGINS
+        from kimi_tui.image_names import BEGINS
 
         for row in range(self.document.line_count):
             line = self.document.get_line(row)
@@ -512,7 +561,10 @@ class PromptArea(TextArea):
             if may_be_path(offer.shown):
                 self.post_message(self.PathPasted(offer.text.rstrip(), offer.shown))
         else:
-            self.put(offer.text)
+            if self.is_searching:
+                self.put_sent(offer.text)
+            else:
+                self.put(offer.text)
             self.post_message(self.PastTaken())
 
     def _accepts(self) -> bool:
@@ -630,14 +682,17 @@ class PromptArea(TextArea):
         if not at_end or self._is_wrapped_below() or past is None:
             self.action_cursor_down()
         elif (text := past.later()) is not None:
-            self.put(text)
+            if past.walking:
+                self.put_sent(text)
+            else:
+                self.put(text)
 
     def recall(self) -> None:
         """Put the message before this one into the field; what stands there is kept as the draft."""
         if self.past is None:
             return
         if (text := self.past.earlier(self.text)) is not None:
-            self.put(text)
+            self.put_sent(text)
 
     def action_copy_or_leave(self) -> None:
         """Copy what is selected, here or in the chat; with nothing selected it is about leaving."""
@@ -670,7 +725,8 @@ class PromptArea(TextArea):
     @property
     def is_recalled(self) -> bool:
         """Whether what stands here was sent before, unchanged: the arrows go on through what was sent."""
-        return self.past is not None and self.past.shows(self.text)
+        sent, shown = self._recalled
+        return self.past is not None and self.past.shows(sent if self.text == shown else self.text)
 
     @property
     def _walking(self) -> bool:

@@ -6,22 +6,20 @@ What a chip stands for is looked up here when the message is sent, so nothing on
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from kimi_tui.foreign_text import one_line
+from kimi_tui.image_names import BEGINS, CHIP
 from kimi_tui.tui.formatting import cut, tokens
 
 if TYPE_CHECKING:
     from kimi_tui.images import Image
     from kimi_tui.wire.display import ImageBlock
 
-BEGINS = "[image "
 HELD_BYTES = 64 << 20
 """So much of what was pasted is kept for the arrows and the queue; of more the oldest are read from the session again."""
 _NAME_CELLS = 32
-_CHIP = re.compile(r"\[image [^\[\]\n]{1,100} \d{1,6}x\d{1,6} ~[0-9.]{1,6}[kM]?(?:, \d{1,3})?\]")
 
 
 class Chip(NamedTuple):
@@ -50,6 +48,23 @@ class ImageChips:
             if held > HELD_BYTES and name != chip:
                 self._known[name] = one._replace(image=None)
         return chip
+
+    def again(self, text: str, images: Mapping[str, Image]) -> str:
+        """A text of another run with the images that its chips stood for, by chip; one that means another by now is renamed.
+
+        A chip that says something else than its image shows stands for nothing: it is all that is seen before it is sent.
+        """
+        renamed: dict[str, str] = {}
+        for chip, image in images.items():
+            facts = facts_of(image)
+            known = self._known.get(chip)
+            if not chip.startswith(_begins(facts)):
+                continue
+            if known is None or known.facts.sha256 == facts.sha256:
+                self._known[chip] = Chip(facts, image)
+            else:
+                renamed[chip] = self.add(image)
+        return CHIP.sub(lambda found: renamed.get(found[0], found[0]), text) if renamed else text
 
     def _chip_of(self, facts: ImageBlock) -> str:
         from kimi_tui.images import image_tokens
@@ -90,6 +105,15 @@ class ImageChips:
         found = in_text(text)
         return {chip: self._known[chip] for chip in found if chip in self._known}
 
+    def tokens_in(self, text: str) -> int:
+        """About how many tokens the images in a text take."""
+        chips = self.of(text)
+        if not chips:
+            return 0
+        from kimi_tui.images import image_tokens
+
+        return sum(image_tokens(one.facts.width, one.facts.height) for one in chips.values())
+
     def lost(self, text: str) -> list[str]:
         """The chips in a text that stand for nothing any more: they were written in another run, and never sent."""
         return [chip for chip in in_text(text) if chip not in self._known]
@@ -98,7 +122,7 @@ class ImageChips:
         """The chip in which or behind which a column of a line is, with where it begins and ends; None for none."""
         if BEGINS not in line:
             return None
-        for found in _CHIP.finditer(line):
+        for found in CHIP.finditer(line):
             if found.start() < column <= found.end() and found[0] in self._known:
                 return found[0], found.start(), found.end()
         return None
@@ -120,7 +144,7 @@ def facts_of(image: Image) -> ImageBlock:
 
 def in_text(text: str) -> list[str]:
     """What looks like chips in a text, each once."""
-    return list(dict.fromkeys(_CHIP.findall(text))) if BEGINS in text else []
+    return list(dict.fromkeys(found[0] for found in CHIP.finditer(text))) if BEGINS in text else []
 
 
 def _begins(facts: ImageBlock) -> str:

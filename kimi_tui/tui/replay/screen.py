@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import events, on
@@ -26,6 +27,7 @@ from kimi_tui.tui.glyphs import Glyphs, glyphs_of
 from kimi_tui.tui.letters import LetterGate
 from kimi_tui.tui.screens import (
     AnswersOnce,
+    ImageChosen,
     OpeningFailed,
     QuitChosen,
     SessionChosen,
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     from kimi_tui.tui.replay.scrubber import Scrubber
     from kimi_tui.tui.replay.source import RecordedSession
     from kimi_tui.tui.timeline.timeline import Timeline
+    from kimi_tui.wire.display import ImageBlock
 
 
 OPEN_DELAY_S = 0.05
@@ -144,6 +147,7 @@ class ReplayScreen(AnswersOnce[Launch | None]):
             branch=recorded.branch,
         )
         self.transcript.work_dir = str(recorded.session.work_dir)
+        self.transcript.load_image = self._load_image
         scrubber.focus()
         player.seek(recording.opening)
         for fault in replay.faults:
@@ -206,6 +210,15 @@ class ReplayScreen(AnswersOnce[Launch | None]):
     @on(Transcript.LinkClicked)
     def _link_clicked(self, event: Transcript.LinkClicked) -> None:
         app_of(self).open_url(event.url)
+
+    async def _load_image(self, facts: ImageBlock) -> bytes | None:
+        recorded = self._recorded
+        found = await asyncio.to_thread(recorded.image, facts) if recorded is not None else None
+        return found.data if found is not None else None
+
+    @on(Transcript.ImageOpened)
+    def _image_opened(self, event: Transcript.ImageOpened) -> None:
+        self.post_message(ImageChosen(event.image, partial(self._load_image, event.image)))
 
     @on(Transcript.NothingCopied)
     def _nothing_copied(self, event: Transcript.NothingCopied) -> None:

@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kimi_tui.app_paths import data_dir
+from kimi_tui.images import Image
 from kimi_tui.launch import NEWEST, Launch
 from kimi_tui.projection.replay import Replay
 from kimi_tui.session.context import scan_world_line
 from kimi_tui.session.errors import SessionNotFound, UnknownWorldLine
+from kimi_tui.session.images import reference_of
 from kimi_tui.session.lock import holder_of
 from kimi_tui.session.rotation import stored_world_lines
 from kimi_tui.session.session import Session
@@ -25,6 +27,7 @@ from kimi_tui.soul.history import session_history
 from kimi_tui.soul.record import close_dangling_calls, final_checkpoints, read_records
 from kimi_tui.tui.frame.header import branch_of
 from kimi_tui.tui.state import title_from
+from kimi_tui.wire.display import ImageBlock
 from kimi_tui.wire.events import (
     CheckpointCreated,
     EventRecord,
@@ -44,6 +47,10 @@ class RecordedSession(NamedTuple):
     replay: Replay
     title: str
     branch: str
+
+    def image(self, facts: ImageBlock) -> Image | None:
+        """An image of it; None where it is not there. Blocks."""
+        return self.session.images.get(reference_of(facts.sha256, facts.media_type))
 
 
 def find(launch: Launch) -> Session:
@@ -125,8 +132,8 @@ def _with_sizes(records: Sequence[EventRecord]) -> Sequence[EventRecord]:
 
 def _title(session: Session, records: Sequence[EventRecord]) -> str:
     named = read_state(session.dir).title
-    first = next((r.event.text for r in records if isinstance(r.event, TurnBegin)), "")
-    return named or title_from(first)
+    first = next((r.event for r in records if isinstance(r.event, TurnBegin)), None)
+    return named or (title_from(first) if first is not None else "")
 
 
 async def fork_at(session: Session, uid: str, *, whole: bool) -> Session:

@@ -12,6 +12,7 @@ from textual.message import Message
 from textual.widget import Widget
 
 from kimi_tui.foreign_text import clean
+from kimi_tui.image_names import titled
 from kimi_tui.tui.formatting import cut, path, wrap_words
 from kimi_tui.tui.glyphs import glyphs_of
 
@@ -266,7 +267,7 @@ class SessionPreview(Widget):
 
     def _message(self, one: Said, width: int) -> list[Content]:
         glyphs = glyphs_of(self)
-        texts = clean(one.text).splitlines()
+        texts = clean(titled(one.text)).splitlines()
         rows = [row for text in texts for row in wrap_words(text, width - 2) or [""]]
         if len(rows) > SAID_ROWS:
             rows = [*rows[: SAID_ROWS - 1], glyphs.cut]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from kimi_tui.projection.blocks import Block, DMailBlock, ToolBlock, UserBlock
 from kimi_tui.tui.glyphs import Glyphs
-from kimi_tui.tui.rows import BLANK, Line, Span, style_parts
+from kimi_tui.tui.rows import BLANK, COLOUR, Line, Span, style_parts
 from kimi_tui.tui.transcript.layout import rows_of
 from kimi_tui.tui.transcript.painting import FADED
 from kimi_tui.tui.transcript.viewport import Flow
@@ -80,8 +80,10 @@ class Motion:
 
 
 def faded_span(span: Span) -> Span:
-    """The run in its faded colours, its ground gone."""
+    """The run in its faded colours, its ground gone; one of a picture as it is."""
     ink, flags, _ = style_parts(span.style)
+    if ink.startswith(COLOUR):
+        return span
     return Span(span.text, f"{ink}/{flags}{FADED}")
 
 

@@ -12,6 +12,8 @@ from kimi_tui.wire.display import ImageBlock
 
 KEPT = 64
 _Key = tuple[str, int, int]
+LoadImage = Callable[[ImageBlock], Awaitable[bytes | None]]
+"""Reads an image; None where it is not there any more."""
 
 
 def images_of(block: Block) -> tuple[ImageBlock, ...]:
@@ -36,7 +38,7 @@ class Thumbnails:
 
     def __init__(
         self,
-        load: Callable[[ImageBlock], Awaitable[bytes | None]],
+        load: LoadImage,
         start: Callable[[Coroutine[None, None, None]], object],
         came: Callable[[ImageBlock], None],
     ) -> None:

@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from kimi_tui.tui.transcript.copy_mode import CopyMode
     from kimi_tui.tui.transcript.motion import Motion
     from kimi_tui.tui.transcript.search import Found, Search
-    from kimi_tui.tui.transcript.thumbnails import Thumbnails
+    from kimi_tui.tui.transcript.thumbnails import LoadImage, Thumbnails
     from kimi_tui.tui.transcript.viewport import Flow, View, Viewport
     from kimi_tui.wire.display import ImageBlock
     from kimi_tui.wire.events import EventRecord
@@ -289,7 +289,7 @@ class Transcript(ScrollView, can_focus=True):
         """The block whose code was copied last, and which piece of it."""
         self._opened_link = (0, -1)
         self._thumbnails: Thumbnails | None = None
-        self.load_image: Callable[[ImageBlock], Awaitable[bytes | None]] | None = None
+        self.load_image: LoadImage | None = None
         """Reads an image; None where images are only named."""
 
     # --- what it shows

@@ -209,6 +209,32 @@ async def test_enter_right_behind_a_paste_waits_for_the_image(
         await one.sees("broken PNG image")
 
 
+async def test_what_is_sent_right_behind_an_image_comes_after_it(home: Path) -> None:
+    async with (
+        ChatServer() as server,
+        desk(home, server.base_url, capabilities=SEES) as one,
+    ):
+        server.script(say("a box"))
+        await one.ready()
+        area = one.screen.prompt.area
+        await paste(one, str(home / "shot.png"), f"{CHIP} ")
+        for key in ("a", "enter", "b", "enter", "c", "enter"):
+            area.post_message(events.Key(key, key if len(key) == 1 else None))
+        await one.sees("a box")
+        await one.idle()
+        said = [
+            block.text for block in one.screen.transcript.blocks if isinstance(block, UserBlock)
+        ]
+        assert said == [f"{CHIP} a", "b", "c"]
+        assert len(shown_images(server.requests[0].body)) == 1
+        # What the session is called has words, and no chip; nor have the rows of the timeline.
+        assert one.screen.conversation.state.title == "a"
+        model = one.screen.views.timeline.model
+        assert model is not None
+        rows = [point.words for point in model.tree.live]
+        assert rows[0] == "a"
+
+
 async def test_what_cannot_be_sent_stays_in_the_prompt(home: Path) -> None:
     async with (
         ChatServer() as server,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import stat
 import time
@@ -9,21 +10,27 @@ from pathlib import Path
 
 import pytest
 from support.chat_server import ChatServer, say
+from support.made_images import noise, saved
 from support.screens import Desk, desk
 from textual import events
 
+from kimi_tui.images import read_image
 from kimi_tui.launch import NEWEST
 from kimi_tui.session.store import SessionStore
 from kimi_tui.tui.main.unsent import (
     DRAFT,
     FOLLOW_UPS,
+    IMAGES,
     read_draft,
     read_follow_ups,
+    read_images,
     write_draft,
     write_follow_ups,
+    write_images,
 )
 from kimi_tui.tui.prompt.area import Draft, chip_of
 
+SEES = ("image_in", "tools")
 LONG = "".join(f"line {n}\n" for n in range(30))
 
 
@@ -110,6 +117,68 @@ async def test_the_draft_of_a_session_without_messages_is_the_next_ones(home: Pa
             assert folders(home) == [third]
             await one.pilot.press("ctrl+u")
         assert folders(home) == []
+
+
+async def test_the_images_of_what_was_not_sent_are_kept_and_go_with_it(home: Path) -> None:
+    shot = saved(noise(30, 20))
+    async with ChatServer() as server:
+        server.script(say("first"))
+        async with desk(home, server.base_url, capabilities=SEES) as one:
+            await one.ready()
+            await one.pilot.press(*"not ")
+            first = session_dir(one)
+            one.screen.prompt.area.insert(one.app.images.add(read_image(shot, "a b.png")) + " said")
+            await one.until(
+                lambda: (first / DRAFT).exists() and "a b.png" in (first / DRAFT).read_text()
+            )
+            assert len(list((first / IMAGES).iterdir())) == 2
+            # The figures count it before it is sent.
+            await one.sees("+~2 ")
+        # Of a session in which nothing was said it is the next one's.
+        async with desk(home, server.base_url, capabilities=SEES) as one:
+            await one.ready()
+            area = one.screen.prompt.area
+            await one.until(lambda: area.text == "not [image a b.png 30x20 ~2] said")
+            kept = session_dir(one)
+            assert folders(home) == [kept]
+            await one.pilot.press("enter")
+            await one.sees("first")
+            await one.idle()
+            assert server.requests[0].image_urls == [read_image(shot, "").data_url()]
+            await one.until(lambda: not (kept / IMAGES).exists())
+
+
+def test_kept_images_of_anything_are_no_harm(tmp_path: Path) -> None:
+    shot, other = (read_image(saved(noise(30, side)), "a.png") for side in (20, 21))
+    images = {"[image a.png 30x20 ~2]": shot, "[image a.png 30x21 ~2]": other}
+    write_images(tmp_path, images)
+    assert read_images(tmp_path) == images
+    place = tmp_path / IMAGES
+    (place / shot.sha256).write_bytes(b"something else")
+    assert [*read_images(tmp_path).values()] == [other]
+    secret = tmp_path / "secret"
+    secret.write_bytes(shot.data)
+    (place / "b").symlink_to(secret)
+    fine = {"sha256": other.sha256, "name": "\x1b[2Ja.png"}
+    for sha256 in ("../secret", "b", hashlib.sha256(b"no image").hexdigest(), 7):
+        index = {"[image a.png 30x20 ~2]": {**fine, "sha256": sha256}, "no chip": fine}
+        (place / "index.json").write_text(json.dumps(index))
+        assert read_images(tmp_path) == {}
+    (place / "index.json").write_text(json.dumps({"[image a.png 30x20 ~2]": fine}))
+    assert [image.name for image in read_images(tmp_path).values()] == ["a.png"]
+    # What is named no more is taken away, and nothing that is somebody else's.
+    write_images(tmp_path, {})
+    assert [path.name for path in place.iterdir()] == ["b"]
+    (place / "b").unlink()
+    write_images(tmp_path, images)
+    write_images(tmp_path, {})
+    assert not place.exists()
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / shot.sha256).write_bytes(shot.data)
+    place.symlink_to(elsewhere)
+    write_images(tmp_path, {})
+    assert (elsewhere / shot.sha256).exists()
 
 
 def test_a_file_of_anything_is_no_harm(tmp_path: Path) -> None:

@@ -283,3 +283,43 @@ def test_the_editor_gets_the_draft_and_gives_it_back(tmp_path: Path) -> None:
     script.chmod(0o755)
     assert edited([str(script)], "a draft") == "a draft and more"
     assert edited(["false"], "a draft") is None
+
+
+async def test_long_pastes_come_back_as_the_chips_that_they_were(home: Path) -> None:
+    long, other = ("".join(f"{word} {n}\n" for n in range(30)) for word in ("line", "row"))
+    async with ChatServer() as server:
+        server.script(say("Seen."))
+        async with desk(home, server.base_url) as one:
+            await one.ready()
+            area = one.screen.prompt.area
+            await one.pilot.press(*"see ")
+            area.post_message(events.Paste(long))
+            await one.until(lambda: "Pasted" in area.text)
+            await one.pilot.press(*"here", "enter")
+            await one.sees("Seen.")
+            await one.idle()
+            said = f"see {long}here"
+            # Beside a draft with a chip of the same name, which is what it was afterwards.
+            area.post_message(events.Paste(other))
+            await one.until(lambda: area.text == "[Pasted 30 lines]")
+            await one.pilot.press("home", "up")
+            assert (area.text, area.message) == ("see [Pasted 30 lines, 2]here", said)
+            assert one.screen.draft.text == "[Pasted 30 lines]"
+            await one.pilot.press("down")
+            assert (area.text, area.message) == ("[Pasted 30 lines]", other)
+            area.take()
+            await one.pilot.press("ctrl+r", *"see", "enter")
+            await one.until(lambda: area.message == said)
+            assert area.text == "see [Pasted 30 lines]here"
+            area.take()
+        # Of another run, where nobody knows what of it was pasted, it is one chip, which opens.
+        async with desk(home, server.base_url) as one:
+            await one.ready()
+            area = one.screen.prompt.area
+            await one.pilot.press("up")
+            await one.until(lambda: area.text == "[Pasted 31 lines]")
+            assert area.message == said
+            await one.pilot.press("up", "down", "up")
+            assert area.text == "[Pasted 31 lines]"
+            await one.pilot.press("left", "enter")
+            assert area.text == said

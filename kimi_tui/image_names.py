@@ -1,0 +1,40 @@
+"""Images in the few words that a list has room for: titles of sessions, labels of checkpoints, names of world lines.
+
+A message carries each pasted image in its text as a chip, `[image shot.png 1280x800 ~1.4k]`: in the prompt that says what
+is sent, in a title it takes the room of the words.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+BEGINS = "[image "
+CHIP = re.compile(
+    r"\[image (?P<name>[^\[\]\n]{1,100}) \d{1,6}x\d{1,6} ~[0-9.]{1,6}[kM]?(?:, \d{1,3})?\]"
+)
+_CUT = re.compile(r"\[image [^\[\]\n]{0,120}…$")
+"""What an older title has of a chip at its end."""
+
+
+def titled(text: str, names: Sequence[str] = ()) -> str:
+    """A message without its chips; one that is nothing else as `Image shot.png`.
+
+    Args:
+        text: what the user said.
+        names: of the images that went with it, where they are known otherwise; empty for those without a name.
+    """
+    if BEGINS not in text:
+        return text if text.strip() or not names else _named(names)
+    chips = [found["name"] for found in CHIP.finditer(text)]
+    words = _CUT.sub("", CHIP.sub("", text))
+    if words.strip():
+        return "\n".join(" ".join(line.split()) for line in words.split("\n")).strip("\n")
+    return _named(names or chips)
+
+
+def _named(names: Sequence[str]) -> str:
+    known = list(dict.fromkeys(filter(None, names)))
+    if not known:
+        return "Image" if len(names) < 2 else f"{len(names)} images"
+    return f"{'Image' if len(known) == 1 else 'Images'} {', '.join(known)}"

@@ -1,0 +1,37 @@
+"""A title has the words of a message and not its chips; a message of images alone has their names."""
+
+from __future__ import annotations
+
+import pytest
+
+from kimi_tui.image_names import titled
+
+CHIP = "[image login page.png 1280x800 ~1.4k]"
+
+
+@pytest.mark.parametrize(
+    ("text", "names", "title"),
+    [
+        ("what is this", [], "what is this"),
+        ("", [], ""),
+        (f"what is {CHIP} wrong", ["login page.png"], "what is wrong"),
+        (f"{CHIP}\nwhat is wrong?", [], "what is wrong?"),
+        (f"{CHIP} {CHIP}", [], "Image login page.png"),
+        (f"{CHIP} [image b.png 4x4 ~1, 2]", [], "Images login page.png, b.png"),
+        # Of one with a long name the image knows all of it.
+        (
+            CHIP,
+            ["the whole name of the login page.png"],
+            "Image the whole name of the login page.png",
+        ),
+        ("", ["a.png"], "Image a.png"),
+        (" ", ["", ""], "2 images"),
+        ("", [""], "Image"),
+        # An older title was cut in the middle of one.
+        ("what is wrong with this [image login pa…", [], "what is wrong with this"),
+        ("[image login pa…", [], "Image"),
+        ("see [image] and [image of a box]", [], "see [image] and [image of a box]"),
+    ],
+)
+def test_a_title_has_words_or_names(text: str, names: list[str], title: str) -> None:
+    assert titled(text, names) == title
