@@ -118,6 +118,8 @@ class MainScreen(Screen[None]):
         told: the newest notices, oldest first.
     """
 
+    AUTO_FOCUS = "PromptArea"
+    """From the first moment: Textual gives the keys to the first that takes them, and each change styles it anew."""
     SHEETS = sheets("main", "prompt", "chat")
     CSS_PATH = SHEETS
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -207,14 +209,15 @@ class MainScreen(Screen[None]):
         yield self.footer
 
     def on_mount(self) -> None:
-        """Give the prompt the keys; the rest comes when the first picture stands."""
+        """Prepare the prompt; the rest comes when the first picture stands."""
         self.prompt.area.images = self.kimi.images
         self.transcript.load_image = self._load_image
-        self.set_focus(self.prompt.area)
         if self._launch.config.prompt.vim:
             self.prompt.area.use_vim(on=True)
         if self._launch.prompt:
             self.prompt.area.put(self._launch.prompt)
+        # Before the first picture, which would else be followed by another one.
+        self._update_footer()
         # A moment after the first picture: importing straight after it would hold up the first key.
         self.call_after_refresh(self.set_timer, OPEN_DELAY_S, self._open)
 

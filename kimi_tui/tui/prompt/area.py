@@ -250,7 +250,8 @@ class PromptArea(TextArea):
 
     def on_resize(self) -> None:
         """In another width the text breaks elsewhere; Textual draws it anew only where that makes more rows or fewer."""
-        self.refresh()
+        if self.text:
+            self.refresh()
 
     def put(self, text: str) -> None:
         """Replace what stands in the field and set the cursor at its end."""

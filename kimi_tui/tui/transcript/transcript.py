@@ -244,6 +244,7 @@ class Transcript(ScrollView, can_focus=True):
         self._reading = ""
         self._pins: frozenset[tuple[str, int]] = frozenset()
         self._empty: list[Line] | None = None
+        self._empty_size = (0, 0)
         self._is_warm = False
 
         self._model: TranscriptModel | None = None
@@ -456,7 +457,6 @@ class Transcript(ScrollView, can_focus=True):
 
     def on_resize(self) -> None:
         """Another size: all rows anew where the width changed, with the same text at the top."""
-        self._empty = None
         self.finish_motion()
         viewport = self._viewport
         chosen_row = self._chosen_row() if self._is_left else None
@@ -470,8 +470,9 @@ class Transcript(ScrollView, can_focus=True):
         if (viewport := self._ready_viewport()) is not None:
             viewport.resize(self.room())
             self._place(viewport)
-        # Without a place on the screen the rows stay as they were: it may come back as it went.
-        self.refresh()
+        if self._viewport is not None:
+            # Without a place on the screen the rows stay as they were: it may come back as it went.
+            self.refresh()
         if was_visible:
             self._show_chosen()
         if self._search is not None:
@@ -963,8 +964,9 @@ class Transcript(ScrollView, can_focus=True):
 
     def _empty_rows(self) -> list[Line]:
         """The rows of the pane while there is no content."""
-        if self._empty is None:
-            width, height = self.pane_width, self.size.height
+        width, height = self.pane_width, self.size.height
+        if self._empty is None or self._empty_size != (width, height):
+            self._empty_size = (width, height)
             if self._reading:
                 self._empty = reading_rows(width, height, self._reading, self.glyphs.cut)
             elif self._hints:
