@@ -270,7 +270,7 @@ class PromptArea(TextArea):
         draft = self._sent.get(text)
         if draft is None and self.has_chips and n_lines > LONG_PASTE:
             chip = next((chip for chip, kept in self._pastes.items() if kept == text), "")
-            draft = Draft(chip or self._new_chip(text, n_lines))
+            draft = Draft(chip or self._new_chip(text))
         if draft is None:
             self.put(text)
             return
@@ -282,7 +282,7 @@ class PromptArea(TextArea):
         self._pastes |= {chip: kept for chip, kept in draft.pastes.items() if chip not in taken}
         for chip in taken:
             kept = draft.pastes[chip]
-            shown = shown.replace(chip, self._new_chip(kept, kept.rstrip("\n").count("\n") + 1))
+            shown = shown.replace(chip, self._new_chip(kept))
         self._recalled = (text, shown)
         self.put(shown)
 
