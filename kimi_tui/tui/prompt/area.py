@@ -266,9 +266,8 @@ class PromptArea(TextArea):
 
     def put_sent(self, text: str) -> None:
         """Replace what stands in the field by what was sent before: its long pastes as chips again, or all of it as one."""
-        n_lines = text.rstrip("\n").count("\n") + 1
         draft = self._sent.get(text)
-        if draft is None and self.has_chips and n_lines > LONG_PASTE:
+        if draft is None and self.has_chips and _line_count(text) > LONG_PASTE:
             chip = next((chip for chip, kept in self._pastes.items() if kept == text), "")
             draft = Draft(chip or self._new_chip(text))
         if draft is None:
