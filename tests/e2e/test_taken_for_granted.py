@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import re
 
 from support.chat_server import ChatServerThread, call, gate, say
@@ -22,6 +23,7 @@ type = "openai_legacy"
 dialect = "deepseek"
 base_url = "{url}"
 api_key = "sk-test"
+headers = {{ "X-Team" = "blue" }}
 [models.fast]
 provider = "local"
 model = "stand-in"
@@ -119,6 +121,7 @@ def test_a_model_for_the_folder_and_a_session_out_of_the_trash(
     config = program.home / "config.toml"
     config.write_text(MODELS.format(url=server.base_url))
     config.chmod(0o600)
+    (program.home / "hints.json").unlink()
     server.script(say("I have thought."))
     terminal = program.start(size=(100, 30))
     terminal.wait_for(READY)
@@ -137,12 +140,15 @@ def test_a_model_for_the_folder_and_a_session_out_of_the_trash(
     terminal.wait_for("It holds in this folder from now on.")
     say_to(terminal, "Think about it")
     terminal.wait_for("I have thought.")
+    terminal.wait_for("Ctrl+T goes back to any step")  # a hint, the first time
+    assert server.requests[0].headers["x-team"] == "blue"
     sent = server.requests[0].body
     assert (sent["model"], sent["reasoning_effort"]) == ("thinker", "high")
     session = program.session_dir()
     terminal.key("ctrl+q")
     assert terminal.wait_exit() == 0
     assert 'default_model = "fast"' in config.read_text()
+    assert json.loads((program.home / "hints.json").read_text()) == ["turn"]
     # It is there again in the next session, which is no session to choose before something is said in it.
     terminal = program.start(size=(100, 30))
     terminal.wait_for("thinker thinking high")

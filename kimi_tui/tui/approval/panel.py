@@ -714,12 +714,12 @@ class ApprovalPanel(Widget, can_focus=True):
         lines += beside.place
         room = width - EDGE - 3
         away = AWAY if len(AWAY) <= room else AWAY_SHORT
-        hint = f"   {cut(self.hint, room, glyphs.cut)}"
-        lines.append(
-            Content.styled(hint, "$ink-quiet")
-            if self.has_focus
-            else Content.styled(f"   {away}", "bold $accent")
-        )
+        if not self.has_focus:
+            lines.append(Content.styled(f"   {away}", "bold $accent"))
+        elif self.hint:
+            lines.append(Content.styled(f"   {cut(self.hint, room, glyphs.cut)}", "$ink-quiet"))
+        else:
+            lines.append(Content(""))
         for choice, rows in beside.answers:
             for row in rows:
                 self._clicks[len(lines)] = lambda choice=choice: self._decide(choice)

@@ -403,7 +403,7 @@ async def test_what_is_written_while_a_question_waits_answers_nothing(home: Path
         await one.until(lambda: one.app.screen is one.screen)
         assert "The keys are elsewhere" in await one.sees("waits behind the question")
         # What comes after a while is another word.
-        one.screen._typed_at -= 1.0  # pyright: ignore[reportPrivateUsage]
+        one.screen.typed_at -= 1.0
         typed(one, "yay")
         await one.until(lambda: area.text == "yes, do yay")
         one.app.post_message(events.Paste(" \r\ny"))
