@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from kimi_tui.logging_setup import LIMIT_BYTES, _known, log_crash, redacted, start_logging
+from kimi_tui import logging_setup
+from kimi_tui.logging_setup import LIMIT_BYTES, log_crash, redacted, start_logging
 
 
 @pytest.fixture(autouse=True)
@@ -17,7 +18,7 @@ def _restored() -> Iterator[None]:
     root = logging.getLogger()
     before, level = list(root.handlers), root.level
     yield
-    _known.clear()
+    logging_setup._known.clear()  # pyright: ignore[reportPrivateUsage]
     for handler in [h for h in root.handlers if h not in before]:
         root.removeHandler(handler)
         handler.close()
