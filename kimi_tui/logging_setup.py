@@ -23,9 +23,13 @@ _SECRETS = re.compile(
 )
 
 
+_known: set[str] = set()
+"""The keys that logging was ever begun with: one of the keyring stands in no configuration that a crash could ask."""
+
+
 def redacted(text: str, keys: tuple[str, ...] = ()) -> str:
     """The text with every key taken out: those that are known, and whatever looks like one."""
-    for key in keys:
+    for key in (*keys, *_known):
         if len(key) >= 6:
             text = text.replace(key, "[key]")
     return _SECRETS.sub(lambda found: f"{found[1] or found[2] or found[3]}[key]", text)
@@ -58,6 +62,7 @@ def start_logging(path: Path, keys: tuple[str, ...] = ()) -> None:
         path: the log file; its folder is made.
         keys: keys that must never stand in it.
     """
+    _known.update(keys)
     root = logging.getLogger()
     for old in [h for h in root.handlers if isinstance(h.formatter, _Redacting)]:
         root.removeHandler(old)

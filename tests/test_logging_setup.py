@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from kimi_tui import logging_setup
 from kimi_tui.logging_setup import LIMIT_BYTES, log_crash, redacted, start_logging
 
 
@@ -17,6 +18,7 @@ def _restored() -> Iterator[None]:
     root = logging.getLogger()
     before, level = list(root.handlers), root.level
     yield
+    logging_setup._known.clear()  # pyright: ignore[reportPrivateUsage]
     for handler in [h for h in root.handlers if h not in before]:
         root.removeHandler(handler)
         handler.close()
@@ -57,6 +59,14 @@ def test_a_crash_is_written_with_its_traceback_and_without_the_key(tmp_path: Pat
     assert "Traceback" in text
     assert "refused: [key]" in text
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_a_key_that_no_configuration_holds_is_in_no_crash(tmp_path: Path) -> None:
+    path = tmp_path / "kimi-tui.log"
+    start_logging(path, ("correct horse battery",))
+    # What a crash knows of is where the key is kept.
+    log_crash(path, RuntimeError("x-auth=correct horse battery"), ("keyring:mine",))
+    assert "horse" not in path.read_text()
 
 
 def test_what_we_note_ourselves_is_kept_and_others_chatter_is_not(tmp_path: Path) -> None:

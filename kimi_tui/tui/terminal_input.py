@@ -145,7 +145,11 @@ PASTE_END = "\x1b[201~"
 _READ_BYTES = 4096
 _LOOK_S = 0.1
 _STALLED_S = 0.4
-"""So much later than it was to be the next look comes only where the program did not run."""
+"""So much later than it was to be the next look comes only where the program did not run.
+
+Terminals do not say when a key was pressed, only when it is read. Behind a shorter stop it was pressed up to `_LOOK_S` and
+this before that, which is less than a question has stood by then (`QUIET_S` from when it was painted): never before.
+"""
 
 Graphics = Literal["", "kitty", "sixel"]
 """What a terminal draws by itself; empty for nothing but text."""

@@ -61,6 +61,16 @@ def test_a_link_between_the_names_of_one_folder(tmp_path: Path) -> None:
     ]
 
 
+def test_notes_that_are_another_file_elsewhere_are_none(tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    key = put(tmp_path / "id_rsa", "a key")
+    work.mkdir()
+    (work / "AGENTS.md").hardlink_to(key)
+    (work / "CLAUDE.md").symlink_to(key)
+    notes = notes_for(work, {"KIMI_TUI_HOME": str(tmp_path / "home")})
+    assert [one.text for one in notes] == [""]
+
+
 def test_all_of_them_are_bounded_and_the_nearest_are_kept(tmp_path: Path) -> None:
     (tmp_path / ".git").mkdir()
     work = tmp_path / "a" / "b" / "c" / "d"

@@ -27,6 +27,17 @@ def numbered(first: int, *lines: str) -> str:
     return "\n".join(f"{n:>6}\t{line}" for n, line in enumerate(lines, start=first))
 
 
+async def test_a_file_with_another_name_is_asked_for(bench: Bench, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("key\n")
+    (bench.work_dir / "notes.txt").hardlink_to(secret)
+    await bench.run("ReadFile", path="notes.txt")
+    assert "the others may be elsewhere" in bench.approver.asks[-1].where
+    bench.approver.refuse = "no"
+    with pytest.raises(ToolRejected):
+        await bench.run("ReadFile", path="notes.txt")
+
+
 async def test_a_whole_file(bench: Bench) -> None:
     bench.write("a.txt", "one\ntwo\n\nfour")
     outcome = await bench.run("ReadFile", path="a.txt")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -191,6 +193,59 @@ def test_macos_is_told_the_same(policy: Policy) -> None:
     assert "(deny network-outbound (remote unix-socket))" in online
     odd = macos_profile(replace(policy, hidden=('/a"b\\c',)), "/tmp/own")
     assert r'(subpath "/a\"b\\c")' in odd
+
+
+OPERATIONS = {
+    *(
+        "appleevent-send",
+        "default",
+        "file-read*",
+        "file-read-metadata",
+        "file-write*",
+        "job-creation",
+    ),
+    *("file-write-unlink", "lsopen", "mach-lookup", "mach-priv-task-port", "network*", "signal"),
+    *("network-bind", "network-outbound", "process-info*"),
+}
+"""Of those that Apple's own profiles name."""
+FILTERS = {"global-name": str, "literal": str, "subpath": str, "target": list, "local": list}
+FILTERS["remote"] = list
+
+
+def forms(profile: str) -> list[Any]:
+    """What a profile says: lists of words and, in a tuple each, strings. Fails where it is not balanced."""
+    found: list[list[Any]] = [[]]
+    for token in re.finditer(
+        r'\s+|[()]|"((?:[^"\\]|\\["\\])*)"|[^\s()";#]+|(.)', profile, re.DOTALL
+    ):
+        assert token[2] is None, token
+        if token[0] == "(":
+            found.append([])
+        elif token[0] == ")":
+            ended = found.pop()
+            found[-1].append(ended)
+        elif token[1] is not None:
+            found[-1].append((re.sub(r"\\(.)", r"\1", token[1]),))
+        elif not token[0].isspace():
+            found[-1].append(token[0])
+    (whole,) = found
+    return whole
+
+
+@pytest.mark.parametrize("network", [False, True])
+def test_what_macos_is_told_can_be_read(policy: Policy, network: bool) -> None:
+    odd = '/a"b\\c (d) ; #e\nf'
+    told = replace(policy, network=network, hidden=(*policy.hidden, odd), kept=(odd,))
+    version, default, *rules = forms(macos_profile(told, odd))
+    assert (version, default) == (["version", "1"], ["allow", "default"])
+    for verb, *said in rules:
+        assert verb in ("allow", "deny")
+        operations = [one for one in said if isinstance(one, str)]
+        assert operations
+        assert OPERATIONS.issuperset(operations)
+        for name, *of in said[len(operations) :]:
+            assert FILTERS[name] is not str or [type(one) for one in of] == [tuple]
+    assert ["deny", "file-read*", "file-write*", ["subpath", (odd,)]] in rules
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="bubblewrap is for Linux")
