@@ -15,14 +15,14 @@ from kimi_tui.llm.message import Message
 from kimi_tui.llm.provider import RetryNotice, Usage
 from kimi_tui.projection.row_figures import Figure, RowFigures
 from kimi_tui.session.context import Context, Reverted
-from kimi_tui.session.context_index import Line
+from kimi_tui.session.context_index import Kind, Line
 from kimi_tui.session.errors import UnknownCheckpoint
 from kimi_tui.session.images import ImageStore
 from kimi_tui.session.rotation import stored_world_lines
 from kimi_tui.session.schema import Checkpoint
 from kimi_tui.soul.denwarenji import DenwaRenji
 from kimi_tui.soul.file_history import FileHistory
-from kimi_tui.soul.internal_messages import ends_open, internal_kind
+from kimi_tui.soul.internal_messages import ends_open
 from kimi_tui.soul.model_slot import LoopLimits, ModelSlot
 from kimi_tui.soul.segments import checkpoint_created, kind_of, kinds_behind
 from kimi_tui.soul.system_prompt import adapted
@@ -146,11 +146,6 @@ class Conversation:
         self.ledger.begin(self.status)
 
     @property
-    def messages(self) -> Sequence[Message]:
-        """The messages of the live world line."""
-        return self.context.messages
-
-    @property
     def system(self) -> str:
         """The system prompt as it is sent."""
         stored = self.context.system_prompt or ""
@@ -185,11 +180,11 @@ class Conversation:
     @property
     def begins_with_summary(self) -> bool:
         """Whether a compaction made this world line: its first checkpoint holds the summary."""
-        checkpoints = self.context.checkpoints
-        if not checkpoints:
+        context = self.context
+        if not context.checkpoints:
             return False
-        first = checkpoints[0].message_index
-        return any(internal_kind(m) == "compaction" for m in self.messages[first : first + 2])
+        first = context.checkpoints[0].message_index
+        return Kind.SUMMARY in context.index.kinds(first, first + 2)
 
     @property
     def ends_open(self) -> bool:

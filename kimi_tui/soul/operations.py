@@ -182,7 +182,7 @@ class Operations:
     async def clear(self) -> str:
         """Carry out `KimiSoul.clear`."""
         conversation = self.conversation
-        if not conversation.messages:
+        if not conversation.context.messages:
             raise NothingToClear
         before = conversation.meter.used
         reverted = await conversation.context.clear(reason="clear")
