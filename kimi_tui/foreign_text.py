@@ -427,7 +427,7 @@ def visible(text: str) -> str:
         text = _odd().sub(lambda found: _mark(found.group()), text)
     if not text.isascii():
         # Here, since hardly any decision is about such a text.
-        from kimi_tui.look_alikes import without_doubles
+        from kimi_tui.confusables import without_doubles
 
         text = without_doubles(text)
         if _many_marks().search(text) is not None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from kimi_tui.commands.console import DONE, USAGE, Parser, complain, print_json, say
-from kimi_tui.tools.standing import judge
+from kimi_tui.tools.command_groups import judge
 
 _LONGEST_LINE = 64 * 1024
 

@@ -329,7 +329,7 @@ def _stored_prices() -> dict[str, ModelPrices]:
 
 def _look(session: Session, folder: Path) -> _Findings:
     context = session.context
-    lines = session.world_lines.list(context.checkpoints, context.messages)
+    lines = session.world_lines.list(context.line)
     timeline = shown_timeline(session)
     return _Findings(
         title=session.title or "Untitled",

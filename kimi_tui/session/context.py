@@ -23,6 +23,7 @@ from kimi_tui.llm.message import Message
 from kimi_tui.llm.tokens import message_tokens
 from kimi_tui.session.context_index import (
     ContextIndex,
+    Line,
     MessageCache,
     MessageList,
     StoredMessages,
@@ -221,6 +222,11 @@ class Context:
         self._tokens = TokenEstimate()
 
     # -- what it holds ---------------------------------------------------------------------------------
+
+    @property
+    def line(self) -> Line:
+        """The live line as it is read."""
+        return Line(self.index, self.messages)
 
     @property
     def system_prompt(self) -> str | None:

@@ -587,3 +587,19 @@ class TokenEstimate:
             self._tokens += message_tokens(messages[place])
         self._last = last
         return self._tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A world line as it is read: where things stand in it, and its messages, which are parsed when they are looked at."""
+
+    index: ContextIndex
+    messages: Sequence[Message]
+
+    @property
+    def checkpoints(self) -> Sequence[Checkpoint]:
+        """Its checkpoints, oldest first."""
+        return self.index.checkpoints
+
+
+EMPTY_LINE = Line(ContextIndex(), ())

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from kimi_tui.filesystem import Storage
 from kimi_tui.session.context import Context, RestoreReport
+from kimi_tui.session.context_index import Line
 from kimi_tui.session.errors import StorageTrouble
 from kimi_tui.session.fork import copy_session
 from kimi_tui.session.images import ImageStore
@@ -83,6 +84,14 @@ class Session:
         if self._world_lines is None:
             self._world_lines = WorldLines(self.dir, self.context.journal, self.storage)
         return self._world_lines
+
+    def line(self, n: int) -> Line:
+        """A world line; 0 is the live one, and of any other the file is read: call it in a thread.
+
+        Raises:
+            UnknownWorldLine: There is no such line, or it cannot be read.
+        """
+        return self.world_lines.line(n) if n else self.context.line
 
     @property
     def remarks(self) -> list[str]:

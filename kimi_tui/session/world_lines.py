@@ -6,16 +6,17 @@ why one was left for the next: D-Mail, compaction, clear or rewind. Everything r
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeAlias, cast
+from typing import Any, cast
 
 from kimi_tui.filesystem import Storage
 from kimi_tui.llm.message import Message
 from kimi_tui.session.context import scan_world_line
-from kimi_tui.session.context_index import ContextIndex, StoredMessages
+from kimi_tui.session.context_index import EMPTY_LINE, ContextIndex, Line, StoredMessages
 from kimi_tui.session.errors import UnknownWorldLine
 from kimi_tui.session.journal import Entry, Journal
 from kimi_tui.session.jsonl import lines, parse
@@ -38,7 +39,6 @@ from kimi_tui.session.schema import (
 _COMPARED_MESSAGES = 2
 # An index of a long line takes megabytes.
 _MOST_KNOWN = 4
-_Line: TypeAlias = tuple[Sequence[Checkpoint], Sequence[Message]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,15 +81,8 @@ class WorldLines:
         self._storage = storage or Storage()
         self._known: dict[int, tuple[int, ContextIndex]] = {}
 
-    def list(
-        self, live: Sequence[Checkpoint] = (), messages: Sequence[Message] = ()
-    ) -> list[WorldLine]:
-        """Every world line, in order of number.
-
-        Args:
-            live: The checkpoints of the live line, to tell what they share.
-            messages: Its messages.
-        """
+    def list(self, live: Line = EMPTY_LINE) -> list[WorldLine]:
+        """Every world line, in order of number; `live` is the live one, to tell what they share."""
         sizes = stored_world_lines(self._folder)
         left_by: dict[int, list[Entry]] = {}
         for entry in self._journal.entries:
@@ -98,7 +91,7 @@ class WorldLines:
                 left_by.setdefault(entry.n, []).append(entry)
         numbers = list(sizes)
         return [
-            self._describe(n, sizes[n], left_by.get(n, ()), following, (live, messages))
+            self._describe(n, sizes[n], left_by.get(n, ()), following, live)
             for n, following in zip(numbers, [*numbers[1:], 0], strict=False)
         ]
 
@@ -130,23 +123,22 @@ class WorldLines:
         for oldest in list(self._known)[:-_MOST_KNOWN]:
             self._known.pop(oldest, None)
 
-    def messages_of(self, n: int) -> Sequence[Message]:
-        """The messages of a world line, each read when it is looked at.
+    def line(self, n: int) -> Line:
+        """A world line, each message of which is read from its file when it is looked at.
 
         Raises:
-            UnknownWorldLine: There is no such line.
+            UnknownWorldLine: There is no such line, or it cannot be read.
         """
-        return StoredMessages(self._storage, world_line_path(self._folder, n), self.index(n))
+        index = self.index(n)
+        path = world_line_path(self._folder, n)
+        return Line(index, StoredMessages(self._storage, path, index))
 
     def _describe(
-        self, n: int, size: int, entries: Sequence[Entry], following: int, live: _Line
+        self, n: int, size: int, entries: Sequence[Entry], following: int, live: Line
     ) -> WorldLine:
-        own: Sequence[Message] = ()
-        try:
-            index = self.index(n)
-            own = self.messages_of(n)
-        except UnknownWorldLine:
-            index = ContextIndex()
+        line = EMPTY_LINE
+        with contextlib.suppress(UnknownWorldLine):
+            line = self.line(n)
         is_foreign = n in self._journal.foreign
         entry = entries[-1] if entries else None
         if entry is None and not is_foreign:
@@ -156,9 +148,9 @@ class WorldLines:
             reason=entry.op if entry else "foreign" if is_foreign else "unknown",
             left_by=entry or Entry(op="rewind", n=n),
             size_bytes=size,
-            checkpoints=index.checkpoints,
-            n_messages=index.counts(0)[0],
-            shared=shared_checkpoints((index.checkpoints, own), live),
+            checkpoints=line.checkpoints,
+            n_messages=line.index.counts(0)[0],
+            shared=shared_checkpoints(line, live),
             left_before=tuple(entries[:-1]),
         )
 
@@ -173,30 +165,27 @@ class WorldLines:
             return None
 
 
-def shared_checkpoints(one: _Line, other: _Line) -> int:
-    """How many first checkpoints two lines share, each given as its checkpoints and its messages.
+def shared_checkpoints(one: Line, other: Line) -> int:
+    """How many first checkpoints two lines share.
 
     A name that was made from the bytes before a checkpoint is the same again where a line was cut there and begun anew:
     the last common one counts only if what it began is the same.
     """
     count = 0
-    for mine, theirs in zip(one[0], other[0], strict=False):
+    for mine, theirs in zip(one.checkpoints, other.checkpoints, strict=False):
         if mine.uid != theirs.uid:
             break
         count += 1
-    if count and not _begins_alike(one, other, count - 1):
-        count -= 1
+    if count:
+        begun = zip(*(_beginning_of(line, count - 1) for line in (one, other)), strict=False)
+        # As far as both have some.
+        count -= any(mine != theirs for mine, theirs in begun)
     return count
 
 
-def _begins_alike(one: _Line, other: _Line, place: int) -> bool:
-    """Whether the first messages after a checkpoint are the same on both lines, as far as both have some."""
-    mine, theirs = (_beginning_of(line, place) for line in (one, other))
-    return all(a == b for a, b in zip(mine, theirs, strict=False))
-
-
-def _beginning_of(line: _Line, place: int) -> Sequence[Message]:
-    points, messages = line
+def _beginning_of(line: Line, place: int) -> Sequence[Message]:
+    """The first messages behind a checkpoint."""
+    points, messages = line.checkpoints, line.messages
     start = points[place].message_index
     end = points[place + 1].message_index if place + 1 < len(points) else len(messages)
     return messages[start : min(end, start + _COMPARED_MESSAGES)]

@@ -11,11 +11,10 @@ from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import NamedTuple
 
-from kimi_tui.llm.message import Message
 from kimi_tui.projection.row_figures import Figure
 from kimi_tui.projection.timeline import DMAIL_CALL, NOT_SENT, TimelineModel
 from kimi_tui.projection.timeline_tree import Checkpoint as Shown
-from kimi_tui.session.context_index import ContextIndex
+from kimi_tui.session.context_index import Line
 from kimi_tui.session.session import Session
 from kimi_tui.soul.history import session_history
 from kimi_tui.soul.record import records_by_checkpoint
@@ -67,16 +66,9 @@ def list_checkpoints(session: Session, world_line: int = 0) -> list[CheckpointRo
     Raises:
         UnknownWorldLine: there is none of that number.
     """
-    context = session.context
-    if world_line:
-        index = session.world_lines.index(world_line)
-        messages = session.world_lines.messages_of(world_line)
-    else:
-        index, messages = context.index, context.messages
     records = session_history(session)
     return checkpoint_rows(
-        index,
-        messages,
+        session.line(world_line),
         world_line=world_line,
         recorded=records_by_checkpoint(records),
         files=files_by_checkpoint(records),
@@ -104,8 +96,8 @@ def shown_timeline(session: Session) -> TimelineModel:
 
 def tokens_now(session: Session, model: TimelineModel) -> int:
     """What the window holds, as the gauge shows it. Reads files: call it in a thread."""
-    index = session.context.index
-    return model.used or LineTokens(index, session.context.messages).before(index.size).tokens
+    line = session.context.line
+    return model.used or LineTokens(line).before(line.index.size).tokens
 
 
 def shown_lines(session: Session, model: TimelineModel | None = None) -> dict[int, ShownLine]:
@@ -123,8 +115,7 @@ def shown_lines(session: Session, model: TimelineModel | None = None) -> dict[in
 
 
 def checkpoint_rows(
-    index: ContextIndex,
-    messages: Sequence[Message],
+    line: Line,
     *,
     world_line: int = 0,
     recorded: Mapping[str, Sequence[EventRecord]] = MappingProxyType({}),
@@ -135,8 +126,7 @@ def checkpoint_rows(
     """Every checkpoint of a world line and every message of the user, oldest first, shared ones included.
 
     Args:
-        index: where things stand in it.
-        messages: its messages.
+        line: the world line.
         world_line: its number.
         recorded: the records of each checkpoint, by its uid.
         files: the files that were seen to change in its step, by uid.
@@ -144,8 +134,8 @@ def checkpoint_rows(
         shown: the checkpoints as the timeline shows them, by uid: its figures go before those that the files
             give; of a turn it shows no change.
     """
-    parts = segments(index.checkpoints, messages)
-    tokens_of = LineTokens(index, messages)
+    parts = segments(line)
+    tokens_of = LineTokens(line)
     kinds: list[CheckpointKind] = [_kind(part, recorded.get(part.point.uid, ())) for part in parts]
     figures = [
         Figure(known.tokens, known.measured)
@@ -153,7 +143,7 @@ def checkpoint_rows(
         else tokens_of.at(part.point, kind)
         for part, kind in zip(parts, kinds, strict=True)
     ]
-    figures.append(tokens_of.before(index.size))
+    figures.append(tokens_of.before(line.index.size))
     rows: list[CheckpointRow] = []
     for place, part in enumerate(parts):
         point, (tokens, measured, _) = part.point, figures[place]

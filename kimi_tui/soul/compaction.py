@@ -407,7 +407,7 @@ class Compactor:
             asyncio.CancelledError: stopped; the context is as it was.
         """
         # Reads the whole context.
-        messages = await asyncio.to_thread(list, self._conversation.messages)
+        messages = await asyncio.to_thread(list, self._conversation.context.messages)
         plan = await asyncio.to_thread(self._plan, messages, turn, span)
         self._applied = False
         before = self._conversation.meter.used
@@ -510,7 +510,7 @@ class Compactor:
 
     def has_work(self, span: Span) -> bool:
         """Whether there is anything to summarise in a part of the conversation."""
-        messages = self._conversation.messages
+        messages = self._conversation.context.messages
         old, stay, _ = self._part(messages, span)
         return has_work(messages, old, stay)
 
@@ -641,14 +641,14 @@ class Compactor:
         """
         conversation, context = self._conversation, self._conversation.context
         before = conversation.meter.used
-        place = await asyncio.to_thread(_newest_summary, conversation.messages)
+        place = await asyncio.to_thread(_newest_summary, conversation.context.messages)
         point = next((p for p in reversed(context.checkpoints) if p.message_index <= place), None)
         if place < 0 or point is None:
             raise NothingToCompact("There is no summary on this line.")
         new = summary_message(text)
         was, now = (
             conversation.meter.estimated(message_tokens(message))
-            for message in (conversation.messages[place], new)
+            for message in (conversation.context.messages[place], new)
         )
         anew = await asyncio.to_thread(
             renumbered,
@@ -754,8 +754,8 @@ def _begun(
     conversation: Conversation, points: Sequence[Checkpoint], places: range
 ) -> list[tuple[CheckpointKind, str, tuple[str, ...], int]]:
     """What some checkpoints of the live world line began, its label, what the user said there, how much before a D-Mail."""
-    context = conversation.context
-    parts = (segment_at(points, context.index, context.messages, place) for place in places)
+    line = conversation.context.line
+    parts = (segment_at(line, points[place]) for place in places)
     return [
         (part.kind, part.label, tuple(map(label_of_message, part.words)), len(part.carried))
         for part in parts

@@ -15,16 +15,16 @@ from kimi_tui.llm.message import Message
 from kimi_tui.llm.provider import RetryNotice, Usage
 from kimi_tui.projection.row_figures import Figure, RowFigures
 from kimi_tui.session.context import Context, Reverted
-from kimi_tui.session.context_index import ContextIndex
+from kimi_tui.session.context_index import Kind, Line
 from kimi_tui.session.errors import UnknownCheckpoint
 from kimi_tui.session.images import ImageStore
 from kimi_tui.session.rotation import stored_world_lines
 from kimi_tui.session.schema import Checkpoint
 from kimi_tui.soul.denwarenji import DenwaRenji
 from kimi_tui.soul.file_history import FileHistory
-from kimi_tui.soul.internal_messages import ends_open, internal_kind
+from kimi_tui.soul.internal_messages import ends_open
 from kimi_tui.soul.model_slot import LoopLimits, ModelSlot
-from kimi_tui.soul.segments import checkpoint_created, kind_of, place_of
+from kimi_tui.soul.segments import checkpoint_created, kind_of, kinds_behind
 from kimi_tui.soul.system_prompt import adapted
 from kimi_tui.soul.tasks import Pace, shielded
 from kimi_tui.soul.token_meter import LineTokens, TokenMeter
@@ -146,11 +146,6 @@ class Conversation:
         self.ledger.begin(self.status)
 
     @property
-    def messages(self) -> Sequence[Message]:
-        """The messages of the live world line."""
-        return self.context.messages
-
-    @property
     def system(self) -> str:
         """The system prompt as it is sent."""
         stored = self.context.system_prompt or ""
@@ -185,11 +180,11 @@ class Conversation:
     @property
     def begins_with_summary(self) -> bool:
         """Whether a compaction made this world line: its first checkpoint holds the summary."""
-        checkpoints = self.context.checkpoints
-        if not checkpoints:
+        context = self.context
+        if not context.checkpoints:
             return False
-        first = checkpoints[0].message_index
-        return any(internal_kind(m) == "compaction" for m in self.messages[first : first + 2])
+        first = context.checkpoints[0].message_index
+        return Kind.SUMMARY in context.index.kinds(first, first + 2)
 
     @property
     def ends_open(self) -> bool:
@@ -206,21 +201,15 @@ class Conversation:
         Raises:
             KeyError: there is no such checkpoint.
         """
-        return self.figure_of(
-            self.context.checkpoint_of(checkpoint_id), self.context.index, self.messages
-        )
+        return self.figure_of(self.context.checkpoint_of(checkpoint_id), self.context.line)
 
-    def figure_of(
-        self, point: Checkpoint, index: ContextIndex, messages: Sequence[Message]
-    ) -> Figure:
-        """The same of any world line, of which these are the index and the messages."""
+    def figure_of(self, point: Checkpoint, line: Line) -> Figure:
+        """The same of any world line."""
         known = self.figures.get(point.uid)
         if known is not None:
             return known
-        following = index.checkpoints[place_of(point, index.checkpoints) + 1 :][:1]
-        end = following[0].message_index if following else None
-        kinds = index.kinds(point.message_index, end)
-        return LineTokens(index, messages, self.meter).at(point, kind_of(kinds, point.id))
+        kind = kind_of(kinds_behind(line.index, point), point.id)
+        return LineTokens(line, self.meter).at(point, kind)
 
     def _tokens_behind(self, point: Checkpoint, added: int) -> int | None:
         """The tokens of a line that is cut before a checkpoint, with so many (by the pattern) added."""

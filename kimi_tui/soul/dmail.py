@@ -690,13 +690,12 @@ class UserDMails:
         self, world_line: int, uid: str, number: int
     ) -> tuple[str, str, tuple[ImagePart, ...]]:
         """What a message is called, what it says, and its images."""
-        lines = self.operations.session.world_lines
-        index, messages = lines.index(world_line), lines.messages_of(world_line)
-        points = index.checkpoints
+        line = self.operations.session.world_lines.line(world_line)
+        points = line.checkpoints
         place = next((i for i, point in enumerate(points) if uid in (point.uid, point.was)), None)
         if place is None:
             raise UnknownCheckpoint(f"World line {world_line} has no such checkpoint.")
-        part = segments(points[: place + 2], messages, place)[0]
+        part = segments(line, place, place + 1)[0]
         if not 0 <= number < len(part.messages):
             raise UnknownCheckpoint(
                 f"#{part.point.id} of world line {world_line} has no such message."
@@ -739,12 +738,10 @@ class UserDMails:
         return text
 
     def _undone(self, target: Target) -> Sequence[Message]:
-        if target.world_line:
-            world_lines = self.operations.session.world_lines
-            point = known_checkpoint(world_lines.index(target.world_line), target.id)
-            return world_lines.messages_of(target.world_line)[point.message_index :]
-        conversation = self.conversation
-        return conversation.messages[conversation.reachable(target.id).message_index :]
+        if not target.world_line:
+            self.conversation.reachable(target.id)
+        line = self.operations.session.line(target.world_line)
+        return line.messages[known_checkpoint(line.index, target.id).message_index :]
 
     async def _ask_for_draft(
         self, provider: ChatProvider, undone: Sequence[Message], budget: int

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, cast
 
 from kimi_tui.filesystem import open_regular
 from kimi_tui.llm.message import Message, TextPart, ThinkPart
-from kimi_tui.session.context_index import ContextIndex, Kind
+from kimi_tui.session.context_index import EMPTY_LINE, Kind, Line
 from kimi_tui.session.journal import Entry
 from kimi_tui.session.jsonl import parse
 from kimi_tui.session.rotation import LIVE_NAME, stored_world_lines
@@ -153,50 +153,52 @@ def rebuild_history(session: Session, records: Sequence[EventRecord]) -> list[Ev
     # One for all, since it remembers what it read.
     world_lines = WorldLines(context.folder, context.journal, context.storage)
     builder = _HistoryBuilder(session, records)
-    shown: Sequence[Checkpoint] = ()
-    shown_messages: Sequence[Message] = ()
+    shown = EMPTY_LINE
     shown_as: WorldLine | None = None
     left: dict[int, WorldLine] = {}
     cuts = _cuts(context.journal.entries)
-    for world_line in [*world_lines.list(context.checkpoints, context.messages), None]:
-        points = context.checkpoints if world_line is None else world_line.checkpoints
-        messages = context.messages if world_line is None else world_lines.messages_of(world_line.n)
-        builder.begin_world_line(
-            context.index if world_line is None else world_lines.index(world_line.n), messages
-        )
+    for world_line in [*world_lines.list(context.line), None]:
+        line = context.line if world_line is None else world_lines.line(world_line.n)
+        builder.begin_world_line(line)
         made = cuts.get(0 if world_line is None else world_line.n)
         if made and shown_as and (was := {**left, shown_as.n: shown_as}.get(made.n)):
             # What was cut then need not be what is shown now: somebody had gone back to it, or to its beginning.
-            there, whole = was.checkpoints, world_lines.messages_of(was.n)
-            n_there = sum(point.offset < made.size for point in there)
+            there = world_lines.line(was.n)
+            n_there = sum(point.offset < made.size for point in there.checkpoints)
             if was is not shown_as:
                 builder.add_switch(shown_as, was, n_there)
                 left[shown_as.n] = shown_as
-            elif n_there < len(shown):
-                builder.add_revert(shown_as, (shown, shown_messages), n_there, ())
-            shown, shown_as = (
-                there[:n_there],
-                replace(was, reason=made.op, left_by=made, left_before=()),
-            )
-            shown_messages = whole[: there[n_there].message_index] if there[n_there:] else whole
-        shared = shared_checkpoints((shown, shown_messages), (points, messages))
-        parts = segments(points, messages, shared)
-        if shared < len(shown) and shown_as is not None:
-            back, most = _parted_later(world_lines, left, (points, messages), shared)
+            elif n_there < len(shown.checkpoints):
+                builder.add_revert(shown_as, shown, n_there, ())
+            shown = _first_of(there, n_there)
+            shown_as = replace(was, reason=made.op, left_by=made, left_before=())
+        shared = shared_checkpoints(shown, line)
+        parts = segments(line, shared)
+        if shared < len(shown.checkpoints) and shown_as is not None:
+            back, most = _parted_later(world_lines, left, line, shared)
             if back is None:
-                builder.add_revert(shown_as, (shown, shown_messages), shared, parts)
+                builder.add_revert(shown_as, shown, shared, parts)
             else:
-                parts = segments(points, messages, most)
+                parts = segments(line, most)
                 builder.add_switch(shown_as, back, most)
             left[shown_as.n] = shown_as
         following: Sequence[Segment] = ()
         if parts:
             builder.add_segment(parts[0])
-            following = builder.end_compaction(parts[1:], segments(shown, shown_messages))
+            following = builder.end_compaction(parts[1:], segments(shown))
         for segment in following:
             builder.add_segment(segment)
-        shown, shown_messages, shown_as = points, messages, world_line
+        shown, shown_as = line, world_line
     return builder.finish(is_open=ends_open(context.messages))
+
+
+def _first_of(line: Line, n_checkpoints: int) -> Line:
+    """What precedes a checkpoint of a line, by its place; all of it where it has no more."""
+    following = line.checkpoints[n_checkpoints:]
+    if not following:
+        return line
+    point = following[0]
+    return Line(line.index.prefix(point.offset), line.messages[: point.message_index])
 
 
 def _cuts(entries: Iterable[Entry]) -> dict[int, Entry]:
@@ -215,21 +217,21 @@ def _cuts(entries: Iterable[Entry]) -> dict[int, Entry]:
 def _parted_later(
     world_lines: WorldLines,
     left: Mapping[int, WorldLine],
-    world_line: tuple[Sequence[Checkpoint], Sequence[Message]],
+    line: Line,
     shared: int,
 ) -> tuple[WorldLine | None, int]:
-    """Of the world lines that were left, the one with the most of `world_line`, more than `shared` checkpoints.
+    """Of the world lines that were left, the one with the most of `line`, more than `shared` checkpoints.
 
     Somebody went back to it then: by a jump, an undo or a redo. With it comes how many checkpoints both have.
     """
-    points = world_line[0]
+    points = line.checkpoints
     found: WorldLine | None = None
     for one in left.values():
         # Names do not come twice, so a look at one place is nearly always enough.
         if shared < min(len(points), len(one.checkpoints)) and (
             one.checkpoints[shared].uid == points[shared].uid
         ):
-            most = shared_checkpoints((one.checkpoints, world_lines.messages_of(one.n)), world_line)
+            most = shared_checkpoints(world_lines.line(one.n), line)
             if most > shared:
                 found, shared = one, most
     return found, shared
@@ -245,11 +247,10 @@ def rebuild_world_line(
     """
     context = session.context
     world_lines = WorldLines(context.folder, context.journal, context.storage)
-    points = world_lines.index(n).checkpoints if n else context.checkpoints
-    messages = world_lines.messages_of(n) if n else context.messages
+    line = world_lines.line(n) if n else context.line
     builder = _HistoryBuilder(session, records)
-    builder.begin_world_line(world_lines.index(n) if n else context.index, messages)
-    for segment in segments(points, messages):
+    builder.begin_world_line(line)
+    for segment in segments(line):
         builder.add_segment(segment)
     # Where the agent left it by a D-Mail, the step that sent that ended there.
     is_open = any(entry.op == "dmail" and entry.n == n for entry in context.journal.entries)
@@ -276,16 +277,16 @@ class _HistoryBuilder:
         self._stopped = False
         self._compaction: ev.CompactionEnd | None = None
         self._dmail_published = False
-        self._tokens = LineTokens(ContextIndex(), ())
+        self._tokens = LineTokens(EMPTY_LINE)
 
-    def begin_world_line(self, index: ContextIndex, messages: Sequence[Message]) -> None:
+    def begin_world_line(self, line: Line) -> None:
         """The segments that are added from now on stand on this world line."""
-        self._tokens = LineTokens(index, messages)
+        self._tokens = LineTokens(line)
 
     def add_revert(
         self,
         world_line: WorldLine,
-        was_shown: tuple[Sequence[Checkpoint], Sequence[Message]],
+        was_shown: Line,
         shared: int,
         parts: Sequence[Segment],
     ) -> None:
@@ -293,11 +294,11 @@ class _HistoryBuilder:
 
         Args:
             world_line: what it was until then.
-            was_shown: the checkpoints and the messages of that.
+            was_shown: that, as it is read.
             shared: how many of the checkpoints stay.
             parts: the segments that follow there.
         """
-        shown, left_by, was = was_shown[0], world_line.left_by, world_line.reason
+        shown, left_by, was = was_shown.checkpoints, world_line.left_by, world_line.reason
         is_compacted = bool(parts) and parts[0].kind in ("compaction", "summary")
         if world_line.left_before and is_compacted != (was == "compaction"):
             # It was live again later; this is about the time before.
@@ -338,7 +339,7 @@ class _HistoryBuilder:
                 carried=() if dmail is None else _carried_with(dmail, parts[0]),
                 pinned=()
                 if dmail is None
-                else _names(_before(dmail, parts[0]), segments(*was_shown, shared)),
+                else _names(_before(dmail, parts[0]), segments(was_shown, shared)),
                 author="agent" if dmail is None else author_of(dmail),
             ),
             at,

@@ -811,7 +811,7 @@ class KimiSoul:
         await self._approval.aclose()
         await self._orphans.wait(_ORPHANS_S)
         await conversation.files.aclose()
-        if not conversation.messages and not conversation.context.journal.entries:
+        if not conversation.context.messages and not conversation.context.journal.entries:
             # A session in which nothing was said leaves nothing.
             for name in (FILES_NAME, IMAGES_NAME):
                 await asyncio.to_thread(shutil.rmtree, session.dir / name, True)

@@ -363,7 +363,7 @@ class AgentLoop:
                 self._conversation.wire.publish(FilesAttached(number, message.attached, images))
 
     def _last_words(self) -> list[Message]:
-        messages = self._conversation.messages
+        messages = self._conversation.context.messages
         for place in range(len(messages) - 1, -1, -1):
             if is_user_words(messages[place]):
                 return [messages[place]]
@@ -441,7 +441,7 @@ class AgentLoop:
 
     async def _ask(self, n: int, provider: ChatProvider) -> tuple[Checkpoint, list[Call]]:
         """The first half of a step: its checkpoint, and the tool calls of the model's answer, which is in the context then."""
-        needs = needs_a_word(self._conversation.messages)
+        needs = needs_a_word(self._conversation.context.messages)
         point = await self._conversation.checkpoint("step", first=int(needs))
         if needs:
             # Behind the checkpoint: who goes back to it, goes back to before this word.

@@ -11,10 +11,10 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from kimi_tui.llm.message import Message
 from kimi_tui.projection.row_figures import Figure
 from kimi_tui.session import undo as session_operations
 from kimi_tui.session.context import Reverted, known_checkpoint
+from kimi_tui.session.context_index import Line
 from kimi_tui.session.errors import StorageTrouble, UnknownCheckpoint
 from kimi_tui.session.journal import Entry
 from kimi_tui.session.schema import Checkpoint
@@ -40,7 +40,7 @@ from kimi_tui.soul.rewind import (
     RewindPreview,
     Target,
 )
-from kimi_tui.soul.segments import Segment, place_of, segment_at
+from kimi_tui.soul.segments import segment_at
 from kimi_tui.wire.display import ImageBlock
 from kimi_tui.wire.events import Operation, toll_words
 from kimi_tui.workspace.restore import FileChange, Prepared, RestorePlan
@@ -103,13 +103,10 @@ class Operations:
 
     async def markdown(self, target: Target) -> str:
         """Carry out `KimiSoul.markdown`."""
-        messages: Sequence[Message] = self.conversation.messages
-        if target.world_line:
-            lines = self.session.world_lines
-            messages = await asyncio.to_thread(lines.messages_of, target.world_line)
-        end = None if target.is_end else (await self._point(target)).message_index
+        line = await self._line(target)
+        end = None if target.is_end else known_checkpoint(line.index, target.id).message_index
         # What is appended meanwhile does not belong to it.
-        kept = messages[: len(messages) if end is None else end]
+        kept = line.messages[: len(line.messages) if end is None else end]
         return await asyncio.to_thread(as_markdown, kept)
 
     async def plan(self, target: Target) -> RestorePlan:
@@ -151,8 +148,7 @@ class Operations:
         conversation = self.conversation
         point = self.conversation.reachable(target.id)
         before, figure = conversation.meter.used, conversation.figure_before(point.id)
-        there = self._segment_of(point)
-        prompt = rewind_prompt(there, target.said)
+        prompt, images = await self._prompt_at(target)
         async with self.restorer.journaled(prepared, "rewind") as entry:
             reverted = await conversation.context.revert_to(point.id, reason="rewind", files=entry)
         left = self.conversation.number_of(reverted)
@@ -162,7 +158,7 @@ class Operations:
         )
         outcomes = await self.restorer.carry_out(prepared, reverted.entry.uid)
         conversation.publish_line_changed("rewind", left, 0, reverted.entry.uid)
-        return self._outcome(reverted, before, prompt, outcomes, rewind_images(there, target.said))
+        return self._outcome(reverted, before, prompt, outcomes, images)
 
     async def _jump(self, target: Target, prepared: Prepared | None) -> RewindOutcome:
         """Make another world line the live one, and bring back what was prepared of its files."""
@@ -186,7 +182,7 @@ class Operations:
     async def clear(self) -> str:
         """Carry out `KimiSoul.clear`."""
         conversation = self.conversation
-        if not conversation.messages:
+        if not conversation.context.messages:
             raise NothingToClear
         before = conversation.meter.used
         reverted = await conversation.context.clear(reason="clear")
@@ -281,23 +277,18 @@ class Operations:
 
     async def _prompt_at(self, target: Target) -> tuple[str, tuple[ImageBlock, ...]]:
         """The message of the user that a checkpoint began with, and its images; empty where it began with none."""
-        if not target.world_line:
-            point = self.conversation.context.checkpoint_of(target.id)
-            there = self._segment_of(point)
-            return rewind_prompt(there, target.said), rewind_images(there, target.said)
-        lines = self.session.world_lines
-        index = await asyncio.to_thread(lines.index, target.world_line)
-        messages = await asyncio.to_thread(lines.messages_of, target.world_line)
-        place = place_of(known_checkpoint(index, target.id), index.checkpoints)
-        there = await asyncio.to_thread(segment_at, index.checkpoints, index, messages, place)
+        line = await self._line(target)
+        point = known_checkpoint(line.index, target.id)
+        there = await asyncio.to_thread(segment_at, line, point)
         return rewind_prompt(there, target.said), rewind_images(there, target.said)
 
     # -- below: how ------------------------------------------------------------------------------
 
-    def _segment_of(self, point: Checkpoint) -> Segment:
-        context = self.conversation.context
-        place = place_of(point, context.checkpoints)
-        return segment_at(context.checkpoints, context.index, context.messages, place)
+    async def _line(self, target: Target) -> Line:
+        """The world line of a target. The live one is at hand; the file of another one is read through."""
+        if not target.world_line:
+            return self.conversation.context.line
+        return await asyncio.to_thread(self.session.world_lines.line, target.world_line)
 
     def _publish_taken_back(self, reverted: Reverted, before: int, also: Toll) -> None:
         """Publish that what was only put at the end of the live world line is gone from it again."""
@@ -357,15 +348,10 @@ class Operations:
 
     async def _point(self, target: Target) -> Checkpoint:
         """The checkpoint that is meant; of the end of a line the newest one there."""
-        context = self.conversation.context
-        if not target.world_line:
-            if target.is_end and context.checkpoints:
-                return context.checkpoints[-1]
-            return context.checkpoint_of(target.id)
-        index = await asyncio.to_thread(self.session.world_lines.index, target.world_line)
-        if target.is_end and index.checkpoints:
-            return index.checkpoints[-1]
-        return known_checkpoint(index, target.id)
+        line = await self._line(target)
+        if target.is_end and line.checkpoints:
+            return line.checkpoints[-1]
+        return known_checkpoint(line.index, target.id)
 
     async def _points_of(self, left: Entry) -> Sequence[Checkpoint]:
         """The checkpoints of the line that an operation left; none where it left none.
@@ -379,11 +365,9 @@ class Operations:
 
     async def _figure_at(self, target: Target) -> Figure:
         """The tokens of what precedes a checkpoint of another world line."""
-        lines = self.session.world_lines
-        index = await asyncio.to_thread(lines.index, target.world_line)
-        messages = await asyncio.to_thread(lines.messages_of, target.world_line)
-        point = known_checkpoint(index, target.id)
-        return await asyncio.to_thread(self.conversation.figure_of, point, index, messages)
+        line = await self._line(target)
+        point = known_checkpoint(line.index, target.id)
+        return await asyncio.to_thread(self.conversation.figure_of, point, line)
 
     async def _follow(self, reverted: Reverted, kept: int, figure: Figure | None = None) -> None:
         """Let the live conversation follow; of its first `kept` messages nothing changed, and `figure` is of all it holds."""

@@ -108,7 +108,7 @@ async def preview_of(
     context = conversation.context
     point = context.checkpoint_of(target.id)
     place = place_of(point, context.checkpoints)
-    there = segment_at(context.checkpoints, context.index, context.messages, place)
+    there = segment_at(context.line, point)
     used, estimated = conversation.meter.used, conversation.meter.is_estimated
     after, measured, _ = conversation.figure_before(target.id)
     goes = DroppedMessages(conversation, place, _returned(there, target.said), stays)
@@ -134,20 +134,19 @@ async def preview_of_jump(
         KeyError: there is no such world line or checkpoint.
     """
     # The file of the other world line is read through.
-    index = await asyncio.to_thread(world_lines.index, target.world_line)
-    messages = await asyncio.to_thread(world_lines.messages_of, target.world_line)
-    points = index.checkpoints
-    place, offset = len(points), index.size
+    line = await asyncio.to_thread(world_lines.line, target.world_line)
+    points = line.checkpoints
+    place, offset = len(points), line.index.size
     if target.is_end:
-        tokens = LineTokens(index, messages, conversation.meter)
+        tokens = LineTokens(line, conversation.meter)
         figure = await asyncio.to_thread(tokens.before, offset)
     else:
-        point = known_checkpoint(index, target.id)
+        point = known_checkpoint(line.index, target.id)
         place, offset = place_of(point, points), point.offset
-        figure = await asyncio.to_thread(conversation.figure_of, point, index, messages)
+        figure = await asyncio.to_thread(conversation.figure_of, point, line)
     # What is said of an end is what the newest checkpoint began.
     shown = min(place, len(points) - 1)
-    there = await asyncio.to_thread(segment_at, points, index, messages, shown) if points else None
+    there = await asyncio.to_thread(segment_at, line, points[shown]) if points else None
     live, shared = conversation.context.checkpoints, 0
     for mine, other in zip(live, points[:place], strict=False):
         if mine.uid != other.uid:

@@ -10,7 +10,7 @@ from kimi_tui.foreign_text import one_line
 from kimi_tui.image_names import titled
 from kimi_tui.llm.message import Message, ToolCall
 from kimi_tui.projection.row_figures import Figure
-from kimi_tui.session.context_index import ContextIndex, Kind
+from kimi_tui.session.context_index import ContextIndex, Kind, Line
 from kimi_tui.session.schema import Checkpoint
 from kimi_tui.soul.internal_messages import dmail_text, internal_kind, is_user_words, summary_text
 from kimi_tui.soul.tool_results import call_arguments
@@ -104,31 +104,31 @@ class Segment:
         return ""
 
 
-def segments(
-    checkpoints: Sequence[Checkpoint], messages: Sequence[Message], first: int = 0
-) -> list[Segment]:
-    """The segments of a world line from its checkpoint at place `first` of the list on."""
+def segments(line: Line, first: int = 0, end: int | None = None) -> list[Segment]:
+    """The segments of a world line from its checkpoint at place `first` on, to before that at `end`."""
+    points, messages = line.checkpoints, line.messages
     found: list[Segment] = []
-    for place in range(first, len(checkpoints)):
-        start = checkpoints[place].message_index
-        end = (
-            checkpoints[place + 1].message_index if place + 1 < len(checkpoints) else len(messages)
-        )
-        inside = tuple(m for m in messages[start:end] if internal_kind(m) != "marker")
-        found.append(Segment(checkpoints[place], inside))
+    for place in range(first, len(points) if end is None else end):
+        start = points[place].message_index
+        stop = points[place + 1].message_index if place + 1 < len(points) else len(messages)
+        inside = tuple(m for m in messages[start:stop] if internal_kind(m) != "marker")
+        found.append(Segment(points[place], inside))
     return found
 
 
-def segment_at(
-    checkpoints: Sequence[Checkpoint], index: ContextIndex, messages: Sequence[Message], place: int
-) -> Segment:
-    """One segment without the results of its tools, which may be large and say nothing of what it began."""
-    start = checkpoints[place].message_index
-    last = place + 1 == len(checkpoints)
-    end = index.n_messages if last else checkpoints[place + 1].message_index
-    kinds = index.kinds(start, end)
-    wanted = [n for n, kind in enumerate(kinds, start) if kind not in _UNTOLD]
-    return Segment(checkpoints[place], tuple(messages[n] for n in wanted))
+def segment_at(line: Line, point: Checkpoint) -> Segment:
+    """The segment of a checkpoint without the results of its tools, which may be large and say nothing of what it began."""
+    first = point.message_index
+    kinds = kinds_behind(line.index, point)
+    wanted = [n for n, kind in enumerate(kinds, first) if kind not in _UNTOLD]
+    return Segment(point, tuple(line.messages[n] for n in wanted))
+
+
+def kinds_behind(index: ContextIndex, point: Checkpoint) -> bytes:
+    """The kinds of the messages behind a checkpoint, up to the next one."""
+    following = index.checkpoints[place_of(point, index.checkpoints) + 1 :][:1]
+    end = following[0].message_index if following else index.n_messages
+    return index.kinds(point.message_index, end)
 
 
 def place_of(point: Checkpoint, checkpoints: Sequence[Checkpoint]) -> int:

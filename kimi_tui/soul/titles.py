@@ -28,7 +28,7 @@ async def proposed_title(conversation: Conversation) -> str:
 
     The tokens of the call count in the session's totals.
     """
-    user, agent = _beginning(conversation.messages)
+    user, agent = _beginning(conversation.context.messages)
     if not user:
         return ""
     question = Message(role="user", content=prompt("title", USER=user, AGENT=agent))

@@ -21,7 +21,7 @@ from kimi_tui.llm.provider import ModelInfo, ToolSpec, Usage
 from kimi_tui.llm.tokens import message_tokens, text_tokens
 from kimi_tui.projection.row_figures import Figure, fitted
 from kimi_tui.session.context import Context
-from kimi_tui.session.context_index import ContextIndex, TokenEstimate
+from kimi_tui.session.context_index import ContextIndex, Line, TokenEstimate
 from kimi_tui.session.schema import Checkpoint
 from kimi_tui.soul.model_slot import LoopLimits
 from kimi_tui.tools.toolset import default_toolset
@@ -244,16 +244,12 @@ class LineTokens:
     """The tokens at the places of a world line, by its file alone.
 
     Args:
-        index: its index.
-        messages: its messages.
+        line: the world line.
         meter: knows what is sent beside the messages, and how far off estimates are; None for what is usual.
     """
 
-    def __init__(
-        self, index: ContextIndex, messages: Sequence[Message], meter: TokenMeter | None = None
-    ) -> None:
-        self._index = index
-        self._messages = messages
+    def __init__(self, line: Line, meter: TokenMeter | None = None) -> None:
+        self._index, self._messages = line.index, line.messages
         self._factor = meter.factor if meter is not None else 1.0
         self._tools = meter.tools if meter is not None else None
         self._stored = TokenEstimate()

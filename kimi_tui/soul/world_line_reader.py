@@ -9,9 +9,10 @@ from typing import Literal, NamedTuple
 
 from kimi_tui.llm.message import Message, ToolCall
 from kimi_tui.projection.row_figures import RowFigures
+from kimi_tui.session.context_index import Line
 from kimi_tui.session.schema import Checkpoint
 from kimi_tui.session.session import Session
-from kimi_tui.session.world_lines import WorldLine, WorldLines, shared_checkpoints
+from kimi_tui.session.world_lines import WorldLine, shared_checkpoints
 from kimi_tui.soul.bookmarks import Pin
 from kimi_tui.soul.file_history import FileHistory
 from kimi_tui.soul.history import rebuild_world_line
@@ -208,9 +209,8 @@ class WorldLineReader:
 
     async def world_lines(self) -> Sequence[WorldLineInfo]:
         """The world lines that were left, in order of number."""
-        context = self.session.context
-        live = tuple(context.checkpoints)
-        lines = await asyncio.to_thread(self._lines().list, live, context.messages)
+        session = self.session
+        lines = await asyncio.to_thread(session.world_lines.list, session.context.line)
         return [_info(line) for line in lines]
 
     async def read(self, world_line: int) -> list[EventRecord]:
@@ -219,7 +219,10 @@ class WorldLineReader:
         Raises:
             KeyError: no such world line.
         """
-        return await asyncio.to_thread(self._read, world_line)
+        session = self.session
+        return await asyncio.to_thread(
+            lambda: rebuild_world_line(session, read_records(session), world_line)
+        )
 
     async def messages(self, world_line: int, pins: Collection[Pin]) -> Sequence[WorldLineMessage]:
         """All messages of a world line, checkpoint markers left out.
@@ -227,7 +230,8 @@ class WorldLineReader:
         Raises:
             KeyError: no such world line.
         """
-        return await asyncio.to_thread(self._messages, world_line, 0, pins, RecordedFacts())
+        line = await asyncio.to_thread(self.session.line, world_line)
+        return await asyncio.to_thread(_messages, line, 0, pins, RecordedFacts())
 
     async def compare(self, world_line: int, pins: Collection[Pin]) -> WorldLineComparison:
         """A world line that was left beside the live one, from where they part.
@@ -235,19 +239,17 @@ class WorldLineReader:
         Raises:
             KeyError: no such world line.
         """
-        context = self.session.context
-        live = context.checkpoints
-        lines = self._lines()
-        points = (await asyncio.to_thread(lines.index, world_line)).checkpoints
-        other = (points, lines.messages_of(world_line))
-        shared = await asyncio.to_thread(shared_checkpoints, (live, context.messages), other)
+        line = self.session.context.line
+        other = await asyncio.to_thread(self.session.line, world_line)
+        shared = await asyncio.to_thread(shared_checkpoints, line, other)
+        live, points = line.checkpoints, other.checkpoints
         facts = await asyncio.to_thread(lambda: RecordedFacts(read_records(self.session)))
         figure = self.figures.get(live[shared].uid) if 0 < shared < len(live) else None
         return WorldLineComparison(
             world_line=world_line,
             fork=live[shared - 1].id if shared else -1,
-            live=tuple(await asyncio.to_thread(self._messages, 0, shared, pins, facts)),
-            other=tuple(await asyncio.to_thread(self._messages, world_line, shared, pins, facts)),
+            live=tuple(await asyncio.to_thread(_messages, line, shared, pins, facts)),
+            other=tuple(await asyncio.to_thread(_messages, other, shared, pins, facts)),
             files=await self._diverged_files(live, points, shared),
             shared_tokens=figure.tokens if figure is not None else 0,
         )
@@ -270,22 +272,13 @@ class WorldLineReader:
             divergence.reason,
         )
 
-    def _read(self, world_line: int) -> list[EventRecord]:
-        return rebuild_world_line(self.session, read_records(self.session), world_line)
 
-    def _messages(
-        self, world_line: int, first: int, pins: Collection[Pin], facts: RecordedFacts
-    ) -> list[WorldLineMessage]:
-        lines = self._lines()
-        points: Sequence[Checkpoint] = self.session.context.checkpoints
-        messages: Sequence[Message] = self.session.context.messages
-        if world_line:
-            points, messages = lines.index(world_line).checkpoints, lines.messages_of(world_line)
-        parts = segments(points, messages, first)
-        return [shown for part in parts for shown in _shown(part, pins, facts)]
-
-    def _lines(self) -> WorldLines:
-        return self.session.world_lines
+def _messages(
+    line: Line, first: int, pins: Collection[Pin], facts: RecordedFacts
+) -> list[WorldLineMessage]:
+    """The messages of a line from its checkpoint at place `first` on."""
+    parts = segments(line, first)
+    return [shown for part in parts for shown in _shown(part, pins, facts)]
 
 
 def _info(line: WorldLine) -> WorldLineInfo:

@@ -41,8 +41,8 @@ from kimi_tui.tools.paths import (
 )
 from kimi_tui.tools.process import child_environment, find_program
 from kimi_tui.tools.text import nearest_words
-from kimi_tui.workspace.guarded import secrets
 from kimi_tui.workspace.ignore import GlobPattern
+from kimi_tui.workspace.protected_names import secrets
 
 LIMIT_S = 20.0
 OUTPUT_BYTES = 20 * 1024 * 1024

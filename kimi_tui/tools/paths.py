@@ -2,7 +2,7 @@
 
 `locate` resolves links and says whether a path is inside the work folder; opening is done by `files`. Protected are
 files that run later or that steer agents, shells and editors: changing one always needs the user's own yes. They are
-known by the names of their real path and of the one the model wrote (`workspace.guarded`), whether they exist or not.
+known by the names of their real path and of the one the model wrote (`workspace.protected_names`), whether they exist or not.
 Where secrets are held even reading asks every time, inside the work folder too.
 """
 
@@ -17,7 +17,7 @@ from pathlib import Path
 
 from kimi_tui import app_paths
 from kimi_tui.tools.base import ApprovalQuestion, FileEdit, ToolEnv, ToolProblem
-from kimi_tui.workspace.guarded import folded, run_values, runs_later, secrets
+from kimi_tui.workspace.protected_names import folded, run_values, runs_later, secrets
 
 _REFUSED = ("proc", "sys", "dev")
 _LONGEST_PATH = 4096

@@ -21,6 +21,7 @@ from kimi_tui.tools.base import (
     ToolOutcome,
     ToolProblem,
 )
+from kimi_tui.tools.command_groups import judge
 from kimi_tui.tools.jobs import Job, Jobs, OutputTail
 from kimi_tui.tools.paths import with_tilde
 from kimi_tui.tools.process import (
@@ -33,7 +34,6 @@ from kimi_tui.tools.process import (
 from kimi_tui.tools.sandbox.policy import NoSandbox
 from kimi_tui.tools.sandbox.refusals import IN_THE_WAY, refused
 from kimi_tui.tools.sandbox.sandbox import Confined
-from kimi_tui.tools.standing import judge
 from kimi_tui.tools.text import format_size
 
 DEFAULT_TIMEOUT_S = 60

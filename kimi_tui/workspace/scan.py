@@ -25,8 +25,8 @@ from kimi_tui.workspace.entries import (
     ancestors,
     permission_bits,
 )
-from kimi_tui.workspace.guarded import secrets
 from kimi_tui.workspace.ignore import RULES_NAME, IgnoreStack, outer_rules, read_rules
+from kimi_tui.workspace.protected_names import secrets
 from kimi_tui.workspace.store import BlobStore, StoreFull, hash_of, read_whole
 
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC

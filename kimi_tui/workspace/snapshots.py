@@ -18,8 +18,8 @@ from typing import Any, Literal, cast
 
 from kimi_tui.filesystem import Storage, read_regular
 from kimi_tui.workspace.entries import REST, Entry, Kind, Manifest, permission_bits
-from kimi_tui.workspace.guarded import folded
 from kimi_tui.workspace.ignore import ALWAYS
+from kimi_tui.workspace.protected_names import folded
 
 By = Literal["first", "agent", "other", "job", "rescue", "restore"]
 """Who changed what a snapshot adds. `first` is the starting point, `rescue` what stood before a restore, `job` what changed while

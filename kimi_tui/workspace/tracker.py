@@ -20,7 +20,7 @@ from kimi_tui.workspace import restore
 from kimi_tui.workspace.diff import Texts
 from kimi_tui.workspace.divergence import Divergence, find_divergence
 from kimi_tui.workspace.entries import Entry, Extent, Limits, Manifest, extent, was_looked_for
-from kimi_tui.workspace.guarded import secrets
+from kimi_tui.workspace.protected_names import secrets
 from kimi_tui.workspace.restore import (
     CHANGED_MEANWHILE,
     FileChange,

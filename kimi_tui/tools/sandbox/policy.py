@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from kimi_tui import app_paths
 from kimi_tui.tools.process import word_set
-from kimi_tui.workspace import guarded
+from kimi_tui.workspace import protected_names
 
 _DEEPEST = 4
 _MOST_LOOKED_AT = 6000
@@ -224,7 +224,7 @@ def _look(work: str) -> tuple[list[str], Watch, list[str]]:
     top: list[str] = []
     stamps: dict[str, _Stamp] = {}
     secrets: list[str] = []
-    secret, later = guarded.secrets(), guarded.runs_later()
+    secret, later = protected_names.secrets(), protected_names.runs_later()
     repositories: list[str] = []
     waiting = [(work, 0)]
     n_looked_at = 0

@@ -1,6 +1,6 @@
 """Which commands a yes for the session can stand for: `judge` names the group that a command belongs to, if to any.
 
-A group is a program, the words that it begins with, and the folder; `standing.toml` has all of them with the options and words
+A group is a program, the words that it begins with, and the folder; `command_groups.toml` has all of them with the options and words
 that they may have. It is a list of what is let through: whatever is not on it, whatever cannot be read, found or run in time, and
 every doubt, belongs to no group, so that it is asked about. Whether a group was allowed is the approval's to say.
 """
@@ -26,7 +26,7 @@ from kimi_tui.tools.base import ToolProblem
 from kimi_tui.tools.paths import holds_secrets, locate
 from kimi_tui.tools.process import child_environment
 from kimi_tui.tools.simple_command import NotSimple, find_shfmt, simple_words
-from kimi_tui.workspace.guarded import secrets
+from kimi_tui.workspace.protected_names import secrets
 
 Kind = Literal["reads", "project", "never", "unknown", "unclear"]
 """It only reads; it runs code of the folder; it is a wrapper, an interpreter or has code in its arguments; it or one of its words is
@@ -110,7 +110,7 @@ class _Doubt(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Form:
-    """A table of `standing.toml`."""
+    """A table of `command_groups.toml`."""
 
     begin: tuple[str, ...]
     kind: Literal["reads", "project"]
@@ -301,7 +301,7 @@ def _answer(argv: Sequence[str], work_dir: Path, environ: Mapping[str, str]) -> 
 
 @cache
 def _data() -> dict[str, Any]:
-    text = files("kimi_tui.tools").joinpath("standing.toml").read_text(encoding="utf-8")
+    text = files("kimi_tui.tools").joinpath("command_groups.toml").read_text(encoding="utf-8")
     return tomllib.loads(text)
 
 

@@ -13,8 +13,8 @@ import pytest
 from support.tool_env import Bench
 
 from kimi_tui.tools import simple_command
+from kimi_tui.tools.command_groups import Verdict, judge
 from kimi_tui.tools.simple_command import find_shfmt
-from kimi_tui.tools.standing import Verdict, judge
 
 ALLOWED = [
     *("git status", "git log", "git diff", "git show", "git branch", "git ls-files", "ls", "cat readme", "head readme"),

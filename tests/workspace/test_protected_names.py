@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kimi_tui.workspace.guarded import NameList, run_values, runs_later, secrets
+from kimi_tui.workspace.protected_names import NameList, run_values, runs_later, secrets
 
 HOLD_SECRETS = [
     ".ssh/id_rsa",

@@ -1,4 +1,4 @@
-"""Which files hold secrets, and which run later or steer what runs, by their names; the lists are `guarded.toml`.
+"""Which files hold secrets, and which run later or steer what runs, by their names; the lists are `protected_names.toml`.
 
 Names are compared as file systems may: without case, composed, without characters that nobody sees and without blanks and
 dots at their end. `NameList` judges a path; `run_values` finds in a file what a package manager would run.
@@ -32,7 +32,7 @@ def folded(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class NameList:
-    """Rules as `guarded.toml` writes them.
+    """Rules as `protected_names.toml` writes them.
 
     Attributes:
         folders: names that cover what is below them too.
@@ -112,7 +112,7 @@ def _at(value: object, dotted: str) -> object:
 @cache
 def _data() -> dict[str, Any]:
     return tomllib.loads(
-        files("kimi_tui.workspace").joinpath("guarded.toml").read_text(encoding="utf-8")
+        files("kimi_tui.workspace").joinpath("protected_names.toml").read_text(encoding="utf-8")
     )
 
 
