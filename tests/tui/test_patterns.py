@@ -15,7 +15,7 @@ import kimi_tui.tui
 from kimi_tui import foreign_text
 from kimi_tui.projection import tool_calls
 from kimi_tui.tui import terminal_input
-from kimi_tui.tui.main import attaching, unsent
+from kimi_tui.tui.main import image_input, unsent
 from kimi_tui.tui.prompt import image_chips, mention
 from kimi_tui.tui.transcript import markdown, markdown_splitter, tool_card
 from kimi_tui.tui.transcript import search as transcript_search
@@ -84,7 +84,7 @@ CASES: dict[str, tuple[Callable[[str], object], list[str]]] = {
     "terminal_input._BEGUN_BACKGROUND": (told, [of("\x1b]1"), of("\x1b[?99"), of("\x1b]11;" + "r" * 30)]),
     "terminal_input._COLOUR": (terminal_input.is_light, ["#" + of("f"), "rgb:" + of("f/"), "rgba:1/1/1/" + of("f", "\n")]),
     "terminal_input.re.search": (terminal_input.is_light, ["#" + of("fff"), "#" + of("f", "g")]),
-    "attaching._WINDOWS": (attaching._WINDOWS.fullmatch, ["C:\\" + of("a", "\n"), of("C:")]),
+    "image_input._WINDOWS": (image_input._WINDOWS.fullmatch, ["C:\\" + of("a", "\n"), of("C:")]),
     "terminal_input._GRAPHICS_ANSWER": (answered, [of("\x1b_G"), of("\x1b_Ga"), of("\x1b[?1;"), "\x1b[?" + of("1")]),
     "terminal_input._BEGUN_GRAPHICS": (answered, [of("\x1b"), "\x1b_G" + of("a"), "\x1b[?" + of(";")]),
     "markdown_splitter.by hand": (
@@ -121,7 +121,8 @@ def test_every_pattern_is_tried() -> None:
                     pass
     # A call that is assigned to a name is found twice.
     twice = {
-        "attaching.re.compile",
+        "image_input.re.compile",
+        "terminal_input.re.compile",
         "unsent.re.compile",
         "image_chips.re.compile",
         "mention.re.compile",
