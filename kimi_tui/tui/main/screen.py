@@ -388,7 +388,7 @@ class MainScreen(Screen[None]):
         covered = self.timeline_pane.floats and not topic
         panes = (self.chat_pane, self.timeline_pane)
         panes[not covered].clear_notices()
-        panes[covered].tell(text, level, advice, topic)
+        panes[covered].notices.tell(text, level=level, advice=advice, topic=topic)
 
     def solved(self, topic: str) -> None:
         """Take the notice of a topic away."""
@@ -400,7 +400,7 @@ class MainScreen(Screen[None]):
             self.tell(notices[0], level="warning")
         elif notices:
             self.told += [Told(time.time(), words, "", "warning") for words in notices]
-            self.chat_pane.tell_all(notices, "warning")
+            self.chat_pane.notices.tell_all(notices, level="warning")
 
     def _view_broken(self, error: Exception) -> None:
         """Chat, timeline or gauge could not take an event: all of them are built anew, as long as that helps."""
