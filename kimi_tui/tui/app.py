@@ -120,6 +120,7 @@ class KimiApp(App[None], inherit_bindings=False):
         self._ending = Ending(self._restore_terminal, self._settled_code)
         self._quit_keys = QuitKeys(lambda: self.return_code is not None, self._ending.end_at_once)
         self._themes = themes_for(colours)
+        self._theme_by_name = {theme.name: theme for theme in self._themes.values()}
         self._is_light = guess_light(os.environ)
         """Whether the terminal is."""
         self._follows = colours > FEW and launch.config.theme == AUTO
@@ -289,7 +290,7 @@ class KimiApp(App[None], inherit_bindings=False):
         Textual's way may start a text browser on top of the program.
         """
         del new_tab
-        from kimi_tui.tui.transcript.painting import is_web_address
+        from kimi_tui.tui.transcript.painter import is_web_address
 
         if is_web_address(url):
             self.run_worker(reported(self, self._browse(url)), group="browser")
@@ -572,16 +573,12 @@ class KimiApp(App[None], inherit_bindings=False):
 
     def get_theme(self, theme_name: str) -> Theme | None:
         """One of ours, or of Textual's."""
-        ours = next((theme for theme in self._themes.values() if theme.name == theme_name), None)
-        return ours or super().get_theme(theme_name)
+        return self._theme_by_name.get(theme_name) or super().get_theme(theme_name)
 
     @property
     def available_themes(self) -> dict[str, Theme]:
         """Ours, and Textual's."""
-        return {
-            **super().available_themes,
-            **{theme.name: theme for theme in self._themes.values()},
-        }
+        return {**super().available_themes, **self._theme_by_name}
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         """Our names of colours for a theme that does not know them."""

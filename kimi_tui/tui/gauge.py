@@ -10,11 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
-from rich.cells import cell_len
-from rich.segment import Segment
-from rich.style import Style
 from rich.text import Text
-from textual.color import Color
 from textual.geometry import Region
 from textual.reactive import reactive
 from textual.strip import Strip
@@ -27,6 +23,7 @@ from kimi_tui.tui.faults import blank_strips
 from kimi_tui.tui.formatting import Span, joined, spans_width
 from kimi_tui.tui.glyphs import Glyphs, glyphs_of
 from kimi_tui.tui.screens import app_of
+from kimi_tui.tui.span_painter import SpanPainter
 
 if TYPE_CHECKING:
     from kimi_tui.wire.events import StatusUpdate
@@ -114,7 +111,7 @@ class Gauge(Widget):
         self._is_guess = False
         self._aside = ""
         self._to_send = 0
-        self._styles: dict[str, Style] = {}
+        self._painter = SpanPainter(self, "gauge")
         self._strip: Strip | None = None
         self._moved_at = 0.0
 
@@ -219,7 +216,7 @@ class Gauge(Widget):
     def notify_style_update(self) -> None:
         """Colours may have changed."""
         super().notify_style_update()
-        self._styles.clear()
+        self._painter.clear()
         self._strip = None
 
     def refresh(
@@ -286,19 +283,7 @@ class Gauge(Widget):
                 to_send=self._to_send,
             )
         spans = [(" " * places.bar, "quiet"), *bar, (" " * gap, "quiet"), *figures]
-        strip = Strip([Segment(text, self._style(name)) for text, name in spans if text])
-        strip = strip.adjust_cell_length(width, self._style("quiet"))
-        background = Color.from_rich_color(self._style("quiet").bgcolor)
-        for line_filter in self.get_line_filters():
-            strip = strip.apply_filter(line_filter, background)
-        return strip
-
-    def _style(self, name: str) -> Style:
-        style = self._styles.get(name)
-        if style is None:
-            over = self.get_component_rich_style(f"gauge--{name}", partial=True)
-            style = self._styles[name] = self.rich_style + over
-        return style
+        return self._painter.filtered([self._painter.strip(spans, width)])[0]
 
 
 def alarm_of(status: StatusUpdate) -> str:
@@ -391,10 +376,10 @@ def figure_spans(
         ]
     else:
         spans.append((" tokens", "quiet"))
-    length = sum(cell_len(text) for text, _ in spans)
+    length = spans_width(spans)
     asides: list[list[Span]] = [[(aside, "quiet")]] if aside and freed is None else []
     for extra in asides or _extras(status, glyphs, freed, to_send):
-        size = sum(cell_len(text) for text, _ in extra)
+        size = spans_width(extra)
         if length + 2 + size <= width:
             spans += [("  ", "quiet"), *extra]
             length += 2 + size

@@ -64,7 +64,7 @@ class CustomCommandScreen(ModalScreen[bool | None], AnswersOnce[bool | None]):
         text: what it sends.
     """
 
-    CSS_PATH = sheets("help")
+    CSS_PATH = sheets("text_screen")
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y", "send", "Send it", show=False),
         Binding("escape,n,q", "dismiss(None)", "Do not", show=False),

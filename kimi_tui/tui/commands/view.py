@@ -104,12 +104,12 @@ def settings(screen: MainScreen, argument: str) -> None:
 def history(screen: MainScreen, argument: str) -> None:
     """Search what was sent."""
     screen.focus_prompt()
-    screen.writing.search_history()
+    screen.prompt_modes.search_history()
 
 
 async def editor(screen: MainScreen, argument: str) -> None:
     """Write what stands in the prompt in an editor."""
-    await screen.writing.edit()
+    await screen.prompt_modes.edit()
 
 
 def suspend(screen: MainScreen, argument: str) -> None:

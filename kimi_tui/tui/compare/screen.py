@@ -193,7 +193,7 @@ class CompareScreen(AnswersOnce[CompareAnswer | None]):
 
     def tell(self, text: str, *, level: Level = "info", advice: str = "") -> None:
         """Show a notice for a few seconds."""
-        self._pane.tell(text, level, advice)
+        self._pane.notices.tell(text, level=level, advice=advice)
 
     # --- keys
 

@@ -383,7 +383,7 @@ def _with_key(text: str, key: str) -> str:
 class HelpScreen(TextScreen, inherit_bindings=False):
     """All keys and commands."""
 
-    CSS_PATH = sheets("help")
+    CSS_PATH = sheets("text_screen")
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,f1", "dismiss", "Close", show=False),
     ]

@@ -106,7 +106,7 @@ class NoticesScreen(TextScreen):
         told: the oldest first.
     """
 
-    CSS_PATH = sheets("help")
+    CSS_PATH = sheets("text_screen")
 
     def __init__(self, told: Sequence[Told]) -> None:
         super().__init__("Notices", self._rows)
@@ -140,7 +140,7 @@ class StatisticsScreen(TextScreen):
         pairs: names and what there is to say of them.
     """
 
-    CSS_PATH = sheets("statistics")
+    CSS_PATH = sheets("text_screen")
 
     def __init__(self, name: str, title: str, pairs: Sequence[tuple[str, str]]) -> None:
         super().__init__(name, self._rows)

@@ -76,15 +76,9 @@ class NoticingPane(Container):
 
     _notices: Notices | None = None
 
-    def tell(self, text: str, level: Level, advice: str, topic: str = "") -> None:
-        """Show a notice for a few seconds; with a topic, until that is solved."""
-        self._mounted_notices().tell(text, level=level, advice=advice, topic=topic)
-
-    def tell_all(self, texts: Sequence[str], level: Level) -> None:
-        """Show several notices that came at once as one list."""
-        self._mounted_notices().tell_all(texts, level=level)
-
-    def _mounted_notices(self) -> Notices:
+    @property
+    def notices(self) -> Notices:
+        """The notices. Imported and put in their place with the first one."""
         if self._notices is None:
             from kimi_tui.tui.frame.notices import Notices
 

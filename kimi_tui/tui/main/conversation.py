@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from kimi_tui.soul.approval import Mode
     from kimi_tui.soul.kimisoul import KimiSoul
     from kimi_tui.tools.file_list import FileList
-    from kimi_tui.tui.main.opening import Found, Opened
     from kimi_tui.tui.main.screen import MainScreen
+    from kimi_tui.tui.main.session_setup import Found, Opened
     from kimi_tui.tui.prompt.history import History
     from kimi_tui.wire.events import ApprovalAnswer, EventRecord, Notice
 
@@ -134,8 +134,8 @@ class Conversation:
             CannotOpen: with one line for the user.
         """
         # Importing takes half a second and would block the loop.
-        await asyncio.to_thread(import_module, "kimi_tui.tui.main.opening")
-        from kimi_tui.tui.main.opening import open_session
+        await asyncio.to_thread(import_module, "kimi_tui.tui.main.session_setup")
+        from kimi_tui.tui.main.session_setup import open_session
 
         try:
             opened = await open_session(self._launch, self._found)
@@ -232,7 +232,7 @@ class Conversation:
 
     async def _use(self, launch: Launch, holds: str, thinking: str | None) -> None:
         soul = await self.opened()
-        from kimi_tui.tui.main.opening import provider_of
+        from kimi_tui.tui.main.session_setup import provider_of
 
         if thinking is not None:
             self._thinking = thinking

@@ -71,11 +71,11 @@ if TYPE_CHECKING:
     from kimi_tui.tui.app import KimiApp
     from kimi_tui.tui.approval.panel import ApprovalPanel
     from kimi_tui.tui.frame.notices import Level
-    from kimi_tui.tui.main.attaching import Attaching
     from kimi_tui.tui.main.first_times import FirstTime, FirstTimes
-    from kimi_tui.tui.main.opening import Found
+    from kimi_tui.tui.main.image_input import ImageInput
+    from kimi_tui.tui.main.prompt_modes import PromptModes
     from kimi_tui.tui.main.reader import Reader
-    from kimi_tui.tui.main.writing import Writing
+    from kimi_tui.tui.main.session_setup import Found
     from kimi_tui.tui.prompt.menu import CommandMenu
     from kimi_tui.tui.timeline.timeline import Timeline
     from kimi_tui.tui.worldline import WorldLineTranscript
@@ -172,8 +172,8 @@ class MainScreen(Screen[None]):
         )
         self._demo = DemoPlayer(self, launch, last_key_at)
         self._reader: Reader | None = None
-        self._writing: Writing | None = None
-        self._attaching: Attaching | None = None
+        self._prompt_modes: PromptModes | None = None
+        self._image_input: ImageInput | None = None
         self._first_times: FirstTimes | None = None
         self._returned = ReturnedMessages()
         self._writes_behind = False
@@ -388,7 +388,7 @@ class MainScreen(Screen[None]):
         covered = self.timeline_pane.floats and not topic
         panes = (self.chat_pane, self.timeline_pane)
         panes[not covered].clear_notices()
-        panes[covered].tell(text, level, advice, topic)
+        panes[covered].notices.tell(text, level=level, advice=advice, topic=topic)
 
     def solved(self, topic: str) -> None:
         """Take the notice of a topic away."""
@@ -400,7 +400,7 @@ class MainScreen(Screen[None]):
             self.tell(notices[0], level="warning")
         elif notices:
             self.told += [Told(time.time(), words, "", "warning") for words in notices]
-            self.chat_pane.tell_all(notices, "warning")
+            self.chat_pane.notices.tell_all(notices, level="warning")
 
     def _view_broken(self, error: Exception) -> None:
         """Chat, timeline or gauge could not take an event: all of them are built anew, as long as that helps."""
@@ -624,12 +624,12 @@ class MainScreen(Screen[None]):
     def _sent(self, event: PromptArea.Sent) -> None:
         """Run the command that the menu offered or that was written out, or say the text."""
         self.chat_pane.clear_notices()
-        if self._writing is not None:
-            self._writing.end_search(back=False)
+        if self._prompt_modes is not None:
+            self._prompt_modes.end_search(back=False)
         chosen = self._entry(event.text) if event.chosen is None else event.chosen
         if chosen:
             self._run_entry(chosen)
-        elif self._attaching is not None and self._attaching.reads:
+        elif self._image_input is not None and self._image_input.reads:
             self.start(self._send_when_read(event.text))
         else:
             self.send(event.text)
@@ -640,7 +640,7 @@ class MainScreen(Screen[None]):
         if not text:
             self.conversation.go_on()
             return
-        if written[0] in "!#" and self.writing.takes(written):
+        if written[0] in "!#" and self.prompt_modes.takes(written):
             return
         # A blank before the slash makes a message of it.
         parsed = self.commands.parse(written.rstrip())
@@ -658,7 +658,7 @@ class MainScreen(Screen[None]):
             self.conversation.say(text)
 
     async def _send_when_read(self, written: str) -> None:
-        self.send(await self.attaching.settled(written))
+        self.send(await self.image_input.settled(written))
 
     async def _learn_commands(self) -> None:
         from kimi_tui.tui.commands import custom
@@ -727,7 +727,7 @@ class MainScreen(Screen[None]):
     @on(PromptArea.SelectionChanged)
     def _moved(self) -> None:
         """What is offered depends on where the cursor is."""
-        if self._writing is not None:
+        if self._prompt_modes is not None:
             self.follow_prompt()
 
     def follow_prompt(self) -> None:
@@ -737,30 +737,30 @@ class MainScreen(Screen[None]):
         is_busy = bool(text) and self.conversation.state.running
         begun = text[:1] in ("!", "#") or "@" in text or is_busy or waits
         begun = begun or "[Pasted " in text or BEGINS in text
-        if self._writing is None and not begun:
+        if self._prompt_modes is None and not begun:
             area.menu = self.chat_pane.follow(area.text)
             return
-        area.menu = self.chat_pane.follow(area.text, self.writing.offers())
-        self.prompt.show_above(self.writing.rows())
+        area.menu = self.chat_pane.follow(area.text, self.prompt_modes.offers())
+        self.prompt.show_above(self.prompt_modes.rows())
 
     @property
-    def writing(self) -> Writing:
+    def prompt_modes(self) -> PromptModes:
         """What is written besides messages and commands. Imported when it is first needed."""
-        if self._writing is None:
-            from kimi_tui.tui.main.writing import Writing
+        if self._prompt_modes is None:
+            from kimi_tui.tui.main.prompt_modes import PromptModes
 
-            self._writing = Writing(self)
-            self.prompt.area.offers = self._writing.offers
-        return self._writing
+            self._prompt_modes = PromptModes(self)
+            self.prompt.area.offers = self._prompt_modes.offers
+        return self._prompt_modes
 
     @property
-    def attaching(self) -> Attaching:
+    def image_input(self) -> ImageInput:
         """What reads images for the prompt, and for the chat. Imported when it is first needed."""
-        if self._attaching is None:
-            from kimi_tui.tui.main.attaching import Attaching
+        if self._image_input is None:
+            from kimi_tui.tui.main.image_input import ImageInput
 
-            self._attaching = Attaching(self)
-        return self._attaching
+            self._image_input = ImageInput(self)
+        return self._image_input
 
     def tell_left_out(self) -> None:
         """Say so where a draft of another run names an image: with that only its words were kept."""
@@ -774,10 +774,10 @@ class MainScreen(Screen[None]):
 
     async def images_of(self, text: str) -> Sequence[Image] | None:
         """The images that a message names by their chips; None where one is gone, and the user was told so."""
-        return await self.attaching.images_of(text) if in_text(text) else ()
+        return await self.image_input.images_of(text) if in_text(text) else ()
 
     async def _load_image(self, facts: ImageBlock) -> bytes | None:
-        return await self.attaching.load(facts)
+        return await self.image_input.load(facts)
 
     def _new_menu(self) -> CommandMenu:
         from kimi_tui.tui.prompt.menu import CommandMenu
@@ -814,7 +814,7 @@ class MainScreen(Screen[None]):
 
     @on(PromptArea.PastTaken)
     def _past_taken(self) -> None:
-        self.writing.end_search(back=False)
+        self.prompt_modes.end_search(back=False)
 
     @on(PromptArea.ModeChanged)
     def _mode_changed(self) -> None:
@@ -823,15 +823,15 @@ class MainScreen(Screen[None]):
 
     @on(PromptArea.PathPasted)
     def _path_pasted(self, event: PromptArea.PathPasted) -> None:
-        self.attaching.read_path(event.written, event.pasted)
+        self.image_input.read_path(event.written, event.pasted)
 
     @on(PromptArea.ClipboardPressed)
     def _clipboard_pressed(self) -> None:
-        self.attaching.read_clipboard()
+        self.image_input.read_clipboard()
 
     @on(PromptArea.ImageOpened)
     def _chip_opened(self, event: PromptArea.ImageOpened) -> None:
-        self.attaching.open(self.kimi.images[event.chip].facts)
+        self.image_input.open(self.kimi.images[event.chip].facts)
 
     @on(PromptArea.EditorPressed)
     def _editor_pressed(self) -> None:
@@ -907,7 +907,7 @@ class MainScreen(Screen[None]):
     @property
     def draft(self) -> Draft:
         """What the user has written and not sent."""
-        searched = self._writing.draft if self._writing is not None else None
+        searched = self._prompt_modes.draft if self._prompt_modes is not None else None
         return self.prompt.area.draft if searched is None else searched
 
     def take_draft(self) -> Draft:
@@ -1037,7 +1037,7 @@ class MainScreen(Screen[None]):
 
     @on(Transcript.ImageOpened)
     def _image_opened(self, event: Transcript.ImageOpened) -> None:
-        self.attaching.open(event.image)
+        self.image_input.open(event.image)
 
     @on(Transcript.Copied)
     def _copied(self, event: Transcript.Copied) -> None:
@@ -1214,7 +1214,7 @@ class MainScreen(Screen[None]):
         if isinstance(event, events.Paste):
             self.write_on(event.text, tells=False)
             if may_be_path(event.text):
-                self.attaching.read_path(event.text, event.text)
+                self.image_input.read_path(event.text, event.text)
             return True
         if panel is not None and asks:
             return await panel.takes(event)
@@ -1348,7 +1348,7 @@ class MainScreen(Screen[None]):
 
         Twice in an idle, empty prompt: the timeline, to go back to a step.
         """
-        if self._writing is not None and self._writing.end_search(back=True):
+        if self._prompt_modes is not None and self._prompt_modes.end_search(back=True):
             return
         if self.prompt.area.has_focus and self.chat_pane.menu is not None:
             self.chat_pane.close_menu(self.prompt.area.text)

@@ -319,7 +319,7 @@ class ReplayScreen(AnswersOnce[Launch | None]):
 
     def tell(self, text: str, *, level: Level = "info", advice: str = "") -> None:
         """Show a notice for a few seconds."""
-        self._frame.chat_pane.tell(text, level, advice)
+        self._frame.chat_pane.notices.tell(text, level=level, advice=advice)
 
     def _tell(self, words: str) -> None:
         self.tell(words, level="warning")

@@ -23,7 +23,7 @@ from kimi_tui.tui import formatting as numbers
 from kimi_tui.tui.formatting import Span
 from kimi_tui.tui.gauge import forecast
 from kimi_tui.tui.timeline import details
-from kimi_tui.tui.timeline.rows import Look, now_spans, row_spans
+from kimi_tui.tui.timeline.rows import Columns, Look, now_spans, row_spans
 from kimi_tui.tui.timeline.token_curve import (
     Column,
     columns_of,
@@ -90,7 +90,6 @@ class Painter:
         self._past_of: Checkpoint | None = None
         self._scaled_at: tuple[TimelineModel, int] | None = None
         self._scaled = 0
-        self._footer: list[list[Span]] = []
         self.curve: list[Column] = []
 
     def clear(self) -> None:
@@ -100,40 +99,61 @@ class Painter:
 
     def lines(self, start: int, end: int) -> list[Strip]:
         """The lines of the widget from `start` to before `end`."""
-        view = self._view
-        areas = view.areas
-        sticky = view.sticky(areas)
-        selected = view.selected_position()
-        if end > view.height - areas.footer:
-            shown = view.selected if view.selected is not None else view.hovered
-            self._footer = self.details(shown)
-        return [self._line(y, areas, sticky, selected) for y in range(start, end)]
-
-    def _line(
-        self, y: int, areas: Areas, sticky: tuple[int, Row] | None, selected: int | None
-    ) -> Strip:
         view, listing = self._view, self._view.listing
+        areas = view.areas
         height = areas.list_height(view.height)
-        line = y - areas.header
-        if line < 0:
-            return self._header_line(y, areas)
-        if line >= height:
-            return self._footer_line(line - height, areas)
+        first = areas.header
+        strips = [self._header_line(y, areas) for y in range(start, min(end, first))]
+        last = min(end, first + height)
+        if view.shows_keys or not len(listing):
+            words = self._words_for_rows()
+            for line in range(max(0, start - first), last - first):
+                strips.append(self._plain(words[line] if line < len(words) else []))
+        else:
+            sticky, selected = view.sticky(areas), view.selected_position()
+            columns, n_rows = view.columns, len(listing)
+            for line in range(max(0, start - first), last - first):
+                position = line + view.scroll_y
+                if sticky is not None and line == height - 1:
+                    strips.append(self._row_line(*sticky, selected, columns))
+                elif position < n_rows:
+                    row = listing.row(position)
+                    strips.append(self._row_line(position, row, selected, columns))
+                else:
+                    strips.append(self._plain([]))
+        if end > first + height:
+            shown = view.selected if view.selected is not None else view.hovered
+            told = self.details(shown)
+            # They stand at the lower edge, with an empty line under them.
+            top = first + height + areas.footer - 1 - len(told)
+            for y in range(max(start, first + height), end):
+                is_told = 0 <= y - top < len(told)
+                strips.append(self._plain([("  ", "quiet"), *told[y - top]] if is_told else []))
+        return strips
+
+    def _words_for_rows(self) -> list[list[Span]]:
+        """What stands where the list would: the keys, what is read, or that there is nothing yet or nothing found."""
+        view = self._view
         if view.shows_keys:
-            keys = details.key_spans(view.glyphs)
-            return self._plain([("  ", "quiet"), *keys[line]] if line < len(keys) else [])
-        if not len(listing):
-            return self._nothing_found_line(line) if view.is_filtered else self._empty_line(line)
-        if sticky is not None and line == height - 1:
-            return self._row_line(sticky[0], sticky[1], selected)
-        position = line + view.scroll_y
-        if position >= len(listing):
-            return self._plain([])
-        return self._row_line(position, listing.row(position), selected)
+            return [[("  ", "quiet"), *keys] for keys in details.key_spans(view.glyphs)]
+        if view.is_filtered:
+            words = wrap(details.NOTHING_FOUND, max(10, view.full_width - 4))
+            return [[(f"  {row}", "quiet")] for row in words]
+        if view.reading:
+            return [[(f"  {view.reading}", "quiet")]]
+        turn = (view.glyphs.turn, "accent")
+        words = wrap(details.EMPTY, min(30, max(10, view.full_width - 5)))
+        return [
+            [(" ", "quiet"), turn, ("  ", "quiet"), ("now", "strong")],
+            [],
+            *([(f"    {row}", "quiet")] for row in words),
+        ]
 
     # --- rows
 
-    def _row_line(self, position: int, row: Row | None, selected: int | None) -> Strip:
+    def _row_line(
+        self, position: int, row: Row | None, selected: int | None, columns: Columns
+    ) -> Strip:
         view = self._view
         moves = view.listing.scene is not None
         key = NOW if row is None else row.key
@@ -158,9 +178,9 @@ class Painter:
         if strip is not None and not moves:
             return strip
         if row is None:
-            spans = now_spans(view.columns, view.glyphs, look)
+            spans = now_spans(columns, view.glyphs, look)
         else:
-            spans = row_spans(row, view.columns, view.glyphs, look)
+            spans = row_spans(row, columns, view.glyphs, look)
         if moves:
             spans = self._with_arc(position, spans)
         mark = (view.glyphs.edge if edge else " ", edge or "quiet")
@@ -301,12 +321,6 @@ class Painter:
         self._curve_lines = [self._strip([(" ", "quiet"), *spans], "page") for spans in lines]
         self._curve_made_for = made_for
 
-    def _footer_line(self, line: int, areas: Areas) -> Strip:
-        lines = self._footer
-        # They stand at the lower edge, with an empty line under them.
-        index = line - (areas.footer - 1 - len(lines))
-        return self._plain([("  ", "quiet"), *lines[index]] if 0 <= index < len(lines) else [])
-
     def details(self, key: Key | None) -> list[list[Span]]:
         """What there is to know about a row, in lines; none while a revert moves."""
         view, model = self._view, self._view.listing.model
@@ -333,22 +347,6 @@ class Painter:
             return []
         width, name = view.full_width - 4, model.tree.name_of(row.line)
         return details.line_details(row.line, time.time(), name, width, view.glyphs)
-
-    def _empty_line(self, line: int) -> Strip:
-        view = self._view
-        if view.reading:
-            return self._plain([(f"  {view.reading}", "quiet")] if line == 0 else [])
-        if line == 0:
-            turn = (view.glyphs.turn, "accent")
-            return self._plain([(" ", "quiet"), turn, ("  ", "quiet"), ("now", "strong")])
-        words = wrap(details.EMPTY, min(30, max(10, view.full_width - 5)))
-        return self._plain(
-            [("    " + words[line - 2], "quiet")] if 0 <= line - 2 < len(words) else []
-        )
-
-    def _nothing_found_line(self, line: int) -> Strip:
-        words = wrap(details.NOTHING_FOUND, max(10, self._view.full_width - 4))
-        return self._plain([("  " + words[line], "quiet")] if line < len(words) else [])
 
     # --- strips
 

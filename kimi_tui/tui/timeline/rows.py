@@ -8,12 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import ceil
 
-from rich.cells import cell_len, set_cell_size
+from rich.cells import cell_len
 
 from kimi_tui.projection.timeline_rows import Row
 from kimi_tui.projection.timeline_tree import Call, Checkpoint, WorldLine
 from kimi_tui.tui import formatting as numbers
-from kimi_tui.tui.formatting import Span
+from kimi_tui.tui.formatting import Span, fitted, spans_width
 from kimi_tui.tui.glyphs import Glyphs
 
 MAX_LANES = 3
@@ -92,7 +92,7 @@ def row_spans(row: Row, columns: Columns, glyphs: Glyphs, look: Look) -> list[Sp
         spans = _line(row, row.line, columns, glyphs, look, lanes)
     else:
         spans = lanes
-    return _fit(spans, columns.width - 1)
+    return fitted(spans, columns.width - 1)
 
 
 def now_spans(columns: Columns, glyphs: Glyphs, look: Look) -> list[Span]:
@@ -109,7 +109,7 @@ def now_spans(columns: Columns, glyphs: Glyphs, look: Look) -> list[Span]:
         (figure, "quiet" if look.is_grey else "strong"),
     )
     spans += _level_spans(look.used, columns, glyphs, look, is_now=True)
-    return _fit(spans, columns.width - 1)
+    return fitted(spans, columns.width - 1)
 
 
 def _lanes(row: Row, columns: Columns, glyphs: Glyphs, look: Look) -> list[Span]:
@@ -194,7 +194,7 @@ def _checkpoint_spans(
     number = f"#{checkpoint.id}".rjust(max(number_width, len(str(checkpoint.id)) + 1))
     spans: list[Span] = [
         *lanes,
-        (" " * max(0, number_at - _width(lanes) - 1), "line"),
+        (" " * max(0, number_at - spans_width(lanes) - 1), "line"),
         (number + " ", "quiet"),
     ]
     label_at = number_at + len(number) + 1
@@ -206,7 +206,7 @@ def _checkpoint_spans(
     suffix = f"+{row.hidden}" if row.hidden else ""
     if not suffix and not is_said and checkpoint.files and columns.level >= 0:
         suffix = f"{glyphs.files}{checkpoint.files}"
-    width = max(0, _label_end(columns, text) - label_at)
+    width = max(0, columns.figure_end - max(_FIGURE_WIDTH, cell_len(text)) - 1 - label_at)
     room = width - (len(suffix) + 1 if suffix else 0)
     words = [("now", "strong")] if is_now else label_of(checkpoint, room, glyphs)
     if is_said:
@@ -214,7 +214,7 @@ def _checkpoint_spans(
     if quiet:
         words = [(word, "quiet") for word, _ in words]
     if suffix:
-        words += [(" " * (width - _width(words) - len(suffix)), "quiet"), (suffix, "quiet")]
+        words += [(" " * (width - spans_width(words) - len(suffix)), "quiet"), (suffix, "quiet")]
     spans += _ending(words, label_at, columns, shown)
     if row.line is None:
         tokens = look.used if is_now else max(checkpoint.tokens, checkpoint.tokens_end)
@@ -243,7 +243,7 @@ def _line(
     lanes: list[Span],
 ) -> list[Span]:
     at = _text_column(lanes, columns)
-    spans: list[Span] = [*lanes, (" " * max(0, at - _width(lanes) - 1), "line")]
+    spans: list[Span] = [*lanes, (" " * max(0, at - spans_width(lanes) - 1), "line")]
     if row.kind == "more":
         words = f"+{numbers.counted(row.hidden, 'step')}"
         indent = max(0, columns.number + columns.number_width + 1 - at)
@@ -274,16 +274,12 @@ def _line(
 
 def _text_column(lanes: list[Span], columns: Columns) -> int:
     """Where the text begins: at the number's column, or two cells after each lane beyond the second."""
-    return max(columns.number, _width(lanes) + 2) if columns.lanes > 1 else columns.number
-
-
-def _label_end(columns: Columns, figure: str) -> int:
-    return columns.figure_end - max(_FIGURE_WIDTH, cell_len(figure)) - 1
+    return max(columns.number, spans_width(lanes) + 2) if columns.lanes > 1 else columns.number
 
 
 def _ending(label: list[Span], label_at: int, columns: Columns, figure: Span) -> list[Span]:
     """The label and the figure at its right edge."""
-    gap = columns.figure_end - label_at - _width(label) - cell_len(figure[0])
+    gap = columns.figure_end - label_at - spans_width(label) - cell_len(figure[0])
     return [*label, (" " * max(0, gap), "quiet"), figure]
 
 
@@ -293,28 +289,6 @@ def _level_spans(
     if columns.level < 0:
         return []
     return [(" ", "quiet"), (level(tokens, look.scale, glyphs), "curve" if is_now else "past")]
-
-
-def _width(spans: list[Span]) -> int:
-    return sum(cell_len(text) for text, _ in spans)
-
-
-def _fit(spans: list[Span], width: int) -> list[Span]:
-    """Exactly `width` cells."""
-    total = 0
-    fitted: list[Span] = []
-    for text, style in spans:
-        size = cell_len(text)
-        if total + size > width:
-            fitted.append((set_cell_size(text, width - total), style))
-            total = width
-            break
-        if text:
-            fitted.append((text, style))
-        total += size
-    if total < width:
-        fitted.append((" " * (width - total), "quiet"))
-    return fitted
 
 
 def label_of(checkpoint: Checkpoint, room: int, glyphs: Glyphs) -> list[Span]:

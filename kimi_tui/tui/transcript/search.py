@@ -29,7 +29,7 @@ from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.screens import add_sheets
 
 if TYPE_CHECKING:
-    from kimi_tui.tui.transcript.painting import Painter
+    from kimi_tui.tui.transcript.painter import Painter
     from kimi_tui.tui.transcript.transcript import Transcript
     from kimi_tui.tui.transcript.viewport import Flow, View
 

@@ -47,7 +47,7 @@ from kimi_tui.tui.rows import (
 from kimi_tui.tui.screens import app_of
 from kimi_tui.tui.scrollbar import move, take_height, use_thin_scrollbar
 from kimi_tui.tui.transcript.marks import Mark
-from kimi_tui.tui.transcript.painting import CLASSES, Painter
+from kimi_tui.tui.transcript.painter import CLASSES, Painter
 from kimi_tui.tui.transcript.selection import CHARACTER, LINE, TextSelection
 from kimi_tui.tui.transcript.welcome import empty_rows, facts_words, reading_rows
 
@@ -1243,7 +1243,7 @@ class Transcript(ScrollView, can_focus=True):
 
     def action_copy(self) -> None:
         """Copy the selected text, else the block that the keys act on, else the newest answer."""
-        from kimi_tui.tui.transcript.copying import kind_of, source_of
+        from kimi_tui.tui.transcript.clipboard import kind_of, source_of
 
         if self.copy_selection():
             return
@@ -1260,7 +1260,7 @@ class Transcript(ScrollView, can_focus=True):
 
         Much text takes a while: it is put together in slices, and nothing else waits for it.
         """
-        from kimi_tui.tui.transcript.copying import selected_text
+        from kimi_tui.tui.transcript.clipboard import selected_text
 
         if self.flow is None or self.selected_marks is None:
             return False
@@ -1286,7 +1286,7 @@ class Transcript(ScrollView, can_focus=True):
     def copy_answer(self) -> None:
         """Copy the newest answer."""
         from kimi_tui.projection.blocks import AgentBlock
-        from kimi_tui.tui.transcript.copying import source_of
+        from kimi_tui.tui.transcript.clipboard import source_of
 
         block = next((one for one in reversed(self.blocks) if isinstance(one, AgentBlock)), None)
         if block is not None and (text := source_of(block)):
@@ -1313,7 +1313,7 @@ class Transcript(ScrollView, can_focus=True):
         self._copy_code_of(answers, -1, number)
 
     def _copy_code_of(self, blocks: Iterable[Block], first: int, number: int = 0) -> None:
-        from kimi_tui.tui.transcript.copying import code_of
+        from kimi_tui.tui.transcript.clipboard import code_of
 
         found = next(((one.key, code) for one in blocks if (code := code_of(one))), None)
         if found is None:
@@ -1390,7 +1390,7 @@ class Transcript(ScrollView, can_focus=True):
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
         """The selected text as it was written; `copy_selection` does not hold anything up for it."""
-        from kimi_tui.tui.transcript.copying import selected_text
+        from kimi_tui.tui.transcript.clipboard import selected_text
 
         del selection
         if self.flow is None or self.selected_marks is None:

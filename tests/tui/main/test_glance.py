@@ -27,7 +27,7 @@ from kimi_tui.soul.record import end_of_record, read_records
 from kimi_tui.soul.rewind import Target
 from kimi_tui.soul.runtime import open_soul
 from kimi_tui.tui.app import KimiApp
-from kimi_tui.tui.main import opening
+from kimi_tui.tui.main import session_setup
 from kimi_tui.tui.main.screen import MainScreen
 from kimi_tui.tui.preview.screen import RewindScreen
 from kimi_tui.wire.events import EventRecord
@@ -110,13 +110,13 @@ async def _held(
     app = KimiApp(launch)
     async with app.run_test(size=(120, 40)) as pilot:
         shown = Glance(Desk(app, pilot))
-        open_soul = opening.open_soul
+        open_soul = session_setup.open_soul
 
         async def opened(**parts: Any) -> Any:
             await shown.open.wait()
             return await open_soul(**parts)
 
-        monkeypatch.setattr(opening, "open_soul", opened)
+        monkeypatch.setattr(session_setup, "open_soul", opened)
         monkeypatch.setattr(shown._feed, "_schedule", shown.schedule)  # pyright: ignore[reportPrivateUsage]
         yield shown
         for screen in app.screen_stack:

@@ -121,7 +121,7 @@ async def test_an_image_on_a_screen_of_its_own(
     running = app(tmp_path)
     async with running.run_test(size=size) as pilot:
         screen = await show(tmp_path, pilot, "kimi-dark")
-        screen.attaching.open(facts_of(a_window()))
+        screen.image_input.open(facts_of(a_window()))
         await pilot.pause()
         view = running.screen.query_one(PictureView)
         while not view._drawing.rows:  # pyright: ignore[reportPrivateUsage]
@@ -146,7 +146,7 @@ async def test_a_terminal_with_graphics_draws_it_itself(
     running = app(tmp_path)
     async with running.run_test(size=(80, 24)) as pilot:
         screen = await show(tmp_path, pilot, "kimi-dark")
-        screen.attaching.open(facts_of(a_window()))
+        screen.image_input.open(facts_of(a_window()))
 
         async def until(n: int) -> str:
             while len(drawn) < n:

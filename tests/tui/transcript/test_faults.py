@@ -28,7 +28,7 @@ from kimi_tui.tui.faults import NOTHING
 from kimi_tui.tui.rows import Line, Room, plain_rows
 from kimi_tui.tui.transcript import cards, layout, search, tool_card
 from kimi_tui.tui.transcript.layout import rows_of
-from kimi_tui.tui.transcript.painting import Palette
+from kimi_tui.tui.transcript.painter import Palette
 from kimi_tui.tui.transcript.search import Finder, Origin
 from kimi_tui.tui.transcript.viewport import Flow
 

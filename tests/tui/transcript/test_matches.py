@@ -14,7 +14,7 @@ from kimi_tui.projection.blocks import (
     UserBlock,
 )
 from kimi_tui.tui.rows import Room
-from kimi_tui.tui.transcript import copying
+from kimi_tui.tui.transcript import clipboard
 from kimi_tui.tui.transcript.search import (
     Finder,
     Found,
@@ -86,8 +86,8 @@ def test_across_the_end_of_a_row() -> None:
 def whole(block: Block) -> str:
     """What is copied of all rows of an unfolded block."""
     rows = drained(unfolded_rows(block, ROOM))
-    end = copying.Place(len(rows) - 1, len(rows[-1].text))
-    return copying.part_of(block, rows, copying.Place(0, 0), end)
+    end = clipboard.Place(len(rows) - 1, len(rows[-1].text))
+    return clipboard.part_of(block, rows, clipboard.Place(0, 0), end)
 
 
 def test_a_line_that_was_cut_anywhere() -> None:

@@ -17,8 +17,8 @@ from kimi_tui.config.settings import Config, SandboxConfig
 from kimi_tui.launch import NEWEST, Launch
 from kimi_tui.session.session import Session
 from kimi_tui.soul.approval import Mode
-from kimi_tui.tui.main import opening
-from kimi_tui.tui.main.opening import open_session, provider_of
+from kimi_tui.tui.main import session_setup
+from kimi_tui.tui.main.session_setup import open_session, provider_of
 from kimi_tui.tui.screens import CannotOpen
 from kimi_tui.wire.events import EventRecord
 
@@ -87,13 +87,13 @@ async def held(
     if not record:
         (session / "wire.jsonl").unlink()
     let_on = asyncio.Event()
-    open_soul = opening.open_soul
+    open_soul = session_setup.open_soul
 
     async def opened(**parts: Any) -> Any:
         await let_on.wait()
         return await open_soul(**parts)
 
-    monkeypatch.setattr(opening, "open_soul", opened)
+    monkeypatch.setattr(session_setup, "open_soul", opened)
     async with desk(home, server.base_url, resume=session.name) as one:
         yield Held(one, let_on)
         let_on.set()
@@ -140,8 +140,8 @@ async def test_what_cannot_be_glanced_at_is_named_while_it_is_read(
     def broken(_session: Session) -> list[EventRecord]:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(opening, "end_of_record", nothing)
-    monkeypatch.setattr(opening, "end_of_context", broken)
+    monkeypatch.setattr(session_setup, "end_of_record", nothing)
+    monkeypatch.setattr(session_setup, "end_of_context", broken)
     async with ChatServer() as server, held(home, server, monkeypatch) as one:
         shown = await one.desk.sees("Reading A first question, 4 messages")
         assert "What shall we work on?" not in shown

@@ -12,8 +12,8 @@ from support.screens import Desk, desk
 from textual import events
 
 from kimi_tui.projection.blocks import ToolBlock, UserBlock
+from kimi_tui.tui.main.prompt_modes import append_note, edited, is_note
 from kimi_tui.tui.main.unsent import FOLLOW_UPS
-from kimi_tui.tui.main.writing import append_note, edited, is_note
 from kimi_tui.tui.prompt.history import append_history, history_file
 from kimi_tui.tui.prompt.mention import mention, typed_mention
 
@@ -73,7 +73,7 @@ async def test_files_are_offered_taken_and_go_with_the_message(home: Path) -> No
         area.put("look at @ here")
         area.move_cursor((0, 9))
         await one.until(lambda: offered(one) != "")
-        offers = one.screen.writing.offers() or ()
+        offers = one.screen.prompt_modes.offers() or ()
         assert "@ignored.log " not in [offer.text for offer in offers]
         await one.pilot.press(*"src", "enter")
         assert area.text.startswith("look at @src/")

@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.style import Style
 
 from kimi_tui.tui.rows import HIT_LINK, Line, Span
-from kimi_tui.tui.transcript.painting import GROUNDS, INKS, PREFIX, Palette, faded
+from kimi_tui.tui.transcript.painter import GROUNDS, INKS, PREFIX, Palette, faded
 
 
 def component(name: str) -> Style:

@@ -21,7 +21,7 @@ from kimi_tui.projection.blocks import (
 )
 from kimi_tui.tui.desktop import amount
 from kimi_tui.tui.rows import Line, Room
-from kimi_tui.tui.transcript.copying import Place, code_of, part_of, source_of
+from kimi_tui.tui.transcript.clipboard import Place, code_of, part_of, source_of
 from kimi_tui.tui.transcript.layout import rows_of
 from kimi_tui.tui.transcript.selection import extent_of
 from kimi_tui.tui.transcript.transcript import Transcript

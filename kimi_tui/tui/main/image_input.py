@@ -34,7 +34,7 @@ _HEAD_BYTES = 16
 _WINDOWS = re.compile(r"([A-Za-z]):[\\/](.*)")
 
 
-class Attaching:
+class ImageInput:
     """Reads images for the prompt of a screen."""
 
     def __init__(self, screen: MainScreen) -> None:

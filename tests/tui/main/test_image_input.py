@@ -17,8 +17,8 @@ from kimi_tui.images import ImageRefused, read_image
 from kimi_tui.projection.blocks import UserBlock
 from kimi_tui.tui.desktop import Clipping
 from kimi_tui.tui.dialogs.picture import PictureScreen
-from kimi_tui.tui.main import attaching
-from kimi_tui.tui.main.attaching import MOST, images_at
+from kimi_tui.tui.main import image_input
+from kimi_tui.tui.main.image_input import MOST, images_at
 
 CHIP = "[image shot.png 40x30 ~4]"
 SEES = ("image_in", "tools")
@@ -31,7 +31,7 @@ def holds(monkeypatch: pytest.MonkeyPatch, clipping: Clipping) -> None:
         del environ, folders
         return clipping
 
-    monkeypatch.setattr(attaching, "read_clipboard", read)
+    monkeypatch.setattr(image_input, "read_clipboard", read)
 
 
 @pytest.fixture
@@ -148,7 +148,7 @@ async def test_a_pasted_path_is_a_chip_that_goes_with_the_message(home: Path) ->
         await one.pilot.press("up")
         assert area.text == f"what {CHIP} is it"
         area.put("now @own")
-        await one.until(lambda: bool(one.screen.writing.offers()))
+        await one.until(lambda: bool(one.screen.prompt_modes.offers()))
         await one.pilot.press("tab")
         await one.until(lambda: area.text.startswith("now [image own shot.png 20x20"))
         await one.pilot.press("enter")

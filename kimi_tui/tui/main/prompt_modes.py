@@ -45,7 +45,7 @@ def is_note(text: str) -> bool:
     return text.startswith("#") and text[1:2] not in ("", " ", "#") and "\n" not in text.rstrip()
 
 
-class Writing:
+class PromptModes:
     """Follows what is typed.
 
     Args:
