@@ -12,7 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kimi_tui.tui.callbacks import Callbacks, Report
+from kimi_tui.tui.callbacks import Callbacks, Report, closed_after
 
 if TYPE_CHECKING:
     from kimi_tui.demo.demo import Demo
@@ -117,7 +117,7 @@ class Engine:
 
     def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Run something that the user set off; it is awaited at the end, and its failure is told."""
-        return self._callbacks.start(self._guarded(work))
+        return closed_after(self._callbacks.start(self._guarded(work)), work)
 
     async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
         try:

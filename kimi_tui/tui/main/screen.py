@@ -20,7 +20,7 @@ from textual.screen import Screen
 from kimi_tui.app_paths import short
 from kimi_tui.launch import Launch
 from kimi_tui.tui.approval.slot import ApprovalSlot
-from kimi_tui.tui.callbacks import report_of
+from kimi_tui.tui.callbacks import closed_after, report_of
 from kimi_tui.tui.commands import custom, marks, rewind, world_lines
 from kimi_tui.tui.commands.preview import offer_files
 from kimi_tui.tui.commands.table import COMMANDS
@@ -242,6 +242,8 @@ class MainScreen(Screen[None]):
         self.run_worker(self._open_session(), name="open the session")
 
     async def _open_session(self) -> None:
+        if not self.is_attached:
+            return  # the program is ended already
         assert self.views  # in their places before anything happens
         try:
             opened = await self.conversation.open()
@@ -314,7 +316,7 @@ class MainScreen(Screen[None]):
             work: that.
             opens: it opens a screen or a field, which what is typed until then is meant for.
         """
-        self.conversation.engine.start(self._opened_by(work) if opens else work)
+        closed_after(self.conversation.engine.start(self._opened_by(work) if opens else work), work)
 
     async def _opened_by(self, work: Coroutine[Any, Any, None]) -> None:
         with self.type_ahead.opening():
