@@ -14,6 +14,8 @@ from support.terminal import Terminal
 
 SITE = Path(__file__).parent / "site"
 PROGRAM = str(Path(sys.executable).parent / "kimi-tui")
+_ENTRY = "import sys; from kimi_tui.cli import main; sys.exit(main())"
+"""What the installed file does."""
 
 
 @dataclass
@@ -30,16 +32,21 @@ class Program:
         *arguments: str,
         size: tuple[int, int] = (120, 40),
         env: Mapping[str, str] | None = None,
+        fresh: bool = False,
     ) -> Terminal:
-        """Start it; it is killed at the end of the test if it still runs."""
-        return self._start([PROGRAM, *arguments], size, env)
+        """Start it; it is killed at the end of the test if it still runs.
+
+        `fresh` starts the installed file itself; otherwise the imports are spared.
+        """
+        code = "" if fresh else _ENTRY
+        return self._start([PROGRAM, *arguments], code, size, env)
 
     def start_python(self, code: str, *, size: tuple[int, int] = (120, 40)) -> Terminal:
         """Start Python code that runs it in another way."""
-        return self._start([sys.executable, "-c", code], size, None)
+        return self._start([sys.executable, "-c", code], code, size, None)
 
     def _start(
-        self, command: list[str], size: tuple[int, int], env: Mapping[str, str] | None
+        self, command: list[str], code: str, size: tuple[int, int], env: Mapping[str, str] | None
     ) -> Terminal:
         return self.stack.enter_context(
             Terminal(
@@ -54,6 +61,7 @@ class Program:
                     **self.environment,
                     **(env or {}),
                 },
+                code=code,
             )
         )
 

@@ -23,6 +23,7 @@ from types import TracebackType
 import pyte
 from pyte.screens import Char
 
+from support.forks import POSSIBLE, forked
 from support.keyboard import key_bytes
 from support.picture import svg_of
 
@@ -58,6 +59,7 @@ class Terminal:
         env: Mapping[str, str] | None = None,
         cwd: Path | None = None,
         screen: bool = True,
+        code: str = "",
     ) -> None:
         """Start the command.
 
@@ -67,6 +69,7 @@ class Terminal:
             env: added to a small clean environment (TERM, COLORTERM, LANG, PATH, HOME); nothing else is inherited.
             cwd: the folder to start in.
             screen: False keeps only the raw bytes, for measurements that pyte would slow down.
+            code: Python code that runs the program, as `command` would, in a fork where that is possible.
         """
         self.columns, self.rows = size
         self._screen = pyte.Screen(self.columns, self.rows) if screen else None
@@ -79,27 +82,31 @@ class Terminal:
 
         self._master, slave = os.openpty()
         self._set_size()
-        environment = {
+        plain = {
             "TERM": "xterm-256color",
             "COLORTERM": "truecolor",
             "LANG": "C.UTF-8",
             "PATH": os.environ.get("PATH", os.defpath),
             "HOME": os.environ.get("HOME", "/"),
-            **(env or {}),
         }
+        environment = {**plain, **(env or {})}
 
         def take_terminal() -> None:
             fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
-        self._process = subprocess.Popen(
-            list(command),
-            stdin=slave,
-            stdout=slave,
-            stderr=slave,
-            env=environment,
-            cwd=cwd,
-            start_new_session=True,
-            preexec_fn=take_terminal,
+        self._process = (
+            forked(command, code, slave, environment, cwd or Path.cwd(), plain)
+            if code and POSSIBLE
+            else subprocess.Popen(
+                list(command),
+                stdin=slave,
+                stdout=slave,
+                stderr=slave,
+                env=environment,
+                cwd=cwd,
+                start_new_session=True,
+                preexec_fn=take_terminal,
+            )
         )
         os.close(slave)
         self._reader = threading.Thread(target=self._read, name="terminal", daemon=True)
