@@ -153,9 +153,8 @@ class Terminal:
 
     def lines(self) -> list[str]:
         """The rows of the screen, each as wide as the terminal."""
-        assert self._screen is not None, "started with screen=False"
         with self._changed:
-            return list(self._screen.display)
+            return self._display()
 
     def screen_text(self) -> str:
         """The screen as text, without trailing spaces."""
@@ -250,7 +249,10 @@ class Terminal:
 
     def _display(self) -> list[str]:
         assert self._screen is not None, "started with screen=False"
-        return list(self._screen.display)
+        # pyte's own asks for the width of every character, each time.
+        columns, buffer = range(self.columns), self._screen.buffer
+        rows = (buffer[y] for y in range(self.rows))
+        return ["".join([row[x].data for x in columns]) for row in rows]
 
     # -- what the person does --------------------------------------------------------------------
 
