@@ -4,7 +4,7 @@ PYTHON ?= python3
 ARGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
-WORKERS ?= 4
+WORKERS ?= 3
 TESTS ?= tests
 
 .DEFAULT_GOAL := help

@@ -27,7 +27,13 @@ REPLAY = "replay"
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit code."""
-    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        return _run(list(sys.argv[1:] if argv is None else argv))
+    except KeyboardInterrupt:
+        return INTERRUPTED
+
+
+def _run(arguments: list[str]) -> int:
     if sys.platform == "win32":
         return _say("native Windows is not supported; run it inside WSL", FAILED)
     _open_streams()
@@ -50,8 +56,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         return start(launch)
     except ConfigError as error:
         return _say(str(error), USAGE)
-    except KeyboardInterrupt:
-        return INTERRUPTED
     except Exception as error:
         return _crashed(error, launch)
 

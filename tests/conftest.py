@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ _wait.SLEEP_IDLE = _wait.SLEEP_GRANULARITY / 4
 
 # Nobody looks at the apps of tests: each picture that is not drawn is time saved. It is not set by the environment, which
 # the programs that tests start would inherit.
-constants.MAX_FPS = 20
+constants.MAX_FPS = 10
 
 # Nothing fails here because a machine is slow, nor by chance: the examples are the same in every run, and only
 # `make test-all` looks for others. How many there are is said here and not at each property.
@@ -85,3 +86,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             # Made once for a process; it takes seconds.
             item.add_marker(pytest.mark.xdist_group("long session"))
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
+def pytest_collection_finish() -> None:
+    """Spare every later collection of garbage what stays until the end: the tests themselves."""
+    gc.collect()
+    gc.freeze()

@@ -589,11 +589,14 @@ class KimiApp(App[None], inherit_bindings=False):
 
     # --- beginning and end
 
+    async def run_async(self, **options: Any) -> None:
+        """Run in the terminal: the system may end it from now on, and not only once the terminal is taken over."""
+        listen(Callbacks(self.report), self._ended_by_the_system, COMMON)
+        await super().run_async(**options)
+
     def on_mount(self) -> None:
         """Leave for later what can wait until the first screen is drawn."""
         self.call_after_refresh(self._settle)
-        if not self.is_headless:
-            listen(Callbacks(self.report), self._ended_by_the_system, COMMON)
         asyncio.get_running_loop().set_exception_handler(self._unheard)
 
     @on(Driver.SignalResume)
@@ -792,7 +795,8 @@ class KimiApp(App[None], inherit_bindings=False):
         if self._exception is None:
             self._exception = error
             cast("asyncio.Event", self._exception_event).set()
-        self._return_code = 1
+        # It may be on its way out already, by a signal.
+        self._return_code = self._return_code or 1
         self.parting_words = f"crashed; your session is saved, and the reason is in {short(path)}"
         self._close_messages_no_wait()
 

@@ -97,6 +97,12 @@ async def apart(work: Coroutine[Any, Any, T]) -> T:
     return await started(work)
 
 
+def closed_after(task: asyncio.Task[T], work: Coroutine[Any, Any, object]) -> asyncio.Task[T]:
+    """The task; the coroutine that it awaits is closed with it, as one that was cancelled before it began awaits none."""
+    task.add_done_callback(lambda _: work.close())
+    return task
+
+
 class Callbacks:
     """Schedules on the running event loop, in a context that holds no widget.
 
@@ -127,7 +133,7 @@ class Callbacks:
         task = asyncio.get_running_loop().create_task(self._awaited(work), context=_apart())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        return task
+        return closed_after(task, work)
 
     async def close(self) -> None:
         """Cancel what still runs, and await its end."""

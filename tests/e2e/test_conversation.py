@@ -30,7 +30,7 @@ def test_type_approve_click_a_row_rewind_and_ask_again(
         say("I wrote it down."),
         say("Green, then."),
     )
-    terminal = configured.start()
+    terminal = configured.start(fresh=True)
     terminal.wait_for(READY)
     terminal.type("How does the importer work?")
     terminal.key("enter")

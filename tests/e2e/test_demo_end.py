@@ -133,6 +133,6 @@ def test_a_key_takes_the_demo_over(program: Program) -> None:
 
 
 def test_playing_is_for_the_demo(program: Program) -> None:
-    terminal = program.start("--play")
+    terminal = program.start("--play", fresh=True)
     terminal.wait_for("kimi-tui: --play needs --demo")
     assert terminal.wait_exit() == 2

@@ -62,11 +62,58 @@ def _restored(written: bytes) -> None:
 def test_every_signal_that_ends_it_leaves_the_terminal_as_it_was(
     configured: Program, number: signal.Signals
 ) -> None:
-    terminal = configured.start()
+    terminal = configured.start(fresh=True)
     terminal.wait_for("Ctrl+T timeline")
     os.kill(terminal.pid, number)
     assert terminal.wait_exit() == 128 + number
     _restored(terminal.raw)
+
+
+EARLY = """
+import asyncio, os, sys
+from kimi_tui import cli
+from kimi_tui.tui import app
+from kimi_tui.tui.main.screen import MainScreen
+
+def told(where, name):
+    before = getattr(where, name)
+    def early(self):
+        os.kill(os.getpid(), {number})
+        return before(self)
+    setattr(where, name, early)
+
+async def late(self):
+    os.kill(os.getpid(), {number})
+    while self.is_attached:
+        try:
+            await asyncio.sleep(0)
+        except asyncio.CancelledError:
+            pass
+    await opened(self)
+
+opened = MainScreen._open_session
+match {moment!r}:
+    case "parsing":
+        cli.parse = lambda arguments: os.kill(os.getpid(), {number})
+    case "composing":
+        told(app.KimiApp, "get_default_screen")
+    case "mounting":
+        told(app.KimiApp, "on_mount")
+    case "opening":
+        MainScreen._open_session = late
+sys.exit(cli.main([]))
+"""
+
+
+@pytest.mark.parametrize("moment", ["parsing", "composing", "mounting", "opening"])
+def test_a_signal_in_the_first_moments_is_the_end_too(configured: Program, moment: str) -> None:
+    number = signal.SIGINT if moment != "mounting" else signal.SIGTERM
+    terminal = configured.start_python(EARLY.format(number=int(number), moment=moment))
+    assert terminal.wait_exit() == 128 + number
+    assert "Traceback" not in terminal.screen_text()
+    assert not (configured.home / "logs" / "kimi-tui.log").exists()
+    if moment != "parsing":
+        _restored(terminal.raw)
 
 
 def test_no_signal_that_ends_a_program_is_forgotten() -> None:
@@ -253,7 +300,8 @@ def test_quitting_an_empty_session_says_nothing(configured: Program) -> None:
 BROKEN = """
 import asyncio, sys, time
 from kimi_tui import cli
-from kimi_tui.tui import app
+from kimi_tui.tui import app, shutdown
+shutdown.PATIENCE_S = 1.0
 on_event = app.KimiApp.on_event
 
 async def broken(self, event):
@@ -325,7 +373,9 @@ def test_a_thread_that_hangs_does_not_hold_up_the_end(configured: Program) -> No
     hangs = """
 import sys, threading
 from kimi_tui import cli
+from kimi_tui.tui import shutdown
 from kimi_tui.tui.frame import header
+shutdown.PATIENCE_S = 1.0
 header.branch_of = lambda folder: threading.Event().wait() or ""
 sys.exit(cli.main([]))
 """

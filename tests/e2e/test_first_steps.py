@@ -52,7 +52,7 @@ def test_version_and_help(program: Program) -> None:
 
 
 def test_first_run_leads_to_the_demo(program: Program) -> None:
-    terminal = program.start()
+    terminal = program.start(fresh=True)
     terminal.wait_for("Which model shall it use?")
     terminal.key("3")
     terminal.wait_for("asks first")

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 
 import pytest
 from support.program import Program
-from support.terminal import Terminal
 
 # A network disk that is gone answers no call: the thread that made it is never free again.
 HANGING = """
 import sys, threading
 from kimi_tui import cli
 from kimi_tui.session.{module} import {owner}
+from kimi_tui.tui import shutdown
+shutdown.PATIENCE_S = 1.0
 def hang(*_arguments, **_more):
     threading.Event().wait()
 {owner}.{name} = hang
@@ -34,28 +34,19 @@ def test_a_session_that_hangs_while_it_is_opened_can_be_left(
     configured: Program, module: str, owner: str, name: str
 ) -> None:
     code = HANGING.format(module=module, owner=owner, name=name)
-    with Terminal(
-        [sys.executable, "-c", code],
-        size=(80, 24),
-        cwd=configured.work,
-        env={
-            "KIMI_TUI_HOME": str(configured.home),
-            "HOME": str(configured.home),
-            **configured.environment,
-        },
-    ) as terminal:
-        terminal.wait_for("Ask for a change")
-        terminal.wait_quiet(0.5)
-        before = terminal.n_bytes
-        terminal.key("ctrl+q")
-        assert terminal.wait_exit() == 0
-        assert b"\x1b[?1049l" in terminal.raw[before:]
+    terminal = configured.start_python(code, size=(80, 24))
+    terminal.wait_for("Ask for a change")
+    terminal.wait_quiet(0.5)
+    before = terminal.n_bytes
+    terminal.key("ctrl+q")
+    assert terminal.wait_exit() == 0
+    assert b"\x1b[?1049l" in terminal.raw[before:]
 
 
 def test_a_configuration_that_is_a_fifo_is_named(program: Program) -> None:
     program.home.mkdir(exist_ok=True)
     os.mkfifo(program.home / "config.toml")
-    terminal = program.start()
+    terminal = program.start(fresh=True)
     assert terminal.wait_exit() == 2
     # The temporary folder's name is as long as it is: the line may break anywhere.
     shown = "".join(terminal.screen_text().split())

@@ -171,7 +171,7 @@ def test_a_model_for_the_folder_and_a_session_out_of_the_trash(
     terminal.wait_for(READY)
     terminal.key("ctrl+q")
     assert terminal.wait_exit() == 0
-    restored = program.start("sessions", "restore", session.name[:8])
+    restored = program.start("sessions", "restore", session.name[:8], fresh=True)
     assert restored.wait_exit() == 0
     assert "is among the sessions again" in restored.screen_text()
     assert session.exists()

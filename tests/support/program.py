@@ -15,6 +15,8 @@ from support.terminal import Terminal
 
 SITE = Path(__file__).parent / "site"
 PROGRAM = str(Path(sys.executable).parent / "kimi-tui")
+_ENTRY = "import sys; from kimi_tui.cli import main; sys.exit(main())"
+"""What the installed file does."""
 
 
 @dataclass
@@ -32,17 +34,23 @@ class Program:
         size: tuple[int, int] = (120, 40),
         env: Mapping[str, str] | None = None,
         cell: tuple[int, int] = (0, 0),
+        fresh: bool = False,
     ) -> Terminal:
-        """Start it; it is killed at the end of the test if it still runs."""
-        return self._start([PROGRAM, *arguments], size, env, cell)
+        """Start it; it is killed at the end of the test if it still runs.
+
+        `fresh` starts the installed file itself; otherwise the imports are spared.
+        """
+        code = "" if fresh else _ENTRY
+        return self._start([PROGRAM, *arguments], code, size, env, cell)
 
     def start_python(self, code: str, *, size: tuple[int, int] = (120, 40)) -> Terminal:
         """Start Python code that runs it in another way."""
-        return self._start([sys.executable, "-c", code], size, None)
+        return self._start([sys.executable, "-c", code], code, size, None)
 
     def _start(
         self,
         command: list[str],
+        code: str,
         size: tuple[int, int],
         env: Mapping[str, str] | None,
         cell: tuple[int, int] = (0, 0),
@@ -61,6 +69,7 @@ class Program:
                     **self.environment,
                     **(env or {}),
                 },
+                code=code,
             )
         )
 

@@ -23,6 +23,7 @@ from types import TracebackType
 import pyte
 from pyte.screens import Char
 
+from support.forks import POSSIBLE, forked
 from support.keyboard import key_bytes
 from support.picture import svg_of
 
@@ -59,6 +60,7 @@ class Terminal:
         cwd: Path | None = None,
         screen: bool = True,
         cell: tuple[int, int] = (0, 0),
+        code: str = "",
     ) -> None:
         """Start the command.
 
@@ -69,6 +71,7 @@ class Terminal:
             cwd: the folder to start in.
             cell: width and height of a character in pixels, where it tells them.
             screen: False keeps only the raw bytes, for measurements that pyte would slow down.
+            code: Python code that runs the program, as `command` would, in a fork where that is possible.
         """
         self.columns, self.rows = size
         self._cell = cell
@@ -82,27 +85,31 @@ class Terminal:
 
         self._master, slave = os.openpty()
         self._set_size()
-        environment = {
+        plain = {
             "TERM": "xterm-256color",
             "COLORTERM": "truecolor",
             "LANG": "C.UTF-8",
             "PATH": os.environ.get("PATH", os.defpath),
             "HOME": os.environ.get("HOME", "/"),
-            **(env or {}),
         }
+        environment = {**plain, **(env or {})}
 
         def take_terminal() -> None:
             fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
-        self._process = subprocess.Popen(
-            list(command),
-            stdin=slave,
-            stdout=slave,
-            stderr=slave,
-            env=environment,
-            cwd=cwd,
-            start_new_session=True,
-            preexec_fn=take_terminal,
+        self._process = (
+            forked(command, code, slave, environment, cwd or Path.cwd(), plain)
+            if code and POSSIBLE
+            else subprocess.Popen(
+                list(command),
+                stdin=slave,
+                stdout=slave,
+                stderr=slave,
+                env=environment,
+                cwd=cwd,
+                start_new_session=True,
+                preexec_fn=take_terminal,
+            )
         )
         os.close(slave)
         self._reader = threading.Thread(target=self._read, name="terminal", daemon=True)
@@ -149,9 +156,8 @@ class Terminal:
 
     def lines(self) -> list[str]:
         """The rows of the screen, each as wide as the terminal."""
-        assert self._screen is not None, "started with screen=False"
         with self._changed:
-            return list(self._screen.display)
+            return self._display()
 
     def screen_text(self) -> str:
         """The screen as text, without trailing spaces."""
@@ -246,7 +252,10 @@ class Terminal:
 
     def _display(self) -> list[str]:
         assert self._screen is not None, "started with screen=False"
-        return list(self._screen.display)
+        # pyte's own asks for the width of every character, each time.
+        columns, buffer = range(self.columns), self._screen.buffer
+        rows = (buffer[y] for y in range(self.rows))
+        return ["".join([row[x].data for x in columns]) for row in rows]
 
     # -- what the person does --------------------------------------------------------------------
 

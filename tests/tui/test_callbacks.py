@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import inspect
 from contextvars import Context, copy_context
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from kimi_tui.projection.timeline import TimelineModel
 from kimi_tui.projection.transcript import TranscriptModel
 from kimi_tui.tui import state as main_model
 from kimi_tui.tui.callbacks import Callbacks, apart, each
+from kimi_tui.tui.main.engine import Engine
 from kimi_tui.wire.events import EventRecord, StepBegin, TurnBegin
 
 TUI = Path(kimi_tui.tui.__file__).parent
@@ -114,6 +116,17 @@ async def test_closing_ends_what_still_runs() -> None:
     await asyncio.sleep(0)
     await callbacks.close()
     assert task.cancelled()
+
+
+async def test_what_is_cancelled_before_it_begins_is_closed() -> None:
+    async def nothing() -> None:
+        pass
+
+    engine = Engine(lambda words: None, lambda error: None)
+    inner = nothing()
+    engine.start(inner)
+    await engine.close()
+    assert inspect.getcoroutinestate(inner) == inspect.CORO_CLOSED
 
 
 def test_each_goes_on_behind_what_fails() -> None:

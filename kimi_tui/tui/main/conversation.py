@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from kimi_tui.config.model_choice import Choice
 from kimi_tui.launch import Launch
-from kimi_tui.tui.callbacks import Callbacks, report_of
+from kimi_tui.tui.callbacks import Callbacks, closed_after, report_of
 from kimi_tui.tui.frame.header import model_name
 from kimi_tui.tui.main.feed import Feed
 from kimi_tui.tui.prompt.area import Draft
@@ -179,7 +179,7 @@ class Conversation:
 
     def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Run something that the user set off; it is awaited at the end, and its failure is told."""
-        return self._callbacks.start(self._guarded(work))
+        return closed_after(self._callbacks.start(self._guarded(work)), work)
 
     async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
         try:

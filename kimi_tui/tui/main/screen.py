@@ -22,7 +22,7 @@ from kimi_tui.app_paths import data_dir, short
 from kimi_tui.image_names import BEGINS
 from kimi_tui.launch import Launch
 from kimi_tui.tui.approval.slot import ApprovalSlot
-from kimi_tui.tui.callbacks import report_of
+from kimi_tui.tui.callbacks import closed_after, report_of
 from kimi_tui.tui.commands import marks, rewind, world_lines
 from kimi_tui.tui.commands.table import COMMANDS
 from kimi_tui.tui.frame.footer import Footer
@@ -249,6 +249,8 @@ class MainScreen(Screen[None]):
         self.run_worker(self._open_session(), name="open the session")
 
     async def _open_session(self) -> None:
+        if not self.is_attached:
+            return  # the program is ended already
         # Imported in a thread, which no key waits for; in their places before anything happens.
         for name in ("timeline.timeline", "gauge"):
             await asyncio.to_thread(import_module, f"kimi_tui.tui.{name}")
@@ -324,7 +326,7 @@ class MainScreen(Screen[None]):
             work: that.
             opens: it opens a screen or a field, which what is typed until then is meant for.
         """
-        self.conversation.start(self._opened_by(work) if opens else work)
+        closed_after(self.conversation.start(self._opened_by(work) if opens else work), work)
 
     async def _opened_by(self, work: Coroutine[Any, Any, None]) -> None:
         with self.type_ahead.opening():

@@ -1,0 +1,189 @@
+"""Starts of the program that spare its imports: a process that has done them forks, and the fork is the program.
+
+A fork has what a new process has: a session and a controlling terminal of its own, its environment, its folder, the
+signals as Python sets them, streams as Python makes them, and the end of an interpreter. What modules read of the
+environment when they are imported is as in a plain start. How long the program takes to start, and what it is while it
+imports, is seen only in a start of the file itself.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import fcntl
+import functools
+import gc
+import importlib
+import json
+import os
+import pkgutil
+import runpy
+import selectors
+import socket
+import subprocess
+import sys
+import termios
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+POSSIBLE = hasattr(os, "pidfd_open")
+_LONGEST_REQUEST_BYTES = 100_000
+_LAZILY = ("openai.resources.chat.completions", "PIL.Image", "PIL.PngImagePlugin")
+"""What the program imports while it works, besides modules of its own."""
+
+
+class Forked:
+    """A program that was forked: of `subprocess.Popen` what a terminal needs."""
+
+    def __init__(self, told: int) -> None:
+        self._told = os.fdopen(told, "rb", buffering=0)
+        pid = self._told.read(8)
+        assert pid, "the process that forks has ended"
+        self.pid = int.from_bytes(pid, "little")
+        self._code: int | None = None
+
+    def poll(self) -> int | None:
+        """Its exit code, negative for a signal; None while it runs."""
+        try:
+            return self.wait(0)
+        except subprocess.TimeoutExpired:
+            return None
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for its end; returns its exit code.
+
+        Raises:
+            TimeoutExpired: it still runs after so many seconds.
+        """
+        if self._code is None:
+            with selectors.DefaultSelector() as looks:
+                looks.register(self._told, selectors.EVENT_READ)
+                if not looks.select(timeout):
+                    raise subprocess.TimeoutExpired("kimi-tui", timeout or 0)
+            self._code = os.waitstatus_to_exitcode(int.from_bytes(self._told.read(8), "little"))
+            self._told.close()
+        return self._code
+
+
+@functools.cache
+def _forking(environment: tuple[tuple[str, str], ...]) -> socket.socket:
+    """The way to a process that forks; it ends with this one."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    # A terminal that nobody looks at, so that Python makes its streams for one.
+    master, slave = os.openpty()
+    with theirs:
+        process = subprocess.Popen(
+            [sys.executable, "-P", __file__, str(theirs.fileno())],
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            env=dict(environment),
+            pass_fds=[theirs.fileno()],
+            start_new_session=True,
+        )
+    os.close(slave)
+
+    def end() -> None:
+        ours.close()
+        process.wait()
+        os.close(master)
+
+    atexit.register(end)
+    return ours
+
+
+def forked(
+    command: Sequence[str],
+    code: str,
+    terminal: int,
+    environment: Mapping[str, str],
+    folder: Path,
+    plain: Mapping[str, str],
+) -> Forked:
+    """Start code in a fork, as `command` would run it.
+
+    Args:
+        command: what the program finds as its arguments.
+        code: Python code that runs it.
+        terminal: a descriptor of what becomes its controlling terminal.
+        environment: all of its environment.
+        folder: its working directory.
+        plain: the environment of a plain start.
+    """
+    told, tells = os.pipe()
+    request = json.dumps([list(command), code, dict(environment), str(folder)]).encode()
+    assert len(request) <= _LONGEST_REQUEST_BYTES
+    socket.send_fds(_forking(tuple(plain.items())), [request], [terminal, tells])
+    os.close(tells)
+    return Forked(told)
+
+
+def _import_all() -> None:
+    import kimi_tui
+
+    for module in pkgutil.walk_packages(kimi_tui.__path__, "kimi_tui."):
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
+    for name in _LAZILY:
+        importlib.import_module(name)
+
+
+def _serve(channel: socket.socket) -> str:
+    """Fork for each request until there can be no more of them; returns, in a fork, the code to run."""
+    running: dict[int, tuple[int, int]] = {}
+    looks = selectors.DefaultSelector()
+    looks.register(channel, selectors.EVENT_READ)
+    while True:
+        for key, _ in looks.select():
+            if key.fd in running:
+                pid, tells = running.pop(key.fd)
+                looks.unregister(key.fd)
+                os.close(key.fd)
+                status = os.waitpid(pid, 0)[1]
+                with contextlib.suppress(BrokenPipeError):
+                    os.write(tells, status.to_bytes(8, "little"))
+                os.close(tells)
+                continue
+            request, given, *_ = socket.recv_fds(channel, _LONGEST_REQUEST_BYTES, 2)
+            if not request:
+                return ""
+            terminal, tells = given
+            pid = os.fork()
+            if not pid:
+                looks.close()
+                channel.close()
+                for watched, (_, told) in running.items():
+                    os.close(watched)
+                    os.close(told)
+                os.close(tells)
+                return _become(terminal, *json.loads(request))
+            os.close(terminal)
+            os.write(tells, pid.to_bytes(8, "little"))
+            watched = os.pidfd_open(pid)
+            running[watched] = pid, tells
+            looks.register(watched, selectors.EVENT_READ)
+
+
+def _become(
+    terminal: int, command: list[str], code: str, environment: dict[str, str], folder: str
+) -> str:
+    os.setsid()
+    for number in range(3):
+        os.dup2(terminal, number)
+    os.close(terminal)
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environment)
+    sys.argv = command
+    if site := os.environ.get("PYTHONPATH"):
+        runpy.run_path(f"{site}/sitecustomize.py")
+    return code
+
+
+if __name__ == "__main__":
+    gc.disable()
+    _import_all()
+    if _code := _serve(socket.socket(fileno=int(sys.argv[1]))):
+        gc.enable()
+        exec(compile(_code, "<string>", "exec"), {"__name__": "__main__"})
