@@ -1,7 +1,10 @@
 # pyright: reportPrivateUsage=false
 from __future__ import annotations
 
+import re
+
 from rich.segment import Segment
+from textual._compositor import ChopsUpdate
 from textual.app import App, ComposeResult
 from textual.geometry import Region
 from textual.screen import Screen
@@ -56,9 +59,11 @@ async def test_a_picture_is_made_of_the_rows_that_changed() -> None:
             ({Region(0, 2, 10, 1)}, {"a": {2}, "b": nothing, "o": nothing}),
             ({Region(12, 5, 4, 2)}, {"a": nothing, "b": {5, 6}, "o": {1, 2}}),
             (
-                {Region(0, 1, 3, 1), Region(9, 6, 1, 1)},
+                {Region(0, 1, 3, 1), Region(0, 6, 8, 1)},
                 {"a": {1, 2, 3, 4, 5, 6}, "b": nothing, "o": {2}},
             ),
+            # What is behind another one is not asked for.
+            ({Region(8, 5, 3, 2)}, {"a": nothing, "b": nothing, "o": {1, 2}}),
         ):
             rows = {one.id: one for one in app.screen.query(Rows)}
             for one in rows.values():
@@ -80,3 +85,11 @@ async def test_a_picture_is_made_of_the_rows_that_changed() -> None:
                 if x < end and x + strip.cell_length > start
             }
             assert drawn == wanted
+            # What is written is what Textual writes, but for what it moves to and writes nothing at.
+            textual = ChopsUpdate(update.chops, update.spans, update.chop_ends)
+            there = re.sub(
+                r"\x1b\[\d+;\d+H(?=\x1b\[\d+;\d+H|\n|$)|\n",
+                "",
+                textual.render_segments(app.console),
+            )
+            assert update.render_segments(app.console) == there
