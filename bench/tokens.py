@@ -17,7 +17,7 @@ from kimi_tui.llm.message import user_message
 from kimi_tui.llm.openai_compatible import OpenAICompatible
 from kimi_tui.llm.provider import StreamItem, TextDelta
 from kimi_tui.projection.transcript import TranscriptModel
-from kimi_tui.wire.events import TextPart
+from kimi_tui.wire.events import Event, TextPart
 from kimi_tui.wire.queue import Wire
 
 N_TOKENS = 40_000
@@ -32,7 +32,7 @@ async def through_the_program(base_url: str, n_tokens: int) -> float:
         for record in shown.drain():
             model.apply(record)
 
-    def take_soon() -> None:
+    def take_soon(_: Event) -> None:
         asyncio.get_running_loop().call_later(1 / 60, take)
 
     shown = wire.subscribe(wake=take_soon)

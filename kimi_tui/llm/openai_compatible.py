@@ -242,8 +242,7 @@ class OpenAICompatible(ChatProvider):
         request = ChatRequest(
             system=system,
             tools=tuple(tools),
-            # Most of a long one is still on the disk.
-            history=await asyncio.to_thread(tuple, history),
+            history=history,
             recipient=Recipient(
                 self._info.provider, self._info.model, "image_in" in self._info.capabilities
             ),

@@ -14,7 +14,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -404,7 +404,7 @@ class ChatRequest:
 
     system: str
     tools: tuple[ToolSpec, ...]
-    history: tuple[Message, ...]
+    history: Sequence[Message]
     recipient: Recipient
     thinking: str = thinking.UNSET
     """The setting: on, off, an effort, or nothing."""
@@ -430,7 +430,11 @@ class EncodedRequest:
 def build_request(
     request: ChatRequest, dialect: Dialect, dropped: frozenset[str] = frozenset()
 ) -> EncodedRequest:
-    """The body for this dialect (learned quirks applied); top-level fields in `dropped` are left out."""
+    """The body for this dialect (learned quirks applied); top-level fields in `dropped` are left out.
+
+    In a thread: most of a long history is still on the disk.
+    """
+    request = replace(request, history=tuple(request.history))
     messages = sent_messages(request.system, request.history, dialect, request.recipient)
     tools = sent_tools(request.tools, dialect)
     fields: dict[str, Any] = {

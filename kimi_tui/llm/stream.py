@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from itertools import groupby
@@ -64,8 +65,14 @@ class SSEDecoder:
         self._data_bytes = 0
         self._started = False
 
-    def feed(self, chunk: bytes) -> list[SSEvent]:
+    def feed(
+        self, chunk: bytes, words: Callable[[bytes], str] = lambda _: ""
+    ) -> list[SSEvent | str]:
         """The events that are whole after this chunk.
+
+        Args:
+            chunk: what comes next.
+            words: all that is to be read in the data of an ordinary event, which stands for it then; empty for more.
 
         Raises:
             EventTooLarge: an event is larger than `MAX_EVENT_BYTES`.
@@ -82,13 +89,14 @@ class SSEDecoder:
         if not self._started:
             self._started = True
             text = text.removeprefix(b"\xef\xbb\xbf")
-        events: list[SSEvent] = []
+        events: list[SSEvent | str] = []
         if b"\r" not in text and not self._data and not self._name:
             # One line of data and a blank one, as nearly all of them are.
             *plain, text = text.split(b"\n\n")
             for part in plain:
                 if part.startswith(b"data: ") and b"\n" not in part:
-                    events.append(SSEvent("", part[6:]))
+                    data = part[6:]
+                    events.append(words(data) or SSEvent("", data))
                     continue
                 events += filter(None, map(self._line, (*part.split(b"\n"), b"")))
         lines = text.splitlines(keepends=True)
@@ -352,6 +360,11 @@ _REASONING_FIELDS = ("reasoning_content", "reasoning", "thinking")
 _REASONING = frozenset({*_REASONING_FIELDS, "reasoning_details"})
 _WORDS_ONLY = frozenset({"role", "content"})
 _BESIDE = ("usage", "x_groq", "error")
+_CONTENT = re.compile(rb'"content"[ \t]*:[ \t]*"')
+_NO_FRAME = (b"\n", b"\n")
+"""Around no data: a line feed ends them."""
+_FRAME_TRIES = 4
+"""So often in a row what stands around the words may be found to be something else; where it always is, nothing is gained."""
 
 
 class ChunkDecoder:
@@ -365,6 +378,8 @@ class ChunkDecoder:
         self._usage: Usage | None = None
         self._thought = False
         self._empty_field = ""
+        self._frame = _NO_FRAME
+        self._tries = _FRAME_TRIES
         self.done = False
         """`[DONE]` was seen."""
         self.chunks = 0
@@ -382,10 +397,24 @@ class ChunkDecoder:
         """Whether a finish reason was seen."""
         return self._reason is not None
 
-    def decode(self, event: SSEvent) -> list[StreamItem]:
-        """The items in this event; raises as `read` does."""
-        found = self.read(event)
+    def decode(self, event: SSEvent | str) -> list[StreamItem]:
+        """The items in this event, or of these words; raises as `read` does."""
+        found = event if isinstance(event, str) else self.read(event)
         return [TextDelta(found)] if isinstance(found, str) else found
+
+    def words(self, data: bytes) -> str:
+        """The text that an ordinary event's data hold, where all around it is as in an event that was read; else empty."""
+        before, behind = self._frame
+        if not (data.startswith(before) and data.endswith(behind)):
+            return ""
+        words = data[len(before) : -len(behind)]
+        if b'"' in words or b"\\" in words:
+            return ""
+        self._tries = _FRAME_TRIES
+        try:
+            return words.decode()
+        except UnicodeDecodeError:
+            return ""
 
     def read(self, event: SSEvent) -> list[StreamItem] | str:
         """The items in this event, or the text where that is all, as it is in nearly every one.
@@ -407,6 +436,11 @@ class ChunkDecoder:
         if not event.name and self._tags.are_past and (words := _only_words(values[0])):
             self.chunks += 1
             self.said_anything = True
+            if self._tries and not (
+                data.startswith(self._frame[0]) and data.endswith(self._frame[1])
+            ):
+                self._tries -= 1
+                self._frame = _frame_of(data, words)
             return words
         items: list[StreamItem] = []
         for value in values:
@@ -599,6 +633,20 @@ def _only_words(value: Any) -> str:
         return ""
     is_more = choice.get("finish_reason") or choice.get("usage") or any(map(value.get, _BESIDE))
     return "" if is_more or not _WORDS_ONLY.issuperset(delta) else lenient_json.text(words)
+
+
+def _frame_of(data: bytes, words: str) -> tuple[bytes, bytes]:
+    """What stands before and behind the words in a chunk that holds nothing else, the quotes included.
+
+    The next chunks of a stream differ in their words alone, so that nothing else of them need be parsed.
+    """
+    begin, plain = _CONTENT.search(data), words.encode()
+    if begin is None or data.count(b'"content"') != 1 or b"\\" in data:
+        return _NO_FRAME
+    end = begin.end() + len(plain)
+    if data[begin.end() : end + 1] != plain + b'"':
+        return _NO_FRAME
+    return data[: begin.end()], data[end:]
 
 
 def _is_error(value: Any) -> bool:
@@ -798,8 +846,11 @@ class AnswerReader:
                 if not decoder.chunks and len(first) < 2_000:
                     first += data[:2_000]
                 batch = _Batch()
-                for event in events.feed(data):
+                for event in events.feed(data, decoder.words):
                     heard = time.perf_counter()
+                    if isinstance(event, str):
+                        batch.add(event)
+                        continue
                     try:
                         batch.add(decoder.read(event))
                     except LLMError:

@@ -19,15 +19,18 @@ if TYPE_CHECKING:
     from kimi_tui.llm.provider import ToolSpec
 
 _CJK = "\u1100-\u11ff\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff"
+_SYMBOLS = r"[!-/:-@\[-`{-~]+"
 _PIECES = re.compile(
     r"([A-Za-z]+)"  # 1: a word
     r"|([0-9]{1,3})"  # 2: up to three digits
     r"|(\n\s*)"  # 3: line ends with their indentation; blanks before them cost nothing
     rf"|([{_CJK}]+)"  # 4: CJK
     r"|([^\W\d_\x00-\x7f]+)"  # 5: other letters (CJK was taken before)
-    r"|([!-/:-@\[-`{-~]+)"  # 6: a run of ASCII symbols
+    rf"|({_SYMBOLS})"  # 6: a run of ASCII symbols
     r"|[^\s\x00-\x7f]"  # any other sign
 )
+_ASCII_PIECES = re.compile(rf"[A-Za-z]+|[0-9]{{1,3}}|\n\s*|{_SYMBOLS}")
+_LONG_WORDS = re.compile(r"[A-Za-z]{8,}")
 _SAMPLE = 8_192
 _MESSAGE_OVERHEAD = 4
 _IMAGE_TOKENS = 1_000
@@ -35,7 +38,11 @@ _IMAGE_TOKENS = 1_000
 
 
 def estimate(text: str) -> int:
-    """About how many tokens the text is. 13 MB/s; use a thread for megabytes."""
+    """About how many tokens the text is. 13 MB/s, of ASCII 35; use a thread for megabytes."""
+    if text.isascii():
+        # The same, without an object a piece.
+        longer = sum((len(word) - 1) // 6 for word in _LONG_WORDS.findall(text))
+        return len(_ASCII_PIECES.findall(text)) + longer or int(bool(text))
     total = 0.0
     for piece in _PIECES.finditer(text):
         group = piece.lastindex

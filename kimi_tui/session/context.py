@@ -703,19 +703,35 @@ class Context:
             self._notify()
 
     async def _sync(self) -> bool:
+        live = self._live
         async with self._sync_lock:
             async with self._lock:
-                await asyncio.to_thread(self._save)
-            try:
-                await asyncio.to_thread(self._live.sync)
-            except StorageTrouble:
-                async with self._lock:
+                if live.unsaved_bytes or live.must_rewrite or self._foreign:
                     await asyncio.to_thread(self._save)
-            self._live.trim()
-            with contextlib.suppress(StorageTrouble):
-                await asyncio.to_thread(self.journal.sync)
+            # A thread for nothing would be most of what it costs.
+            if live.unsynced_bytes or live.must_rewrite or not self.journal.is_synced:
+                try:
+                    await asyncio.to_thread(self._sync_files)
+                except StorageTrouble:
+                    async with self._lock:
+                        await asyncio.to_thread(self._save)
+                    await asyncio.to_thread(self._sync_journal)
+            live.trim()
         self._notify()
-        return self._live.trouble is None
+        return live.trouble is None
+
+    def _sync_files(self) -> None:
+        """Bring what is written to the disk. In a thread.
+
+        Raises:
+            StorageTrouble: The live file must be written anew; nothing was done about the journal.
+        """
+        self._live.sync()
+        self._sync_journal()
+
+    def _sync_journal(self) -> None:
+        with contextlib.suppress(StorageTrouble):
+            self.journal.sync()
 
     def _save(self) -> None:
         """Write what is not written, anew if need be. In a thread, under `_lock`; refusals become `live.trouble`."""

@@ -245,6 +245,11 @@ class Journal:
         if record.get("op") == "foreign" and n:
             self._foreign.add(n)
 
+    @property
+    def is_synced(self) -> bool:
+        """Whether everything is on the disk."""
+        return self._file.is_synced
+
     def sync(self) -> None:
         """Bring everything to the disk.
 

@@ -239,6 +239,11 @@ class JsonlLog:
             del self._unsynced[:written]
 
     @property
+    def is_synced(self) -> bool:
+        """Whether everything is on the disk."""
+        return not (self._pending or self._unsynced)
+
+    @property
     def unsaved_bytes(self) -> int:
         """How much is in memory only."""
         return len(self._pending)

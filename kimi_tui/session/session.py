@@ -129,12 +129,16 @@ class Session:
 
     async def sync(self) -> bool:
         """Bring everything to the disk; False if it refuses (then `context.trouble` says why)."""
-        if words := await asyncio.to_thread(self.lock.check):
-            self.context.remark(words)
         saved = await self.context.sync()
-        with contextlib.suppress(StorageTrouble):
-            await asyncio.to_thread(self.record.sync)
+        if words := await asyncio.to_thread(self._sync_record):
+            self.context.remark(words)
         return saved and self.record.trouble is None
+
+    def _sync_record(self) -> str:
+        """Bring the record to the disk; returns what to tell the user of the lock, if anything. In a thread."""
+        with contextlib.suppress(StorageTrouble):
+            self.record.sync()
+        return self.lock.check()
 
     async def aclose(self) -> None:
         """Save, note what a list of sessions shows, and let go. A session in which nothing was said leaves nothing."""

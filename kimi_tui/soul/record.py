@@ -66,7 +66,7 @@ class Recorder:
         self._file = file
         self._wire = wire
         self._woken = asyncio.Event()
-        self._subscription = wire.subscribe(wake=self._woken.set, records=True)
+        self._subscription = wire.subscribe(lambda _: self._woken.set(), records=True)
         self._lock = asyncio.Lock()
         self._open: EventRecord | None = None
         self._pieces: list[str] = []

@@ -20,6 +20,7 @@ from kimi_tui.wire.events import (
     ThinkPart,
     ToolCallPart,
     ToolOutput,
+    TurnEnd,
 )
 
 
@@ -47,7 +48,7 @@ class Subscription:
         listens: whether it shows events to someone; a subscriber that only records them does not.
     """
 
-    def __init__(self, wake: Callable[[], None] | None = None) -> None:
+    def __init__(self, wake: Callable[[Event], None] | None = None) -> None:
         self.listens = False
         self._pending: deque[EventRecord] = deque()
         self._ready = asyncio.Event()
@@ -65,8 +66,10 @@ class Subscription:
                 return
         self._pending.append(record)
         self._ready.set()
-        if self._wake is not None and len(self._pending) == 1:
-            self._wake()
+        if self._wake is not None and (
+            len(self._pending) == 1 or isinstance(record.event, TurnEnd)
+        ):
+            self._wake(record.event)
 
     def close(self) -> None:
         """End the iteration after what is queued."""
@@ -126,7 +129,7 @@ class Wire:
         return record
 
     def subscribe(
-        self, wake: Callable[[], None] | None = None, *, records: bool = False
+        self, wake: Callable[[Event], None] | None = None, *, records: bool = False
     ) -> Subscription:
         """A new subscription to what is published from now on.
 
@@ -134,7 +137,8 @@ class Wire:
         before a screen listens must not be lost.
 
         Args:
-            wake: called on the loop when the queue goes from empty to not empty, for those who `drain`.
+            wake: called on the loop with an event when the queue goes from empty to not empty, and at the end of a turn,
+                for those who `drain`.
             records: it only records events and shows them to nobody; such notices do not count as seen.
         """
         subscription = Subscription(wake)

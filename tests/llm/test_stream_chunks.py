@@ -15,8 +15,8 @@ from kimi_tui.llm.errors import (
     ResponseContext,
 )
 from kimi_tui.llm.message import Message, ThinkPart
-from kimi_tui.llm.provider import Usage
-from kimi_tui.llm.stream import ChunkDecoder, SSEvent
+from kimi_tui.llm.provider import TextDelta, Usage
+from kimi_tui.llm.stream import ChunkDecoder, SSEDecoder, SSEvent
 
 
 def chunk(delta: Any = None, finish: str | None = None, **more: Any) -> dict[str, Any]:
@@ -58,6 +58,46 @@ def tool(index: Any = None, **fields: Any) -> dict[str, Any]:
 
 
 # -- text and reasoning --
+
+
+FRAMES = (
+    (b'{"id": "1", "choices": [{"index": 0, "delta": {"content": "', b'"}}]}'),
+    (b'{"id":"1","choices":[{"delta":{"role":"assistant","content":"', b'"}}],"usage":null}'),
+    (b'{"choices":[{"delta":{"content":"', b'"},"finish_reason":"stop"}]}'),
+    (b'{"content":"","choices":[{"delta":{"content":"', b'"}}]}'),
+)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(FRAMES),
+            st.lists(
+                st.sampled_from(
+                    [b"a", b" ", b'\\"', b'"', b"\\n", b"\t", "漢".encode(), b"\xe6", b'"}']
+                )
+            ).map(b"".join),
+        ),
+        max_size=12,
+    )
+)
+def test_what_differs_in_its_words_alone_is_read_as_every_other_chunk(
+    parts: list[tuple[tuple[bytes, bytes], bytes]],
+) -> None:
+    def read(*, at_once: bool) -> str:
+        decoder, events, said = ChunkDecoder(ResponseContext("host", "model")), SSEDecoder(), ""
+        # The first words show that no thought comes, the second how others will look.
+        for (before, behind), words in [(FRAMES[0], b"Hi"), (FRAMES[0], b"!"), *parts]:
+            data = b"data: " + before + words + behind + b"\n\n"
+            try:
+                found = events.feed(data, decoder.words) if at_once else events.feed(data)
+                items = [item for event in found for item in decoder.decode(event)]
+            except APIStreamError:
+                return said + "!"
+            said += "".join(item.text for item in items if isinstance(item, TextDelta))
+        return said + decoder.reason if decoder.reason else said
+
+    assert read(at_once=True) == read(at_once=False)
 
 
 @pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])

@@ -14,7 +14,7 @@ from kimi_tui.llm.stream import EventTooLarge, SSEDecoder, SSEvent
 def decoded(chunks: list[bytes]) -> list[SSEvent]:
     decoder = SSEDecoder()
     events = [event for chunk in chunks for event in decoder.feed(chunk)]
-    return events + decoder.finish()
+    return [event for event in [*events, *decoder.finish()] if isinstance(event, SSEvent)]
 
 
 def cut(data: bytes, places: list[int]) -> list[bytes]:

@@ -9,6 +9,7 @@ from contextvars import Context, copy_context
 from pathlib import Path
 
 import pytest
+from kimi_tui.tui.main.engine import Engine
 from support.chat_server import ChatServer, call, say
 from support.screens import desk
 from textual.app import App, ComposeResult
@@ -22,7 +23,6 @@ from kimi_tui.projection.timeline import TimelineModel
 from kimi_tui.projection.transcript import TranscriptModel
 from kimi_tui.tui import state as main_model
 from kimi_tui.tui.callbacks import Callbacks, apart, each
-from kimi_tui.tui.main.engine import Engine
 from kimi_tui.wire.events import EventRecord, StepBegin, TurnBegin
 
 TUI = Path(kimi_tui.tui.__file__).parent

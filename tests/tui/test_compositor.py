@@ -1,9 +1,11 @@
 # pyright: reportPrivateUsage=false
 from __future__ import annotations
 
+import re
+
 import pytest
 from rich.segment import Segment
-from textual._compositor import Compositor
+from textual._compositor import ChopsUpdate, Compositor
 from textual.app import App, ComposeResult
 from textual.geometry import Region
 from textual.screen import Screen
@@ -76,9 +78,11 @@ async def test_a_picture_is_made_of_the_rows_that_changed_and_are_seen(
             ({Region(0, 2, 10, 1)}, {"a": {2}, "b": nothing, "o": nothing}),
             ({Region(12, 5, 4, 2)}, {"a": nothing, "b": {5, 6}, "o": {1, 2}}),
             (
-                {Region(0, 1, 3, 1), Region(9, 6, 1, 1)},
+                {Region(0, 1, 3, 1), Region(0, 6, 8, 1)},
                 {"a": {1, 6}, "b": nothing, "o": {2}},
             ),
+            # What is behind another one is not asked for.
+            ({Region(8, 5, 3, 2)}, {"a": nothing, "b": nothing, "o": {1, 2}}),
         ):
             rows = {one.id: one for one in app.screen.query(Rows)}
             for one in rows.values():
@@ -100,3 +104,11 @@ async def test_a_picture_is_made_of_the_rows_that_changed_and_are_seen(
                 if x < end and x + strip.cell_length > start
             }
             assert drawn == wanted
+            # What is written is what Textual writes, but for what it moves to and writes nothing at.
+            textual = ChopsUpdate(update.chops, update.spans, update.chop_ends)
+            there = re.sub(
+                r"\x1b\[\d+;\d+H(?=\x1b\[\d+;\d+H|\n|$)|\n",
+                "",
+                textual.render_segments(app.console),
+            )
+            assert update.render_segments(app.console) == there

@@ -20,7 +20,7 @@ def test_what_was_said_before_anybody_listened_is_said_to_the_first() -> None:
     wire.publish(REMARK)
     wire.publish(FULL)
     woken: list[bool] = []
-    first = wire.subscribe(wake=lambda: woken.append(True))
+    first = wire.subscribe(wake=lambda _: woken.append(True))
     assert heard(first) == [REMARK, FULL]
     assert woken == [True]
     assert heard(wire.subscribe()) == [FULL]

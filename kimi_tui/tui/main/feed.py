@@ -1,4 +1,8 @@
-"""From the wire's events to what shows them: at most sixty times a second, in slices that never hold up a key."""
+"""From the wire's events to what shows them: at most sixty times a second, in slices that never hold up a key.
+
+What comes within a few milliseconds of the first event after a pause is one picture with it: a turn's beginning and that of
+its first step are. The end of a turn waits for nothing, and takes along what came before it.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +17,11 @@ from kimi_tui.tui.callbacks import Callbacks, Report, go_on
 if TYPE_CHECKING:
     import asyncio
 
-    from kimi_tui.wire.events import EventRecord
+    from kimi_tui.wire.events import Event, EventRecord
     from kimi_tui.wire.queue import Subscription, Wire
 
 FRAME_S = 1 / 60
+GATHERED_S = 0.008
 SLICE_S = 0.004
 HISTORY_SLICE_S = 0.0015
 """Of a long history; a key takes several turns of the loop, and each of them waits for a slice."""
@@ -28,7 +33,7 @@ def _raise(error: Exception) -> None:
 
 
 class Feed:
-    """Listens to one wire. The first event after a pause is shown at once, what follows once a frame.
+    """Listens to one wire.
 
     Args:
         show: takes the records of a slice; called on the event loop.
@@ -80,8 +85,16 @@ class Feed:
         self._wire = self._subscription = self._settling = None
         self._waiting.clear()
 
-    def _wake(self) -> None:
-        self._schedule(max(0.0, self._drawn_at + FRAME_S - time.perf_counter()))
+    def _wake(self, event: Event) -> None:
+        from kimi_tui.wire.events import TurnEnd
+
+        if not isinstance(event, TurnEnd):
+            self._schedule(max(GATHERED_S, self._drawn_at + FRAME_S - time.perf_counter()))
+            return
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+        self._schedule(0.0)
 
     def _schedule(self, delay_s: float) -> None:
         if self._handle is None:

@@ -18,6 +18,7 @@ from textual.geometry import Region
 from textual.message import Message
 from textual.strip import Strip
 from textual.visual import Visual
+from textual.widget import Widget
 from textual.widgets import TextArea
 
 from kimi_tui.tui.formatting import counted
@@ -25,6 +26,7 @@ from kimi_tui.tui.keyboard import CHORDS
 from kimi_tui.tui.transcript.transcript import copy_selection
 
 if TYPE_CHECKING:
+    from textual._text_area_theme import TextAreaTheme
     from textual.document._document import Location
 
     from kimi_tui.tui.prompt.history import History
@@ -189,6 +191,8 @@ class PromptArea(TextArea):
         """Keys mean something else now, as in vim."""
 
     def __init__(self, *, placeholder: str = "") -> None:
+        self._styled: TextAreaTheme | None = None
+        """What the style sheet was asked for."""
         # Asked for as soon as there is any text, which a text area has from its beginning.
         self._room = 0
         """Cells that are kept free at the end of every row."""
@@ -237,6 +241,18 @@ class PromptArea(TextArea):
         if words != self._beside:
             self._beside = words
             self.refresh(Region(0, 0, self.size.width, 1))
+
+    def notify_style_update(self) -> None:
+        """Colours may have changed."""
+        super().notify_style_update()
+        self._styled = None
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """The rows of a region; Textual works its styles out anew for each picture and key, and this only where others hold."""
+        if self._styled is not self._theme:
+            self._theme.apply_css(self)
+            self._styled = self._theme
+        return Widget.render_lines(self, crop)
 
     def render_line(self, y: int) -> Strip:
         """A row of the field."""

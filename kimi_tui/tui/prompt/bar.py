@@ -66,7 +66,7 @@ class PromptBar(Widget):
         area: the text field.
     """
 
-    state: reactive[MainState] = reactive(MainState(), always_update=False)
+    state: reactive[MainState] = reactive(MainState(), repaint=False)
     reading: reactive[int] = reactive(0)
     """The number of a world line on view: nothing can be written meanwhile. 0 for none."""
 
@@ -122,6 +122,8 @@ class PromptBar(Widget):
             new.compacting,
         ):
             self._show_activity()
+        elif self.reading:
+            self.refresh()
 
     def on_resize(self) -> None:
         """The words may have more room or less."""

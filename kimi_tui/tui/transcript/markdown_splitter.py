@@ -2,7 +2,8 @@
 
 A piece is a paragraph, a heading, one list item, a quote, a table, a fence. Only the last one is open; everything
 before it can be laid out once and kept. No piece but a fence is ever longer than about `PIECE_LIMIT` characters or
-`PIECE_LINES` lines: a longer one goes on in the next piece, cut where the text alone says, however it arrived. This is
+`PIECE_LINES` lines, or has many more than `PIECE_MARKS` marks: a longer one goes on in the next piece, cut where the text
+alone says, however it arrived. This is
 a state machine over lines and knows nothing of layout. Lines are read by hand where a pattern could backtrack: they are
 foreign text.
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Literal
 
 PieceKind = Literal["prose", "heading", "item", "quote", "fence", "rule"]
@@ -20,11 +22,14 @@ PIECE_LIMIT = 4_000
 some of Markdown's rules take quadratic time on made-up input."""
 PIECE_LINES = 200
 """Lines after which it does so as well: of a quote or a table each costs as much as a row of running text."""
+PIECE_MARKS = 400
+"""Marks of emphasis after which it does so as well: each costs as much as a line. No real paragraph has nearly as many."""
 INFO_LIMIT = 100
 """Characters of what stands after the opening marks of a fence that count."""
 
 _HEADING = re.compile(r"^ {0,3}#{1,6}(?:[ \t]|$)")
 _ITEM = re.compile(r"^ {0,3}(?:[-*+]|(\d{1,9})[.)])(?:[ \t]+|$)")
+_MARK = re.compile(r"[*_]")
 _QUOTE = re.compile(r"^ {0,3}>")
 _WIDEST_MARKER = 4
 """Blanks after the marker of an item that belong to it; more of them begin indented code."""
@@ -50,6 +55,7 @@ class Piece:
     joint: str | None = None
     lead: str = ""
     size: int = 0
+    n_marks: int = 0
 
     @property
     def text(self) -> str:
@@ -60,6 +66,7 @@ class Piece:
         """One line more."""
         self.lines.append(line)
         self.size += len(line) + 1
+        self.n_marks += marks_in(line)
 
     def copy(self) -> Piece:
         """Another one that can grow without this one."""
@@ -74,6 +81,7 @@ class Piece:
             self.joint,
             self.lead,
             self.size,
+            self.n_marks,
         )
 
 
@@ -84,7 +92,7 @@ class Splitter:
         self.pieces: list[Piece] = []
         self.tail: list[str] = []
         """The unfinished last line, as it came: joining a long one for every few characters would be quadratic."""
-        self._tail_size = 0
+        self._tail_size = self._tail_marks = 0
         self._fence = ""
         self._fence_indent = 0
         self._blank = False
@@ -106,21 +114,28 @@ class Splitter:
         start = 0
         while (end := text.find("\n", start)) >= 0:
             self.tail.append(text[start:end])
-            line, self.tail, self._tail_size = "".join(self.tail), [], 0
-            self._end_line(line)
+            self._end_line(self._whole_line())
             start = end + 1
         if start < len(text):
             self.tail.append(text[start:])
             self._tail_size += len(text) - start
-        if self._tail_size > PIECE_LIMIT and not self._fence:
-            rest = self._cut(self.partial)
-            self.tail, self._tail_size = [rest] if rest else [], len(rest)
+            self._tail_marks += marks_in(text[start:])
+        is_long = self._tail_size > PIECE_LIMIT or self._tail_marks > PIECE_MARKS
+        if is_long and not self._fence:
+            rest = self._cut(self._whole_line())
+            self.tail = [rest] if rest else []
+            self._tail_size, self._tail_marks = len(rest), marks_in(rest)
+
+    def _whole_line(self) -> str:
+        """The unfinished last line, which is taken out."""
+        line, self.tail = self.partial, []
+        self._tail_size = self._tail_marks = 0
+        return line
 
     def finish(self) -> None:
         """The text has ended: the last line is whole and the last piece closed."""
         if self.tail or self._within:
-            line, self.tail, self._tail_size = self.partial, [], 0
-            self._end_line(line)
+            self._end_line(self._whole_line())
         if self.pieces:
             self._close()
 
@@ -173,8 +188,8 @@ class Splitter:
 
     def _cut(self, line: str) -> str:
         """Make pieces of the beginning of a line that is too long; returns what is left."""
-        while len(line) > PIECE_LIMIT:
-            at = line.rfind(" ", PIECE_LIMIT // 2, PIECE_LIMIT) + 1 or PIECE_LIMIT
+        while (limit := _longest(line)) < len(line):
+            at = line.rfind(" ", limit // 2, limit) + 1 or limit
             chunk, line = line[:at], line[at:]
             if self._within:
                 self._go_on(chunk)
@@ -194,7 +209,9 @@ class Splitter:
         elif chunk.strip():
             if self.open is not None:
                 self._close()
-            self.pieces.append(Piece("prose", [chunk], inline=True, size=len(chunk)))
+            self.pieces.append(
+                Piece("prose", [chunk], inline=True, size=len(chunk), n_marks=marks_in(chunk))
+            )
 
     def _continue(self, piece: Piece, line: str, joint: str, *, within: bool) -> None:
         """Close a piece that has become too long; a new one goes on with it."""
@@ -233,7 +250,8 @@ class Splitter:
             return
         if piece is not None and self._goes_on(piece, line):
             self._blank = False
-            if piece.size + len(line) > PIECE_LIMIT or len(piece.lines) >= PIECE_LINES:
+            is_full = len(piece.lines) >= PIECE_LINES or piece.n_marks > PIECE_MARKS
+            if is_full or piece.size + len(line) > PIECE_LIMIT:
                 self._continue(piece, line, " ", within=False)
             else:
                 piece.add(line)
@@ -308,6 +326,19 @@ class Splitter:
     def code_indent(self) -> int:
         """Blanks that every line of the open fence may begin with, because its marks do."""
         return self._fence_indent
+
+
+def marks_in(text: str) -> int:
+    """How many marks of emphasis there are."""
+    return text.count("*") + text.count("_")
+
+
+def _longest(line: str) -> int:
+    """How much of a line that begins a piece may be in it."""
+    end = min(len(line), PIECE_LIMIT)
+    if marks_in(line[:end]) > PIECE_MARKS:
+        end = [found.start() for found in islice(_MARK.finditer(line), PIECE_MARKS + 1)][-1]
+    return end
 
 
 def fence_of(line: str) -> tuple[int, str, str] | None:

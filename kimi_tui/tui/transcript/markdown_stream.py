@@ -162,6 +162,10 @@ class MarkdownStream:
         """How many pieces have empty rows in place of their own."""
         return len(self._unseen)
 
+    def is_late(self, row: int) -> bool:
+        """Whether a row is empty so far."""
+        return bisect_right(self._starts, row) - 1 in self._unseen
+
     def show(self, start: int, end: int) -> list[Shown]:
         """Lay out what is needed for the rows from `start` to `end` (exclusive); returns what changed, from the top."""
         if not self._unseen or start >= end:

@@ -879,8 +879,8 @@ class Transcript(ScrollView, can_focus=True):
             painter.resize(width)
             if self.flow is not None:
                 self.flow.repaint()
-        top = self.top
-        strips = [self._strip(top, y) for y in range(crop.y, crop.bottom)]
+        top, last = self.top, self.size.height - 1
+        strips = [self._strip(top, y, is_last=y == last) for y in range(crop.y, crop.bottom)]
         if self._behind and self._going is None:
             strips = [painter.receded(strip) for strip in strips]
         if crop.x == 0 and crop.width >= width:
@@ -889,10 +889,10 @@ class Transcript(ScrollView, can_focus=True):
 
     def render_line(self, y: int) -> Strip:
         """One row, for what asks what stands under the pointer."""
-        return self._strip(self.top, y)
+        return self._strip(self.top, y, is_last=y == self.size.height - 1)
 
-    def _strip(self, top: int, y: int) -> Strip:
-        """The row `y` of the pane while `top` is its first row."""
+    def _strip(self, top: int, y: int, *, is_last: bool) -> Strip:
+        """The row `y` of the pane, which may be its last one, while `top` is its first row."""
         painter, flow = self._painter, self.flow
         if flow is None or not flow.views:
             rows = self._empty_rows()
@@ -919,7 +919,7 @@ class Transcript(ScrollView, can_focus=True):
             strip = self._with_cursor(strip, line, row)
         if row in self._going_rows() and not (view is not None and self._stays(view.block)):
             strip = painter.going(strip, self.glyphs.edge)
-        if y == self.size.height - 1 and (mark := self._new_mark()) is not None:
+        if is_last and (mark := self._new_mark()) is not None:
             strip = painter.with_mark(strip, mark)
         if is_chosen and self.has_focus:
             # All of its rows: the first one may be off the screen.

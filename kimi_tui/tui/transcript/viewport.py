@@ -516,7 +516,7 @@ class Flow:
         if not view.laid:
             self.ensure(index)
         at = offset - view.gap
-        if view.late is not None and self.show(row, row + 1):
+        if view.late is not None and view.late.is_late(at) and self.show(row, row + 1):
             return self.line(row)
         if 0 <= at < len(view.lines):
             line = view.lines[at] = view.lines[at].shown

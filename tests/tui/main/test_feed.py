@@ -6,8 +6,8 @@ import asyncio
 import time
 from collections.abc import Callable, Iterator, Sequence
 
-from kimi_tui.tui.main.feed import FRAME_S, HISTORY_SLICE_S, Feed
-from kimi_tui.wire.events import EventRecord, StepBegin, TextPart
+from kimi_tui.tui.main.feed import FRAME_S, GATHERED_S, HISTORY_SLICE_S, Feed
+from kimi_tui.wire.events import EventRecord, StepBegin, TextPart, TurnBegin, TurnEnd
 from kimi_tui.wire.queue import Wire
 
 
@@ -82,6 +82,26 @@ async def test_many_texts_become_few() -> None:
     await one.until(lambda: one.n_characters == 200)
     frames = (asyncio.get_running_loop().time() - began) / FRAME_S
     assert one.calls <= frames + 2
+    one.feed.stop()
+
+
+async def test_what_begins_together_is_shown_together_and_an_end_at_once() -> None:
+    wire, one = Wire(), Listener()
+    one.feed.follow(wire, ())
+    await one.has(0)
+    wire.publish(TurnBegin("Hi"))
+    await asyncio.sleep(GATHERED_S / 4)
+    wire.publish(StepBegin(1))
+    await one.has(2)
+    assert one.calls == 1
+    # The next one would wait for a frame.
+    wire.publish(TextPart("a"))
+    wire.publish(TurnEnd("done"))
+    turns = 0
+    while len(one.shown) < 4:
+        await asyncio.sleep(0)
+        turns += 1
+    assert turns < 5
     one.feed.stop()
 
 

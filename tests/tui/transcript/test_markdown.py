@@ -55,6 +55,7 @@ def _limits(request: pytest.FixtureRequest) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         if request.param == "tight":
             patch.setattr(markdown_splitter, "PIECE_LIMIT", 40)
+            patch.setattr(markdown_splitter, "PIECE_MARKS", 4)
             patch.setattr(markdown_stream, "RESOLVE_CHARS", 10)
             patch.setattr(markdown_stream, "LEX_LIMIT", 12)
             patch.setattr(code, "LEX_LIMIT", 12)

@@ -276,8 +276,8 @@ BESIDE_A_KEY = 90_000
 
 @pytest.mark.parametrize(
     "line",
-    ["word " * 20_000, "```python\n" + "x" * 100_000, "```python\nx = 'a' + 1\n", "> a\n", "1. a\n", "- a\n", "| a | b |\n|---|\n", "*a **b "],
-    ids=["paragraph", "line of code", "code", "quotes", "numbers", "bullets", "tables", "stars"],
+    ["word " * 20_000, "```python\n" + "x" * 100_000, "```python\nx = 'a' + 1\n", "> a\n", "1. a\n", "- a\n", "| a | b |\n|---|\n", "*a **b ", "*a*b"],
+    ids=["paragraph", "line of code", "code", "quotes", "numbers", "bullets", "tables", "stars", "letters and stars"],
 )  # fmt: skip
 def test_a_key_waits_for_no_more_than_a_slice_of_what_comes(line: str) -> None:
     colour(["import what it needs"], "python")
