@@ -88,7 +88,7 @@ COPY_SLICE_S = 0.003
 """How long a copy is put together before keys and frames get their turn."""
 
 
-@dataclass(slots=True)
+@dataclass(eq=False, repr=False)  # what else it may have takes its time before the first paint
 class Press:
     """The newest press of the left button.
 
