@@ -52,8 +52,8 @@ tests: venv-dev ## pytest alone; the few that fail beside others once more by th
 snapshots: venv-dev ## draw the stored pictures anew; look at the changes before you keep them
 	$(BIN)/pytest -n 0 --snapshot-update $(TESTS)
 
-bench: venv-dev ## measure: start, stream, keys
-	$(BIN)/python -m bench.stream
+bench: venv-dev ## measure all that has a goal, a quarter of an hour
+	$(BIN)/python -m bench
 
 journeys: venv-dev ## count the files and functions that one thing passes through
 	$(BIN)/python -m bench.journeys

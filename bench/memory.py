@@ -24,6 +24,7 @@ from bench.long_session import MESSAGES_A_TURN, write_long_session, write_notes 
 from bench.programs import model_server  # noqa: E402
 from bench.ready import READY  # noqa: E402
 from bench.resume import rss_mb, settle  # noqa: E402
+from bench.table import FLOOR, Bar, Goal  # noqa: E402
 
 MESSAGES = 1_000
 MORE = 10_000
@@ -64,7 +65,7 @@ def held_mb(
         "KIMI_MODEL_MAX_CONTEXT_SIZE": str(_ROOM_TOKENS),
     }
     program = str(Path(sys.executable).parent / "kimi-tui")
-    command = [program, "--work-dir", str(work), *arguments]
+    command = [program, *arguments]
     with Terminal(command, env=environment, cwd=work, screen=False) as terminal:
         terminal.wait_raw(end, timeout_s=60)
         settle(terminal)
@@ -100,11 +101,8 @@ def look_through(terminal: Terminal) -> None:
         terminal.wait_quiet(0.2, 60)
 
 
-def main() -> None:
-    """Measure and print."""
-    parser = argparse.ArgumentParser(prog="python -m bench.memory")
-    parser.add_argument("--rounds", type=int, default=3)
-    rounds: int = parser.parse_args().rounds
+def measured(rounds: int) -> list[Bar]:
+    """Measure and print; what has a goal."""
     bare: list[float] = []
     empty: list[float] = []
     live: list[float] = []
@@ -163,6 +161,18 @@ def main() -> None:
     print(
         f"| {_PAGES} pages of it scrolled through | {seen:.0f} MB | +{seen - many:.0f} MB | bounded |"
     )
+    return [
+        Bar("memory, empty, MB", nothing, Goal(1.3, (FLOOR,)), base),
+        Bar(f"memory, {kind}, live, MB more", told - nothing, Goal(60)),
+        Bar(f"memory, {kind}, opened, MB more", few - nothing, Goal(60)),
+    ]
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(prog="python -m bench.memory")
+    parser.add_argument("--rounds", type=int, default=3)
+    measured(parser.parse_args().rounds)
 
 
 if __name__ == "__main__":

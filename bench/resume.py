@@ -22,11 +22,16 @@ from support.terminal import Terminal  # noqa: E402 - needs the path above
 
 from bench.answers import end_of  # noqa: E402
 from bench.long_session import first_of_last_turn, write_long_session  # noqa: E402
-from bench.programs import cpu_s  # noqa: E402
+from bench.programs import cpu_s, model_server  # noqa: E402
 from bench.ready import READY  # noqa: E402
+from bench.table import Bar, Goal  # noqa: E402
 
 _KEY = "\N{CYRILLIC SMALL LETTER YA}"
 _BACK = b"your message is back"
+_NOBODY = "http://127.0.0.1:9/v1"
+_PREVIEWED = b"Rewind to #"
+_LONGEST = 70_000
+"""Messages, beside whose preview a turn runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,21 +60,25 @@ def settle(terminal: Terminal) -> float:
     return cpu_s(terminal.pid)
 
 
+def _started(home: Path, work: Path, *arguments: str, base_url: str = _NOBODY) -> Terminal:
+    environment = {
+        "KIMI_TUI_HOME": str(home),
+        "KIMI_BASE_URL": base_url,
+        "KIMI_API_KEY": "bench",
+        "KIMI_MODEL_NAME": "bench",
+        # So that nothing is compacted.
+        "KIMI_MODEL_MAX_CONTEXT_SIZE": "100000000",
+    }
+    program = str(Path(sys.executable).parent / "kimi-tui")
+    return Terminal([program, *arguments], env=environment, cwd=work, screen=False)
+
+
 def open_it(
     home: Path, work: Path, *arguments: str, end: bytes, rewind: int | None = None
 ) -> Opening:
     """Start the program, type a letter, wait for `end` on the screen; then rewind where that is wanted."""
-    environment = {
-        "KIMI_TUI_HOME": str(home),
-        "KIMI_BASE_URL": "http://127.0.0.1:9/v1",
-        "KIMI_API_KEY": "bench",
-        "KIMI_MODEL_NAME": "bench",
-        "KIMI_MODEL_MAX_CONTEXT_SIZE": "1000000",
-    }
-    program = str(Path(sys.executable).parent / "kimi-tui")
-    command = [program, "--work-dir", str(work), *arguments]
     began = time.perf_counter()
-    with Terminal(command, env=environment, cwd=work, screen=False) as terminal:
+    with _started(home, work, *arguments) as terminal:
         terminal.wait_raw(READY.encode(), timeout_s=60)
         terminal.type(_KEY)
         terminal.wait_raw(_KEY.encode(), timeout_s=60)
@@ -89,7 +98,7 @@ def _rewind(terminal: Terminal, checkpoint: int) -> float:
     terminal.type(f"/rewind {checkpoint}")
     terminal.wait_quiet(0.3)
     terminal.key("enter")
-    terminal.wait_raw(b"Rewind", start=start, timeout_s=20)
+    terminal.wait_raw(_PREVIEWED, start=start, timeout_s=20)
     terminal.wait_quiet(0.6)
     start = terminal.n_bytes
     began = time.perf_counter()
@@ -98,21 +107,17 @@ def _rewind(terminal: Terminal, checkpoint: int) -> float:
     return time.perf_counter() - began
 
 
-def main() -> None:
-    """Measure and print."""
-    parser = argparse.ArgumentParser(prog="python -m bench.resume")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--messages", type=int, default=50_000)
-    options = parser.parse_args()
+def openings(messages: int, rounds: int) -> tuple[list[Opening], list[Opening], float]:
+    """Openings of an empty session and of one with so many messages, in turns, and how many MB that has."""
     empties: list[Opening] = []
     larges: list[Opening] = []
     with tempfile.TemporaryDirectory() as folder:
         empty, large, each, work = (Path(folder) / n for n in ("empty", "large", "each", "work"))
         work.mkdir()
-        session = write_long_session(large, work, options.messages)
-        newest = first_of_last_turn(options.messages)
+        session = write_long_session(large, work, messages)
+        newest = first_of_last_turn(messages)
         size_mb = (session / "context.jsonl").stat().st_size / 1e6
-        for number in range(options.rounds + 1):
+        for number in range(rounds + 1):
             shutil.copytree(large, each, symlinks=True)
             first = open_it(empty, work, end=READY.encode())
             second = open_it(each, work, "--continue", end=end_of(200).encode(), rewind=newest)
@@ -121,6 +126,65 @@ def main() -> None:
             if number:
                 empties.append(first)
                 larges.append(second)
+    return empties, larges, size_mb
+
+
+def preview_beside_a_turn(home: Path, work: Path, base_url: str, checkpoint: int) -> float:
+    """Seconds until the preview of a rewind is drawn while the model answers; the second one, as the first imports it."""
+    with _started(home, work, "--continue", base_url=base_url) as terminal:
+        terminal.wait_raw(end_of(200).encode(), timeout_s=60)
+        settle(terminal)
+        terminal.type(f"/rewind {checkpoint}")
+        terminal.wait_quiet(0.3)
+        terminal.key("enter")
+        terminal.wait_raw(_PREVIEWED, timeout_s=20)
+        terminal.wait_quiet(0.6)
+        terminal.key("escape")
+        terminal.wait_quiet(0.6)
+        start = terminal.n_bytes
+        terminal.type("pace 200 5000")
+        terminal.wait_quiet(0.3)
+        terminal.key("enter")
+        terminal.wait_raw(b"tokenizer", start=start, timeout_s=120)
+        terminal.type(f"/rewind {checkpoint}")
+        time.sleep(1.0)
+        start, began = terminal.n_bytes, time.perf_counter()
+        terminal.key("enter")
+        terminal.wait_raw(_PREVIEWED, start=start, timeout_s=20)
+        return time.perf_counter() - began
+
+
+def bars(rounds: int) -> list[Bar]:
+    """The rows of these in the table of all measurements: sessions of 20,000, 50,000 and 70,000 messages."""
+    median = statistics.median
+    found: list[Bar] = []
+    empties, larges, _ = openings(20_000, rounds)
+    at, over = "20,000 messages, ", "s over an empty start"
+    page = median([o.drawn_s for o in larges]) - median([o.drawn_s for o in empties])
+    found.append(Bar(f"{at}last page, {over}", page, Goal(0.6)))
+    settled = median([o.settled_cpu_s for o in larges]) - median([o.settled_cpu_s for o in empties])
+    found.append(Bar(f"{at}settled, CPU {over}", settled, Goal(2)))
+    _, larges, _ = openings(50_000, rounds)
+    took = median([o.rewind_s for o in larges]) * 1000
+    found.append(Bar("50,000 messages, rewind until drawn, ms", took, Goal(150)))
+    with tempfile.TemporaryDirectory() as folder, model_server() as base_url:
+        home, work = Path(folder) / "home", Path(folder) / "work"
+        work.mkdir()
+        write_long_session(home, work, _LONGEST, result_bytes=500)
+        newest = first_of_last_turn(_LONGEST)
+        times = [preview_beside_a_turn(home, work, base_url, newest) for _ in range(rounds)]
+        at = f"{_LONGEST:,} messages, "
+        found.append(Bar(f"{at}preview beside a turn, ms", median(times) * 1000, Goal(100)))
+    return found
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(prog="python -m bench.resume")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--messages", type=int, default=50_000)
+    options = parser.parse_args()
+    empties, larges, size_mb = openings(options.messages, options.rounds)
 
     def median(values: list[float]) -> float:
         return statistics.median(values)

@@ -17,6 +17,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from bench.table import FLOOR, Bar, Goal
 from kimi_tui.tools.process import RunningCommand
 
 _COMMANDS = {
@@ -88,6 +89,14 @@ def floods(rounds: int) -> dict[str, Flood]:
             )
             found[name] = Flood(thrown_away, read, ours, cpu, _rss_mb() - before)
     return found
+
+
+def bars(rounds: int) -> list[Bar]:
+    """The rows of these in the table of all measurements."""
+    return [
+        Bar(f"shell, `{name}`, 100 MB, ms", one.ours, Goal(GOAL, (FLOOR,)), one.read)
+        for name, one in floods(rounds).items()
+    ]
 
 
 def main() -> int:

@@ -1,6 +1,6 @@
 """The timeline with 10,000 checkpoints on 200 world lines: building, scrolling, selecting, filtering; time a frame and memory.
 
-Run `python bench/timeline.py`; prints medians and the slowest frame, and exits with 1 where a goal is missed.
+Run `python -m bench.timeline`; prints medians and the slowest frame, and exits with 1 where a goal is missed.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from support.story import Teller
 from support.time_travel_app import TimeTravelApp
 from textual.pilot import Pilot
 
+from bench.table import Bar, Goal
 from kimi_tui.projection.timeline import TimelineModel
 from kimi_tui.wire.events import EventRecord
 
@@ -166,8 +167,8 @@ async def callbacks_of(pilot: Pilot[None], key: str) -> list[float]:
     return [taken for taken in times if taken > 0.1] or times
 
 
-def main() -> int:
-    """Measure, print, and tell whether the goals are met."""
+def measured() -> tuple[float, float]:
+    """Measure and print; milliseconds of the slowest frame, and MB."""
     teller = told()
     gc.collect()
     model = TimelineModel()
@@ -190,6 +191,22 @@ def main() -> int:
     tracemalloc.stop()
     print(f"{'memory':<28}{size_mb:8.1f} MB")
     slowest = asyncio.run(frames(teller))
+    return slowest, size_mb
+
+
+def bars() -> list[Bar]:
+    """The rows of these in the table of all measurements."""
+    slowest, size_mb = measured()
+    at = f"timeline, {CHECKPOINTS:,} checkpoints, "
+    return [
+        Bar(f"{at}slowest frame, ms", slowest, Goal(FRAME_GOAL_MS)),
+        Bar(f"{at}MB", size_mb, Goal(MEMORY_GOAL_MB)),
+    ]
+
+
+def main() -> int:
+    """Measure, print, and tell whether the goals are met."""
+    slowest, size_mb = measured()
     met = slowest < FRAME_GOAL_MS and size_mb < MEMORY_GOAL_MB
     print(
         "goals met" if met else f"goals missed: {FRAME_GOAL_MS:g} ms a frame, {MEMORY_GOAL_MB:g} MB"

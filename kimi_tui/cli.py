@@ -99,6 +99,7 @@ def start(launch: Launch) -> int:
         # Textual draws on standard error as it was at the start.
         name = "__stderr__"
         setattr(sys, name, sys.__stdout__)
+    from kimi_tui.left_out import left_out
     from kimi_tui.process import harden, keep_large_apart
 
     _forget_odd_sizes()
@@ -106,7 +107,9 @@ def start(launch: Launch) -> int:
     keep_large_apart()
     # Read by Textual when it is imported. A frame is drawn only when something changed; at 60 a key could wait 34 ms.
     os.environ.setdefault("TEXTUAL_FPS", "240")
-    from kimi_tui.tui.app import KimiApp
+    # Its command palette, for which there is another one here, imports fields, lists and trees: a twentieth of the start.
+    with left_out("textual.command"):
+        from kimi_tui.tui.app import KimiApp
     from kimi_tui.tui.desktop import colours_of
 
     # What was imported stays for good: taking it out of the collector's sight spares every later collection. A screen

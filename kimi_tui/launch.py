@@ -3,8 +3,6 @@
 `Launch` is what the app is handed. What is imported here is paid for before the first paint.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -70,10 +68,10 @@ class Launch(NamedTuple):
     resume: str | None = None
     picks: bool = False
     fork: bool = False
-    mode: Mode = "ask"
+    mode: "Mode" = "ask"
     sandbox: bool = False
     demo: bool = False
-    in_demo: Demo | None = None
+    in_demo: "Demo | None" = None
     plays: bool = False
     speed: float = 1.0
     notices: tuple[str, ...] = ()
@@ -154,7 +152,7 @@ def _given(
     return found
 
 
-def _mode(options: Options, config: Config) -> Mode:
+def _mode(options: Options, config: Config) -> "Mode":
     # Nobody is asked where nobody is there: the demo's folder is a temporary one, and its commands are known.
     if options.yolo or options.play:
         return "all"

@@ -10,6 +10,7 @@ import sys
 
 _PR_SET_DUMPABLE = 4
 _M_MMAP_THRESHOLD = -3
+_M_ARENA_MAX = -8
 _LARGE_BYTES = 512 * 1024
 
 
@@ -31,11 +32,13 @@ def keep_large_apart() -> None:
     """Have large pieces of memory given back as soon as they are freed, where the C library knows how.
 
     It takes longer and longer pieces for ordinary ones as they come and go, and keeps the room of the largest for each
-    thread: requests of some megabytes, made again in every step, would stay in memory several times.
+    thread: requests of some megabytes, made again in every step, would stay in memory several times. And what one thread
+    freed, the others would not use: all take from one room, as only one of them runs Python at a time.
     """
     choose = getattr(ctypes.CDLL(None), "mallopt", None)
     if choose is not None:
         choose(_M_MMAP_THRESHOLD, _LARGE_BYTES)
+        choose(_M_ARENA_MAX, 1)
 
 
 def give_back() -> None:

@@ -151,7 +151,9 @@ os.environ["TEXTUAL_FPS"] = "240"
 import asyncio
 from kimi_tui.cli import parse
 from kimi_tui.launch import launch_of
-from kimi_tui.tui.app import KimiApp
+from kimi_tui.left_out import left_out
+with left_out("textual.command"):
+    from kimi_tui.tui.app import KimiApp
 from kimi_tui.tui.main import screen
 # What is imported a moment after the first paint must not come before it on a slow machine.
 screen.OPEN_DELAY_S = 3600
@@ -164,6 +166,8 @@ class Probe(KimiApp):
         self.exit()
 app = Probe(launch_of(parse(sys.argv[1:])))
 app.run(headless=True, size=(120, 40))
+from textual.command import CommandPalette
+assert CommandPalette.BINDINGS  # whoever wants it has it as it is
 print(json.dumps(seen))
 """
 HEAVY = (
@@ -175,6 +179,7 @@ HEAVY = (
     "tomlkit",
     "rich.markdown",
     "rich.syntax",
+    "textual.widgets._option_list",
 )
 ENGINE = tuple(f"kimi_tui.{part}" for part in ("soul", "session", "wire", "llm", "tools"))
 

@@ -4,8 +4,6 @@ A key goes only where it belongs: a stored one to its provider's origin, `KIMI_A
 its own family's servers. A server that has no key of its own is asked for, unless it runs on this machine.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple

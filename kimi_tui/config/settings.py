@@ -3,8 +3,6 @@
 They are named tuples because they are made before the first paint: a frozen dataclass takes seven times as long to define.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType

@@ -15,7 +15,6 @@ from kimi_tui.filesystem import Storage
 from kimi_tui.session.context import Context, RestoreReport
 from kimi_tui.session.context_index import Line
 from kimi_tui.session.errors import StorageTrouble
-from kimi_tui.session.fork import copy_session
 from kimi_tui.session.images import ImageStore
 from kimi_tui.session.jsonl import RECORD_NAME, JsonlLog
 from kimi_tui.session.listing import first_title, records_a_turn
@@ -169,6 +168,8 @@ class Session:
             UnknownWorldLine: There is no such line.
             StorageTrouble: The disk refused; nothing was made.
         """
+        from kimi_tui.session.fork import copy_session
+
         if self.lock.held:
             await self.sync()
         folder = await asyncio.to_thread(

@@ -11,7 +11,8 @@ import logging
 import shutil
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal, TypeVar
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from kimi_tui.foreign_text import one_line
 from kimi_tui.images import Image
@@ -39,17 +40,9 @@ from kimi_tui.soul.reminders import Reminders
 from kimi_tui.soul.rewind import END, FilesChoice, Forked, RewindOutcome, RewindPreview, Target
 from kimi_tui.soul.system_prompt import FolderFacts
 from kimi_tui.soul.tasks import OrphanedTasks, run_to_completion, shielded
-from kimi_tui.soul.titles import proposed_title
 from kimi_tui.soul.tool_calls import ToolRuntime
 from kimi_tui.soul.usage import Cost, Statistics, session_statistics
-from kimi_tui.soul.user_command import run_user_command
 from kimi_tui.soul.window_contents import WindowPart, window_parts
-from kimi_tui.soul.world_line_reader import (
-    WorldLineComparison,
-    WorldLineInfo,
-    WorldLineMessage,
-    WorldLineReader,
-)
 from kimi_tui.tools.jobs import Job, Jobs
 from kimi_tui.tools.sandbox.policy import NoSandbox
 from kimi_tui.tools.sandbox.sandbox import Sandbox
@@ -65,6 +58,14 @@ from kimi_tui.wire.events import (
     TurnEnd,
 )
 from kimi_tui.wire.queue import Wire
+
+if TYPE_CHECKING:
+    from kimi_tui.soul.world_line_reader import (
+        WorldLineComparison,
+        WorldLineInfo,
+        WorldLineMessage,
+        WorldLineReader,
+    )
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -161,7 +162,6 @@ class KimiSoul:
         )
         self._operations = Operations(session, conversation, restorer)
         self._user_dmails = UserDMails(conversation, self._operations, dmails)
-        self._world_lines = WorldLineReader(session, conversation.files, conversation.figures)
         # What runs now, as a task of its own.
         self._job: asyncio.Task[Any] | None = None
         self._begun = asyncio.Event()
@@ -739,6 +739,13 @@ class KimiSoul:
 
     # -- world lines -----------------------------------------------------------------------------
 
+    @cached_property
+    def _world_lines(self) -> WorldLineReader:
+        """Imported when one is looked at."""
+        from kimi_tui.soul.world_line_reader import WorldLineReader
+
+        return WorldLineReader(self._session, self._conversation.files, self._conversation.figures)
+
     async def world_lines(self) -> Sequence[WorldLineInfo]:
         """The world lines that were left, in order of number. At any time."""
         return await self._world_lines.world_lines()
@@ -793,6 +800,8 @@ class KimiSoul:
 
     async def name_session(self) -> str:
         """Have the model name the session; the title, or nothing where it did not or the user has named it."""
+        from kimi_tui.soul.titles import proposed_title
+
         title = await proposed_title(self._conversation)
         if not title or self._closed or self._session.state.title:
             return ""
@@ -866,6 +875,8 @@ class KimiSoul:
         self.wire.publish(end)
 
     async def _user_command(self, command: str, *, told: bool) -> None:
+        from kimi_tui.soul.user_command import run_user_command
+
         self.wire.publish(TurnBegin(f"!{command}") if told else TurnBegin("", resumed=True))
         end = await self._attempt(run_user_command(command, self._tools, told=told))
         self._job = None

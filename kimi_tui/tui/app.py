@@ -45,7 +45,6 @@ from kimi_tui.tui.desktop import (
 )
 from kimi_tui.tui.frame.footer import Footer
 from kimi_tui.tui.frame.frame import ShowsNotices
-from kimi_tui.tui.frame.notices import STAYS_S
 from kimi_tui.tui.glyphs import ASCII, UNICODE, Glyphs
 from kimi_tui.tui.keyboard import TypeAhead, Woken
 from kimi_tui.tui.main.screen import MainScreen
@@ -59,6 +58,7 @@ from kimi_tui.tui.screens import (
     sheets,
 )
 from kimi_tui.tui.shutdown import COMMON, SIGNALS, Ending, QuitKeys, listen
+from kimi_tui.tui.state import STAYS_S
 from kimi_tui.tui.terminal_input import BackgroundTold, Graphics, TerminalInput, guess_light
 from kimi_tui.tui.theme import KIMI_SIXTEEN, OURS, borrowed, theme_of, themes_for
 from kimi_tui.tui.transcript.transcript import Transcript

@@ -1,7 +1,5 @@
 """The signs of the interface, in two sets of one-cell characters: Unicode, and ASCII for terminals that need it."""
 
-from __future__ import annotations
-
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -107,7 +105,7 @@ def drawn(text: str, glyphs: Glyphs) -> str:
     return text.translate({ord(getattr(UNICODE, sign)): getattr(glyphs, sign) for sign in signs})
 
 
-def glyphs_of(node: MessagePump) -> Glyphs:
+def glyphs_of(node: "MessagePump") -> Glyphs:
     """The set that the app of a widget uses; the Unicode one where it does not say."""
     chosen = getattr(_app(node), "glyphs", UNICODE)
     return chosen if isinstance(chosen, Glyphs) else UNICODE

@@ -3,8 +3,6 @@
 Nothing here knows a widget. It is imported before the first paint, so the events are imported with the first of them.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, NamedTuple
 
 from kimi_tui.foreign_text import one_line
@@ -16,13 +14,16 @@ if TYPE_CHECKING:
     from kimi_tui.wire.events import ApprovalRequest, EventRecord, StatusUpdate, TurnBegin
 
 
-MODE_WORDS: dict[Mode, str] = {
+MODE_WORDS: "dict[Mode, str]" = {
     "plan": "plans only",
     "ask": "asks first",
     "edits": "accepts edits",
     "sandboxed": "sandboxed",
     "all": "allows all",
 }
+
+STAYS_S = 6.0
+"""For how long a notice stays that nothing else takes away."""
 
 
 class Told(NamedTuple):
@@ -54,7 +55,7 @@ class MainState(NamedTuple):
     title: str = ""
     model: str = ""
     tools: bool = True
-    mode: Mode = "ask"
+    mode: "Mode" = "ask"
     ready: bool = False
     running: bool = False
     compacting: bool = False
@@ -65,8 +66,8 @@ class MainState(NamedTuple):
     own_command: bool = False
     has_messages: bool = False
     queued: tuple[Queued, ...] = ()
-    approvals: tuple[ApprovalRequest, ...] = ()
-    usage: StatusUpdate | None = None
+    approvals: "tuple[ApprovalRequest, ...]" = ()
+    usage: "StatusUpdate | None" = None
     unsaved: bool = False
     commands: frozenset[str] = frozenset()
     jobs: int = 0
@@ -82,7 +83,7 @@ def title_from(said: TurnBegin, title: str = "") -> str:
     return cut(one_line(text), TITLE_CELLS) or title if is_better else title
 
 
-def reduce(state: MainState, record: EventRecord) -> MainState:
+def reduce(state: MainState, record: "EventRecord") -> MainState:
     """The state after one event."""
     from kimi_tui.wire import events as wire
 

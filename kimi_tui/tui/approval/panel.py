@@ -42,7 +42,8 @@ from kimi_tui.tui.formatting import Span, cut
 from kimi_tui.tui.glyphs import Glyphs, glyphs_of
 from kimi_tui.tui.keyboard import CHORDS, QuietKeyboard, key_of, keys_of
 from kimi_tui.tui.letters import LetterRun
-from kimi_tui.tui.prompt.area import AnswerArea, PromptArea
+from kimi_tui.tui.prompt.answer_area import AnswerArea
+from kimi_tui.tui.prompt.area import PromptArea
 from kimi_tui.tui.rows import ranges
 from kimi_tui.tui.screens import app_of
 from kimi_tui.tui.terminal_input import has_written

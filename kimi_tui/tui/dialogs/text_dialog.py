@@ -19,7 +19,8 @@ from kimi_tui.tui.callbacks import reported
 from kimi_tui.tui.frame.footer import Hint, hint_row
 from kimi_tui.tui.glyphs import ASCII, glyphs_of
 from kimi_tui.tui.keyboard import QUIET_S
-from kimi_tui.tui.prompt.area import AnswerArea, PromptArea
+from kimi_tui.tui.prompt.answer_area import AnswerArea
+from kimi_tui.tui.prompt.area import PromptArea
 from kimi_tui.tui.screens import AnswersOnce, app_of, sheets
 
 Kind = Literal["", "dmail", "compaction"]

@@ -19,9 +19,9 @@ from textual.widget import Widget
 from kimi_tui.foreign_text import clean, one_line
 from kimi_tui.tui.formatting import cut, wrap_words
 from kimi_tui.tui.glyphs import glyphs_of
+from kimi_tui.tui.state import STAYS_S
 
 Level = Literal["info", "warning", "error"]
-STAYS_S = 6.0
 MAX_ROWS = 3
 LIST_ROWS = 6
 """Rows for several notices that came at once."""

@@ -6,7 +6,7 @@ Timeline and gauge are imported when they are first shown, after the first paint
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from kimi_tui.tui.callbacks import Report, each, report_of
 
@@ -25,24 +25,22 @@ FLOW_SLICE = 300
 """Blocks that are put into their places in one go, in about two milliseconds."""
 
 
-class Models(NamedTuple):
-    """What the three pictures are drawn from."""
+class Models:
+    """What the three pictures are drawn from: at first those of a session in which nothing has happened, to be shown there.
 
-    chat: TranscriptModel
-    flow: Flow
-    timeline: TimelineModel
-    gauge: GaugeModel
+    `flow` is where the blocks of the chat stand; None, and nothing of that imported, while there are none.
+    """
 
-    @classmethod
-    def new(cls, transcript: Transcript) -> Models:
-        """Those of a session in which nothing has happened, to be shown there."""
+    def __init__(self, transcript: Transcript) -> None:
         from kimi_tui.projection.gauge import GaugeModel
         from kimi_tui.projection.timeline import TimelineModel
         from kimi_tui.projection.transcript import TranscriptModel
-        from kimi_tui.tui.transcript.viewport import Flow
 
-        chat = TranscriptModel(work_dir=transcript.work_dir)
-        return cls(chat, Flow(transcript.room()), TimelineModel(), GaugeModel())
+        self.chat = TranscriptModel(work_dir=transcript.work_dir)
+        self.timeline = TimelineModel()
+        self.gauge = GaugeModel()
+        self.flow: Flow | None = None
+        self._room = transcript.room
 
     def take(self, records: Sequence[EventRecord], report: Report) -> None:
         """This happened next. What one of the three cannot take is reported, and the others take it."""
@@ -57,6 +55,10 @@ class Models(NamedTuple):
         for take in (draw, self.timeline.apply, self.gauge.apply):
             each(records, take, report)
         if changed:
+            if self.flow is None:
+                from kimi_tui.tui.transcript.viewport import Flow
+
+                self.flow = Flow(self._room())
             # A little each time: at the end it would be a tenth of a second in one go.
             self.flow.update(chat.blocks, min(changed))
 
@@ -106,7 +108,7 @@ class Views:
             self._take(records, live=True)
             return
         if self._untold is None:
-            self._untold = Models.new(self._transcript)
+            self._untold = Models(self._transcript)
         # There is nothing to rebuild it from but this.
         self._untold.take(records, report_of(self._transcript))
 
@@ -128,7 +130,7 @@ class Views:
 
     def glance(self, records: Sequence[EventRecord]) -> None:
         """Show the end of a history until all of it is told."""
-        end = Models.new(self._transcript)
+        end = Models(self._transcript)
         end.take(records, report_of(self._transcript))
         self.show(end.chat, end.timeline, end.gauge)
 
@@ -187,7 +189,7 @@ class Views:
             report: told what cannot be shown.
         """
         report = report or report_of(self._transcript)
-        anew = Models.new(self._transcript)
+        anew = Models(self._transcript)
         arrangement = self.timeline.model.arrangement
         whole = True
 
@@ -206,6 +208,5 @@ class Views:
             await pace.rest()
         if arrangement:
             anew.timeline.arrange(arrangement)
-        is_same_room = anew.flow.room == self._transcript.room()
-        self.show(anew.chat, anew.timeline, anew.gauge, anew.flow if is_same_room else None)
+        self.show(anew.chat, anew.timeline, anew.gauge, anew.flow)
         return whole

@@ -28,8 +28,6 @@ from kimi_tui.tui.commands.table import COMMANDS
 from kimi_tui.tui.frame.footer import Footer
 from kimi_tui.tui.frame.frame import SessionFrame
 from kimi_tui.tui.frame.header import branch_of, heading_of
-from kimi_tui.tui.frame.notices import STAYS_S
-from kimi_tui.tui.frame.views import Views
 from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.keyboard import TypeAhead, key_of, keys_of
 from kimi_tui.tui.letters import CursorLetters, LetterGate
@@ -60,7 +58,7 @@ from kimi_tui.tui.screens import (
     app_of,
     sheets,
 )
-from kimi_tui.tui.state import MainState, Queued, Told
+from kimi_tui.tui.state import STAYS_S, MainState, Queued, Told
 from kimi_tui.tui.transcript.transcript import Transcript, copy_selection
 
 if TYPE_CHECKING:
@@ -71,6 +69,7 @@ if TYPE_CHECKING:
     from kimi_tui.tui.app import KimiApp
     from kimi_tui.tui.approval.panel import ApprovalPanel
     from kimi_tui.tui.frame.notices import Level
+    from kimi_tui.tui.frame.views import Views
     from kimi_tui.tui.main.first_times import FirstTime, FirstTimes
     from kimi_tui.tui.main.image_input import ImageInput
     from kimi_tui.tui.main.prompt_modes import PromptModes

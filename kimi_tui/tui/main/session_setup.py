@@ -7,13 +7,12 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kimi_tui.app_paths import data_dir, log_file, short
 from kimi_tui.config.model_choice import Choice
 from kimi_tui.config.settings import Config, ConfigError
 from kimi_tui.config.stored_key import real_key
-from kimi_tui.demo.demo import Demo
 from kimi_tui.launch import NEWEST, Launch
 from kimi_tui.llm.dialects import dialect_named
 from kimi_tui.llm.errors import APIStatusError, LLMError
@@ -38,6 +37,9 @@ from kimi_tui.tui.prompt.history import History, history_file, read_history
 from kimi_tui.tui.screens import CannotOpen, NoModelNamed
 from kimi_tui.tui.state import MODE_WORDS, title_from
 from kimi_tui.wire.events import EventRecord, TurnBegin
+
+if TYPE_CHECKING:
+    from kimi_tui.demo.demo import Demo
 
 log = logging.getLogger(__name__)
 

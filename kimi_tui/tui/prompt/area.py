@@ -754,13 +754,3 @@ class PromptArea(TextArea):
     def _is_wrapped_below(self) -> bool:
         here = self.wrapped_document.location_to_offset(self.cursor_location).y
         return here < self.wrapped_document.height - 1
-
-
-class AnswerArea(PromptArea):
-    """The field of a question, like that of the prompt, but Enter leaves the text in it until the question is closed."""
-
-    has_chips = False
-
-    def action_send(self) -> None:
-        """Hand over what stands here."""
-        self.post_message(self.Sent(self.text))

@@ -1,7 +1,5 @@
 """What a command is, which commands a text in the prompt may become, and how one is read from a line of it."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from typing import Any, NamedTuple

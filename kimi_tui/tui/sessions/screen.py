@@ -23,10 +23,10 @@ from kimi_tui.tui.field import LineField
 from kimi_tui.tui.formatting import cut
 from kimi_tui.tui.frame.footer import Footer, Hint
 from kimi_tui.tui.frame.header import Header, Heading
-from kimi_tui.tui.frame.notices import STAYS_S
 from kimi_tui.tui.keyboard import key_of, keys_of
 from kimi_tui.tui.screens import AnswersOnce, QuitChosen, SessionChosen, sheets
 from kimi_tui.tui.sessions.list import SessionList, SessionPreview
+from kimi_tui.tui.state import STAYS_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

@@ -4,8 +4,6 @@ A place (`Mark`) is a character of a row of a block. When the rows of the block 
 stands now. No widget here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -19,7 +17,7 @@ _DIFF_GROUNDS = frozenset({"add-bg", "del-bg", "page"})
 _EDGES = " ▌["
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(eq=False, repr=False)  # as little as possible: it is made before the first paint
 class Mark:
     """A place in the text.
 

@@ -88,7 +88,7 @@ COPY_SLICE_S = 0.003
 """How long a copy is put together before keys and frames get their turn."""
 
 
-@dataclass(slots=True)
+@dataclass(eq=False, repr=False)  # what else it may have takes its time before the first paint
 class Press:
     """The newest press of the left button.
 
@@ -491,7 +491,7 @@ class Transcript(ScrollView, can_focus=True):
         """
         if not records:
             return
-        model, _ = self._shown()
+        model = self._told()
         rebuild = False
         was_streaming = model.streaming
         is_live = time.time() - records[-1].at < LIVE_S if live is None else live
@@ -535,25 +535,27 @@ class Transcript(ScrollView, can_focus=True):
         self._model = model
         if self._came_from is not None:
             self._came_from = (self._came_from[0], None)
-        is_known = flow is not None and flow.room == self.room()
-        self._show_flow(flow if is_known else None)
         model.set_pins(self._pins)
         self._current = self._hovered = None
-        self._changed_from = len(flow.views) if is_known and flow is not None else 0
+        # Of an empty conversation there is nothing to lay out, nor to import for that.
+        if model.blocks or self._viewport is not None:
+            is_known = flow is not None and flow.room == self.room()
+            self._show_flow(flow if is_known else None)
+            self._changed_from = len(flow.views) if is_known and flow is not None else 0
         self._draw()
         self.refresh()
 
-    def show_whole(self, model: TranscriptModel, flow: Flow) -> None:
+    def show_whole(self, model: TranscriptModel, flow: Flow | None) -> None:
         """Show the conversation of which only the end was shown so far.
 
         The row at the top stays, and so does what is unfolded, chosen or selected.
 
         Args:
             model: the whole conversation.
-            flow: where its blocks stand.
+            flow: where its blocks stand; None where there are none.
         """
         end, shown = self.flow, self._model
-        if end is None or shown is None or not end.views:
+        if flow is None or end is None or shown is None or not end.views:
             self.show_model(model, flow)
             return
         follows, current = self.follows, self._current
@@ -581,13 +583,17 @@ class Transcript(ScrollView, can_focus=True):
                 replace(last_mark, key=keys[last_mark.key], hint=0),
             )
 
-    def _shown(self) -> tuple[TranscriptModel, Viewport]:
-        """The reducer and the rows on view, imported when they are first needed."""
+    def _told(self) -> TranscriptModel:
+        """The reducer, imported with the first event."""
         if self._model is None:
             from kimi_tui.projection.transcript import TranscriptModel
 
             self._model = TranscriptModel(work_dir=self._work_dir)
-        return self._model, self._viewport or self._show_flow(None)
+        return self._model
+
+    def _shown(self) -> tuple[TranscriptModel, Viewport]:
+        """The reducer and the rows on view, imported with the first block."""
+        return self._told(), self._viewport or self._show_flow(None)
 
     def _show_flow(self, flow: Flow | None) -> Viewport:
         from kimi_tui.tui.transcript.viewport import Flow, Viewport

@@ -15,7 +15,7 @@ from kimi_tui.projection.blocks import AgentBlock, DMailBlock, ToolBlock
 from kimi_tui.session.errors import UnknownCheckpoint
 from kimi_tui.soul.kimisoul import KimiSoul
 from kimi_tui.tui.approval.panel import ApprovalPanel
-from kimi_tui.tui.prompt.area import AnswerArea
+from kimi_tui.tui.prompt.answer_area import AnswerArea
 from kimi_tui.wire.events import ApprovalRequest, ApprovalResolved
 
 REVIEWED = Config(dmail=DMailConfig(review=True))

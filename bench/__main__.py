@@ -1,0 +1,33 @@
+"""All measurements that have a goal, in one table: `python -m bench`, about a quarter of an hour with one peer.
+
+The stream first, beside floors and peers (`bench.stream`), then memory, long sessions, the timeline and the shell, each with a floor of
+its own or none; what those print is on stderr. Ratios are compared with the stored ones, as `bench.stream` does.
+"""
+
+from __future__ import annotations
+
+import sys
+from contextlib import redirect_stdout
+
+from bench import memory, resume, shell, stream, timeline
+from bench.table import table, with_bars
+
+
+def main() -> int:
+    """Measure everything, print one table, compare with the stored ratios."""
+    options = stream.arguments("python -m bench")
+    figures = stream.measured(options)
+    with redirect_stdout(sys.stderr):
+        bars = [
+            *memory.measured(options.rounds),
+            *resume.bars(options.rounds),
+            *timeline.bars(),
+            *shell.bars(3 * options.rounds),
+        ]
+    figures = with_bars(figures, bars)
+    print(table(figures, {**stream.GOALS, **{bar.row: bar.goal for bar in bars}}))
+    return stream.compared(figures, store=options.store)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
