@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 from collections.abc import Collection, Sequence
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 from support.chat_server import call, calls, gate, say, stall, status
+from support.made_images import flat, saved
 from support.soul import Stage, next_event, stage
 
 from kimi_tui.llm.message import ImagePart, ImageURL, Message, TextPart, ThinkPart, user_message
@@ -533,7 +535,8 @@ async def test_a_refused_summary_is_asked_for_with_less(tmp_path: Path) -> None:
 async def test_images_go_to_models_that_see(tmp_path: Path) -> None:
     async with stage(tmp_path, capabilities=["image_in", "tools"]) as on:
         await talk(on, "one")
-        image = ImagePart(image_url=ImageURL(url="data:image/png;base64,iVBORw0KGgo="))
+        data = base64.b64encode(saved(flat(8, 8))).decode()
+        image = ImagePart(image_url=ImageURL(url=f"data:image/png;base64,{data}"))
         await on.session.context.append_message(
             Message(role="user", content=[TextPart(text="what is this"), image])
         )
