@@ -248,12 +248,12 @@ class MainScreen(Screen[None]):
         self.run_worker(self._open_session(), name="open the session")
 
     async def _open_session(self) -> None:
-        if not self.is_attached:
-            return  # the program is ended already
-        # Imported in a thread, which no key waits for; in their places before anything happens.
+        # In a thread, so that no key waits for it.
         for name in ("timeline.timeline", "gauge"):
             await asyncio.to_thread(import_module, f"kimi_tui.tui.{name}")
-        assert self.views
+        if not self.is_attached:
+            return  # the program is ended already
+        assert self.views  # in their places before anything happens
         try:
             opened = await self.conversation.open()
         except NoModelNamed as error:
