@@ -78,7 +78,7 @@ class MainState(NamedTuple):
 TITLE_CELLS = 60
 
 
-def title_from(said: "TurnBegin", title: str = "") -> str:
+def title_from(said: TurnBegin, title: str = "") -> str:
     """A session's title from the first thing said in it; a command of the user's own names it until something else is said."""
     text = titled(said.text, [image.name for image in said.images])
     is_better = not title or (title.startswith("!") and not text.startswith("!"))
