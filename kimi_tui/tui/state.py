@@ -3,6 +3,8 @@
 Nothing here knows a widget. It is imported before the first paint, so the events are imported with the first of them.
 """
 
+from __future__ import annotations
+
 from typing import TYPE_CHECKING, NamedTuple
 
 from kimi_tui.foreign_text import one_line
@@ -14,7 +16,7 @@ if TYPE_CHECKING:
     from kimi_tui.wire.events import ApprovalRequest, EventRecord, StatusUpdate, TurnBegin
 
 
-MODE_WORDS: "dict[Mode, str]" = {
+MODE_WORDS: dict[Mode, str] = {
     "plan": "plans only",
     "ask": "asks first",
     "edits": "accepts edits",
@@ -55,7 +57,7 @@ class MainState(NamedTuple):
     title: str = ""
     model: str = ""
     tools: bool = True
-    mode: "Mode" = "ask"
+    mode: Mode = "ask"
     ready: bool = False
     running: bool = False
     compacting: bool = False
@@ -66,8 +68,8 @@ class MainState(NamedTuple):
     own_command: bool = False
     has_messages: bool = False
     queued: tuple[Queued, ...] = ()
-    approvals: "tuple[ApprovalRequest, ...]" = ()
-    usage: "StatusUpdate | None" = None
+    approvals: tuple[ApprovalRequest, ...] = ()
+    usage: StatusUpdate | None = None
     unsaved: bool = False
     commands: frozenset[str] = frozenset()
     jobs: int = 0
@@ -76,14 +78,14 @@ class MainState(NamedTuple):
 TITLE_CELLS = 60
 
 
-def title_from(said: "TurnBegin", title: str = "") -> str:
+def title_from(said: TurnBegin, title: str = "") -> str:
     """A session's title from the first thing said in it; a command of the user's own names it until something else is said."""
     text = titled(said.text, [image.name for image in said.images])
     is_better = not title or (title.startswith("!") and not text.startswith("!"))
     return cut(one_line(text), TITLE_CELLS) or title if is_better else title
 
 
-def reduce(state: MainState, record: "EventRecord") -> MainState:
+def reduce(state: MainState, record: EventRecord) -> MainState:
     """The state after one event."""
     from kimi_tui.wire import events as wire
 

@@ -4,6 +4,8 @@ The branch is read from `.git/HEAD` alone. No git runs on our own account: in a 
 starts a program that its config names.
 """
 
+from __future__ import annotations
+
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -38,7 +40,7 @@ class Heading(NamedTuple):
     folder: str = ""
     branch: str = ""
     model: str = ""
-    mode: "Mode" = "ask"
+    mode: Mode = "ask"
     words: str = ""
     """Stand in place of the mode where nothing is asked at all."""
     unsaved: bool = False
