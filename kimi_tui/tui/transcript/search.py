@@ -501,8 +501,12 @@ class Search:
         if index is not None and flow.views[index].late is not None:
             # The next key goes on from there.
             finder.current = place
-            work = reported(self._transcript, self._go_when_whole(finder, place))
-            self._transcript.run_worker(work, group="match", exclusive=True)
+
+            async def go() -> None:
+                await reported(self._transcript, self._go_when_whole(finder, place))
+
+            # Made when it begins: the next key may cancel it before that.
+            self._transcript.run_worker(go, group="match", exclusive=True)
         else:
             self._gone(finder, place)
 
@@ -550,9 +554,9 @@ class Search:
         pattern = self._finder.pattern if self._finder is not None else None
         flow.ensure_whole(index)
         view = flow.views[index]
-        if pattern is None or view.block.unfolded:
+        if pattern is None or view.block.unfolded or view.answer is not None:
             return False
-        whole = drained(unfolded_rows(view.block, flow.room)) if view.answer is None else view.lines
+        whole = drained(unfolded_rows(view.block, flow.room))
         found = matches(whole, pattern)
         if place.number >= len(found):
             return False
