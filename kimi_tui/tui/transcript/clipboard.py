@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Generator, Sequence
+from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -146,12 +147,18 @@ def selected_text(flow: Flow, start: Mark, end: Mark) -> Generator[None, None, s
 
     Only the blocks in which it begins and ends are laid out for good: what is selected may be all of a long session.
     """
+    start, end = held = replace(start), replace(end)
+    # Laying them out moves places with their text, those that are known to the flow.
+    flow.marks += held
+    try:
+        for mark in held:
+            if (index := flow.index_of(mark)) is not None:
+                yield from flow.whole_in_steps(flow.views[index])
+    finally:
+        flow.marks = [mark for mark in flow.marks if not any(mark is one for one in held)]
     first, last = flow.index_of(start), flow.index_of(end)
     if first is None or last is None:
         return ""
-    for index in {first, last}:
-        # Laying it out may change its height, and moves the marks with their text.
-        flow.ensure_whole(index)
     low = Place(max(0, start.row), start.column)
     high = Place(max(0, end.row), end.column)
     views = flow.views[first : last + 1]

@@ -174,6 +174,10 @@ class MarkdownStream:
         high = bisect_right(self._starts, end - 1)
         return self._lay_out_again([at for at in range(low, high) if at in self._unseen])
 
+    def show_next(self) -> list[Shown]:
+        """Lay out the first piece that has empty rows; there is one."""
+        return self._lay_out_again([min(self._unseen)])
+
     def _context_behind(self, piece: Piece) -> _Context | None:
         """What the piece behind this one must know, as far as it is known before this one is laid out; else None."""
         is_part = piece.continued or piece.joint is not None

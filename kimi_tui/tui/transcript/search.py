@@ -23,7 +23,7 @@ from textual.widgets import Input, Static
 from textual.worker import Worker
 
 from kimi_tui.foreign_text import one_line
-from kimi_tui.tui.callbacks import drained, reported
+from kimi_tui.tui.callbacks import drained, in_slices, reported
 from kimi_tui.tui.field import LineField
 from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.screens import add_sheets
@@ -470,6 +470,7 @@ class Search:
             for place in finder.scan(transcript.blocks, transcript.room(), origin):
                 if place is not None and goes:
                     goes = False
+                    await self._make_whole(place)
                     self._go_to(place)
                 if (now := time.perf_counter()) >= until:
                     if now - told_at >= TOLD_S:
@@ -494,11 +495,39 @@ class Search:
         if finder is None or flow is None:
             return
         place = finder.next(self._transcript.blocks, step)
-        if place is not None:
-            self._go_to(place)
-            # A query that is changed now is looked for from here on.
-            self._origin = self._origin_at(flow.index_of_key(place.key))
-            self._tell(finder)
+        if place is None:
+            return
+        index = flow.index_of_key(place.key)
+        if index is not None and flow.views[index].late is not None:
+            # The next key goes on from there.
+            finder.current = place
+
+            async def go() -> None:
+                await reported(self._transcript, self._go_when_whole(finder, place))
+
+            # Made when it begins: the next key may cancel it before that.
+            self._transcript.run_worker(go, group="match", exclusive=True)
+        else:
+            self._gone(finder, place)
+
+    async def _go_when_whole(self, finder: Finder, place: Place) -> None:
+        await self._make_whole(place)
+        if finder is self._finder:
+            self._gone(finder, place)
+
+    async def _make_whole(self, place: Place) -> None:
+        """Have all rows of the block that holds a match, in slices: of a flood most were never seen."""
+        flow = self._transcript.flow
+        index = flow.index_of_key(place.key) if flow is not None else None
+        if flow is not None and index is not None:
+            await in_slices(flow.whole_in_steps(flow.views[index]), SLICE_S)
+
+    def _gone(self, finder: Finder, place: Place) -> None:
+        self._go_to(place)
+        # A query that is changed now is looked for from here on.
+        flow = self._transcript.flow
+        self._origin = self._origin_at(flow.index_of_key(place.key) if flow is not None else None)
+        self._tell(finder)
 
     def _go_to(self, place: Place) -> None:
         """Show a match, and unfold the block that hides it; what was unfolded for the one before is folded again."""
@@ -525,9 +554,9 @@ class Search:
         pattern = self._finder.pattern if self._finder is not None else None
         flow.ensure_whole(index)
         view = flow.views[index]
-        if pattern is None or view.block.unfolded:
+        if pattern is None or view.block.unfolded or view.answer is not None:
             return False
-        whole = drained(unfolded_rows(view.block, flow.room)) if view.answer is None else view.lines
+        whole = drained(unfolded_rows(view.block, flow.room))
         found = matches(whole, pattern)
         if place.number >= len(found):
             return False

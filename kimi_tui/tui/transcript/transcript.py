@@ -1208,8 +1208,22 @@ class Transcript(ScrollView, can_focus=True):
         """Open an image or a link of the block that the keys act on; then its next one."""
         # Not of any other block: a browser must not come up because prose was typed in the wrong place.
         view = self._current_view()
-        if view is not None and self.flow is not None:
-            self.flow.ensure_whole(self.flow.views.index(view))
+        if view is not None and view.late is not None:
+            self.run_worker(
+                reported(self, self._open_when_whole(view)), group="link", exclusive=True
+            )
+        else:
+            self._open_next(view)
+
+    async def _open_when_whole(self, view: View) -> None:
+        """Most of what came as a flood was never laid out, and any of it may be a link."""
+        if self.flow is not None:
+            await in_slices(self.flow.whole_in_steps(view), COPY_SLICE_S)
+            self._note(self.flow.index_of_key(view.block.key) or 0)
+            self._draw()
+            self._open_next(view)
+
+    def _open_next(self, view: View | None) -> None:
         lines = view.lines if view is not None else ()
         hits = (hit for line in lines for hit in (line.hit, *(span.hit for span in line.spans)))
         found = list(dict.fromkeys(hit for hit in hits if hit.startswith((HIT_LINK, HIT_IMAGE))))
@@ -1277,13 +1291,17 @@ class Transcript(ScrollView, can_focus=True):
         except StopIteration as end:
             self._selection_copied(end.value)
         else:
-            copied = self._copied_in_slices(in_slices(work, COPY_SLICE_S))
+            first = self.flow.index_of(self.selected_marks[0])
+            copied = self._copied_in_slices(in_slices(work, COPY_SLICE_S), first or 0)
             self.run_worker(reported(self, copied), group="copy", exclusive=True)
         self.screen.clear_selection()
         return True
 
-    async def _copied_in_slices(self, copied: Awaitable[str]) -> None:
+    async def _copied_in_slices(self, copied: Awaitable[str], first: int) -> None:
         self._selection_copied(await copied)
+        # What was laid out for it may be higher than it was taken for.
+        self._note(first)
+        self._draw()
 
     def _selection_copied(self, text: str) -> None:
         text = text.rstrip("\n")

@@ -9,7 +9,7 @@ grows, folds or goes around it.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterator, Sequence
 from itertools import islice
 from math import inf
 from time import thread_time
@@ -28,7 +28,7 @@ from kimi_tui.tui.transcript.layout import (
     probable_height,
     with_pin,
 )
-from kimi_tui.tui.transcript.markdown_stream import MarkdownStream
+from kimi_tui.tui.transcript.markdown_stream import MarkdownStream, Shown
 from kimi_tui.tui.transcript.marks import Mark, extent_of, moved
 
 SLICE = 3_000
@@ -346,6 +346,15 @@ class Flow:
         shift, view = self.ensure(index), self.views[index]
         return shift + self._show_late(index, 0, len(view.lines))
 
+    def whole_in_steps(self, view: View) -> Generator[None]:
+        """The same in small steps, between which the flow may change."""
+        mark = Mark(view.block.key, 0, 0)
+        if (index := self.index_of(mark)) is not None:
+            self.ensure(index)
+        while (late := view.late) is not None and (index := self.index_of(mark)) is not None:
+            self._take_shown(index, late.show_next())
+            yield
+
     def show(self, start: int, end: int) -> bool:
         """Lay out what is empty so far of the rows from `start` to `end` (exclusive); whether anything was."""
         low, _ = self.find(start)
@@ -364,9 +373,14 @@ class Flow:
     def _show_late(self, index: int, start: int, end: int) -> int:
         """Lay out what is empty so far of these rows of a view; returns by how many rows all below it moves."""
         view = self.views[index]
-        late = view.late
-        changes = late.show(start, min(end, len(view.lines))) if late is not None else []
-        if late is None or not changes:
+        if view.late is None:
+            return 0
+        return self._take_shown(index, view.late.show(start, min(end, len(view.lines))))
+
+    def _take_shown(self, index: int, changes: Sequence[Shown]) -> int:
+        """Put rows of a view in the place of empty ones; returns by how many rows all below it moves."""
+        view = self.views[index]
+        if not changes:
             return 0
         for first, last, rows in reversed(changes):
             view.lines[first:last] = rows
@@ -383,7 +397,7 @@ class Flow:
         self._laid_rows += shift
         view.height = max(len(view.lines), view.reserved)
         self._moved(index)
-        if not late.n_late:
+        if view.late is not None and not view.late.n_late:
             view.late = None
         return shift
 

@@ -17,6 +17,7 @@ from kimi_tui.tui.rows import BLANK, Line, Room, Span
 from kimi_tui.tui.transcript.code import colour
 from kimi_tui.tui.transcript.layout import rows_of
 from kimi_tui.tui.transcript.markdown_stream import whole_answer
+from kimi_tui.tui.transcript.marks import Mark
 from kimi_tui.tui.transcript.viewport import KEPT_ROWS, Flow, Viewport
 from kimi_tui.wire.events import TextPart
 
@@ -301,6 +302,26 @@ def test_a_key_waits_for_no_more_than_a_slice_of_what_comes(line: str) -> None:
             viewport.update([block], 0)
             spent.append(n_calls(viewport.settle))
     assert max(spent) < BESIDE_A_KEY
+
+
+def test_what_went_by_unseen_is_laid_out_in_steps_for_who_wants_all_of_it() -> None:
+    block = AgentBlock(1, open=False)
+    block.stream.add("A *word* of it, and `more` of that.\n\n- one\n- two\n\n" * 400 + "The end.")
+    flow = Flow(ROOM)
+    flow.update([block], 0)
+    while flow.behind or not flow.views[0].laid:
+        flow.ensure(0)
+    mark = Mark(1, len(flow.views[0].lines) - 1, 0)
+    flow.marks.append(mark)
+    assert flow.views[0].late is not None
+    steps = flow.whole_in_steps(flow.views[0])
+    spent: list[int] = []
+    while flow.views[0].late is not None:
+        spent.append(n_calls(lambda: next(steps)))
+    assert len(spent) > 1_000
+    assert max(spent) < BESIDE_A_KEY / 10
+    assert flow.views[0].lines == rows_of(block, ROOM)
+    assert flow.views[0].lines[mark.row].text.strip() == "The end."
 
 
 def test_an_unfolded_thought_grows_by_what_comes() -> None:
