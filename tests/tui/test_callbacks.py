@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 import asyncio
 import inspect
+from collections.abc import Coroutine
 from contextvars import Context, copy_context
 from pathlib import Path
 
 import pytest
-from kimi_tui.tui.main.engine import Engine
 from support.chat_server import ChatServer, call, say
 from support.screens import desk
 from textual.app import App, ComposeResult
@@ -22,7 +22,7 @@ from kimi_tui.projection.gauge import GaugeModel
 from kimi_tui.projection.timeline import TimelineModel
 from kimi_tui.projection.transcript import TranscriptModel
 from kimi_tui.tui import state as main_model
-from kimi_tui.tui.callbacks import Callbacks, apart, each
+from kimi_tui.tui.callbacks import Callbacks, apart, closed_after, each
 from kimi_tui.wire.events import EventRecord, StepBegin, TurnBegin
 
 TUI = Path(kimi_tui.tui.__file__).parent
@@ -122,11 +122,15 @@ async def test_what_is_cancelled_before_it_begins_is_closed() -> None:
     async def nothing() -> None:
         pass
 
-    engine = Engine(lambda words: None, lambda error: None)
-    inner = nothing()
-    engine.start(inner)
-    await engine.close()
-    assert inspect.getcoroutinestate(inner) == inspect.CORO_CLOSED
+    async def awaits(work: Coroutine[None, None, None]) -> None:
+        await work
+
+    callbacks = Callbacks(lambda error: None)
+    works = nothing(), nothing()
+    callbacks.start(works[0])
+    closed_after(callbacks.start(awaits(works[1])), works[1])
+    await callbacks.close()
+    assert {inspect.getcoroutinestate(work) for work in works} == {inspect.CORO_CLOSED}
 
 
 def test_each_goes_on_behind_what_fails() -> None:

@@ -248,11 +248,11 @@ class MainScreen(Screen[None]):
         self.run_worker(self._open_session(), name="open the session")
 
     async def _open_session(self) -> None:
-        if not self.is_attached:
-            return  # the program is ended already
         # Imported in a thread, which no key waits for; in their places before anything happens.
         for name in ("timeline.timeline", "gauge"):
             await asyncio.to_thread(import_module, f"kimi_tui.tui.{name}")
+        if not self.is_attached:
+            return  # the program is ended already
         assert self.views
         try:
             opened = await self.conversation.open()
