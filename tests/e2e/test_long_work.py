@@ -58,7 +58,8 @@ def test_notes_and_an_overload(configured: Program, server: ChatServerThread) ->
 def test_a_command_runs_on_in_the_background(configured: Program, server: ChatServerThread) -> None:
     (configured.home / "config.toml").write_text('mode = "ask"\n[sandbox]\nenabled = false\n')
     server.script(
-        call("Shell", {"command": "echo $$ >pid; echo serving; sleep 600"}),
+        # Its words stand on the screen before it runs.
+        call("Shell", {"command": "echo $$ >pid; echo ser''ving; sleep 600"}),
         say("It serves."),
     )
     terminal = configured.start(size=(100, 30))

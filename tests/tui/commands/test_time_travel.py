@@ -467,8 +467,8 @@ async def test_a_jump_by_command(home: Path) -> None:
         one.screen.prompt.area.put("")
         await one.say("/jump 1:2")
         await one.confirm("y", "The conversation is there already.")
-        await one.until(lambda: one.app.screen is one.screen)
-        assert one.app.clipboard == "**You:** Tell me of apples\n\n**Agent:** The apple is red.\n"
+        copied = "**You:** Tell me of apples\n\n**Agent:** The apple is red.\n"
+        await one.until(lambda: one.app.screen is one.screen and one.app.clipboard == copied)
         await one.say("/jump 1:x")
         await one.sees("1:x is no number.")
         assert Target(2, 1) != Target(2)
