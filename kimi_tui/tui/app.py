@@ -521,7 +521,9 @@ class KimiApp(App[None], inherit_bindings=False):
 
     def _theme_named(self, name: str) -> Theme:
         followed = "light" if self._is_light else "dark"
-        return theme_of(followed if name == AUTO else name, self._themes)
+        theme = theme_of(followed if name == AUTO else name, self._themes)
+        self._theme_by_name[theme.name] = theme
+        return theme
 
     @on(BackgroundTold)
     def _background_told(self, event: BackgroundTold) -> None:

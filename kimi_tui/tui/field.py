@@ -7,6 +7,8 @@ from typing import Any
 from textual import events
 from textual.widgets import Input
 
+from kimi_tui.tui.screens import app_of
+
 
 class LineField(Input):
     """As Textual's, which takes letters at once and does what Ctrl+U or Enter stand for only when these have bubbled up."""
@@ -18,8 +20,11 @@ class LineField(Input):
 
     async def _on_key(self, event: events.Key) -> None:
         bound = None if event.is_printable else self.screen.active_bindings.get(event.key)
-        if bound is not None and bound.node is self:
+        # What it has no use for, as Down, its parents may have.
+        if (
+            bound is not None
+            and bound.node is self
+            and (not bound.enabled or await app_of(self).run_action(bound.binding.action, self))
+        ):
             event.stop()
             event.prevent_default()
-            if bound.enabled:
-                await self.run_action(bound.binding.action)

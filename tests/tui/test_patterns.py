@@ -68,6 +68,7 @@ CASES: dict[str, tuple[Callable[[str], object], list[str]]] = {
     "markdown._TASK": (markdown._TASK.match, ["[x]" + of(" "), of("[ ")]),
     "markdown_splitter._HEADING": (markdown_splitter._HEADING.match, [of("#"), of(" "), "#" + of("\t")]),
     "markdown_splitter._ITEM": (markdown_splitter._ITEM.match, [of("1"), "1." + of(" ", "x"), "-" + of(" \t"), of("-")]),
+    "markdown_splitter._MARK": (markdown_splitter._longest, [of("*"), of("_a"), of("a")]),
     "markdown_splitter._QUOTE": (markdown_splitter._QUOTE.match, [of(" "), of(">")]),
     "mention._TYPED": (mention.typed_mention, [of("(@", "#"), of('(@"', '"'), of("@"), of(" @a"), "@" + of("a", "#")]),
     "mention._PLAIN": (mention.mention, [of("a", "#"), of("a "), of("\\")]),

@@ -201,10 +201,14 @@ class TextDialog(ModalScreen[str | None], AnswersOnce[str | None]):
         if self._drafting is None or self._is_drafting:
             return
         self._is_drafting = True
+        # Behind the letters before the key, which wait for the field: the key itself goes before all that wait.
+        self._area.call_later(self._begin_draft, self._drafting)
+
+    def _begin_draft(self, drafting: Drafting) -> None:
         self._area.read_only = True
         self._say("The model is writing a draft.", "$ink-quiet")
         self._show_keys()
-        work = reported(self, self._draft(self._drafting), self._show_outcome)
+        work = reported(self, self._draft(drafting), self._show_outcome)
         self.run_worker(work, name="draft")
 
     async def _draft(self, drafting: Drafting) -> None:

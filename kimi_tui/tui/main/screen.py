@@ -1112,9 +1112,10 @@ class MainScreen(Screen[None]):
         try:
             yield
         finally:
-            # The timeline may have let go of it meanwhile.
+            # The timeline may have let go of it meanwhile, and the screen may be gone.
             here, left, is_guess = self._looked if looked is self._looked else (None, None, False)
-            self._foresee(here, left, estimated=is_guess)
+            if self._frame.views is not None:
+                self._foresee(here, left, estimated=is_guess)
 
     def _foresee(
         self,
