@@ -16,6 +16,7 @@ import time
 import tty
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from textwrap import fill
 from typing import Literal, NamedTuple
 
 from kimi_tui.app_paths import config_file, data_dir, no_home_notice, short
@@ -43,6 +44,8 @@ State = Literal["ok", "warn", "bad"]
 MODELS_TIMEOUT_S = 20.0
 ANSWER_S = 0.5
 """For how long the terminal may think about what it can do."""
+_INDENT = 21
+"""Cells before what was seen."""
 _LEAST_FREE = 100 << 20
 _LITTLE_FREE = 1 << 30
 # Does it know the keyboard protocol of kitty, its pictures, reports of the focus; and last what every terminal answers.
@@ -73,12 +76,28 @@ def run(arguments: Sequence[str]) -> int:
     for one in _findings(os.environ, offline=options.offline):
         findings.append(one)
         if not options.json:
-            print(f"{one.state:<4}  {one.about:<13}  {one_line(one.seen)}".rstrip())
+            print(_wrapped(f"{one.state:<4}  {one.about:<13}  ", one.seen))
             if one.advice:
-                print(f"{'':<21}{one_line(one.advice)}")
+                print(_wrapped(" " * _INDENT, one.advice))
     if options.json:
         print_json([one._asdict() for one in findings])
     return FAILED if any(one.state == "bad" for one in findings) else DONE
+
+
+def _wrapped(head: str, words: str) -> str:
+    """Words behind the head of a line, broken between them as wide as the terminal is; not where a program reads them."""
+    line = f"{head}{one_line(words)}".rstrip()
+    columns = shutil.get_terminal_size().columns
+    if not sys.stdout.isatty() or columns < 2 * _INDENT:
+        return line
+    # A path stays whole, to be copied.
+    return fill(
+        line,
+        columns,
+        subsequent_indent=" " * _INDENT,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def _findings(environ: Mapping[str, str], *, offline: bool) -> Iterator[Finding]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -81,11 +82,13 @@ def test_the_terminal_is_asked(tmp_path: Path) -> None:
     work.mkdir()
     program = Program(home, work, {"TERM": "xterm-kitty"})
     with program.stack:
-        terminal = program.start("doctor", "--offline")
+        terminal = program.start("doctor", "--offline", size=(60, 40))
         terminal.wait_raw(b"\x1b[c")
         terminal.write(b"\x1b[?0u\x1b_Gi=31;OK\x1b\\\x1b[?1004;2$y\x1b[?62;22c")
         seen = terminal.wait_for("git")
         assert "tells all keys apart" in seen
         assert "kitty" in seen
         assert "osc99" in seen
+        # A line that is too long goes on below what was seen.
+        assert re.search(r"^ok +python +3\.\S+ on\n {21}\S", seen)
         assert terminal.wait_exit() == 0
