@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -40,6 +41,10 @@ from kimi_tui.tui.screens import AnswersOnce, app_of, sheets
 
 ROWS_AROUND = 14
 """Rows of the frame, of what is said of the chosen setting, and of the keys."""
+_ALONE = re.compile(
+    r"(left|right)_(shift|control|alt|super|hyper|meta)|iso_level[35]_shift|(caps|num|scroll)_lock"
+)
+"""Keys that mean something only with others, as terminals that tell of every key name them."""
 MOST_CHOICES = 6
 """Of a setting with more of them so many are named at a time."""
 
@@ -350,6 +355,6 @@ class KeyQuestion(ModalScreen[str | None], AnswersOnce[str | None], inherit_bind
         elif event.key == "backspace" and self._pressed:
             self._pressed.pop()
             self._show()
-        elif event.key not in self._pressed:
+        elif event.key not in self._pressed and not _ALONE.fullmatch(event.key.split("+")[-1]):
             self._pressed.append(event.key)
             self._show()
