@@ -39,7 +39,7 @@ class ReturnedMessages:
 
         Args:
             key: the operation.
-            text: as it stands in the prompt.
+            text: of the prompt, as it would be sent.
         """
         newest = self._done[-1] if self._done else None
         if newest is not None and newest.key == key and not newest.draft:
@@ -59,7 +59,7 @@ class ReturnedMessages:
 
         Args:
             event: the operation.
-            stands: what the prompt holds.
+            stands: what the prompt would send.
         """
         if event.op == "undo":
             undone = self._done.pop() if self._done else _Operation(("", ""))

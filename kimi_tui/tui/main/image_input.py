@@ -21,7 +21,7 @@ from kimi_tui.filesystem import open_regular, read_regular
 from kimi_tui.foreign_text import clean_pasted
 from kimi_tui.images import MAX_FILE_BYTES, Image, ImageRefused, check_size, is_image, read_image
 from kimi_tui.tui.desktop import read_clipboard
-from kimi_tui.tui.prompt.area import READING, may_be_path
+from kimi_tui.tui.prompt.area import may_be_path
 from kimi_tui.tui.screens import ImageChosen
 
 if TYPE_CHECKING:
@@ -59,9 +59,12 @@ class ImageInput:
         """Put chips in the place of what was written, where that is the path of an image, or of several."""
         self._start(self._read_path(written.strip(), pasted))
 
-    def read_clipboard(self) -> None:
-        """Put what the clipboard holds into the field, where it says that it is read."""
-        self._start(self._read_clipboard())
+    def read_clipboard(self, written: str) -> None:
+        """Put what the clipboard holds into the field, in the place of what was written."""
+        if not self._n_sent:
+            # Of one that was deleted before it came.
+            self._late.clear()
+        self._start(self._read_clipboard(written))
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         self._reading.add(self._screen.conversation.start(work))
@@ -72,7 +75,7 @@ class ImageInput:
         if images:
             self._exchange(written, " ".join(map(self._chips.add, images)))
 
-    async def _read_clipboard(self) -> None:
+    async def _read_clipboard(self, written: str) -> None:
         screen = self._screen
         folders = [Path(screen.transcript.work_dir)]
         clipping = await asyncio.to_thread(read_clipboard, dict(os.environ), folders)
@@ -85,7 +88,7 @@ class ImageInput:
             text = clean_pasted(screen.kimi.clipboard)
             if not text:
                 screen.tell(clipping.trouble)
-        self._exchange(READING, text)
+        self._exchange(written, text)
         if clipping.text and may_be_path(text):
             self.read_path(text, text)
 

@@ -214,7 +214,7 @@ class MainScreen(Screen[None]):
         if self._launch.config.prompt.vim:
             self.prompt.area.use_vim(on=True)
         if self._launch.prompt:
-            self.prompt.area.put(self._launch.prompt)
+            self.prompt.area.put_sent(self._launch.prompt)
         # Before the first picture, which would else be followed by another one.
         self._update_footer()
         # A moment after the first picture: importing straight after it would hold up the first key.
@@ -827,8 +827,8 @@ class MainScreen(Screen[None]):
         self.image_input.read_path(event.written, event.pasted)
 
     @on(PromptArea.ClipboardPressed)
-    def _clipboard_pressed(self) -> None:
-        self.image_input.read_clipboard()
+    def _clipboard_pressed(self, event: PromptArea.ClipboardPressed) -> None:
+        self.image_input.read_clipboard(event.written)
 
     @on(PromptArea.ImageOpened)
     def _chip_opened(self, event: PromptArea.ImageOpened) -> None:
@@ -894,16 +894,14 @@ class MainScreen(Screen[None]):
         """Put messages that were not sent into the prompt, before what stands there."""
         parts = [part for text in (*texts, self.prompt.area.message) if (part := sent_text(text))]
         # Several are one message, also where the first of them was a command.
-        if len(parts) == 1:
-            self.prompt.area.put_sent(parts[0])
-            return
-        is_command = bool(parts) and parts[0].startswith(("!", "#", "/"))
-        self.prompt.area.put(" " * is_command + "\n\n".join(parts))
+        if len(parts) > 1 and parts[0].startswith(("!", "#", "/")):
+            parts[0] = f" {parts[0]}"
+        self.prompt.area.put_sent(*parts)
 
     def put_into_prompt(self, text: str) -> None:
         """Replace what stands in the prompt; a draft that stood there can be had back with Up."""
         self.conversation.remember(self.prompt.area.message)
-        self.prompt.area.put(text)
+        self.prompt.area.put_sent(text)
 
     @property
     def draft(self) -> Draft:
@@ -985,13 +983,13 @@ class MainScreen(Screen[None]):
         line = target.world_line
         if line or uid:
             key = ("jump", str(line)) if line else ("rewind", uid)
-            self._returned.gave(key, self.prompt.area.text)
+            self._returned.gave(key, self.prompt.area.message)
 
     def _settle_returned(self, changed: LineChanged) -> None:
         """Have a message that came back to the chat no longer in the prompt, and the other way round."""
-        text = self._returned.changed(changed, self.prompt.area.text)
+        text = self._returned.changed(changed, self.prompt.area.message)
         if text is not None:
-            self.prompt.area.put(text)
+            self.prompt.area.put_sent(text)
 
     # --- the chat, and a world line in its place
 

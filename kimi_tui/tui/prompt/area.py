@@ -175,7 +175,11 @@ class PromptArea(TextArea):
             self.pasted = pasted
 
     class ClipboardPressed(Message):
-        """What the clipboard of the desktop holds is wanted here, an image too, in the place of `READING`."""
+        """What the clipboard of the desktop holds is wanted here, an image too, in the place of what was written."""
+
+        def __init__(self, written: str) -> None:
+            super().__init__()
+            self.written = written
 
     class ImageOpened(Message):
         """The chip of an image was opened."""
@@ -218,6 +222,8 @@ class PromptArea(TextArea):
         """What the chips stand for, by how they are written."""
         self._sent: dict[str, Draft] = {}
         """What was sent with long pastes in it, as it was written."""
+        self._clippings: set[str] = set()
+        """What stands for the clipboard while it is read, each for one key: what was sent meanwhile may hold another."""
         self._recalled = ("", "")
         """What was sent, and how it stands in the field."""
         self._is_chord = False
@@ -280,15 +286,25 @@ class PromptArea(TextArea):
         self.load_text(text)
         self.move_cursor(self.document.end)
 
-    def put_sent(self, text: str) -> None:
-        """Replace what stands in the field by what was sent before: its long pastes as chips again, or all of it as one."""
+    def put_sent(self, *texts: str) -> None:
+        """Replace what stands in the field by what was sent before: its long pastes as chips again, or all of it as one.
+
+        Of several texts, which become one, each so.
+        """
+        shown = [self._with_chips(text) for text in texts]
+        if len(texts) == 1 and texts[0] != shown[0]:
+            self._recalled = (texts[0], shown[0])
+        self.put("\n\n".join(shown))
+
+    def _with_chips(self, text: str) -> str:
+        if text == self.message.strip():
+            return self.text.strip()
         draft = self._sent.get(text)
         if draft is None and self.has_chips and _line_count(text) > LONG_PASTE:
             chip = next((chip for chip, kept in self._pastes.items() if kept == text), "")
             draft = Draft(chip or self._new_chip(text))
         if draft is None:
-            self.put(text)
-            return
+            return text
         shown = draft.text
         # The draft that stands here now may come back: its chips go on to mean what they do.
         taken = {
@@ -298,8 +314,7 @@ class PromptArea(TextArea):
         for chip in taken:
             kept = draft.pastes[chip]
             shown = shown.replace(chip, self._new_chip(kept))
-        self._recalled = (text, shown)
-        self.put(shown)
+        return shown
 
     def load_text(self, text: str) -> None:
         """Replace what stands in the field; it cannot be undone."""
@@ -379,7 +394,8 @@ class PromptArea(TextArea):
         """About how many tokens the chips that stand here take when they are sent."""
         text = self.text
         found = [self._pastes[chip] for chip in self._pastes if chip in text]
-        images = self.images.tokens_in(text) if self.images is not None else 0
+        # What stands for a message that was sent may hold images.
+        images = self.images.tokens_in(self.message) if self.images is not None else 0
         return images + sum(map(_tokens_of, found))
 
     @property
@@ -505,6 +521,7 @@ class PromptArea(TextArea):
         """
         from kimi_tui.image_names import BEGINS
 
+        self._clippings.discard(written)
         for row in range(self.document.line_count):
             line = self.document.get_line(row)
             if (start := line.find(written)) < 0:
@@ -652,8 +669,13 @@ class PromptArea(TextArea):
         """Put here what the clipboard of the desktop holds."""
         if self.has_chips:
             # At once: what is typed behind it, Enter too, comes behind it.
-            self._put_pasted(READING)
-            self.post_message(self.ClipboardPressed())
+            written, number = READING, 1
+            while written in self._clippings:
+                number += 1
+                written = f"{READING[:-1]}, {number}]"
+            self._clippings.add(written)
+            self._put_pasted(written)
+            self.post_message(self.ClipboardPressed(written))
         else:
             self.action_paste()
 

@@ -8,6 +8,7 @@ from typing import cast
 import pytest
 from support.chat_server import ChatServer, call, say
 from support.screens import Desk, desk
+from textual import events
 
 from kimi_tui.tui.main.drafts import ReturnedMessages
 from kimi_tui.tui.preview.screen import RewindScreen
@@ -27,6 +28,43 @@ async def rewound(one: Desk, number: int, text: str) -> None:
     await one.until(lambda: isinstance(one.app.screen, RewindScreen))
     await one.pilot.press("r")
     await one.until(lambda: one.screen.prompt.area.text == text)
+
+
+async def test_a_long_paste_in_it_is_a_chip_again(home: Path) -> None:
+    long = "\n".join(f"line {n}" for n in range(30))
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        server.script(say("That is long."))
+        await one.ready()
+        area = one.screen.prompt.area
+        await one.pilot.press(*"see ")
+        area.post_message(events.Paste(long))
+        await one.until(lambda: area.text == "see [Pasted 30 lines]")
+        await one.pilot.press("enter")
+        await one.sees("That is long.")
+        await one.idle()
+        await rewound(one, 0, "see [Pasted 30 lines]")
+        one.screen.action_command("undo")
+        await one.until(lambda: area.text == "")
+        # Also where the prompt was emptied meanwhile.
+        area.take()
+        one.screen.action_command("redo")
+        await one.until(lambda: area.message == f"see {long}")
+        assert area.text == "see [Pasted 30 lines]"
+        # In a fork, which has the words alone, all of it is one.
+        before = one.screen
+        one.screen.action_command("undo")
+        await one.until(lambda: area.text == "")
+        # What comes back before a draft stands there as both were written.
+        area.post_message(events.Paste(f"{long}!"))
+        await one.until(lambda: area.text == "[Pasted 30 lines, 2]")
+        one.screen.give_back([f"see {long}"])
+        assert area.text == "see [Pasted 30 lines]\n\n[Pasted 30 lines, 2]"
+        assert area.message == f"see {long}\n\n{long}!"
+        area.put("")
+        await one.say("/fork 0")
+        await one.until(lambda: one.screen is not before and bool(one.screen.prompt.area.text))
+        forked = one.screen.prompt.area
+        assert (forked.text, forked.message) == ("[Pasted 30 lines]", f"see {long}")
 
 
 async def test_an_undo_takes_it_away_and_a_redo_gives_it_again(home: Path) -> None:

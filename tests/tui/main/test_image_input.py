@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -207,6 +208,50 @@ async def test_enter_right_behind_a_paste_waits_for_the_image(
         (home / "broken.png").write_bytes(image[:50])
         await paste(one, f"{home}/broken.png", f"{home}/broken.png")
         await one.sees("broken PNG image")
+
+
+async def test_an_image_goes_where_it_was_pasted_whenever_it_comes(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes = iter((10, 20, 30, 40))
+    later = {20: threading.Event(), 30: threading.Event()}
+
+    def read(environ: object, folders: object) -> Clipping:
+        del environ, folders
+        size = next(sizes)
+        if size in later:
+            assert later[size].wait(30)
+        return Clipping(saved(flat(size, size)))
+
+    monkeypatch.setattr(image_input, "read_clipboard", read)
+    async with (
+        ChatServer() as server,
+        desk(home, server.base_url, capabilities=SEES) as one,
+    ):
+        server.script(say("A red box."), say("A blue box."))
+        await one.ready()
+        area = one.screen.prompt.area
+        # What was sent with the first one waits, and the second one stands in the field.
+        for key in ("ctrl+v", "enter", "ctrl+v"):
+            area.post_message(events.Key(key, None))
+        await one.until(lambda: area.text.startswith("[reading the clipboard"))
+        assert "10x10" not in area.text
+        later[20].set()
+        await one.sees("A red box.")
+        assert "clipboard 10x10" in json.dumps(server.requests[0].body)
+        assert area.text == "[image clipboard 20x20 ~1] "
+        await one.idle()
+        # One that is deleted before it comes is no part of the next message.
+        area.put("")
+        await one.pilot.press("ctrl+v", "ctrl+u")
+        later[30].set()
+        await one.until(lambda: not one.screen.image_input.reads)
+        for key in ("ctrl+v", "enter"):
+            area.post_message(events.Key(key, None))
+        await one.sees("A blue box.")
+        sent = json.dumps(server.requests[1].body)
+        assert "40x40" in sent
+        assert "30x30" not in sent
 
 
 async def test_what_is_sent_right_behind_an_image_comes_after_it(home: Path) -> None:
