@@ -261,7 +261,7 @@ def _from_turn(told: Iterable[EventRecord], *, in_turn: bool = False) -> list[Ev
 
 
 def close_dangling_calls(records: Iterable[EventRecord]) -> list[EventRecord]:
-    """The events with which a stop would have ended the calls and questions that are open at the end of a record.
+    """The events with which a stop would have ended the calls, questions and queued texts that are open at a record's end.
 
     Args:
         records: a session's events in order, of a program that was killed.
@@ -269,6 +269,7 @@ def close_dangling_calls(records: Iterable[EventRecord]) -> list[EventRecord]:
     calls: dict[str, str] = {}
     begun: set[str] = set()
     asked: dict[str, str] = {}
+    queued: dict[str, ev.SteerQueued] = {}
     last: EventRecord | None = None
     for record in records:
         last = record
@@ -284,6 +285,10 @@ def close_dangling_calls(records: Iterable[EventRecord]) -> list[EventRecord]:
                 asked[name] = key
             case ev.ApprovalResolved(id=name):
                 asked.pop(name, None)
+            case ev.SteerQueued(id=steer_id) as steer:
+                queued[steer_id] = steer
+            case ev.SteerTaken(id=steer_id):
+                queued.pop(steer_id, None)
             case ev.StepRetry():
                 # What was only being written went with the failed attempt.
                 calls = {key: call_id for key, call_id in calls.items() if key in begun}
@@ -296,6 +301,10 @@ def close_dangling_calls(records: Iterable[EventRecord]) -> list[EventRecord]:
     events: list[Event] = [ev.ApprovalResolved(name, "no", "stopped") for name in asked]
     events += [
         _stopped(key, call_id, begun=key not in asked.values()) for key, call_id in calls.items()
+    ]
+    events += [
+        ev.SteerTaken(one.id, one.text, withdrawn=True, images=one.images)
+        for one in queued.values()
     ]
     return [EventRecord(last.seq + n, last.at, event) for n, event in enumerate(events, 1)]
 

@@ -112,8 +112,8 @@ def test_a_terminal_that_says_it_has_graphics_is_sent_the_picture(
 def test_images_that_were_not_sent_outlive_a_kill(
     configured: Program, server: ChatServerThread
 ) -> None:
-    names = ["sent.png", "later.png", "draft.png"]
-    shots = [saved(noise(30, 20 + n)) for n in range(3)]
+    names = ["sent.png", "steered.png", "later.png", "draft.png"]
+    shots = [saved(noise(30, 20 + n)) for n in range(4)]
     for name, shot in zip(names, shots, strict=True):
         (configured.work / name).write_bytes(shot)
     configured.environment["KIMI_MODEL_NAME"] = "kimi-k2.5"
@@ -121,7 +121,10 @@ def test_images_that_were_not_sent_outlive_a_kill(
     terminal = configured.start()
     terminal.wait_for(READY)
     for name, key, then in zip(
-        names, ("enter", "tab", ""), ("Half of this", "after the turn", ""), strict=True
+        names,
+        ("enter", "enter", "tab", ""),
+        ("Half of this", "queued", "after the turn", ""),
+        strict=True,
     ):
         terminal.paste(name)
         terminal.wait_for(f"› [image {name} 30x")
@@ -130,13 +133,15 @@ def test_images_that_were_not_sent_outlive_a_kill(
         terminal.wait_for(then)
     configured.wait_kept("draft.json", "draft.png")
     session = configured.wait_kept("follow_ups.json", "later.png")
-    assert len(list((session / "unsent_images").iterdir())) == 3
+    assert len(list((session / "unsent_images").iterdir())) == 4
     terminal.kill()
     for name in names:
         (configured.work / name).unlink()
     server.script(say("Three noises."))
     terminal = configured.start("--continue")
-    terminal.wait_for(lambda shown: "image later.png" in shown and "image draft.png" in shown)
+    # What was to go in before the next step is the user's again, too, and waits nowhere.
+    terminal.wait_for(lambda shown: all(f"image {name}" in shown for name in names[1:]))
+    terminal.wait_gone("queued")
     terminal.key("enter")
     terminal.wait_for("Three noises.")
     urls = [f"data:image/png;base64,{base64.b64encode(shot).decode()}" for shot in shots]

@@ -447,6 +447,11 @@ class Conversation:
             self._follow_ups_changed()
         return bool(texts)
 
+    @property
+    def _waiting(self) -> tuple[str, ...]:
+        """What was sent and is not in the context: before the next step it goes in, or after the turn."""
+        return (*(queued.text for queued in self.state.queued), *self.follow_ups)
+
     async def _keep_follow_ups(self) -> None:
         """A program that is ended loses nothing of what waits."""
         from kimi_tui.tui.main.unsent import write_follow_ups
@@ -454,14 +459,14 @@ class Conversation:
         async with self._keeping:
             if (soul := self.soul) is not None:
                 await self._keep_images(soul)
-                await asyncio.to_thread(write_follow_ups, soul.session.dir, tuple(self.follow_ups))
+                await asyncio.to_thread(write_follow_ups, soul.session.dir, self._waiting)
 
     async def _keep_images(self, soul: KimiSoul) -> None:
         """Nor does it lose the images that are named in what waits and in what is written."""
         if not self._is_given_back:
             return
         chips = self._screen.kimi.images
-        texts = (self._screen.draft.text, *self.follow_ups)
+        texts = (self._screen.draft.text, *self._waiting)
         named = {chip: known for text in texts for chip, known in chips.of(text).items()}
         if named.keys() == self._kept_images:
             return
@@ -879,6 +884,8 @@ class Conversation:
 
     def _change(self, state: MainState) -> None:
         old, self.state, self._told = self._told, state, state
+        if old.queued != state.queued and self._is_given_back:
+            self.start(self._keep_follow_ups())
         if old != state:
             self._screen.state_changed(old, state)
 
