@@ -201,7 +201,7 @@ class PickList(Widget, can_focus=True):
         elif event.key == "enter":
             if state.matching:
                 self.post_message(self.Picked(self))
-        elif event.key in ("backspace", "escape") and state.needle:
+        elif event.key in ("backspace", "ctrl+u", "escape") and state.needle:
             state.type(state.needle[:-1] if event.key == "backspace" else "")
         elif (
             event.is_printable
