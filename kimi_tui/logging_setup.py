@@ -19,7 +19,7 @@ LIMIT_BYTES = 5 * 1024 * 1024
 _SECRETS = re.compile(
     r"(?i)(\bsk-[a-z0-9_-]{4})[a-z0-9_-]{8,}"
     r"|(\bbearer\s+)\S+"
-    r"|((?:api[-_]?key|authorization|token|secret|password)[\"']?\s*[:=]\s*[\"']?(?:bearer\s+)?)[^\s\"',}]+"
+    r"|((?:api[-_]?key|authorization|token|secret|password)[\"']?\s*[:=]\s*[\"']?(?:(?:bearer|basic)\s+)?)[^\s\"',}]+"
 )
 
 
@@ -29,7 +29,8 @@ _known: set[str] = set()
 
 def redacted(text: str, keys: tuple[str, ...] = ()) -> str:
     """The text with every key taken out: those that are known, and whatever looks like one."""
-    for key in (*keys, *_known):
+    # The longest first: one may be the beginning of another.
+    for key in sorted({*keys, *_known}, key=len, reverse=True):
         if len(key) >= 6:
             text = text.replace(key, "[key]")
     return _SECRETS.sub(lambda found: f"{found[1] or found[2] or found[3]}[key]", text)

@@ -31,6 +31,7 @@ def _restored() -> Iterator[None]:
     [
         "key sk-abcdEFGH1234567890 refused",
         "Authorization: Bearer topsecretvalue",
+        "Authorization: Basic bWU6MTIzNDU2Nzg5MA==",
         "{'api_key': 'topsecretvalue'}",
         'api-key = "topsecretvalue"',
         "password=topsecretvalue",
@@ -41,7 +42,12 @@ def test_keys_are_taken_out(text: str) -> None:
     cleaned = redacted(text, ("topsecretvalue",))
     assert "topsecretvalue" not in cleaned
     assert "1234567890" not in cleaned
+    assert "bWU6" not in cleaned
     assert "[key]" in cleaned
+
+
+def test_a_key_that_begins_as_another_leaves_nothing_of_that() -> None:
+    assert redacted("a topsecretvalue b", ("topsecret", "topsecretvalue")) == "a [key] b"
 
 
 def test_other_words_stay() -> None:

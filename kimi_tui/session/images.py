@@ -8,13 +8,14 @@ image itself: `expanded` puts it there. Everything here blocks and belongs in a 
 from __future__ import annotations
 
 import base64
+import errno
 import hashlib
 import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import cast
 
-from kimi_tui.filesystem import Storage, read_regular
+from kimi_tui.filesystem import NotARegularFile, Storage, read_regular
 from kimi_tui.foreign_text import one_line
 from kimi_tui.images import (
     MAX_BYTES,
@@ -63,6 +64,8 @@ class ImageStore:
         try:
             if _read(path) == image.data:
                 return
+            if path.parent.is_symlink():
+                raise NotARegularFile(errno.ELOOP, "its folder is a link", str(path.parent))
             is_first = not path.parent.exists()
             self._storage.make_folder(path.parent)
             self._storage.replace_file(path, image.data)

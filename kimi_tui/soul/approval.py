@@ -67,6 +67,8 @@ class _Waiting:
     key: str
     tool: str
     id: str = field(default_factory=lambda: str(uuid4()))
+    changed_first: str = ""
+    """The words that a yes to a plan which the user changed comes to, as they are shown."""
     decision: asyncio.Future[_Decision] = field(
         default_factory=lambda: asyncio.get_running_loop().create_future()
     )
@@ -158,7 +160,10 @@ class Approval:
                 answer = "once"
         if shown.ask.action == "present plan" and answer != "no":
             # What the plan was presented with is what holds from the yes on, before the agent goes on.
-            self.set_mode(cast(Mode, MODE_AFTER[self._agreed(shown.ask, feedback.strip())]))
+            agreed = feedback.strip()
+            if agreed not in shown.ask.options:
+                agreed = shown.changed_first
+            self.set_mode(cast(Mode, MODE_AFTER[agreed]))
             self._wire.publish(ModeChanged(self._mode))
         self._settle(shown, _Decision(answer, feedback.strip()))
         return True
@@ -184,14 +189,11 @@ class Approval:
         accepts_edits = self._mode in ("edits", "sandboxed")
         return self._mode == "all" or (accepts_edits and ask.action == "edit file")
 
-    def _agreed(self, ask: ApprovalQuestion, feedback: str) -> str:
-        """The words that a yes to a plan comes to.
+    def _changed_first(self, ask: ApprovalQuestion) -> str:
+        """The words that a yes to a plan which the user changed comes to.
 
-        Who changed the plan has chosen none of what was offered: that is the mode before, and none that asks for less than
-        what is offered.
+        They have chosen none of what was offered: that is the mode before, and none that asks for less than what is offered.
         """
-        if feedback in ask.options:
-            return feedback
         modes = get_args(Mode)
         laxest = modes.index(self._before_plan)
         allowed = [words for words in ask.options if modes.index(MODE_AFTER[words]) <= laxest]
@@ -234,7 +236,9 @@ class Approval:
         self._shown = waiting
         where = ask.where
         if ask.action == "present plan":
-            where = f"changed first: {self._agreed(ask, '').removeprefix(YES_AND)}"
+            # A change of mode meanwhile changes nothing of what stands there.
+            waiting.changed_first = self._changed_first(ask)
+            where = f"changed first: {waiting.changed_first.removeprefix(YES_AND)}"
         try:
             self._wire.publish(
                 ApprovalRequest(

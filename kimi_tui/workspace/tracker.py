@@ -153,6 +153,8 @@ class Tracker:
         self._store = BlobStore(folder / STORE_NAME, limits.max_store_bytes, scope.neighbours)
         self.texts = Texts(self._store)
         self.refusal = refusal_reason(root, scope.homes)
+        if any(path.is_symlink() for path in (folder, folder / STORE_NAME)):
+            self.refusal = "The folder of the snapshots is a link, so the files are not followed."
         self.full = ""
         self.extent: Extent | None = None
 

@@ -601,6 +601,28 @@ async def test_a_crafted_session_writes_nothing_but_what_a_scan_finds(tmp_path: 
         assert read.latest.keys().isdisjoint(HOSTILE_PATHS)
 
 
+@pytest.mark.parametrize("name", ["files", "files/store"])
+async def test_a_link_in_the_place_of_the_snapshots_is_not_followed(
+    tmp_path: Path, name: str
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    for held in ("mine.tmp", "restore.json"):
+        (elsewhere / held).write_text("precious")
+    async with stage(tmp_path) as on:
+        await worked(on)
+        place = on.soul.session.dir / name
+        place.rename(place.with_name("away"))
+        place.symlink_to(elsewhere)
+        await on.reopen()
+        heard = on.soul.wire.subscribe()
+        await on.soul.files_ready()
+        on.server.script(write("edited", "anew"), say("Done."))
+        await on.soul.run("go on")
+        assert await next_event(heard, ev.Notice, lambda one: "is a link" in one.text)
+    assert {held.name for held in elsewhere.iterdir()} == {"mine.tmp", "restore.json"}
+
+
 @pytest.mark.parametrize("shared", ["", "files", "files/restore.json"])
 async def test_what_others_may_have_written_is_shown_and_not_done(
     tmp_path: Path, shared: str

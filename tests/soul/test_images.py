@@ -392,6 +392,16 @@ def test_no_more_is_sent_than_a_server_takes(
     assert [message.text[0] for message in sent] == [f"{n}" for n in range(9)]
 
 
+def test_nothing_is_stored_behind_a_link(tmp_path: Path) -> None:
+    elsewhere, folder = tmp_path / "elsewhere", tmp_path / "session"
+    elsewhere.mkdir()
+    folder.mkdir()
+    (folder / IMAGES_NAME).symlink_to(elsewhere)
+    with pytest.raises(StorageTrouble, match="its folder is a link"):
+        session_images.ImageStore(folder, Storage()).put(SHOT)
+    assert not [*elsewhere.iterdir()]
+
+
 async def test_large_images_cost_the_context_nothing(tmp_path: Path) -> None:
     async with stage(tmp_path, capabilities=SEES, window=1_000_000) as on:
         body = noise(60, 60)

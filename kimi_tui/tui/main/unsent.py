@@ -79,6 +79,8 @@ def read_draft(folder: Path) -> Draft:
 def write_images(folder: Path, images: Mapping[str, Image]) -> None:
     """Keep the images of what was not sent, by their chips, and no others. A disk that refuses costs only that."""
     place, storage = folder / IMAGES, Storage()
+    if place.is_symlink():
+        return  # what is in there is somebody else's
     index: dict[str, dict[str, str]] = {}
     left = MOST_IMAGE_BYTES
     with contextlib.suppress(OSError):
@@ -95,8 +97,6 @@ def write_images(folder: Path, images: Mapping[str, Image]) -> None:
         _write(place / _INDEX, index)
     named = {one["sha256"] for one in index.values()}
     with contextlib.suppress(OSError):
-        if place.is_symlink():
-            return
         for entry in os.listdir(place):
             if _HASH.match(entry.removeprefix(".")) and entry not in named:
                 (place / entry).unlink()

@@ -115,6 +115,23 @@ async def test_a_changed_plan_never_leads_to_a_mode_that_was_not_offered(home: P
         assert "accepts edits" in one.text()
 
 
+async def test_a_changed_plan_leads_to_the_mode_that_stands_there(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url, mode="ask") as one:
+        server.script(call("ExitPlanMode", {"plan": PLAN}), say("Well."))
+        await one.ready()
+        await one.say("/plan")
+        await one.sees("The agent now makes a plan")
+        await one.say("Mend the quotes")
+        await one.sees("changed first: ask before each change")
+        # Once round, while the question stands: the mode before plan mode is another one by then.
+        await one.pilot.press("shift+tab", "shift+tab", "shift+tab")
+        await one.until(lambda: one.screen.conversation.state.mode == "plan")
+        assert "changed first: ask before each change" in one.text()
+        await answer(one, "Carry out this plan?", "c", "end", *"More.", "enter")
+        await one.sees("Well.")
+        assert one.screen.conversation.state.mode == "ask"
+
+
 async def test_a_question_is_left_to_the_agent_in_every_mode(home: Path) -> None:
     asked = {"questions": QUESTIONS["questions"][1:]}
     async with ChatServer() as server, desk(home, server.base_url, mode="all") as one:

@@ -176,9 +176,12 @@ def test_kept_images_of_anything_are_no_harm(tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     (elsewhere / shot.sha256).write_bytes(shot.data)
+    (elsewhere / "index.json").write_text("precious")
     place.symlink_to(elsewhere)
-    write_images(tmp_path, {})
-    assert (elsewhere / shot.sha256).exists()
+    for named in (images, {}):
+        write_images(tmp_path, named)
+        assert {path.name for path in elsewhere.iterdir()} == {shot.sha256, "index.json"}
+        assert (elsewhere / "index.json").read_text() == "precious"
 
 
 def test_a_file_of_anything_is_no_harm(tmp_path: Path) -> None:
