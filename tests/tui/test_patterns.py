@@ -15,6 +15,7 @@ import kimi_tui.tui
 from kimi_tui import foreign_text
 from kimi_tui.projection import tool_calls
 from kimi_tui.tui import terminal_input
+from kimi_tui.tui.dialogs import settings
 from kimi_tui.tui.main import image_input, unsent
 from kimi_tui.tui.prompt import image_chips, mention
 from kimi_tui.tui.transcript import markdown, markdown_splitter, tool_card
@@ -76,6 +77,7 @@ CASES: dict[str, tuple[Callable[[str], object], list[str]]] = {
         image_chips.in_text,
         [of("[image "), of("[image a 1"), of("[image " + "1x1 ~1" * 15), "[image " + of(" "), of("[image a 1x1 ~1, ")],
     ),
+    "settings._ALONE": (settings._ALONE.fullmatch, [of("left_"), of("left_shift"), "iso_level" + of("3")]),
     "unsent._HASH": (unsent._HASH.fullmatch, [of("a"), of("0" * 63)]),
     "unsent._CHIP": (unsent._CHIP.fullmatch, ["[Pasted " + of("1,"), "[Pasted 1 line, " + of("1"), of("[Pasted 1 line")]),
     "terminal_input._BACKGROUND_ANSWER": (told, [of("\x1b]11;"), "\x1b]11;" + of("r"), of("\x1b]11;r\x1b"), of("\x1b[?997;"), of("\x1b")]),
@@ -121,6 +123,7 @@ def test_every_pattern_is_tried() -> None:
     twice = {
         "image_input.re.compile",
         "terminal_input.re.compile",
+        "settings.re.compile",
         "unsent.re.compile",
         "mention.re.compile",
         "markdown_splitter.re.compile",
