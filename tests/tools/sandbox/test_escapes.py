@@ -9,6 +9,7 @@ import os
 import pty
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -100,7 +101,8 @@ class Outside:
             start_new_session=True,
         )
         held.callback(self.victim.wait)
-        held.callback(self.victim.kill)
+        # With the sleep that the shell waits for, which would hold our output open for ten minutes.
+        held.callback(os.killpg, self.victim.pid, signal.SIGKILL)
         held.callback(os.close, self.terminal)
         held.callback(os.close, self.other)
         os.set_blocking(self.terminal, False)
