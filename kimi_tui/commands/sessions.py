@@ -481,7 +481,7 @@ def print_lines(lines: Sequence[WorldLine], shown: Mapping[int, ShownLine]) -> N
 def _after_words(line: WorldLine, shown: ShownLine | None) -> str:
     after = _tokens_after(line, shown)
     is_measured = not after or (shown is not None and shown.after_measured)
-    return tokens(after) if is_measured else f"~{tokens(after)}"
+    return tokens(after, estimated=not is_measured)
 
 
 def _tokens_after(line: WorldLine, shown: ShownLine | None) -> int:

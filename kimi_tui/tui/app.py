@@ -120,7 +120,6 @@ class KimiApp(App[None], inherit_bindings=False):
         self._ending = Ending(self._restore_terminal, self._settled_code)
         self._quit_keys = QuitKeys(lambda: self.return_code is not None, self._ending.end_at_once)
         self._themes = themes_for(colours)
-        self._theme_by_name = {theme.name: theme for theme in self._themes.values()}
         self._is_light = guess_light(os.environ)
         """Whether the terminal is."""
         self._follows = colours > FEW and launch.config.theme == AUTO
@@ -521,9 +520,7 @@ class KimiApp(App[None], inherit_bindings=False):
 
     def _theme_named(self, name: str) -> Theme:
         followed = "light" if self._is_light else "dark"
-        theme = theme_of(followed if name == AUTO else name, self._themes)
-        self._theme_by_name[theme.name] = theme
-        return theme
+        return theme_of(followed if name == AUTO else name, self._themes)
 
     @on(BackgroundTold)
     def _background_told(self, event: BackgroundTold) -> None:
@@ -575,12 +572,14 @@ class KimiApp(App[None], inherit_bindings=False):
 
     def get_theme(self, theme_name: str) -> Theme | None:
         """One of ours, or of Textual's."""
-        return self._theme_by_name.get(theme_name) or super().get_theme(theme_name)
+        ours = next((theme for theme in self._themes.values() if theme.name == theme_name), None)
+        return ours or super().get_theme(theme_name)
 
     @property
     def available_themes(self) -> dict[str, Theme]:
         """Ours, and Textual's."""
-        return {**super().available_themes, **self._theme_by_name}
+        ours = {theme.name: theme for theme in self._themes.values()}
+        return {**super().available_themes, **ours}
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         """Our names of colours for a theme that does not know them."""

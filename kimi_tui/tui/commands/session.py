@@ -41,10 +41,9 @@ def usage(screen: MainScreen, argument: str) -> None:
     if used is None:
         screen.tell("Nothing was used yet.")
         return
-    about = "~" if used.estimated else ""
     cost = screen.conversation.cost_words()
     screen.tell(
-        f"{about}{tokens(used.used)} of {tokens(used.limit)} used, "
+        f"{tokens(used.used, estimated=used.estimated)} of {tokens(used.limit)} used, "
         f"{percent(used.used, used.limit)}; compacts at {tokens(used.trigger)}",
         advice=(
             f"This session: {tokens(used.total_input)} in, of these "
@@ -75,9 +74,8 @@ async def context(screen: MainScreen, argument: str) -> None:
     from kimi_tui.tui.dialogs.text_screen import StatisticsScreen
     from kimi_tui.tui.formatting import percent, tokens, window_pairs
 
-    about = "~" if status.estimated else ""
     title = (
-        f"{about}{tokens(status.used)} of {tokens(status.limit)} tokens, "
+        f"{tokens(status.used, estimated=status.estimated)} of {tokens(status.limit)} tokens, "
         f"{percent(status.used, status.limit)}; compacts at {tokens(status.trigger)}"
     )
     await screen.ask(StatisticsScreen("Context", title, window_pairs(parts)))
