@@ -7,14 +7,13 @@ to compare files, git is not asked which files have changed.
 
 from __future__ import annotations
 
-import os
-import select
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from kimi_tui.foreign_text import clean
+from kimi_tui.program_output import program_output
 from kimi_tui.prompts import prompt
 from kimi_tui.soul.project_notes import repository_root
 from kimi_tui.tools.process import child_environment, find_program
@@ -72,34 +71,14 @@ def _lines(
 
     A program that says that it found nothing (exit code 1) has not failed.
     """
-    data = b""
+    left = deadline - time.monotonic()
     try:
-        with subprocess.Popen(
-            argv,
-            cwd=folder,
-            env=env,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        ) as process:
-            assert process.stdout is not None
-            output = process.stdout.fileno()
-            try:
-                poll = select.poll()
-                poll.register(output, select.POLLIN)
-                while len(data) < _LIMIT_BYTES:
-                    if not poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
-                        return None
-                    piece = os.read(output, _LIMIT_BYTES)
-                    if not piece:
-                        if process.wait(max(0.1, deadline - time.monotonic())) > 1:
-                            return None
-                        break
-                    data += piece
-            finally:
-                process.kill()
+        data, code = program_output(
+            argv, folder=folder, env=env, timeout_s=left, most=_LIMIT_BYTES - 1
+        )
     except (OSError, subprocess.TimeoutExpired):
+        return None
+    if code is not None and code > 1:
         return None
     lines = data[:_LIMIT_BYTES].decode("utf-8", "replace").splitlines()
     return [clean(line)[:_LINE_CHARS] for line in lines]

@@ -7,14 +7,9 @@ terminal, which it would take from the program.
 
 from __future__ import annotations
 
-import os
-import select
-import signal
 import subprocess
 import sys
-import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,7 +22,6 @@ CLIPBOARD_TIMEOUT_S = 2.0
 WINDOWS_TIMEOUT_S = 8.0
 """Its shell takes a second to begin, and longer the first time."""
 MOST_TEXT_BYTES = 10_000_000
-_PIECE_BYTES = 65_536
 _TMUX = ("show-options", "-gv", "set-clipboard")
 TEXT_BROWSERS = frozenset(
     ("w3m", "lynx", "links", "links2", "elinks", "www-browser", "browsh", "carbonyl", "chawan")
@@ -132,47 +126,6 @@ def _run_apart(
     )
 
 
-def _printed_by(
-    command: Sequence[str], environ: Mapping[str, str], timeout_s: float, most: int
-) -> bytes | None:
-    """What a program of the desktop prints; None for more than so many bytes, and nothing where it fails.
-
-    It is run as by `_run_apart`, and killed with all that it started in its session when it prints or takes too much.
-
-    Raises:
-        OSError: it could not be started.
-        subprocess.TimeoutExpired: it takes longer than so many seconds.
-    """
-    process = subprocess.Popen(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        env=browser_environment(environ),
-        cwd="/",
-        start_new_session=True,
-    )
-    assert process.stdout is not None
-    pipe, printed = process.stdout.fileno(), bytearray()
-    ends_at = time.monotonic() + timeout_s
-    try:
-        while len(printed) <= most:
-            if not select.select([pipe], [], [], max(0.0, ends_at - time.monotonic()))[0]:
-                raise subprocess.TimeoutExpired(command, timeout_s)
-            if not (piece := os.read(pipe, _PIECE_BYTES)):
-                code = process.wait(max(0.0, ends_at - time.monotonic()))
-                return b"" if code else bytes(printed)
-            printed += piece
-        return None
-    finally:
-        process.stdout.close()
-        if process.returncode is None:
-            # Not waited for by now, so that its number is nobody else's.
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-
-
 def hand_to_desktop(text: str, environ: Mapping[str, str], work_dirs: Sequence[Path]) -> bool:
     """Put a text into the desktop's clipboard; whether that was done. Runs a process: meant for a thread."""
     command = clipboard_command(environ, work_dirs)
@@ -270,6 +223,7 @@ def read_clipboard(
     import binascii
 
     from kimi_tui.images import MAX_FILE_BYTES
+    from kimi_tui.program_output import program_output
     from kimi_tui.tools.process import find_program
 
     desktop = _desktop_of(environ, platform)
@@ -280,9 +234,18 @@ def read_clipboard(
         if program is None:
             return b""
         try:
-            return _printed_by([program, *command[1:]], environ, reading.timeout_s, most)
+            found = program_output(
+                [program, *command[1:]],
+                folder=Path("/"),
+                env=browser_environment(environ),
+                timeout_s=reading.timeout_s,
+                most=most,
+            )
         except OSError:
             return b""
+        if found.code is None:
+            return None
+        return b"" if found.code else found.data
 
     try:
         image = printed(reading.image, MAX_FILE_BYTES * (4 if reading.is_base64 else 3) // 3)

@@ -1,0 +1,66 @@
+"""What a small program prints, such as git or a tool of the desktop: bounded in time and size. Blocks; for a thread."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+_PIECE_BYTES = 65_536
+
+
+class ProgramOutput(NamedTuple):
+    """The first bytes that were printed, and the exit code; None where there was more, which nobody waited for."""
+
+    data: bytes
+    code: int | None
+
+
+def program_output(
+    command: Sequence[str], *, folder: Path, env: Mapping[str, str], timeout_s: float, most: int
+) -> ProgramOutput:
+    """Run a program in a session of its own, with nothing to read, and read up to `most` bytes and a piece of what it prints.
+
+    What still runs at the end is killed, with all that it started in its session.
+
+    Raises:
+        OSError: it could not be started.
+        subprocess.TimeoutExpired: it takes longer than so many seconds.
+    """
+    process = subprocess.Popen(
+        command,
+        cwd=folder,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    pipe, printed = process.stdout.fileno(), bytearray()
+    ends_at = time.monotonic() + timeout_s
+    # `select` takes no file whose number is over a thousand.
+    poll = select.poll()
+    poll.register(pipe, select.POLLIN)
+    try:
+        while len(printed) <= most:
+            if not poll.poll(max(0.0, ends_at - time.monotonic()) * 1000):
+                raise subprocess.TimeoutExpired(command, timeout_s)
+            if not (piece := os.read(pipe, _PIECE_BYTES)):
+                code = process.wait(max(0.1, ends_at - time.monotonic()))
+                return ProgramOutput(bytes(printed), code)
+            printed += piece
+        return ProgramOutput(bytes(printed), None)
+    finally:
+        process.stdout.close()
+        if process.returncode is None:
+            # Not waited for by now, so that its number is nobody else's.
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
