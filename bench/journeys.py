@@ -1,18 +1,21 @@
 """How far a reader has to walk: files, functions and calls that one thing done by the user or the model passes through.
 
-Run with `python -m bench.journeys`, or `make journeys`. Each journey runs once to import and warm up what it needs, then once more under
-`sys.setprofile`, which counts the calls of our own functions: for the screen those below `kimi_tui/tui`, for the engine all others. A
-jump is a call from one of these files into another. Nothing is timed: the figures are the same on any machine, but for how often a
-picture is drawn while something is awaited.
+Run with `python -m bench.journeys`, or `make journeys`; with `--list WORDS` it prints the functions by file of the journeys whose
+names hold these words. Each journey runs once to import and warm up what it needs, then once more under `sys.setprofile`, which
+counts the calls of our own functions: for the screen those below `kimi_tui/tui`, for the engine all others. A jump is a call from one
+of these files into another. Comprehensions are no functions of their own, whatever the version of Python makes of them (PEP 709).
+Nothing is timed: the figures are the same on any machine, but for how often a picture is drawn while something is awaited.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import re
 import sys
 import tempfile
 import threading
+from collections import Counter
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,6 +33,7 @@ from kimi_tui.wire.events import ApprovalRequest, TextPart
 
 PACKAGE = str(Path(kimi_tui.__file__).parent) + "/"
 SCREEN = PACKAGE + "tui/"
+INLINED = frozenset(("<listcomp>", "<dictcomp>", "<setcomp>"))
 
 
 class Walk:
@@ -43,7 +47,7 @@ class Walk:
         self._counts = counts
         self._known: dict[CodeType, str | None] = {}
         self.files: set[str] = set()
-        self.functions: set[CodeType] = set()
+        self.functions: Counter[CodeType] = Counter()
         self.jumps = 0
 
     def _file(self, code: CodeType) -> str | None:
@@ -54,15 +58,29 @@ class Walk:
 
     def __call__(self, frame: FrameType, event: str, _: object) -> None:
         """Count one event of the profiler."""
-        if event != "call" or (file := self._file(frame.f_code)) is None:
+        code = frame.f_code
+        if event != "call" or code.co_name in INLINED or (file := self._file(code)) is None:
             return
         self.files.add(file)
-        self.functions.add(frame.f_code)
+        self.functions[code] += 1
         caller = frame.f_back
         while caller is not None and self._file(caller.f_code) is None:
             caller = caller.f_back
         if caller is not None and self._file(caller.f_code) != file:
             self.jumps += 1
+
+    def listing(self) -> str:
+        """The functions by file, each with its line and how often it was called (a coroutine: also each time it went on)."""
+        lines: list[str] = []
+        by_file: dict[str, list[CodeType]] = {}
+        for code in self.functions:
+            by_file.setdefault(code.co_filename, []).append(code)
+        for file, codes in sorted(by_file.items()):
+            lines.append(f"  {file.removeprefix(PACKAGE)}  {len(codes)}")
+            for code in sorted(codes, key=lambda code: code.co_firstlineno):
+                times = self.functions[code]
+                lines.append(f"    {code.co_firstlineno:5} {code.co_qualname}  {times}")
+        return "\n".join(lines)
 
     @contextmanager
     def under_way(self) -> Generator[None]:
@@ -268,12 +286,18 @@ async def measured(folder: Path) -> dict[str, Walk]:
 
 def main() -> None:
     """Print the table."""
+    parser = argparse.ArgumentParser(prog="python -m bench.journeys")
+    parser.add_argument("--list", metavar="WORDS", help="print what these journeys pass through")
+    words = parser.parse_args().list
     with tempfile.TemporaryDirectory() as folder:
         walks = asyncio.run(measured(Path(folder)))
     width = max(len(name) for name in walks)
     print(f"{'journey':{width}}  files  functions  jumps between files")
     for name, walk in walks.items():
         print(f"{name:{width}}  {len(walk.files):5}  {len(walk.functions):9}  {walk.jumps:5,}")
+    for name, walk in walks.items():
+        if words is not None and words in name:
+            print(f"\n{name}\n{walk.listing()}")
 
 
 if __name__ == "__main__":
