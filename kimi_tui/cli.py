@@ -10,11 +10,13 @@ import gc
 import io
 import os
 import sys
+from contextlib import contextmanager
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser
-    from collections.abc import Sequence
+    from collections.abc import Generator, Sequence
 
     from kimi_tui.launch import Launch, Options
 
@@ -99,7 +101,6 @@ def start(launch: Launch) -> int:
         # Textual draws on standard error as it was at the start.
         name = "__stderr__"
         setattr(sys, name, sys.__stdout__)
-    from kimi_tui.left_out import left_out
     from kimi_tui.process import harden, keep_large_apart
 
     _forget_odd_sizes()
@@ -266,3 +267,25 @@ def _say(message: str, code: int) -> int:
 
     print(f"kimi-tui: {one_line(message)}", file=sys.stderr)
     return code
+
+
+class _LeftOut(ModuleType):
+    """Has a class of every name, with nothing in it."""
+
+    def __getattr__(self, name: str) -> type:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return type(name, (), {})
+
+
+@contextmanager
+def left_out(*names: str) -> Generator[None]:
+    """What is imported in this context gets nothing but names of these modules; behind it, and where they were loaded
+    before, they are what they are."""
+    absent = [name for name in names if name not in sys.modules]
+    sys.modules.update((name, _LeftOut(name)) for name in absent)
+    try:
+        yield
+    finally:
+        for name in absent:
+            del sys.modules[name]

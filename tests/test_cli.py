@@ -151,7 +151,7 @@ os.environ["TEXTUAL_FPS"] = "240"
 import asyncio
 from kimi_tui.cli import parse
 from kimi_tui.launch import launch_of
-from kimi_tui.left_out import left_out
+from kimi_tui.cli import left_out
 with left_out("textual.command"):
     from kimi_tui.tui.app import KimiApp
 from kimi_tui.tui.main import screen

@@ -118,7 +118,7 @@ def _nearest(text: str) -> None:
 def _replaced(text: str) -> None:
     text = _read(text)
     from kimi_tui.tools.base import ToolProblem
-    from kimi_tui.tools.str_replace_file import Edit, replaced
+    from kimi_tui.tools.file_edit import Edit, replaced
 
     for old in (text[: len(text) // 2] + "?", text[:1], text[: len(text) // 2]):
         for new in ("", "x" * 100_000):

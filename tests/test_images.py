@@ -14,7 +14,6 @@ from PIL.PngImagePlugin import PngInfo
 from support.made_images import flat, noise, saved
 
 from kimi_tui import images
-from kimi_tui.image_metadata import without_metadata
 from kimi_tui.images import (
     MAX_BYTES,
     MAX_FILE_BYTES,
@@ -24,6 +23,7 @@ from kimi_tui.images import (
     image_tokens,
     is_image,
     read_image,
+    without_metadata,
 )
 
 PROFILE = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]

@@ -1,24 +1,51 @@
-"""The system prompt: written once, when a session begins, as its first record; `adapted` when it is sent."""
+"""The system prompt: written once, when a session begins, as its first record; `adapted` when it is sent.
+
+It has what git says of the work folder: branch, changed files and the last commits. Whoever wrote the repository wrote its
+configuration too, and much of that names programs that git would run. Nothing of it is run here: no hook, file monitor,
+signature check or transport; and where it has filters of its own, which git runs to compare files, git is not asked which
+files have changed.
+"""
 
 from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Mapping
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from typing import NamedTuple
 
+from kimi_tui.foreign_text import clean
+from kimi_tui.program_output import program_output
 from kimi_tui.prompts import prompt
-from kimi_tui.soul.project_notes import notes_for, quoted
-from kimi_tui.soul.repository import repository_facts
+from kimi_tui.soul.project_notes import notes_for, quoted, repository_root
+from kimi_tui.tools.process import child_environment, find_program
 
 _MAX_ENTRIES = 80
 _OURS = "You are the agent of kimi-tui"
 _HEADING = "\n# "
 # What follows names the folder and holds the project's notes: nothing in it is ours to change.
 _LAST_HEADING = "\n# This session\n"
+
+_GIT_LIMIT_S = 1.5
+_GIT_LIMIT_BYTES = 16_384
+_MOST_CHANGED_FILES = 40
+_N_COMMITS = 5
+_GIT_LINE_CHARS = 120
+_SAFE_GIT = (
+    *("--no-pager", "--no-optional-locks"),
+    *("-c", "core.fsmonitor="),
+    *("-c", "core.hooksPath=/dev/null"),
+    *("-c", "log.showSignature=false"),
+    *("-c", "status.submoduleSummary=false"),
+    *("-c", "safe.bareRepository=explicit"),
+)
+_STATUS = ("status", "--porcelain", "--branch", "--ignore-submodules=all", "--no-renames")
+_LOG = ("log", f"-{_N_COMMITS}", "--no-color", "--no-show-signature", "--format=%h %s")
+_FILTERS = ("config", "--show-scope", "--name-only", "--get-regexp", r"^filter\.")
 
 
 def build_system_prompt(
@@ -132,3 +159,51 @@ class FolderFacts:
     n_files: int | None = None
     is_more: bool = False
     notes: tuple[str, ...] = ()
+
+
+def repository_facts(work_dir: Path, environ: Mapping[str, str]) -> str:
+    """The part of the system prompt about the repository; empty where there is none. Runs git: call it in a thread."""
+    root = repository_root(work_dir)
+    program = find_program("git", environ, *([root] if root is not None else ()))
+    if root is None or program is None:
+        return ""
+    deadline = time.monotonic() + _GIT_LIMIT_S
+    # Where the configuration says that the files are elsewhere, nobody wants to know of those.
+    git = (program, *_SAFE_GIT, f"--work-tree={root}")
+    env = {
+        **child_environment(environ),
+        "GIT_NO_LAZY_FETCH": "1",
+        "GIT_ALLOW_PROTOCOL": "none",
+    }
+    status: list[str] = []
+    filters = _git_lines((*git, *_FILTERS), root, env, deadline)
+    # Those of the user's own configuration, such as LFS, are the user's own programs.
+    if filters is not None and not any(
+        line.startswith(("local", "worktree", "unknown")) for line in filters
+    ):
+        status = _git_lines((*git, *_STATUS), root, env, deadline) or []
+    commits = _git_lines((*git, *_LOG), root, env, deadline) or []
+    if len(status) > _MOST_CHANGED_FILES + 1:
+        status = [*status[: _MOST_CHANGED_FILES + 1], "… and more"]
+    facts = "\n\n".join("\n".join(lines) for lines in (status, commits) if lines)
+    return f"\n{prompt('repository', FACTS=facts)}\n" if facts else ""
+
+
+def _git_lines(
+    argv: Sequence[str], folder: Path, env: Mapping[str, str], deadline: float
+) -> list[str] | None:
+    """What a program prints, the first of it where that is much; None where it fails or takes too long.
+
+    A program that says that it found nothing (exit code 1) has not failed.
+    """
+    left = deadline - time.monotonic()
+    try:
+        data, code = program_output(
+            argv, folder=folder, env=env, timeout_s=left, most=_GIT_LIMIT_BYTES - 1
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    if code is not None and code > 1:
+        return None
+    lines = data[:_GIT_LIMIT_BYTES].decode("utf-8", "replace").splitlines()
+    return [clean(line)[:_GIT_LINE_CHARS] for line in lines]

@@ -31,8 +31,7 @@ from kimi_tui.tools.process import (
     find_program,
     user_environment,
 )
-from kimi_tui.tools.sandbox.policy import NoSandbox
-from kimi_tui.tools.sandbox.refusals import IN_THE_WAY, refused
+from kimi_tui.tools.sandbox.policy import IN_THE_WAY, NoSandbox, refused
 from kimi_tui.tools.sandbox.sandbox import Confined
 from kimi_tui.tools.text import format_size
 

@@ -17,10 +17,10 @@ from support.tool_env import Bench
 from support.watching import until
 
 from kimi_tui import filesystem
-from kimi_tui.tools import file_edit, files, str_replace_file
+from kimi_tui.tools import file_edit, files
 from kimi_tui.tools.base import FileEdit, ToolProblem, ToolRejected
+from kimi_tui.tools.file_edit import Edit, replaced
 from kimi_tui.tools.paths import ResolvedPath, locate
-from kimi_tui.tools.str_replace_file import Edit, replaced
 
 
 def temporaries(folder: Path) -> list[str]:
@@ -688,7 +688,7 @@ async def test_very_many_edits_end_with_their_time(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench.write("a.txt", "x")
-    monkeypatch.setattr(str_replace_file, "LIMIT_S", 0.0)
+    monkeypatch.setattr(file_edit, "LIMIT_S", 0.0)
     edits = [{"old": "x" * n, "new": "x" * (n + 1)} for n in range(1, 1000)]
     outcome = await bench.run("StrReplaceFile", path="a.txt", edit=edits)
     assert (outcome.is_error, outcome.brief) == (True, "out of time")
@@ -702,7 +702,7 @@ async def test_edits_that_nobody_waits_for_any_more_end(
     bench.write("a.txt", "x")
     made = 0
     begun, ended, stop = threading.Event(), threading.Event(), threading.Event()
-    real = str_replace_file.replaced
+    real = file_edit.replaced
 
     def replaced(text: str, edit: Edit, which: str = "") -> tuple[str, int]:
         nonlocal made
@@ -712,7 +712,7 @@ async def test_edits_that_nobody_waits_for_any_more_end(
         ended.set()
         return real(text, edit, which)
 
-    monkeypatch.setattr(str_replace_file, "replaced", replaced)
+    monkeypatch.setattr(file_edit, "replaced", replaced)
     edits = [{"old": "x" * n, "new": "x" * (n + 1)} for n in range(1, 1000)]
     running = asyncio.create_task(bench.run("StrReplaceFile", path="a.txt", edit=edits))
     assert await asyncio.to_thread(begun.wait, 30)

@@ -3,13 +3,15 @@
 Writable are the work folder, the caches of package managers and what the settings name; in the work folder not what
 decides what git runs, nor files at its top that run later. Readable is everything but secrets and this program's own
 folders. A file below the top that runs later cannot be held still without getting in the way of renames; what becomes
-of it is looked at afterwards (`Watch`).
+of it is looked at afterwards (`Watch`). What in the output of a failed command says that the sandbox was in its way,
+`refused` finds.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,6 +61,25 @@ CACHES = word_set(""".cache/pip .cache/uv .cache/pypoetry .cache/pre-commit .cac
     .cargo/registry .cargo/git .cargo/.package-cache .cargo/.package-cache-mutate .cargo/.global-cache
     go/pkg/mod .gradle/caches .m2/repository Library/Caches/pip Library/Caches/uv Library/Caches/go-build""")
 """Below the home folder: what package managers and compilers write to even when they fetch nothing."""
+
+IN_THE_WAY = "The sandbox was in the way of"
+"""So begins what is said of it in a result."""
+_MOST_REFUSALS = 3
+_LONGEST_ERROR_LINE = 2000
+_REFUSED = re.compile(
+    r"Read-only file system|Permission denied|Operation not permitted|Device or resource busy|"
+    r"Invalid cross-device link|\b(?:EROFS|EACCES|EPERM|EBUSY|EXDEV)\b",
+    re.IGNORECASE,
+)
+_QUOTED = re.compile(r"['\"‘`]([^'\"’`\n]+)['\"’`]")
+_PATH = re.compile(r"(?:~|\.{1,2})?/?[\w.@+-]+(?:/[\w.@+-]+)*")
+_NO_NETWORK = re.compile(
+    r"Could not resolve|Temporary failure in name resolution|Name or service not known|Network is unreachable|"
+    r"Couldn't connect|Failed to connect|Connection refused|No route to host|dns error|error sending request|"
+    r"Failed to establish a new connection|getaddrinfo|Unknown host|Address family not supported|"
+    r"\b(?:EAI_AGAIN|ENOTFOUND|ENETUNREACH|ECONNREFUSED)\b",
+    re.IGNORECASE,
+)
 
 
 class SandboxSettings(NamedTuple):
@@ -335,3 +356,32 @@ def _first_line(path: str) -> str:
             return file.read(_GIT_FILE_BYTES).partition("\n")[0]
     except OSError:
         return ""
+
+
+def refused(output: str, policy: Policy) -> list[str]:
+    """What was refused, in words such as `writing /etc/hosts`, `reading ~/.ssh`, `the network`; each once.
+
+    Args:
+        output: of a command that failed.
+        policy: that held for it.
+    """
+    found: list[str] = []
+    for line in (line[:_LONGEST_ERROR_LINE] for line in output.splitlines()):
+        if not policy.network and _NO_NETWORK.search(line):
+            found.append("the network")
+        if match := _REFUSED.search(line):
+            found += _refused_by_line(line, match.start(), policy)
+    return list(dict.fromkeys(found))[:_MOST_REFUSALS]
+
+
+def _refused_by_line(line: str, at: int, policy: Policy) -> list[str]:
+    """What a line with an error in it (at `at`) is about: what it quotes, else the path before the error, or after it."""
+    paths = [*_QUOTED.findall(line), *reversed(_PATH.findall(line[:at])), *_PATH.findall(line[at:])]
+    for path in paths:
+        if "/" not in path and not path.startswith("."):
+            continue
+        if not policy.may_read(path):
+            return [f"reading {path}"]
+        if not policy.may_write(path):
+            return [f"writing {path}"]
+    return []

@@ -448,7 +448,7 @@ class MainScreen(Screen[None]):
 
     def _first_of(self, event: Event) -> None:
         """Give the hint that belongs to what happens, if it happens for the first time."""
-        from kimi_tui.tools.sandbox.refusals import IN_THE_WAY
+        from kimi_tui.tools.sandbox.policy import IN_THE_WAY
         from kimi_tui.tui.main.first_times import FULL
         from kimi_tui.wire import events as wire
 

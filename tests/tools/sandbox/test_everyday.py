@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from kimi_tui.tools.process import RunningCommand
-from kimi_tui.tools.sandbox.refusals import refused
+from kimi_tui.tools.sandbox.policy import refused
 from kimi_tui.tools.sandbox.sandbox import Sandbox
 
 HERE = Path(__file__).parent

@@ -15,8 +15,7 @@ import pytest
 
 from kimi_tui.config.settings import SandboxConfig
 from kimi_tui.tools.process import RunningCommand
-from kimi_tui.tools.sandbox.policy import NoSandbox, Policy, SandboxSettings, policy_for
-from kimi_tui.tools.sandbox.refusals import refused
+from kimi_tui.tools.sandbox.policy import NoSandbox, Policy, SandboxSettings, policy_for, refused
 from kimi_tui.tools.sandbox.sandbox import Sandbox, bwrap_arguments, find_sandbox, macos_profile
 
 

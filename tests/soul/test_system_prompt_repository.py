@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from kimi_tui.soul import repository
-from kimi_tui.soul.repository import repository_facts
+from kimi_tui.soul import system_prompt
+from kimi_tui.soul.system_prompt import repository_facts
 
 ENVIRON = {"PATH": os.environ["PATH"], "HOME": "/nonexistent"}
 
@@ -59,7 +59,7 @@ def test_no_commit_yet(tmp_path: Path) -> None:
 
 
 def test_what_takes_too_long_is_left_out(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(repository, "_LIMIT_S", 0.2)
+    monkeypatch.setattr(system_prompt, "_GIT_LIMIT_S", 0.2)
     slow = repo.parent / "bin" / "git"
     slow.parent.mkdir()
     slow.write_text("#!/bin/sh\nexec sleep 60\n")
