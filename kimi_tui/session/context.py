@@ -28,6 +28,7 @@ from kimi_tui.session.context_index import (
     MessageList,
     StoredMessages,
     TokenEstimate,
+    TokenScale,
 )
 from kimi_tui.session.durable_file import ChangedByOthers, DurableFile
 from kimi_tui.session.errors import AlreadyThere, StorageTrouble, UnknownCheckpoint
@@ -180,14 +181,10 @@ class Context:
         journal: The journal of operations.
         index: Where things stand in the live line; another object after each switch, and not to be changed.
         messages: Its messages, parsed when looked at; another object after each switch.
-        whole_request: From the estimated tokens of the texts of a line to those of a request that sends it, for lines of
-            which no server has given a figure. The engine puts its own in, which knows the tools and how far off
-            estimates are.
-        scaled: From the estimated tokens of texts to what they are taken for, likewise.
-        tokens_now: The tokens of the live line, as the journal of operations has them. The engine puts in what it has
-            published.
-        tokens_behind: The same for a line that is cut before a checkpoint and goes on with texts of so many estimated tokens;
-            None where nothing is known of that checkpoint.
+        scale: What estimates of its tokens are taken for; whoever asks a model teaches it.
+        published: The tokens that were published for what precedes a checkpoint, or for all of the live line as it is now
+            (None); None where nothing was. The engine puts its own in, so that the journal of operations says what the user
+            was told.
     """
 
     def __init__(
@@ -198,10 +195,8 @@ class Context:
     ) -> None:
         self.folder = folder
         self.storage = storage or Storage()
-        self.whole_request: Callable[[int], int] = lambda tokens: tokens
-        self.scaled: Callable[[int], int] = lambda tokens: tokens
-        self.tokens_now: Callable[[], int] = lambda: self.token_count
-        self.tokens_behind: Callable[[Checkpoint, int], int | None] = lambda point, added: None
+        self.scale = TokenScale()
+        self.published: Callable[[Checkpoint | None], int | None] = lambda point: None
         self.journal = Journal(folder, self.storage)
         self._live = DurableFile(live_path(folder), self.storage, self._make_folder)
         self._take_over(ContextIndex(), MessageCache())
@@ -272,20 +267,20 @@ class Context:
 
     @property
     def token_count(self) -> int:
-        """Tokens of the live line: the last usage, and an estimate of what came after it."""
-        return self._tokens_before(self.size_bytes)
-
-    def _tokens_before(self, offset: int) -> int:
-        tokens = self._tokens.before(self.index, offset, self.messages)
-        return self._sent(self.index, offset, tokens)
-
-    def _sent(self, index: ContextIndex, offset: int, tokens: int) -> int:
-        usage = index.usage_before(offset)
-        return (
-            self.whole_request(tokens)
-            if usage is None
-            else usage[0] + self.scaled(tokens - usage[0])
+        """Tokens of the live line as they were published; else its last usage, and an estimate of what came after it."""
+        published = self.published(None)
+        if published is not None:
+            return published
+        return self._tokens_of(
+            self.index, self._tokens.before(self.index, self.size_bytes, self.messages)
         )
+
+    def _tokens_of(self, index: ContextIndex, estimate: int) -> int:
+        """Tokens of a line that `TokenEstimate` takes to hold so many."""
+        usage = index.usage_before(index.size)
+        if usage is None:
+            return self.scale.of_request(estimate)
+        return usage[0] + self.scale.of_texts(estimate - usage[0])
 
     # -- how much of it is safe ------------------------------------------------------------------------
 
@@ -490,7 +485,7 @@ class Context:
             entry = replace(
                 change.entry,
                 from_checkpoint=self.n_checkpoints - 1,
-                tokens_before=self.tokens_now(),
+                tokens_before=self.token_count,
             )
             # What follows may be most of a long line, and reading it for the index takes as long as opening it.
             plan = await asyncio.to_thread(self._planned, change, entry)
@@ -541,11 +536,11 @@ class Context:
         all_messages = MessageList(index, read, MessageCache())
         after = entry.tokens_after or None
         if after is None and point is not None and not index.usages_between(keep, index.size):
-            added = all_messages[index.messages_before(keep) :]
-            after = self.tokens_behind(point, sum(map(message_tokens, added)))
+            added = sum(map(message_tokens, all_messages[index.messages_before(keep) :]))
+            if (published := self.published(point)) is not None:
+                after = published + self.scale.of_texts(added)
         if after is None:
-            texts = TokenEstimate().before(index, index.size, all_messages)
-            after = self._sent(index, index.size, texts)
+            after = self._tokens_of(index, TokenEstimate().before(index, index.size, all_messages))
         entry = replace(
             entry,
             tokens_after=after,

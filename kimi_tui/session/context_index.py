@@ -589,6 +589,27 @@ class TokenEstimate:
         return self._tokens
 
 
+@dataclass(slots=True)
+class TokenScale:
+    """From estimates of texts to tokens, by what a server's figures have taught.
+
+    Attributes:
+        factor: By what estimates are multiplied.
+        beside: Estimated tokens of what a request holds besides its system prompt and messages: of the tools.
+    """
+
+    factor: float = 1.0
+    beside: int = 0
+
+    def of_texts(self, estimate: int) -> int:
+        """Tokens of texts that are estimated to hold so many."""
+        return round(estimate * self.factor)
+
+    def of_request(self, estimate: int) -> int:
+        """Tokens of a request whose system prompt and messages are estimated to hold so many."""
+        return self.of_texts(self.beside + estimate)
+
+
 @dataclass(frozen=True, slots=True)
 class Line:
     """A world line as it is read: where things stand in it, and its messages, which are parsed when they are looked at."""

@@ -257,7 +257,7 @@ class Session:
             summary = Summary(
                 size=self.context.size_bytes,
                 messages=self.context.index.counts(0)[0],
-                tokens=self.context.tokens_now(),
+                tokens=self.context.token_count,
                 title=self._beginning,
             )
             if summary != self.state.summary:

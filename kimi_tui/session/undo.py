@@ -78,7 +78,7 @@ async def journaled_append(context: Context, op: Operation, text: str = "") -> A
         size=context.size_bytes,
         checkpoint_id=context.n_checkpoints,
         from_checkpoint=context.n_checkpoints - 1,
-        tokens_before=context.tokens_now(),
+        tokens_before=context.token_count,
         text=text,
     )
     entry = await asyncio.to_thread(context.journal.intend, meant)

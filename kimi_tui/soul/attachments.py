@@ -22,8 +22,15 @@ from kimi_tui.session.images import image_part
 from kimi_tui.soul.conversation import Conversation
 from kimi_tui.soul.images import ModelCannotSee
 from kimi_tui.soul.internal_messages import quoted, user_words
-from kimi_tui.soul.tool_results import CallVersions, ToolMemory, with_versions
-from kimi_tui.tools.base import ApprovalQuestion, ToolEnv, ToolOutcome, ToolProblem, ToolRejected
+from kimi_tui.soul.tool_results import with_versions
+from kimi_tui.tools.base import (
+    ApprovalQuestion,
+    FileVersions,
+    ToolEnv,
+    ToolOutcome,
+    ToolProblem,
+    ToolRejected,
+)
 from kimi_tui.tools.files import open_for_reading
 from kimi_tui.tools.glob import Glob, GlobParams
 from kimi_tui.tools.key_text import count_words, find_keys, with_count, without_keys
@@ -99,7 +106,7 @@ class Attachments:
         if not images and "@" not in text:
             return words
         await self._store(images)
-        versions = CallVersions(self._conversation.memory)
+        versions = FileVersions(self._conversation.memory.versions)
         attached = await self._named_in(text, versions, sees=self._conversation.model.sees)
         if not (images or attached):
             return words
@@ -125,18 +132,18 @@ class Attachments:
 
     async def _names_images(self, text: str) -> bool:
         # What is refused afterwards, the agent has not seen.
-        forgotten = CallVersions(ToolMemory())
+        forgotten = FileVersions({})
         named = await self._named_in(text, forgotten, sees=True)
         return any(isinstance(one, Image) for one in named)
 
-    async def _named_in(self, text: str, versions: CallVersions, *, sees: bool) -> list[Attached]:
+    async def _named_in(self, text: str, versions: FileVersions, *, sees: bool) -> list[Attached]:
         parts: list[Attached] = []
         if "@" not in text:
             return parts
         env = ToolEnv(
             work_dir=self._work_dir,
             approver=_Refusal(),
-            mailbox=self._conversation.denwa,
+            send_dmail=self._conversation.denwa.send_dmail,
             versions=versions,
             emit=lambda _: None,
             environ=self._environ,

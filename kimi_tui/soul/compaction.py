@@ -480,8 +480,8 @@ class Compactor:
             CompactionFailed: it is such a one.
         """
         meter = self._conversation.meter
-        before = meter.whole_estimate()
-        after = before - meter.estimated(part.freed_tokens - part.said_tokens)
+        before = meter.estimate()
+        after = before - meter.scale.of_texts(part.freed_tokens - part.said_tokens)
         # The few words that the program puts before every summary decide nothing.
         if after - _LEAD_TOKENS >= before:
             raise CompactionFailed(
@@ -535,7 +535,7 @@ class Compactor:
         room = window - self._conversation.limits.reserve(window)
         if refused:
             room = min(room, int(before * _SMALLER))
-        return max(500, round(room / self._conversation.meter.factor))
+        return max(500, round(room / self._conversation.meter.scale.factor))
 
     async def _summary(
         self, plan: Plan, provider: ChatProvider, instructions: str, budget: int, step: int
@@ -597,11 +597,11 @@ class Compactor:
         )
         start, until = span.start, span.until
         if start is None:
-            base = meter.estimate_of(part.said_tokens)
+            base = meter.estimate(part.said_tokens)
         else:
-            base = conversation.tokens_before(start.id) + meter.estimated(part.said_tokens)
+            base = conversation.tokens_before(start.id) + meter.scale.of_texts(part.said_tokens)
         # Of what was kept apart from its surroundings no server has counted anything.
-        kept = KeptTokens(context.messages, part.kept, base, meter.estimated)
+        kept = KeptTokens(context.messages, part.kept, base, meter.scale.of_texts)
         tail = len(context.messages) if until is None else until.message_index
         saved = 0 if until is None else conversation.tokens_before(until.id) - kept.before(tail)
         rest = await asyncio.to_thread(
@@ -647,7 +647,7 @@ class Compactor:
             raise NothingToCompact("There is no summary on this line.")
         new = summary_message(text)
         was, now = (
-            conversation.meter.estimated(message_tokens(message))
+            conversation.meter.scale.of_texts(message_tokens(message))
             for message in (conversation.context.messages[place], new)
         )
         anew = await asyncio.to_thread(

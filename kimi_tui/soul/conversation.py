@@ -100,10 +100,7 @@ class Conversation:
         self.images = images
         self.limits = limits
         self.meter = TokenMeter(context, self.system, tools.specs())
-        context.whole_request = self.meter.whole_request
-        context.scaled = self.meter.estimated
-        context.tokens_now = lambda: self.meter.used
-        context.tokens_behind = self._tokens_behind
+        context.published = self._published
         self.memory = ToolMemory()
         self.denwa = DenwaRenji(wire, limits.dmails_to_one_checkpoint)
         self.ledger = Ledger(prices)
@@ -209,12 +206,14 @@ class Conversation:
         if known is not None:
             return known
         kind = kind_of(kinds_behind(line.index, point), point.id)
-        return LineTokens(line, self.meter).at(point, kind)
+        return LineTokens(line, self.meter.scale).at(point, kind)
 
-    def _tokens_behind(self, point: Checkpoint, added: int) -> int | None:
-        """The tokens of a line that is cut before a checkpoint, with so many (by the pattern) added."""
+    def _published(self, point: Checkpoint | None) -> int | None:
+        """The tokens as `Context.published` wants them."""
+        if point is None:
+            return self.meter.used
         known = self.figures.get(point.uid)
-        return None if known is None else known.tokens + self.meter.estimated(added)
+        return None if known is None else known.tokens
 
     def reachable(self, checkpoint_id: int) -> Checkpoint:
         """The checkpoint, unless it holds the summary of all: going back before that would leave nothing.
@@ -267,7 +266,7 @@ class Conversation:
         sent, estimated = usage.input, usage.estimated
         if usage.prompt_cut:
             # What the server read of it is no measure of what the context holds.
-            sent, estimated = max(sent, self.meter.whole_estimate()), True
+            sent, estimated = max(sent, self.meter.estimate()), True
         self.meter.called(usage, sent)
         await self.context.update_token_count(sent, estimated=estimated)
         await self.context.append_message(message)

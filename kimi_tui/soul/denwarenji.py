@@ -23,7 +23,7 @@ class DMail:
 
 
 class DenwaRenji:
-    """Takes D-Mails from the tool (its `Mailbox`) and hands them to the loop.
+    """Takes D-Mails from the tool and hands them to the loop.
 
     Args:
         wire: where it is published, once a turn and checkpoint, that the limit is met.

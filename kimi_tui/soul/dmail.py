@@ -230,7 +230,7 @@ class DMailDelivery:
         tokens = await asyncio.to_thread(lambda: sum(map(message_tokens, there)))
         return replace(
             found,
-            tokens_after=found.tokens_after + conversation.meter.estimated(tokens),
+            tokens_after=found.tokens_after + conversation.meter.scale.of_texts(tokens),
             estimated=True,
             prompt="",
         )
@@ -725,7 +725,7 @@ class UserDMails:
             undone = await asyncio.to_thread(self._undone, target)
             window = provider.info.window
             free = window - conversation.limits.reserve(window)
-            budget = round(free / conversation.meter.factor)
+            budget = round(free / conversation.meter.scale.factor)
             try:
                 completion = await self._ask_for_draft(provider, undone, budget)
             except asyncio.CancelledError:

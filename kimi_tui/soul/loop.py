@@ -535,8 +535,8 @@ class AgentLoop:
         """A reminder that D-Mails exist, after results that take much room."""
         if not self._conversation.marks:
             return []
-        meter = self._conversation.meter
-        sizes = [meter.estimated(text_tokens(each.outcome.output)) for each in done]
+        scale = self._conversation.meter.scale
+        sizes = [scale.of_texts(text_tokens(each.outcome.output)) for each in done]
         if max(sizes, default=0) < self._conversation.limits.dmail_nudge_tokens:
             return []
         text = prompt("dmail_nudge", TOKENS=f"{sum(sizes):,}", CHECKPOINT=str(point.id))

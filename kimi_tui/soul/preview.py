@@ -138,7 +138,7 @@ async def preview_of_jump(
     points = line.checkpoints
     place, offset = len(points), line.index.size
     if target.is_end:
-        tokens = LineTokens(line, conversation.meter)
+        tokens = LineTokens(line, conversation.meter.scale)
         figure = await asyncio.to_thread(tokens.before, offset)
     else:
         point = known_checkpoint(line.index, target.id)

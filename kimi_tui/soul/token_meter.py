@@ -21,7 +21,7 @@ from kimi_tui.llm.provider import ModelInfo, ToolSpec, Usage
 from kimi_tui.llm.tokens import message_tokens, text_tokens
 from kimi_tui.projection.row_figures import Figure, fitted
 from kimi_tui.session.context import Context
-from kimi_tui.session.context_index import ContextIndex, Line, TokenEstimate
+from kimi_tui.session.context_index import ContextIndex, Line, TokenEstimate, TokenScale
 from kimi_tui.session.schema import Checkpoint
 from kimi_tui.soul.model_slot import LoopLimits
 from kimi_tui.tools.toolset import default_toolset
@@ -51,17 +51,16 @@ class TokenMeter:
         tools: sent with every request.
 
     Attributes:
-        tools: the estimated tokens of those.
-        factor: by what estimates are multiplied.
+        scale: the context's, which learns from every answer.
     """
 
     def __init__(self, context: Context, system_prompt: str, tools: Sequence[ToolSpec]) -> None:
         self._context = context
+        self.scale = context.scale
         self.begins_with(system_prompt, tools)
         self._sums = MessageSums()
         # The newest figure of the context, how many messages it covers, and whether it is an estimate.
         self._figure: tuple[int, int, bool] | None = None
-        self.factor = 1.0
         self._taught = False
         self.total_input = 0
         self.total_cached = 0
@@ -100,27 +99,17 @@ class TokenMeter:
 
     def begins_with(self, system_prompt: str, tools: Sequence[ToolSpec]) -> None:
         """Set what is sent with every request from now on."""
-        self.tools = _tokens_of(tools)
-        self._system = text_tokens(system_prompt) + self.tools
+        self.scale.beside = _tokens_of(tools)
+        self._system = text_tokens(system_prompt) + self.scale.beside
 
     def _teach(self, factor: float) -> None:
-        self.factor, self._taught = _within(factor), True
+        self.scale.factor, self._taught = _within(factor), True
 
-    def estimated(self, raw: int) -> int:
-        """An estimate with what this session has learned."""
-        return round(raw * self.factor)
-
-    def whole_estimate(self) -> int:
-        """What the next request will be, without any figure of the server."""
-        return self.estimated(self._system + self._counted.total())
-
-    def estimate_of(self, texts: int) -> int:
-        """What a request would be whose messages hold so many tokens by the pattern."""
-        return self.estimated(self._system + texts)
-
-    def whole_request(self, texts: int) -> int:
-        """What a request would be whose system prompt and messages hold so many tokens by the pattern."""
-        return self.estimated(self.tools + texts)
+    def estimate(self, texts: int | None = None) -> int:
+        """What the next request will be, without any figure of the server; with messages of so many tokens by the pattern,
+        those of the context without."""
+        texts = self._counted.total() if texts is None else texts
+        return self.scale.of_texts(self._system + texts)
 
     # -- the live context ------------------------------------------------------------------------
 
@@ -157,9 +146,9 @@ class TokenMeter:
     def used(self) -> int:
         """Tokens of the context: the newest figure, and an estimate of what came after it."""
         if self._figure is None or self._figure[0] <= 0:
-            return self.whole_estimate()
+            return self.estimate()
         tokens, counted, _ = self._figure
-        return tokens + self.estimated(self._counted.total(counted))
+        return tokens + self.scale.of_texts(self._counted.total(counted))
 
     @property
     def is_estimated(self) -> bool:
@@ -169,7 +158,7 @@ class TokenMeter:
 
     def of_results(self, start: int, end: int) -> int:
         """An estimate of the tool results in a range of messages."""
-        return self.estimated(self._counted.between(start, end)[0])
+        return self.scale.of_texts(self._counted.between(start, end)[0])
 
     # -- calls -----------------------------------------------------------------------------------
 
@@ -183,14 +172,14 @@ class TokenMeter:
         guess = self._system + self._counted.total()
         log.info(
             "tokens: estimated %d, the server says %d, difference %+d (factor %.3f)",
-            self.estimated(guess),
+            self.scale.of_texts(guess),
             usage.input,
-            usage.input - self.estimated(guess),
-            self.factor,
+            usage.input - self.scale.of_texts(guess),
+            self.scale.factor,
         )
         if guess > 0 and usage.input > 0:
             ratio = _within(usage.input / guess)
-            self._teach(self.factor + _LEARNING * (ratio - self.factor))
+            self._teach(self.scale.factor + _LEARNING * (ratio - self.scale.factor))
         if self._last_input is not None and usage.input > self._last_input:
             self._growth.append((self._counted.counted, usage.input - self._last_input))
         self._last_input = usage.input
@@ -230,7 +219,7 @@ class TokenMeter:
             total_output=self.total_output,
             step_input=self._step[0] if self._step else None,
             step_output=self._step[1] if self._step else None,
-            correction=round(self.factor, 4) if self._taught else 0.0,
+            correction=round(self.scale.factor, 4) if self._taught else 0.0,
             model=info.model if info is not None else "",
             messages=self._counted.counted,
         )
@@ -245,13 +234,12 @@ class LineTokens:
 
     Args:
         line: the world line.
-        meter: knows what is sent beside the messages, and how far off estimates are; None for what is usual.
+        scale: what estimates are taken for; None for what is usual.
     """
 
-    def __init__(self, line: Line, meter: TokenMeter | None = None) -> None:
+    def __init__(self, line: Line, scale: TokenScale | None = None) -> None:
         self._index, self._messages = line.index, line.messages
-        self._factor = meter.factor if meter is not None else 1.0
-        self._tools = meter.tools if meter is not None else None
+        self._scale = scale if scale is not None else _usual_scale()
         self._stored = TokenEstimate()
         self._first: tuple[int, int] | None = None
 
@@ -264,7 +252,7 @@ class LineTokens:
         since = self._stored.before(self._index, offset, self._messages) - tokens
         is_whole = count >= self._index.messages_before(offset)
         measured = is_whole and not self._index.is_estimated_before(offset)
-        return Figure(tokens + round(since * self._factor), measured)
+        return Figure(tokens + self._scale.of_texts(since), measured)
 
     def at(self, point: Checkpoint, kind: CheckpointKind) -> Figure:
         """What was sent at a checkpoint; where nothing was sent, what precedes it."""
@@ -278,30 +266,25 @@ class LineTokens:
 
     def _before_any(self, offset: int) -> Figure:
         """An estimate that fits the line's first figure (`row_figures`): who wrote it may have sent other tools than ours."""
-        tokens = self._request(self._stored, offset)
+        tokens = self._scale.beside + self._stored.before(self._index, offset, self._messages)
         if self._first is None:
             self._first = (0, 0)
             if (first := self._index.first_usage()) is not None:
                 points = self._index.checkpoints
                 place = bisect_left(points, first[1], key=lambda one: one.offset) - 1
                 if place >= 0:
-                    estimate = self._request(TokenEstimate(), points[place].offset)
-                    self._first = estimate, first[0]
+                    offset = points[place].offset
+                    texts = TokenEstimate().before(self._index, offset, self._messages)
+                    self._first = self._scale.beside + texts, first[0]
         estimate, figure = self._first
         if not figure:
-            return Figure(round(tokens * self._factor), measured=False)
+            return Figure(self._scale.of_texts(tokens), measured=False)
         return Figure(fitted(tokens, estimate, figure), measured=False, fitted=True)
-
-    def _request(self, texts: TokenEstimate, offset: int) -> int:
-        """What a request with all that precedes a place would be, by the pattern alone."""
-        if self._tools is None:
-            self._tools = _usual_tools()
-        return self._tools + texts.before(self._index, offset, self._messages)
 
 
 @cache
-def _usual_tools() -> int:
-    return _tokens_of(default_toolset().specs())
+def _usual_scale() -> TokenScale:
+    return TokenScale(beside=_tokens_of(default_toolset().specs()))
 
 
 def _tokens_of(tools: Sequence[ToolSpec]) -> int:

@@ -22,12 +22,12 @@ from kimi_tui.soul.tool_results import (
     INTERRUPTED,
     NOT_BEGUN,
     NOT_RUN,
-    CallVersions,
     blocks_of,
     rejection,
 )
 from kimi_tui.tools.base import (
     ApprovalQuestion,
+    FileVersions,
     ToolEnv,
     ToolOutcome,
     ToolRejected,
@@ -199,7 +199,7 @@ class _Runner:
         self._conversation = runtime.conversation
         self._call = call
         self._output = LiveOutput(self._conversation.wire, call.key)
-        self._versions = CallVersions(self._conversation.memory)
+        self._versions = FileVersions(self._conversation.memory.versions)
         self._limit: asyncio.Timeout | None = None
         self._asking = False
         self._waited_s = 0.0
@@ -219,7 +219,7 @@ class _Runner:
         env = ToolEnv(
             work_dir=runtime.work_dir,
             approver=self,
-            mailbox=conversation.denwa,
+            send_dmail=conversation.denwa.send_dmail,
             versions=self._versions,
             emit=self._output.emit,
             environ=runtime.environ,

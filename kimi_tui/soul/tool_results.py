@@ -16,7 +16,6 @@ import asyncio
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Literal, cast
 
 from kimi_tui.images import Image
@@ -127,7 +126,9 @@ class ToolMemory:
 
     def forget(self) -> None:
         """Drop everything: the conversation has changed."""
-        self.todos, self.versions, self.known = None, {}, False
+        self.todos, self.known = None, False
+        # Calls hold on to it.
+        self.versions.clear()
         self.notes, self.mode = set(), ""
 
     def compute(self, messages: Iterable[Message]) -> None:
@@ -169,23 +170,6 @@ class ToolMemory:
             todos = _todos(call.function.arguments)
             if todos is not None:
                 self.todos = todos
-
-
-class CallVersions:
-    """The `FileVersions` of one call: what it sees goes into the memory at once, and into `noted` for its result."""
-
-    def __init__(self, memory: ToolMemory) -> None:
-        self._memory = memory
-        self.noted: dict[str, str] = {}
-
-    def seen(self, path: Path) -> str | None:
-        """The version under which the agent last saw this file, or None."""
-        return self._memory.versions.get(str(path))
-
-    def saw(self, path: Path, version: str) -> None:
-        """The agent has now seen this version."""
-        self._memory.versions[str(path)] = version
-        self.noted[str(path)] = version
 
 
 def with_versions(message: Message, noted: Mapping[str, str]) -> Message:

@@ -17,8 +17,8 @@ from kimi_tui.prompts import prompt
 from kimi_tui.soul.internal_messages import quoted, user_words
 from kimi_tui.soul.segments import label_of
 from kimi_tui.soul.tool_calls import LiveOutput, ToolRuntime
-from kimi_tui.soul.tool_results import INTERRUPTED, CallVersions, blocks_of, call_key
-from kimi_tui.tools.base import ApprovalQuestion, ToolEnv, ToolProblem, failure
+from kimi_tui.soul.tool_results import INTERRUPTED, blocks_of, call_key
+from kimi_tui.tools.base import ApprovalQuestion, FileVersions, ToolEnv, ToolProblem, failure
 from kimi_tui.tools.key_text import find_keys, with_count, without_keys
 from kimi_tui.tools.shell import run_as_user
 from kimi_tui.wire.events import ToolResult, ToolStarted
@@ -50,8 +50,8 @@ async def run_user_command(command: str, runtime: ToolRuntime, *, told: bool) ->
     env = ToolEnv(
         work_dir=runtime.work_dir,
         approver=_Yes(),
-        mailbox=conversation.denwa,
-        versions=CallVersions(conversation.memory),
+        send_dmail=conversation.denwa.send_dmail,
+        versions=FileVersions(conversation.memory.versions),
         emit=output.emit,
         environ=runtime.environ,
         key=key,

@@ -1,7 +1,6 @@
 """What a tool is, what it gets and what it gives back.
 
-Tools know nothing of the wire, the session or the soul: the small protocols here (`Approver`, `Mailbox`,
-`FileVersions`) are what the soul fills in.
+Tools know nothing of the wire, the session or the soul: what they may use of those, the soul puts into a `ToolEnv`.
 """
 
 from __future__ import annotations
@@ -169,28 +168,27 @@ class Approver(Protocol):
         ...
 
 
-class Mailbox(Protocol):
-    """Takes D-Mails."""
+class FileVersions:
+    """The versions of files that the agent has seen: an edit of a file that has another one by now is refused.
 
-    def send_dmail(self, message: str, checkpoint_id: int, restore_files: bool = False) -> None:
-        """Queue a D-Mail for the end of this step.
+    Args:
+        known: the version tokens of the conversation, by absolute path; what a call sees is added at once.
 
-        Raises:
-            ValueError: the checkpoint does not exist; the text is for the model.
-        """
-        ...
+    Attributes:
+        noted: what this call has seen, for its result.
+    """
 
-
-class FileVersions(Protocol):
-    """The versions of files that the agent has seen: an edit of a file that has another one by now is refused."""
+    def __init__(self, known: dict[str, str]) -> None:
+        self._known = known
+        self.noted: dict[str, str] = {}
 
     def seen(self, path: Path) -> str | None:
         """The version token under which the agent last saw this file (by reading or writing), or None."""
-        ...
+        return self._known.get(str(path))
 
     def saw(self, path: Path, version: str) -> None:
         """The agent has now seen this version."""
-        ...
+        self._known[str(path)] = self.noted[str(path)] = version
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +198,8 @@ class ToolEnv:
     Attributes:
         work_dir: the session's folder.
         approver: asks the user.
-        mailbox: takes D-Mails.
+        send_dmail: queues a D-Mail (text, checkpoint, whether files are restored) for the end of this step; raises a
+            `ValueError` for the model where it cannot go there.
         versions: which files the agent knows in which version.
         emit: takes live output (decoded text) for the screen.
         environ: the environment of this program; children get an allowlist of it.
@@ -214,7 +213,7 @@ class ToolEnv:
 
     work_dir: Path
     approver: Approver
-    mailbox: Mailbox
+    send_dmail: Callable[[str, int, bool], None]
     versions: FileVersions
     emit: Callable[[str], None]
     environ: Mapping[str, str] = field(default_factory=dict[str, str])

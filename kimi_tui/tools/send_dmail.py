@@ -40,7 +40,7 @@ class SendDMail(Tool[SendDMailParams]):
                 "The message is empty: say what your past self should know.", brief="empty"
             )
         try:
-            env.mailbox.send_dmail(params.message, params.checkpoint_id, params.restore_files)
+            env.send_dmail(params.message, params.checkpoint_id, params.restore_files)
         except ValueError as error:
             return failure(str(error), brief="not sent")
         # A revert cuts this result away with everything else. Who reads it was not reverted, or the user came back here.

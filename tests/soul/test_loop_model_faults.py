@@ -453,4 +453,4 @@ async def test_what_was_learned_of_estimates_is_there_again(
         await on.reopen()
         shown = [r.event for r in on.soul.opened_with if isinstance(r.event, ev.StatusUpdate)]
         assert shown[-1].correction == learned
-        assert on.soul._conversation.meter.factor == learned
+        assert on.soul._conversation.meter.scale.factor == learned

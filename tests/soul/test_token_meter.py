@@ -63,7 +63,7 @@ def test_the_factor_is_learned_and_used(tmp_path: Path, caplog: pytest.LogCaptur
     with caplog.at_level(logging.INFO):
         for _ in range(6):
             meter.called(Usage(2 * guess, 10), 2 * guess)
-    assert meter.factor == pytest.approx(2.0, abs=0.05)
+    assert meter.scale.factor == pytest.approx(2.0, abs=0.05)
     assert "the server says" in caplog.text
     meter.set_figure(2 * guess, estimated=False)
     assert (meter.used, meter.is_estimated) == (2 * guess, False)
@@ -71,11 +71,11 @@ def test_the_factor_is_learned_and_used(tmp_path: Path, caplog: pytest.LogCaptur
     assert meter.is_estimated
     assert meter.used == pytest.approx(2 * guess + 1_000, rel=0.05)
     # An estimate teaches nothing, and one odd figure cannot throw it far.
-    before = meter.factor
+    before = meter.scale.factor
     meter.called(Usage(50 * guess, 1, estimated=True), 50 * guess)
-    assert meter.factor == before
+    assert meter.scale.factor == before
     meter.called(Usage(1_000 * guess, 1), 1_000 * guess)
-    assert meter.factor <= 4
+    assert meter.scale.factor <= 4
 
 
 async def test_the_parts_add_up_and_growth_is_a_mean(tmp_path: Path) -> None:

@@ -9,7 +9,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kimi_tui.tools.base import ApprovalQuestion, TodoEntry, ToolEnv, ToolOutcome, ToolRejected
+from kimi_tui.tools.base import (
+    ApprovalQuestion,
+    FileVersions,
+    TodoEntry,
+    ToolEnv,
+    ToolOutcome,
+    ToolRejected,
+)
 from kimi_tui.tools.jobs import Jobs
 from kimi_tui.tools.toolset import Toolset, default_toolset
 
@@ -50,16 +57,6 @@ class Mailbox:
         self.sent.append((message, checkpoint_id, restore_files))
 
 
-class Versions(dict[Path, str]):
-    """What the agent has seen."""
-
-    def seen(self, path: Path) -> str | None:
-        return self.get(path)
-
-    def saw(self, path: Path, version: str) -> None:
-        self[path] = version
-
-
 class Bench:
     """A work folder with the built-in tools."""
 
@@ -67,7 +64,7 @@ class Bench:
         self.work_dir = work_dir
         self.approver = Approver()
         self.mailbox = Mailbox()
-        self.versions = Versions()
+        self.versions = FileVersions({})
         self.live: list[str] = []
         self.environ = dict(os.environ)
         self.todos: tuple[TodoEntry, ...] | None = None
@@ -80,7 +77,7 @@ class Bench:
         return ToolEnv(
             work_dir=self.work_dir,
             approver=self.approver,
-            mailbox=self.mailbox,
+            send_dmail=self.mailbox.send_dmail,
             versions=self.versions,
             emit=self.live.append,
             environ=self.environ,
