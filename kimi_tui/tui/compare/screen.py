@@ -34,12 +34,11 @@ from kimi_tui.tui.frame.header import Header, Heading
 from kimi_tui.tui.gauge import Gauge
 from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.letters import LetterGate
-from kimi_tui.tui.pictures import CellRow, draws_cells
+from kimi_tui.tui.pictures import CellRow, LoadImage, Thumbnails, draws_cells
 from kimi_tui.tui.screens import AnswersOnce, app_of, sheets
 from kimi_tui.tui.scrollbar import use_thin_scrollbar
 from kimi_tui.tui.span_painter import SpanPainter
 from kimi_tui.tui.transcript.selection import select_piece, selected_text, with_selection
-from kimi_tui.tui.transcript.thumbnails import LoadImage, Thumbnails
 from kimi_tui.tui.transcript.transcript import LOWEST_ROWS
 from kimi_tui.tui.worldline import left_when
 
