@@ -1,20 +1,23 @@
 """From the engine's events to the blocks of the transcript: the same reducer for live events, resume and replay.
 
-Nothing here draws or knows a width. Tool calls are `tool_calls.py`'s; what is cut, replaced and brought back is
-`reverts.py`'s.
+Nothing here draws or knows a width. `Reverts` is what cuts, replaces and brings back; tool calls are `tool_calls.py`'s.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
-from kimi_tui.foreign_text import one_line
+from kimi_tui.foreign_text import clean, one_line
 from kimi_tui.projection.blocks import (
     NOTHING,
     AgentBlock,
     Block,
     BlockList,
     Change,
+    CompactionBlock,
     DMailBlock,
     ErrorBlock,
     MarkBlock,
@@ -26,9 +29,10 @@ from kimi_tui.projection.blocks import (
     UserBlock,
     both,
 )
-from kimi_tui.projection.reverts import Reverts
-from kimi_tui.projection.row_figures import RowFigures
+from kimi_tui.projection.row_figures import Changed, RowFigures
 from kimi_tui.projection.tool_calls import ToolCalls
+from kimi_tui.projection.world_lines import CheckpointName, WorldLines
+from kimi_tui.wire.display import DiffBlock
 from kimi_tui.wire.events import (
     ApprovalRequest,
     ApprovalResolved,
@@ -78,6 +82,496 @@ WAYS_ON: dict[FailureKind, str] = {
     "model": "Nothing was lost: Enter tries again.",
     "tools": "Nothing was lost: /tools off goes on without them.",
 }
+_MESSAGES = (UserBlock, ThoughtBlock, AgentBlock, ToolBlock, DMailBlock, CompactionBlock)
+
+B = TypeVar("B", bound=Block)
+
+
+class Reverts:
+    """The live line's blocks and those of the lines that were left."""
+
+    def __init__(self, blocks: BlockList) -> None:
+        self._list = blocks
+        self._lines = WorldLines[CheckpointName]()
+        self._left: dict[int, _LeftBlocks] = {}
+        self._summary: SummaryPoint | None = None
+
+    def created(self, event: CheckpointCreated) -> None:
+        """A checkpoint was made, or moved behind a summary."""
+        self._lines.add(event, CheckpointName(event.uid, event.id))
+        self._list.begin_point(event.id, event.uid, event.first)
+
+    def _keep(self, world_line: int, blocks: Sequence[Block]) -> None:
+        if world_line:
+            kept = blocks[: _end_of_line(blocks, self._list.base)]
+            self._left[world_line] = _LeftBlocks(tuple(kept), self._list.base)
+
+    def files_back(self, paths: Collection[str]) -> Change:
+        """These files came back with a D-Mail that has just arrived: they are not kept as what it undid left them."""
+        card = self._list.last
+        if not isinstance(card, DMailBlock) or card.uid:
+            return NOTHING
+        card.kept = tuple(one for one in card.kept if one[0] not in paths)
+        return self._list.touched(card)
+
+    def reverted(self, event: ContextReverted, at: float) -> Change:
+        """The line was cut before a checkpoint; a D-Mail leaves its card there."""
+        blocks = self._list
+        edit = self._lines.apply(event, at)
+        if edit is not None:
+            self._keep(edit.left, blocks.blocks[: blocks.end])
+        if event.reason == "clear":
+            gone = tuple(blocks.blocks[: blocks.end])
+            del blocks.blocks[: blocks.end]
+            blocks.base = 0
+            blocks.forget_point()
+            return Change(0, gone)
+        first = blocks.end if edit is None else blocks.first_from(event.checkpoint_id)
+        gone = tuple(blocks.blocks[first : blocks.end])
+        stays: list[Block] = []
+        if event.reason == "dmail":
+            pinned = frozenset(event.pinned)
+            keeps_words = bool(event.carried)
+            carried = carry_over(gone, event.checkpoint_id, pinned, keeps_words=keeps_words)
+            if not any(isinstance(block, UserBlock) for block in carried.blocks):
+                # What was said is not among the blocks: a line that is only read begins with it.
+                carried = self._with_words(carried, event, at)
+            number = carried.messages if edit is not None or not event.uid else blocks.number
+            stays = [*carried.blocks, _dmail_block(event, carried, number, blocks.new_key(), at)]
+        blocks.blocks[first : blocks.end] = stays
+        if edit is not None or not event.uid:
+            blocks.forget_point()
+        return both(Change(first, gone, gone_at=first), self._recount())
+
+    def resized(self, changed: Changed, figures: RowFigures) -> Change:
+        """What D-Mails and compactions left is another number of tokens now: their cards say it."""
+        change = NOTHING
+        for uid, more in changed.ends:
+            figure = figures.left_by(uid)
+            for card in reversed(self._list.blocks[: self._list.end]):
+                if isinstance(card, (DMailBlock, CompactionBlock)) and card.uid == uid != "":
+                    card.resize(more, estimated=figure is None or not figure.measured)
+                    change = both(change, self._list.touched(card))
+                    break
+        return change
+
+    def _recount(self) -> Change:
+        """Every summary on the live line says how much of what it kept stands below it now."""
+        blocks, change = self._list, NOTHING
+        for place in range(blocks.base, blocks.end):
+            card = blocks.blocks[place]
+            if not isinstance(card, CompactionBlock) or not card.below:
+                continue
+            behind = blocks.blocks[place + 1 : blocks.end]
+            stays = [one for one in behind if one.key in card.below and not one.replaced]
+            if (kept := n_messages(stays)) != card.kept:
+                card.kept = kept
+                change = both(change, blocks.touched(card))
+        return change
+
+    def _with_words(self, carried: CarriedOver, event: ContextReverted, at: float) -> CarriedOver:
+        words = [self._list.new(UserBlock, at) for _ in event.carried]
+        for number, block in enumerate(words, carried.messages):
+            block.checkpoint, block.uid, block.number = event.checkpoint_id, "", number
+        for block, text in zip(words, event.carried, strict=True):
+            block.write(text)
+        return CarriedOver((*carried.blocks, *words), carried.messages + len(words), carried.folded)
+
+    def dmail_named(self, event: CheckpointCreated) -> Change:
+        """The checkpoint of a D-Mail was made: it stands there, and what was carried over with it."""
+        blocks, first = self._list, None
+        for index in range(blocks.end - 1, blocks.base - 1, -1):
+            block = blocks.blocks[index]
+            if block.uid or block.checkpoint != event.id:
+                break
+            block.uid = event.uid
+            block.touch()
+            first = index
+        return Change(first)
+
+    def compacting(self, event: CompactionBegin, at: float) -> Change:
+        """A summary is being written."""
+        block = self._list.new(CompactionBlock, at)
+        # Its own checkpoint comes with the new line.
+        block.checkpoint, block.uid, block.number = None, "", 0
+        block.tokens_before = event.tokens_before
+        block.automatic = event.automatic
+        return self._list.append(block)
+
+    def carried(self, summary: str, at: float) -> Change:
+        """A summary that was pinned stands here too."""
+        card = self._list.new(CompactionBlock, at)
+        card.running, card.summary = False, clean(summary).strip()
+        return self._list.append(card)
+
+    def parted(self, event: ContextReverted, at: float) -> None:
+        """What follows a checkpoint is about to be replaced by a summary."""
+        edit = self._lines.apply(event, at)
+        if edit is not None:
+            blocks, running = self._list.blocks[: self._list.end], self._running()
+            self._keep(edit.left, [one for one in blocks if one is not running])
+        self._list.forget_point()
+
+    def moved(self, event: CheckpointCreated) -> bool:
+        """A checkpoint was renumbered; False where it is itself the summary that the others stand behind."""
+        if self._summary is None:
+            return False
+        self._summary.moved[event.was] = event
+        return True
+
+    def compaction_point(self, event: CheckpointCreated) -> Change:
+        """The summary's checkpoint was made: its card stands there, whatever is told before the end."""
+        blocks = self._list
+        self._summary = SummaryPoint(event.id, event.uid, event.was)
+        if event.was:
+            return NOTHING
+        last = blocks.last
+        card = self._running() or (last if isinstance(last, CompactionBlock) else None)
+        if card is not None and not card.uid:
+            card.checkpoint, card.uid = blocks.checkpoint, blocks.uid
+            return blocks.touched(card)
+        return blocks.append(blocks.new(CompactionBlock, 0.0))
+
+    def compacted(self, event: CompactionEnd, at: float) -> Change:
+        """The summary stands in the place of what it stands for; what was kept stands behind it."""
+        blocks, base = self._list, self._list.base
+        change = NOTHING
+        card = self._running()
+        summary, self._summary = self._summary, None
+        replaced = self._lines.replaced
+        numbers = {one.uid: one.id for one in replaced.points} if replaced is not None else {}
+        edit = self._lines.apply(event, at)
+        left = edit.left if edit is not None else 0
+        if event.error:
+            if card is None:
+                return NOTHING
+            change = blocks.remove(card)
+            error = blocks.new(ErrorBlock, at)
+            error.title = "Not compacted"
+            error.reason = one_line(event.error)
+            return both(change, blocks.append(error))
+        if card is None:
+            card = blocks.new(CompactionBlock, at)
+            card.checkpoint, card.uid = None, ""
+            change = blocks.append(card)
+        place = blocks.at(card).first or 0
+        before, after = blocks.blocks[:place], blocks.blocks[place + 1 : blocks.end]
+        self._keep(left, before)
+        if summary is None:
+            summary = SummaryPoint(0, card.uid, "")
+        else:
+            card.checkpoint, card.uid = summary.checkpoint, summary.uid
+        laid = rearrange(before, base, summary, numbers)
+        _fill(card, event)
+        card.below = frozenset(one.key for one in laid.kept)
+        old = next((one for one in before if summary.was and one.uid == summary.was), None)
+        if isinstance(old, CompactionBlock):
+            # What was gained is what the summary gained, not what its other words did.
+            card.edited, card.automatic, card.below = True, old.automatic, old.below
+            card.tokens_before = old.tokens_before
+            card.tokens_after = old.tokens_after + event.tokens_after - event.tokens_before
+        if summary.is_whole:
+            for earlier in laid.lead[base:]:
+                earlier.live = False
+                earlier.touch()
+            blocks.base = len(laid.lead)
+        blocks.blocks[: blocks.end] = [*laid.lead, card, *laid.kept, *after]
+        change = both(change, self._recount())
+        return both(change, Change(min(base, len(laid.lead)), laid.gone))
+
+    def _running(self) -> CompactionBlock | None:
+        for block in reversed(self._list.blocks):
+            if isinstance(block, CompactionBlock) and block.running:
+                return block
+        return None
+
+    def switched(self, event: LineChanged, at: float) -> Change:
+        """Another line is live: its blocks come back, or must be told anew where they are not known."""
+        edit = self._lines.apply(event, at)
+        if edit is None:
+            is_of_files = event.op in ("undo", "redo") and not (event.to_line or event.from_line)
+            return self._forget_files(event.uid) if is_of_files else NOTHING
+        known = self._left.get(edit.back) if edit.is_known else None
+        if known is None:
+            return Change(rebuild=True)
+        blocks = self._list
+        self._keep(edit.left, blocks.blocks[: blocks.end])
+        kept = list(known.blocks)
+        blocks.base = known.base
+        if edit.stop is not None:
+            cut = edit.stop.id
+            at_cut = (n for n in range(known.base, len(kept)) if _is_from(kept[n], cut))
+            del kept[next(at_cut, len(kept)) :]
+            while len(kept) > known.base and kept[-1].replaced:
+                del kept[-1]
+        kept = [_recalled(block) for block in kept]
+        old = blocks.blocks[: blocks.end]
+        first = next(
+            (at for at, (was, now) in enumerate(zip(old, kept, strict=False)) if was is not now),
+            min(len(old), len(kept)),
+        )
+        for index, block in enumerate(kept):
+            live = index >= blocks.base and not block.replaced
+            if block.live != live:
+                block.live = live
+                block.touch()
+                first = min(first, index)
+        blocks.blocks[: blocks.end] = kept
+        blocks.forget_point()
+        return both(Change(first), self._recount())
+
+    def _forget_files(self, uid: str) -> Change:
+        """An operation on files alone was undone or done again: what was said of it, and of that before, goes."""
+        blocks = self._list
+        end = _end_of_line(blocks.blocks[: blocks.end], blocks.base)
+        gone = blocks.blocks[end : blocks.end]
+        gone += [
+            b
+            for b in blocks.blocks[:end]
+            if isinstance(b, MarkBlock) and uid and b.operation == uid
+        ][-1:]
+        change = NOTHING
+        for block in gone:
+            change = both(change, blocks.remove(block))
+        return change
+
+
+def n_messages(blocks: Iterable[Block]) -> int:
+    """How many messages of the conversation they show: a call has its result behind it."""
+    found: set[tuple[str, int]] = set()
+    results = 0
+    for block in blocks:
+        if isinstance(block, _MESSAGES):
+            found.add((block.uid, block.number))
+            results += isinstance(block, ToolBlock)
+    return len(found) + results
+
+
+def _end_of_line(blocks: Sequence[Block], base: int) -> int:
+    """The index behind the last block, from `base` on, that is not only about an undo, redo or jump."""
+    end = len(blocks)
+    while end > base and isinstance(last := blocks[end - 1], MarkBlock) and last.passes:
+        end -= 1
+    return end
+
+
+@dataclass(frozen=True, slots=True)
+class _LeftBlocks:
+    """The blocks of a line that was left, and where its numbers begin among them."""
+
+    blocks: tuple[Block, ...]
+    base: int
+
+
+def _recalled(block: Block) -> Block:
+    """A D-Mail that is on the live line again. A copy: the card that it became has it as it was."""
+    if isinstance(block, ToolBlock) and block.tool == "SendDMail" and block.state == "done":
+        return replace(block, state="recalled", version=block.version + 1)
+    return block
+
+
+def _fill(card: CompactionBlock, event: CompactionEnd) -> None:
+    card.running = False
+    card.tokens_before, card.tokens_after = event.tokens_before, event.tokens_after
+    card.summary = clean(event.summary).strip()
+    card.touch()
+
+
+def _is_from(block: Block, checkpoint: int) -> bool:
+    return block.checkpoint is not None and block.checkpoint >= checkpoint
+
+
+def _dmail_block(
+    event: ContextReverted, carried: CarriedOver, number: int, key: int, at: float
+) -> DMailBlock:
+    """The card of a D-Mail that has arrived, as message `number` behind its checkpoint."""
+    folded = carried.folded
+    tools = [
+        block for block in folded if isinstance(block, ToolBlock) and block.tool != "SendDMail"
+    ]
+    edits: Counter[str] = Counter()
+    for tool in tools:
+        for shown in tool.display:
+            if isinstance(shown, DiffBlock):
+                edits[one_line(shown.path)] += 1
+    return DMailBlock(
+        key=key,
+        checkpoint=event.checkpoint_id,
+        uid=event.uid if event.from_checkpoint < event.checkpoint_id else "",
+        number=number,
+        at=at,
+        text=clean(event.text).strip(),
+        from_checkpoint=event.from_checkpoint,
+        tokens_changed=event.tokens_after - event.tokens_before,
+        world_line=event.world_line,
+        facts=clean(event.facts).strip(),
+        author=event.author,
+        tool_calls=len(tools) if folded else event.tool_calls_dropped,
+        steps=max(0, event.from_checkpoint - event.checkpoint_id + 1),
+        kept=tuple(edits.items()),
+        folded=folded,
+    )
+
+
+@dataclass(slots=True)
+class SummaryPoint:
+    """A summary's checkpoint, and what the events tell of those behind it until the end.
+
+    Attributes:
+        checkpoint, uid: its own.
+        was: the uid of the summary whose text it changes; empty for a new one.
+        moved: the checkpoints behind it, by the uid that they had.
+    """
+
+    checkpoint: int
+    uid: str
+    was: str
+    moved: dict[str, CheckpointCreated] = field(default_factory=dict[str, CheckpointCreated])
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it stands for everything but what is kept."""
+        return not (self.checkpoint or self.was)
+
+
+@dataclass(frozen=True, slots=True)
+class Rearranged:
+    """The blocks before the summary's card, those behind it, and those that went off the screen."""
+
+    lead: list[Block]
+    kept: list[Block]
+    gone: tuple[Block, ...]
+
+
+def rearrange(
+    before: Sequence[Block], base: int, summary: SummaryPoint, numbers: Mapping[str, int]
+) -> Rearranged:
+    """Sort the blocks of the line so far.
+
+    Args:
+        before: all of them, without the new card.
+        base: the first whose checkpoint can be returned to.
+        summary: what is known of the new line.
+        numbers: the checkpoints of the line so far, by uid.
+    """
+    moved = {numbers[was]: event for was, event in summary.moved.items() if was in numbers}
+    if summary.was:
+        moved[summary.checkpoint] = CheckpointCreated(
+            summary.checkpoint, summary.uid, "summary", was=summary.was
+        )
+    cut = _cut(before, base, summary, moved)
+    kept: list[Block] = []
+    gone: list[Block] = []
+    for index, block in enumerate(before[base:], base):
+        if index < cut or (isinstance(block, CompactionBlock) and summary.was == block.uid != ""):
+            continue
+        event = moved.get(block.checkpoint) if block.checkpoint is not None else None
+        if block.checkpoint is None and moved and not block.replaced:
+            kept.append(block)
+        elif event is not None and (not event.kept or block.number in event.kept):
+            # A copy: the line that was left keeps the block with its own number.
+            copy = replace(
+                block,
+                checkpoint=event.id,
+                uid=event.uid if block.uid == event.was else block.uid,
+                number=event.kept.index(block.number) if event.kept else block.number,
+                version=block.version + 1,
+            )
+            if isinstance(copy, DMailBlock) and event.id != block.checkpoint:
+                # What it undid stays as far away as it was.
+                copy.from_checkpoint += event.id - (block.checkpoint or 0)
+                copy.is_moved = True
+            kept.append(copy)
+        else:
+            gone.append(block)
+    if summary.is_whole:
+        # They stay to be read, in their order.
+        return Rearranged([*before[:cut], *gone], kept, ())
+    if summary.was:
+        return Rearranged(list(before[:cut]), kept, tuple(gone))
+    past = (
+        replace(one, live=False, replaced=True, checkpoint=None, version=one.version + 1)
+        for one in gone
+    )
+    return Rearranged([*before[:cut], *past], kept, ())
+
+
+def _cut(
+    before: Sequence[Block], base: int, summary: SummaryPoint, moved: Mapping[int, object]
+) -> int:
+    """The place of the card, or of the first block that moves behind it."""
+    for index in range(base, len(before)):
+        block = before[index]
+        if summary.was:
+            if isinstance(block, CompactionBlock) and block.uid == summary.was:
+                return index
+        elif summary.checkpoint:
+            if block.checkpoint is not None and block.checkpoint >= summary.checkpoint:
+                return index
+        elif block.checkpoint is not None and block.checkpoint in moved:
+            return index
+    return len(before)
+
+
+@dataclass(frozen=True, slots=True)
+class CarriedOver:
+    """What stands before the D-Mail now, in how many messages, and what lies folded away in its card."""
+
+    blocks: tuple[Block, ...]
+    messages: int
+    folded: tuple[Block, ...]
+
+
+def carry_over(
+    gone: Sequence[Block], checkpoint: int, pinned: Collection[str], *, keeps_words: bool = True
+) -> CarriedOver:
+    """Sort what was cut away. What stays is copied: the line that was left keeps the blocks with their own numbers.
+
+    Args:
+        gone: the blocks, in order.
+        checkpoint: the D-Mail's.
+        pinned: the messages that are pinned, as `ContextReverted` names them.
+        keeps_words: whether what the user said stays; kimi-cli let it go with the rest, and the model knows nothing of it.
+    """
+    stays: list[Block] = []
+    folded: list[Block] = []
+    messages = 0
+    group: tuple[str, int] | None = None
+    place = 0
+    for block in gone:
+        if block.replaced:
+            continue
+        if isinstance(block, NoticeBlock):
+            stays.append(_moved(block, checkpoint, 0))
+        elif isinstance(block, UserBlock) and keeps_words:
+            stays.append(_moved(block, checkpoint, messages))
+            messages += 1
+        elif _is_pinned(block, pinned) and (
+            # What is only told of a message comes along with it.
+            (is_same := (block.uid, block.number) == group) or isinstance(block, _MESSAGES)
+        ):
+            if not is_same:
+                group, place = (block.uid, block.number), messages
+                messages += 1
+            # A call has its result behind it.
+            messages += isinstance(block, ToolBlock)
+            kept = _moved(block, checkpoint, place)
+            kept.pinned = True
+            stays.append(kept)
+        else:
+            folded.append(block)
+    return CarriedOver(tuple(stays), messages, tuple(folded))
+
+
+def _is_pinned(block: Block, pinned: Collection[str]) -> bool:
+    """Whether it was pinned itself: behind a D-Mail's checkpoint stands more than the D-Mail."""
+    if f"{block.uid}:{block.number}" in pinned:
+        return True
+    return block.uid in pinned and (block.pinned or not isinstance(block, DMailBlock))
+
+
+def _moved(block: B, checkpoint: int, number: int) -> B:
+    return replace(block, checkpoint=checkpoint, uid="", number=number, version=block.version + 1)
 
 
 class TranscriptModel:

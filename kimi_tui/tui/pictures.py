@@ -2,16 +2,19 @@
 
 What decodes takes long: it belongs in a thread. Pillow is imported with the first picture. A library for terminal images is
 not used: the one for Textual asks the terminal at its import, in the way of keys, and writes past Textual's driver.
+`Thumbnails` has those of the chat made when their block is first laid out, and keeps them while they are looked at.
 """
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import fcntl
 import struct
 import sys
 import termios
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from io import BytesIO
 from itertools import groupby
@@ -19,13 +22,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from rich.style import Style
 
+from kimi_tui.projection.blocks import Block, ToolBlock, UserBlock
 from kimi_tui.tui.glyphs import ASCII, glyphs_of
 from kimi_tui.tui.rows import Span
 from kimi_tui.tui.screens import app_of
+from kimi_tui.wire.display import ImageBlock
 
 if TYPE_CHECKING:
     from PIL.Image import Image as Picture
     from textual.widget import Widget
+
 
 UPPER_HALF = "▀"
 MAX_PIXELS = 16_000_000
@@ -40,6 +46,11 @@ _PIECE = 4_096
 """Kitty takes no longer pieces."""
 
 CellRow = tuple[Span, ...]
+KEPT = 64
+"""Thumbnails that are kept."""
+_Key = tuple[str, int, int]
+LoadImage = Callable[[ImageBlock], Awaitable[bytes | None]]
+"""Reads an image; None where it is not there any more."""
 
 
 class Cell(NamedTuple):
@@ -189,3 +200,65 @@ def _scaled(data: bytes, width: int, height: int) -> Picture:
     plain = Pillow.new("RGB", clear.size, "white")
     plain.paste(clear, mask=clear.getchannel("A"))
     return plain
+
+
+def images_of(block: Block) -> tuple[ImageBlock, ...]:
+    """The images that a block shows."""
+    match block:
+        case UserBlock():
+            return block.images
+        case ToolBlock():
+            return tuple(shown for shown in block.display if isinstance(shown, ImageBlock))
+        case _:
+            return ()
+
+
+class Thumbnails:
+    """Pictures by their hash and size.
+
+    Args:
+        load: reads an image; None where it is not there any more.
+        start: runs what makes a picture.
+        came: told of an image whose picture is there now, or cannot be had.
+    """
+
+    def __init__(
+        self,
+        load: LoadImage,
+        start: Callable[[Coroutine[None, None, None]], object],
+        came: Callable[[ImageBlock], None],
+    ) -> None:
+        self._load = load
+        self._start = start
+        self._came = came
+        self._made: dict[_Key, Sequence[CellRow]] = {}
+        """Empty for what cannot be shown."""
+        self._making: set[_Key] = set()
+        self._one = asyncio.Lock()
+        """A second thread that decodes would slow the first one, and hold up keys."""
+
+    def rows(self, image: ImageBlock, columns: int, rows: int) -> Sequence[CellRow]:
+        """The picture in at most so many cells; rows without any until it is there."""
+        size = fitted(image.width, image.height, columns, rows)
+        key = (image.sha256, *size)
+        if (made := self._made.pop(key, None)) is not None:
+            self._made[key] = made
+            return made
+        if key not in self._making:
+            self._making.add(key)
+            self._start(self._make(image, key))
+        return [()] * size[1]
+
+    async def _make(self, image: ImageBlock, key: _Key) -> None:
+        _, columns, rows = key
+        async with self._one:
+            data = await self._load(image)
+            made: Sequence[CellRow] = ()
+            if data is not None:
+                with suppress(ValueError):
+                    made = await asyncio.to_thread(cell_rows, data, columns, rows)
+        self._making.discard(key)
+        self._made[key] = made
+        while len(self._made) > KEPT:
+            del self._made[next(iter(self._made))]
+        self._came(image)

@@ -24,7 +24,7 @@ from kimi_tui.projection.blocks import (
 )
 from kimi_tui.projection.tool_calls import NAMED, changed_words
 from kimi_tui.projection.transcript import TranscriptModel
-from kimi_tui.tui.transcript import tool_card
+from kimi_tui.tui.transcript.cards import title_text
 from kimi_tui.wire.display import BriefBlock
 from kimi_tui.wire.events import (
     ApprovalRequest,
@@ -356,7 +356,7 @@ def test_undo_brings_the_same_blocks_back() -> None:
     assert isinstance(sent, ToolBlock)
     assert isinstance(recalled, ToolBlock)
     assert (sent.state, recalled.state) == ("done", "recalled")
-    assert "taken back" in tool_card.title_text(recalled)
+    assert "taken back" in title_text(recalled)
     talk.tell(LineChanged("redo", 3, 4, "u"))
     shown(talk, model)
     assert model.blocks == after

@@ -19,7 +19,7 @@ from kimi_tui.soul.internal_messages import dmail_text, is_user_words
 from kimi_tui.soul.model_slot import LoopLimits
 from kimi_tui.soul.rewind import END, Target
 from kimi_tui.tui.rows import Room
-from kimi_tui.tui.transcript.tool_card import tool_card
+from kimi_tui.tui.transcript.cards import tool_card
 from kimi_tui.wire import events as ev
 
 

@@ -17,8 +17,8 @@ from kimi_tui.projection import tool_calls
 from kimi_tui.tui import terminal_input
 from kimi_tui.tui.dialogs import settings
 from kimi_tui.tui.main import image_input, unsent
-from kimi_tui.tui.prompt import image_chips, mention
-from kimi_tui.tui.transcript import markdown, markdown_splitter, tool_card
+from kimi_tui.tui.prompt import image_chips, menu
+from kimi_tui.tui.transcript import cards, markdown, markdown_splitter
 from kimi_tui.tui.transcript import search as transcript_search
 
 SIZE = 250_000
@@ -58,8 +58,8 @@ CASES: dict[str, tuple[Callable[[str], object], list[str]]] = {
         lambda text: (search("a b c d e")(text), search("aaaaaaaaab")(text)),
         [of("a "), of("a"), of("a\0"), "a" + of(" "), of("a     "), of("a \0")],
     ),
-    "tool_card._SAYS_WHY": (
-        lambda text: tool_card._SAYS_WHY.match(text[: tool_card._WHY_CHARS]),
+    "cards._SAYS_WHY": (
+        lambda text: cards._SAYS_WHY.match(text[: cards._WHY_CHARS]),
         [of(" "), of("a."), of("Error"), "E" + of(" "), of("npm ERR")],
     ),
     "markdown._URL": (
@@ -71,8 +71,8 @@ CASES: dict[str, tuple[Callable[[str], object], list[str]]] = {
     "markdown_splitter._ITEM": (markdown_splitter._ITEM.match, [of("1"), "1." + of(" ", "x"), "-" + of(" \t"), of("-")]),
     "markdown_splitter._MARK": (markdown_splitter._longest, [of("*"), of("_a"), of("a")]),
     "markdown_splitter._QUOTE": (markdown_splitter._QUOTE.match, [of(" "), of(">")]),
-    "mention._TYPED": (mention.typed_mention, [of("(@", "#"), of('(@"', '"'), of("@"), of(" @a"), "@" + of("a", "#")]),
-    "mention._PLAIN": (mention.mention, [of("a", "#"), of("a "), of("\\")]),
+    "menu._TYPED_PATH": (menu.typed_mention, [of("(@", "#"), of('(@"', '"'), of("@"), of(" @a"), "@" + of("a", "#")]),
+    "menu._PLAIN_PATH": (menu.mention, [of("a", "#"), of("a "), of("\\")]),
     "image_names.CHIP": (
         image_chips.in_text,
         [of("[image "), of("[image a 1"), of("[image " + "1x1 ~1" * 15), "[image " + of(" "), of("[image a 1x1 ~1, ")],
@@ -125,10 +125,10 @@ def test_every_pattern_is_tried() -> None:
         "terminal_input.re.compile",
         "settings.re.compile",
         "unsent.re.compile",
-        "mention.re.compile",
+        "menu.re.compile",
         "markdown_splitter.re.compile",
         "markdown.re.compile",
-        "tool_card.re.compile",
+        "cards.re.compile",
     }
     assert found - twice - {
         "tool_calls.re.compile",

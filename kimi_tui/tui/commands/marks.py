@@ -144,7 +144,7 @@ async def read_summary(screen: MainScreen, uid: str) -> None:
         SoulBusy: the agent works.
     """
     from kimi_tui.soul.rewind import Target
-    from kimi_tui.tui.dialogs.summary import Summary, SummaryScreen
+    from kimi_tui.tui.dialogs.text_screen import Summary, SummaryScreen
 
     soul = await screen.conversation.opened()
     found = [one for one in await soul.messages() if one.kind == "summary"]

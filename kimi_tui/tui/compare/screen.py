@@ -2,34 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+import time
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
 from rich.cells import cell_len
+from rich.segment import Segment
 from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container
 from textual.content import Content
+from textual.geometry import Offset, Region, Size
+from textual.message import Message
+from textual.scroll_view import ScrollView
+from textual.selection import Selection
+from textual.strip import Strip
 from textual.widgets import Static
 
-from kimi_tui.projection.comparison import Comparison
+from kimi_tui.projection.comparison import Comparison, Side
 from kimi_tui.tui import formatting
-from kimi_tui.tui.compare.panes import SIDES, CompareFiles, CompareSides, RowsPane
+from kimi_tui.tui.callbacks import reported
+from kimi_tui.tui.compare.layout import ComparisonRows, FileTable, Span, images_of
+from kimi_tui.tui.faults import blank_strips
+from kimi_tui.tui.formatting import fitted
 from kimi_tui.tui.frame.footer import Footer, Hint, roomiest
 from kimi_tui.tui.frame.frame import SHORT_BELOW, NoticingPane, timeline_width
 from kimi_tui.tui.frame.header import Header, Heading
 from kimi_tui.tui.gauge import Gauge
 from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.letters import LetterGate
+from kimi_tui.tui.pictures import CellRow, LoadImage, Thumbnails, draws_cells
 from kimi_tui.tui.screens import AnswersOnce, app_of, sheets
+from kimi_tui.tui.scrollbar import use_thin_scrollbar
+from kimi_tui.tui.span_painter import SpanPainter
+from kimi_tui.tui.transcript.selection import select_piece, selected_text, with_selection
+from kimi_tui.tui.transcript.transcript import LOWEST_ROWS
 from kimi_tui.tui.worldline import left_when
 
 if TYPE_CHECKING:
     from kimi_tui.soul.world_line_reader import WorldLineComparison, WorldLineInfo, WorldLineMessage
     from kimi_tui.tui.frame.notices import Level
-    from kimi_tui.tui.transcript.thumbnails import LoadImage
+    from kimi_tui.wire.display import ImageBlock
+
 
 MARGIN = 2
 LONG_HINTS = (
@@ -42,6 +59,360 @@ LONG_HINTS = (
 )
 _SHORT = {"n": "next", "s": "send"}
 HINTS = tuple((key, _SHORT.get(key, meaning)) for key, meaning in LONG_HINTS)
+SLICE_S = 0.003
+"""How long rows are measured before keys and frames get their turn."""
+SIDES: tuple[Side, Side] = ("other", "live")
+_STYLES = (
+    "page",
+    "band",
+    "select",
+    "ink",
+    "strong",
+    "quiet",
+    "accent",
+    "tool",
+    "dmail",
+    "compaction",
+    "error",
+    "warn",
+    "ok",
+    "line",
+    "added",
+    "removed",
+    "raised",
+    "code-keyword",
+    "code-string",
+    "code-comment",
+)
+
+
+def _text(spans: Iterable[tuple[Span, str]]) -> str:
+    return "".join(text for (text, _), _ in spans)
+
+
+class RowsPane(ScrollView, can_focus=False):
+    """Rows of spans, drawn as they are seen."""
+
+    ALLOW_SELECT = False
+    """Textual's own selection would be of all rows."""
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {f"compare--{name}" for name in _STYLES}
+
+    class Clicked(Message):
+        """A row was clicked."""
+
+        def __init__(self, rows: RowsPane, x: int, row: int) -> None:
+            super().__init__()
+            self.rows = rows
+            self.x = x
+            self.row = row
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._painter = SpanPainter(self, "compare")
+
+    def on_mount(self) -> None:
+        """Take the thin scrollbar."""
+        use_thin_scrollbar(self, glyphs_of(self))
+
+    @property
+    def width(self) -> int:
+        """Cells to draw on, the scrollbar's included."""
+        return self.outer_size.width or app_of(self).size.width
+
+    def spans_of(self, row: int) -> list[tuple[Span, str]]:
+        """The spans of a row, each with the name of its ground."""
+        raise NotImplementedError
+
+    def spans_below(self) -> list[tuple[Span, str]]:
+        """The spans of a row under the last one."""
+        return []
+
+    def notify_style_update(self) -> None:
+        """Colours may have changed."""
+        super().notify_style_update()
+        self._painter.clear()
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """The visible rows of a region, with the app's filters applied."""
+        try:
+            return self._painted(crop)
+        except Exception:
+            return blank_strips("a comparison", crop)
+
+    def _painted(self, crop: Region) -> list[Strip]:
+        top, width, painter = round(self.scroll_y), self.width, self._painter
+        strips: list[Strip] = []
+        for y in range(crop.y, crop.bottom):
+            row = top + y
+            spans = self.spans_of(row) if row < self.virtual_size.height else self.spans_below()
+            strip = Strip([Segment(text, painter.style(name, on)) for (text, name), on in spans])
+            strip = strip.adjust_cell_length(width, painter.style("ink", "page"))
+            strips.append(with_selection(self, strip, row, _text(spans)))
+        return [strip.crop(crop.x, crop.right) for strip in painter.filtered(strips, "page")]
+
+    def on_click(self, event: events.Click) -> None:
+        """Post which row was clicked, and where in it; a second click selects the word, a third one the row."""
+        at = Offset(event.x, round(self.scroll_y) + event.y)
+        if not select_piece(self, event, self._text_of(at.y), at, self.side_at(at.x)):
+            self.post_message(self.Clicked(self, at.x, at.y))
+
+    def side_at(self, x: int) -> tuple[int, int]:
+        """The first cell, and the one behind the last, of the column in which a cell is."""
+        return 0, self.width
+
+    def _text_of(self, row: int) -> str:
+        return _text(self.spans_of(row)) if 0 <= row < self.virtual_size.height else ""
+
+    def get_selection(self, selection: Selection) -> tuple[str, str] | None:
+        """What is selected, to be copied."""
+        return selected_text(selection, self._text_of)
+
+    def show_rows(self, first: int, last: int) -> None:
+        """Bring rows into view, the first of them above all."""
+        height, top = self.size.height, round(self.scroll_y)
+        if first < top:
+            top = first
+        elif last >= top + height:
+            top = min(first, last - height + 1)
+        # Rows that were unfolded just now may have no scrollbar yet.
+        self.scroll_to(y=top, animate=False, force=True)
+
+
+class CompareSides(RowsPane):
+    """The messages of both sides.
+
+    Args:
+        comparison: what is compared.
+        load_image: reads an image; None where images are only named.
+
+    Attributes:
+        side: which side the keys act on.
+        focused_here: whether they act here at all.
+    """
+
+    def __init__(self, comparison: Comparison, load_image: LoadImage | None = None) -> None:
+        super().__init__()
+        self._load_image = load_image
+        self._thumbnails: Thumbnails | None = None
+        self.comparison = comparison
+        self.side: Side = "other"
+        self.focused_here = True
+        # Nothing is chosen at first: a jump then means the whole line.
+        self._selected: dict[Side, int] = {"other": -1, "live": -1}
+        self._message_rows: ComparisonRows | None = None
+
+    @property
+    def selected(self) -> int:
+        """The index of the selected message on the side that the keys act on; -1 where none is."""
+        return self._selected[self.side]
+
+    def on_resize(self) -> None:
+        """Other widths have other rows."""
+        if self._message_rows is None or self._message_rows.width != self.column_width():
+            self.lay_out()
+
+    def column_width(self) -> int:
+        """How wide each side is."""
+        return (self.width - 1) // 2
+
+    def side_at(self, x: int) -> tuple[int, int]:
+        """The column in which a cell is, without the divider and the edge of what is selected."""
+        width = self.column_width()
+        return (1, width) if x <= width else (width + 2, self.width)
+
+    def lay_out(self) -> None:
+        """Measure the rows anew, in slices: a key must not wait for a long conversation."""
+        width, before = self.column_width(), self._message_rows
+        known = before.heights if before is not None and before.width == width else None
+        # As in the chat, a terminal without rows to spare has names alone.
+        is_high = app_of(self).size.height >= LOWEST_ROWS
+        draws = self._load_image is not None and is_high and draws_cells(self)
+        picture = self._picture if draws else None
+        rows = ComparisonRows(self.comparison, width, glyphs_of(self), known, picture)
+        self.run_worker(reported(self, self._measured(rows)), group="measure", exclusive=True)
+
+    def _picture(self, image: ImageBlock, columns: int, rows: int) -> Sequence[CellRow]:
+        if self._thumbnails is None and self._load_image is not None:
+
+            def start(work: Coroutine[None, None, None]) -> None:
+                self.run_worker(reported(self, work), group="thumbnails")
+
+            self._thumbnails = Thumbnails(self._load_image, start, self._picture_came)
+        return self._thumbnails.rows(image, columns, rows) if self._thumbnails is not None else ()
+
+    def _picture_came(self, image: ImageBlock) -> None:
+        if self._message_rows is None:
+            return
+        for side in SIDES:
+            for index, entry in enumerate(self.comparison.sides[side]):
+                if image in images_of(entry.message):
+                    self._message_rows.heights.pop((side, index), None)
+        self.lay_out()
+
+    async def _measured(self, rows: ComparisonRows) -> None:
+        old, selected = self._message_rows, self.selected
+        top = round(self.scroll_y)
+        until = time.perf_counter() + SLICE_S
+        for _ in rows.measure():
+            if time.perf_counter() >= until:
+                # What stood there stays until as much of the new one is known.
+                if (
+                    self._message_rows is rows
+                    or old is None
+                    or rows.height >= top + self.size.height
+                ):
+                    self._show(rows)
+                await asyncio.sleep(0)
+                until = time.perf_counter() + SLICE_S
+        self._show(rows)
+        if selected >= 0:
+            # Of another width, or unfolded just now: it would reach beyond the edge.
+            self.select(selected)
+
+    def _show(self, rows: ComparisonRows) -> None:
+        self._message_rows = rows
+        if self.virtual_size.height != rows.height:
+            self.virtual_size = Size(self.size.width, rows.height)
+        self.refresh()
+
+    def select(self, index: int) -> None:
+        """Select a message of the side, as far as they are measured."""
+        rows = self._message_rows
+        if rows is not None and (starts := rows.starts[self.side]):
+            index = max(0, min(index, len(starts) - 1))
+            self._selected[self.side] = index
+            first = starts[index]
+            last = rows.last_row(self.side, index)
+            self.show_rows(first, min(last, first + max(0, self.size.height - 1)))
+        self.refresh()
+
+    def toggle(self) -> None:
+        """Show the selected message whole, or short again."""
+        key: tuple[Side, int] = (self.side, self.selected)
+        if self._message_rows is None or key[1] < 0:
+            return
+        self.comparison.unfolded.symmetric_difference_update([key])
+        self._message_rows.heights.pop(key, None)
+        self.lay_out()
+
+    def choose_at(self, x: int, row: int) -> None:
+        """Select what was clicked."""
+        self.side = SIDES[x > self.column_width()]
+        if self._message_rows is not None and 0 <= row < self._message_rows.height:
+            index = self._message_rows.cell(self.side, row).entry
+            if index >= 0:
+                self._selected[self.side] = index
+        self.refresh()
+
+    def spans_of(self, row: int) -> list[tuple[Span, str]]:
+        """Both sides and the divider."""
+        rows = self._message_rows
+        if rows is None:
+            return []
+        width = rows.width
+        glyphs = glyphs_of(self)
+        return [
+            *self._cell("other", rows, row, width, glyphs.edge),
+            ((glyphs.step, "line"), "page"),
+            *self._cell("live", rows, row, self.width - width - 1, glyphs.edge),
+        ]
+
+    def spans_below(self) -> list[tuple[Span, str]]:
+        """The divider goes down to the end of the pane."""
+        return [
+            ((" " * self.column_width(), "ink"), "page"),
+            ((glyphs_of(self).step, "line"), "page"),
+        ]
+
+    def _cell(
+        self, side: Side, rows: ComparisonRows, row: int, width: int, edge: str
+    ) -> Iterable[tuple[Span, str]]:
+        cell = rows.cell(side, row)
+        ground = "band" if cell.is_band else "page"
+        spans = fitted(list(cell.spans), width)
+        is_selected = 0 <= cell.entry == self._selected[side]
+        if is_selected and side == self.side:
+            ground = "select" if self.focused_here else "band"
+            first, *rest = spans
+            mark: Span = (edge, "accent" if self.focused_here else "quiet")
+            spans = [mark, (first[0][1:], first[1]), *rest]
+        return [(span, ground) for span in spans]
+
+
+class CompareFiles(RowsPane):
+    """What became of the files on both sides.
+
+    Args:
+        found: the comparison.
+    """
+
+    def __init__(self, found: WorldLineComparison) -> None:
+        super().__init__()
+        self._found = found
+        self._files = found.files
+        self._unfolded: frozenset[int] = frozenset()
+        self._rows: list[tuple[list[Span], int]] = []
+        self.selected = 0
+        self.focused_here = False
+
+    @property
+    def count(self) -> int:
+        """How many files there are."""
+        return len(self._files.files) if not self._files.reason else 0
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        """As many rows as there are."""
+        self._make()
+        return len(self._rows)
+
+    def _make(self) -> None:
+        self._rows = self.table(self.width).rows(self._unfolded)
+
+    def table(self, width: int) -> FileTable:
+        """The columns for a width."""
+        found = self._found
+        glyphs = glyphs_of(self)
+        return FileTable(self._files, found.world_line, found.fork, width, glyphs)
+
+    def on_resize(self) -> None:
+        """Other widths have other rows."""
+        self.lay_out()
+
+    def lay_out(self) -> None:
+        """Make the rows anew."""
+        self._make()
+        self.virtual_size = Size(self.size.width, len(self._rows))
+        self.refresh()
+
+    def select(self, index: int) -> None:
+        """Select a file."""
+        self.selected = max(0, min(index, self.count - 1))
+        row = next((i for i, (_, at) in enumerate(self._rows) if at == self.selected), 0)
+        self.show_rows(row, row)
+        self.refresh()
+
+    def toggle(self) -> None:
+        """Show the diff of the selected file, or hide it."""
+        self._unfolded ^= {self.selected}
+        self.set_class(bool(self._unfolded), "-open")
+        self.lay_out()
+        self.refresh(layout=True)
+
+    def choose_at(self, row: int) -> None:
+        """Select what was clicked, and show its diff."""
+        if 0 <= row < len(self._rows) and self._rows[row][1] >= 0:
+            self.selected = self._rows[row][1]
+            self.toggle()
+
+    def spans_of(self, row: int) -> list[tuple[Span, str]]:
+        """One row."""
+        spans, index = self._rows[row]
+        if index != self.selected or index < 0 or not self.focused_here:
+            return [(span, "page") for span in spans]
+        edge: Span = (glyphs_of(self).edge, "accent")
+        first, *rest = fitted(spans, self.width)
+        return [(span, "select") for span in (edge, (first[0][1:], first[1]), *rest)]
 
 
 class CompareAnswer(NamedTuple):

@@ -24,8 +24,7 @@ from kimi_tui.filesystem import open_regular
 from kimi_tui.foreign_text import one_line
 from kimi_tui.image_names import BEGINS
 from kimi_tui.tui.prompt.history import history_file, read_others
-from kimi_tui.tui.prompt.mention import mention, typed_mention
-from kimi_tui.tui.prompt.menu import Offer
+from kimi_tui.tui.prompt.menu import Offer, mention, typed_mention
 
 if TYPE_CHECKING:
     from kimi_tui.tui.main.screen import MainScreen

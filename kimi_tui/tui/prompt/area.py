@@ -32,8 +32,7 @@ if TYPE_CHECKING:
     from kimi_tui.tui.prompt.history import History
     from kimi_tui.tui.prompt.image_chips import ImageChips
     from kimi_tui.tui.prompt.menu import CommandMenu, Offer
-    from kimi_tui.tui.prompt.vim import Mode
-    from kimi_tui.tui.prompt.vim_keys import VimKeys
+    from kimi_tui.tui.prompt.vim import Mode, VimKeys
 
 HELD_S = 0.7
 LONG_PASTE = 20
@@ -359,7 +358,7 @@ class PromptArea(TextArea):
     def use_vim(self, *, on: bool) -> None:
         """Have the keys of vim, or no longer."""
         if on and self._vim is None:
-            from kimi_tui.tui.prompt.vim_keys import VimKeys
+            from kimi_tui.tui.prompt.vim import VimKeys
 
             self._vim = VimKeys(self)
         elif not on:
@@ -584,7 +583,7 @@ class PromptArea(TextArea):
 
     def accept(self, offer: Offer) -> None:
         """Put into the field what the menu offers: in the place of the path that is being typed, else of all of it."""
-        from kimi_tui.tui.prompt.mention import typed_mention
+        from kimi_tui.tui.prompt.menu import typed_mention
 
         row, column = self.selection.end
         found = typed_mention(self.typed)

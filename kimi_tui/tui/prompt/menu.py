@@ -1,10 +1,12 @@
 """A list to choose from with the arrows: commands, over the prompt while a `/word` is typed, and in the palette.
 
-In the prompt it also offers files while one is named with `@`, and what was sent before while that is searched.
+In the prompt it also offers files while one is named with `@`, and what was sent before while that is searched. Imported
+with the first of them.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -20,6 +22,30 @@ from kimi_tui.tui.keyboard import key_of
 from kimi_tui.tui.prompt.command import Command, CommandTable, Values
 
 NAME_CELLS = 25
+_TYPED_PATH = re.compile(r'(?:^|(?<=[\s(\[{]))@(?:"([^"]*)|([^\s"#]*))$')
+_LONGEST_LINE = 1000
+"""Letters of the line before the cursor that are looked at: a pasted one has no end."""
+_PLAIN_PATH = re.compile(r"[^\s\"\\#]+")
+
+
+def typed_mention(before: str) -> tuple[int, str] | None:
+    """What is being typed of a path: where its `@` stands in the line, and the path so far; None where it is none.
+
+    Args:
+        before: the line up to the cursor.
+    """
+    found = _TYPED_PATH.search(before, max(0, len(before) - _LONGEST_LINE))
+    if found is None:
+        return None
+    return found.start(), found[1] if found[1] is not None else found[2]
+
+
+def mention(path: str) -> str:
+    """A path as it is written in the prompt; quoted where a blank or a sign in it would end it."""
+    if _PLAIN_PATH.fullmatch(path):
+        return f"@{path}"
+    escaped = path.replace("\\", "\\\\").replace('"', '\\"')
+    return f'@"{escaped}"'
 
 
 class Offer(NamedTuple):

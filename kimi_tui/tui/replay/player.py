@@ -1,4 +1,4 @@
-"""Brings chat, timeline, gauge and files to the moment at which the clock of a replay stands."""
+"""Brings chat, timeline, gauge and the list of files to the moment at which the clock of a replay stands."""
 
 from __future__ import annotations
 
@@ -8,15 +8,22 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from rich.cells import cell_len
+from textual.content import Content
+from textual.reactive import reactive
 from textual.timer import Timer
 from textual.widget import Widget
 
 from kimi_tui.projection.recording import PlaybackClock, streamed_text
+from kimi_tui.projection.replay import ChangedFile
+from kimi_tui.tui import formatting
 from kimi_tui.tui.callbacks import in_slices, report_of, reported
 from kimi_tui.tui.formatting import counted, tokens
+from kimi_tui.tui.frame.frame import SHORT_BELOW
 from kimi_tui.tui.frame.views import Views
-from kimi_tui.tui.replay.files import ReplayFiles
+from kimi_tui.tui.glyphs import Glyphs, glyphs_of
 from kimi_tui.tui.replay.scrubber import Scrubber
+from kimi_tui.tui.screens import app_of
 from kimi_tui.wire.events import EventRecord, TextPart, ThinkPart
 
 if TYPE_CHECKING:
@@ -24,10 +31,53 @@ if TYPE_CHECKING:
     from kimi_tui.projection.timeline_tree import Checkpoint
     from kimi_tui.tui.transcript.viewport import Flow
 
+
 FRAME_S = 1 / 30
 SLICE_S = 0.002
 NEAR = 400
 """Up to so many records ahead are applied to what is shown; farther ones come from a keyframe."""
+MOST_FILES = 5
+MOST_FILES_IF_SHORT = 2
+"""In a low screen the checkpoints need the room."""
+
+
+class ReplayFiles(Widget):
+    """The files at this moment, at most five of them, in a low screen two; hidden where there are none."""
+
+    files: reactive[tuple[ChangedFile, ...]] = reactive((), layout=True)
+
+    def watch_files(self, files: tuple[ChangedFile, ...]) -> None:
+        """An empty list takes no room."""
+        self.display = bool(files)
+
+    def render(self) -> Content:
+        """A title, and a row a file."""
+        width = self.content_size.width
+        glyphs = glyphs_of(self)
+        rows: list[tuple[str, str] | str] = [("Files at this moment", "$ink-quiet")]
+        is_short = app_of(self).size.height < SHORT_BELOW
+        most = MOST_FILES_IF_SHORT if is_short else MOST_FILES
+        shown = self.files[: most if len(self.files) <= most else most - 1]
+        since = [_since(file, glyphs) for file in shown]
+        room = max(1, width - max((cell_len(words) for words in since), default=0) - 2)
+        names = [formatting.path(file.path, room, glyphs.cut) for file in shown]
+        widest = max((cell_len(name) for name in names), default=0)
+        for name, words in zip(names, since, strict=True):
+            gap = " " * (widest - cell_len(name) + 2)
+            rows += ["\n", (name, "$ink"), (gap + words, "$ink-quiet")]
+        if len(self.files) > len(shown):
+            rows.append(
+                (f"\n+{formatting.counted(len(self.files) - len(shown), 'file')}", "$ink-quiet")
+            )
+        return Content.assemble(*rows)
+
+
+def _since(file: ChangedFile, glyphs: Glyphs) -> str:
+    if file.id < 0:
+        return "as before"
+    # Numbers begin anew after a compaction, and those of a line that was left are given again.
+    sign = glyphs.compaction if file.is_compacted else glyphs.lost if file.is_left else ""
+    return f"as at #{file.id} {sign}".rstrip()
 
 
 class Player:

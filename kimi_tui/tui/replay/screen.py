@@ -125,8 +125,7 @@ class ReplayScreen(AnswersOnce[Launch | None]):
 
     def _furnish(self, recorded: RecordedSession) -> None:
         from kimi_tui.projection.recording import PlaybackClock
-        from kimi_tui.tui.replay.files import ReplayFiles
-        from kimi_tui.tui.replay.player import Player
+        from kimi_tui.tui.replay.player import Player, ReplayFiles
         from kimi_tui.tui.replay.scrubber import Scrubber
 
         self._recorded = recorded

@@ -1,11 +1,13 @@
-"""The rows of every block but answers and tool calls: messages, thoughts, D-Mails, compactions, errors, notices."""
+"""The rows of every block but answers: messages, thoughts, tool calls, D-Mails, compactions, errors, notices."""
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 
+from kimi_tui.foreign_text import clean, expand_tabs, one_line
 from kimi_tui.projection.blocks import (
     CompactionBlock,
     DMailBlock,
@@ -14,8 +16,12 @@ from kimi_tui.projection.blocks import (
     NoticeBlock,
     RetryBlock,
     ThoughtBlock,
+    ToolBlock,
+    ToolState,
     UserBlock,
 )
+from kimi_tui.projection.tool_calls import argument, changed_words, todo_summary
+from kimi_tui.tui.diff import band_rows, change_counts, common_indent
 from kimi_tui.tui.formatting import (
     MINUS,
     both_sizes,
@@ -28,9 +34,13 @@ from kimi_tui.tui.formatting import (
     spans_width,
     tokens,
 )
+from kimi_tui.tui.glyphs import UNICODE, Glyphs
 from kimi_tui.tui.rows import (
+    FACT_GAP,
+    HANGING,
     HIT_FOLD,
     HIT_IMAGE,
+    LINE_LIMIT,
     MARGIN,
     RIGHT,
     Fact,
@@ -38,6 +48,7 @@ from kimi_tui.tui.rows import (
     Room,
     Span,
     cells,
+    chop,
     fold_mark,
     iter_ranges,
     number_span,
@@ -48,7 +59,7 @@ from kimi_tui.tui.rows import (
     ranges,
     title_row,
 )
-from kimi_tui.wire.display import ImageBlock
+from kimi_tui.wire.display import BriefBlock, DiffBlock, ImageBlock, ShellBlock, TodoBlock
 
 USER_ROWS = 12
 PICTURE_ROWS = 12
@@ -56,6 +67,19 @@ PICTURE_COLUMNS = 60
 LEAST_NAME = 16
 PASTE_LIMIT = 20_000
 INDENT = Span(" " * MARGIN)
+TAIL_ROWS = 3
+DIFF_ROWS = 12
+UNFOLDED_ROWS = 1_000
+ANSWER_ROWS = 4
+"""As many questions as may be asked at once."""
+_WHY_CHARS = 200
+"""Characters of a line in which a reason begins."""
+_SAYS_WHY = re.compile(
+    r"^\s*(?:FAILED|ERROR|FATAL|error(?:\[\w+\])?:|fatal:|panic:|E  +\S|[\w.]*(?:Error|Exception)\b:|npm ERR!)"
+)
+NAME_WIDTH = 6
+NARROW = 70
+SMALLEST_TARGET = 12
 
 
 def user_message(block: UserBlock, room: Room) -> Iterator[Line]:
@@ -399,3 +423,337 @@ def _what_stays(block: CompactionBlock) -> str:
     above = "" if block.checkpoint else "Above: no longer sent"
     below = f"Below: {counted(block.kept, 'message')} kept" if block.kept else ""
     return "   ".join(part for part in (above, below) if part)
+
+
+def tool_card(block: ToolBlock, room: Room) -> Iterator[Line]:
+    """All rows of a tool card."""
+    body = body_rows(block, room)
+    first = next(body, None)
+    yield _title(block, room, foldable=first is not None or has_more(block))
+    if first is not None:
+        yield first
+        yield from body
+
+
+def _state_glyph(state: ToolState, glyphs: Glyphs) -> Span:
+    match state:
+        case "done":
+            return Span(glyphs.done, "ok")
+        case "failed":
+            return Span(glyphs.failed, "error")
+        case "stopped" | "rejected" | "unsent" | "recalled":
+            return Span(glyphs.stopped, "quiet")
+        case "running" | "waiting":
+            return Span(glyphs.running, "accent")
+        case "writing":
+            return Span(glyphs.pending, "quiet")
+
+
+def _title(block: ToolBlock, room: Room, *, foldable: bool) -> Line:
+    number = number_span(block.checkpoint, live=block.live, pin=pin_of(block, room))
+    is_dmail = block.tool == "SendDMail"
+    ink = "quiet" if block.state in {"unsent", "recalled"} else "dmail" if is_dmail else "tool"
+    name = cut(block.name, max(NAME_WIDTH, room.width // 3), room.glyphs.cut)
+    head = [
+        Span("  "),
+        Span(room.glyphs.dmail, ink) if is_dmail else _state_glyph(block.state, room.glyphs),
+        Span(" "),
+        Span(name, ink),
+    ]
+    if block.target or block.display:
+        head.append(
+            Span(" " * max(1, NAME_WIDTH - cells(name)) if cells(name) <= NAME_WIDTH else " ")
+        )
+        if is_dmail:
+            head.append(Span(" "))
+    facts = _facts(block)
+    target = _target(block)
+    if room.width < NARROW and facts:
+        best = min(fact.rank for fact in facts)
+        facts = [fact for fact in facts if fact.rank == best]
+    wanted = min(cells(target), max(SMALLEST_TARGET, room.width // 4))
+    while facts and _free(room, head, facts, number) < wanted:
+        worst = max(facts, key=_rank)
+        if worst.rank <= 1:
+            break
+        facts.remove(worst)
+    free = _free(room, head, facts, number)
+    is_path = block.tool in {"ReadFile", "WriteFile", "StrReplaceFile"}
+    shown = path(target, free, room.glyphs.cut) if is_path else cut(target, free, room.glyphs.cut)
+    return title_row(room, [*head, Span(shown)], facts, number, hit=HIT_FOLD if foldable else "")
+
+
+def title_text(block: ToolBlock) -> str:
+    """All that the card's first row may say."""
+    facts = " ".join(span.text for fact in _facts(block) for span in fact.spans)
+    return f"{block.name} {_target(block)} {facts} #{block.checkpoint}"
+
+
+def _rank(fact: Fact) -> int:
+    return fact.rank
+
+
+def _free(room: Room, head: Sequence[Span], facts: Sequence[Fact], number: Span | None) -> int:
+    taken = sum(spans_width(fact.spans) + FACT_GAP for fact in facts)
+    taken += FACT_GAP + max(3, cells(number.text)) if number is not None else 0
+    return max(1, room.width - RIGHT - spans_width(head) - taken)
+
+
+def _target(block: ToolBlock) -> str:
+    for shown in block.display:
+        if isinstance(shown, TodoBlock):
+            done = sum(1 for item in shown.items if item.status == "done")
+            return todo_summary(done, len(shown.items))
+        if isinstance(shown, DiffBlock) and not block.target:
+            return one_line(shown.path)
+    return block.target
+
+
+def _facts(block: ToolBlock) -> list[Fact]:
+    """Result, time, tokens: in this order, with what may go first ranked highest."""
+    out: list[Fact] = []
+    failed = block.state == "failed"
+    if block.state == "waiting":
+        out.append(Fact((Span("waits for you", "accent"),), 0))
+    elif block.state == "rejected":
+        out.append(Fact((Span("you said no", "ink"),), 0))
+    elif block.state == "stopped":
+        out.append(Fact((Span("stopped by you", "ink"),), 0))
+    elif block.state == "unsent":
+        out.append(Fact((Span("not sent", "ink"),), 0))
+    elif block.state == "recalled":
+        out.append(Fact((Span("taken back", "ink"),), 0))
+    brief = ""
+    seconds = 0.0
+    shell: ShellBlock | None = None
+    added = removed = 0
+    has_diff = has_list = False
+    for shown in block.display:
+        match shown:
+            case ShellBlock():
+                shell = shown
+                seconds = shown.duration_s
+            case DiffBlock():
+                has_diff = True
+                added += shown.added
+                removed += shown.removed
+            case BriefBlock(text):
+                brief = one_line(text)
+            case TodoBlock():
+                # The target says it already.
+                has_list = True
+            case ImageBlock():
+                # Named below it, with its size.
+                pass
+    if shell is not None and shell.exit_code is not None:
+        style, rank = ("error", 0) if shell.exit_code else ("quiet", 4)
+        out.append(Fact((Span(f"exit {shell.exit_code}", style),), rank))
+        _, _, more = brief.partition(" · ")
+        if more:
+            out.append(Fact((Span(more, style),), 0 if more != "sandbox" else 4))
+    elif has_diff and not failed:
+        counts = change_counts(added, removed, UNICODE, blank="ink") or [("+0", "ok")]
+        out.append(Fact(tuple(Span(*one) for one in counts), 1))
+    elif brief and brief != block.target and not has_list and block.state in {"done", "failed"}:
+        out.append(Fact((Span(brief, "error" if failed else "quiet"),), 0 if failed else 3))
+    elif failed:
+        out.append(Fact((Span("failed", "error"),), 0))
+    if block.state == "stopped":
+        seconds = seconds or block.duration_s
+    # What was refused has not run: the time is the one that the user took.
+    if block.state != "rejected" and (seconds or shell is not None or block.duration_s >= 2):
+        out.append(Fact((Span(duration(seconds or block.duration_s), "quiet"),), 5))
+    if block.tokens:
+        out.append(
+            Fact((Span(change(block.tokens, estimated=block.tokens_estimated), "quiet"),), 2)
+        )
+    return out
+
+
+def has_more(block: ToolBlock) -> bool:
+    """Whether unfolding would show something."""
+    return bool(block.output.strip()) and block.tool not in {"SetTodoList", "AskUserQuestion"}
+
+
+def body_rows(block: ToolBlock, room: Room) -> Iterator[Line]:
+    """The rows under the card's first one."""
+    if block.tool == "SendDMail":
+        yield from _dmail_rows(block, room)
+        return
+    if block.tool == "ExitPlanMode":
+        yield from _plan_rows(block, room)
+        return
+    is_empty = True
+    for shown in block.display:
+        if isinstance(shown, TodoBlock) and (not room.low or block.unfolded):
+            rows = _todo(shown, room)
+        elif isinstance(shown, DiffBlock) and block.state != "failed":
+            rows = _diff(shown, room, unfolded=block.unfolded)
+        elif isinstance(shown, ImageBlock):
+            rows = image_rows([shown], room, (Span(" " * HANGING),))
+        else:
+            continue
+        for row in rows:
+            is_empty = False
+            yield row
+    if is_empty:
+        yield from _said(block, room)
+    if words := changed_words(block):
+        named = f"{words}: {', '.join(block.changed)}"
+        named += f" {room.glyphs.cut}" if len(block.changed) < block.n_changed else ""
+        shown = cut(named, room.width - HANGING - RIGHT, room.glyphs.cut)
+        yield Line((Span(" " * HANGING), Span(shown, "quiet")), hit=HIT_FOLD, margin=HANGING)
+
+
+def _said(block: ToolBlock, room: Room) -> Iterator[Line]:
+    """What the tool gave back, or gives back while it runs."""
+    if not block.over:
+        return _tail(list(block.live_output), block.live_count, TAIL_ROWS, room, block)
+    if block.tool == "Shell":
+        keep = TAIL_ROWS if block.state == "failed" else 1
+        if room.lowest:
+            keep = 1
+        if block.state in {"stopped", "rejected"}:
+            keep = 0
+        return _output(block, keep, room)
+    if block.state == "failed":
+        return _output(block, TAIL_ROWS, room)
+    return _output(block, ANSWER_ROWS if block.tool == "AskUserQuestion" else 0, room)
+
+
+def _output(block: ToolBlock, keep: int, room: Room) -> Iterator[Line]:
+    if not keep and not block.unfolded:
+        return iter(())
+    text = clean(block.output).strip("\n")
+    if not text.strip() and block.state == "failed":
+        text = clean(block.message).strip()
+    lines = text.split("\n") if text else []
+    if not block.unfolded:
+        # A blank last line says nothing.
+        lines = [line for line in lines if line.strip()] if keep < len(lines) else lines
+    return _tail(lines, len(lines), keep, room, block)
+
+
+def _tail(lines: list[str], count: int, keep: int, room: Room, block: ToolBlock) -> Iterator[Line]:
+    if block.unfolded:
+        return _unfolded(lines, count, room, block)
+    while lines and not lines[-1].strip():
+        lines = lines[:-1]
+        count -= 1
+    return iter(_last_rows(lines[-keep:] if keep else [], count, room, block))
+
+
+def _unfolded(lines: list[str], count: int, room: Room, block: ToolBlock) -> Iterator[Line]:
+    indent = Span(" " * HANGING)
+    wide = room.width - HANGING - RIGHT
+    shown = lines[:UNFOLDED_ROWS]
+    for line in shown:
+        says_why = block.state == "failed" and _SAYS_WHY.match(line[:_WHY_CHARS])
+        parts = chop([Span(expand_tabs(line[:LINE_LIMIT]), "error" if says_why else "quiet")], wide)
+        last = len(parts) - 1
+        for index, part in enumerate(parts):
+            chopped = 0 if index < last else None
+            yield Line((indent, *part), margin=HANGING, chopped=chopped)
+    if count > len(shown):
+        more = Span(f"{fold_mark(count - len(shown))} more", "quiet")
+        yield Line((indent, more), margin=HANGING)
+
+
+def _last_rows(shown: list[str], count: int, room: Room, block: ToolBlock) -> list[Line]:
+    indent = Span(" " * HANGING)
+    wide = room.width - HANGING - RIGHT
+    hidden = count - len(shown)
+    why = (
+        next((line for line in reversed(shown) if _SAYS_WHY.match(line[:_WHY_CHARS])), None)
+        if block.state == "failed"
+        else None
+    )
+    rows = [
+        Line(
+            (
+                indent,
+                Span(
+                    cut(expand_tabs(line[:LINE_LIMIT]), wide, room.glyphs.cut),
+                    "error" if line is why else "quiet",
+                ),
+            ),
+            hit=HIT_FOLD,
+            margin=HANGING,
+        )
+        for line in shown
+    ]
+    if hidden > 0 and rows:
+        mark = Span(f"   {fold_mark(hidden)}", "ink" if block.over else "quiet")
+        if spans_width(rows[-1].spans) + cells(mark.text) <= room.width - RIGHT:
+            rows[-1] = rows[-1]._replace(spans=(*rows[-1].spans, mark))
+        else:
+            rows.append(
+                Line((indent, Span(mark.text.strip(), "ink")), hit=HIT_FOLD, margin=HANGING)
+            )
+    return rows
+
+
+def _todo(todo: TodoBlock, room: Room) -> list[Line]:
+    rows: list[Line] = []
+    for item in todo.items:
+        match item.status:
+            case "done":
+                mark, style = Span(room.glyphs.done, "ok"), "quiet"
+            case "in_progress":
+                mark, style = Span(room.glyphs.running, "accent"), "strong"
+            case "pending":
+                mark, style = Span(room.glyphs.pending, "quiet"), "ink"
+        indent = Span(" " * HANGING)
+        rows += paragraph(
+            one_line(item.title) or " ",
+            style,
+            prose_width(room.width) - 4,
+            (indent, mark, Span(" ")),
+            (indent, Span("  ")),
+            hit=HIT_FOLD,
+            margin=HANGING,
+        )
+    return rows
+
+
+def _dmail_rows(block: ToolBlock, room: Room) -> list[Line]:
+    width, lead = prose_width(room.width), (Span(" " * MARGIN),)
+    rows = paragraph(clean(argument(block.arguments, "message")).strip(), "ink", width, lead)
+    if block.state == "rejected" and block.message:
+        rows += paragraph(f"You: {block.message}", "quiet", width, lead)
+    return rows
+
+
+def _plan_rows(block: ToolBlock, room: Room) -> Iterator[Line]:
+    """The plan as it was presented, or as the user changed it; folded only its beginning."""
+    plan = (
+        block.output
+        if block.state == "done" and block.output
+        else argument(block.arguments, "plan")
+    )
+    lines = clean(plan).strip().split("\n")
+    lead = Span(" " * HANGING)
+    shown = lines if block.unfolded else lines[:DIFF_ROWS]
+    for line in shown[:UNFOLDED_ROWS]:
+        if not line.strip():
+            yield Line((lead,), margin=HANGING)
+            continue
+        rows = paragraph(line[:LINE_LIMIT], "ink", prose_width(room.width), (lead,))
+        yield from (row._replace(hit=HIT_FOLD) for row in rows)
+    if len(lines) > len(shown):
+        mark = Span(fold_mark(len(lines) - len(shown)))
+        yield Line((lead, mark), hit=HIT_FOLD, margin=HANGING)
+
+
+def _diff(diff: DiffBlock, room: Room, *, unfolded: bool) -> Iterator[Line]:
+    lines = diff.lines
+    limit = len(lines) if unfolded else DIFF_ROWS
+    if room.lowest and not unfolded:
+        lines = tuple(line for line in lines if line.sign != " ")
+    shown = lines[:limit]
+    dedent = common_indent(diff.lines)
+    for line in shown:
+        yield from band_rows(line, dedent, room.width - RIGHT, room.glyphs)
+    hidden = max(len(lines), diff.added + diff.removed) - len(shown)
+    if hidden > 0:
+        yield Line((Span(" " * HANGING), Span(fold_mark(hidden))), hit=HIT_FOLD, margin=HANGING)

@@ -33,6 +33,7 @@ from kimi_tui.tui.rows import (
     prose_width,
 )
 from kimi_tui.tui.transcript.cards import (
+    DIFF_ROWS,
     compaction_card,
     dmail_card,
     error_card,
@@ -41,10 +42,10 @@ from kimi_tui.tui.transcript.cards import (
     picture_rows,
     retry_card,
     thought,
+    tool_card,
     user_message,
 )
 from kimi_tui.tui.transcript.markdown_stream import whole_answer
-from kimi_tui.tui.transcript.tool_card import DIFF_ROWS, tool_card
 from kimi_tui.wire.display import DiffBlock, ImageBlock, TodoBlock
 
 SLICE_ROWS = 500

@@ -43,10 +43,10 @@ from kimi_tui.projection.blocks import AgentBlock, Block, ThoughtBlock, ToolBloc
 from kimi_tui.tui.faults import log_fault
 from kimi_tui.tui.formatting import grouped
 from kimi_tui.tui.rows import Line, Room
+from kimi_tui.tui.transcript.cards import title_text
 from kimi_tui.tui.transcript.layout import rows_in_slices
 from kimi_tui.tui.transcript.markdown_stream import MarkdownStream
 from kimi_tui.tui.transcript.marks import gutter_of
-from kimi_tui.tui.transcript.tool_card import title_text
 from kimi_tui.wire.display import DiffBlock
 
 SLICE_S = 0.003

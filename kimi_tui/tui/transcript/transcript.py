@@ -58,10 +58,10 @@ if TYPE_CHECKING:
     from kimi_tui.projection.blocks import Block
     from kimi_tui.projection.transcript import TranscriptModel
     from kimi_tui.soul.system_prompt import FolderFacts
+    from kimi_tui.tui.pictures import LoadImage, Thumbnails
     from kimi_tui.tui.transcript.copy_mode import CopyMode
     from kimi_tui.tui.transcript.motion import Motion
     from kimi_tui.tui.transcript.search import Found, Search
-    from kimi_tui.tui.transcript.thumbnails import LoadImage, Thumbnails
     from kimi_tui.tui.transcript.viewport import Flow, View, Viewport
     from kimi_tui.wire.display import ImageBlock
     from kimi_tui.wire.events import EventRecord
@@ -313,7 +313,7 @@ class Transcript(ScrollView, can_focus=True):
     @property
     def has_images(self) -> bool:
         """Whether an image went to the model in what is shown."""
-        from kimi_tui.tui.transcript.thumbnails import images_of
+        from kimi_tui.tui.pictures import images_of
 
         return any(images_of(block) for block in self.blocks)
 
@@ -421,8 +421,7 @@ class Transcript(ScrollView, can_focus=True):
         return Room(self.pane_width, rows < LOW_ROWS, rows < LOWEST_ROWS, self.glyphs, picture)
 
     def _picture(self, image: ImageBlock, columns: int, rows: int) -> Sequence[tuple[Span, ...]]:
-        from kimi_tui.tui.pictures import draws_cells
-        from kimi_tui.tui.transcript.thumbnails import Thumbnails
+        from kimi_tui.tui.pictures import Thumbnails, draws_cells
 
         if self.load_image is None or not draws_cells(self):
             return ()
@@ -435,7 +434,7 @@ class Transcript(ScrollView, can_focus=True):
         return self._thumbnails.rows(image, columns, rows)
 
     def _picture_came(self, image: ImageBlock) -> None:
-        from kimi_tui.tui.transcript.thumbnails import images_of
+        from kimi_tui.tui.pictures import images_of
 
         for index, block in enumerate(self.blocks):
             if image in images_of(block):
@@ -1238,7 +1237,7 @@ class Transcript(ScrollView, can_focus=True):
         if hit.startswith(HIT_LINK):
             self.post_message(self.LinkClicked(self, hit[len(HIT_LINK) :]))
             return
-        from kimi_tui.tui.transcript.thumbnails import images_of
+        from kimi_tui.tui.pictures import images_of
 
         for image in images_of(block):
             if hit == f"{HIT_IMAGE}{image.sha256}":

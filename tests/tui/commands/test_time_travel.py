@@ -19,8 +19,8 @@ from kimi_tui.tui.approval.panel import AWAY
 from kimi_tui.tui.commands import rewind as rewind_commands
 from kimi_tui.tui.commands.rewind import preview
 from kimi_tui.tui.compare.screen import CompareScreen
-from kimi_tui.tui.dialogs.summary import SummaryScreen
 from kimi_tui.tui.dialogs.text_dialog import TextDialog
+from kimi_tui.tui.dialogs.text_screen import SummaryScreen
 from kimi_tui.tui.preview.layout import PreviewAnswer
 from kimi_tui.tui.preview.screen import RewindScreen
 from kimi_tui.tui.worldline import WorldLineTranscript

@@ -15,8 +15,7 @@ from kimi_tui.soul.world_line_reader import (
     WorldLineMessage,
 )
 from kimi_tui.tui.compare.layout import ComparisonRows
-from kimi_tui.tui.compare.panes import CompareSides
-from kimi_tui.tui.compare.screen import CompareScreen
+from kimi_tui.tui.compare.screen import CompareScreen, CompareSides
 from kimi_tui.tui.frame.header import Heading
 
 

@@ -18,8 +18,8 @@ from kimi_tui.config.settings import Config, DMailConfig
 from kimi_tui.session.store import SessionStore
 from kimi_tui.soul.rewind import Target
 from kimi_tui.tui.compare.screen import CompareScreen
-from kimi_tui.tui.dialogs.summary import SummaryScreen
 from kimi_tui.tui.dialogs.text_dialog import TextDialog
+from kimi_tui.tui.dialogs.text_screen import SummaryScreen
 from kimi_tui.tui.preview.screen import RewindScreen
 from kimi_tui.tui.replay.screen import ReplayScreen
 from kimi_tui.tui.replay.scrubber import Scrubber

@@ -15,7 +15,7 @@ from kimi_tui.projection.blocks import ToolBlock, UserBlock
 from kimi_tui.tui.main.prompt_modes import append_note, edited, is_note
 from kimi_tui.tui.main.unsent import FOLLOW_UPS
 from kimi_tui.tui.prompt.history import append_history, history_file
-from kimi_tui.tui.prompt.mention import mention, typed_mention
+from kimi_tui.tui.prompt.menu import mention, typed_mention
 
 
 @pytest.fixture

@@ -6,8 +6,7 @@ import pytest
 
 from kimi_tui.projection.blocks import ToolBlock, UserBlock
 from kimi_tui.tui.rows import Room, cells
-from kimi_tui.tui.transcript.cards import user_message
-from kimi_tui.tui.transcript.tool_card import tool_card
+from kimi_tui.tui.transcript.cards import tool_card, user_message
 from kimi_tui.wire.display import BriefBlock, DiffBlock, DiffLine, ShellBlock, TodoBlock, TodoItem
 
 WIDE = Room(81)

@@ -26,7 +26,7 @@ from kimi_tui.projection.blocks import (
 from kimi_tui.tui import faults, rows
 from kimi_tui.tui.faults import NOTHING
 from kimi_tui.tui.rows import Line, Room, plain_rows
-from kimi_tui.tui.transcript import cards, layout, search, tool_card
+from kimi_tui.tui.transcript import cards, layout, search
 from kimi_tui.tui.transcript.layout import rows_of
 from kimi_tui.tui.transcript.painter import Palette
 from kimi_tui.tui.transcript.search import Finder, Origin
@@ -98,7 +98,7 @@ def test_every_kind_of_block_is_plain_text_where_its_layout_fails(
     [
         (layout, "tool_card"), (layout, "whole_answer"), (layout, "user_message"), (layout, "thought"), (layout, "dmail_card"),
         (layout, "compaction_card"), (layout, "error_card"), (layout, "mark_row"), (layout, "notice"),
-        (tool_card, "title_row"), (tool_card, "band_rows"), (tool_card, "expand_tabs"), (cards, "prose_width"), (cards, "paragraph"),
+        (cards, "title_row"), (cards, "band_rows"), (cards, "expand_tabs"), (cards, "prose_width"), (cards, "paragraph"),
     ],
 )  # fmt: skip
 def test_the_rest_of_the_chat_stays(

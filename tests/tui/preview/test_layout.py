@@ -6,7 +6,7 @@ import pytest
 
 from kimi_tui.soul.rewind import FilePreview, FilesPreview
 from kimi_tui.tui.frame.footer import fit
-from kimi_tui.tui.preview.files import FilesState, file_keys
+from kimi_tui.tui.preview.layout import FilesState, file_keys
 
 WIDTHS = {60: 51, 80: 67, 120: 99}
 """Cells inside the frame, by the width of the terminal."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kimi_tui.tui.dialogs.summary import Summary
+from kimi_tui.tui.dialogs.text_screen import Summary
 
 
 def test_only_the_newest_summary_is_edited_and_a_whole_one_is_not_rewound_to() -> None:
