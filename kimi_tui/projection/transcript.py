@@ -739,7 +739,7 @@ class TranscriptModel:
             error.advice = f"{one_line(event.advice)} {WAYS_ON[event.kind]}".strip()
             return both(change, self._list.append(error))
         if event.reason == "interrupted":
-            return both(change, self._speech.stopped(at))
+            return both(change, self._speech.stopped(at, killed=event.killed))
         return change
 
     def _created(self, event: CheckpointCreated) -> Change:
@@ -967,8 +967,8 @@ class Speech:
         block, self._retry = self._retry, None
         return self._list.remove(block)
 
-    def stopped(self, at: float) -> Change:
-        """The user stopped it: one row says so, unless a card says it already."""
+    def stopped(self, at: float, *, killed: bool = False) -> Change:
+        """The user, or the end of the program (`killed`), stopped it: one row says so, unless a card says it already."""
         change = self.settle(at)
         self._list.attempt.clear()
         last = self._list.last
@@ -976,7 +976,7 @@ class Speech:
             return change
         block = self._list.new(MarkBlock, at)
         block.glyph = "stopped"
-        block.text = "Stopped by you"
+        block.text = "The program ended here" if killed else "Stopped by you"
         return both(change, self._list.append(block))
 
 

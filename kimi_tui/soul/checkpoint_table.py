@@ -208,7 +208,11 @@ def _kind(part: Segment, recorded: Sequence[EventRecord]) -> CheckpointKind:
         return "interrupted"
     for record in recorded:
         match record.event:
-            case ev.StepInterrupted(failed=False) | ev.ToolResult(interrupted=True):
+            case (
+                ev.StepInterrupted(failed=False)
+                | ev.ToolResult(interrupted=True)
+                | ev.TurnEnd(killed=True)
+            ):
                 return "interrupted"
             case ev.TurnEnd(reason="error"):
                 return "error"

@@ -43,7 +43,7 @@ from kimi_tui.soul.record import (
     LARGE_END_BYTES,
     KimiCliRecord,
     RecordedUnit,
-    close_dangling_calls,
+    closing_events,
     final_checkpoints,
     records_and_skipped,
     records_by_checkpoint,
@@ -98,20 +98,34 @@ def read_history(session: Session, *, end: bool = False) -> History:
     """
     remarks: list[str] = []
     stored, n_skipped = records_and_skipped(session)
-    for ending in close_dangling_calls(stored) if end else ():
-        session.record.append(encode_record(ending))
-        stored.append(ending)
     if n_skipped:
         what = "1 record" if n_skipped == 1 else f"{n_skipped:,} records"
         remarks.append(f"{what} of what was shown (wire.jsonl) could not be read; passed over.")
+    is_whole = _fits(stored, session)
+    for ending in closing_events(stored) if end else ():
+        # Where the record is behind the conversation, the turn that it tells of last may have gone on.
+        if is_whole or not isinstance(ending.event, TurnEnd):
+            session.record.append(encode_record(ending))
+            stored.append(ending)
+    if is_whole:
+        return History(stored, stored, tuple(remarks))
     for records in (stored, []):
         try:
-            shown = records if fits(records, session) else rebuild_history(session, records)
+            shown = rebuild_history(session, records)
+            shown += closing_events(shown) if end else ()
             return History(records, shown, tuple(remarks))
         except Exception:
             log.exception("the history cannot be read")
     remarks.append("What was said before cannot be shown; the agent still knows all of it.")
     return History([], [], tuple(remarks))
+
+
+def _fits(records: list[EventRecord], session: Session) -> bool:
+    try:
+        return fits(records, session)
+    except Exception:
+        log.exception("the record cannot be followed")
+        return False
 
 
 def session_history(session: Session) -> list[EventRecord]:

@@ -225,7 +225,7 @@ def end_of_record(session: Session) -> list[EventRecord]:
             break
         if records := _from_turn(told, in_turn=True):
             break
-    return [*records, *close_dangling_calls(records)]
+    return [*records, *closing_events(records)]
 
 
 def _decoded(file: JsonlLog, start: int) -> Iterator[EventRecord]:
@@ -260,8 +260,11 @@ def _from_turn(told: Iterable[EventRecord], *, in_turn: bool = False) -> list[Ev
     return records
 
 
-def close_dangling_calls(records: Iterable[EventRecord]) -> list[EventRecord]:
-    """The events with which a stop would have ended the calls, questions and queued texts that are open at a record's end.
+def closing_events(records: Iterable[EventRecord]) -> list[EventRecord]:
+    """The events that end what is open at a record's end, where the program was killed.
+
+    Calls, questions, queued texts and a compaction end as a stop would have ended them, and so does a turn that was within
+    a step: its end closes the answer or the reasoning that was being written, and a wait for the next attempt.
 
     Args:
         records: a session's events in order, of a program that was killed.
@@ -270,6 +273,8 @@ def close_dangling_calls(records: Iterable[EventRecord]) -> list[EventRecord]:
     begun: set[str] = set()
     asked: dict[str, str] = {}
     queued: dict[str, ev.SteerQueued] = {}
+    compaction: ev.CompactionBegin | None = None
+    is_asking = False
     last: EventRecord | None = None
     for record in records:
         last = record
@@ -279,6 +284,7 @@ def close_dangling_calls(records: Iterable[EventRecord]) -> list[EventRecord]:
             case ev.ToolStarted(key=key):
                 calls.setdefault(key, "")
                 begun.add(key)
+                is_asking = False
             case ev.ToolResult(key=key):
                 calls.pop(key, None)
             case ev.ApprovalRequest(id=name, key=key):
@@ -289,11 +295,20 @@ def close_dangling_calls(records: Iterable[EventRecord]) -> list[EventRecord]:
                 queued[steer_id] = steer
             case ev.SteerTaken(id=steer_id):
                 queued.pop(steer_id, None)
+            case ev.CheckpointCreated(kind="step", was=""):
+                is_asking = True
+            case ev.StatusUpdate(step_output=output) if output is not None:
+                is_asking = False
             case ev.StepRetry():
                 # What was only being written went with the failed attempt.
                 calls = {key: call_id for key, call_id in calls.items() if key in begun}
+            case ev.CompactionBegin() as compaction:
+                pass
+            case ev.CompactionEnd():
+                compaction = None
             case ev.TurnBegin() | ev.TurnEnd() | ev.ContextReverted() | ev.LineChanged():
                 calls, begun, asked = {}, set(), {}
+                compaction, is_asking = None, False
             case _:
                 pass
     if last is None:
@@ -306,6 +321,12 @@ def close_dangling_calls(records: Iterable[EventRecord]) -> list[EventRecord]:
         ev.SteerTaken(one.id, one.text, withdrawn=True, images=one.images)
         for one in queued.values()
     ]
+    if compaction is not None:
+        tokens = compaction.tokens_before
+        events.append(ev.CompactionEnd(tokens, tokens, error="The program ended before it did."))
+    # A fork ends within a turn too, but never within a step: there nothing was cut off.
+    if is_asking or calls or compaction is not None:
+        events.append(ev.TurnEnd("interrupted", killed=True))
     return [EventRecord(last.seq + n, last.at, event) for n, event in enumerate(events, 1)]
 
 

@@ -43,12 +43,14 @@ class TurnEnd:
         error: the sentence for the error card.
         advice: what to change.
         kind: `model` for a failed call of the model, `tools` where it takes no tools, empty for everything else.
+        killed: it was interrupted by the end of the program, not by the user; told when the session is opened again.
     """
 
     reason: Literal["done", "interrupted", "rejected", "error"]
     error: str = ""
     advice: str = ""
     kind: FailureKind = ""
+    killed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -174,6 +174,7 @@ def test_killed_in_mid_answer_and_continued(configured: Program, server: ChatSer
     again = configured.start("--continue")
     again.wait_for("First answer.")
     again.wait_for("Two")
+    again.wait_for("The program ended here")
     again.type("Three")
     again.key("enter")
     again.wait_for("Here I am again.")

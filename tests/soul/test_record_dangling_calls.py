@@ -9,22 +9,25 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 from support.chat_server import call, say
 from support.soul import Stage, Tool, stage
 
-from kimi_tui.projection.blocks import ToolBlock
+from kimi_tui.projection.blocks import AgentBlock, MarkBlock, ThoughtBlock, ToolBlock
+from kimi_tui.projection.timeline import TimelineModel
 from kimi_tui.projection.transcript import TranscriptModel
 from kimi_tui.session.lock import SessionLock
 from kimi_tui.session.session import Session
 from kimi_tui.soul.checkpoint_table import list_checkpoints
 from kimi_tui.soul.history import session_history
-from kimi_tui.soul.record import close_dangling_calls, read_records
+from kimi_tui.soul.record import closing_events, read_records
 from kimi_tui.soul.rewind import Target
 from kimi_tui.soul.runtime import open_soul
 from kimi_tui.soul.tool_results import INTERRUPTED, NOT_BEGUN
 from kimi_tui.tools.base import ToolEnv, ToolOutcome
 from kimi_tui.tools.toolset import Toolset
 from kimi_tui.tui.replay.source import read
+from kimi_tui.tui.state import MainState, reduce
 from kimi_tui.wire import events as ev
 from kimi_tui.wire.events import Event, EventRecord
 
@@ -123,10 +126,11 @@ def test_what_is_open_at_the_end_of_a_record_is_stopped() -> None:
         ev.ToolStarted("u:1", "WriteFile", "{}"),
         ev.ApprovalRequest("q", "u:1", "WriteFile", "Write?", "x"),
     )
-    told = close_dangling_calls(records)
-    assert [record.seq for record in told] == [8, 9, 10, 11]
+    told = closing_events(records)
+    assert [record.seq for record in told] == [8, 9, 10, 11, 12]
     assert {record.at for record in told} == {records[-1].at}
-    asked, *results = [record.event for record in told]
+    asked, *results, ended = [record.event for record in told]
+    assert ended == ev.TurnEnd("interrupted", killed=True)
     assert asked == ev.ApprovalResolved("q", "no", "stopped")
     assert [(r.id, r.message) for r in results if isinstance(r, ev.ToolResult)] == [
         ("a", INTERRUPTED),
@@ -134,14 +138,64 @@ def test_what_is_open_at_the_end_of_a_record_is_stopped() -> None:
         ("c", INTERRUPTED),
     ]
     assert [card.state for card in shown([*records, *told])] == ["stopped"] * 3
-    assert close_dangling_calls([*records, *told]) == []
+    assert closing_events([*records, *told]) == []
+
+
+BEGUN = (
+    ev.TurnBegin("go"),
+    ev.CheckpointCreated(0, "a", "user", "go"),
+    ev.StepBegin(1),
+    ev.CheckpointCreated(1, "b", "step"),
+)
+
+
+@pytest.mark.parametrize(
+    ("end", "gone"),
+    [
+        ((ev.TextPart("half an ans"),), ""),
+        ((ev.ThinkPart("half a thou"),), ""),
+        ((ev.TextPart("lost"), ev.StepRetry(1, 2, 3, 60.0, "x")), "lost"),
+        ((ev.CompactionBegin(900, automatic=True),), ""),
+        ((), ""),
+    ],
+)
+def test_an_answer_that_was_cut_off_is_not_still_written(end: tuple[Event, ...], gone: str) -> None:
+    records = recorded(*BEGUN, *end)
+    records += closing_events(records)
+    assert closing_events(records) == []
+    transcript, timeline, state = TranscriptModel(), TimelineModel(), MainState()
+    for record in records:
+        transcript.apply(record)
+        timeline.apply(record)
+        state = reduce(state, record)
+    assert not transcript.streaming
+    assert transcript.waiting is None
+    assert isinstance(mark := transcript.blocks[-1], MarkBlock)
+    assert mark.text == "The program ended here"
+    for block in transcript.blocks:
+        assert not getattr(block, "running", False)
+        if isinstance(block, AgentBlock | ThoughtBlock):
+            assert not block.open
+            assert block.stream.text != gone
+    assert not timeline.running
+    assert timeline.tree.live[-1].state == "stopped"
+    assert (state.running, state.compacting) == (False, False)
+    assert state.can_resume
+
+
+def test_a_fork_that_ends_within_a_turn_was_not_cut_off() -> None:
+    done = ev.StatusUpdate(10, 100, 90, step_input=9, step_output=1)
+    call = ev.ToolCall("u:0", "Shell", "{}", "a"), ev.ToolResult("u:0", False, "", id="a")
+    assert closing_events(recorded(*BEGUN[:2])) == []
+    assert closing_events(recorded(*BEGUN, ev.TextPart("said"), done)) == []
+    assert closing_events(recorded(*BEGUN, *call, done)) == []
 
 
 def test_what_a_failed_attempt_or_a_turns_end_took_is_not_ended_again() -> None:
     begun = (ev.TurnBegin("go"), ev.ToolCall("u:0", "Shell", "{}", "a"))
-    assert close_dangling_calls(recorded(*begun, ev.StepRetry(1, 1, 3, 0.0, "x", ""))) == []
-    assert close_dangling_calls(recorded(*begun, ev.TurnEnd("interrupted"))) == []
-    assert close_dangling_calls([]) == []
+    assert closing_events(recorded(*begun, ev.StepRetry(1, 1, 3, 0.0, "x", ""))) == []
+    assert closing_events(recorded(*begun, ev.TurnEnd("interrupted"))) == []
+    assert closing_events([]) == []
 
 
 async def test_a_record_that_was_lost_tells_the_same(tmp_path: Path) -> None:

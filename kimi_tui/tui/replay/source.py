@@ -24,7 +24,7 @@ from kimi_tui.session.session import Session
 from kimi_tui.session.side_files import read_state
 from kimi_tui.session.store import SessionStore, read_only_copy
 from kimi_tui.soul.history import session_history
-from kimi_tui.soul.record import close_dangling_calls, final_checkpoints, read_records
+from kimi_tui.soul.record import closing_events, final_checkpoints, read_records
 from kimi_tui.tui.frame.header import branch_of
 from kimi_tui.tui.state import title_from
 from kimi_tui.wire.display import ImageBlock
@@ -74,7 +74,7 @@ def read(session: Session) -> RecordedSession:
     if not (_is_whole(records) and _is_true(records, session)):
         records = _with_sizes(asyncio.run(_records_of_context(session)))
     if holder_of(session.dir) is None:
-        records = [*records, *close_dangling_calls(records)]
+        records = [*records, *closing_events(records)]
     work_dir = str(session.work_dir)
     return RecordedSession(
         session,
