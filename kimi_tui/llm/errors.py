@@ -334,6 +334,7 @@ def _reset(text: str, now: float) -> float | None:
 _MAX_SENTENCE = 600
 RETRIED = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524, 529})
 
+_ERRNO = re.compile(r"^\[Errno -?\d{1,6}\] ")
 _KEY_LIKE = re.compile(r"\b(sk|pk|key|gsk|xai|AIza)[-_]?[A-Za-z0-9_\-]{12,}")
 _FINAL_CODES = {"insufficient_quota", "exceeded_current_quota_error", "access_terminated_error"}
 _OUT_OF_MONEY = re.compile(r"\b(insufficient balance|balance|arrears|recharge|credits?)\b", re.I)
@@ -596,6 +597,12 @@ def redact(text: str, secrets: tuple[str, ...]) -> str:
             text = text.replace(secret, "[key]")
             text = text.replace(secret[:12], "[key") if len(secret) > 16 else text
     return _KEY_LIKE.sub("[key]", text)
+
+
+def cannot_be_reached(host: str, error: BaseException, secrets: tuple[str, ...]) -> str:
+    """A sentence that this host cannot be connected to, with what the system says of it but for its number."""
+    why = redact(_ERRNO.sub("", str(error)), secrets).strip()[:200]
+    return f"{host} cannot be reached" + (f": {why}" if why else ".")
 
 
 def _one_line(text: str, limit: int) -> str:

@@ -20,7 +20,7 @@ from h11._receivebuffer import ReceiveBuffer
 
 from kimi_tui import __version__
 from kimi_tui.llm.base_url import NO_HEADERS, host_of, is_loopback
-from kimi_tui.llm.errors import APIConnectionError, APITimeoutError, redact
+from kimi_tui.llm.errors import APIConnectionError, APITimeoutError, cannot_be_reached
 
 USER_AGENT = f"kimi-tui/{__version__}"
 MAX_ERROR_BYTES = 256 * 1024
@@ -161,9 +161,8 @@ class NetworkFailures:
                 f"{self.host} closed the connection before it answered.",
                 advice="This usually passes.",
             )
-        why = redact(str(cause), self.secrets).strip()[:200]
         return APIConnectionError(
-            f"{self.host} cannot be reached" + (f": {why}" if why else "."),
+            cannot_be_reached(self.host, cause, self.secrets),
             advice="Is the server running?"
             if is_loopback(self.host)
             else "Check the network and the base URL.",

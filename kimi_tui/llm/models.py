@@ -92,9 +92,8 @@ class _JsonClient:
                 advice="Check the base URL and the network.",
             ) from error
         except httpx2.ConnectError as error:
-            why = errors.redact(str(error), self._secrets).strip()[:200]
             raise APIConnectionError(
-                f"{self._host} cannot be reached" + (f": {why}" if why else "."),
+                errors.cannot_be_reached(self._host, error, self._secrets),
                 advice="Check the base URL and the network.",
             ) from error
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:

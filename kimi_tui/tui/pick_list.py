@@ -150,7 +150,20 @@ class PickList(Widget, can_focus=True):
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         """As many rows as are shown."""
-        return len(self._shown()) + (1 if self._state.needle else 0)
+        return len(self._shown()) + bool(self._heading())
+
+    def _heading(self) -> str:
+        """What stands over the rows: what was typed, or how many there are where not all are to be seen."""
+        if self._folds and not self.has_focus:
+            return ""
+        if self._state.needle:
+            return f"only with: {self._state.needle}"
+        n_entries = len(self._state.entries)
+        if n_entries <= self.rows:
+            return ""
+        first = self._state.top + 1
+        last = min(n_entries, self._state.top + self.rows)
+        return f"{first} to {last} of {n_entries:,}; letters find one"
 
     def _shown(self) -> tuple[int, ...]:
         if self._folds and not self.has_focus:
@@ -166,9 +179,10 @@ class PickList(Widget, can_focus=True):
         column = min(names, max(12, width * 2 // 3 - 3)) + 3
         marks = any(entry.holds for entry in self._state.entries)
         lines: list[Content] = []
-        if self._state.needle:
-            lines.append(Content.styled(f"  only with: {self._state.needle}", "$ink-quiet"))
-        for index in self._shown():
+        shown = self._shown()
+        if heading := self._heading():
+            lines.append(Content.styled(f"  {heading}", "$ink-quiet"))
+        for index in shown:
             entry = self._state.entries[index]
             name = cut(one_line(entry.name), column - 1, glyphs.cut)
             room = max(0, width - column - (5 if marks else 3))
@@ -220,7 +234,7 @@ class PickList(Widget, can_focus=True):
     def on_click(self, event: events.Click) -> None:
         """Choose the row under the pointer."""
         shown = self._shown()
-        y = event.y - (1 if self._state.needle else 0)
+        y = event.y - bool(self._heading())
         if 0 <= y < len(shown):
             event.stop()
             self._state.chosen = shown[y]

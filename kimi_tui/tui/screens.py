@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from operator import attrgetter
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from textual.await_complete import AwaitComplete
 from textual.message import Message
@@ -54,6 +54,24 @@ class AnswersOnce(Screen[ScreenResultType]):
     def dismiss(self, result: ScreenResultType | None = None) -> AwaitComplete:
         """Close with `result`, unless it is closed already."""
         return super().dismiss(result) if self.is_current else AwaitComplete()
+
+
+def push_once(
+    screen: Screen[Any],
+    question: Screen[ScreenResultType],
+    take: Callable[[ScreenResultType | None], None],
+) -> None:
+    """Show `question` over `screen`, unless something stands over it: a key pressed twice asks once.
+
+    Args:
+        screen: which was asked for it.
+        question: the screen to show.
+        take: gets its answer.
+    """
+    app = app_of(screen)
+    # Not `is_current`: that holds below a screen that can be seen through, as any can before it has its colours.
+    if app.screen is screen:
+        app.push_screen(question, take)
 
 
 class CannotOpen(Exception):

@@ -37,7 +37,7 @@ from kimi_tui.tui.frame.footer import Hint, hint_row
 from kimi_tui.tui.keyboard import key_name
 from kimi_tui.tui.pick_list import SETTINGS_KEYS, Entry, PickList
 from kimi_tui.tui.prompt.command import CommandTable
-from kimi_tui.tui.screens import AnswersOnce, app_of, sheets
+from kimi_tui.tui.screens import AnswersOnce, app_of, push_once, sheets
 
 ROWS_AROUND = 14
 """Rows of the frame, of what is said of the chosen setting, and of the keys."""
@@ -120,7 +120,9 @@ class SettingsScreen(ModalScreen[None], AnswersOnce[None]):
 
     def _fit(self) -> None:
         self._list.rows = max(3, app_of(self).size.height - ROWS_AROUND)
-        self._list.styles.height = self._list.rows + 1  # one for what was typed to find a key
+        self._list.styles.height = (
+            self._list.rows + 1
+        )  # one for what was typed to find a key, or how many there are
         self._show()
 
     @property
@@ -196,9 +198,9 @@ class SettingsScreen(ModalScreen[None], AnswersOnce[None]):
             self._keep(setting, tried or self._next(setting, 1))
         elif setting.kind == "key":
             question = KeyQuestion(setting.action, self._value(setting))
-            app_of(self).push_screen(question, self._keep_answer)
+            push_once(self, question, self._keep_answer)
         else:
-            app_of(self).push_screen(TextDialog(self._question(setting)), self._keep_answer)
+            push_once(self, TextDialog(self._question(setting)), self._keep_answer)
 
     def _question(self, setting: Setting) -> TextQuestion:
         return TextQuestion(

@@ -36,7 +36,7 @@ from kimi_tui.tui.first_run.models import (
 from kimi_tui.tui.frame.footer import Footer
 from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.pick_list import MODEL_KEYS, SERVER_KEYS, Entry, PickList
-from kimi_tui.tui.screens import AnswersOnce, app_of, sheets
+from kimi_tui.tui.screens import AnswersOnce, app_of, push_once, sheets
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,7 +51,9 @@ NONE_FOUND = (
 )
 HOW_TO_GO_ON = "Start one and press Ctrl+R. One on another port or machine: Esc, then Paste a key."
 
-ANOTHER_KEY = Entry("Paste another key", "Moonshot (Kimi), OpenAI or any compatible server")
+ANOTHER_KEY = Entry(
+    "Paste another key", "Kimi, OpenAI, Anthropic, Gemini, OpenRouter or any like them"
+)
 LOCAL = Entry("Use a local server", "Ollama, llama.cpp, LM Studio or vLLM on its usual port")
 ROWS = 12
 
@@ -580,9 +582,9 @@ class ModelScreen(AnswersOnce[ModelPick | None]):
             else:
                 self._say(f"{one_line(option.name)} cannot be used: its key is missing.")
         elif self._list.chosen == len(self._options):
-            app_of(self).push_screen(KeyScreen(self._launch), self._chosen)
+            push_once(self, KeyScreen(self._launch), self._chosen)
         else:
-            app_of(self).push_screen(LocalScreen(self._launch, ()), self._chosen)
+            push_once(self, LocalScreen(self._launch, ()), self._chosen)
 
     def _chosen(self, launch: Launch | None) -> None:
         if launch is not None:

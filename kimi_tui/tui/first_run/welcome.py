@@ -24,12 +24,14 @@ from kimi_tui.tui.callbacks import reported
 from kimi_tui.tui.first_run.models import local_servers, where
 from kimi_tui.tui.frame.footer import Footer
 from kimi_tui.tui.glyphs import Glyphs, glyphs_of
-from kimi_tui.tui.screens import QuitChosen, SessionChosen, app_of, sheets
+from kimi_tui.tui.screens import QuitChosen, SessionChosen, app_of, push_once, sheets
 
 if TYPE_CHECKING:
     from kimi_tui.llm.models import LocalServer
 
 LOOK_DELAY_S = 0.15
+MOST_NOTICES = 3
+"""How many lines about the configuration there is room for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,7 @@ def ways(servers: tuple[LocalServer, ...] | None) -> tuple[Way, ...]:
     else:
         local = f"found: {_found(servers)}"
     return (
-        Way("Paste a key", "Moonshot (Kimi), OpenAI or any compatible server"),
+        Way("Paste a key", "Kimi, OpenAI, Anthropic, Gemini, OpenRouter or any like them"),
         Way("Use a local server", local),
         Way("Watch the demo", "two minutes, no key, no network"),
     )
@@ -177,6 +179,8 @@ class WelcomeScreen(Screen[None]):
     Args:
         launch: how the program was started.
         words: why the server that was named cannot be asked, or nothing.
+
+    Without `words` it says what of the configuration could not be used, which may be why it asks.
     """
 
     SHEETS = sheets("first_run")
@@ -189,6 +193,7 @@ class WelcomeScreen(Screen[None]):
         super().__init__()
         self._launch = launch
         self._words = words
+        self._trouble = words or "\n".join(launch.notices[:MOST_NOTICES])
         self._ways = Ways()
         self._servers: tuple[LocalServer, ...] | None = None
 
@@ -207,7 +212,7 @@ class WelcomeScreen(Screen[None]):
                 (("Which model shall it use?", "bold $ink-strong"), ("", "$ink")),
                 widget_id="question",
             ),
-            *((Static(clean(self._words), id="trouble", markup=False),) if self._words else ()),
+            *((Static(clean(self._trouble), id="trouble", markup=False),) * bool(self._trouble)),
             self._ways,
             Greeting(((saved, "$ink-quiet"),)),
             id="welcome",
@@ -238,7 +243,7 @@ class WelcomeScreen(Screen[None]):
 
     def _fit(self, size: Size) -> None:
         self.set_class(size.height < 30, "-short")
-        self.set_class(size.height < (28 if self._words else 22), "-low")
+        self.set_class(size.height < (28 if self._trouble else 22), "-low")
 
     def _look(self) -> None:
         work = reported(self, self._find_servers(), self._unfound)
@@ -271,12 +276,12 @@ class WelcomeScreen(Screen[None]):
     def _paste_a_key(self, base_url: str) -> None:
         from kimi_tui.tui.first_run.screens import KeyScreen
 
-        app_of(self).push_screen(KeyScreen(self._launch, base_url), self._begin)
+        push_once(self, KeyScreen(self._launch, base_url), self._begin)
 
     def _use_local(self) -> None:
         from kimi_tui.tui.first_run.screens import LocalScreen
 
-        app_of(self).push_screen(LocalScreen(self._launch, self._servers or ()), self._begin)
+        push_once(self, LocalScreen(self._launch, self._servers or ()), self._begin)
 
     def _begin(self, launch: Launch | None) -> None:
         if launch is not None and isinstance(launch.choice, Choice):

@@ -11,15 +11,16 @@ from support.screens import Desk
 from support.stored_sessions import store_session
 from textual.widgets import Input
 
-from kimi_tui.config.file import read_config
+from kimi_tui.config.file import parse_config, read_config
 from kimi_tui.config.model_choice import Choice, NeedsChoice, Overrides, choose
 from kimi_tui.config.settings import Config
 from kimi_tui.launch import Launch
 from kimi_tui.llm import models as discovery
 from kimi_tui.llm.models import FoundModel, LocalServer
 from kimi_tui.tui.app import KimiApp
+from kimi_tui.tui.first_run.models import SERVERS
 from kimi_tui.tui.first_run.screens import KeyScreen, LocalScreen
-from kimi_tui.tui.first_run.welcome import WelcomeScreen
+from kimi_tui.tui.first_run.welcome import Ways, WelcomeScreen
 from kimi_tui.tui.main.screen import MainScreen
 
 
@@ -313,6 +314,27 @@ async def test_a_server_that_cannot_be_asked_is_told_beside_the_other_ways(
         assert "readable by you alone" in shown
         await pilot.press("escape")
         await one.until(lambda: running.return_code == 0)
+
+
+async def test_a_key_pressed_twice_opens_one_screen_and_what_was_wrong_is_said(home: Path) -> None:
+    config = parse_config(b'default_model = "gone"\n', home / "config.toml")
+    launch = Launch(home, home / "config.toml", config=config, notices=config.notices)
+    running = KimiApp(launch)
+    async with running.run_test(size=(60, 20)) as pilot:
+        one = Desk(running, pilot)
+        shown = await one.sees("[models.gone]")
+        assert "Watch the demo" in shown
+        # Both are on their way before the first one is heard.
+        ways = running.screen.query_one(Ways)
+        ways.post_message(Ways.Chosen(0))
+        ways.post_message(Ways.Chosen(0))
+        # More servers than rows: that there are more is said.
+        await one.sees(f"1 to 8 of {len(SERVERS)}")
+        await pilot.press("end")
+        await one.sees(f"{len(SERVERS) - 7} to {len(SERVERS)} of {len(SERVERS)}")
+        await pilot.press("escape")
+        await one.sees("Watch the demo")
+        assert isinstance(running.screen, WelcomeScreen)
 
 
 @pytest.mark.parametrize("size", [(120, 40), (80, 24), (60, 20)])
