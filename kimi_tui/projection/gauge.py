@@ -81,14 +81,13 @@ class GaugeModel:
         self._is_guess = True
         status = self.status
         if status.used <= 0:
-            self.status = replace(status, used=after, estimated=True)
+            self.status = status._replace(used=after, estimated=True)
             return
         # The next report splits anew; until then the system prompt keeps its size and the rest shrinks in proportion.
         system = min(status.system, after)
         rest = max(1, status.talk + status.tools)
         talk = (after - system) * status.talk // rest
-        self.status = replace(
-            status,
+        self.status = status._replace(
             used=after,
             estimated=True,
             system=system,

@@ -280,7 +280,7 @@ class KimiSoul:
         said = next((r.event for r in reversed(shown) if isinstance(r.event, StatusUpdate)), None)
         if shown and (said is None or said.used != status.used):
             # One that is made anew from the messages does not say how full the window is now.
-            shown.append(replace(shown[-1], event=status))
+            shown.append(shown[-1]._replace(event=status))
         return shown
 
     async def flush(self) -> None:

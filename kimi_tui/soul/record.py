@@ -124,7 +124,7 @@ class Recorder:
             return
         if self._open is not None and (text := _continuation(self._open, record)) is not None:
             self._pieces.append(text)
-            self._open = replace(self._open, seq=record.seq)
+            self._open = self._open._replace(seq=record.seq)
             return
         self._close()
         match event:
@@ -161,7 +161,7 @@ class Recorder:
                 event = replace(event, arguments=text)
             case _:
                 pass
-        self._lines.append(encode_record(replace(record, event=event)))
+        self._lines.append(encode_record(record._replace(event=event)))
 
 
 def _continuation(first: EventRecord, second: EventRecord) -> str | None:
@@ -200,7 +200,7 @@ def records_and_skipped(session: Session) -> tuple[list[EventRecord], int]:
         newest = max(newest, record.seq)
         # Records of another program bear none, and must not use up those of ours.
         following = records[-1].seq + 1 if records else 1
-        records.append(record if record.seq >= following else replace(record, seq=following))
+        records.append(record if record.seq >= following else record._replace(seq=following))
     return records, n_skipped
 
 
@@ -250,7 +250,7 @@ def _from_turn(told: Iterable[EventRecord], *, in_turn: bool = False) -> list[Ev
             case CompactionEnd() | LineChanged():
                 records.clear()
             case ev.StepBegin() if in_turn and not records:
-                records.append(replace(record, event=TurnBegin("", resumed=True)))
+                records.append(record._replace(event=TurnBegin("", resumed=True)))
             case CheckpointCreated(uid=uid):
                 known.add(uid)
             case _:
@@ -416,7 +416,7 @@ def _renamed(
         match record.event:
             case ev.CheckpointCreated(label=label, first=first):
                 # Its own words: what had waited when a turn began may stand before them.
-                yield replace(record, event=replace(created, was="", label=label, first=first))
+                yield record._replace(event=replace(created, was="", label=label, first=first))
             case ev.StatusUpdate():
                 # Its figures are those before the summary.
                 continue
@@ -427,10 +427,10 @@ def _renamed(
                 | ev.ToolOutput(key=key)
                 | ev.ToolResult(key=key)
             ) as event if key.startswith(old):
-                yield replace(record, event=replace(event, key=new + key.removeprefix(old)))
+                yield record._replace(event=replace(event, key=new + key.removeprefix(old)))
             case ev.FilesChanged(uid=created.was, key=key) as event:
                 key = new + key.removeprefix(old) if key else ""
-                yield replace(record, event=replace(event, uid=created.uid, key=key))
+                yield record._replace(event=replace(event, uid=created.uid, key=key))
             case _:
                 yield record
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from rich.text import Text
@@ -263,11 +263,11 @@ class Gauge(Widget):
         before = None
         if self._after is not None:
             before, shown = status, float(self._after)
-            status = replace(status, used=self._after, estimated=self._is_guess)
+            status = status._replace(used=self._after, estimated=self._is_guess)
             freed_bar = Freed("rewind", before.used, self._after)
         elif self._viewed is not None:
             aside = aside or now_words(status)
-            shown, status = float(self._viewed), replace(status, used=self._viewed)
+            shown, status = float(self._viewed), status._replace(used=self._viewed)
             freed_bar = freed_figure = None
         bar = bar_spans(status, shown, places.bar_width, glyphs, freed=freed_bar, mono=app.no_color)
         if before is not None:

@@ -8,7 +8,7 @@ not fit gives None, never an error.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from functools import cache
 from typing import Any, Literal, cast, get_args, get_origin, get_type_hints
@@ -58,9 +58,7 @@ _ANSWERS: dict[ev.ApprovalAnswer, str] = {
     "no": "reject",
 }
 _ANSWER_OF: dict[str, ev.ApprovalAnswer] = {theirs: ours for ours, theirs in _ANSWERS.items()}
-_STATUS_FIELDS = tuple(
-    field.name for field in fields(ev.StatusUpdate) if field.name not in {"used", "limit"}
-)
+_STATUS_FIELDS = tuple(name for name in ev.StatusUpdate._fields if name not in {"used", "limit"})
 
 
 Json = dict[str, Any]
@@ -212,8 +210,6 @@ def _encode_approval(event: ev.ApprovalRequest) -> Json:
 
 # -- reading -------------------------------------------------------------------------------------------------------
 
-_FLAGS = frozenset({"estimated", "limit_estimated"})
-
 
 class Decoder:
     """Reads stored events in their order.
@@ -251,6 +247,8 @@ class Decoder:
             return None
         data = cast("Json", payload)
         match name:
+            case "StatusUpdate":
+                return self._status_update(data)
             case "ToolCall":
                 return self._tool_call(data)
             case "ToolCallPart":
@@ -259,8 +257,6 @@ class Decoder:
                 return self._tool_started(data)
             case "ToolResult":
                 return self._tool_result(data)
-            case "StatusUpdate":
-                return self._status_update(data)
             case _:
                 return _decode_plain(name, data)
 
@@ -322,38 +318,33 @@ class Decoder:
 
     def _status_update(self, data: Json) -> Event:
         last = self._status
-        values: Json = {
-            "used": data.get("context_tokens"),
-            "limit": data.get("max_context_tokens"),
-            **{name: data.get(name) for name in _STATUS_FIELDS},
-        }
         usage = data.get("token_usage")
         if isinstance(usage, dict) and "step_input" not in data:
-            parts = cast("Json", usage)
-            sent = [parts.get("input_other"), parts.get("input_cache_read")]
-            values["step_input"] = sum(n for n in sent if is_whole(n))
-            values["step_output"] = parts.get("output")
-            if "total_input" not in data:
-                # kimi-cli tells what each call took, and no totals.
-                totals = {
-                    "total_input": (last.total_input, values["step_input"]),
-                    "total_cached": (last.total_cached, parts.get("input_cache_read")),
-                    "total_output": (last.total_output, parts.get("output")),
-                }
-                values |= {k: old + new for k, (old, new) in totals.items() if is_whole(new)}
-        kept: Json = {
-            name: value
-            for name, value in values.items()
-            if (isinstance(value, bool) if name in _FLAGS else is_whole(value))
-        }
-        for name in ("step_input", "step_output"):
-            kept.setdefault(name, None)
-        correction = data.get("correction")
-        if isinstance(correction, float) and is_number(correction):
-            kept["correction"] = correction
-        kept["model"] = _text(data, "model")
-        self._status = _replaced(last, kept)
+            data = {**data, **_figures_of_call(cast("Json", usage), data, last)}
+        # Every third record is one of these.
+        values: list[Any] = [
+            value
+            if fits(value := data.get(key))
+            else (was if otherwise is _AS_IT_WAS else otherwise)
+            for (key, fits, otherwise), was in zip(_STATUS, last, strict=True)
+        ]
+        self._status = ev.StatusUpdate._make(values)
         return self._status
+
+
+def _figures_of_call(usage: Json, data: Json, last: ev.StatusUpdate) -> Json:
+    """What kimi-cli tells of a call, under our names: it tells what each call took, and no totals."""
+    sent = [usage.get("input_other"), usage.get("input_cache_read")]
+    step_input = sum(n for n in sent if is_whole(n))
+    figures: Json = {"step_input": step_input, "step_output": usage.get("output")}
+    if "total_input" not in data:
+        totals = {
+            "total_input": (last.total_input, step_input),
+            "total_cached": (last.total_cached, usage.get("input_cache_read")),
+            "total_output": (last.total_output, usage.get("output")),
+        }
+        figures |= {name: old + new for name, (old, new) in totals.items() if is_whole(new)}
+    return figures
 
 
 def _decode_plain(name: str, data: Json) -> Event | None:
@@ -450,16 +441,18 @@ def _decode_part(data: Json) -> Event | None:
 
 
 def _decode_fields(kind: type, data: Json) -> Event | None:
-    source = {**_KIMI_CLI_DEFAULTS.get(kind, {}), **data}
+    defaults = _KIMI_CLI_DEFAULTS.get(kind)
+    source = {**defaults, **data} if defaults else data
     values: Json = {}
-    for name, hint in _hints_of(kind).items():
+    for name, fits, holds_many in _fields_of(kind):
         if name not in source:
             continue
         value = source[name]
-        if get_origin(hint) is tuple and isinstance(value, list):
-            member = get_args(hint)[0]
-            values[name] = tuple(x for x in cast("list[object]", value) if _fits(member, x))
-        elif _fits(hint, value):
+        if holds_many:
+            if not isinstance(value, list):
+                return None
+            values[name] = tuple(x for x in cast("list[object]", value) if fits(x))
+        elif fits(value):
             values[name] = value
         else:
             return None
@@ -469,23 +462,51 @@ def _decode_fields(kind: type, data: Json) -> Event | None:
         return None
 
 
-_hints_of = cache(get_type_hints)
-"""Every field's name and type."""
+_Fits = Callable[[object], bool]
+"""Whether a value makes sense as that of a field."""
 
 
-def _fits(hint: Any, value: object) -> bool:
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _is_flag(value: object) -> bool:
+    return isinstance(value, bool)
+
+
+def _fits(hint: Any) -> _Fits:
     if get_origin(hint) is Literal:
-        return isinstance(value, str) and value in get_args(hint)
-    if hint is int:
-        return is_whole(value)
-    if hint is float:
-        return is_number(value)
-    return hint in (str, bool) and isinstance(value, hint)
+        choices = get_args(hint)
+        return lambda value: isinstance(value, str) and value in choices
+    known: dict[Any, _Fits] = {int: is_whole, float: is_number, str: _is_text, bool: _is_flag}
+    return known.get(hint, lambda _: False)
 
 
-def _replaced(status: ev.StatusUpdate, values: Json) -> ev.StatusUpdate:
-    whole: Json = {name: getattr(status, name) for name in _hints_of(ev.StatusUpdate)}
-    return ev.StatusUpdate(**(whole | values))
+@cache
+def _fields_of(kind: type) -> tuple[tuple[str, _Fits, bool], ...]:
+    """Every field's name, what fits into it, and whether it holds many such."""
+    found: list[tuple[str, _Fits, bool]] = []
+    for name, hint in get_type_hints(kind).items():
+        holds_many = get_origin(hint) is tuple
+        found.append((name, _fits(get_args(hint)[0] if holds_many else hint), holds_many))
+    return tuple(found)
+
+
+_AS_IT_WAS = object()
+"""In the place of a value: that of the status before."""
+
+
+def _status_fields() -> Iterator[tuple[str, _Fits, object]]:
+    """Of every field of a status under which key it stands, what fits, and what it is where that is missing."""
+    keys = {"used": "context_tokens", "limit": "max_context_tokens"}
+    for name, fits, _ in _fields_of(ev.StatusUpdate):
+        if name in ("step_input", "step_output"):
+            yield name, is_whole, None
+        else:
+            yield keys.get(name, name), fits, "" if name == "model" else _AS_IT_WAS
+
+
+_STATUS = tuple(_status_fields())
 
 
 # -- small readers -------------------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """Every event that the soul publishes and the screen draws.
 
-Frozen dataclasses of plain values, so that they can be compared, stored and replayed. A checkpoint is named by its
+Frozen dataclasses of plain values, so that they can be compared, stored and replayed; named tuples where there are so many
+that making them would be felt (a tuple is made ten times as fast as a frozen dataclass). A checkpoint is named by its
 `uid` (random, unique) and, on the screen, by its `id` (which repeats across world lines); a tool call by its `key`,
 unique in the session: providers' own ids may be empty or repeat. Durations are seconds, sizes tokens where nothing else
 is said.
@@ -11,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from kimi_tui.wire.display import DisplayBlock, ImageBlock
 
@@ -165,8 +166,7 @@ class ToolResult:
     id: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class StatusUpdate:
+class StatusUpdate(NamedTuple):
     """The state of the context window and the session's totals, all in tokens.
 
     Attributes:
@@ -508,8 +508,7 @@ Event = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class EventRecord:
+class EventRecord(NamedTuple):
     """An event with its place: `seq` counts from 1 within a session, `at` is seconds since 1970."""
 
     seq: int

@@ -10,7 +10,6 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable
-from dataclasses import replace
 
 from kimi_tui.wire.events import (
     Event,
@@ -62,7 +61,7 @@ class Subscription:
             # Joining strings again and again is quadratic, so a merged text stops growing at 32k characters.
             joined = merged(last.event, record.event) if _size(last.event) < 32_768 else None
             if joined is not None:
-                self._pending[-1] = replace(last, seq=record.seq, event=joined)
+                self._pending[-1] = last._replace(seq=record.seq, event=joined)
                 return
         self._pending.append(record)
         self._ready.set()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -73,7 +71,7 @@ def test_the_forecast(used: int, per_step: int, words: str) -> None:
 
 def test_what_would_be_left_stands_beside_what_is_used() -> None:
     now = StatusUpdate(used=58_300, limit=262_144, trigger=212_144)
-    status = replace(now, used=53_700)
+    status = now._replace(used=53_700)
 
     def text(width: int) -> str:
         return "".join(text for text, _ in foreseen_spans(status, now, width, UNICODE))
@@ -81,11 +79,11 @@ def test_what_would_be_left_stands_beside_what_is_used() -> None:
     assert text(33) == "58.3k → 53.7k / 262k  20%        "
     assert text(18) == "58.3k → 53.7k  20%"
     assert text(15) == "58.3k → 53.7k  "
-    status = replace(now, used=53_700, estimated=True)
+    status = now._replace(used=53_700, estimated=True)
     assert text(15) == "58.3k → ~53.7k "
-    status = replace(now, used=58_260)
+    status = now._replace(used=58_260)
     assert text(26) == "58.3k −40 / 262k  22%     "
-    status = replace(status, estimated=True)
+    status = status._replace(estimated=True)
     assert text(26) == "58.3k ~−40 / 262k  22%    "
 
 

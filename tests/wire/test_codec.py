@@ -102,11 +102,12 @@ NOT_EMPTY = {("ToolCall", "key"), ("ToolCallPart", "key"), ("ToolStarted", "key"
 
 def events_of(kind: type) -> st.SearchStrategy[ev.Event]:
     strategies: dict[str, st.SearchStrategy[Any]] = {}
-    for field in fields(kind):
-        strategy = SPECIAL[str(field.type).replace('"', "'")]
-        if (kind.__name__, field.name) in NOT_EMPTY:
+    for name, hint in kind.__annotations__.items():
+        # Named tuples make an object of it.
+        strategy = SPECIAL[str(getattr(hint, "__forward_arg__", hint)).replace('"', "'")]
+        if (kind.__name__, name) in NOT_EMPTY:
             strategy = st.text("abc:0", min_size=1, max_size=9)
-        strategies[field.name] = strategy
+        strategies[name] = strategy
     return st.builds(kind, **strategies)
 
 

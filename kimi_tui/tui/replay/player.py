@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
@@ -298,4 +297,4 @@ def _part_of(record: EventRecord, start: int, end: int | None = None) -> EventRe
     """The record with a part of its text."""
     part = streamed_text(record.event)[start:end]
     event = TextPart(part) if isinstance(record.event, TextPart) else ThinkPart(part)
-    return replace(record, event=event)
+    return record._replace(event=event)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -124,10 +123,10 @@ def _with_sizes(records: Sequence[EventRecord]) -> Sequence[EventRecord]:
         sized.append(record)
         match record.event:
             case CheckpointCreated(tokens=used) if used > 0:
-                sized.append(replace(record, event=StatusUpdate(used=used, limit=0, trigger=0)))
+                sized.append(record._replace(event=StatusUpdate(used=used, limit=0, trigger=0)))
             case _:
                 pass
-    return [replace(record, seq=number) for number, record in enumerate(sized, 1)]
+    return [record._replace(seq=number) for number, record in enumerate(sized, 1)]
 
 
 def _title(session: Session, records: Sequence[EventRecord]) -> str:
