@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Callable, Mapping
+from functools import cache
 
 DEFAULT_KEYS: Mapping[str, str] = {
     "background": "ctrl+b",
@@ -186,11 +187,6 @@ _SHORT_NAMES = {
     "reverse_solidus": "backslash",
     "solidus": "slash",
 }
-_SIGNS = {sign: "" for sign in map(chr, range(33, 127)) if not sign.isalnum()}
-for _sign in _SIGNS:
-    _long = unicodedata.name(_sign).lower().replace("-", "_").replace(" ", "_")
-    _SIGNS[_sign] = _SHORT_NAMES.get(_long, _long)
-
 _PLAIN = frozenset(("enter", "tab", "space", "backspace", "escape"))
 _AS_CONTROL = {"i": "tab", "m": "enter", "h": "backspace", "left_square_bracket": "escape"}
 _WITH_CONTROL = frozenset(
@@ -234,6 +230,17 @@ def usable_keys(wanted: Mapping[str, str], report: Callable[[str, str], None]) -
     return found
 
 
+@cache
+def _signs() -> Mapping[str, str]:
+    """Signs of the keyboard and what their keys are called. Made when keys are configured: the names of Unicode are read for it."""
+    long = {
+        sign: unicodedata.name(sign).lower().replace("-", "_").replace(" ", "_")
+        for sign in map(chr, range(33, 127))
+        if not sign.isalnum()
+    }
+    return {sign: _SHORT_NAMES.get(name, name) for sign, name in long.items()}
+
+
 def _normal_keys(text: str) -> str | None:
     keys = [_normal(part.strip()) for part in text.split(",")]
     known = [key for key in keys if key is not None]
@@ -242,18 +249,18 @@ def _normal_keys(text: str) -> str | None:
 
 def _normal(text: str) -> str | None:
     if len(text) == 1:
-        return _SIGNS.get(text, text) if text.isprintable() and text != " " else None
+        return _signs().get(text, text) if text.isprintable() and text != " " else None
     *held, key = text.lower().split("+")
     modifiers = sorted(set(held))  # as events name them
     if not _MODIFIERS.issuperset(modifiers):
         return None
-    is_sign = key in _SIGNS or key in _SIGNS.values()
+    is_sign = key in _signs() or key in _signs().values()
     if modifiers == ["shift"] and (is_sign or len(key) == 1):
         # A terminal sends a capital letter for it, or a sign that depends on the keyboard.
         capital = key.upper()
         return capital if len(capital) == 1 and capital != key else None
     if len(key) == 1 or is_sign or key in _NAMED:
-        return "+".join((*modifiers, _SIGNS.get(key, key)))
+        return "+".join((*modifiers, _signs().get(key, key)))
     return None
 
 
@@ -270,12 +277,12 @@ def _sent_as(key: str) -> str | None:
         return _AS_CONTROL[last]
     if "shift" in held and len(last) == 1:
         return f"ctrl+{last}"
-    is_sign = last in _SIGNS.values() and last not in _WITH_CONTROL
+    is_sign = last in _signs().values() and last not in _WITH_CONTROL
     return last if is_sign or last.isdigit() else None
 
 
 def _writes(key: str) -> bool:
-    return len(key) == 1 or key == "space" or key in _SIGNS.values()
+    return len(key) == 1 or key == "space" or key in _signs().values()
 
 
 def _clash(wanted: Mapping[str, str]) -> tuple[str, str, str] | None:

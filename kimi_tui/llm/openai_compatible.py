@@ -18,6 +18,7 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
+from kimi_tui.lazy_packages import put_off
 from kimi_tui.llm import errors, thinking
 from kimi_tui.llm.base_url import NO_HEADERS, check_origin, is_loopback
 from kimi_tui.llm.dialects import MAX_LEARNED_PER_REQUEST, Dialect, choose, for_model, quirks_of
@@ -58,6 +59,11 @@ _ABOUT_THE_MACHINE = (
     "Runtime-Version",
     "Async",
 )
+_SHAPES = (
+    "openai.types",
+    *(f"openai.types.{name}" for name in ("chat", "graders", "responses", "shared")),
+)
+"""What is sent and answered, as the library types it: an eighth of the memory, for what is JSON here."""
 _importing = threading.Lock()
 
 
@@ -410,7 +416,9 @@ def preload() -> None:
         root.addHandler(silent)
         try:
             import tenacity
-            from openai import AsyncOpenAI
+
+            with put_off(*_SHAPES):
+                from openai import AsyncOpenAI
 
             from kimi_tui.llm import http_client
         finally:
