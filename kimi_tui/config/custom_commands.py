@@ -180,7 +180,7 @@ def were_shown(data_dir: Path) -> list[str]:
     """The digests of the commands that the user was shown and ran, oldest first. Reads a file."""
     try:
         found: object = json.loads(read_regular(data_dir / SHOWN_NAME, 1 << 20))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return []
     items = cast("list[object]", found) if isinstance(found, list) else []
     return [one for one in items if isinstance(one, str)]

@@ -7,17 +7,23 @@ asked by a process of its own when such a key is needed.
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from contextlib import suppress
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
 from kimi_tui.config.settings import ConfigError
+from kimi_tui.foreign_text import one_line
+from kimi_tui.program_output import program_output
 
 BEFORE_NAME = "keyring:"
 WAIT_S = 60.0
 """For so long the user may be asked by the system to open it."""
 _SERVICE = "kimi-tui"
+_MAX_BYTES = 65_536
+_SHOWN_CHARS = 40
 _ASK = """
 import json, os, sys
 out = os.dup(1)
@@ -46,30 +52,35 @@ def real_key(api_key: str) -> str:
     if not api_key.startswith(BEFORE_NAME):
         return api_key
     name = api_key.removeprefix(BEFORE_NAME)
-    where = f'api_key = "{BEFORE_NAME}{name[:40]}"'
-    told: dict[str, Any] = {}
-    with suppress(OSError, ValueError, subprocess.SubprocessError):
-        asked = subprocess.run(
-            [sys.executable, "-P", "-c", _ASK, _SERVICE, name],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            cwd="/",
-            start_new_session=True,
-            timeout=WAIT_S,
-            check=False,
-        )
-        told = json.loads(asked.stdout)
+    shown = one_line(name[:_SHOWN_CHARS])
+    where = f'api_key = "{BEFORE_NAME}{shown}"'
+    told = _told(name)
     if "missing" in told:
         raise ConfigError(
             f"{where}: the package keyring is not installed; pip install 'kimi-tui[keyring]' does it"
         )
     if "key" not in told:
-        why = f": {told['error'][:40]}" if "error" in told else ""
+        why = f": {one_line(str(told['error'])[:_SHOWN_CHARS])}" if "error" in told else ""
         raise ConfigError(f"{where}: the keyring does not answer{why}")
     key = told["key"]
     if not isinstance(key, str) or not key.strip():
         raise ConfigError(
-            f"{where}: nothing is there; keyring set {_SERVICE} {name[:40]} puts it there"
+            f"{where}: nothing is there; keyring set {_SERVICE} {shown} puts it there"
         )
     return key.strip()
+
+
+def _told(name: str) -> dict[str, Any]:
+    """What the process says of a key; nothing where it does not end in time, or says anything else."""
+    with suppress(OSError, ValueError, RecursionError, subprocess.TimeoutExpired):
+        said = program_output(
+            [sys.executable, "-P", "-c", _ASK, _SERVICE, name],
+            folder=Path("/"),
+            env=os.environ,
+            timeout_s=WAIT_S,
+            most=_MAX_BYTES,
+        )
+        told: object = json.loads(said.data)
+        if isinstance(told, dict):
+            return cast("dict[str, Any]", told)
+    return {}

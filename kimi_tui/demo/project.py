@@ -158,7 +158,7 @@ def _records(data_dir: Path) -> Iterator[EventRecord]:
         for number, line in enumerate(file.read_bytes().splitlines(), 1):
             try:
                 value = json.loads(line)
-            except ValueError:
+            except (ValueError, RecursionError):
                 continue
             if isinstance(value, dict):
                 record = decoder.decode_record(cast("dict[str, Any]", value), number)

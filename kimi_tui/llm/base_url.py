@@ -43,7 +43,7 @@ def check_origin(base_url: str, api_key: str, headers: Mapping[str, str] = NO_HE
     """The host of a base URL that a key and the user's own headers may be sent to.
 
     Raises:
-        LLMError: this is no web address, or one of them would cross a network unencrypted.
+        LLMError: this is no web address, one of them would cross a network unencrypted, or cannot stand in a header.
     """
     try:
         parts = urlsplit(base_url)
@@ -61,4 +61,11 @@ def check_origin(base_url: str, api_key: str, headers: Mapping[str, str] = NO_HE
             f"The {what} would go to {host} unencrypted.",
             advice=f"Use https, or no {what} for a server in your own network.",
         )
+    for what, value in (("key", api_key), *((f"header {name}", headers[name]) for name in headers)):
+        if not (value.isascii() and value.isprintable()):
+            # Of those that send it, some name the text in their error, and some send what follows a line's end.
+            raise LLMError(
+                f"The {what} for {host} has characters that no header can hold.",
+                advice="Copy it again: it may hold a line's end, or a letter of another script.",
+            )
     return host

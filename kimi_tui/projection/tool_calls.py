@@ -92,7 +92,7 @@ def target(tool: str, arguments: str, work_dir: str = "") -> str:
 def _todo(arguments: str) -> str:
     try:
         parsed: object = json.loads(arguments, strict=False)
-    except ValueError:
+    except (ValueError, RecursionError):
         return ""
     todos = cast("dict[str, object]", parsed).get("todos") if isinstance(parsed, dict) else None
     if not isinstance(todos, list):

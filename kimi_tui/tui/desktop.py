@@ -22,6 +22,7 @@ CLIPBOARD_TIMEOUT_S = 2.0
 WINDOWS_TIMEOUT_S = 8.0
 """Its shell takes a second to begin, and longer the first time."""
 MOST_TEXT_BYTES = 10_000_000
+_MOST_OPTION_BYTES = 1_000
 _TMUX = ("show-options", "-gv", "set-clipboard")
 TEXT_BROWSERS = frozenset(
     ("w3m", "lynx", "links", "links2", "elinks", "www-browser", "browsh", "carbonyl", "chawan")
@@ -304,23 +305,23 @@ def tmux_option(environ: Mapping[str, str], work_dirs: Sequence[Path]) -> str:
         environ: the environment of the program.
         work_dirs: programs below them are not run.
     """
+    from kimi_tui.program_output import program_output
     from kimi_tui.tools.process import find_program
 
     program = find_program("tmux", environ, *work_dirs)
     if program is None:
         return ""
     try:
-        asked = subprocess.run(
+        asked = program_output(
             [program, *_TMUX],
-            capture_output=True,
-            text=True,
-            timeout=TMUX_TIMEOUT_S,
-            check=False,
-            errors="replace",
+            folder=Path("/"),
+            env=environ,
+            timeout_s=TMUX_TIMEOUT_S,
+            most=_MOST_OPTION_BYTES,
         )
-    except (OSError, subprocess.SubprocessError):
+    except (OSError, subprocess.TimeoutExpired):
         return ""
-    return asked.stdout.strip()
+    return asked.data[:_MOST_OPTION_BYTES].decode("utf-8", "replace").strip()
 
 
 def browser_command(

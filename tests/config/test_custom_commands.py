@@ -77,5 +77,7 @@ def test_what_was_shown_is_remembered_by_what_it_holds(tmp_path: Path) -> None:
     write(tmp_path / ".kimi-tui" / "commands" / "go.md", "Go away.")
     (other,) = custom_commands(tmp_path, tmp_path / "config", None)
     assert other.digest not in were_shown(data)
+    (data / "shown_commands.json").write_text("[" * 100_000)
+    assert were_shown(data) == []
     (data / "shown_commands.json").write_text("{not json")
     assert were_shown(data) == []

@@ -590,6 +590,20 @@ async def test_bytes_without_an_event_are_no_sign_of_life(
         await ask(connect(stream_timeout_s=0.4))
 
 
+@pytest.mark.parametrize("what", ["sk-one\r\nX-Other: 1", "sk-\u2028", "sk-\udc80", "sk-\xe9"])
+def test_a_key_that_no_header_can_hold_is_refused_without_saying_it(what: str) -> None:
+    for key, headers, which in ((what, {}, "key"), ("", {"X-Key": what}, "header X-Key")):
+        with pytest.raises(LLMError, match=f"The {which} for localhost has characters") as refused:
+            OpenAICompatible(
+                base_url="http://localhost/v1",
+                api_key=key,
+                headers=headers,
+                provider="p",
+                model="m",
+            )
+        assert "sk-" not in str(refused.value)
+
+
 def test_a_key_never_crosses_a_network_unencrypted() -> None:
     options: dict[str, Any] = {"provider": "p", "model": "m"}
     with pytest.raises(LLMError, match="unencrypted"):

@@ -36,6 +36,7 @@ def test_partial_arguments() -> None:
     assert target("Shell", '{"command": "a\\u00') == "a\\u00"
     assert target("Shell", "") == ""
     assert target("SetTodoList", '{"todos": [') == ""
+    assert target("SetTodoList", '{"todos": ' + "[" * 100_000) == ""
 
 
 @given(st.text(max_size=40), st.text(max_size=40))

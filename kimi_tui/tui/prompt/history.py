@@ -12,12 +12,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from kimi_tui.app_paths import make_private
-from kimi_tui.filesystem import open_regular, read_regular
+from kimi_tui.filesystem import open_regular
+from kimi_tui.foreign_text import clean_source
 
 LIMIT = 1000
 MOST_OTHERS = 50
 """So many other folders are searched, those that were used last."""
-_MAX_BYTES = 256 << 20
+_READ_BYTES = 8 << 20
+"""What stands before that, at the beginning of the file, is older than anybody goes back."""
 
 
 def history_file(data_dir: Path, work_dir: Path) -> Path:
@@ -28,19 +30,27 @@ def history_file(data_dir: Path, work_dir: Path) -> Path:
 
 def read_history(path: Path) -> list[str]:
     """The stored messages, oldest first; what cannot be read is passed over."""
-    try:
-        lines = read_regular(path, _MAX_BYTES).split(b"\n")
-    except OSError:
-        return []
     found: list[str] = []
-    for line in lines[-LIMIT - 1 :]:
+    for line in _last_lines(path)[-LIMIT - 1 :]:
         try:
             text = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
-        if isinstance(text, str) and text:
-            found.append(text)
+        if isinstance(text, str) and (cleaned := clean_source(text)):
+            found.append(cleaned)
     return found
+
+
+def _last_lines(path: Path) -> list[bytes]:
+    try:
+        with open(open_regular(path), "rb", buffering=0) as file:
+            begin = max(0, os.fstat(file.fileno()).st_size - _READ_BYTES)
+            file.seek(begin)
+            lines = (file.read(_READ_BYTES) or b"").split(b"\n")
+    except OSError:
+        return []
+    # The first is cut off in its middle.
+    return lines[1:] if begin else lines
 
 
 def read_others(folder: Path, own: Path) -> list[str]:

@@ -319,6 +319,10 @@ async def test_that_there_is_no_sandbox_is_said_unless_it_was_switched_off(home:
             await opened.soul.aclose()
 
 
+SAID = "import os; get_password = lambda *names: os.write(3, "
+"""What a backend writes in the place of the answer: the descriptor is the first that was free."""
+
+
 @pytest.mark.parametrize(
     ("does", "said"),
     [
@@ -331,6 +335,14 @@ async def test_that_there_is_no_sandbox_is_said_unless_it_was_switched_off(home:
         ("def get_password(*names): raise SystemExit", "the keyring does not answer: SystemExit$"),
         ("import os; get_password = lambda *names: os._exit(3)", "the keyring does not answer$"),
         ("import time; get_password = lambda *names: time.sleep(99)", "does not answer$"),
+        (f"{SAID}b'5') and os._exit(0)", "does not answer$"),
+        (f"{SAID}b'[' * 60_000) and os._exit(0)", "does not answer$"),
+        (f"{SAID}b'{{\"error\": 5}}') and os._exit(0)", "does not answer: 5$"),
+        (f"{SAID}b'x' * (1 << 26))", "does not answer$"),
+        (
+            "def get_password(*names): raise type('a\\x1b]0;b\\x07c', (Exception,), {})",
+            "does not answer: ac$",
+        ),
         ("import getpass; get_password = lambda *names: getpass.getpass()", "answer: EOFError$"),
         ("def get_password(*names): print('no'); return f' {names} \\n'", ""),
     ],
