@@ -90,7 +90,7 @@ def _print_rows(rows: Sequence[CheckpointRow]) -> None:
 
 async def _worldlines(session: Session, *, as_json: bool) -> int:
     async with opened(session):
-        lines = await asyncio.to_thread(session.world_lines.list, session.context.line)
+        lines = await asyncio.to_thread(session.world_lines.list, session.context.world_line)
         shown = await asyncio.to_thread(shown_lines, session) if lines else {}
     if as_json:
         print_json([line_facts(line, shown.get(line.n)) for line in lines])

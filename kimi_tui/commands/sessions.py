@@ -329,7 +329,7 @@ def _stored_prices() -> dict[str, ModelPrices]:
 
 def _look(session: Session, folder: Path) -> _Findings:
     context = session.context
-    lines = session.world_lines.list(context.line)
+    lines = session.world_lines.list(context.world_line)
     timeline = shown_timeline(session)
     return _Findings(
         title=session.title or "Untitled",

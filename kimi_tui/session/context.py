@@ -23,12 +23,12 @@ from kimi_tui.llm.message import Message
 from kimi_tui.llm.tokens import message_tokens
 from kimi_tui.session.context_index import (
     ContextIndex,
-    Line,
     MessageCache,
     MessageList,
     StoredMessages,
     TokenEstimate,
     TokenScale,
+    WorldLineContent,
 )
 from kimi_tui.session.durable_file import ChangedByOthers, DurableFile
 from kimi_tui.session.errors import AlreadyThere, StorageTrouble, UnknownCheckpoint
@@ -219,9 +219,9 @@ class Context:
     # -- what it holds ---------------------------------------------------------------------------------
 
     @property
-    def line(self) -> Line:
+    def world_line(self) -> WorldLineContent:
         """The live line as it is read."""
-        return Line(self.index, self.messages)
+        return WorldLineContent(self.index, self.messages)
 
     @property
     def system_prompt(self) -> str | None:

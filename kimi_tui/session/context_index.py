@@ -611,7 +611,7 @@ class TokenScale:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class WorldLineContent:
     """A world line as it is read: where things stand in it, and its messages, which are parsed when they are looked at."""
 
     index: ContextIndex
@@ -623,4 +623,4 @@ class Line:
         return self.index.checkpoints
 
 
-EMPTY_LINE = Line(ContextIndex(), ())
+EMPTY_WORLD_LINE = WorldLineContent(ContextIndex(), ())

@@ -22,7 +22,7 @@ from kimi_tui.session.errors import SessionError, StorageTrouble
 from kimi_tui.session.images import ImageStore
 from kimi_tui.session.journal import Entry, Journal
 from kimi_tui.session.jsonl import CHUNK_BYTES, RECORD_NAME, lines, parse
-from kimi_tui.session.listing import glimpse, records_a_turn, time_of
+from kimi_tui.session.listing import read_excerpt, records_a_turn, time_of
 from kimi_tui.session.rotation import LIVE_NAME, STORED_NAME, world_line_path
 from kimi_tui.session.schema import text_of
 from kimi_tui.session.side_files import MAX_SIDE_FILE_BYTES, STATE_NAME, read_state, write_state
@@ -112,18 +112,18 @@ def _session(path: Path, bucket: str, work_dir: str) -> KimiSession | None:
     state = path / STATE_NAME
     if state.is_file():
         title = text_of(_object(state).get("custom_title"))
-    glimpsed = glimpse(live, live.stat().st_size, counted=True)
-    if glimpsed.empty and not (title or records_a_turn(path / RECORD_NAME)):
+    excerpt = read_excerpt(live, live.stat().st_size, counted=True)
+    if excerpt.empty and not (title or records_a_turn(path / RECORD_NAME)):
         return None
     record = path / RECORD_NAME
     return KimiSession(
         id=path.name,
         bucket=bucket,
         work_dir=work_dir,
-        title=title or glimpsed.title or "Untitled",
+        title=title or excerpt.title or "Untitled",
         updated_at=time_of(live.stat()),
-        messages=glimpsed.messages,
-        tokens=glimpsed.tokens,
+        messages=excerpt.messages,
+        tokens=excerpt.tokens,
         live=live,
         stored=tuple(stored),
         record=record if record.is_file() else None,
@@ -135,17 +135,17 @@ def _old_session(path: Path, bucket: str, work_dir: str) -> KimiSession | None:
     """The oldest layout: one file a session."""
     if (path.parent / path.stem).is_dir():
         return None
-    glimpsed = glimpse(path, path.stat().st_size, counted=True)
-    if glimpsed.empty:
+    excerpt = read_excerpt(path, path.stat().st_size, counted=True)
+    if excerpt.empty:
         return None
     return KimiSession(
         id=path.stem,
         bucket=bucket,
         work_dir=work_dir,
-        title=glimpsed.title or "Untitled",
+        title=excerpt.title or "Untitled",
         updated_at=time_of(path.stat()),
-        messages=glimpsed.messages,
-        tokens=glimpsed.tokens,
+        messages=excerpt.messages,
+        tokens=excerpt.tokens,
         live=path,
     )
 

@@ -28,7 +28,7 @@ from kimi_tui.session.schema import (
 from kimi_tui.session.side_files import read_state, short_title
 
 # A system prompt stands before the first words of the user, and may be long.
-_GLIMPSED_BYTES = 1 << 16
+_EXCERPT_BYTES = 1 << 16
 _SMALL_BYTES = 1 << 14
 # Reading and parsing takes about a second for 200 MB.
 _MAX_COUNTED_BYTES = 256 << 20
@@ -108,7 +108,7 @@ def describe(folder: Path, *, counted: bool = False) -> SessionInfo | None:
     title = state.title or short_title(noted.title)
     messages, tokens = (noted.messages, noted.tokens) if fits else (None, None)
     if not fits or not title:
-        found = glimpse(world_line_path(folder, n), live.st_size, counted=counted)
+        found = read_excerpt(world_line_path(folder, n), live.st_size, counted=counted)
         if found.empty and not (state.title or stored or records_a_turn(folder / RECORD_NAME)):
             return None
         title = title or found.title or (first_title(folder) if found.goes_on else "")
@@ -139,13 +139,13 @@ def records_a_turn(path: Path) -> bool:
     """Whether the user ever said something, by the beginning of a session's record."""
     try:
         with open(open_regular(path), "rb", buffering=0) as file:
-            return b'"TurnBegin"' in file.read(_GLIMPSED_BYTES)
+            return b'"TurnBegin"' in file.read(_EXCERPT_BYTES)
     except OSError:
         return False
 
 
 @dataclass(slots=True)
-class Glimpse:
+class Excerpt:
     """What the beginning and the end of a context say. Figures are None where it is too long to be seen whole.
 
     `goes_on` is true where it begins with a compaction's summary, so that its title is the one of an older line.
@@ -162,11 +162,11 @@ def first_title(folder: Path) -> str:
     """How the session's oldest world line began, or nothing."""
     oldest = world_line_path(folder, 1)
     with contextlib.suppress(OSError):
-        return glimpse(oldest, oldest.stat().st_size).title
+        return read_excerpt(oldest, oldest.stat().st_size).title
     return ""
 
 
-def glimpse(path: Path, size: int, *, counted: bool = False) -> Glimpse:
+def read_excerpt(path: Path, size: int, *, counted: bool = False) -> Excerpt:
     """Read a context's beginning and end. What cannot be read counts as empty.
 
     Args:
@@ -174,15 +174,15 @@ def glimpse(path: Path, size: int, *, counted: bool = False) -> Glimpse:
         size: How large it is.
         counted: Read a large one through as well, to count its messages.
     """
-    found = Glimpse()
+    found = Excerpt()
     whole = size <= _SMALL_BYTES
     count = 0
     try:
         with open(open_regular(path), "rb", buffering=0) as file:
-            head = tail = file.read(_GLIMPSED_BYTES)
-            if size > _GLIMPSED_BYTES:
-                file.seek(-_GLIMPSED_BYTES, os.SEEK_END)
-                tail = file.read(_GLIMPSED_BYTES)
+            head = tail = file.read(_EXCERPT_BYTES)
+            if size > _EXCERPT_BYTES:
+                file.seek(-_EXCERPT_BYTES, os.SEEK_END)
+                tail = file.read(_EXCERPT_BYTES)
             if not whole and counted and size <= _MAX_COUNTED_BYTES:
                 found.messages = _n_messages(file.fileno())
     except OSError:

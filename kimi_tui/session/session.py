@@ -13,7 +13,7 @@ from pathlib import Path
 
 from kimi_tui.filesystem import Storage
 from kimi_tui.session.context import Context, RestoreReport
-from kimi_tui.session.context_index import Line
+from kimi_tui.session.context_index import WorldLineContent
 from kimi_tui.session.errors import StorageTrouble
 from kimi_tui.session.images import ImageStore
 from kimi_tui.session.jsonl import RECORD_NAME, JsonlLog
@@ -84,13 +84,13 @@ class Session:
             self._world_lines = WorldLines(self.dir, self.context.journal, self.storage)
         return self._world_lines
 
-    def line(self, n: int) -> Line:
+    def world_line(self, n: int) -> WorldLineContent:
         """A world line; 0 is the live one, and of any other the file is read: call it in a thread.
 
         Raises:
             UnknownWorldLine: There is no such line, or it cannot be read.
         """
-        return self.world_lines.line(n) if n else self.context.line
+        return self.world_lines.read(n) if n else self.context.world_line
 
     @property
     def remarks(self) -> list[str]:

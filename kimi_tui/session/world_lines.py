@@ -16,7 +16,12 @@ from typing import Any, cast
 from kimi_tui.filesystem import Storage
 from kimi_tui.llm.message import Message
 from kimi_tui.session.context import scan_world_line
-from kimi_tui.session.context_index import EMPTY_LINE, ContextIndex, Line, StoredMessages
+from kimi_tui.session.context_index import (
+    EMPTY_WORLD_LINE,
+    ContextIndex,
+    StoredMessages,
+    WorldLineContent,
+)
 from kimi_tui.session.errors import UnknownWorldLine
 from kimi_tui.session.journal import Entry, Journal
 from kimi_tui.session.jsonl import lines, parse
@@ -81,7 +86,7 @@ class WorldLines:
         self._storage = storage or Storage()
         self._known: dict[int, tuple[int, ContextIndex]] = {}
 
-    def list(self, live: Line = EMPTY_LINE) -> list[WorldLine]:
+    def list(self, live: WorldLineContent = EMPTY_WORLD_LINE) -> list[WorldLine]:
         """Every world line, in order of number; `live` is the live one, to tell what they share."""
         sizes = stored_world_lines(self._folder)
         left_by: dict[int, list[Entry]] = {}
@@ -123,7 +128,7 @@ class WorldLines:
         for oldest in list(self._known)[:-_MOST_KNOWN]:
             self._known.pop(oldest, None)
 
-    def line(self, n: int) -> Line:
+    def read(self, n: int) -> WorldLineContent:
         """A world line, each message of which is read from its file when it is looked at.
 
         Raises:
@@ -131,14 +136,14 @@ class WorldLines:
         """
         index = self.index(n)
         path = world_line_path(self._folder, n)
-        return Line(index, StoredMessages(self._storage, path, index))
+        return WorldLineContent(index, StoredMessages(self._storage, path, index))
 
     def _describe(
-        self, n: int, size: int, entries: Sequence[Entry], following: int, live: Line
+        self, n: int, size: int, entries: Sequence[Entry], following: int, live: WorldLineContent
     ) -> WorldLine:
-        line = EMPTY_LINE
+        line = EMPTY_WORLD_LINE
         with contextlib.suppress(UnknownWorldLine):
-            line = self.line(n)
+            line = self.read(n)
         is_foreign = n in self._journal.foreign
         entry = entries[-1] if entries else None
         if entry is None and not is_foreign:
@@ -165,7 +170,7 @@ class WorldLines:
             return None
 
 
-def shared_checkpoints(one: Line, other: Line) -> int:
+def shared_checkpoints(one: WorldLineContent, other: WorldLineContent) -> int:
     """How many first checkpoints two lines share.
 
     A name that was made from the bytes before a checkpoint is the same again where a line was cut there and begun anew:
@@ -183,7 +188,7 @@ def shared_checkpoints(one: Line, other: Line) -> int:
     return count
 
 
-def _beginning_of(line: Line, place: int) -> Sequence[Message]:
+def _beginning_of(line: WorldLineContent, place: int) -> Sequence[Message]:
     """The first messages behind a checkpoint."""
     points, messages = line.checkpoints, line.messages
     start = points[place].message_index

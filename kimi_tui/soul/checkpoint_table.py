@@ -14,12 +14,12 @@ from typing import NamedTuple
 from kimi_tui.projection.row_figures import Figure
 from kimi_tui.projection.timeline import DMAIL_CALL, NOT_SENT, TimelineModel
 from kimi_tui.projection.timeline_tree import Checkpoint as Shown
-from kimi_tui.session.context_index import Line
+from kimi_tui.session.context_index import WorldLineContent
 from kimi_tui.session.session import Session
 from kimi_tui.soul.history import session_history
 from kimi_tui.soul.record import records_by_checkpoint
 from kimi_tui.soul.segments import Segment, label_of, label_of_message, segments
-from kimi_tui.soul.token_meter import LineTokens
+from kimi_tui.soul.token_meter import WorldLineTokens
 from kimi_tui.soul.tool_results import files_written
 from kimi_tui.wire import events as ev
 from kimi_tui.wire.display import DiffBlock
@@ -68,7 +68,7 @@ def list_checkpoints(session: Session, world_line: int = 0) -> list[CheckpointRo
     """
     records = session_history(session)
     return checkpoint_rows(
-        session.line(world_line),
+        session.world_line(world_line),
         world_line=world_line,
         recorded=records_by_checkpoint(records),
         files=files_by_checkpoint(records),
@@ -96,8 +96,8 @@ def shown_timeline(session: Session) -> TimelineModel:
 
 def tokens_now(session: Session, model: TimelineModel) -> int:
     """What the window holds, as the gauge shows it. Reads files: call it in a thread."""
-    line = session.context.line
-    return model.used or LineTokens(line).before(line.index.size).tokens
+    line = session.context.world_line
+    return model.used or WorldLineTokens(line).before(line.index.size).tokens
 
 
 def shown_lines(session: Session, model: TimelineModel | None = None) -> dict[int, ShownLine]:
@@ -115,7 +115,7 @@ def shown_lines(session: Session, model: TimelineModel | None = None) -> dict[in
 
 
 def checkpoint_rows(
-    line: Line,
+    line: WorldLineContent,
     *,
     world_line: int = 0,
     recorded: Mapping[str, Sequence[EventRecord]] = MappingProxyType({}),
@@ -135,7 +135,7 @@ def checkpoint_rows(
             give; of a turn it shows no change.
     """
     parts = segments(line)
-    tokens_of = LineTokens(line)
+    tokens_of = WorldLineTokens(line)
     kinds: list[CheckpointKind] = [_kind(part, recorded.get(part.point.uid, ())) for part in parts]
     figures = [
         Figure(known.tokens, known.measured)

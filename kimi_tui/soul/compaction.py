@@ -754,7 +754,7 @@ def _begun(
     conversation: Conversation, points: Sequence[Checkpoint], places: range
 ) -> list[tuple[CheckpointKind, str, tuple[str, ...], int]]:
     """What some checkpoints of the live world line began, its label, what the user said there, how much before a D-Mail."""
-    line = conversation.context.line
+    line = conversation.context.world_line
     parts = (segment_at(line, points[place]) for place in places)
     return [
         (part.kind, part.label, tuple(map(label_of_message, part.words)), len(part.carried))

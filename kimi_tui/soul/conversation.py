@@ -15,7 +15,7 @@ from kimi_tui.llm.message import Message
 from kimi_tui.llm.provider import RetryNotice, Usage
 from kimi_tui.projection.row_figures import Figure, RowFigures
 from kimi_tui.session.context import Context, Reverted
-from kimi_tui.session.context_index import Kind, Line
+from kimi_tui.session.context_index import Kind, WorldLineContent
 from kimi_tui.session.errors import UnknownCheckpoint
 from kimi_tui.session.images import ImageStore
 from kimi_tui.session.rotation import stored_world_lines
@@ -27,7 +27,7 @@ from kimi_tui.soul.model_slot import LoopLimits, ModelSlot
 from kimi_tui.soul.segments import checkpoint_created, kind_of, kinds_behind
 from kimi_tui.soul.system_prompt import adapted
 from kimi_tui.soul.tasks import Pace, shielded
-from kimi_tui.soul.token_meter import LineTokens, TokenMeter
+from kimi_tui.soul.token_meter import TokenMeter, WorldLineTokens
 from kimi_tui.soul.tool_results import ToolMemory
 from kimi_tui.soul.usage import Ledger
 from kimi_tui.tools.toolset import Toolset
@@ -146,7 +146,7 @@ class Conversation:
     def system(self) -> str:
         """The system prompt as it is sent."""
         stored = self.context.system_prompt or ""
-        return adapted(stored, tools=self.uses_tools, dmail=self.marks)
+        return adapted(stored, tools=self.uses_tools, dmail=self.marks_checkpoints)
 
     @property
     def toolset(self) -> Toolset:
@@ -154,7 +154,7 @@ class Conversation:
         return self.all_tools if self.uses_tools else _NO_TOOLS
 
     @property
-    def marks(self) -> bool:
+    def marks_checkpoints(self) -> bool:
         """Whether checkpoints are named to the model: it has the tool that sends D-Mails to them."""
         return self.toolset.get(DMAIL_TOOL) is not None
 
@@ -168,9 +168,9 @@ class Conversation:
         context = self.context
         index, messages = context.index, context.messages
         n_markers = index.n_messages - index.counts(0)[0]
-        if not n_markers or (self.marks and n_markers <= len(context.checkpoints)):
+        if not n_markers or (self.marks_checkpoints and n_markers <= len(context.checkpoints)):
             return messages
-        points = context.checkpoints if self.marks else ()
+        points = context.checkpoints if self.marks_checkpoints else ()
         named = {point.message_index for point in points}
         return [m for n, m in enumerate(messages) if n in named or not index.is_marker(n)]
 
@@ -198,15 +198,15 @@ class Conversation:
         Raises:
             KeyError: there is no such checkpoint.
         """
-        return self.figure_of(self.context.checkpoint_of(checkpoint_id), self.context.line)
+        return self.figure_of(self.context.checkpoint_of(checkpoint_id), self.context.world_line)
 
-    def figure_of(self, point: Checkpoint, line: Line) -> Figure:
+    def figure_of(self, point: Checkpoint, line: WorldLineContent) -> Figure:
         """The same of any world line."""
         known = self.figures.get(point.uid)
         if known is not None:
             return known
         kind = kind_of(kinds_behind(line.index, point), point.id)
-        return LineTokens(line, self.meter.scale).at(point, kind)
+        return WorldLineTokens(line, self.meter.scale).at(point, kind)
 
     def _published(self, point: Checkpoint | None) -> int | None:
         """The tokens as `Context.published` wants them."""
@@ -244,7 +244,7 @@ class Conversation:
         # A step's figure is published again with its answer; that of anything else stays.
         figure = Figure(self.meter.used, kind != "step" and not self.meter.is_estimated)
         self.meter.begin_step()
-        point = await self.context.checkpoint(self.marks)
+        point = await self.context.checkpoint(self.marks_checkpoints)
         self._update_mailbox()
         self.publish_checkpoint(checkpoint_created(point, kind, label, figure, first=first))
         return point

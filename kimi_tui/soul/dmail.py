@@ -170,7 +170,7 @@ class DMailDelivery:
         # Written before it holds: a pin on a uid that no checkpoint has does no harm, one that is lost would.
         await marks.pin_all((uid, place) for place in dmail.pinned)
         pinned = tuple(_name(context, first + place) for place in dmail.stay)
-        marker = conversation.marks
+        marker = conversation.marks_checkpoints
         async with restorer.journaled(files.prepared, "dmail") as entry:
             reverted = await context.revert_to(
                 checkpoint_id,
@@ -225,7 +225,9 @@ class DMailDelivery:
             preview_of(conversation, Target(checkpoint_id), stays),
             self._compose(checkpoint_id, [text], author=author),
         )
-        marker = [user_message(marker_text(checkpoint_id))] if conversation.marks else []
+        marker = (
+            [user_message(marker_text(checkpoint_id))] if conversation.marks_checkpoints else []
+        )
         there = [*marker, *dmail.carried, dmail.message]
         tokens = await asyncio.to_thread(lambda: sum(map(message_tokens, there)))
         return replace(
@@ -690,7 +692,7 @@ class UserDMails:
         self, world_line: int, uid: str, number: int
     ) -> tuple[str, str, tuple[ImagePart, ...]]:
         """What a message is called, what it says, and its images."""
-        line = self.operations.session.world_lines.line(world_line)
+        line = self.operations.session.world_lines.read(world_line)
         points = line.checkpoints
         place = next((i for i, point in enumerate(points) if uid in (point.uid, point.was)), None)
         if place is None:
@@ -740,7 +742,7 @@ class UserDMails:
     def _undone(self, target: Target) -> Sequence[Message]:
         if not target.world_line:
             self.conversation.reachable(target.id)
-        line = self.operations.session.line(target.world_line)
+        line = self.operations.session.world_line(target.world_line)
         return line.messages[known_checkpoint(line.index, target.id).message_index :]
 
     async def _ask_for_draft(

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, cast
 
 from kimi_tui.filesystem import open_regular
 from kimi_tui.llm.message import Message, TextPart, ThinkPart
-from kimi_tui.session.context_index import EMPTY_LINE, Kind, Line
+from kimi_tui.session.context_index import EMPTY_WORLD_LINE, Kind, WorldLineContent
 from kimi_tui.session.journal import Entry
 from kimi_tui.session.jsonl import parse
 from kimi_tui.session.rotation import LIVE_NAME, stored_world_lines
@@ -49,7 +49,7 @@ from kimi_tui.soul.record import (
     records_by_checkpoint,
 )
 from kimi_tui.soul.segments import Segment, checkpoint_created, label_of_message, segments
-from kimi_tui.soul.token_meter import LineTokens
+from kimi_tui.soul.token_meter import WorldLineTokens
 from kimi_tui.soul.tool_results import INTERRUPTED, call_key, outcome_of, was_stopped
 from kimi_tui.wire import events as ev
 from kimi_tui.wire.codec import encode_record
@@ -167,17 +167,17 @@ def rebuild_history(session: Session, records: Sequence[EventRecord]) -> list[Ev
     # One for all, since it remembers what it read.
     world_lines = WorldLines(context.folder, context.journal, context.storage)
     builder = _HistoryBuilder(session, records)
-    shown = EMPTY_LINE
+    shown = EMPTY_WORLD_LINE
     shown_as: WorldLine | None = None
     left: dict[int, WorldLine] = {}
     cuts = _cuts(context.journal.entries)
-    for world_line in [*world_lines.list(context.line), None]:
-        line = context.line if world_line is None else world_lines.line(world_line.n)
+    for world_line in [*world_lines.list(context.world_line), None]:
+        line = context.world_line if world_line is None else world_lines.read(world_line.n)
         builder.begin_world_line(line)
         made = cuts.get(0 if world_line is None else world_line.n)
         if made and shown_as and (was := {**left, shown_as.n: shown_as}.get(made.n)):
             # What was cut then need not be what is shown now: somebody had gone back to it, or to its beginning.
-            there = world_lines.line(was.n)
+            there = world_lines.read(was.n)
             n_there = sum(point.offset < made.size for point in there.checkpoints)
             if was is not shown_as:
                 builder.add_switch(shown_as, was, n_there)
@@ -206,13 +206,13 @@ def rebuild_history(session: Session, records: Sequence[EventRecord]) -> list[Ev
     return builder.finish(is_open=ends_open(context.messages))
 
 
-def _first_of(line: Line, n_checkpoints: int) -> Line:
+def _first_of(line: WorldLineContent, n_checkpoints: int) -> WorldLineContent:
     """What precedes a checkpoint of a line, by its place; all of it where it has no more."""
     following = line.checkpoints[n_checkpoints:]
     if not following:
         return line
     point = following[0]
-    return Line(line.index.prefix(point.offset), line.messages[: point.message_index])
+    return WorldLineContent(line.index.prefix(point.offset), line.messages[: point.message_index])
 
 
 def _cuts(entries: Iterable[Entry]) -> dict[int, Entry]:
@@ -231,7 +231,7 @@ def _cuts(entries: Iterable[Entry]) -> dict[int, Entry]:
 def _parted_later(
     world_lines: WorldLines,
     left: Mapping[int, WorldLine],
-    line: Line,
+    line: WorldLineContent,
     shared: int,
 ) -> tuple[WorldLine | None, int]:
     """Of the world lines that were left, the one with the most of `line`, more than `shared` checkpoints.
@@ -245,7 +245,7 @@ def _parted_later(
         if shared < min(len(points), len(one.checkpoints)) and (
             one.checkpoints[shared].uid == points[shared].uid
         ):
-            most = shared_checkpoints(world_lines.line(one.n), line)
+            most = shared_checkpoints(world_lines.read(one.n), line)
             if most > shared:
                 found, shared = one, most
     return found, shared
@@ -261,7 +261,7 @@ def rebuild_world_line(
     """
     context = session.context
     world_lines = WorldLines(context.folder, context.journal, context.storage)
-    line = world_lines.line(n) if n else context.line
+    line = world_lines.read(n) if n else context.world_line
     builder = _HistoryBuilder(session, records)
     builder.begin_world_line(line)
     for segment in segments(line):
@@ -291,16 +291,16 @@ class _HistoryBuilder:
         self._stopped = False
         self._compaction: ev.CompactionEnd | None = None
         self._dmail_published = False
-        self._tokens = LineTokens(EMPTY_LINE)
+        self._tokens = WorldLineTokens(EMPTY_WORLD_LINE)
 
-    def begin_world_line(self, line: Line) -> None:
+    def begin_world_line(self, line: WorldLineContent) -> None:
         """The segments that are added from now on stand on this world line."""
-        self._tokens = LineTokens(line)
+        self._tokens = WorldLineTokens(line)
 
     def add_revert(
         self,
         world_line: WorldLine,
-        was_shown: Line,
+        was_shown: WorldLineContent,
         shared: int,
         parts: Sequence[Segment],
     ) -> None:

@@ -533,7 +533,7 @@ class AgentLoop:
 
     def _nudge(self, done: Sequence[CallResult], point: Checkpoint) -> list[Message]:
         """A reminder that D-Mails exist, after results that take much room."""
-        if not self._conversation.marks:
+        if not self._conversation.marks_checkpoints:
             return []
         scale = self._conversation.meter.scale
         sizes = [scale.of_texts(text_tokens(each.outcome.output)) for each in done]

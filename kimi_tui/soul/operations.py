@@ -14,7 +14,7 @@ from typing import TypeAlias
 from kimi_tui.projection.row_figures import Figure
 from kimi_tui.session import undo as session_operations
 from kimi_tui.session.context import Reverted, known_checkpoint
-from kimi_tui.session.context_index import Line
+from kimi_tui.session.context_index import WorldLineContent
 from kimi_tui.session.errors import StorageTrouble, UnknownCheckpoint
 from kimi_tui.session.journal import Entry
 from kimi_tui.session.schema import Checkpoint
@@ -284,11 +284,11 @@ class Operations:
 
     # -- below: how ------------------------------------------------------------------------------
 
-    async def _line(self, target: Target) -> Line:
+    async def _line(self, target: Target) -> WorldLineContent:
         """The world line of a target. The live one is at hand; the file of another one is read through."""
         if not target.world_line:
-            return self.conversation.context.line
-        return await asyncio.to_thread(self.session.world_lines.line, target.world_line)
+            return self.conversation.context.world_line
+        return await asyncio.to_thread(self.session.world_lines.read, target.world_line)
 
     def _publish_taken_back(self, reverted: Reverted, before: int, also: Toll) -> None:
         """Publish that what was only put at the end of the live world line is gone from it again."""

@@ -41,7 +41,7 @@ from kimi_tui.soul.segments import (
     segment_at,
 )
 from kimi_tui.soul.tasks import Pace
-from kimi_tui.soul.token_meter import LineTokens
+from kimi_tui.soul.token_meter import WorldLineTokens
 from kimi_tui.soul.usage import Cost
 from kimi_tui.wire.display import ImageBlock
 from kimi_tui.wire.events import CheckpointKind
@@ -108,7 +108,7 @@ async def preview_of(
     context = conversation.context
     point = context.checkpoint_of(target.id)
     place = place_of(point, context.checkpoints)
-    there = segment_at(context.line, point)
+    there = segment_at(context.world_line, point)
     used, estimated = conversation.meter.used, conversation.meter.is_estimated
     after, measured, _ = conversation.figure_before(target.id)
     goes = DroppedMessages(conversation, place, _returned(there, target.said), stays)
@@ -134,11 +134,11 @@ async def preview_of_jump(
         KeyError: there is no such world line or checkpoint.
     """
     # The file of the other world line is read through.
-    line = await asyncio.to_thread(world_lines.line, target.world_line)
+    line = await asyncio.to_thread(world_lines.read, target.world_line)
     points = line.checkpoints
     place, offset = len(points), line.index.size
     if target.is_end:
-        tokens = LineTokens(line, conversation.meter.scale)
+        tokens = WorldLineTokens(line, conversation.meter.scale)
         figure = await asyncio.to_thread(tokens.before, offset)
     else:
         point = known_checkpoint(line.index, target.id)

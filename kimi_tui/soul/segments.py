@@ -10,7 +10,7 @@ from kimi_tui.foreign_text import one_line
 from kimi_tui.image_names import titled
 from kimi_tui.llm.message import Message, ToolCall
 from kimi_tui.projection.row_figures import Figure
-from kimi_tui.session.context_index import ContextIndex, Kind, Line
+from kimi_tui.session.context_index import ContextIndex, Kind, WorldLineContent
 from kimi_tui.session.schema import Checkpoint
 from kimi_tui.soul.internal_messages import dmail_text, internal_kind, is_user_words, summary_text
 from kimi_tui.soul.tool_results import call_arguments
@@ -104,7 +104,7 @@ class Segment:
         return ""
 
 
-def segments(line: Line, first: int = 0, end: int | None = None) -> list[Segment]:
+def segments(line: WorldLineContent, first: int = 0, end: int | None = None) -> list[Segment]:
     """The segments of a world line from its checkpoint at place `first` on, to before that at `end`."""
     points, messages = line.checkpoints, line.messages
     found: list[Segment] = []
@@ -116,7 +116,7 @@ def segments(line: Line, first: int = 0, end: int | None = None) -> list[Segment
     return found
 
 
-def segment_at(line: Line, point: Checkpoint) -> Segment:
+def segment_at(line: WorldLineContent, point: Checkpoint) -> Segment:
     """The segment of a checkpoint without the results of its tools, which may be large and say nothing of what it began."""
     first = point.message_index
     kinds = kinds_behind(line.index, point)

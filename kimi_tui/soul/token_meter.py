@@ -2,7 +2,7 @@
 
 A message is estimated by a pattern (`llm.tokens`); how far these estimates are off for this model is learned from
 every answer and applied to the next. `TokenMeter` counts the live context and is what is published, and
-`projection.row_figures` keeps it for each checkpoint. `LineTokens` gives the figures of a line by its file alone, where
+`projection.row_figures` keeps it for each checkpoint. `WorldLineTokens` gives the figures of a line by its file alone, where
 nothing was published.
 """
 
@@ -21,7 +21,7 @@ from kimi_tui.llm.provider import ModelInfo, ToolSpec, Usage
 from kimi_tui.llm.tokens import message_tokens, text_tokens
 from kimi_tui.projection.row_figures import Figure, fitted
 from kimi_tui.session.context import Context
-from kimi_tui.session.context_index import ContextIndex, Line, TokenEstimate, TokenScale
+from kimi_tui.session.context_index import ContextIndex, TokenEstimate, TokenScale, WorldLineContent
 from kimi_tui.session.schema import Checkpoint
 from kimi_tui.soul.model_slot import LoopLimits
 from kimi_tui.tools.toolset import default_toolset
@@ -229,7 +229,7 @@ def _within(factor: float) -> float:
     return min(max(factor, _FACTORS[0]), _FACTORS[1])
 
 
-class LineTokens:
+class WorldLineTokens:
     """The tokens at the places of a world line, by its file alone.
 
     Args:
@@ -237,7 +237,7 @@ class LineTokens:
         scale: what estimates are taken for; None for what is usual.
     """
 
-    def __init__(self, line: Line, scale: TokenScale | None = None) -> None:
+    def __init__(self, line: WorldLineContent, scale: TokenScale | None = None) -> None:
         self._index, self._messages = line.index, line.messages
         self._scale = scale if scale is not None else _usual_scale()
         self._stored = TokenEstimate()

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 
 from kimi_tui.llm.message import Message, ToolCall
 from kimi_tui.projection.row_figures import RowFigures
-from kimi_tui.session.context_index import Line
+from kimi_tui.session.context_index import WorldLineContent
 from kimi_tui.session.schema import Checkpoint
 from kimi_tui.session.session import Session
 from kimi_tui.session.world_lines import WorldLine, shared_checkpoints
@@ -210,7 +210,7 @@ class WorldLineReader:
     async def world_lines(self) -> Sequence[WorldLineInfo]:
         """The world lines that were left, in order of number."""
         session = self.session
-        lines = await asyncio.to_thread(session.world_lines.list, session.context.line)
+        lines = await asyncio.to_thread(session.world_lines.list, session.context.world_line)
         return [_info(line) for line in lines]
 
     async def read(self, world_line: int) -> list[EventRecord]:
@@ -230,7 +230,7 @@ class WorldLineReader:
         Raises:
             KeyError: no such world line.
         """
-        line = await asyncio.to_thread(self.session.line, world_line)
+        line = await asyncio.to_thread(self.session.world_line, world_line)
         return await asyncio.to_thread(_messages, line, 0, pins, RecordedFacts())
 
     async def compare(self, world_line: int, pins: Collection[Pin]) -> WorldLineComparison:
@@ -239,8 +239,8 @@ class WorldLineReader:
         Raises:
             KeyError: no such world line.
         """
-        line = self.session.context.line
-        other = await asyncio.to_thread(self.session.line, world_line)
+        line = self.session.context.world_line
+        other = await asyncio.to_thread(self.session.world_line, world_line)
         shared = await asyncio.to_thread(shared_checkpoints, line, other)
         live, points = line.checkpoints, other.checkpoints
         facts = await asyncio.to_thread(lambda: RecordedFacts(read_records(self.session)))
@@ -274,7 +274,7 @@ class WorldLineReader:
 
 
 def _messages(
-    line: Line, first: int, pins: Collection[Pin], facts: RecordedFacts
+    line: WorldLineContent, first: int, pins: Collection[Pin], facts: RecordedFacts
 ) -> list[WorldLineMessage]:
     """The messages of a line from its checkpoint at place `first` on."""
     parts = segments(line, first)

@@ -28,7 +28,7 @@ FIELDS = [
 def name_line(session: Session, n: int, name: str) -> None:
     async def mark() -> None:
         await session.open()
-        line = session.world_lines.list(session.context.line)[n - 1]
+        line = session.world_lines.list(session.context.world_line)[n - 1]
         session.bookmark(f"line:{line.checkpoints[line.shared].uid}", name)
         await session.aclose()
 

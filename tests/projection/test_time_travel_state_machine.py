@@ -245,7 +245,7 @@ class TimeTravels(RuleBasedStateMachine):
                 [row_facts(row) for row in list_checkpoints(session, n)],
                 read_line(self.on.folder, n),
             )
-        listed = session.world_lines.list(session.context.line)
+        listed = session.world_lines.list(session.context.world_line)
         facts = {one["n"]: one["checkpoints"] for one in map(line_facts, listed)}
         stored = {n: len(read_line(self.on.folder, n).segments) for n in lines}
         if facts != stored:

@@ -107,7 +107,7 @@ async def _open_and_go_on(folder: Path, data: bytes, target: int) -> None:
     assert all(isinstance(message, Message) for message in seen)
     assert len(seen) == context.index.n_messages
     assert context.token_count >= 0
-    session.world_lines.list(context.line)
+    session.world_lines.list(context.world_line)
     list(session.record.read())
     assert isinstance(session.title, str)
     made = await context.checkpoint(True)

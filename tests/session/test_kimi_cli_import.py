@@ -140,7 +140,7 @@ async def test_everything_comes_along_and_goes_on(share: Path, store: SessionSto
     assert not (await session.open()).sentences()
     assert "approval" not in session.state.other
     assert session.state.other["todos"] == [{"title": "t"}]
-    lines = session.world_lines.list(session.context.line)
+    lines = session.world_lines.list(session.context.world_line)
     assert [
         (
             line.reason,
@@ -198,7 +198,7 @@ async def test_images_that_stand_in_every_line_are_stored_once(
     assert [part.image_url.url for part in sent.images] == [url]
     assert "cannot be read" in sent.text
     # The lines still part where they did.
-    (left,) = session.world_lines.list(session.context.line)
+    (left,) = session.world_lines.list(session.context.world_line)
     assert (left.reason, left.shared) == ("rewind", 1)
     await undo(session.context)
     assert session.context.messages[-1].text == "this"

@@ -63,7 +63,7 @@ async def _peek(session: Session) -> None:
 async def _open(session: Session) -> None:
     await session.open()
     assert session.title
-    session.world_lines.list(session.context.line)
+    session.world_lines.list(session.context.world_line)
     list(session.record.read())
     session.record.tail_start(100)
     await session.context.append_message(user_message("goes on"))

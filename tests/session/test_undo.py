@@ -216,9 +216,9 @@ async def test_a_damaged_journal_does_not_stop_anything(session: Session) -> Non
     (session.dir / "worldlines.jsonl").write_bytes(b'\0\0 rubbish\n{}\n[1]\n{"op":"rewind"')
     again = Session(session.dir, session.work_dir)
     assert not (await again.open()).sentences()
-    (line,) = again.world_lines.list(again.context.line)
+    (line,) = again.world_lines.list(again.context.world_line)
     assert (line.n, line.reason, line.left_by.checkpoint_id) == (1, "rewind", 1)
-    assert [message.text for message in again.world_lines.line(1).messages] == ["a", "b"]
+    assert [message.text for message in again.world_lines.read(1).messages] == ["a", "b"]
     await jump(again.context, 1)
     assert texts(again.context) == ["a", "b"]
     # What could not be read is still there, and did not swallow the new record.

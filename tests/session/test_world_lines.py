@@ -123,9 +123,9 @@ def test_lines_without_a_journal_in_numeric_order(tmp_path: Path) -> None:
     assert [line.n for line in found] == [1, 2, 10]
     assert [line.reason for line in found] == ["rewind"] * 3
     assert [point.id for point in found[0].checkpoints] == [0, 1, 2]
-    assert [message.text for message in lines.line(10).messages][-1] == "10"
+    assert [message.text for message in lines.read(10).messages][-1] == "10"
     with pytest.raises(UnknownWorldLine):
-        lines.line(3)
+        lines.read(3)
 
 
 async def test_a_place_that_was_begun_anew_is_not_shared(tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ async def test_a_place_that_was_begun_anew_is_not_shared(tmp_path: Path) -> None
     session = Session(tmp_path, Path("/w"))
     await session.open()
     context = session.context
-    first, second = session.world_lines.list(context.line)
+    first, second = session.world_lines.list(context.world_line)
     assert first.checkpoints[1].uid == context.checkpoints[1].uid
     assert first.shared == 1
     # Nothing says that what stops there was begun otherwise.
@@ -167,7 +167,7 @@ async def test_the_journal_tells_more(tmp_path: Path) -> None:
     await context.revert_to(1, reason="dmail", text="the dmail", then=dmail)
     await context.checkpoint(True)
     await context.revert_to(1, reason="rewind")
-    first, second = session.world_lines.list(context.line)
+    first, second = session.world_lines.list(context.world_line)
     assert (first.reason, first.left_by.checkpoint_id, first.left_by.uid) == (
         "dmail",
         1,
@@ -183,7 +183,7 @@ async def test_the_journal_tells_more(tmp_path: Path) -> None:
     # Both begin with the only checkpoint of the live line.
     assert (first.shared, second.shared) == (1, 1)
     await context.checkpoint(True)
-    first, _ = session.world_lines.list(context.line)
+    first, _ = session.world_lines.list(context.world_line)
     assert first.shared == 1
     journal = [json.loads(line) for line in (session.dir / "worldlines.jsonl").open()]
     told = journal[0]

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from kimi_tui.llm.message import Message
-from kimi_tui.session.context_index import ContextIndex, Line
+from kimi_tui.session.context_index import ContextIndex, WorldLineContent
 from kimi_tui.session.schema import message_of
 from kimi_tui.soul.checkpoint_table import CheckpointRow, checkpoint_rows, files_by_checkpoint
 from kimi_tui.wire import events as ev
@@ -50,7 +50,7 @@ def rows(records: list[dict[str, Any]], **source: Any) -> list[CheckpointRow]:
         if not record["role"].startswith("_") and (message := message_of(record)) is not None
     ]
     assert all(isinstance(message, Message) for message in messages)
-    return checkpoint_rows(Line(index, messages), **source)
+    return checkpoint_rows(WorldLineContent(index, messages), **source)
 
 
 def told(*events: ev.Event) -> list[ev.EventRecord]:

@@ -86,7 +86,7 @@ async def test_the_rows_are_those_of_the_messages(tmp_path: Path) -> None:
             seen = await on.soul.preview(Target(point.id))
             going = list(context.messages[point.message_index :])
             expected = read_through(going)
-            parts = segments(context.line, place)
+            parts = segments(context.world_line, place)
             if seen.prompt:
                 last = sum(1 for m in parts[0].messages if is_user_words(m))
                 said = [one for one in expected if one[0] == "user"]
