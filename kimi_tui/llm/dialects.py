@@ -66,7 +66,6 @@ class Dialect:
     """The stand-in goes into every assistant message and not only into those with tool calls."""
     thinking: Thinking = Thinking()
     stream_options: bool = True
-    output_limit: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
     cache_key: bool = False
     schema: Literal["plain", "moonshot"] = "plain"
     short_ids: bool = False
@@ -91,7 +90,6 @@ DIALECTS: Mapping[str, Dialect] = {
             "moonshot",
             hosts=("api.moonshot.ai", "api.moonshot.cn", "api.kimi.com"),
             reasoning="reasoning_content",
-            output_limit="max_completion_tokens",
             cache_key=True,
             schema="moonshot",
         ),
@@ -100,14 +98,12 @@ DIALECTS: Mapping[str, Dialect] = {
             hosts=("api.openai.com",),
             path="/v1",
             reasoning="never",
-            output_limit="max_completion_tokens",
             cache_key=True,
         ),
         Dialect(
             "azure",
             hosts=(".openai.azure.com", ".ai.azure.com"),
             reasoning="never",
-            output_limit="max_completion_tokens",
         ),
         Dialect(
             "deepseek",
@@ -368,7 +364,6 @@ class LearnedQuirks:
     """Fields that are not sent any more."""
     reasoning_missing: str | None = None
     """What is sent where reasoning is missing; None: nothing was learned."""
-    swapped_output_limit: bool = False
     bridge: bool = False
     single_calls: bool = False
     short_ids: bool = False
@@ -397,11 +392,6 @@ class LearnedQuirks:
             )
         elif self.dropped & set(REASONING_FIELDS):
             dialect = replace(dialect, reasoning="never", reasoning_missing=None)
-        if self.swapped_output_limit:
-            other = (
-                "max_tokens" if dialect.output_limit != "max_tokens" else "max_completion_tokens"
-            )
-            dialect = replace(dialect, output_limit=other)
         if self.effort_none:
             dialect = replace(dialect, thinking=replace(dialect.thinking, not_with_tools=True))
         return replace(
@@ -462,10 +452,6 @@ class LearnedQuirks:
                 return learned
         if not _REFUSED.search(refusal):
             return None
-        limit = dialect.output_limit
-        if limit in sent and re.search(rf"\b{limit}\b", refusal) and not self.swapped_output_limit:
-            self.swapped_output_limit = True
-            return f"not {limit}"
         for name in sorted(sent - self.dropped, key=len, reverse=True):
             if re.search(rf"(?<![A-Za-z_]){re.escape(name)}(?![A-Za-z_])", refusal):
                 return self._drop(name)

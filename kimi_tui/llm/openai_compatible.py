@@ -82,7 +82,6 @@ class OpenAICompatible(ChatProvider):
         headers: the user's own, sent as the key is.
         session_id: names the conversation to providers that cache by such a key.
         stream_timeout_s: how long a stream may be silent.
-        max_output: limit of an answer in tokens; None leaves it to the server.
     """
 
     def __init__(
@@ -99,7 +98,6 @@ class OpenAICompatible(ChatProvider):
         headers: Mapping[str, str] = NO_HEADERS,
         session_id: str = "",
         stream_timeout_s: float = 120.0,
-        max_output: int | None = None,
     ) -> None:
         if not model:
             raise LLMNotSet("No model is set.", advice="Choose one with --model or in the config.")
@@ -110,7 +108,6 @@ class OpenAICompatible(ChatProvider):
         self._secrets = (api_key, *headers.values())
         self._session_id = session_id
         self._stream_timeout_s = stream_timeout_s
-        self._max_output = max_output
         self._dialect = choose(self._base_url, model, dialect)
         self._dialect_is_set = dialect is not None
         self._window_is_set = window is not None
@@ -254,7 +251,6 @@ class OpenAICompatible(ChatProvider):
             ),
             thinking=self._thinking_set,
             session_id=self._session_id,
-            max_output=self._max_output,
         )
         body, response = await self._send(self._client, network, request)
         reader = AnswerReader(

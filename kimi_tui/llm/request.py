@@ -409,7 +409,6 @@ class ChatRequest:
     thinking: str = thinking.UNSET
     """The setting: on, off, an effort, or nothing."""
     session_id: str = ""
-    max_output: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -446,8 +445,6 @@ def build_request(
         fields["tools"] = tools
     if dialect.stream_options:
         fields["stream_options"] = {"include_usage": True}
-    if request.max_output is not None:
-        fields[dialect.output_limit] = request.max_output
     if dialect.cache_key and request.session_id:
         fields["prompt_cache_key"] = request.session_id
     fields.update(thinking.fields(dialect.thinking, request.thinking, has_tools=bool(tools)))

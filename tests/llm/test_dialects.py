@@ -152,9 +152,7 @@ async def test_a_known_server_refuses_nothing(name: str, thinking: str) -> None:
     model, check = STRICT[name]
     for field in ("reasoning_content", "reasoning"):
         async with ChatServer(check=check) as server:
-            await talk(
-                server, name, model, history(model, field), thinking=thinking, max_output=20_000
-            )
+            await talk(server, name, model, history(model, field), thinking=thinking)
             assert server.refused == []
             assert not has_learned(server, model, name)
 
@@ -202,19 +200,6 @@ def _resold(request: Request) -> Any:
     return None
 
 
-async def test_the_output_limit_is_named_the_other_way() -> None:
-    def check(request: Request) -> Any:
-        if "max_tokens" in request.body:
-            return refuse(
-                "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead."
-            )
-        return None
-
-    async with ChatServer(check=check) as server:
-        await talk(server, "generic", "m", [user_message("x")], max_output=5)
-        assert server.requests[-1].body["max_completion_tokens"] == 5
-
-
 async def test_no_more_than_three_quirks_are_learned_of_a_request() -> None:
     fields = iter(("stream_options", "reasoning_content", "thinking", "max_tokens", "model"))
 
@@ -230,7 +215,6 @@ async def test_no_more_than_three_quirks_are_learned_of_a_request() -> None:
                 model,
                 history(model, "reasoning_content"),
                 thinking="on",
-                max_output=9,
             )
         assert len(server.requests) == MAX_LEARNED_PER_REQUEST + 1
 
