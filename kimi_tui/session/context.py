@@ -41,6 +41,7 @@ from kimi_tui.session.rotation import (
     live_path,
     next_number,
     recover,
+    stored_world_lines,
     switch,
     world_line_path,
 )
@@ -114,12 +115,14 @@ class Reverted:
 
     Attributes:
         entry: It as journaled: world line `entry.n` holds the line left.
+        world_line: The number of the line left; 0 where it is only the beginning of a longer one that was there already.
         left: The index of the line left.
         messages_kept: How many of its first messages are on the live line still.
         dropped: Its messages that are not on the live line any more, read when looked at.
     """
 
     entry: Entry
+    world_line: int
     left: ContextIndex
     messages_kept: int
     dropped: Sequence[Message]
@@ -492,9 +495,13 @@ class Context:
             left, kept = self.index, self.index.messages_before(plan.shared)
             entry = await self._switch(plan)
             self._tokens.cut(kept)
+            n = entry.n
+            if not entry.stored:
+                sizes = await asyncio.to_thread(stored_world_lines, self.folder)
+                n = n if sizes.get(n) == entry.size else 0
         gone = range(kept, left.n_messages)
         path = world_line_path(self.folder, entry.n)
-        return Reverted(entry, left, kept, StoredMessages(self.storage, path, left, gone))
+        return Reverted(entry, n, left, kept, StoredMessages(self.storage, path, left, gone))
 
     def _planned(self, change: Change, entry: Entry) -> Plan:
         """Work out what the new line is, and what it drops. In a thread, while nothing else changes the line.

@@ -687,11 +687,10 @@ class Compactor:
             first: the summary's checkpoint.
             renamed: those behind it.
         """
-        conversation, world_line = self._conversation, reverted.entry.n
+        conversation, world_line = self._conversation, reverted.world_line
         try:
             await conversation.follow(kept)
-            world_line = conversation.number_of(reverted)
-            await self._publish_points(reverted, world_line, before, first, renamed)
+            await self._publish_points(reverted, before, first, renamed)
         finally:
             # It has happened, whatever kept it from being told: nobody waits for its end any longer.
             conversation.publish(
@@ -702,7 +701,6 @@ class Compactor:
     async def _publish_points(
         self,
         reverted: Reverted,
-        world_line: int,
         before: int,
         first: Renamed,
         renamed: Sequence[Renamed],
@@ -715,9 +713,7 @@ class Compactor:
         points = list(conversation.context.checkpoints)
         place = next(i for i, point in enumerate(points) if point.uid == first.uid)
         if points[place].id:
-            conversation.publish_reverted(
-                reverted, "compaction", world_line=world_line, tokens_before=before
-            )
+            conversation.publish_reverted(reverted, "compaction", tokens_before=before)
         pace = Pace()
         for start in range(place, len(points), _PUBLISHED_AT_ONCE):
             some = range(start, min(start + _PUBLISHED_AT_ONCE, len(points)))

@@ -18,7 +18,6 @@ from kimi_tui.session.context import Context, Reverted
 from kimi_tui.session.context_index import Kind, WorldLineContent
 from kimi_tui.session.errors import UnknownCheckpoint
 from kimi_tui.session.images import ImageStore
-from kimi_tui.session.rotation import stored_world_lines
 from kimi_tui.session.schema import Checkpoint
 from kimi_tui.soul.denwarenji import DenwaRenji
 from kimi_tui.soul.file_history import FileHistory
@@ -300,12 +299,6 @@ class Conversation:
         if not self.memory.known:
             await asyncio.to_thread(self.memory.compute, self.context.messages)
 
-    def number_of(self, reverted: Reverted) -> int:
-        """The number of the world line that a revert left behind; 0 where it is only the beginning of a longer one."""
-        entry = reverted.entry
-        size = stored_world_lines(self.context.folder).get(entry.n)
-        return entry.n if size == entry.size else 0
-
     # -- publishing ---------------------------------------------------------------------------------
 
     @property
@@ -328,7 +321,6 @@ class Conversation:
         reverted: Reverted,
         reason: Operation,
         *,
-        world_line: int,
         tokens_before: int,
         text: str = "",
         prompt: str = "",
@@ -344,7 +336,7 @@ class Conversation:
                 checkpoint_id=reverted.entry.checkpoint_id,
                 uid=reverted.entry.uid,
                 from_checkpoint=reverted.entry.from_checkpoint,
-                world_line=world_line,
+                world_line=reverted.world_line,
                 messages_dropped=reverted.entry.messages_dropped,
                 tool_calls_dropped=reverted.entry.tool_calls_dropped,
                 tokens_before=tokens_before,

@@ -179,12 +179,10 @@ class DMailDelivery:
                 then=[NewCheckpoint(marker=marker, uid=uid), *dmail.carried, dmail.message],
                 files=entry,
             )
-        world_line = conversation.number_of(reverted)
         await conversation.follow(first, figure, first)
         conversation.publish_reverted(
             reverted,
             "dmail",
-            world_line=world_line,
             tokens_before=before,
             text=dmail.text,
             facts=dmail.facts,
@@ -204,7 +202,9 @@ class DMailDelivery:
         if files.prepared and len(failed) > len(files.prepared.left):
             names = ", ".join(f"`{one.path}` ({one.reason})" for one in failed)
             await conversation.append([user_message(prompt("files_left", NAMES=names))])
-        conversation.publish_line_changed("dmail", world_line, 0, context.checkpoints[-1].uid)
+        conversation.publish_line_changed(
+            "dmail", reverted.world_line, 0, context.checkpoints[-1].uid
+        )
         return reverted, outcome
 
     async def preview(

@@ -151,13 +151,10 @@ class Operations:
         prompt, images = await self._prompt_at(target)
         async with self.restorer.journaled(prepared, "rewind") as entry:
             reverted = await conversation.context.revert_to(point.id, reason="rewind", files=entry)
-        left = self.conversation.number_of(reverted)
         await self._follow(reverted, point.message_index, figure)
-        conversation.publish_reverted(
-            reverted, "rewind", world_line=left, tokens_before=before, prompt=prompt
-        )
+        conversation.publish_reverted(reverted, "rewind", tokens_before=before, prompt=prompt)
         outcomes = await self.restorer.carry_out(prepared, reverted.entry.uid)
-        conversation.publish_line_changed("rewind", left, 0, reverted.entry.uid)
+        conversation.publish_line_changed("rewind", reverted.world_line, 0, reverted.entry.uid)
         return self._outcome(reverted, before, prompt, outcomes, images)
 
     async def _jump(self, target: Target, prepared: Prepared | None) -> RewindOutcome:
@@ -172,10 +169,11 @@ class Operations:
             reverted = await session_operations.jump(
                 conversation.context, world_line, checkpoint_id, files=entry
             )
-        left = conversation.number_of(reverted)
         await self._follow(reverted, reverted.messages_kept, figure)
         # First the other line, then its files: they are told of on that one.
-        conversation.publish_line_changed("jump", left, world_line, reverted.entry.uid)
+        conversation.publish_line_changed(
+            "jump", reverted.world_line, world_line, reverted.entry.uid
+        )
         outcomes = await self.restorer.carry_out(prepared, "")
         return self._outcome(reverted, before, prompt, outcomes, images)
 
@@ -189,9 +187,8 @@ class Operations:
         await self._follow(reverted, 0)
         # The numbers mean other checkpoints now.
         conversation.denwa.forget_deliveries()
-        left = conversation.number_of(reverted)
-        conversation.publish_reverted(reverted, "clear", world_line=left, tokens_before=before)
-        conversation.publish_line_changed("clear", left, 0, reverted.entry.uid)
+        conversation.publish_reverted(reverted, "clear", tokens_before=before)
+        conversation.publish_line_changed("clear", reverted.world_line, 0, reverted.entry.uid)
         return "Cleared: the agent begins anew, and remembers nothing of what was said."
 
     def span(self, start: Target | None, until: Target | None) -> Span:
@@ -292,9 +289,10 @@ class Operations:
 
     def _publish_taken_back(self, reverted: Reverted, before: int, also: Toll) -> None:
         """Publish that what was only put at the end of the live world line is gone from it again."""
-        left = self.conversation.number_of(reverted)
-        self.conversation.publish_reverted(reverted, "undo", world_line=left, tokens_before=before)
-        self.conversation.publish_line_changed("undo", left, 0, reverted.entry.uid, also)
+        self.conversation.publish_reverted(reverted, "undo", tokens_before=before)
+        self.conversation.publish_line_changed(
+            "undo", reverted.world_line, 0, reverted.entry.uid, also
+        )
 
     def _publish_brought_back(
         self,
@@ -308,10 +306,9 @@ class Operations:
         if reverted is None:
             self.conversation.publish_line_changed(op, 0, 0, left.uid)
             return
-        number = self.conversation.number_of(reverted)
         n_live = len(self.conversation.context.checkpoints)
         uid = points[n_live].uid if n_live < len(points) else ""
-        self.conversation.publish_line_changed(op, number, left.n, uid, also)
+        self.conversation.publish_line_changed(op, reverted.world_line, left.n, uid, also)
 
     async def _stays(self, undone: Entry, toll: RewindPreview) -> tuple[FileChange, ...]:
         """What the steps that an undo takes along made of files, beside those that the operation had brought back."""
