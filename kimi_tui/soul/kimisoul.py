@@ -40,7 +40,7 @@ from kimi_tui.soul.reminders import Reminders
 from kimi_tui.soul.rewind import END, FilesChoice, Forked, RewindOutcome, RewindPreview, Target
 from kimi_tui.soul.system_prompt import FolderFacts
 from kimi_tui.soul.tasks import OrphanedTasks, run_to_completion, shielded
-from kimi_tui.soul.tool_calls import ToolRuntime
+from kimi_tui.soul.tool_calls import ToolRuntime, run_user_command
 from kimi_tui.soul.usage import Cost, Statistics, session_statistics
 from kimi_tui.soul.window_contents import WindowPart, window_parts
 from kimi_tui.tools.jobs import Job, Jobs
@@ -537,7 +537,7 @@ class KimiSoul:
         Raises:
             KeyError: no such checkpoint or world line.
         """
-        return await self._operations.markdown(target)
+        return await self._world_lines.markdown(target)
 
     async def rewind(
         self,
@@ -875,8 +875,6 @@ class KimiSoul:
         self.wire.publish(end)
 
     async def _user_command(self, command: str, *, told: bool) -> None:
-        from kimi_tui.soul.user_command import run_user_command
-
         self.wire.publish(TurnBegin(f"!{command}") if told else TurnBegin("", resumed=True))
         end = await self._attempt(run_user_command(command, self._tools, told=told))
         self._job = None

@@ -23,7 +23,6 @@ from kimi_tui.soul.compaction import EDITED, Span
 from kimi_tui.soul.conversation import Conversation
 from kimi_tui.soul.errors import FilesUnknown, NothingToClear, SoulError
 from kimi_tui.soul.file_history import FileRestorer
-from kimi_tui.soul.markdown import as_markdown
 from kimi_tui.soul.preview import (
     preview_of,
     preview_of_files,
@@ -100,14 +99,6 @@ class Operations:
             binding=idle,
         )
         return replace(preview, files=files)
-
-    async def markdown(self, target: Target) -> str:
-        """Carry out `KimiSoul.markdown`."""
-        line = await self._line(target)
-        end = None if target.is_end else known_checkpoint(line.index, target.id).message_index
-        # What is appended meanwhile does not belong to it.
-        kept = line.messages[: len(line.messages) if end is None else end]
-        return await asyncio.to_thread(as_markdown, kept)
 
     async def plan(self, target: Target) -> RestorePlan:
         """What it takes to have the files as they were there: as it was shown last, or anew.

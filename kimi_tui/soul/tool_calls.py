@@ -2,27 +2,35 @@
 
 Calls keep their order where it matters: a reading call after a changing one waits for it, so that it sees the change.
 Whatever happens, every call ends up with a result. The output of a running tool goes to the wire, cleaned and at a
-bounded rate.
+bounded rate. A command that the user runs themselves (`!make test`) is run here too.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
+from uuid import uuid4
 
 from kimi_tui.foreign_text import Cleaner
+from kimi_tui.llm.message import user_message
+from kimi_tui.prompts import prompt
 from kimi_tui.soul.approval import Approval, Mode
 from kimi_tui.soul.conversation import Conversation
 from kimi_tui.soul.file_history import Change
+from kimi_tui.soul.internal_messages import quoted, user_words
+from kimi_tui.soul.segments import label_of
 from kimi_tui.soul.tool_results import (
     INTERRUPTED,
     NOT_BEGUN,
     NOT_RUN,
     blocks_of,
+    call_key,
     rejection,
 )
 from kimi_tui.tools.base import (
@@ -30,12 +38,14 @@ from kimi_tui.tools.base import (
     FileVersions,
     ToolEnv,
     ToolOutcome,
+    ToolProblem,
     ToolRejected,
     failure,
 )
 from kimi_tui.tools.jobs import Jobs
 from kimi_tui.tools.key_text import count_words, find_keys, key_lines, with_count, without_keys
 from kimi_tui.tools.sandbox.sandbox import Sandbox
+from kimi_tui.tools.shell import run_as_user
 from kimi_tui.wire.events import ToolOutput, ToolResult, ToolStarted
 from kimi_tui.wire.queue import Wire
 
@@ -406,3 +416,83 @@ class LiveOutput:
         clean = self._cleaner.feed(text)
         if clean:
             self._wire.publish(ToolOutput(self._key, clean))
+
+
+async def run_user_command(command: str, runtime: ToolRuntime, *, told: bool) -> Literal["done"]:
+    """Run a command of the user's own to its end: its card goes on the wire, its output into the context.
+
+    It stands in the context as what the user said, behind a checkpoint of its own, and what came of it as a reminder behind
+    that. So a rewind to it brings the files back that it changed, and puts it into the prompt again.
+
+    Args:
+        command: as the user typed it.
+        runtime: where it runs; its sandbox is not used.
+        told: the model is told of it; else nothing of it comes into the context.
+
+    Raises:
+        asyncio.CancelledError: stopped; it is published and told as that.
+        OSError: the disk refused.
+    """
+    conversation = runtime.conversation
+    uid = ""
+    if told:
+        said = f"!{command}"
+        point = await conversation.checkpoint("user", label_of(said))
+        uid = point.uid
+        await conversation.append([user_words(said)])
+    elif conversation.context.checkpoints:
+        uid = conversation.context.checkpoints[-1].uid
+    key = call_key(uid if told else uuid4().hex, 0)
+    output = LiveOutput(conversation.wire, key)
+    env = ToolEnv(
+        work_dir=runtime.work_dir,
+        approver=_NoQuestion(),
+        send_dmail=conversation.denwa.send_dmail,
+        versions=FileVersions(conversation.memory.versions),
+        emit=output.emit,
+        environ=runtime.environ,
+        key=key,
+    )
+    change = await conversation.files.before_change(None)
+    conversation.wire.publish(ToolStarted(key, "Shell", json.dumps({"command": command})))
+    began = time.monotonic()
+    stopped = False
+    try:
+        outcome = await run_as_user(command, env)
+    except ToolProblem as problem:
+        outcome = failure(str(problem), brief=problem.brief)
+    except asyncio.CancelledError:
+        stopped, outcome = True, failure(INTERRUPTED, brief="stopped")
+    output.close()
+    conversation.files.after_change(change, uid, key)
+    sent, brief = outcome.output, outcome.brief
+    if told and (keys := await asyncio.to_thread(find_keys, sent)):
+        brief = with_count(brief, keys)
+        if runtime.asks_for_keys:
+            sent, brief = without_keys(sent, keys), f"{brief}, left out"
+    conversation.wire.publish(
+        ToolResult(
+            key=key,
+            is_error=outcome.is_error,
+            output=outcome.output,
+            message=outcome.message,
+            display=await blocks_of(outcome.effects, brief),
+            duration_s=time.monotonic() - began,
+            interrupted=stopped,
+        )
+    )
+    if told:
+        told_words = prompt("user_command", FACTS=outcome.message, OUTPUT=quoted(sent))
+        await conversation.append([user_message(told_words)])
+        conversation.publish_status()
+    await conversation.files.settled()
+    if stopped:
+        raise asyncio.CancelledError
+    return "done"
+
+
+class _NoQuestion:
+    """What the user typed themselves needs no question."""
+
+    async def ask(self, ask: ApprovalQuestion) -> str:
+        return ""

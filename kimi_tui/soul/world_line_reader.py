@@ -1,14 +1,16 @@
-"""Reads world lines for a screen: which there are, what stands in one, and how one differs from the live one."""
+"""Reads world lines for a screen: which there are, what stands in one, also as Markdown, and how one differs from the live one."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
+import re
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from kimi_tui.llm.message import Message, ToolCall
 from kimi_tui.projection.row_figures import RowFigures
+from kimi_tui.session.context import known_checkpoint
 from kimi_tui.session.context_index import WorldLineContent
 from kimi_tui.session.schema import Checkpoint
 from kimi_tui.session.session import Session
@@ -16,17 +18,20 @@ from kimi_tui.session.world_lines import WorldLine, shared_checkpoints
 from kimi_tui.soul.bookmarks import Pin
 from kimi_tui.soul.file_history import FileHistory
 from kimi_tui.soul.history import rebuild_world_line
-from kimi_tui.soul.images import images_in
+from kimi_tui.soul.images import images_in, words_with_images
 from kimi_tui.soul.internal_messages import dmail_text, internal_kind, summary_text
 from kimi_tui.soul.record import read_records, records_by_checkpoint
+from kimi_tui.soul.rewind import Target
 from kimi_tui.soul.segments import Segment, call_target, segments
-from kimi_tui.soul.tool_results import INTERRUPTED, outcome_of
+from kimi_tui.soul.tool_results import INTERRUPTED, call_arguments, outcome_of
 from kimi_tui.wire import events as ev
 from kimi_tui.wire.display import DiffLine, DisplayBlock
 from kimi_tui.wire.events import EventRecord
 from kimi_tui.workspace.divergence import SideChange
 
 MessageKind = Literal["user", "agent", "tool", "dmail", "summary", "reminder"]
+
+_FENCES = re.compile(r"^ {0,3}(`{3,})", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,6 +238,18 @@ class WorldLineReader:
         line = await asyncio.to_thread(self.session.world_line, world_line)
         return await asyncio.to_thread(_messages, line, 0, pins, RecordedFacts())
 
+    async def markdown(self, target: Target) -> str:
+        """A world line up to before a checkpoint of it, or all of it, as Markdown.
+
+        Raises:
+            KeyError: no such checkpoint or world line.
+        """
+        line = await asyncio.to_thread(self.session.world_line, target.world_line)
+        end = None if target.is_end else known_checkpoint(line.index, target.id).message_index
+        # What is appended meanwhile does not belong to it.
+        kept = line.messages[: len(line.messages) if end is None else end]
+        return await asyncio.to_thread(as_markdown, kept)
+
     async def compare(self, world_line: int, pins: Collection[Pin]) -> WorldLineComparison:
         """A world line that was left beside the live one, from where they part.
 
@@ -386,3 +403,65 @@ def _side(side: SideChange) -> FileSide:
         return FileSide(side.outcome, side.authors, is_text=side.outcome == "same")
     rows = tuple(DiffLine(*row) for row in diff.rows)
     return FileSide(side.outcome, side.authors, diff.added, diff.removed, rows)
+
+
+def as_markdown(messages: Iterable[Message]) -> str:
+    """The messages, oldest first; what the program told the model is left out. Reads them all: call it in a thread."""
+    parts: list[str] = []
+    calls: list[ToolCall] = []
+    # Behind the last message one without words: calls that still run, or were killed, have no result.
+    for message in (*messages, Message(role="assistant", content=[])):
+        if message.role == "tool":
+            call = calls.pop(0) if calls else None
+            outcome = outcome_of(message)
+            images = [f"[{image.label}]" for image in images_in(message)]
+            texts = [outcome.message, outcome.output, *images]
+            said = "\n".join(text for text in texts if text.strip())
+            failed = " (failed)" if outcome.is_error else ""
+            parts += [_heading(call) + failed, *_arguments(call), _fenced(said)]
+            continue
+        # Where the program was killed, there are calls without a result.
+        for call in calls:
+            parts += [f"{_heading(call)} (no result)", *_arguments(call)]
+        calls = list(message.tool_calls or ())
+        kind = internal_kind(message)
+        if kind == "dmail":
+            parts.append(f"**D-Mail:** {(dmail_text(message) or '').strip()}")
+        elif kind == "compaction":
+            parts.append(f"**Summary:** {(summary_text(message) or '').strip()}")
+        elif kind is None and (said := words_with_images(message).strip()):
+            who = "You" if message.role == "user" else "Agent"
+            parts.append(f"**{who}:** {said}")
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _heading(call: ToolCall | None) -> str:
+    if call is None:
+        return "**Tool**"
+    target = " ".join(call_target(call).split()).replace("`", "'")
+    return f"**{call.function.name}**" + (f" `{target}`" if target else "")
+
+
+def _arguments(call: ToolCall | None) -> list[str]:
+    """The arguments that say more than the heading: each text of several lines, or all where they make no sense."""
+    if call is None:
+        return []
+    written = call.function.arguments or ""
+    arguments = call_arguments(written)
+    if not arguments:
+        return [_fenced(written)] if written.strip(" {}") else []
+    target = call_target(call)
+    return [
+        f"{name}:\n\n{_fenced(str(value))}"
+        for name, value in arguments.items()
+        if str(value) != target
+    ]
+
+
+def _fenced(text: str) -> str:
+    """The text as a block of code, whatever fences it holds."""
+    text = text.strip("\n")
+    if not text.strip():
+        return ""
+    fence = "`" * max(3, *(len(found) + 1 for found in _FENCES.findall(text)), 3)
+    return f"{fence}\n{text}\n{fence}"
