@@ -1,7 +1,7 @@
 """Approvals: asks the user before something is changed, and remembers what they allowed for the session.
 
-Requests go to the wire one after another, by one task that lives as long as the engine: the next is published when
-the one before it has been answered, and not at all where that answer covers it.
+Requests go to the wire one after another: the next is published when the one before it has been answered, and not at all
+where that answer covers it.
 """
 
 from __future__ import annotations
@@ -83,10 +83,10 @@ class Approval:
         self._before_plan: Mode = "ask"
         self._allowed: dict[str, str] = {}
         """What was allowed for the session, with the words of that answer."""
-        self._queue: asyncio.Queue[_Waiting] = asyncio.Queue()
+        self._turns = asyncio.Lock()
+        """Held by the question on the screen; the others wait for it in the order in which they came."""
         self._shown: _Waiting | None = None
-        self._waiting: list[_Waiting] = []
-        self._pipe_task: asyncio.Task[None] | None = None
+        self._closed = False
 
     @property
     def mode(self) -> Mode:
@@ -133,17 +133,8 @@ class Approval:
             raise ToolProblem(prompt("plan_refused"), brief="plan mode")
         if self._is_covered(ask):
             return ""
-        if self._pipe_task is None or self._pipe_task.done():
-            self._pipe_task = asyncio.create_task(self._pipe(), name="approval requests")
-        waiting = _Waiting(ask, key, tool)
-        self._waiting.append(waiting)
-        self._queue.put_nowait(waiting)
-        try:
-            decision = await waiting.decision
-        finally:
-            # Cancelled while it waits: the pipe must not show it, or must go on to the next.
-            waiting.decision.cancel()
-            self._waiting.remove(waiting)
+        async with self._turns:
+            decision = await self._put(_Waiting(ask, key, tool))
         if decision.answer == "no":
             raise ToolRejected(decision.feedback)
         return decision.feedback
@@ -165,17 +156,15 @@ class Approval:
                 agreed = shown.changed_first
             self.set_mode(cast(Mode, MODE_AFTER[agreed]))
             self._wire.publish(ModeChanged(self._mode))
-        self._settle(shown, _Decision(answer, feedback.strip()))
+        shown.decision.set_result(_Decision(answer, feedback.strip()))
+        self._wire.publish(ApprovalResolved(shown.id, answer, feedback.strip()))
         return True
 
-    async def aclose(self) -> None:
-        """End the piping task; whoever waits is cancelled."""
-        task, self._pipe_task = self._pipe_task, None
-        if task is not None:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-        for waiting in self._waiting:
-            waiting.decision.cancel()
+    def close(self) -> None:
+        """Ask nothing more; whoever waits is cancelled."""
+        self._closed = True
+        if self._shown is not None:
+            self._shown.decision.cancel()
 
     def _is_covered(self, ask: ApprovalQuestion) -> bool:
         if ask.protected:
@@ -199,47 +188,24 @@ class Approval:
         allowed = [words for words in ask.options if modes.index(MODE_AFTER[words]) <= laxest]
         return max(allowed, key=lambda words: modes.index(MODE_AFTER[words]))
 
-    def _settle(self, waiting: _Waiting, decision: _Decision) -> None:
-        if waiting.decision.done():
-            # Answered or stopped a moment ago; the task that shows questions has not come to hear of it yet.
-            return
-        waiting.decision.set_result(decision)
-        self._wire.publish(ApprovalResolved(waiting.id, decision.answer, decision.feedback))
-
-    async def _pipe(self) -> None:
-        while True:
-            waiting = await self._queue.get()
-            try:
-                await self._put(waiting)
-            except Exception as error:
-                # Whoever asked is told no, and the next question is put all the same.
-                log.exception("a question could not be put")
-                if not waiting.decision.done():
-                    waiting.decision.set_exception(QuestionNotShown(waiting.tool, error))
-
-    async def _put(self, waiting: _Waiting) -> None:
+    async def _put(self, waiting: _Waiting) -> _Decision:
         """Show one question until it is answered; not at all where an answer or the mode covers it by now."""
-        if waiting.decision.done():
-            return
-        ask = waiting.ask
-        display: tuple[DisplayBlock, ...] = ()
-        if not self._is_covered(ask):
-            if await change_more_than(ask.edits, MOST_LINES):
-                waiting.decision.set_exception(ToolProblem(_TOO_LONG, brief="too long"))
-                return
-            display = await diffs_of(ask.edits)
-        if waiting.decision.done():
-            return
-        if self._is_covered(ask):
-            waiting.decision.set_result(_Decision("session"))
-            return
-        self._shown = waiting
-        where = ask.where
-        if ask.action == "present plan":
-            # A change of mode meanwhile changes nothing of what stands there.
-            waiting.changed_first = self._changed_first(ask)
-            where = f"changed first: {waiting.changed_first.removeprefix(YES_AND)}"
+        ask, where = waiting.ask, waiting.ask.where
         try:
+            display: tuple[DisplayBlock, ...] = ()
+            if not self._is_covered(ask):
+                if await change_more_than(ask.edits, MOST_LINES):
+                    raise ToolProblem(_TOO_LONG, brief="too long")
+                display = await diffs_of(ask.edits)
+            if self._is_covered(ask):
+                return _Decision("session")
+            if self._closed:
+                raise asyncio.CancelledError
+            self._shown = waiting
+            if ask.action == "present plan":
+                # A change of mode meanwhile changes nothing of what stands there.
+                waiting.changed_first = self._changed_first(ask)
+                where = f"changed first: {waiting.changed_first.removeprefix(YES_AND)}"
             self._wire.publish(
                 ApprovalRequest(
                     id=waiting.id,
@@ -255,8 +221,16 @@ class Approval:
                     checkpoint_id=ask.checkpoint_id,
                 )
             )
-            await asyncio.wait([waiting.decision])
+            return await waiting.decision
+        except asyncio.CancelledError:
             if waiting.decision.cancelled():
                 self._wire.publish(ApprovalResolved(waiting.id, "no", "stopped"))
+            raise
+        except ToolProblem:
+            raise
+        except Exception as error:
+            # Whoever asked is told no, and the next question is put all the same.
+            log.exception("a question could not be put")
+            raise QuestionNotShown(waiting.tool, error) from error
         finally:
             self._shown = None

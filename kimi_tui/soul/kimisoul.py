@@ -817,7 +817,7 @@ class KimiSoul:
         await self.interrupt()
         conversation, session = self._conversation, self._session
         await self._jobs.aclose()
-        await self._approval.aclose()
+        self._approval.close()
         await self._orphans.wait(_ORPHANS_S)
         await conversation.files.aclose()
         if not conversation.context.messages and not conversation.context.journal.entries:

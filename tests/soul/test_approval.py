@@ -39,7 +39,7 @@ def wire() -> Wire:
 async def approval(wire: Wire) -> AsyncIterator[Approval]:
     approval = Approval(wire)
     yield approval
-    await approval.aclose()
+    approval.close()
 
 
 async def asked(heard: Subscription) -> ApprovalRequest:
@@ -202,7 +202,7 @@ async def test_a_cancelled_question_makes_room_for_the_next(wire: Wire, approval
     resolved = await next_event(heard, ApprovalResolved)
     assert (resolved.id, resolved.answer) == (request.id, "no")
     assert (await asked(heard)).detail == ".git/config"
-    await approval.aclose()
+    approval.close()
     with pytest.raises(asyncio.CancelledError):
         await third
 

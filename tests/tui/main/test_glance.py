@@ -281,7 +281,7 @@ async def test_a_turn_and_a_question_that_begin_before_all_is_told(
     soul = conversation.soul
     assert soul is not None
     turn = asyncio.create_task(soul.run("Greet"))
-    await glance.desk.until(lambda: bool(soul._approval._waiting))  # pyright: ignore[reportPrivateUsage]
+    await glance.desk.until(lambda: soul._approval._turns.locked())  # pyright: ignore[reportPrivateUsage]
     assert not conversation.state.approvals
     await glance.whole()
     await glance.desk.sees("echo hello")
