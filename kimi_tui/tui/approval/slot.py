@@ -24,6 +24,9 @@ class ApprovalSlot:
         keys: those of the configuration, by command.
         give_back: gives the keys to where they belong when the last request is gone.
         write: given what is prose, and no answer.
+
+    Attributes:
+        panel: the request on the screen; None where there is none.
     """
 
     def __init__(
@@ -39,16 +42,11 @@ class ApprovalSlot:
         self._last_key_at = last_key_at
         self._keys = keys
         self._write = write
-        self._panel: ApprovalPanel | None = None
-
-    @property
-    def panel(self) -> ApprovalPanel | None:
-        """The request on the screen; None where there is none."""
-        return self._panel
+        self.panel: ApprovalPanel | None = None
 
     def foresee(self, request_id: str, toll: Toll) -> bool:
         """Show what a D-Mail that waits for an answer would take; False where it waits no longer."""
-        panel = self._panel
+        panel = self.panel
         if panel is None or panel.request.id != request_id:
             return False
         panel.toll = toll
@@ -56,18 +54,18 @@ class ApprovalSlot:
 
     def wait_anew(self) -> None:
         """What is pressed right now was not meant for the request."""
-        if self._panel is not None:
-            self._panel.wait_anew()
+        if self.panel is not None:
+            self.panel.wait_anew()
 
     def show(self, requests: tuple[ApprovalRequest, ...], typed_at: float = 0.0) -> None:
         """Bring the screen in line with the requests that wait; `typed_at` is when something was written last, 0 for never."""
         from kimi_tui.tui.approval.panel import ApprovalPanel
 
-        shown, oldest = self._panel, requests[0] if requests else None
+        shown, oldest = self.panel, requests[0] if requests else None
         if shown is not None and oldest is not None and shown.request.id == oldest.id:
             shown.waiting = len(requests)
             return
-        self._panel = None
+        self.panel = None
         screen = self._prompt.screen
         if oldest is not None:
             # Whoever reads elsewhere goes on with it: their Esc is not meant to stop the turn.
@@ -76,7 +74,7 @@ class ApprovalSlot:
             if takes_keys:
                 # Nothing that goes may have the focus: it would fall to a neighbour for a moment.
                 screen.set_focus(None)
-            self._panel = ApprovalPanel(
+            self.panel = ApprovalPanel(
                 oldest,
                 self._last_key_at(),
                 self._keys,
@@ -84,9 +82,9 @@ class ApprovalSlot:
                 write=self._write,
                 typed_at=typed_at,
             )
-            self._panel.waiting = len(requests)
+            self.panel.waiting = len(requests)
             self._prompt.display = False
-            screen.mount(self._panel, after=self._prompt)
+            screen.mount(self.panel, after=self._prompt)
         elif shown is not None:
             self._prompt.display = True
             if shown.has_focus_within:

@@ -48,6 +48,7 @@ from kimi_tui.tui.prompt.bar import PromptBar
 from kimi_tui.tui.prompt.command import Command, CommandTable, ParsedLine, Values, sent_text
 from kimi_tui.tui.prompt.image_chips import in_text
 from kimi_tui.tui.screens import (
+    AnswersOnce,
     CannotOpen,
     ModelMissing,
     NoModelNamed,
@@ -196,7 +197,7 @@ class MainScreen(Screen[None]):
         self._foresees_dmail = False
         self._dmail_asked = ""
         self._looked: tuple[Target | None, int | None, bool] = (None, None, False)
-        self._of_line: Screen[Any] | None = None
+        self._of_line: AnswersOnce[Any] | None = None
         """What is asked of the conversation as it is now."""
         self._quits_at: float | None = None
         """When it was said that the key quits if it is pressed again; None when it does not."""
@@ -348,7 +349,7 @@ class MainScreen(Screen[None]):
         self.type_ahead.leave()
         self.post_message(SessionChosen(launch))
 
-    async def ask_of_line(self, question: Screen[T | None]) -> T | None:
+    async def ask_of_line(self, question: AnswersOnce[T | None]) -> T | None:
         """Ask about what an operation would do now: the question ends where another one comes before the answer."""
         self._of_line = question
         try:
@@ -360,7 +361,7 @@ class MainScreen(Screen[None]):
         self.n_changes += 1
         question = self._of_line
         if question is not None and question.is_current:
-            if getattr(question, "armed", True):
+            if question.armed:
                 self.tell("The conversation is another one now.", advice="Choose again.")
             question.dismiss(None)
 
