@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from kimi_tui.config.model_choice import Choice
 from kimi_tui.launch import Launch
-from kimi_tui.tui.callbacks import Callbacks, report_of
+from kimi_tui.tui.callbacks import Callbacks, is_user_facing, report_of
 from kimi_tui.tui.frame.header import model_name
 from kimi_tui.tui.main.feed import Feed
 from kimi_tui.tui.prompt.area import Draft
@@ -188,8 +188,8 @@ class Conversation:
             case OSError():
                 log.warning("operation failed", exc_info=error)
                 reason = f"The disk refused: {error.strerror or error}."
-                words = f"{error if _is_ours(error) else reason} Nothing was changed."
-            case _ if _is_ours(error):
+                words = f"{error if is_user_facing(error) else reason} Nothing was changed."
+            case _ if is_user_facing(error):
                 words = str(error)
             case _:
                 log.error("operation failed", exc_info=error)
@@ -893,11 +893,6 @@ def _is_same_server(choice: Choice, other: Choice | None) -> bool:
         other.base_url,
         other.api_key,
     )
-
-
-def _is_ours(error: Exception) -> bool:
-    """Whether its words are written for the user."""
-    return type(error).__module__.startswith("kimi_tui.")
 
 
 def _take_over(session: Session) -> None:
