@@ -21,7 +21,6 @@ from textual.screen import Screen
 from kimi_tui.app_paths import data_dir, short
 from kimi_tui.image_names import BEGINS
 from kimi_tui.launch import Launch
-from kimi_tui.tui.approval.slot import ApprovalSlot
 from kimi_tui.tui.callbacks import closed_after, report_of
 from kimi_tui.tui.commands import marks, rewind, world_lines
 from kimi_tui.tui.commands.table import COMMANDS
@@ -31,6 +30,7 @@ from kimi_tui.tui.frame.header import branch_of, heading_of
 from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.keyboard import TypeAhead, key_of, keys_of
 from kimi_tui.tui.letters import CursorLetters, LetterGate
+from kimi_tui.tui.main.approval_slot import ApprovalSlot
 from kimi_tui.tui.main.conversation import Conversation
 from kimi_tui.tui.main.demo import DemoPlayer
 from kimi_tui.tui.main.drafts import ReturnedMessages
@@ -167,9 +167,7 @@ class MainScreen(Screen[None]):
         self._cursor_letters = CursorLetters(
             self, self._cursor_action, self._act_on_cursor, self._write_here, self._tell_no_key
         )
-        self._approvals = ApprovalSlot(
-            self.prompt, last_key_at, self.keys, self.focus_prompt, self.write_on
-        )
+        self._approvals = ApprovalSlot(self, last_key_at)
         self._demo = DemoPlayer(self, launch, last_key_at)
         self._reader: Reader | None = None
         self._prompt_modes: PromptModes | None = None
@@ -534,7 +532,7 @@ class MainScreen(Screen[None]):
             unsaved=new.unsaved,
         )
         if old.approvals != new.approvals:
-            self._approvals.show(new.approvals, self.typed_at)
+            self._approvals.show(new.approvals)
             self._foresee_dmail()
         if new.has_messages and not old.has_messages:
             # From here on the files change, so what was counted holds no more.

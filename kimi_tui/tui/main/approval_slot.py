@@ -5,13 +5,12 @@ The panel itself is imported when something is asked for the first time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING
-
-from kimi_tui.tui.prompt.bar import PromptBar
 
 if TYPE_CHECKING:
     from kimi_tui.tui.approval.panel import ApprovalPanel, Toll
+    from kimi_tui.tui.main.screen import MainScreen
     from kimi_tui.wire.events import ApprovalRequest
 
 
@@ -19,29 +18,16 @@ class ApprovalSlot:
     """Shows the oldest waiting request.
 
     Args:
-        prompt: what gives way to it, with its draft.
+        screen: whose prompt gives way to it, with its draft; it is given what is prose, and no answer.
         last_key_at: monotonic time of the last key pressed anywhere.
-        keys: those of the configuration, by command.
-        give_back: gives the keys to where they belong when the last request is gone.
-        write: given what is prose, and no answer.
 
     Attributes:
         panel: the request on the screen; None where there is none.
     """
 
-    def __init__(
-        self,
-        prompt: PromptBar,
-        last_key_at: Callable[[], float],
-        keys: Mapping[str, str],
-        give_back: Callable[[], None],
-        write: Callable[[str], None],
-    ) -> None:
-        self._prompt = prompt
-        self._give_back = give_back
+    def __init__(self, screen: MainScreen, last_key_at: Callable[[], float]) -> None:
+        self._screen = screen
         self._last_key_at = last_key_at
-        self._keys = keys
-        self._write = write
         self.panel: ApprovalPanel | None = None
 
     def foresee(self, request_id: str, toll: Toll) -> bool:
@@ -57,8 +43,8 @@ class ApprovalSlot:
         if self.panel is not None:
             self.panel.wait_anew()
 
-    def show(self, requests: tuple[ApprovalRequest, ...], typed_at: float = 0.0) -> None:
-        """Bring the screen in line with the requests that wait; `typed_at` is when something was written last, 0 for never."""
+    def show(self, requests: tuple[ApprovalRequest, ...]) -> None:
+        """Bring the screen in line with the requests that wait."""
         from kimi_tui.tui.approval.panel import ApprovalPanel
 
         shown, oldest = self.panel, requests[0] if requests else None
@@ -66,10 +52,10 @@ class ApprovalSlot:
             shown.waiting = len(requests)
             return
         self.panel = None
-        screen = self._prompt.screen
+        screen, prompt = self._screen, self._screen.prompt
         if oldest is not None:
             # Whoever reads elsewhere goes on with it: their Esc is not meant to stop the turn.
-            going = shown or self._prompt
+            going = shown or prompt
             takes_keys = screen.focused is None or going.has_focus_within
             if takes_keys:
                 # Nothing that goes may have the focus: it would fall to a neighbour for a moment.
@@ -77,17 +63,17 @@ class ApprovalSlot:
             self.panel = ApprovalPanel(
                 oldest,
                 self._last_key_at(),
-                self._keys,
+                screen.keys,
                 takes_keys=takes_keys,
-                write=self._write,
-                typed_at=typed_at,
+                write=screen.write_on,
+                typed_at=screen.typed_at,
             )
             self.panel.waiting = len(requests)
-            self._prompt.display = False
-            screen.mount(self.panel, after=self._prompt)
+            prompt.display = False
+            screen.mount(self.panel, after=prompt)
         elif shown is not None:
-            self._prompt.display = True
+            prompt.display = True
             if shown.has_focus_within:
-                self._give_back()
+                screen.focus_prompt()
         if shown is not None:
             shown.remove()
