@@ -55,6 +55,7 @@ from kimi_tui.tui.screens import (
     OpeningFailed,
     QuitChosen,
     SessionChosen,
+    VoidsClicks,
     sheets,
 )
 from kimi_tui.tui.shutdown import COMMON, SIGNALS, Ending, QuitKeys, listen
@@ -665,8 +666,8 @@ class KimiApp(App[None], inherit_bindings=False):
             pointed = self._pointed_at(event)
             if pointed is not None and pointed.parent is None:
                 return  # taken away since the last frame: Textual asks what it lies in
-            voids: Callable[[events.MouseUp], bool] | None = getattr(pointed, "voids", None)
-            if voids is not None and isinstance(event, events.MouseUp) and voids(event):
+            is_up = isinstance(event, events.MouseUp)
+            if is_up and isinstance(pointed, VoidsClicks) and pointed.voids(event):
                 self._mouse_down_widget = None  # so that no click comes of it
         if isinstance(event, events.Key | events.Paste):
             self._key_at = event.time

@@ -34,6 +34,11 @@ def fault_advice() -> str:
     return f"The reason is in {short(log_file())}."
 
 
+def is_user_facing(error: Exception) -> bool:
+    """Whether an error's text is meant for the user: those of ours are."""
+    return type(error).__module__.startswith("kimi_tui.")
+
+
 def report_of(node: MessagePump) -> Report:
     """Where the errors of a widget's callbacks go: to `report` of the app that it is in when it happens."""
 

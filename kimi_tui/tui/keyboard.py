@@ -167,6 +167,10 @@ class TypeAhead:
         screen: whose commands they are.
         hand_on: gives a key to the app again.
         of_fields: whether it is one of fields, which Tab and Enter leave.
+
+    Attributes:
+        screen: as above.
+        is_holding: whether keys are held back.
     """
 
     def __init__(
@@ -177,14 +181,14 @@ class TypeAhead:
         of_fields: bool = False,
     ) -> None:
         self._of_fields = of_fields
-        self._screen = screen
+        self.screen = screen
         self._hand_on = hand_on
         self._held: list[events.Key | events.Paste] = []
         self._openings: set[object] = set()
         """What is on its way."""
         self._n_hold = 0
         """Counts holds, so that what ends an earlier one does not end this one."""
-        self._is_holding = False
+        self.is_holding = False
         self._is_leaving = False
         """Whether another session is about to take the place of this one, and what is typed is meant for that."""
         self._left: Widget | None = None
@@ -192,29 +196,19 @@ class TypeAhead:
         self._void_at = 0.0
         """When the newest key was read that was void."""
 
-    @property
-    def screen(self) -> Screen[Any]:
-        """Whose commands they are."""
-        return self._screen
-
-    @property
-    def is_holding(self) -> bool:
-        """Whether keys are held back."""
-        return self._is_holding
-
     def takes(self, event: events.Key | events.Paste) -> bool:
         """Whether a key is held back, and must not be handed on now."""
-        if not self._is_holding:
-            if not self._screen.is_current:
+        if not self.is_holding:
+            if not self.screen.is_current:
                 return False
             key = event.key if isinstance(event, events.Key) else ""
             is_of_burst = event.time - self._void_at < LEAVING_S and key not in PASSED
-            if is_of_burst and self._screen.focused is self._left:
+            if is_of_burst and self.screen.focused is self._left:
                 self._void_at = event.time
                 return True
             if self._of_fields:
-                holds = key in LEAVING and bool(self._screen.query(Input))
-                self._left = self._screen.focused
+                holds = key in LEAVING and bool(self.screen.query(Input))
+                self._left = self.screen.focused
             else:
                 holds = bool(key) and self._opens(key)
             if holds:
@@ -222,7 +216,7 @@ class TypeAhead:
             return False
         if isinstance(event, events.Key) and event.key in PASSED:
             self._n_hold += 1
-            self._is_holding = False
+            self.is_holding = False
             self._held.clear()
             return False
         self._held.append(event)
@@ -230,9 +224,9 @@ class TypeAhead:
 
     def _opens(self, key: str) -> bool:
         """Whether a key opens something where the focus is now, or may: Enter does behind some of the commands."""
-        if len(key) == 1 and isinstance(self._screen.focused, TextArea):
+        if len(key) == 1 and isinstance(self.screen.focused, TextArea):
             return False  # a letter of a text: looking bindings up would cost each of them 60 µs
-        bound = self._screen.active_bindings.get(key)
+        bound = self.screen.active_bindings.get(key)
         if bound is None or not bound.enabled:
             return False
         if bound.binding.id == "send":
@@ -242,10 +236,10 @@ class TypeAhead:
 
     def _hold(self) -> None:
         """A key is being handed on: hold back what follows until all that it sets off has been done."""
-        self._is_holding = True
+        self.is_holding = True
         self._n_hold += 1
         # Behind the key, which is handed on when this returns.
-        app_of(self._screen).call_next(self._begin, self._n_hold)
+        app_of(self.screen).call_next(self._begin, self._n_hold)
 
     @contextmanager
     def opening(self) -> Generator[None]:
@@ -256,12 +250,12 @@ class TypeAhead:
             yield
         finally:
             self._openings.discard(token)
-            if not self._openings and self._screen.is_current:
+            if not self._openings and self.screen.is_current:
                 self._release(self._n_hold)
 
     def leave(self) -> None:
         """Hold back all that is typed from here on for the session that takes the place of this one."""
-        self._is_leaving = self._is_holding = True
+        self._is_leaving = self.is_holding = True
 
     def stay(self) -> None:
         """The session stays, and gets what was typed meanwhile."""
@@ -277,15 +271,15 @@ class TypeAhead:
     def screen_opened(self) -> None:
         """Another screen is over this one, and will soon have the focus."""
         self._openings.clear()
-        if self._is_holding:
+        if self.is_holding:
             self._await_focus(self._n_hold, READY_ROUNDS)
 
     def _begin(self, hold: int) -> None:
-        focused = self._screen.focused or self._screen
+        focused = self.screen.focused or self.screen
         self._pass_up(list(focused.ancestors_with_self) * ROUNDS, 0, hold)
         # Of the app, for what the key sets off may close the screen.
-        app_of(self._screen).set_timer(LONGEST_ROUND_S, lambda: self._done(hold))
-        self._screen.set_timer(LONGEST_WAIT_S, lambda: self._wait_no_longer(hold))
+        app_of(self.screen).set_timer(LONGEST_ROUND_S, lambda: self._done(hold))
+        self.screen.set_timer(LONGEST_WAIT_S, lambda: self._wait_no_longer(hold))
 
     def _pass_up(self, pumps: Sequence[MessagePump], at: int, hold: int) -> None:
         """Go on when each of these has handled what was in its queue."""
@@ -297,29 +291,29 @@ class TypeAhead:
 
     def _done(self, hold: int) -> None:
         """All that the key has set off was done, but for what is still to be opened."""
-        if not self._openings and (self._screen.is_current or self._of_fields):
+        if not self._openings and (self.screen.is_current or self._of_fields):
             self._release(hold)
 
     def _wait_no_longer(self, hold: int) -> None:
-        if isinstance(self._screen.focused, TextArea):
+        if isinstance(self.screen.focused, TextArea):
             self._release(hold)
 
     def _await_focus(self, hold: int, rounds: int) -> None:
-        top = app_of(self._screen).screen
+        top = app_of(self.screen).screen
         if top.focused is None and rounds:
             top.call_after_refresh(self._await_focus, hold, rounds - 1)
         else:
             self._release(hold)
 
     def _release(self, hold: int) -> None:
-        if self._is_holding and hold == self._n_hold and not self._is_leaving:
+        if self.is_holding and hold == self._n_hold and not self._is_leaving:
             # In the queue of the keys: those that wait there are held back before, and keep their order.
-            app_of(self._screen).call_later(self._flush, hold)
+            app_of(self.screen).call_later(self._flush, hold)
 
     async def _flush(self, hold: int) -> None:
-        if not self._is_holding or hold != self._n_hold:
+        if not self.is_holding or hold != self._n_hold:
             return
-        held, self._held, self._is_holding = self._held, [], False
+        held, self._held, self.is_holding = self._held, [], False
         if held and self._would_show():
             self._void_at = held[-1].time
             return
@@ -329,9 +323,9 @@ class TypeAhead:
     def _would_show(self) -> bool:
         """Whether what was typed for another field, which may be a secret, would stand where it can be read."""
         left = self._left
-        if left is None or not self._screen.is_current or self._screen.focused is not left:
+        if left is None or not self.screen.is_current or self.screen.focused is not left:
             return False
-        fields = self._screen.query(Input)
+        fields = self.screen.query(Input)
         return any(field.password for field in fields) and not (
             isinstance(left, Input) and left.password
         )

@@ -6,13 +6,14 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from operator import attrgetter
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
 from textual.await_complete import AwaitComplete
 from textual.message import Message
 from textual.screen import Screen, ScreenResultType
 
 if TYPE_CHECKING:
+    from textual import events
     from textual.app import App
     from textual.message_pump import MessagePump
 
@@ -51,6 +52,11 @@ class AnswersOnce(Screen[ScreenResultType]):
     Beside `ModalScreen` it comes second: Textual takes the looks of a widget from its first base.
     """
 
+    @property
+    def armed(self) -> bool:
+        """Whether an answer would count now."""
+        return True
+
     def dismiss(self, result: ScreenResultType | None = None) -> AwaitComplete:
         """Close with `result`, unless it is closed already."""
         return super().dismiss(result) if self.is_current else AwaitComplete()
@@ -72,6 +78,15 @@ def push_once(
     # Not `is_current`: that holds below a screen that can be seen through, as any can before it has its colours.
     if app.screen is screen:
         app.push_screen(question, take)
+
+
+@runtime_checkable
+class VoidsClicks(Protocol):
+    """A widget on which a click may come too early: one that was meant for what stood there before."""
+
+    def voids(self, event: events.MouseUp) -> bool:
+        """Whether a button was let go before this stood there."""
+        ...
 
 
 class CannotOpen(Exception):

@@ -42,7 +42,6 @@ from kimi_tui.tui.formatting import Span, cut
 from kimi_tui.tui.glyphs import Glyphs, glyphs_of
 from kimi_tui.tui.keyboard import CHORDS, QuietKeyboard, key_of, keys_of
 from kimi_tui.tui.letters import LetterRun
-from kimi_tui.tui.prompt.answer_area import AnswerArea
 from kimi_tui.tui.prompt.area import PromptArea
 from kimi_tui.tui.rows import ranges
 from kimi_tui.tui.screens import app_of
@@ -378,7 +377,7 @@ class ApprovalPanel(Widget, can_focus=True):
         self._written: dict[Writing, str] = {}
         if request.kind != "question":
             self._written["instead"] = request.detail
-        self._field = AnswerArea()
+        self._field = PromptArea(is_answer=True)
         self._field.display = False
 
     def compose(self) -> ComposeResult:
@@ -630,8 +629,8 @@ class ApprovalPanel(Widget, can_focus=True):
         self.focus()
         self.refresh(layout=True)
 
-    @on(AnswerArea.Sent)
-    def _sent(self, event: AnswerArea.Sent) -> None:
+    @on(PromptArea.Sent)
+    def _sent(self, event: PromptArea.Sent) -> None:
         event.stop()
         self._hand_over()
 
@@ -645,15 +644,15 @@ class ApprovalPanel(Widget, can_focus=True):
             instead = said_instead(self.request, text)
             self.post_message(self.Answered(self.request.id, "once", instead))
 
-    @on(AnswerArea.Changed)
-    def _grown(self, event: AnswerArea.Changed) -> None:
+    @on(PromptArea.Changed)
+    def _grown(self, event: PromptArea.Changed) -> None:
         """More or fewer rows; and no menu of commands, which a slash opens in the prompt."""
         event.stop()
         self._place_field()
 
-    @on(AnswerArea.TabPressed)
-    @on(AnswerArea.RecallPressed)
-    @on(AnswerArea.Paged)
+    @on(PromptArea.TabPressed)
+    @on(PromptArea.RecallPressed)
+    @on(PromptArea.Paged)
     def _not_the_prompt(self, event: Message) -> None:
         event.stop()
 

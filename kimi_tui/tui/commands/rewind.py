@@ -65,14 +65,14 @@ async def dmail(screen: MainScreen, argument: str) -> None:
 
 
 async def preview(
-    screen: MainScreen, target: Target, going: PreviewAction | None = None, dmail_text: str = ""
+    screen: MainScreen, target: Target, pending: PreviewAction | None = None, dmail_text: str = ""
 ) -> None:
     """Show what a rewind or a jump would take, ask what to do there, and do it.
 
     Args:
         screen: over which it is asked.
         target: a checkpoint, or the end of a world line.
-        going: a fork or a D-Mail that was chosen already.
+        pending: a fork or a D-Mail that was chosen already.
         dmail_text: that D-Mail; empty where it is still to be written.
 
     Raises:
@@ -81,7 +81,7 @@ async def preview(
     """
     from kimi_tui.tui.preview.layout import COMPACT_FROM, COMPACT_TO, COPY, DMAIL, FORK
 
-    found = await choose(screen, target, going, dmail_text)
+    found = await choose(screen, target, pending, dmail_text)
     if dmail_text and (found is None or found[1].action != DMAIL.name):
         screen.keep(f"/dmail {place_of(target)} {dmail_text}")
     if found is None:
@@ -152,7 +152,7 @@ async def _files_only(
 async def choose(
     screen: MainScreen,
     target: Target,
-    going: PreviewAction | None = None,
+    pending: PreviewAction | None = None,
     dmail_text: str = "",
 ) -> tuple[Target, PreviewAnswer] | None:
     """Show what a rewind or jump there would take, and ask what to do; None where the user stays.
@@ -160,7 +160,7 @@ async def choose(
     Args:
         screen: over which it is asked.
         target: a checkpoint, or the end of a world line.
-        going: a fork or a D-Mail that was chosen already: nothing is asked where no files can go along with it.
+        pending: a fork or a D-Mail that was chosen already: nothing is asked where no files can go along with it.
         dmail_text: that D-Mail; empty where it is still to be written.
 
     Returns:
@@ -189,10 +189,10 @@ async def choose(
         found = await soul.preview(target)
         if screen.n_changes != before:
             return None
-        if going is not None and not _has_files(found):
-            return target, PreviewAnswer(going.name)
+        if pending is not None and not _has_files(found):
+            return target, PreviewAnswer(pending.name)
         # What the user said and pinned stays with a D-Mail.
-        is_dmail = going is DMAIL and not target.world_line
+        is_dmail = pending is DMAIL and not target.world_line
         if is_dmail:
             taken = await soul.preview_dmail(target.id, dmail_text, "person")
             found = replace(taken, files=found.files)
@@ -213,7 +213,7 @@ async def choose(
                 compacts=compacts,
             ),
             line_name=screen.views.timeline.model.line_name(target.world_line),
-            going=going,
+            pending=pending,
             write=screen.write_on,
             typed_at=screen.typed_at,
         )
@@ -223,7 +223,7 @@ async def choose(
             return None
         if answer.action != WHOLE.name:
             return target, answer
-        target, going = Target(END, target.world_line), None
+        target, pending = Target(END, target.world_line), None
 
 
 def _has_files(preview: RewindPreview) -> bool:

@@ -19,7 +19,6 @@ from kimi_tui.tui.callbacks import reported
 from kimi_tui.tui.frame.footer import Hint, hint_row
 from kimi_tui.tui.glyphs import ASCII, glyphs_of
 from kimi_tui.tui.keyboard import QUIET_S
-from kimi_tui.tui.prompt.answer_area import AnswerArea
 from kimi_tui.tui.prompt.area import PromptArea
 from kimi_tui.tui.screens import AnswersOnce, app_of, sheets
 
@@ -97,6 +96,9 @@ class TextDialog(ModalScreen[str | None], AnswersOnce[str | None]):
     Args:
         question: what is asked for.
         drafting: how the model drafts it; None where it cannot.
+
+    Attributes:
+        area: the field.
     """
 
     QUIET_S: ClassVar[float] = QUIET_S
@@ -115,28 +117,23 @@ class TextDialog(ModalScreen[str | None], AnswersOnce[str | None]):
         self._shown_at: float | None = None
         self._is_doubtful = False
         """Whether something was written before anyone could have read what for: Enter is asked for twice."""
-        self._area = AnswerArea(placeholder=question.placeholder)
+        self.area = PromptArea(placeholder=question.placeholder, is_answer=True)
         self._status = DialogWords()
         self._keys = DialogWords()
-
-    @property
-    def area(self) -> AnswerArea:
-        """The field."""
-        return self._area
 
     def compose(self) -> ComposeResult:
         """The frame."""
         question = self._question
         app = app_of(self)
         self.set_class(app.size.height < SHORT_BELOW, "-short")
-        self._area.set_class(question.low, "-low")
+        self.area.set_class(question.low, "-low")
         parts = [DialogWords(Content.styled(clean(question.question), "bold $ink-strong"))]
         if question.consequence:
             parts.append(DialogWords(Content.styled(question.consequence, "$ink-quiet")))
         if question.quote:
             quote = Content.styled(clean(question.quote), "$ink-quiet")
             parts.append(DialogWords(quote, id="dialog-quote"))
-        frame = DialogFrame(*parts, self._area, self._status, self._keys)
+        frame = DialogFrame(*parts, self.area, self._status, self._keys)
         frame.border_title = Content(question.title)
         frame.set_class(glyphs_of(app) is ASCII, "-ascii")
         if question.kind:
@@ -146,8 +143,8 @@ class TextDialog(ModalScreen[str | None], AnswersOnce[str | None]):
 
     def on_mount(self) -> None:
         """Put in what stands there at first."""
-        self._area.put(self._question.text)
-        self._area.focus()
+        self.area.put(self._question.text)
+        self.area.focus()
         self._show_keys()
         self.call_after_refresh(self._shown)
 
@@ -158,7 +155,7 @@ class TextDialog(ModalScreen[str | None], AnswersOnce[str | None]):
     def _written(self) -> None:
         is_early = self._shown_at is None or time.monotonic() - self._shown_at < self.QUIET_S
         if self.QUIET_S and self._question.kind and is_early:
-            self._is_doubtful = self._area.text != self._question.text
+            self._is_doubtful = self.area.text != self._question.text
 
     def on_resize(self) -> None:
         """Other keys have room."""
@@ -202,10 +199,10 @@ class TextDialog(ModalScreen[str | None], AnswersOnce[str | None]):
             return
         self._is_drafting = True
         # Behind the letters before the key, which wait for the field: the key itself goes before all that wait.
-        self._area.call_later(self._begin_draft, self._drafting)
+        self.area.call_later(self._begin_draft, self._drafting)
 
     def _begin_draft(self, drafting: Drafting) -> None:
-        self._area.read_only = True
+        self.area.read_only = True
         self._say("The model is writing a draft.", "$ink-quiet")
         self._show_keys()
         work = reported(self, self._draft(drafting), self._show_outcome)
@@ -224,13 +221,13 @@ class TextDialog(ModalScreen[str | None], AnswersOnce[str | None]):
             words = str(error.args[0]) if error.args else str(error)
         finally:
             self._is_drafting = False
-            self._area.read_only = False
+            self.area.read_only = False
         if draft:
-            self._area.put(text_with_draft(self._area.text, draft))
+            self.area.put(text_with_draft(self.area.text, draft))
         self._show_outcome(words)
 
     def _show_outcome(self, words: str) -> None:
         """Take keys again, and say what kept the model from writing a draft; nothing where nothing did."""
         self._say(words, "$kind-error")
         self._show_keys()
-        self._area.focus()
+        self.area.focus()

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from kimi_tui.config.model_choice import Choice
 from kimi_tui.launch import Launch
-from kimi_tui.tui.callbacks import Callbacks, closed_after, report_of
+from kimi_tui.tui.callbacks import Callbacks, is_user_facing, report_of
 from kimi_tui.tui.frame.header import model_name
 from kimi_tui.tui.main.feed import Feed
 from kimi_tui.tui.prompt.area import Draft
@@ -69,7 +69,7 @@ class Conversation:
         self._launch = launch
         self._screen = screen
         self._report = report_of(screen)
-        self._callbacks = Callbacks(self._report)
+        self._operations = Callbacks(self._tell_failure)
         self.soul: KimiSoul | None = None
         # Timeline and gauge are imported after the first paint.
         settle = lambda: screen.views.settle_history()  # noqa: E731, PLW0108
@@ -179,22 +179,20 @@ class Conversation:
 
     def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Run something that the user set off; it is awaited at the end, and its failure is told."""
-        return closed_after(self._callbacks.start(self._guarded(work)), work)
+        return self._operations.start(work)
 
-    async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
-        try:
-            await work
-            return
-        except KeyError as error:
-            words = str(error.args[0]) if error.args else str(error)
-        except OSError as error:
-            log.warning("operation failed", exc_info=error)
-            reason = f"The disk refused: {error.strerror or error}."
-            words = f"{error if _is_ours(error) else reason} Nothing was changed."
-        except Exception as error:
-            words = str(error)
-            if not _is_ours(error):
-                log.exception("operation failed")
+    def _tell_failure(self, error: Exception) -> None:
+        match error:
+            case KeyError():
+                words = str(error.args[0]) if error.args else str(error)
+            case OSError():
+                log.warning("operation failed", exc_info=error)
+                reason = f"The disk refused: {error.strerror or error}."
+                words = f"{error if is_user_facing(error) else reason} Nothing was changed."
+            case _ if is_user_facing(error):
+                words = str(error)
+            case _:
+                log.error("operation failed", exc_info=error)
                 words = "That failed, and the log file says why. Nothing was lost."
         self._screen.tell(words, level="warning")
 
@@ -356,7 +354,7 @@ class Conversation:
             finally:
                 await soul.aclose()
             lost = await soul.save()
-        await self._callbacks.close()
+        await self._operations.close()
         return lost
 
     # --- what the user does
@@ -895,11 +893,6 @@ def _is_same_server(choice: Choice, other: Choice | None) -> bool:
         other.base_url,
         other.api_key,
     )
-
-
-def _is_ours(error: Exception) -> bool:
-    """Whether its words are written for the user."""
-    return type(error).__module__.startswith("kimi_tui.")
 
 
 def _take_over(session: Session) -> None:

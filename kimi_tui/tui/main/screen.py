@@ -21,7 +21,6 @@ from textual.screen import Screen
 from kimi_tui.app_paths import data_dir, short
 from kimi_tui.image_names import BEGINS
 from kimi_tui.launch import Launch
-from kimi_tui.tui.approval.slot import ApprovalSlot
 from kimi_tui.tui.callbacks import closed_after, report_of
 from kimi_tui.tui.commands import marks, rewind, world_lines
 from kimi_tui.tui.commands.table import COMMANDS
@@ -31,6 +30,7 @@ from kimi_tui.tui.frame.header import branch_of, heading_of
 from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.keyboard import TypeAhead, key_of, keys_of
 from kimi_tui.tui.letters import CursorLetters, LetterGate
+from kimi_tui.tui.main.approval_slot import ApprovalSlot
 from kimi_tui.tui.main.conversation import Conversation
 from kimi_tui.tui.main.demo import DemoPlayer
 from kimi_tui.tui.main.drafts import ReturnedMessages
@@ -48,6 +48,7 @@ from kimi_tui.tui.prompt.bar import PromptBar
 from kimi_tui.tui.prompt.command import Command, CommandTable, ParsedLine, Values, sent_text
 from kimi_tui.tui.prompt.image_chips import in_text
 from kimi_tui.tui.screens import (
+    AnswersOnce,
     CannotOpen,
     ModelMissing,
     NoModelNamed,
@@ -166,9 +167,7 @@ class MainScreen(Screen[None]):
         self._cursor_letters = CursorLetters(
             self, self._cursor_action, self._act_on_cursor, self._write_here, self._tell_no_key
         )
-        self._approvals = ApprovalSlot(
-            self.prompt, last_key_at, self.keys, self.focus_prompt, self.write_on
-        )
+        self._approvals = ApprovalSlot(self, last_key_at)
         self._demo = DemoPlayer(self, launch, last_key_at)
         self._reader: Reader | None = None
         self._prompt_modes: PromptModes | None = None
@@ -196,7 +195,7 @@ class MainScreen(Screen[None]):
         self._foresees_dmail = False
         self._dmail_asked = ""
         self._looked: tuple[Target | None, int | None, bool] = (None, None, False)
-        self._of_line: Screen[Any] | None = None
+        self._of_line: AnswersOnce[Any] | None = None
         """What is asked of the conversation as it is now."""
         self._quits_at: float | None = None
         """When it was said that the key quits if it is pressed again; None when it does not."""
@@ -348,7 +347,7 @@ class MainScreen(Screen[None]):
         self.type_ahead.leave()
         self.post_message(SessionChosen(launch))
 
-    async def ask_of_line(self, question: Screen[T | None]) -> T | None:
+    async def ask_of_line(self, question: AnswersOnce[T | None]) -> T | None:
         """Ask about what an operation would do now: the question ends where another one comes before the answer."""
         self._of_line = question
         try:
@@ -360,7 +359,7 @@ class MainScreen(Screen[None]):
         self.n_changes += 1
         question = self._of_line
         if question is not None and question.is_current:
-            if getattr(question, "armed", True):
+            if question.armed:
                 self.tell("The conversation is another one now.", advice="Choose again.")
             question.dismiss(None)
 
@@ -533,7 +532,7 @@ class MainScreen(Screen[None]):
             unsaved=new.unsaved,
         )
         if old.approvals != new.approvals:
-            self._approvals.show(new.approvals, self.typed_at)
+            self._approvals.show(new.approvals)
             self._foresee_dmail()
         if new.has_messages and not old.has_messages:
             # From here on the files change, so what was counted holds no more.

@@ -459,18 +459,18 @@ def actions_at(
 
 
 def with_files(
-    actions: Sequence[PreviewAction], hint: str, going: PreviewAction | None = None
+    actions: Sequence[PreviewAction], hint: str, pending: PreviewAction | None = None
 ) -> Sequence[PreviewAction]:
     """The actions where there are files to bring back; `hint` says what that does to them.
 
-    Where a fork or a D-Mail, `going`, waits for a word on the files, these are the two answers.
+    Where a fork or a D-Mail, `pending`, waits for a word on the files, these are the two answers.
     """
     place = next((i for i, one in enumerate(actions) if one.name == REWIND.name), -1) + 1
     verb = actions[place - 1].verb if place else BOTH.verb
-    if going is not None:
-        what = "Fork" if going.name == FORK.name else "D-Mail"
-        stay = replace(going, title=f"{what}; files stay as they are", hint="", group=0)
-        back = replace(BOTH, title=f"{what}; files come back", hint=hint, verb=going.verb)
+    if pending is not None:
+        what = "Fork" if pending.name == FORK.name else "D-Mail"
+        stay = replace(pending, title=f"{what}; files stay as they are", hint="", group=0)
+        back = replace(BOTH, title=f"{what}; files come back", hint=hint, verb=pending.verb)
         return (stay, back)
     # Without a way for the conversation to go, there is none for both.
     both = replace(BOTH, hint=hint, verb=verb)
@@ -493,7 +493,7 @@ class PreviewState:
         title: what stands in the border; empty for what is said of a rewind or a jump.
         line_name: what the target's world line is called, or the one that what goes becomes.
         asked: the action that was chosen and now waits for a second word, because it would undo what someone else did.
-        going: the fork or D-Mail that was chosen and now waits for a word on the files.
+        pending: the fork or D-Mail that was chosen and now waits for a word on the files.
         files: what is chosen of the files; None where none are followed.
         heights: how many rows the fullest view takes, by width and room: measured once, because it reads whole diffs.
     """
@@ -508,7 +508,7 @@ class PreviewState:
     title: str = ""
     line_name: str = ""
     asked: str = ""
-    going: PreviewAction | None = None
+    pending: PreviewAction | None = None
     files: FilesState | None = field(init=False)
     heights: dict[tuple[int, int], int] = field(default_factory=dict[tuple[int, int], int])
 
@@ -527,7 +527,7 @@ class PreviewState:
             bring = replace(BRING, hint=self.files.hint())
             self.actions = [bring if one.name == BRING.name else one for one in self.plain_actions]
         else:
-            self.actions = with_files(self.plain_actions, self.files.hint(), self.going)
+            self.actions = with_files(self.plain_actions, self.files.hint(), self.pending)
 
 
 @dataclass(slots=True)
@@ -572,7 +572,7 @@ def preview_rows(state: PreviewState, width: int, max_height: int, glyphs: Glyph
     top: list[list[Span]] = [
         [],
         question_row(state.preview, inner, glyphs.cut),
-        *consequence_rows(state.preview, inner, glyphs, state.going),
+        *consequence_rows(state.preview, inner, glyphs, state.pending),
     ]
     if state.running:
         top.append(stopped_first_row(glyphs))
@@ -584,7 +584,7 @@ def preview_rows(state: PreviewState, width: int, max_height: int, glyphs: Glyph
     if state.asked and state.files is not None:
         key = next((one.key for one in state.actions if one.name == state.asked), "")
         top.append(confirmation_row(state.files.unasked, key, inner, glyphs))
-    elif state.going is not None and state.files is not None:
+    elif state.pending is not None and state.files is not None:
         top.append(files_question_row(state.files.n_restorable, inner, glyphs))
     if len(top) > n_fixed:
         height -= 1
@@ -671,7 +671,7 @@ def _choices(state: PreviewState, width: int, room: int, glyphs: Glyphs) -> Prev
     _add_actions(made, state, width - 1, room, glyphs, hint_below=False)
     if state.files is not None:
         _add_files_below(made, state.files, width - 2 * AIR + 2, room, glyphs)
-    lost = nothing_lost_rows(state.preview, width - 2 * AIR, state.line_name, state.going)
+    lost = nothing_lost_rows(state.preview, width - 2 * AIR, state.line_name, state.pending)
     if len(made.rows) + 1 + len(lost) <= room:
         made.rows += [[], *([(" " * AIR, "quiet"), *row] for row in lost)]
     return made
@@ -704,7 +704,7 @@ def _details(state: PreviewState, width: int, room: int, glyphs: Glyphs) -> Prev
         rows = listed_rows(state.files, width - 2 * AIR + 2, room, glyphs, places=places)
         _place_files(made, places, 0, air)
     else:
-        rows = _goes(made, state, width - 2 * AIR, room, glyphs)
+        rows = _dropped_rows(made, state, width - 2 * AIR, room, glyphs)
     made.rows = [[(" " * air, "quiet"), *row] for row in rows]
     return made
 
@@ -714,7 +714,7 @@ def _two_columns(
 ) -> PreviewRows:
     """Choices at the left, what goes at the right."""
     made = PreviewRows(band=(1, 1 + LEFT_WIDTH))
-    lost = nothing_lost_rows(state.preview, LEFT_WIDTH - 1, state.line_name, state.going)
+    lost = nothing_lost_rows(state.preview, LEFT_WIDTH - 1, state.line_name, state.pending)
     wanted = sum(2 if action.hint else 1 for action in state.actions) + len(lost) + 3
     _add_actions(made, state, 1 + LEFT_WIDTH, room, glyphs, hint_below=wanted <= room)
     right = _right(made, state, width - RIGHT_AT - AIR, room, height or room, glyphs)
@@ -738,7 +738,7 @@ def _right(
     if files is not None and files.whole:
         return listed_rows(files, width + 2, height, glyphs)
     least = 0 if files is None else 1 + min(room // 2, 12 if files.rows else 3)
-    top = _goes(made, state, width, max(2, room - least), glyphs)
+    top = _dropped_rows(made, state, width, max(2, room - least), glyphs)
     rows = [[("  ", "quiet"), *row] for row in top]
     if files is None:
         return rows
@@ -790,23 +790,23 @@ def _add_actions(
             made.rows.append([(" " * 6, "quiet"), (action.hint, "quiet")])
 
 
-def _goes(
+def _dropped_rows(
     made: PreviewRows, state: PreviewState, width: int, room: int, glyphs: Glyphs
 ) -> list[list[Span]]:
     """The list of what goes with a heading, as much as has room."""
     goes = state.preview.goes
     if not goes:
-        return [nothing_goes_row(state.preview)]
-    rows = [going_heading(state.preview, width, state.going)]
+        return [nothing_dropped_row(state.preview)]
+    rows = [dropped_heading(state.preview, width, state.pending)]
     space = max(1, room - 1)
     if len(goes) <= space:
         state.scroll = 0
-        return rows + [going_row(message, width, glyphs) for message in goes]
+        return rows + [dropped_row(message, width, glyphs) for message in goes]
     made.can_scroll = True
     made.page = space - 1
     state.scroll = max(0, min(state.scroll, len(goes) - made.page))
     shown = goes[state.scroll : state.scroll + made.page]
-    rows += [going_row(message, width, glyphs) for message in shown]
+    rows += [dropped_row(message, width, glyphs) for message in shown]
     above, below = state.scroll, len(goes) - state.scroll - len(shown)
     rows.append([(f"  {hidden_words(above, below, glyphs)}", "quiet")])
     return rows
@@ -819,8 +819,8 @@ def frame_title(state: PreviewState) -> str:
     if target.world_line:
         line = formatting.line_words(target.world_line, state.line_name, _LINE_NAME_WIDTH)
         where = f"{line}, {'its end' if target.is_end else where}"
-    if state.going is not None:
-        return f"{'Fork at' if state.going.name == FORK.name else 'D-Mail to'} {where}"
+    if state.pending is not None:
+        return f"{'Fork at' if state.pending.name == FORK.name else 'D-Mail to'} {where}"
     return state.title or f"{'Jump' if target.world_line else 'Rewind'} to {where}"
 
 
@@ -833,7 +833,7 @@ def question_row(preview: RewindPreview, width: int, mark: str) -> list[Span]:
 
 
 def consequence_rows(
-    preview: RewindPreview, width: int, glyphs: Glyphs, going: PreviewAction | None = None
+    preview: RewindPreview, width: int, glyphs: Glyphs, pending: PreviewAction | None = None
 ) -> list[list[Span]]:
     """`Takes back 5 steps, 11 messages; frees 4.6k tokens`, and from how much to how much where there is room.
 
@@ -852,7 +852,7 @@ def consequence_rows(
     change = preview.tokens_after - preview.tokens_before
     verb = "Leaves " if jumps else "Takes back "
     does = (verb, "; adds " if change > 0 else "; frees ")
-    if _is_fork(going):
+    if _is_fork(pending):
         # It takes nothing from here, and frees nothing.
         does = ("Leaves out ", ", ")
     freed = formatting.tokens(abs(change), estimated=preview.estimated)
@@ -934,11 +934,11 @@ def files_question_row(n_files: int, width: int, glyphs: Glyphs) -> list[Span]:
 
 
 def nothing_lost_rows(
-    preview: RewindPreview, width: int, line_name: str = "", going: PreviewAction | None = None
+    preview: RewindPreview, width: int, line_name: str = "", pending: PreviewAction | None = None
 ) -> list[list[Span]]:
     """The way back, in as many rows as it takes; `line_name` is that of the line that what goes becomes."""
     said = _NOTHING_LOST
-    if _is_fork(going):
+    if _is_fork(pending):
         said = _NOTHING_CUT
     elif preview.left_as:
         line = formatting.line_words(preview.left_as, line_name, _LINE_NAME_WIDTH)
@@ -959,16 +959,16 @@ def nothing_lost_rows(
     return rows
 
 
-def _is_fork(going: PreviewAction | None) -> bool:
-    return going is not None and going.name == FORK.name
+def _is_fork(pending: PreviewAction | None) -> bool:
+    return pending is not None and pending.name == FORK.name
 
 
-def going_heading(
-    preview: RewindPreview, width: int, going: PreviewAction | None = None
+def dropped_heading(
+    preview: RewindPreview, width: int, pending: PreviewAction | None = None
 ) -> list[Span]:
     """What stands over the list of what goes, or what a fork leaves out."""
     name = "Becomes a world line" if preview.target.world_line else "Goes"
-    if _is_fork(going):
+    if _is_fork(pending):
         name = "Stays here, left out of the fork"
     return [
         (name, "quiet"),
@@ -977,7 +977,7 @@ def going_heading(
     ]
 
 
-def nothing_goes_row(preview: RewindPreview) -> list[Span]:
+def nothing_dropped_row(preview: RewindPreview) -> list[Span]:
     """In the place of a list that is empty."""
     if preview.target.world_line:
         return [("Nothing goes: that line goes on from here.", "quiet")]
@@ -988,7 +988,7 @@ def nothing_goes_row(preview: RewindPreview) -> list[Span]:
     return [("Nothing goes but the checkpoint itself.", "quiet")]
 
 
-def going_row(message: DroppedMessage, width: int, glyphs: Glyphs) -> list[Span]:
+def dropped_row(message: DroppedMessage, width: int, glyphs: Glyphs) -> list[Span]:
     """One thing that goes: its sign, what it is, and its tokens at the right."""
     cost = formatting.tokens(message.tokens) if message.tokens is not None else ""
     room = width - 2 - (cell_len(cost) + 2 if cost else 0)

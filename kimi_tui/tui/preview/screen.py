@@ -93,13 +93,9 @@ class PreviewSheet(Widget):
         self.state = state
         self.painted_at = float("inf")
         """Since when it can be seen, in monotonic time."""
-        self._sheet = layout.PreviewRows()
+        self.sheet = layout.PreviewRows()
+        """As they were laid out last."""
         self._painter = SpanPainter(self, "preview")
-
-    @property
-    def sheet(self) -> layout.PreviewRows:
-        """The rows as they were laid out last."""
-        return self._sheet
 
     def lay_out(self) -> None:
         """Make the rows anew for the present size and state."""
@@ -107,12 +103,12 @@ class PreviewSheet(Widget):
         width = layout.frame_width(app.size.width) - 2
         rows, glyphs = layout.rows_for(app.size.height), glyphs_of(app)
         try:
-            self._sheet = layout.preview_rows(self.state, width, rows, glyphs)
+            self.sheet = layout.preview_rows(self.state, width, rows, glyphs)
         except Exception:
             # What can be done stays on view, and its keys work, whatever is wrong with what they would change.
             log_fault("laying out a preview")
             marks = plain_rows("", width, glyphs)[:1]
-            self._sheet = layout.PreviewRows(
+            self.sheet = layout.PreviewRows(
                 [
                     *([(span.text, span.style) for span in mark.spans] for mark in marks),
                     *([(f"    {one.key}  {one.verb}", "ink")] for one in self.state.actions),
@@ -131,7 +127,7 @@ class PreviewSheet(Widget):
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         """As many rows as were laid out."""
         self.lay_out()
-        return len(self._sheet.rows)
+        return len(self.sheet.rows)
 
     def voids(self, event: events.MouseUp) -> bool:
         """Whether a click was read before this stood there."""
@@ -143,17 +139,17 @@ class PreviewSheet(Widget):
         offset = event.get_content_offset(self)
         if offset is None or select_piece(self, event, self._text_of(offset.y), offset):
             return
-        index = self._sheet.actions.get(offset.y)
-        first, last = self._sheet.band
-        at = self._sheet.files_at
+        index = self.sheet.actions.get(offset.y)
+        first, last = self.sheet.band
+        at = self.sheet.files_at
         if index is not None and first <= offset.x < last:
             self.post_message(self.Chosen(index))
-        elif offset.y in self._sheet.files and offset.x >= at:
-            file = self._sheet.files[offset.y]
+        elif offset.y in self.sheet.files and offset.x >= at:
+            file = self.sheet.files[offset.y]
             self.post_message(self.FileClicked(file, on_sign=offset.x < at + 2))
 
     def _text_of(self, row: int) -> str:
-        rows = self._sheet.rows
+        rows = self.sheet.rows
         return "".join(text for text, _ in rows[row]) if 0 <= row < len(rows) else ""
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
@@ -168,7 +164,7 @@ class PreviewSheet(Widget):
             return blank_strips("a preview", Region(0, y, self.size.width, 1))[0]
 
     def _painted(self, y: int) -> Strip:
-        sheet, width = self._sheet, self.size.width
+        sheet, width = self.sheet, self.size.width
         spans = sheet.rows[y] if y < len(sheet.rows) else []
         strip = self._painter.strip(spans, width)
         if y not in sheet.selected:
@@ -190,7 +186,7 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
         actions: the choices; the first one, which loses least, is selected.
         title: what stands in the border; by itself what is said of a rewind or a jump.
         line_name: what the target's world line is called, or the one that what goes becomes.
-        going: a fork or D-Mail that was chosen already, and waits for a word on the files.
+        pending: a fork or D-Mail that was chosen already, and waits for a word on the files.
         write: given prose, which is meant for what is below.
         typed_at: when something was written there last, in monotonic time.
         is_asked_for: the user has opened it. Else what is typed before it could be seen was meant for what is below.
@@ -218,7 +214,7 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
         actions: Sequence[PreviewAction] = CONVERSATION_ACTIONS,
         title: str = "",
         line_name: str = "",
-        going: PreviewAction | None = None,
+        pending: PreviewAction | None = None,
         write: Callable[[str], None] | None = None,
         typed_at: float = 0.0,
         is_asked_for: bool = True,
@@ -233,8 +229,8 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
         self._state = layout.PreviewState(
             preview, actions, running, title=title, line_name=line_name
         )
-        if going is not None:
-            self._wait_for_files(going)
+        if pending is not None:
+            self._wait_for_files(pending)
         self._sheet = PreviewSheet(self._state)
 
     def compose(self) -> ComposeResult:
@@ -330,8 +326,8 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
         state = self._state
         if state.files is not None and state.files.whole:
             state.files.whole = False
-        elif state.going is not None:
-            name, state.going = state.going.name, None
+        elif state.pending is not None:
+            name, state.pending = state.pending.name, None
             state.refresh()
             state.selected = [one.name for one in state.actions].index(name)
         else:
@@ -339,19 +335,19 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
             return
         self._show()
 
-    def _wait_for_files(self, going: PreviewAction) -> None:
+    def _wait_for_files(self, pending: PreviewAction) -> None:
         """Ask whether the files come along with a fork or a D-Mail."""
         state = self._state
-        state.going, state.asked = going, ""
+        state.pending, state.asked = pending, ""
         state.refresh()
-        state.selected = [one.name for one in state.actions].index(going.name)
+        state.selected = [one.name for one in state.actions].index(pending.name)
 
     def _answer(self, index: int) -> None:
         state = self._state
-        action, files, going = state.actions[index], state.files, state.going
+        action, files, pending = state.actions[index], state.files, state.pending
         name = action.name
         if files is not None and files.can_restore:
-            if name in WITH_A_WORD and (going is None or going.name != name):
+            if name in WITH_A_WORD and (pending is None or pending.name != name):
                 self._wait_for_files(action)
                 self._show()
                 return
@@ -361,7 +357,7 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
                 return
         chosen = files.answer() if files is not None else None
         if name == BOTH.name:
-            self.dismiss(PreviewAnswer(going.name if going else REWIND.name, "restore", chosen))
+            self.dismiss(PreviewAnswer(pending.name if pending else REWIND.name, "restore", chosen))
         elif name == FILES.name:
             self.dismiss(PreviewAnswer(REWIND.name, "only", chosen))
         else:

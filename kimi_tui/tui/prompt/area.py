@@ -86,6 +86,11 @@ def _tokens_of(pasted: str) -> int:
 class PromptArea(TextArea):
     """Where the user writes.
 
+    Args:
+        placeholder: what stands there while it is empty.
+        is_answer: it is the field of a question: a long paste stands there in full, and Enter leaves the text in it until
+            the question is closed.
+
     Attributes:
         menu: takes the arrows and Tab while it is active.
         past: what was sent before; None until it is loaded.
@@ -94,8 +99,6 @@ class PromptArea(TextArea):
         is_searching: whether what is typed looks for what was sent before.
     """
 
-    has_chips: ClassVar[bool] = True
-    """Whether a long paste stands here as a chip."""
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "send", "Send", id="send", show=False),
         Binding(NEWLINE_KEYS, "newline", "New line", id="newline", show=False),
@@ -193,7 +196,7 @@ class PromptArea(TextArea):
     class ModeChanged(Message):
         """Keys mean something else now, as in vim."""
 
-    def __init__(self, *, placeholder: str = "") -> None:
+    def __init__(self, *, placeholder: str = "", is_answer: bool = False) -> None:
         self._styled: TextAreaTheme | None = None
         """What the style sheet was asked for."""
         # Asked for as soon as there is any text, which a text area has from its beginning.
@@ -209,6 +212,7 @@ class PromptArea(TextArea):
         )
         # A blinking cursor is the one thing that would wake an idle program twenty times a second.
         self.cursor_blink = False
+        self._is_answer = is_answer
         self.past: History | None = None
         self.images: ImageChips | None = None
         self.menu: CommandMenu | None = None
@@ -280,7 +284,7 @@ class PromptArea(TextArea):
 
         # What was pasted is kept: the draft that stands here now may come back, chips and all.
         text = clean(text)
-        if self.has_chips and len(text) > LONGEST:
+        if not self._is_answer and len(text) > LONGEST:
             text = self._new_chip(text)
         self.load_text(text)
         self.move_cursor(self.document.end)
@@ -299,7 +303,7 @@ class PromptArea(TextArea):
         if text == self.message.strip():
             return self.text.strip()
         draft = self._sent.get(text)
-        if draft is None and self.has_chips and _line_count(text) > LONG_PASTE:
+        if draft is None and not self._is_answer and _line_count(text) > LONG_PASTE:
             chip = next((chip for chip, kept in self._pastes.items() if kept == text), "")
             draft = Draft(chip or self._new_chip(text))
         if draft is None:
@@ -495,17 +499,17 @@ class PromptArea(TextArea):
 
         event.prevent_default()
         event.stop()
-        if not event.text and self.has_chips:
+        if not event.text and not self._is_answer:
             # Some terminals send so much of an image in the clipboard.
             self.action_paste_clipboard()
             return
         text = clean_pasted(event.text)
-        if self.has_chips and may_be_path(text):
+        if not self._is_answer and may_be_path(text):
             self.post_message(self.PathPasted(text, text))
         self._put_pasted(text)
 
     def _put_pasted(self, text: str) -> None:
-        if self.has_chips and _line_count(text) > LONG_PASTE:
+        if not self._is_answer and _line_count(text) > LONG_PASTE:
             text = self._new_chip(text)
         if result := self._replace_via_keyboard(text, *self.selection):
             self.move_cursor(result.end_location)
@@ -615,6 +619,9 @@ class PromptArea(TextArea):
 
     def action_send(self) -> None:
         """Hand over what stands here, or take what the menu offers."""
+        if self._is_answer:
+            self.post_message(self.Sent(self.text))
+            return
         if self._accepts():
             return
         # Emptied here and not by who takes it: what is typed until then must not go with it, or be lost. Emptying it
@@ -666,7 +673,7 @@ class PromptArea(TextArea):
 
     def action_paste_clipboard(self) -> None:
         """Put here what the clipboard of the desktop holds."""
-        if self.has_chips:
+        if not self._is_answer:
             # At once: what is typed behind it, Enter too, comes behind it.
             written, number = READING, 1
             while written in self._clippings:

@@ -156,10 +156,13 @@ class CommandTable:
 
     def matching(self, prefix: str) -> tuple[Command, ...]:
         """The commands that a word begins: the one that it names first, then those used most, then in the table's order."""
-        found = self.by_use(command for command in self if command.name.startswith(prefix))
-        aliased = [one for one in self if one not in found and one.is_begun_by(f"/{prefix}")]
         named = self._named(prefix)
-        return tuple(sorted((*found, *aliased), key=lambda command: command is not named))
+
+        def rank(command: Command) -> tuple[bool, bool, int]:
+            is_alias = not command.name.startswith(prefix)
+            return command is not named, is_alias, 0 if is_alias else -self._uses[command.name]
+
+        return tuple(sorted((one for one in self if one.is_begun_by(f"/{prefix}")), key=rank))
 
     def near(self, word: str) -> Command | None:
         """The command that was probably meant by a word that is no command; None where it is like none."""

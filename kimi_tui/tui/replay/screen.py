@@ -19,7 +19,7 @@ from textual.geometry import Size
 from kimi_tui.app_paths import short
 from kimi_tui.config.model_choice import Choice
 from kimi_tui.launch import Launch
-from kimi_tui.tui.callbacks import report_of, reported
+from kimi_tui.tui.callbacks import is_user_facing, report_of, reported
 from kimi_tui.tui.frame.footer import Footer, Hint
 from kimi_tui.tui.frame.frame import SessionFrame
 from kimi_tui.tui.frame.header import heading_of
@@ -343,11 +343,6 @@ def load_session(launch: Launch, session: Session | None) -> RecordedSession:
     from kimi_tui.tui.replay.source import find, read
 
     return read(session if session is not None else find(launch))
-
-
-def is_user_facing(error: Exception) -> bool:
-    """Whether an error's text is meant for the user."""
-    return type(error).__module__.startswith("kimi_tui.")
 
 
 def replay_hints(

@@ -30,7 +30,7 @@ from kimi_tui.tui.approval.panel import AWAY_SHORT, ApprovalPanel, detail_row
 from kimi_tui.tui.glyphs import ASCII
 from kimi_tui.tui.keyboard import QUIET_S, QuietKeyboard
 from kimi_tui.tui.letters import LetterRun
-from kimi_tui.tui.prompt.answer_area import AnswerArea
+from kimi_tui.tui.prompt.area import PromptArea
 from kimi_tui.tui.screens import sheets
 from kimi_tui.tui.theme import KIMI_DARK
 from kimi_tui.wire.display import DiffBlock, DiffLine
@@ -718,9 +718,9 @@ def row_of(desk: Desk, words: str) -> int:
     return next(y for y, row in enumerate(desk.text().split("\n")) if words in row)
 
 
-def field(desk: Desk) -> AnswerArea:
+def field(desk: Desk) -> PromptArea:
     """Where the person writes."""
-    return desk.panel.query_one(AnswerArea)
+    return desk.panel.query_one(PromptArea)
 
 
 def test_a_letter_is_broken_between_words_and_loses_none() -> None:
@@ -794,7 +794,7 @@ async def test_a_letter_is_changed_and_sent_by_mouse() -> None:
         desk.wait_out()
         await pilot.click(ApprovalPanel, offset=(8, row_of(desk, "change it first")))
         assert field(desk).has_focus
-        await pilot.click(AnswerArea)
+        await pilot.click("ApprovalPanel PromptArea")
         assert desk.answers == []
         await pilot.click(ApprovalPanel, offset=(8, row_of(desk, "Back to the answers")))
         assert desk.panel.has_focus

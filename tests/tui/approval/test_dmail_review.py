@@ -15,7 +15,7 @@ from kimi_tui.projection.blocks import AgentBlock, DMailBlock, ToolBlock
 from kimi_tui.session.errors import UnknownCheckpoint
 from kimi_tui.soul.kimisoul import KimiSoul
 from kimi_tui.tui.approval.panel import ApprovalPanel
-from kimi_tui.tui.prompt.answer_area import AnswerArea
+from kimi_tui.tui.prompt.area import PromptArea
 from kimi_tui.wire.events import ApprovalRequest, ApprovalResolved
 
 REVIEWED = Config(dmail=DMailConfig(review=True))
@@ -143,7 +143,7 @@ async def test_a_question_that_is_stopped_leaves_a_stopped_letter(home: Path) ->
         await a_letter(one, server)
         panel = await asked(one)
         await one.pilot.press("e")
-        await one.until(lambda: isinstance(one.app.focused, AnswerArea))
+        await one.until(lambda: panel.query_one(PromptArea).has_focus)
         await one.pilot.press("escape")
         await one.until(lambda: one.app.focused is panel)
         await one.pilot.press("escape")

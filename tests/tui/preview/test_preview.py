@@ -677,7 +677,7 @@ def test_a_call_that_waits_is_not_called_done() -> None:
         DroppedMessage("tool", "a.py", "Write"),
         DroppedMessage("tool", "a.py", "Read", tokens=2),
     )
-    signs = [layout.going_row(one, 40, UNICODE)[0][0] for one in (waits, ran)]
+    signs = [layout.dropped_row(one, 40, UNICODE)[0][0] for one in (waits, ran)]
     assert signs == [f"{UNICODE.running} ", f"{UNICODE.done} "]
 
 

@@ -5,13 +5,12 @@ The panel itself is imported when something is asked for the first time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING
-
-from kimi_tui.tui.prompt.bar import PromptBar
 
 if TYPE_CHECKING:
     from kimi_tui.tui.approval.panel import ApprovalPanel, Toll
+    from kimi_tui.tui.main.screen import MainScreen
     from kimi_tui.wire.events import ApprovalRequest
 
 
@@ -19,36 +18,21 @@ class ApprovalSlot:
     """Shows the oldest waiting request.
 
     Args:
-        prompt: what gives way to it, with its draft.
+        screen: whose prompt gives way to it, with its draft; it is given what is prose, and no answer.
         last_key_at: monotonic time of the last key pressed anywhere.
-        keys: those of the configuration, by command.
-        give_back: gives the keys to where they belong when the last request is gone.
-        write: given what is prose, and no answer.
+
+    Attributes:
+        panel: the request on the screen; None where there is none.
     """
 
-    def __init__(
-        self,
-        prompt: PromptBar,
-        last_key_at: Callable[[], float],
-        keys: Mapping[str, str],
-        give_back: Callable[[], None],
-        write: Callable[[str], None],
-    ) -> None:
-        self._prompt = prompt
-        self._give_back = give_back
+    def __init__(self, screen: MainScreen, last_key_at: Callable[[], float]) -> None:
+        self._screen = screen
         self._last_key_at = last_key_at
-        self._keys = keys
-        self._write = write
-        self._panel: ApprovalPanel | None = None
-
-    @property
-    def panel(self) -> ApprovalPanel | None:
-        """The request on the screen; None where there is none."""
-        return self._panel
+        self.panel: ApprovalPanel | None = None
 
     def foresee(self, request_id: str, toll: Toll) -> bool:
         """Show what a D-Mail that waits for an answer would take; False where it waits no longer."""
-        panel = self._panel
+        panel = self.panel
         if panel is None or panel.request.id != request_id:
             return False
         panel.toll = toll
@@ -56,40 +40,40 @@ class ApprovalSlot:
 
     def wait_anew(self) -> None:
         """What is pressed right now was not meant for the request."""
-        if self._panel is not None:
-            self._panel.wait_anew()
+        if self.panel is not None:
+            self.panel.wait_anew()
 
-    def show(self, requests: tuple[ApprovalRequest, ...], typed_at: float = 0.0) -> None:
-        """Bring the screen in line with the requests that wait; `typed_at` is when something was written last, 0 for never."""
+    def show(self, requests: tuple[ApprovalRequest, ...]) -> None:
+        """Bring the screen in line with the requests that wait."""
         from kimi_tui.tui.approval.panel import ApprovalPanel
 
-        shown, oldest = self._panel, requests[0] if requests else None
+        shown, oldest = self.panel, requests[0] if requests else None
         if shown is not None and oldest is not None and shown.request.id == oldest.id:
             shown.waiting = len(requests)
             return
-        self._panel = None
-        screen = self._prompt.screen
+        self.panel = None
+        screen, prompt = self._screen, self._screen.prompt
         if oldest is not None:
             # Whoever reads elsewhere goes on with it: their Esc is not meant to stop the turn.
-            going = shown or self._prompt
+            going = shown or prompt
             takes_keys = screen.focused is None or going.has_focus_within
             if takes_keys:
                 # Nothing that goes may have the focus: it would fall to a neighbour for a moment.
                 screen.set_focus(None)
-            self._panel = ApprovalPanel(
+            self.panel = ApprovalPanel(
                 oldest,
                 self._last_key_at(),
-                self._keys,
+                screen.keys,
                 takes_keys=takes_keys,
-                write=self._write,
-                typed_at=typed_at,
+                write=screen.write_on,
+                typed_at=screen.typed_at,
             )
-            self._panel.waiting = len(requests)
-            self._prompt.display = False
-            screen.mount(self._panel, after=self._prompt)
+            self.panel.waiting = len(requests)
+            prompt.display = False
+            screen.mount(self.panel, after=prompt)
         elif shown is not None:
-            self._prompt.display = True
+            prompt.display = True
             if shown.has_focus_within:
-                self._give_back()
+                screen.focus_prompt()
         if shown is not None:
             shown.remove()
