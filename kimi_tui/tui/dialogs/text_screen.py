@@ -81,6 +81,7 @@ class TextScreen(ModalScreen[None], AnswersOnce[None]):
         wrap: makes the rows of what is to be read.
     """
 
+    HELP_TITLE = "Jobs, window, statistics, notices"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,enter", "dismiss", "Close", show=False),
     ]
