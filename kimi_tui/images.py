@@ -123,6 +123,11 @@ def _kind(head: bytes) -> str:
     return "WEBP" if head.startswith(b"RIFF") and head[8:12] == b"WEBP" else ""
 
 
+def not_taken(name: str) -> str:
+    """What is said of a file that is no image, or one of another kind."""
+    return f"{name} is not an image that models take: PNG, JPEG, WebP or GIF."
+
+
 def read_image(data: bytes, name: str) -> Image:
     """The image that a file holds. Takes up to a second, so call it in a thread.
 
@@ -137,7 +142,7 @@ def read_image(data: bytes, name: str) -> Image:
     kind = _kind(data)
     shown = name or "It"
     if not kind:
-        raise ImageRefused(f"{shown} is not an image that models take: PNG, JPEG, WebP or GIF.")
+        raise ImageRefused(not_taken(shown))
     check_size(len(data), shown)
     with _decoding:
         try:

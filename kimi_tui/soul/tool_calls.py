@@ -466,7 +466,10 @@ async def run_user_command(command: str, runtime: ToolRuntime, *, told: bool) ->
     output.close()
     conversation.files.after_change(change, uid, key)
     sent, brief = outcome.output, outcome.brief
-    if told and (keys := await asyncio.to_thread(find_keys, sent)):
+    if not told:
+        # Its card stands among those of which the agent knows.
+        brief = f"{brief}, agent not told"
+    elif keys := await asyncio.to_thread(find_keys, sent):
         brief = with_count(brief, keys)
         if runtime.asks_for_keys:
             sent, brief = without_keys(sent, keys), f"{brief}, left out"

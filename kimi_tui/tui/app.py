@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 from weakref import WeakKeyDictionary
 
 from textual import events, on
+from textual.actions import SkipAction
 from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.dom import DOMNode
@@ -50,6 +51,7 @@ from kimi_tui.tui.keyboard import TypeAhead, Woken
 from kimi_tui.tui.main.screen import MainScreen
 from kimi_tui.tui.prompt.image_chips import ImageChips
 from kimi_tui.tui.screens import (
+    AnswersOnce,
     ImageChosen,
     ModelMissing,
     OpeningFailed,
@@ -113,6 +115,8 @@ class KimiApp(App[None], inherit_bindings=False):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+q", "quit", "Quit", id="quit", show=False, priority=True),
         Binding("ctrl+c", "quit_if_again", "Quit", show=False, system=True),
+        # Before the fields and lists of what stands over the main screen, which has the same key.
+        Binding("f1", "help", "Help", id="help", show=False, priority=True),
     ]
 
     def __init__(self, launch: Launch, *, colours: int = TRUE_COLOUR) -> None:
@@ -727,6 +731,18 @@ class KimiApp(App[None], inherit_bindings=False):
         self.exit(return_code=event.code)
 
     @on(QuitChosen)
+    def action_help(self) -> None:
+        """List all keys, from those of the screen on that stands over the main one."""
+        screen = self.screen
+        title = screen.HELP_TITLE if isinstance(screen, AnswersOnce) else ""
+        if not title:
+            raise SkipAction
+        from kimi_tui.tui.commands.table import COMMANDS
+        from kimi_tui.tui.dialogs.help import HelpScreen
+
+        commands = next((one.commands for one in self._open_screens), COMMANDS)
+        self.push_screen(HelpScreen(commands, self.launch.config.keys, title))
+
     async def action_quit(self) -> None:
         """Quit after the session was saved and released; what cannot be saved is said first."""
         if self.return_code is not None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from operator import attrgetter
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast, runtime_checkable
 
 from textual.await_complete import AwaitComplete
 from textual.message import Message
@@ -51,6 +51,9 @@ class AnswersOnce(Screen[ScreenResultType]):
     A key that was on its way already when it was closed would else close what is below it.
     Beside `ModalScreen` it comes second: Textual takes the looks of a widget from its first base.
     """
+
+    HELP_TITLE: ClassVar[str] = ""
+    """What stands in the help over its keys. With it the key of the help opens that; without it is the screen's own."""
 
     @property
     def armed(self) -> bool:

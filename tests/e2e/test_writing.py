@@ -19,7 +19,10 @@ def test_what_is_named_run_noted_and_written_elsewhere(
     (configured.work / "src").mkdir()
     (configured.work / "src" / "parser.py").write_text("first\nsecond\nthird\n")
     editor = configured.home / "ed.sh"
-    editor.write_text("#!/bin/sh\nprintf ' in the editor' >> \"$1\"\nsleep 0.2\n")
+    opened = configured.home / "opened"
+    editor.write_text(
+        f"#!/bin/sh\necho >> {opened}\nprintf ' in the editor' >> \"$1\"\nsleep 0.2\n"
+    )
     editor.chmod(0o755)
     terminal = configured.start(size=(80, 24), env={"EDITOR": str(editor), "VISUAL": ""})
     terminal.wait_for(READY)
@@ -43,10 +46,11 @@ def test_what_is_named_run_noted_and_written_elsewhere(
     terminal.key("enter")
     terminal.wait_for("Noted in")
     assert (configured.work / "AGENTS.md").read_text() == "- use tabs\n"
-    # The editor, with the terminal to itself.
+    # The editor, with the terminal to itself: pressed twice, its keys open one.
     terminal.type("begun")
-    terminal.write(b"\x18\x05")
+    terminal.write(b"\x18\x05\x18\x05")
     terminal.wait_for("begun in the editor")
+    assert opened.read_text() == "\n"
     terminal.key("ctrl+u")
     # The past, and a paste that is sent whole.
     terminal.key("ctrl+r")

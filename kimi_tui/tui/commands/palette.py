@@ -43,6 +43,7 @@ class PaletteScreen(ModalScreen[str | None], AnswersOnce[str | None]):
         keys: those of the configuration, by command.
     """
 
+    HELP_TITLE = "Commands"
     CSS_PATH = sheets("palette")
 
     def __init__(self, commands: CommandTable, keys: Mapping[str, str]) -> None:

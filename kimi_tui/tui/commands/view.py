@@ -80,10 +80,10 @@ async def palette(screen: MainScreen, argument: str) -> None:
 
 
 def help_page(screen: MainScreen, argument: str) -> None:
-    """List all keys and commands."""
+    """List all keys and commands, from those of the place on that has the keys."""
     from kimi_tui.tui.dialogs.help import HelpScreen
 
-    screen.kimi.push_screen(HelpScreen(screen.commands, screen.keys))
+    screen.kimi.push_screen(HelpScreen(screen.commands, screen.keys, screen.help_title))
 
 
 def theme(screen: MainScreen, argument: str) -> None:

@@ -452,6 +452,7 @@ class CompareScreen(AnswersOnce[CompareAnswer | None]):
         load_image: reads an image of theirs; None where images are only named.
     """
 
+    HELP_TITLE = "Comparison"
     CSS_PATH = [*sheets("compare")]  # noqa: RUF012 - Textual declares it so
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "move(-1)", "Above", id="compare.up", show=False),

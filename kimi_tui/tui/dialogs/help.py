@@ -7,11 +7,12 @@ from typing import ClassVar
 
 from rich.cells import cell_len
 from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
 from textual.content import Content
 
 from kimi_tui.config.keymap import DEFAULT_KEYS
 from kimi_tui.tui.approval.model import CHANGE_KEY
-from kimi_tui.tui.dialogs.text_screen import TextScreen
+from kimi_tui.tui.dialogs.text_screen import TextRows, TextScreen
 from kimi_tui.tui.formatting import cut, wrap_words
 from kimi_tui.tui.glyphs import Glyphs, drawn, glyphs_of
 from kimi_tui.tui.keyboard import key_name, key_of, line_break_key
@@ -381,17 +382,36 @@ def _with_key(text: str, key: str) -> str:
 
 
 class HelpScreen(TextScreen, inherit_bindings=False):
-    """All keys and commands."""
+    """All keys and commands.
 
+    Args:
+        commands: all that can be run.
+        keys: those of the configuration, by action.
+        title: of the section that is to be seen first; empty for the beginning.
+    """
+
+    HELP_TITLE = ""  # its own key closes it
     CSS_PATH = sheets("text_screen")
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,f1", "dismiss", "Close", show=False),
     ]
 
-    def __init__(self, commands: CommandTable, keys: Mapping[str, str]) -> None:
+    def __init__(self, commands: CommandTable, keys: Mapping[str, str], title: str = "") -> None:
         super().__init__("Help", self._rows)
         self._commands = commands
         self._keys = keys
+        self._first = title
+
+    def on_mount(self) -> None:
+        """Once it is known how wide the rows are, go to the section."""
+        if self._first:
+            self.call_after_refresh(self._go_to_first)
+
+    def _go_to_first(self) -> None:
+        text = self.query_one(TextRows)
+        titles = [row.plain for row in text.rows(text.size.width)]
+        if self._first in titles:
+            self.query_one(VerticalScroll).scroll_to(y=titles.index(self._first), animate=False)
 
     def _rows(self, width: int) -> list[Content]:
         """The sections, each under its title."""

@@ -76,6 +76,7 @@ class SettingsScreen(ModalScreen[None], AnswersOnce[None]):
         changed: called with the key of a setting and the configuration after each change.
     """
 
+    HELP_TITLE = "Settings"
     CSS_PATH = sheets("settings")
 
     def __init__(

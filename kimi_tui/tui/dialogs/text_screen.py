@@ -86,6 +86,7 @@ class TextScreen(ModalScreen[None], AnswersOnce[None]):
         wrap: makes the rows of what is to be read.
     """
 
+    HELP_TITLE = "Jobs, window, statistics, notices"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,enter", "dismiss", "Close", show=False),
     ]
@@ -201,6 +202,7 @@ class SummaryFrame(Vertical):
 class SummaryScreen(ModalScreen[str | None], AnswersOnce[str | None]):
     """Shows a summary. Answers with what is to be done: `edit`, `undo` or `rewind`; None for nothing."""
 
+    HELP_TITLE = "D-Mails and summaries"
     CSS_PATH = [*sheets("summary")]  # noqa: RUF012 - Textual declares it so
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,enter,q", "leave", "Close", id="summary.leave", show=False),

@@ -66,6 +66,7 @@ class KeyScreen(AnswersOnce[Launch | None]):
         base_url: the server whose key is wanted; empty where the user chooses.
     """
 
+    HELP_TITLE = "Lists: settings, models, servers"
     CSS_PATH = sheets("first_run")
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "back", "Back", show=False)]
 
@@ -318,6 +319,7 @@ class KeyScreen(AnswersOnce[Launch | None]):
 class LocalScreen(AnswersOnce[Launch | None]):
     """Asks for a model of a local server. Answers with how to start, or None for going back."""
 
+    HELP_TITLE = "Local servers"
     CSS_PATH = sheets("first_run")
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "back", SERVER_KEYS["escape"], show=False),
@@ -421,6 +423,7 @@ class ModelScreen(AnswersOnce[ModelPick | None]):
         taken: what the model in use takes there.
     """
 
+    HELP_TITLE = "Models"
     CSS_PATH = sheets("first_run")
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "back", MODEL_KEYS["escape"], show=False),

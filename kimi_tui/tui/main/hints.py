@@ -36,6 +36,21 @@ MODES: Mapping[str, Hint] = {
 """What is said of vim's modes of the prompt."""
 
 
+HELP_TITLES: Mapping[Place, str] = {
+    "chat": "Chat",
+    "timeline": "Timeline",
+    "begun": "Timeline",
+    "filter": "Timeline",
+    "missed": "Timeline",
+    "found": "Timeline",
+    "line": "World line",
+    "search": "Search",
+    "matches": "Search",
+    "copy": "Selecting with a cursor",
+}
+"""What stands over the keys of a place in the help; it begins with those of the prompt."""
+
+
 def hints(
     place: Place, state: MainState, keys: Mapping[str, str], glyphs: Glyphs, now: float
 ) -> tuple[Hint, ...]:

@@ -18,10 +18,18 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from kimi_tui.filesystem import open_regular, read_regular
-from kimi_tui.foreign_text import clean_pasted
-from kimi_tui.images import MAX_FILE_BYTES, Image, ImageRefused, check_size, is_image, read_image
+from kimi_tui.foreign_text import clean_pasted, one_line
+from kimi_tui.images import (
+    MAX_FILE_BYTES,
+    Image,
+    ImageRefused,
+    check_size,
+    is_image,
+    not_taken,
+    read_image,
+)
 from kimi_tui.tui.desktop import read_clipboard
-from kimi_tui.tui.prompt.area import may_be_path
+from kimi_tui.tui.prompt.area import IMAGE_ENDINGS, may_be_path
 from kimi_tui.tui.screens import ImageChosen
 
 if TYPE_CHECKING:
@@ -168,13 +176,20 @@ def images_at(pasted: str, folder: Path, home: Path) -> list[Image]:
         home: of the user.
 
     Raises:
-        ImageRefused: one cannot be sent.
+        ImageRefused: one cannot be sent, or is called an image and is none.
         OSError: one cannot be read.
     """
     for words in _readings(pasted.strip()):
         paths = [_path(word, folder, home) for word in words[: MOST + 1]]
-        if 0 < len(paths) <= MOST and all(map(_is_image, paths)):
+        if not 0 < len(paths) <= MOST:
+            continue
+        taken = [*map(_is_image, paths)]
+        if all(taken):
             return [_read(path) for path in paths]
+        # Who drags a file that is called so means its picture.
+        refused = [p for p, is_taken in zip(paths, taken, strict=True) if not is_taken]
+        if all(map(_is_file, paths)) and refused[0].suffix.lower() in IMAGE_ENDINGS:
+            raise ImageRefused(not_taken(one_line(refused[0].name)))
     return []
 
 
@@ -198,6 +213,13 @@ def _path(word: str, folder: Path, home: Path) -> Path:
     elif word.startswith("~/"):
         return home / word[2:]
     return folder / word
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False
 
 
 def _is_image(path: Path) -> bool:

@@ -58,6 +58,8 @@ class PromptModes:
         self._others: list[str] = []
         self._to_note = ""
         """The line that was asked about."""
+        self._edits = False
+        """Whether an editor has the terminal."""
 
     # --- what is offered, and said over the field
 
@@ -222,6 +224,8 @@ class PromptModes:
     async def edit(self) -> None:
         """Write what stands in the prompt in the user's editor."""
         screen = self._screen
+        if self._edits:
+            return  # its keys were pressed twice; two editors cannot share a terminal
         editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or ""
         try:
             argv = shlex.split(editor)
@@ -230,6 +234,7 @@ class PromptModes:
         if not argv:
             screen.tell("No editor is set.", advice="Set $VISUAL or $EDITOR, such as EDITOR=vim.")
             return
+        self._edits = True
         try:
             text = await screen.kimi.in_terminal(lambda: edited(argv, screen.prompt.area.message))
         except SuspendNotSupported:
@@ -238,6 +243,8 @@ class PromptModes:
         except OSError as error:
             screen.tell(f"{argv[0]}: {error.strerror or error}.", level="error")
             return
+        finally:
+            self._edits = False
         if text is None:
             screen.tell(f"{argv[0]} ended with an error: the draft is as it was.", level="warning")
         else:

@@ -36,6 +36,7 @@ from kimi_tui.tui.main.demo import DemoPlayer
 from kimi_tui.tui.main.drafts import ReturnedMessages
 from kimi_tui.tui.main.hints import (
     DEMO_QUESTION,
+    HELP_TITLES,
     MODES,
     PLAYED_QUESTION,
     Place,
@@ -1400,6 +1401,22 @@ class MainScreen(Screen[None]):
         if panel is not None and (panel.has_focus_within or self.focused is None):
             self.footer.hints = panel.hints
             return
+        place = self._place()
+        app = app_of(self)
+        found = hints(place, self.conversation.state, self.keys, glyphs_of(app), time.time())
+        mode = self.prompt.area.mode if place == "prompt" else None
+        self.footer.hints = found if mode is None else (MODES[mode], *found)
+
+    @property
+    def help_title(self) -> str:
+        """What stands in the help over the keys that count now."""
+        panel = self._approvals.panel
+        if panel is not None and (panel.has_focus_within or self.focused is None):
+            return "Approvals"
+        return HELP_TITLES.get(self._place(), "")
+
+    def _place(self) -> Place:
+        """Where the keys go."""
         place: Place = self.timeline_pane.place if self.timeline_pane.has_keys else "prompt"
         if place == "prompt" and self.on_view.is_searched and not self.prompt.area.has_focus:
             place = "matches" if self.on_view.has_focus else "search"
@@ -1407,9 +1424,4 @@ class MainScreen(Screen[None]):
             place = "line"
         elif place == "prompt" and self.transcript.has_focus:
             place = "chat"
-        if self.on_view.is_copying:
-            place = "copy"
-        app = app_of(self)
-        found = hints(place, self.conversation.state, self.keys, glyphs_of(app), time.time())
-        mode = self.prompt.area.mode if place == "prompt" else None
-        self.footer.hints = found if mode is None else (MODES[mode], *found)
+        return "copy" if self.on_view.is_copying else place

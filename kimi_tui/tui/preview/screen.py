@@ -194,6 +194,7 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
 
     QUIET_S: ClassVar[float] = QUIET_S
     """Seconds without a key before Enter counts, and a letter where nobody asked for this; 0 for none."""
+    HELP_TITLE = "Preview of a rewind"
     CSS_PATH = [*sheets("preview")]  # noqa: RUF012 - Textual declares it so
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "move(-1)", "Choose", id="preview.up", show=False),

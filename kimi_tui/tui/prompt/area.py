@@ -66,13 +66,16 @@ def chip_of(text: str, number: int = 1) -> str:
 
 READING = "[reading the clipboard]"
 """What stands in the field until it is known what the clipboard holds."""
-_IMAGE_ENDINGS = (".png", ".jpg", ".jpeg", ".gif", ".webp")
+IMAGE_ENDINGS = (
+    *(".png", ".jpg", ".jpeg", ".gif", ".webp"),
+    *(".heic", ".heif", ".avif", ".tif", ".tiff", ".bmp"),  # which no model takes; that is said
+)
 _LONGEST_PATHS = 8_000
 
 
 def may_be_path(text: str) -> bool:
     """Whether a text may be the path of an image, as terminals write it for a file that is dragged: what it holds decides."""
-    ends = text.rstrip().rstrip("'\"").lower().endswith(_IMAGE_ENDINGS)
+    ends = text.rstrip().rstrip("'\"").lower().endswith(IMAGE_ENDINGS)
     return ends and len(text) <= _LONGEST_PATHS
 
 

@@ -64,6 +64,7 @@ class ReplayScreen(AnswersOnce[Launch | None]):
 
     AUTO_FOCUS = ""
     SHEETS = sheets("main", "chat", "replay")
+    HELP_TITLE = "Replay"
     CSS_PATH = SHEETS
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("c", "continue", "Continue from here", id="replay.continue", show=False),

@@ -328,6 +328,7 @@ class SessionsScreen(AnswersOnce[Launch | None]):
 
     AUTO_FOCUS = ""
     SHEETS = sheets("sessions")
+    HELP_TITLE = "Sessions"
     CSS_PATH = SHEETS
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("slash,ctrl+f", "field('find')", "Search", id="sessions.find", show=False),
@@ -530,9 +531,10 @@ class SessionsScreen(AnswersOnce[Launch | None]):
     def _submitted(self) -> None:
         """Enter goes on with what was found, or keeps the name."""
         if self._field == "rename":
-            title = one_line(self._input.value).strip()
+            title, row = one_line(self._input.value).strip(), self.list.chosen
             self._close_field()
-            self._change(self._rename(title))
+            if row is not None:
+                self._change(self._rename(row, title))
         elif self.list.chosen is not None:
             self._picked()
 
@@ -631,10 +633,7 @@ class SessionsScreen(AnswersOnce[Launch | None]):
         words = "This is a fork; the session it was made from is as it was."
         self._leave_for(row, copy, words)
 
-    async def _rename(self, title: str) -> None:
-        row = self.list.chosen
-        if row is None:
-            return
+    async def _rename(self, row: Row, title: str) -> None:
         if row.id == self._own_id and self._rename_own is not None:
             self._rename_own(title)
             row.title = title or row.title
@@ -769,7 +768,7 @@ class SessionsScreen(AnswersOnce[Launch | None]):
             (self._key("fork"), "fork"),
             (self._key("archive"), "put back" if row is not None and row.archived else "archive"),
             (self._key("delete"), "delete"),
-            (self._key("archived"), "without archived" if self._archived else "archived ones"),
+            (self._key("archived"), "hide archived" if self._archived else "archived ones"),
             (back_key, "back" if self._own_id is not None else "quit"),
         )
         return tuple(hint for hint in hints if hint[0])

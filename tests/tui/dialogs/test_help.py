@@ -9,18 +9,22 @@ import pytest
 from support.chat_server import ChatServer
 from support.screens import desk
 from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.selection import SELECT_ALL
 
 from kimi_tui.config.keymap import DEFAULT_KEYS
 from kimi_tui.tui.approval.model import choices
+from kimi_tui.tui.commands.palette import PaletteScreen
 from kimi_tui.tui.commands.table import COMMANDS
-from kimi_tui.tui.dialogs.help import PLACES, sections
+from kimi_tui.tui.dialogs.help import PLACES, HelpScreen, sections
+from kimi_tui.tui.dialogs.settings import SettingsScreen
 from kimi_tui.tui.dialogs.text_screen import TextRows, TextScreen
-from kimi_tui.tui.first_run.screens import LocalScreen, ModelScreen
+from kimi_tui.tui.first_run.screens import KeyScreen, LocalScreen, ModelScreen
 from kimi_tui.tui.glyphs import ASCII, UNICODE
 from kimi_tui.tui.keyboard import key_name
-from kimi_tui.tui.main.hints import hints
+from kimi_tui.tui.main.hints import HELP_TITLES, hints
+from kimi_tui.tui.main.screen import MainScreen
 from kimi_tui.tui.prompt.area import PromptArea
 from kimi_tui.tui.state import MainState
 from kimi_tui.tui.transcript.transcript import Transcript
@@ -60,6 +64,45 @@ async def test_only_the_rows_on_view_are_painted(
         await one.pilot.press("end")
         await one.sees("/quit")
         assert len(painted) < text.size.height
+
+
+async def test_it_begins_with_the_place_that_has_the_keys(home: Path) -> None:
+    def first_row() -> str:
+        shown = one.app.screen
+        if not isinstance(shown, HelpScreen):
+            return ""
+        text = shown.query_one(TextRows)
+        at = shown.query_one(VerticalScroll).scroll_offset.y
+        return text.rows(text.size.width)[at].plain if text.size.width else ""
+
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        await one.ready()
+        for opens, screen, title in (
+            (("tab",), MainScreen, "Chat"),
+            (("escape", "ctrl+t"), MainScreen, "Timeline"),
+            (("escape", *"/settings", "enter"), SettingsScreen, "Settings"),
+        ):
+            await one.pilot.press(*opens)
+            await one.until(lambda screen=screen: isinstance(one.app.screen, screen))
+            await one.pilot.press("f1")
+            await one.until(lambda title=title: first_row() == title)
+            await one.pilot.press("f1")
+            await one.until(lambda screen=screen: isinstance(one.app.screen, screen))
+
+
+def test_the_places_that_it_can_begin_with_are_in_it() -> None:
+    from kimi_tui.tui.dialogs.summary import SummaryScreen
+
+    from kimi_tui.tui.compare.screen import CompareScreen
+    from kimi_tui.tui.preview.screen import RewindScreen
+    from kimi_tui.tui.replay.screen import ReplayScreen
+    from kimi_tui.tui.sessions.screen import SessionsScreen
+
+    titles = {title for title, _ in sections(COMMANDS, DEFAULT_KEYS, UNICODE)}
+    over = (CompareScreen, KeyScreen, LocalScreen, ModelScreen, PaletteScreen, ReplayScreen)
+    also = (RewindScreen, SessionsScreen, SettingsScreen, SummaryScreen, TextScreen)
+    assert {one.HELP_TITLE for one in (*over, *also)} <= titles
+    assert {*HELP_TITLES.values(), "Approvals"} <= titles
 
 
 async def test_all_of_it_can_be_selected(home: Path) -> None:

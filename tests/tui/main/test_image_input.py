@@ -92,10 +92,9 @@ def test_what_is_no_image_stays_text(tmp_path: Path) -> None:
     (tmp_path / "folder.png").mkdir()
     assert len(images_at("a.png b.png", tmp_path, tmp_path)) == 2
     for pasted in (
-        "text.png",
+        "see text.png",
         "folder.png",
         "gone.png",
-        "a.png text.png",
         "see a.png",
         "'a.png",
         "file://elsewhere/a.png",
@@ -105,6 +104,14 @@ def test_what_is_no_image_stays_text(tmp_path: Path) -> None:
         "",
     ):
         assert images_at(pasted, tmp_path, tmp_path) == [], pasted
+    (tmp_path / "photo.HEIC").write_bytes(b"\0\0\0\x18ftypheic")
+    for pasted, named in (
+        ("text.png", "text.png"),
+        ("a.png text.png", "text.png"),
+        ("photo.HEIC", "photo.HEIC"),
+    ):
+        with pytest.raises(ImageRefused, match=f"^{named} is not an image that models take"):
+            images_at(pasted, tmp_path, tmp_path)
     (tmp_path / "broken.png").write_bytes(png[:40])
     with pytest.raises(ImageRefused, match="broken"):
         images_at("broken.png", tmp_path, tmp_path)
