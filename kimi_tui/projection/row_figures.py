@@ -38,6 +38,9 @@ class Changed(NamedTuple):
     ends: Sequence[tuple[str, int]] = ()
 
 
+_UNCHANGED = Changed()
+
+
 def fitted(tokens: int, estimate: int, figure: int, base: int = 0) -> int:
     """An estimate of a part, where the whole was estimated at `estimate` and the server gave `figure`; `base` is its last one."""
     least, share = min(base, figure), (min(tokens, estimate) - base) / max(1, estimate - base)
@@ -88,7 +91,7 @@ class RowFigures:
                 self._is_other_line = True
             case _:
                 pass
-        return Changed()
+        return _UNCHANGED
 
     def _cut(self, event: ContextReverted) -> None:
         cut = self._known.get(event.uid)
@@ -116,12 +119,11 @@ class RowFigures:
         figure = Figure(event.tokens or self._used, measured)
         self._newest, self._is_step = event.uid, event.kind == "step"
         self._known[event.uid] = figure
-        rows, ends = [event.uid], list[tuple[str, int]]()
+        more = _UNCHANGED
         if event.id == 0 or self._is_other_line:
             self._settle(0 if event.id == 0 else figure.tokens)
         if measured:
             more = self._fit(figure.tokens, figure.tokens)
-            rows, ends = [*rows, *more.rows], [*more.ends]
             self._settle(figure.tokens)
         elif not event.fitted:
             self._guessed[event.uid] = None
@@ -131,37 +133,42 @@ class RowFigures:
             self._base = min(self._base, figure.tokens)
         elif event.kind == "dmail" and self._leaves is not None:
             self._ended(event.uid, self._leaves)
-        return Changed(rows, ends)
+        return Changed((event.uid, *more.rows), more.ends)
 
     def _settle(self, base: int) -> None:
         """What was estimated so far stays as it is; what comes is fitted from here on."""
         self._base, self._is_other_line = base, False
-        self._guessed.clear()
-        self._guessed_ends.clear()
+        if self._guessed:
+            self._guessed.clear()
+        if self._guessed_ends:
+            self._guessed_ends.clear()
 
     def _status(self, event: StatusUpdate) -> Changed:
         self._used, self._estimated = event.used, event.estimated
-        rows, ends = list[str](), list[tuple[str, int]]()
+        changed = _UNCHANGED
         was = self._known.get(self._newest)
         if event.step_input is not None and was is not None and self._is_step and not was.measured:
+            more = _UNCHANGED
             if not event.estimated:
                 self._guessed.pop(self._newest, None)
                 more = self._fit(was.tokens, event.step_input)
-                rows, ends = [*more.rows], [*more.ends]
             self._known[self._newest] = Figure(event.step_input, not event.estimated)
-            rows.insert(0, self._newest)
+            changed = Changed((self._newest, *more.rows), more.ends)
         elif self._end and not self._is_step:
             # Nothing was said behind it: this is what it left.
-            ends.append((self._end, event.used - self._ends[self._end].tokens))
+            changed = Changed(ends=((self._end, event.used - self._ends[self._end].tokens),))
             self._ends[self._end] = Figure(event.used, not event.estimated)
         if self._is_other_line or not event.estimated:
             self._settle(event.used)
         else:
             self._base = min(self._base, event.used)
-        return Changed(rows, ends)
+        return changed
 
     def _fit(self, estimate: int, figure: int) -> Changed:
         """The server gave a figure of what had been estimated at so many tokens."""
+        if not self._guessed and not self._guessed_ends:
+            self._end = ""
+            return _UNCHANGED
         rows, ends = list[str](), list[tuple[str, int]]()
         for uid in self._guessed:
             tokens = self._known[uid].tokens

@@ -37,6 +37,7 @@ from kimi_tui.wire.events import (
     LineChanged,
     StatusUpdate,
     SteerTaken,
+    StepBegin,
     StepInterrupted,
     StepRetry,
     TextPart,
@@ -247,6 +248,12 @@ class TimelineModel:
             case TextPart(text):
                 self._steps.said(text)
                 return self._end_motion()
+            case StatusUpdate() as event:
+                self._status(event)
+            case CheckpointCreated() as event:
+                self._checkpoint(event, record.at)
+            case StepBegin():
+                return False
             case ThinkPart() | ToolOutput():
                 return self._end_motion()
             case ToolCallPart() as event:
@@ -263,10 +270,6 @@ class TimelineModel:
                 self._relabel(self._steps.result(event, self.tree.head))
             case FilesChanged() as event:
                 self._relabel(self._steps.changed(event, self.tree.live))
-            case StatusUpdate() as event:
-                self._status(event)
-            case CheckpointCreated() as event:
-                self._checkpoint(event, record.at)
             case TurnBegin():
                 self.running = True
                 self._touch_head()
@@ -324,11 +327,12 @@ class TimelineModel:
         when = iso_seconds(event.at, at)
         key = self.tree.new_key()
         uid = event.uid or f"~{key}"
-        changed = self._figures.apply(replace(event, uid=uid))
+        changed = self._figures.apply(event if event.uid else replace(event, uid=uid))
         figure = self._figures.get(uid)
         assert figure is not None
         tokens = figure.tokens
-        self._show_figures(changed._replace(rows=changed.rows[1:]))
+        if len(changed.rows) > 1 or changed.ends:
+            self._show_figures(changed._replace(rows=changed.rows[1:]))
         if head is not None:
             if not head.end_measured:
                 head.tokens_end = tokens
@@ -432,9 +436,9 @@ class TimelineModel:
         """The figures of these rows are others now, on whatever line they stand."""
         for uid, more in changed.ends:
             self._show_end(uid, more)
-        head, uids = self.tree.head, set(changed.rows)
-        if not uids:
+        if not changed.rows:
             return
+        head, uids = self.tree.head, set(changed.rows)
         is_head = head is not None and uids == {head.uid}
         lines = (line.checkpoints for line in self.tree.lines.values())
         for checkpoint in (head,) if is_head else chain(self.tree.live, *lines):

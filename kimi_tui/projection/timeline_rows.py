@@ -117,6 +117,9 @@ class Builder:
         """A checkpoint's row between what the user said before it and after it, as far as the filter finds them."""
         checkpoint, found = row.checkpoint, self.needle
         assert checkpoint is not None
+        if not (found or checkpoint.said):
+            yield row
+            return
         said = [
             replace(row, kind="said", said=n, is_tip=False, hidden=0)
             if not found or found in checkpoint.said[n].lower()

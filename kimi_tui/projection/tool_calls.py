@@ -184,9 +184,10 @@ class ToolCalls:
             self._own.add(event.key)
             change = self.begin(ToolCall(event.key, event.name, event.arguments), at)
         block = self._open[event.key]
-        block.arguments = event.arguments[:ARGUMENTS_LIMIT]
-        written = target(event.name, block.arguments, self.work_dir)
-        block.target = self._changed.get(event.key) or written or block.target
+        if (event.name, event.arguments) != (block.tool, block.arguments):
+            block.arguments = event.arguments[:ARGUMENTS_LIMIT]
+            block.target = target(event.name, block.arguments, self.work_dir) or block.target
+        block.target = self._changed.get(event.key) or block.target
         block.state = "running"
         block.at = at
         return both(change, self._list.touched(block))

@@ -630,6 +630,17 @@ class TranscriptModel:
                 return self._speech.add(AgentBlock, text, at)
             case ThinkPart(text):
                 return self._speech.add(ThoughtBlock, text, at)
+            case StatusUpdate():
+                return both(self._cost(self._steps.status(event)), self._sized(event))
+            case CheckpointCreated():
+                return self._created(event)
+            case TurnBegin():
+                return self._turn_begin(event, at)
+            case TurnEnd():
+                return self._turn_end(event, at)
+            case StepBegin():
+                self._list.attempt.clear()
+                return both(self._calls.step_over(), self._speech.settle(at))
             case ToolOutput(key, text):
                 return self._calls.output(key, text)
             case ToolCallPart(key, arguments):
@@ -640,18 +651,6 @@ class TranscriptModel:
                 return both(self._speech.settle(at), self._calls.started(event, at))
             case ToolResult():
                 return self._calls.result(event, at)
-            case StatusUpdate():
-                ends = self._reverts.resized(self._figures.apply(event), self._figures)
-                return both(self._cost(self._steps.status(event)), ends)
-            case CheckpointCreated():
-                return self._created(event)
-            case TurnBegin():
-                return self._turn_begin(event, at)
-            case TurnEnd():
-                return self._turn_end(event, at)
-            case StepBegin():
-                self._list.attempt.clear()
-                return both(self._calls.step_over(), self._speech.settle(at))
             case NextMessage(number, summary):
                 self._list.number = number
                 change = self._speech.settle(at)
@@ -744,7 +743,7 @@ class TranscriptModel:
 
     def _created(self, event: CheckpointCreated) -> Change:
         self._reverts.created(event)
-        ends = self._reverts.resized(self._figures.apply(event), self._figures)
+        ends = self._sized(event)
         if event.was and self._reverts.moved(event):
             return ends
         is_step = event.kind == "step"
@@ -761,6 +760,11 @@ class TranscriptModel:
         elif isinstance(last, DMailBlock) and not last.uid:
             change = both(change, self._reverts.dmail_named(event))
         return change
+
+    def _sized(self, event: CheckpointCreated | StatusUpdate) -> Change:
+        """New figures; what D-Mails and compactions left may be another number of tokens now."""
+        changed = self._figures.apply(event)
+        return self._reverts.resized(changed, self._figures) if changed.ends else NOTHING
 
     def _cost(self, found: tuple[int, int, bool] | None) -> Change:
         if found is None:

@@ -284,7 +284,7 @@ class ContextIndex:
             return
         found: object = record.get("tool_calls")
         calls = cast("list[object]", found) if isinstance(found, list) else []
-        for name in {_called(call) for call in calls}:
+        for name in {_called(call) for call in calls} if calls else ():
             if 0 < len(name) <= _LONGEST_NAME:
                 self._callers.setdefault(name, array("I")).append(len(self._starts))
         self._lengths.append(len(line.data))
@@ -326,7 +326,7 @@ class ContextIndex:
         self._usage_tokens.append(tokens)
         self._usage_estimated.append(record.get("estimated") is True)
         if self.checkpoints and self.checkpoints[-1].tokens is None:
-            self.checkpoints[-1] = replace(self.checkpoints[-1], tokens=tokens)
+            self.checkpoints[-1] = self.checkpoints[-1]._replace(tokens=tokens)
 
     def _skip(self, line: RawLine, reason: str) -> None:
         self.n_skipped += 1
@@ -346,7 +346,7 @@ class ContextIndex:
                     break
                 digest.update(chunk)
                 position += len(chunk)
-            self.checkpoints[place] = replace(point, uid=digest.copy().hexdigest())
+            self.checkpoints[place] = point._replace(uid=digest.copy().hexdigest())
 
     @staticmethod
     def _line_end(read: Read, offset: int) -> int:
@@ -381,8 +381,10 @@ def _kind(record: dict[str, Any]) -> Kind:
 
 
 def _image_tokens(content: object) -> int:
+    if not isinstance(content, list):
+        return 0
     tokens = 0
-    for part in cast("list[object]", content) if isinstance(content, list) else ():
+    for part in cast("list[object]", content):
         where = cast("dict[str, object]", part).get("image_url") if isinstance(part, dict) else None
         if isinstance(where, dict):
             facts = cast("dict[str, object]", where)

@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from pydantic_core import from_json
 
@@ -25,7 +25,8 @@ from kimi_tui.session.errors import StorageTrouble
 RECORD_NAME = "wire.jsonl"
 METADATA = {"type": "metadata", "protocol_version": "1.10"}
 """The first line of `wire.jsonl`, as kimi-cli writes it."""
-CHUNK_BYTES = 1 << 20
+CHUNK_BYTES = 1 << 18
+"""Read in one go: more of it would not stay in the processor's cache until it is cut into lines."""
 MAX_LINE_BYTES = 256 << 20
 """A longer line is no record but damage: the hole of a sparse file has no line feed, and would fill the memory."""
 MAX_UNSYNCED_BYTES = 4 << 20
@@ -35,8 +36,7 @@ _MAX_DEPTH = 100
 _MAX_BITS = 4_000
 
 
-@dataclass(frozen=True, slots=True)
-class RawLine:
+class RawLine(NamedTuple):
     """A line as it stands: where it begins, its bytes without the line feed, and whether it had one."""
 
     number: int

@@ -10,7 +10,7 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Literal, cast
+from typing import Any, Literal, NamedTuple, cast
 
 from pydantic import ValidationError
 
@@ -39,8 +39,7 @@ FAILED_START = "<system>ERROR: "
 """How the result of a call that failed begins."""
 
 
-@dataclass(frozen=True, slots=True)
-class Checkpoint:
+class Checkpoint(NamedTuple):
     """A point in a line. `offset` is where its record begins, `message_index` the number of messages before it.
 
     `tokens` is what was sent in the step it begins, None until that is known (and for the checkpoint of a turn).

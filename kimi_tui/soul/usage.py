@@ -146,16 +146,19 @@ class Ledger:
         self._model = status.model or self._model
         before = self._totals
         now = (status.total_input, status.total_cached, status.total_output)
+        if now == before:
+            return
         self._totals = now
         grown = [new - old for new, old in zip(now, before, strict=True)]
         # Totals that fall are those of another count; where it began is not known.
-        if min(grown) < 0 or not any(grown):
+        if min(grown) < 0:
             return
         # Figures of tokens in use are estimates after tools ran; those of the call are when it has just returned.
         is_exact = status.step_input is None or not status.estimated
         spent = Spent(grown[0], grown[1], grown[2], is_exact)
         models = self._spent.setdefault(uid, {})
-        models[status.model] = models.get(status.model, Spent()) + spent
+        known = models.get(status.model)
+        models[status.model] = spent if known is None else known + spent
 
     def total_cost(self) -> Cost | None:
         """What the whole session cost; None where no prices are set."""

@@ -90,6 +90,10 @@ def reduce(state: MainState, record: EventRecord) -> MainState:
     from kimi_tui.wire import events as wire
 
     match record.event:
+        case wire.TextPart() | wire.ThinkPart() | wire.ToolCall():
+            return state._replace(retry_until=0.0) if state.retry_until else state
+        case wire.CheckpointCreated():
+            return state
         case wire.TurnBegin() as said:
             return state._replace(
                 title=title_from(said, state.title),
@@ -113,8 +117,6 @@ def reduce(state: MainState, record: EventRecord) -> MainState:
             return state._replace(step=n, retry_until=0.0)
         case wire.StepRetry(wait_s=wait_s):
             return state._replace(retry_until=record.at + wait_s)
-        case wire.TextPart() | wire.ThinkPart() | wire.ToolCall():
-            return state._replace(retry_until=0.0) if state.retry_until else state
         case wire.CompactionBegin():
             return state._replace(compacting=True)
         case wire.CompactionEnd():

@@ -752,8 +752,12 @@ class Conversation:
         self._screen.draw(records, live=self._live)
         if self._since is not None:
             self._since += records
-        state, ended = self.state, None
+        state, ended, usage = self.state, None, None
         for record in records:
+            if not self._live and isinstance(record.event, StatusUpdate):
+                # Every third record of a history, of which the last one counts.
+                usage = record.event
+                continue
             try:
                 state = reduce(state, record)
             except Exception as error:
@@ -769,7 +773,7 @@ class Conversation:
             elif isinstance(record.event, StatusUpdate) and self._provider is not None:
                 state = state._replace(model=model_words(self._provider))
         if not self._live:
-            self.state = state
+            self.state = state if usage is None else state._replace(usage=usage)
             return
         self._change(state)
         if ended is not None:

@@ -424,7 +424,7 @@ class MainScreen(Screen[None]):
         self.views.apply(records, live=live)
         for record in records:
             event = record.event
-            if isinstance(event, TurnBegin | SteerTaken) and event.images:
+            if isinstance(event, (TurnBegin, SteerTaken)) and event.images:
                 # A rewind, or the arrows, may bring the message back into the prompt.
                 self.kimi.images.with_chips(event.text, event.images)
         for record in records if live else ():
