@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from kimi_tui.llm.http_client import NetworkFailures
 
 MAX_EVENT_BYTES = 64 * 1024 * 1024
+_DATA = b"data: "
 
 
 class EventTooLarge(ValueError):
@@ -66,13 +67,14 @@ class SSEDecoder:
         self._started = False
 
     def feed(
-        self, chunk: bytes, words: Callable[[bytes], str] = lambda _: ""
+        self, chunk: bytes, alike: Callable[[bytes], tuple[str, int]] = lambda _: ("", 0)
     ) -> list[SSEvent | str]:
         """The events that are whole after this chunk.
 
         Args:
             chunk: what comes next.
-            words: all that is to be read in the data of an ordinary event, which stands for it then; empty for more.
+            alike: given bytes that begin with an event, all that is to be read in the first ones of these events, which stands
+                for them then, and how many bytes they are.
 
         Raises:
             EventTooLarge: an event is larger than `MAX_EVENT_BYTES`.
@@ -91,12 +93,14 @@ class SSEDecoder:
             text = text.removeprefix(b"\xef\xbb\xbf")
         events: list[SSEvent | str] = []
         if b"\r" not in text and not self._data and not self._name:
+            said, size = alike(text)
+            if said:
+                events.append(said)
             # One line of data and a blank one, as nearly all of them are.
-            *plain, text = text.split(b"\n\n")
+            *plain, text = text[size:].split(b"\n\n")
             for part in plain:
-                if part.startswith(b"data: ") and b"\n" not in part:
-                    data = part[6:]
-                    events.append(words(data) or SSEvent("", data))
+                if part.startswith(_DATA) and b"\n" not in part:
+                    events.append(SSEvent("", part[len(_DATA) :]))
                     continue
                 events += filter(None, map(self._line, (*part.split(b"\n"), b"")))
         lines = text.splitlines(keepends=True)
@@ -361,8 +365,8 @@ _REASONING = frozenset({*_REASONING_FIELDS, "reasoning_details"})
 _WORDS_ONLY = frozenset({"role", "content"})
 _BESIDE = ("usage", "x_groq", "error")
 _CONTENT = re.compile(rb'"content"[ \t]*:[ \t]*"')
-_NO_FRAME = (b"\n", b"\n")
-"""Around no data: a line feed ends them."""
+_NO_FRAME = (b"\r", b"\r")
+"""Around no data: a carriage return ends a line of them."""
 _FRAME_TRIES = 4
 """So often in a row what stands around the words may be found to be something else; where it always is, nothing is gained."""
 
@@ -402,19 +406,35 @@ class ChunkDecoder:
         found = event if isinstance(event, str) else self.read(event)
         return [TextDelta(found)] if isinstance(found, str) else found
 
-    def words(self, data: bytes) -> str:
-        """The text that an ordinary event's data hold, where all around it is as in an event that was read; else empty."""
+    def alike(self, text: bytes) -> tuple[str, int]:
+        """The text of the ordinary events that these bytes begin with and that differ in it alone from one that was read.
+
+        Those of most servers do, so all that came at a time is parsed in one go.
+
+        Returns:
+            the text, and how many bytes the events are: none where they differ in anything else, or have to be read one by one.
+        """
         before, behind = self._frame
-        if not (data.startswith(before) and data.endswith(behind)):
-            return ""
-        words = data[len(before) : -len(behind)]
-        if b'"' in words or b"\\" in words:
-            return ""
-        self._tries = _FRAME_TRIES
+        begin, end = _DATA + before, behind + b"\n\n"
+        if not text.startswith(begin):
+            return "", 0
+        parts = text[len(begin) :].split(end + begin)
+        last, is_whole, rest = parts.pop().partition(end)
+        size = len(text) - (len(rest) if is_whole else len(begin) + len(last))
+        if is_whole:
+            parts.append(last)
+        joined = b'["' + b'","'.join(parts) + b'"]'
+        # A quote behind a backslash is not that between two of them.
+        if b'\\","' in joined or joined.endswith(b'\\"]'):
+            return "", 0
         try:
-            return words.decode()
-        except UnicodeDecodeError:
-            return ""
+            texts = lenient_json.parse(joined)
+        except ValueError:
+            return "", 0
+        if len(texts) != len(parts):
+            return "", 0
+        self._tries = _FRAME_TRIES
+        return "".join(texts), size
 
     def read(self, event: SSEvent) -> list[StreamItem] | str:
         """The items in this event, or the text where that is all, as it is in nearly every one.
@@ -846,7 +866,7 @@ class AnswerReader:
                 if not decoder.chunks and len(first) < 2_000:
                     first += data[:2_000]
                 batch = _Batch()
-                for event in events.feed(data, decoder.words):
+                for event in events.feed(data, decoder.alike):
                     heard = time.perf_counter()
                     if isinstance(event, str):
                         batch.add(event)

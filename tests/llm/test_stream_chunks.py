@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import json
 from typing import Any
 
@@ -74,30 +75,51 @@ FRAMES = (
             st.sampled_from(FRAMES),
             st.lists(
                 st.sampled_from(
-                    [b"a", b" ", b'\\"', b'"', b"\\n", b"\t", "漢".encode(), b"\xe6", b'"}']
+                    [b"a", b" ", b'\\"', b'"', b"\\n", b"\t", "漢".encode(), b"\xe6", b'"}', b"\\"]
                 )
             ).map(b"".join),
         ),
         max_size=12,
-    )
+    ),
+    st.lists(st.integers(0, 1_000), max_size=4),
 )
 def test_what_differs_in_its_words_alone_is_read_as_every_other_chunk(
-    parts: list[tuple[tuple[bytes, bytes], bytes]],
+    parts: list[tuple[tuple[bytes, bytes], bytes]], places: list[int]
 ) -> None:
+    def data(part: tuple[tuple[bytes, bytes], bytes]) -> bytes:
+        (before, behind), words = part
+        return b"data: " + before + words + behind + b"\n\n"
+
+    # The first words show that no thought comes, the second how others will look.
+    first = [data((FRAMES[0], words)) for words in (b"Hi", b"!")]
+    rest = b"".join(map(data, parts))
+    edges = [0, *sorted(place for place in places if place < len(rest)), len(rest)]
+    pieces = [*first, *(rest[a:b] for a, b in itertools.pairwise(edges))]
+
     def read(*, at_once: bool) -> str:
         decoder, events, said = ChunkDecoder(ResponseContext("host", "model")), SSEDecoder(), ""
-        # The first words show that no thought comes, the second how others will look.
-        for (before, behind), words in [(FRAMES[0], b"Hi"), (FRAMES[0], b"!"), *parts]:
-            data = b"data: " + before + words + behind + b"\n\n"
+        for piece in pieces:
+            found = events.feed(piece, decoder.alike) if at_once else events.feed(piece)
             try:
-                found = events.feed(data, decoder.words) if at_once else events.feed(data)
-                items = [item for event in found for item in decoder.decode(event)]
+                for event in found:
+                    items = decoder.decode(event)
+                    said += "".join(item.text for item in items if isinstance(item, TextDelta))
             except APIStreamError:
                 return said + "!"
-            said += "".join(item.text for item in items if isinstance(item, TextDelta))
         return said + decoder.reason if decoder.reason else said
 
     assert read(at_once=True) == read(at_once=False)
+
+
+def test_what_differs_in_its_words_alone_is_read_in_one_go() -> None:
+    decoder, events = ChunkDecoder(ResponseContext("host", "model")), SSEDecoder()
+    words = ["Hi", "!", *(f' "{n}"\n' for n in range(100))]
+    written = [b"data: " + json.dumps(chunk({"content": text})).encode() for text in words]
+    for event in events.feed(b"\n\n".join((*written[:2], b"")), decoder.alike):
+        decoder.decode(event)
+    found = events.feed(b"\n\n".join((*written[2:], b"data: [DO")), decoder.alike)
+    assert found == ["".join(words[2:])]
+    assert events.feed(b"NE]\n\n", decoder.alike) == [SSEvent("", b"[DONE]")]
 
 
 @pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
