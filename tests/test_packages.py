@@ -59,7 +59,6 @@ def test_what_is_used_from_within_has_an_upper_bound() -> None:
 
 OWN_JSON = {
     "projection/tool_calls.py:argument",
-    "session/jsonl.py:encode",
     "session/side_files.py:_write",
 }
 """One string that a pattern found, and what was written by us a moment ago."""
