@@ -261,6 +261,9 @@ def _of_sandbox(outcome: ToolOutcome, confined: Confined) -> ToolOutcome:
             "and `why`; do not look for a way round it."
         )
         brief = f"{outcome.brief} · the sandbox refused {', '.join(what)}"
+    if removed := confined.policy.watch.remove_moves():
+        facts.append(f"Removed, as it would have moved the settings of git: {', '.join(removed)}.")
+        brief += " · settings of git moved: undone"
     if changed := confined.policy.watch.changed():
         named = ", ".join(changed[:_MOST_NAMED]) + (" …" if len(changed) > _MOST_NAMED else "")
         facts.append(f"It changed what runs later: {named}. Tell the user so.")

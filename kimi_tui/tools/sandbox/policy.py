@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kimi_tui import app_paths
+from kimi_tui.filesystem import open_regular, read_regular
 from kimi_tui.tools.process import word_set
 from kimi_tui.workspace import protected_names
 
@@ -26,6 +27,11 @@ _MOST_LOOKED_AT = 6000
 _PASSED_OVER = frozenset({"node_modules", ".venv", "venv", "__pycache__", "target", ".tox", ".nox"})
 _MOST_MODULES = 50
 _GIT_FILE_BYTES = 4096
+_SETTINGS_BYTES = 1 << 18
+_MOST_SETTINGS_FILES = 20
+_QUOTES = str.maketrans(dict.fromkeys("\"'\\!", " "))
+_NO_PROGRAMS = frozenset({"branch", "remote", "url", "submodule", "user", "safe"})
+"""Sections of git's settings whose values are addresses and names."""
 
 
 SECRET_PLACES = frozenset(
@@ -169,7 +175,9 @@ def policy_for(
         common = _shared_repository(repository)
         if common and not _under(common, (work,)):
             writable.add(common)
-        kept |= set(_of_git(common or os.path.join(repository, ".git")))
+        git = common or os.path.join(repository, ".git")
+        kept |= set(_of_git(git))
+        kept |= {path for path in named_by_settings(git, repository) if _under(path, (work,))}
         kept |= {path for path in [os.path.join(repository, ".git")] if os.path.isfile(path)}
     roots = [work, *sorted(path for path in writable if not _under(path, (work,)))]
     kept_paths = sorted(kept - hidden)
@@ -220,11 +228,12 @@ _Stamp = tuple[int, int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """The files below a work folder that run later, as they were at one time, and those that hold secrets."""
+    """The files below a work folder that run later, as they were at one time, those that hold secrets, and repositories."""
 
     work: str
     stamps: Mapping[str, _Stamp]
     secrets: tuple[str, ...]
+    repositories: tuple[str, ...] = ()
 
     def changed(self) -> list[str]:
         """Which of them are new or another by now, relative to the work folder. For a thread."""
@@ -234,6 +243,23 @@ class Watch:
             for path, stamp in now.items()
             if self.stamps.get(path) != stamp
         )
+
+    def remove_moves(self) -> list[str]:
+        """Remove what makes git look for the settings of a repository elsewhere, where that was not there before.
+
+        Git itself makes no such file in these places, and there is no way to keep a file from being made. For a thread.
+
+        Returns:
+            what was removed, relative to the work folder.
+        """
+        removed: list[str] = []
+        for git in self.repositories:
+            path = os.path.join(git, "commondir")
+            if path not in self.stamps and os.path.lexists(path):
+                with contextlib.suppress(OSError):
+                    os.unlink(path)
+                    removed.append(os.path.relpath(path, self.work))
+        return removed
 
 
 def _look(work: str) -> tuple[list[str], Watch, list[str]]:
@@ -247,6 +273,7 @@ def _look(work: str) -> tuple[list[str], Watch, list[str]]:
     secrets: list[str] = []
     secret, later = protected_names.secrets(), protected_names.runs_later()
     repositories: list[str] = []
+    gits: list[str] = []
     waiting = [(work, 0)]
     n_looked_at = 0
     while waiting and n_looked_at < _MOST_LOOKED_AT:
@@ -261,6 +288,8 @@ def _look(work: str) -> tuple[list[str], Watch, list[str]]:
                     if depth:
                         repositories.append(folder)
                     stamps |= _git_stamps(path)
+                    if item.is_dir(follow_symlinks=False):
+                        gits.append(path)
                     continue
                 is_folder = item.is_dir(follow_symlinks=False)
                 place = os.path.relpath(path, work)
@@ -274,7 +303,7 @@ def _look(work: str) -> tuple[list[str], Watch, list[str]]:
                         stamps |= _stamped(path)
                 if is_folder and not is_secret and depth < _DEEPEST and name not in _PASSED_OVER:
                     waiting.append((path, depth + 1))
-    return top, Watch(work, stamps, tuple(secrets)), repositories
+    return top, Watch(work, stamps, tuple(secrets), tuple(gits)), repositories
 
 
 def _stamped(path: str) -> dict[str, _Stamp]:
@@ -291,10 +320,17 @@ def _git_stamps(git: str) -> dict[str, _Stamp]:
         return _stamped(git)
     stamps: dict[str, _Stamp] = {}
     for name in ("commondir", "config", "config.worktree"):
-        stamps |= _stamped(os.path.join(git, name))
+        # An empty one says nothing, and may be ours.
+        stamps |= {
+            path: stamp for path, stamp in _stamped(os.path.join(git, name)).items() if stamp[1]
+        }
     with contextlib.suppress(OSError):
         for hook in os.listdir(os.path.join(git, "hooks")):
             stamps |= _stamped(os.path.join(git, "hooks", hook))
+    for path in named_by_settings(git, os.path.dirname(git), there=False):
+        if os.path.isfile(path):
+            # What was not there could not be held still.
+            stamps |= _stamped(path)
     return stamps
 
 
@@ -314,6 +350,73 @@ def _of_git(git: str) -> Iterator[str]:
             elif os.path.islink(inner):
                 # A link itself cannot be held still; what holds it can.
                 yield path
+            elif name == "config.worktree" and path == git and _has_own_settings(git):
+                # Where git would read it, an empty one: a missing one could be made.
+                with contextlib.suppress(OSError):
+                    os.close(open_regular(Path(inner), os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))
+                    yield inner
+
+
+def _has_own_settings(git: str) -> bool:
+    """Whether a repository has settings of its own for each working tree."""
+    try:
+        text = read_regular(Path(git, "config"), _SETTINGS_BYTES).decode(errors="replace")
+    except OSError:
+        return False
+    return any(
+        line.strip().lower().startswith("worktreeconfig") and "true" in line.lower()
+        for line in text.split("\n")
+    )
+
+
+def named_by_settings(git: str, top: str, *, there: bool = True) -> set[str]:
+    """The files and folders that a repository's settings name: included settings, hooks, programs such as filters.
+
+    Args:
+        git: the repository.
+        top: the folder that its files are in, where relative names begin.
+        there: only what exists.
+
+    Returns:
+        real paths; none of them holds the repository or all of its files.
+    """
+    found: set[str] = set()
+    waiting = [os.path.join(git, "config"), os.path.join(git, "config.worktree")]
+    read: set[str] = set()
+    while waiting and len(read) < _MOST_SETTINGS_FILES:
+        settings = waiting.pop()
+        if settings in read:
+            continue
+        read.add(settings)
+        try:
+            text = read_regular(Path(settings), _SETTINGS_BYTES).decode(errors="surrogateescape")
+        except OSError:
+            continue
+        section = ""
+        for line in map(str.strip, text.split("\n")):
+            head, _, rest = line[1:].partition("]") if line.startswith("[") else ("", "", line)
+            section = head.partition(" ")[0].lower() or section
+            key, _, value = rest.partition("=")
+            name, value = key.strip().lower(), value.strip()
+            if not value or section in _NO_PROGRAMS:
+                continue
+            whole = value.replace('"', "")
+            if section in ("include", "includeif") and name == "path":
+                waiting.append(os.path.realpath(os.path.join(os.path.dirname(settings), whole)))
+                found.add(waiting[-1])
+            elif name in ("hookspath", "attributesfile"):
+                found.add(os.path.realpath(os.path.join(top, whole)))
+            else:
+                # A program, in front of its arguments or behind a shell.
+                words = [word for word in value.translate(_QUOTES).split() if "/" in word]
+                paths = [os.path.realpath(os.path.join(top, word)) for word in words]
+                found |= {path for path in paths if os.path.isfile(path)}
+    above = {os.path.realpath(top), os.path.realpath(git)}
+    return {
+        path
+        for path in found
+        if (os.path.exists(path) or not there) and not any(_under(one, (path,)) for one in above)
+    }
 
 
 def _modules(git: str) -> Iterator[str]:
@@ -352,10 +455,11 @@ def _shared_repository(folder: str) -> str:
 
 def _first_line(path: str) -> str:
     try:
-        with open(path, encoding="utf-8", errors="surrogateescape") as file:
-            return file.read(_GIT_FILE_BYTES).partition("\n")[0]
+        with open(open_regular(Path(path)), "rb", buffering=0) as file:
+            data = file.read(_GIT_FILE_BYTES) or b""
     except OSError:
         return ""
+    return data.decode(errors="surrogateescape").partition("\n")[0]
 
 
 def refused(output: str, policy: Policy) -> list[str]:

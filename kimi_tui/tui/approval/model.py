@@ -168,6 +168,22 @@ def detail_rows(
         yield from _diff_rows(diff, width, glyphs)
 
 
+def offered_texts(request: ApprovalRequest) -> tuple[list[str], list[str]]:
+    """What a question of the agent offers, each answer with its key and what follows from it.
+
+    Returns:
+        one text for each answer, without what follows where nothing is said of that; and what belongs to no answer.
+    """
+    lines = request.detail.split("\n") if request.detail else []
+    texts: list[str] = []
+    for number, label in enumerate(request.options[:9], 1):
+        line = next((one for one in lines if one.startswith(f"{label}: ")), "")
+        if line:
+            lines.remove(line)
+        texts.append(f"{number}  {visible(line or label)}")
+    return texts, [visible(line) for line in lines]
+
+
 def said_instead(request: ApprovalRequest, written: str) -> str:
     """What the engine is told of a text that was open for changes: empty where it is as the agent wrote it."""
     if request.kind == "question":
@@ -241,6 +257,8 @@ class Detail:
         is_laid_out: whether all rows are known; else `lay_out` goes on.
         seen_end: whether the last row has been on the screen.
         n_read: so many rows from the first on have been there, without one between them that was not.
+
+    To a question of the agent the rows are what it offers: `show_answer` and `has_shown_answer` go by their places.
     """
 
     def __init__(self, request: ApprovalRequest) -> None:
@@ -256,6 +274,12 @@ class Detail:
         self._is_whole = False
         self.seen_end = False
         self.n_read = 0
+        self._answers: dict[int, range] = {}
+        """The rows of each answer of a question, by its place among them."""
+        self._asked = range(0)
+        """The rows of what is asked, where it is too long to stand above."""
+        self._shown: set[int] = set()
+        """The rows of a question that have been on the screen."""
 
     def fit(
         self,
@@ -280,15 +304,51 @@ class Detail:
         if (width, moved_here) != (self._width, self._moved_here):
             self._width = width
             self._moved_here = moved_here
-            self._coming = detail_rows(self._request, width, glyphs)
-            self._rows = [
-                DetailRow(row, "path") for text in moved_here for row in self._broken(text)
-            ]
+            if self._request.kind == "question":
+                self._coming = iter(())
+                self._rows = self._offered(moved_here)
+            else:
+                self._coming = detail_rows(self._request, width, glyphs)
+                self._rows = [
+                    DetailRow(row, "path") for text in moved_here for row in self._broken(text)
+                ]
             # Other rows: how far they were read is only known of all of them.
             self.n_read = sys.maxsize if self.n_read and not self.passed_over else 0
             self.is_laid_out = False
             self.lay_out()
         self._move(0)
+
+    def _offered(self, moved_here: tuple[str, ...]) -> list[DetailRow]:
+        """The rows of a question: what there was no room for, and each answer that has more to it than stands below."""
+        texts, others = offered_texts(self._request)
+        labels = [f"{n}  {visible(label)}" for n, label in enumerate(self._request.options[:9], 1)]
+        rows = [
+            DetailRow(row, "path")
+            for text in moved_here
+            if text not in labels
+            for row in self._broken(text)
+        ]
+        self._answers.clear()
+        self._shown.clear()
+        self._asked = range(len(rows))
+        for at, (text, label) in enumerate(zip(texts, labels, strict=True)):
+            if text != label or label in moved_here:
+                begin = len(rows)
+                rows += [DetailRow(row) for row in self._broken(text)]
+                self._answers[at] = range(begin, len(rows))
+        return rows + [DetailRow(row) for text in others for row in self._broken(text)]
+
+    def show_answer(self, at: int) -> None:
+        """Show the rows of one answer of a question, from its first on; before them those of what is asked."""
+        if not self._shown.issuperset(self._asked):
+            at_row = next(row for row in self._asked if row not in self._shown)
+            self._move(at_row - self._top)
+        elif at in self._answers:
+            self._move(self._answers[at].start - self._top)
+
+    def has_shown_answer(self, at: int) -> bool:
+        """Whether one answer of a question, and what is asked, have been on the screen to their last rows."""
+        return self._shown.issuperset((*self._asked, *self._answers.get(at, ())))
 
     def lay_out(self) -> None:
         """Go on for a while."""
@@ -302,6 +362,8 @@ class Detail:
 
     def note_shown(self) -> None:
         """What is shown now is on the screen."""
+        if self._request.kind == "question":
+            self._shown.update(range(self._top, self._top + self._window))
         if self._top <= self.n_read:
             self.n_read = max(self.n_read, self._top + self._window)
         if self.at_end:

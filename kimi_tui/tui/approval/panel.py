@@ -199,6 +199,20 @@ def key_hints(
     )
 
 
+def keys_row(
+    answers: Sequence[Choice], width: int, glyphs: Glyphs, *, chosen: int, armed: bool
+) -> Content:
+    """The keys of all answers in one row, with the words of the chosen one."""
+    key = "bold $accent" if armed else "$ink-quiet"
+    keys = [
+        (f" {one.key} ", f"{key} on $select" if at == chosen else key)
+        for at, one in enumerate(answers)
+    ]
+    row = Content.assemble("  ", *keys)
+    words = cut(answers[chosen].words, max(1, width - EDGE - 5 - row.cell_length), glyphs.cut)
+    return Content.assemble(row, "   ", (words, "bold $ink-strong"))
+
+
 def way_row(key: str, words: str) -> Content:
     """What a key does while something is written; a click does it too."""
     return Content.assemble("   ", (f"{key:<7}", "bold $accent"), (words, "$ink"))
@@ -209,6 +223,8 @@ MOST_ROWS_LOW = 2
 """Of each part on a low screen."""
 BLANK_ROWS = 2
 """Under the question, and over the answers."""
+LOW_DETAIL = 7
+"""With fewer rows to read, the answers to a question give way to a row of their keys while one is chosen."""
 LEAST_DETAIL = 3
 """Rows of what will happen, with the line that says which of them are shown."""
 
@@ -226,6 +242,7 @@ class Beside:
         chosen: the place of the answer that the arrows stand on.
         armed: a key would count now.
         toll: what a D-Mail would take and leave, where that is known.
+        folded: the answers are one row of keys, so that there is more room to read on a low screen.
 
     Attributes:
         moved: the texts that were too long, as people may see them.
@@ -243,7 +260,9 @@ class Beside:
         chosen: int | None,
         armed: bool,
         toll: Toll | None = None,
+        folded: bool = False,
     ) -> None:
+        self.keys: Content | None = None
         self._most = MOST_ROWS if height >= TALL else MOST_ROWS_LOW
         self.moved: list[str] = []
         target = [request.detail] if counts(request) is not None else []
@@ -273,12 +292,16 @@ class Beside:
             (choice, self._fitted(each, choice.words))
             for choice, each in zip(answers, rows, strict=True)
         ]
+        if folded and chosen is not None:
+            self.answers = []
+            self.keys = keys_row(answers, width, glyphs, chosen=chosen, armed=armed)
 
     @property
     def n_rows(self) -> int:
         """How many rows all of it has."""
         answers = sum(len(rows) for _, rows in self.answers)
-        return len(self.question) + len(self.place) + answers + BLANK_ROWS
+        keys = 1 if self.keys is not None else 0
+        return len(self.question) + len(self.place) + answers + keys + BLANK_ROWS
 
     def _fitted(self, rows: list[Content], *texts: str) -> list[Content]:
         if len(rows) <= self._most:
@@ -360,6 +383,8 @@ class ApprovalPanel(Widget, can_focus=True):
         self._awaited: Timer | None = None
         """Looks whether the keyboard is quiet by now."""
         self._chosen: int | None = None
+        self._to_show: int | None = None
+        """The answer whose rows are to be shown with the next picture."""
         self._detail = Detail(request)
         self._asked_early = False
         self._was_told = False
@@ -576,8 +601,18 @@ class ApprovalPanel(Widget, can_focus=True):
             case "no":
                 self.post_message(self.Answered(self.request.id, "no"))
             case answer:
-                if self._has_read():
+                if self._has_read_answer(choice) or self._has_read():
                     self.post_message(self.Answered(self.request.id, answer, choice.says))
+
+    def _has_read_answer(self, choice: Choice) -> bool:
+        """Whether it is an answer to a question that the user has read, whatever they read of the others; shows it where not."""
+        if self.request.kind != "question":
+            return False
+        if not choice.says:
+            return True  # it is left to the agent
+        at = self._choices.index(choice)
+        self._to_show = at
+        return self._detail.has_shown_answer(at)
 
     def _has_read(self) -> bool:
         """Whether the end of what will run was on the screen, and all before it; says so where it was not.
@@ -598,7 +633,10 @@ class ApprovalPanel(Widget, can_focus=True):
             self._chosen = 0 if step > 0 else last
         else:
             self._chosen = min(last, max(0, self._chosen + step))
-        self.refresh()
+        if self.request.kind == "question":
+            # The rows of the chosen one are those to read.
+            self._to_show = self._chosen
+        self.refresh(layout=True)
 
     def _await_quiet(self) -> None:
         remaining_s = self._quiet.remaining_s(time.monotonic())
@@ -682,24 +720,13 @@ class ApprovalPanel(Widget, can_focus=True):
         """The rows without their edge; notes what a click on each of them does."""
         glyphs = glyphs_of(self)
         tall = self._is_tall
-        beside = Beside(
-            self.request,
-            self._choices,
-            width,
-            app_of(self).size.height,
-            glyphs,
-            waiting=self.waiting,
-            chosen=self._chosen,
-            armed=self.armed,
-            toll=self.toll,
-        )
-        self._detail.fit(
-            max(10, width - SIDES - 3),
-            app_of(self).size.height,
-            glyphs,
-            beside=beside.n_rows,
-            moved_here=tuple(beside.moved),
-        )
+        beside = self._fit_detail(width, glyphs, folded=False)
+        is_question = self.request.kind == "question" and self._chosen is not None
+        if is_question and not self._detail.shows_all and self._detail.room < LOW_DETAIL:
+            beside = self._fit_detail(width, glyphs, folded=True)
+        if self._to_show is not None:
+            self._detail.show_answer(self._to_show)
+            self._to_show = None
         if not self._detail.is_laid_out and self._laying_out is None:
             self._laying_out = self.set_timer(REST_S, self._lay_out)
         self._clicks.clear()
@@ -724,7 +751,33 @@ class ApprovalPanel(Widget, can_focus=True):
             for row in rows:
                 self._clicks[len(lines)] = lambda choice=choice: self._decide(choice)
                 lines.append(row)
+        if beside.keys is not None:
+            lines.append(beside.keys)
         return [*lines, Content("")] if tall else lines
+
+    def _fit_detail(self, width: int, glyphs: Glyphs, *, folded: bool) -> Beside:
+        """What stands beside the detail, which takes the rest."""
+        height = app_of(self).size.height
+        beside = Beside(
+            self.request,
+            self._choices,
+            width,
+            height,
+            glyphs,
+            waiting=self.waiting,
+            chosen=self._chosen,
+            armed=self.armed,
+            toll=self.toll,
+            folded=folded,
+        )
+        self._detail.fit(
+            max(10, width - SIDES - 3),
+            height,
+            glyphs,
+            beside=beside.n_rows,
+            moved_here=tuple(beside.moved),
+        )
+        return beside
 
     def _lay_out(self) -> None:
         """Go on with rows that were too many at once."""

@@ -3,10 +3,16 @@
 An attempt that gets out says so by returning something true, or is seen from outside.
 """
 
+import contextlib
 import ctypes
+import fcntl
+import mmap
 import os
+import pty
+import signal
 import socket
 import struct
+import subprocess
 import sys
 
 libc = ctypes.CDLL(None, use_errno=True)
@@ -54,9 +60,6 @@ def passed():
 
 
 def typed():
-    import fcntl
-    import pty
-
     _own, other = pty.openpty()
     with open(os.ttyname(other), "rb", buffering=0) as terminal:
         return fcntl.ioctl(terminal, 0x5412, b"x") == 0
@@ -85,11 +88,11 @@ def by_thread():
     return said[0]
 
 
-def memory():
+def memory(pid):
     base = ctypes.create_string_buffer(8)
     here = (ctypes.c_void_p * 2)(ctypes.addressof(base), 8)
     there = (ctypes.c_void_p * 2)(0x400000, 8)
-    return call(310, 270, VICTIM, here, 1, there, 1, 0)
+    return call(310, 270, pid, here, 1, there, 1, 0)
 
 
 def inherited():
@@ -104,8 +107,155 @@ def inherited():
     return ""
 
 
+def writable(*paths):
+    """The first of these that can be opened for writing."""
+    for path in paths:
+        try:
+            os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK))
+        except OSError:
+            continue
+        return path
+    return ""
+
+
+def listed(top):
+    return [os.path.join(top, name) for name in os.listdir(top)]
+
+
+def nameless(target):
+    """A file without a name that is given one elsewhere."""
+    number = os.open(".", os.O_TMPFILE | os.O_RDWR, 0o700)
+    return libc.linkat(AT, f"/proc/self/fd/{number}".encode(), AT, os.fsencode(target), 0x400) == 0
+
+
+def copied():
+    """A program that has no file."""
+    number = os.memfd_create("x")
+    with open("/bin/cat", "rb") as file:
+        os.write(number, file.read())
+    program = [f"/proc/self/fd/{number}", KEY]
+    return subprocess.run(program, pass_fds=(number,), capture_output=True).stdout
+
+
+def descriptors():
+    """Those of all processes outside: by name, and taken over. Which these are, their mounts tell."""
+    found = []
+    for pid in map(int, filter(str.isdecimal, os.listdir("/proc"))):
+        with contextlib.suppress(OSError):
+            if pid == 1 or os.readlink(f"/proc/{pid}/ns/mnt") == os.readlink("/proc/self/ns/mnt"):
+                continue
+        with contextlib.suppress(OSError):
+            found += [os.readlink(name) for name in listed(f"/proc/{pid}/fd")]
+        try:
+            held = os.pidfd_open(pid)
+        except OSError:
+            continue
+        found += [number for number in range(8) if call(438, 438, held, number, 0)]
+    return found
+
+
+def supervisor(attempt):
+    """On the process that confined this one, where that is not the sandbox's own."""
+    pid = int(os.environ["SUPERVISOR"])
+    return pid != 1 and attempt(pid)
+
+
+def owned():
+    """A signal for input that comes, sent to a process outside."""
+    end, other = socket.socketpair()
+    fcntl.fcntl(end, fcntl.F_SETOWN, VICTIM)
+    fcntl.fcntl(end, 10, signal.SIGKILL)
+    fcntl.fcntl(end, fcntl.F_SETFL, os.O_ASYNC | os.O_NONBLOCK)
+    other.send(b"x")
+
+
+def old_calls():
+    """The calls of 32-bit programs, whose numbers are others: getpid."""
+    if ARM:
+        return False
+    code = mmap.mmap(-1, 4096, prot=7)
+    code.write(bytes((0xB8, 20, 0, 0, 0, 0xCD, 0x80, 0xC3)))
+    run = ctypes.CFUNCTYPE(ctypes.c_int)(ctypes.addressof(ctypes.c_char.from_buffer(code)))
+    child = os.fork()
+    if child == 0:
+        os._exit(7 if run() > 0 else 3)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+
+
+def high_bits():
+    """Arguments of which the kernel takes the lower half only."""
+    _own, other = pty.openpty()
+    return call(16, 29, other, ctypes.c_ulong(0x5412 | 1 << 32), b"x")
+
+
+def kept(name):
+    """One of the variables that lead to agents and keys."""
+    return any(
+        word in name for word in ("TOKEN", "PASS", "API_KEY", "SSH_A", "GPG_", "DBUS", "XAUTH")
+    )
+
+
+OUTER = (f"{OUT}/linked", ".git/hooks/pre-push")
+TREES = (
+    "/proc/sys/kernel",
+    "/proc/sys/vm",
+    "/proc/sys/net/ipv4",
+    "/sys/kernel",
+    "/sys/power",
+    "/sys/fs/cgroup",
+)
+
 ATTEMPTS = (
     inherited,
+    copied,
+    descriptors,
+    old_calls,
+    high_bits,
+    owned,
+    lambda: nameless(OUTER[0]),
+    lambda: nameless(OUTER[1]),
+    lambda: os.link("ok", OUTER[1]),
+    lambda: libc.syscall(276 if ARM else 316, AT, b"ok", AT, b".git/config", 2) >= 0,
+    lambda: libc.syscall(276 if ARM else 316, AT, b".git", AT, b"sub", 2) >= 0,
+    lambda: supervisor(lambda pid: writable(*(f"/proc/{pid}/fd/{number}" for number in range(64)))),
+    lambda: supervisor(lambda pid: call(101, 117, 0x4206, pid, 0, 0)),
+    lambda: supervisor(lambda pid: read(f"/proc/{pid}/environ")),
+    lambda: supervisor(memory),
+    lambda: writable(*(path for top in TREES if os.path.isdir(top) for path in listed(top))),
+    lambda: writable(
+        "/dev/fuse",
+        "/dev/kvm",
+        "/dev/vhost-vsock",
+        "/dev/net/tun",
+        "/dev/uinput",
+        "/dev/loop-control",
+    ),
+    lambda: [name for name in os.environ if kept(name)],
+    lambda: os.listdir(f"/proc/self/fd/{os.open(HOME, os.O_PATH)}/.ssh"),
+    lambda: os.write(os.open("/proc/self/uid_map", os.O_WRONLY), b"0 0 1"),
+    lambda: os.write(os.open("/proc/self/setgroups", os.O_WRONLY), b"allow"),
+    lambda: fcntl.ioctl(os.open("/proc/self/ns/user", os.O_RDONLY), 0xB702) and False,
+    lambda: call(272, 97, 0x80),
+    lambda: call(272, 97, 0x02000000),
+    lambda: (
+        libc.syscall(220 if ARM else 56, ctypes.c_ulong(0x10000000 | 17 | 1 << 33), 0, 0, 0, 0) >= 0
+    ),
+    lambda: not ARM and libc.syscall(0x40000000 | 39) > 0,
+    lambda: call(427, 427, 0, 0, None, 0),
+    lambda: call(430, 430, b"overlay", 0),
+    lambda: call(203, 122, VICTIM, 8, struct.pack("Q", 1)),
+    lambda: call(144, 119, VICTIM, 3, struct.pack("i", 0)),
+    lambda: call(314, 274, VICTIM, struct.pack("IIQiIQQQ", 48, 0, 0, 19, 0, 0, 0, 0), 0),
+    lambda: call(256, 238, VICTIM, 1, struct.pack("Q", 1), struct.pack("Q", 1)),
+    lambda: call(129, 138, VICTIM, 0, bytes(128)),
+    lambda: call(234, 131, VICTIM, VICTIM, 0),
+    lambda: os.setpgid(VICTIM, 0) or True,
+    lambda: call(440, 440, os.pidfd_open(VICTIM), None, 0, 20, 0),
+    lambda: say(socket.AF_INET6, socket.SOCK_DGRAM, 0, ("::1", UDP)),
+    lambda: connect(socket.AF_UNIX, socket.SOCK_STREAM, 0, "\0/tmp/.X11-unix/X0"),
+    lambda: connect(socket.AF_UNIX, socket.SOCK_SEQPACKET, 0, f"{HOME}/agent.sock"),
+    lambda: socket.socket(socket.AF_INET6, socket.SOCK_RAW, 58).fileno() > 0,
+    lambda: socket.socket(16, socket.SOCK_RAW, 15).sendto(b"add@/x\0ACTION=add\0", (0, 1)),
     lambda: connect(socket.AF_INET, socket.SOCK_STREAM),
     lambda: connect(socket.AF_INET6, socket.SOCK_STREAM, 0, ("::ffff:127.0.0.1", PORT)),
     lambda: connect(socket.AF_INET, socket.SOCK_STREAM, 262),
@@ -161,7 +311,7 @@ ATTEMPTS = (
     lambda: call(172, 219, 3) and not ARM,
     lambda: call(101, 117, 16, VICTIM, 0, 0),
     lambda: call(101, 117, 0x4206, VICTIM, 0, 0),
-    memory,
+    lambda: memory(VICTIM),
     lambda: call(438, 438, os.pidfd_open(VICTIM), 0, 0),
     lambda: call(424, 424, os.pidfd_open(VICTIM), 0, None, 0),
     lambda: os.kill(VICTIM, 0) or True,

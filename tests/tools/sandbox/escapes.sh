@@ -122,6 +122,13 @@ rm -f .envrc; echo $N > .envrc
 mv -f ok4 .envrc
 echo $N > .vscode/settings.json
 mv .vscode v && mkdir .vscode && echo $N > .vscode/settings.json
+echo $N >> team.gitconfig
+mv team.gitconfig t$N && echo $N > team.gitconfig
+echo $N >> tools/hooks/pre-commit
+echo $N > tools/hooks/post-checkout
+mv tools t$N && mkdir -p tools/hooks && echo $N > tools/hooks/pre-commit
+sed -i "s/^/$N/" tools/watch
+rm -f tools/watch; cp ok tools/watch
 echo $N >> AGENTS.md
 sed -i "s/^/$N/" AGENTS.md
 # --- reading secrets

@@ -82,10 +82,16 @@ class Outside:
             ".envrc": "mine\n",
             ".vscode/settings.json": "{}\n",
             "AGENTS.md": "mine\n",
+            "team.gitconfig": "# mine\n",
+            "tools/hooks/pre-commit": "# mine\n",
+            "tools/watch": "# mine\n",
         }.items():
             written(self.work / name, text)
         for repository in (self.work, self.work / "sub"):
             subprocess.run(["git", "init", "-q", str(repository)], check=True)
+        with open(self.work / ".git/config", "a") as settings:
+            settings.write("[include] path = ../team.gitconfig\n[core] hooksPath = tools/hooks\n")
+            settings.write("[core] fsmonitor = tools/watch --all\n")
         for name in ("escapes.sh", "escapes.py"):
             shutil.copy(HERE / name, self.work / name)
         written(self.work / "run.sh", RUN)
@@ -139,6 +145,7 @@ class Outside:
             *(self.work / ".git" / name for name in ("hooks", "config")),
             *(self.work / "sub/.git" / name for name in ("hooks", "config")),
             *(self.work / name for name in (".envrc", ".vscode", "AGENTS.md", ".env")),
+            *(self.work / name for name in ("team.gitconfig", "tools")),
         ]
         found: dict[str, object] = {"": sorted(os.listdir(self.base))}
         for top in (self.out, self.app, self.shared, *kept):

@@ -64,6 +64,54 @@ def test_the_work_folder_is_writable_but_for_what_runs_later(
     assert policy.watch.changed() == [".git/commondir", "sub/.envrc", "tests/conftest.py"]
 
 
+def test_what_the_settings_of_git_name_is_held_still(
+    policy: Policy, environ: dict[str, str], tmp_path: Path
+) -> None:
+    work = tmp_path / "work"
+    named = (
+        "team.cfg",
+        "more.cfg",
+        "tools/hooks/pre-push",
+        "tools/watch",
+        "tools/clean.sh",
+        "tools/a.sh",
+    )
+    for name in (*named, "free/a.sh"):
+        (work / name).parent.mkdir(parents=True, exist_ok=True)
+        (work / name).write_text("[Include]\npath = more.cfg\n" if name == "team.cfg" else "x\n")
+    with open(work / ".git/config", "a") as settings:
+        settings.write(
+            "[include]\n\tpath = ../team.cfg\n\tpath = ../missing.cfg\n[include] path = /etc/hosts\n"
+            "[core] hooksPath = tools/hooks\n\tFSMonitor = tools/watch --all\n"
+            '[filter "x"]\n\tclean = "sh -c \\"tools/clean.sh %f\\""\n[alias]\n\ta = !tools/a.sh "$@"\n'
+            '[remote "origin"]\n\turl = free/a.sh\n[extensions]\n\tworktreeConfig = true\n'
+            "[core]\n\tattributesFile = .\n\tattributesFile = .git\n\tx = ./ ../.. //\n"
+        )
+    found = policy_for(work, SandboxSettings(), environ)
+    for name in (*named, "tools/hooks/new", ".git/config.worktree"):
+        assert not found.may_write(name), name
+    for name in ("free/a.sh", "app.py", ".git/index", "tools/b.sh"):
+        assert found.may_write(name), name
+    assert {str(work / "tools"), str(work / ".git")} <= set(found.pinned)
+    # What was not there is named when it was made; what moves all settings is taken away.
+    (work / "missing.cfg").write_text("x\n")
+    (work / ".git/commondir").write_text("../elsewhere\n")
+    assert found.watch.remove_moves() == [".git/commondir"]
+    assert found.watch.changed() == ["missing.cfg"]
+    (work / ".git/commondir").write_text(".\n")
+    assert policy_for(work, SandboxSettings(), environ).watch.remove_moves() == []
+
+
+def test_nothing_that_a_repository_names_is_waited_for(
+    environ: dict[str, str], tmp_path: Path
+) -> None:
+    work = tmp_path / "work"
+    (work / "own").mkdir(parents=True)
+    (work / ".git").write_text("gitdir: own\n")
+    os.mkfifo(work / "own/gitdir")
+    assert policy_for(work, SandboxSettings(), environ).writable[0] == str(work)
+
+
 def test_a_linked_working_tree_may_write_its_repository_and_no_other_folder(
     policy: Policy, environ: dict[str, str], tmp_path: Path
 ) -> None:

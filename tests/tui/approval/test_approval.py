@@ -659,6 +659,57 @@ async def test_all_answers_to_a_question_are_on_every_screen(size: tuple[int, in
         assert "rows 1 to" in shown or "…" not in shown
 
 
+@pytest.mark.parametrize("size", [(80, 24), (60, 20)])
+async def test_the_chosen_answer_of_a_long_question_is_read_whole_and_alone(
+    size: tuple[int, int],
+) -> None:
+    options = tuple(
+        f"Rewrite the importer in way {n}, whatever else may come of it" for n in range(1, 7)
+    )
+    described = "\n".join(
+        f"{one}: {'it costs a day and more ' * 16}END{n}" for n, one in enumerate(options, 1)
+    )
+    desk = Desk(request(described, question="Which?" * 90, kind="question", options=options))
+
+    def read() -> str:
+        return re.split(r"rows \d+ to", desk.text())[0]
+
+    async with desk.run_test(size=size) as pilot:
+        desk.wait_out()
+        await press(pilot, "4")
+        assert desk.answers == []
+        for _ in range(40):
+            if "1  Rewrite" in read():
+                break
+            await press(pilot, "pagedown")
+        await press(pilot, *["down"] * 4)
+        assert "4  Rewrite the importer in way 4" in read()
+        assert "3  Rewrite" not in read()
+        assert read().count("\n") >= 9
+        assert "1  2  3  4  5  6  e  n" in desk.text()
+        assert "END4" not in read() or size == (80, 24)
+        if "END4" not in read():
+            await press(pilot, "enter")
+            assert desk.answers == []
+            await press(pilot, "pagedown")
+        assert "END4" in read()
+        await press(pilot, "enter")
+        assert desk.answers == [("once", options[3])]
+
+
+async def test_what_a_question_leaves_to_the_agent_need_not_be_read() -> None:
+    same = request("a: x\na: y\n" + "b: z " * 300, kind="question", options=("a", "b"))
+    desk = Desk(same)
+    async with desk.run_test(size=(80, 24)) as pilot:
+        desk.wait_out()
+        assert "1  a: x" in desk.text()
+        await press(pilot, "end")
+        # What has the words of another answer is shown, too.
+        assert "a: y" in desk.text()
+        await press(pilot, "n")
+        assert desk.answers == [("once", "")]
+
+
 @pytest.mark.parametrize("path", ["setup.py", "a/very/long/way/to/" * 5 + "a/file.py"])
 async def test_an_edit_names_its_file_whole(path: str) -> None:
     app = Desk(request(path, question="Make this edit?", display=(EDIT,)))
