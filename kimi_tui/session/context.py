@@ -51,7 +51,6 @@ from kimi_tui.session.schema import (
     NewCheckpoint,
     Operation,
     SystemPrompt,
-    TokenCount,
     encode_additions,
 )
 
@@ -371,13 +370,9 @@ class Context:
             remarks=tuple(remarks),
         )
 
-    async def write_system_prompt(self, text: str) -> None:
-        """Write the system prompt; once, before anything else."""
-        await self._append([SystemPrompt(text)])
-
     async def append_message(self, message: Message | Sequence[Message]) -> None:
         """Add messages, all in one write. What the disk refuses is kept and written later."""
-        await self._append([message] if isinstance(message, Message) else message)
+        await self.append([message] if isinstance(message, Message) else message)
 
     async def checkpoint(self, add_user_message: bool) -> Checkpoint:
         """Make a checkpoint.
@@ -385,15 +380,13 @@ class Context:
         Args:
             add_user_message: Also add the message that names it to the model.
         """
-        made = await self._append([NewCheckpoint(marker=add_user_message)])
+        made = await self.append([NewCheckpoint(marker=add_user_message)])
         return made[0]
 
-    async def update_token_count(self, tokens: int, *, estimated: bool = False) -> None:
-        """Write what the server says the line holds, or an estimate where it says nothing."""
-        await self._append([TokenCount(tokens, estimated=estimated)])
+    async def append(self, additions: Sequence[Addition]) -> Sequence[Checkpoint]:
+        """Add records, in one write: messages, checkpoints, token counts, once and first of all the system prompt.
 
-    async def _append(self, additions: Sequence[Addition]) -> Sequence[Checkpoint]:
-        """Add records, in one write. Never raises for the disk's sake: what it refuses is kept and written later.
+        Never raises for the disk's sake: what it refuses is kept and written later.
 
         Returns:
             The checkpoints among them.

@@ -18,7 +18,7 @@ from kimi_tui.session.context import Context, Reverted
 from kimi_tui.session.context_index import Kind, WorldLineContent
 from kimi_tui.session.errors import UnknownCheckpoint
 from kimi_tui.session.images import ImageStore
-from kimi_tui.session.schema import Checkpoint
+from kimi_tui.session.schema import Checkpoint, TokenCount
 from kimi_tui.soul.denwarenji import DenwaRenji
 from kimi_tui.soul.file_history import FileHistory
 from kimi_tui.soul.internal_messages import ends_open
@@ -267,10 +267,9 @@ class Conversation:
             # What the server read of it is no measure of what the context holds.
             sent, estimated = max(sent, self.meter.estimate()), True
         self.meter.called(usage, sent)
-        await self.context.update_token_count(sent, estimated=estimated)
-        await self.context.append_message(message)
         total = sent + usage.output
-        await self.context.update_token_count(total, estimated=estimated)
+        counts = [TokenCount(tokens, estimated=estimated) for tokens in (sent, total)]
+        await self.context.append([counts[0], message, counts[1]])
         self.meter.set_figure(total, estimated=estimated)
 
     # -- changing --------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from kimi_tui.config.settings import ModelPrices
 from kimi_tui.llm.provider import ChatProvider, RetryPolicy
 from kimi_tui.session.context import Context
 from kimi_tui.session.errors import StorageTrouble
+from kimi_tui.session.schema import SystemPrompt
 from kimi_tui.session.session import Session
 from kimi_tui.soul.approval import Mode
 from kimi_tui.soul.compaction import Compaction, SimpleCompaction
@@ -95,7 +96,7 @@ async def open_soul(
             )
             if asks_for_keys and (words := left_out_words(notes_in(text))):
                 session.notes.append(words)
-            await session.context.write_system_prompt(text)
+            await session.context.append([SystemPrompt(text)])
         stored, shown, remarks = await asyncio.to_thread(read_history, session, end=True)
         session.notes.extend(remarks)
         # A history made anew has numbers of its own; what is added to the record must still rise.

@@ -15,7 +15,7 @@ import pytest
 from kimi_tui.llm.message import FunctionCall, Message, TextPart, ThinkPart, ToolCall, user_message
 from kimi_tui.session.context import Context
 from kimi_tui.session.errors import UnknownCheckpoint
-from kimi_tui.session.schema import NewCheckpoint, TokenCount
+from kimi_tui.session.schema import NewCheckpoint, SystemPrompt, TokenCount
 from kimi_tui.session.session import Session
 from kimi_tui.session.store import SessionStore
 
@@ -37,9 +37,9 @@ async def turn(context: Context, words: str, answer: str, tokens: int) -> None:
     await context.checkpoint(True)
     await context.append_message(user_message(words))
     await context.checkpoint(True)
-    await context.update_token_count(tokens)
+    await context.append([TokenCount(tokens, estimated=False)])
     await context.append_message(assistant(answer))
-    await context.update_token_count(tokens + 10)
+    await context.append([TokenCount(tokens + 10, estimated=False)])
     assert await context.sync()
 
 
@@ -64,7 +64,7 @@ async def reopened(session: Session) -> Session:
 
 
 async def test_the_file_holds_one_record_a_line_in_order(context: Context) -> None:
-    await context.write_system_prompt("Be brief.")
+    await context.append([SystemPrompt("Be brief.")])
     await turn(context, "hello", "hi", 100)
     found = records(context.folder / "context.jsonl")
     assert [record["role"] for record in found] == [
@@ -97,7 +97,7 @@ async def test_files_are_for_their_owner_only(context: Context) -> None:
 
 async def test_everything_is_there_after_opening_again(session: Session) -> None:
     context = session.context
-    await context.write_system_prompt("Be brief.")
+    await context.append([SystemPrompt("Be brief.")])
     message = Message(
         role="assistant",
         content=[ThinkPart(think="hm", field="reasoning"), TextPart(text="yes\u2028no")],
@@ -188,7 +188,7 @@ async def test_a_dmail_is_one_step(context: Context) -> None:
 
 
 async def test_a_compaction_is_one_step(context: Context) -> None:
-    await context.write_system_prompt("Be brief.")
+    await context.append([SystemPrompt("Be brief.")])
     await turn(context, "one", "two", 1_000)
     old = list(context.checkpoints)
     done = await context.clear(
@@ -296,7 +296,7 @@ async def test_a_torn_end_is_kept_aside_and_never_joined(session: Session) -> No
 async def test_empty_sessions_leave_nothing(tmp_path: Path) -> None:
     session = SessionStore(tmp_path).create(Path("/w"))
     await session.open()
-    await session.context.write_system_prompt("Be brief.")
+    await session.context.append([SystemPrompt("Be brief.")])
     await session.aclose()
     assert not session.dir.exists()
     assert not list((tmp_path / "sessions").iterdir())

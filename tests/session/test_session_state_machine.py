@@ -127,7 +127,7 @@ class Sessions(RuleBasedStateMachine):
 
     @rule(tokens=st.integers(8, 10_000))
     def usage(self, tokens: int) -> None:
-        self.do(self.session.context.update_token_count(tokens))
+        self.do(self.session.context.append([TokenCount(tokens, estimated=False)]))
         self.model.add("usage", tokens)
 
     @rule()

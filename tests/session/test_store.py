@@ -16,6 +16,7 @@ from kimi_tui.session.errors import SessionHeld, SessionNotFound, StorageTrouble
 from kimi_tui.session.journal import Entry
 from kimi_tui.session.listing import SessionInfo
 from kimi_tui.session.rotation import stored_world_lines, world_line_path
+from kimi_tui.session.schema import TokenCount
 from kimi_tui.session.session import Session
 from kimi_tui.session.side_files import read_marks, read_state
 from kimi_tui.session.store import SessionStore
@@ -37,7 +38,7 @@ async def made(store: SessionStore, work_dir: Path, *words: str) -> Session:
     for word in words:
         await session.context.checkpoint(True)
         await session.context.append_message(user_message(word))
-        await session.context.update_token_count(100)
+        await session.context.append([TokenCount(100, estimated=False)])
     await session.aclose()
     return session
 

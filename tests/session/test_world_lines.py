@@ -12,7 +12,7 @@ from kimi_tui.filesystem import Storage
 from kimi_tui.llm.message import user_message
 from kimi_tui.session.errors import UnknownWorldLine
 from kimi_tui.session.journal import Journal
-from kimi_tui.session.schema import NewCheckpoint
+from kimi_tui.session.schema import NewCheckpoint, TokenCount
 from kimi_tui.session.session import Session
 from kimi_tui.session.world_lines import WorldLines, infer_revert
 
@@ -161,7 +161,7 @@ async def test_the_journal_tells_more(tmp_path: Path) -> None:
     for word in ("a", "b", "c"):
         await context.checkpoint(True)
         await context.append_message(user_message(word))
-        await context.update_token_count(1_000)
+        await context.append([TokenCount(1_000, estimated=False)])
     target = context.checkpoint_of(1)
     dmail = [NewCheckpoint(), user_message("L")]
     await context.revert_to(1, reason="dmail", text="the dmail", then=dmail)
