@@ -101,7 +101,7 @@ def start(launch: Launch) -> int:
         # Textual draws on standard error as it was at the start.
         name = "__stderr__"
         setattr(sys, name, sys.__stdout__)
-    from kimi_tui.process import harden, keep_large_apart
+    from kimi_tui.own_process import harden, keep_large_apart
 
     _forget_odd_sizes()
     harden()

@@ -545,7 +545,7 @@ class Compactor:
                 compacted = await self._compaction.compact(
                     plan,
                     provider,
-                    self._asker(provider, step),
+                    partial(self._ask, provider, step),
                     instructions=instructions,
                     budget=budget,
                 )
@@ -560,20 +560,23 @@ class Compactor:
                 return compacted
         raise AssertionError  # the loop returns or raises
 
-    def _asker(self, provider: ChatProvider, step: int) -> AskModel:
-        async def ask(
-            system: str, tools: Sequence[ToolSpec], history: Sequence[Message]
-        ) -> Completion:
-            self._asked = text_tokens(system) + sum(map(message_tokens, history))
-            return await self._conversation.model.ask(
-                provider,
-                system,
-                tools,
-                history,
-                on_retry=partial(self._conversation.publish_retry, step),
-            )
-
-        return ask
+    async def _ask(
+        self,
+        provider: ChatProvider,
+        step: int,
+        system: str,
+        tools: Sequence[ToolSpec],
+        history: Sequence[Message],
+    ) -> Completion:
+        """Ask for a strategy (as `AskModel`)."""
+        self._asked = text_tokens(system) + sum(map(message_tokens, history))
+        return await self._conversation.model.ask(
+            provider,
+            system,
+            tools,
+            history,
+            on_retry=partial(self._conversation.publish_retry, step),
+        )
 
     # -- changing the context --------------------------------------------------------------------
 

@@ -828,7 +828,7 @@ class Conversation:
 
     def _caught_up(self) -> None:
         """The history is shown; what comes now happens now."""
-        from kimi_tui.process import give_back
+        from kimi_tui.own_process import give_back
         from kimi_tui.tui.state import settled
 
         self._live = True

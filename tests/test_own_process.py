@@ -12,7 +12,7 @@ import pytest
 
 HARDENED = """
 import ctypes, os, subprocess
-from kimi_tui.process import harden
+from kimi_tui.own_process import harden
 if os.getuid() == 0:
     os.setgid(65534); os.setuid(65534)  # root may read everything
     ctypes.CDLL(None).prctl(4, 1, 0, 0, 0)
@@ -40,7 +40,7 @@ _PIECE_BYTES = 8_000_000
 # it keeps that room from shrinking.
 _FREED_BETWEEN_OTHERS = f"""
 from pathlib import Path
-from kimi_tui import process
+from kimi_tui import own_process
 
 def held_bytes():
     lines = Path("/proc/self/status").read_text().splitlines()
@@ -68,12 +68,12 @@ def _kept(first: str, then: str = "") -> int:
 
 @pytest.mark.skipif(not _GLIBC, reason="the C library has no such choice")
 def test_large_pieces_are_given_back_as_soon_as_they_are_freed() -> None:
-    assert _kept("process.keep_large_apart()") < _PIECE_BYTES // 4
+    assert _kept("own_process.keep_large_apart()") < _PIECE_BYTES // 4
 
 
 @pytest.mark.skipif(not _GLIBC, reason="the C library has no such choice")
 def test_what_was_kept_is_given_back_when_asked() -> None:
-    assert _kept("", "process.give_back()") < _PIECE_BYTES // 4
+    assert _kept("", "own_process.give_back()") < _PIECE_BYTES // 4
 
 
 @pytest.mark.skipif(not _GLIBC, reason="the C library has no such choice")
