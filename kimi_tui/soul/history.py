@@ -31,12 +31,12 @@ from kimi_tui.soul.images import images_in, words_with_images
 from kimi_tui.soul.internal_messages import (
     answered_words,
     author_of,
+    command_report,
     dmail_text,
     ends_open,
     internal_kind,
     is_user_words,
     summary_text,
-    told_command,
 )
 from kimi_tui.soul.record import (
     END_BYTES,
@@ -678,7 +678,7 @@ def events_from_messages(
             yield ev.SteerTaken("", said, number=number, images=images_in(message))
             if message.attached:
                 yield ev.FilesAttached(number, message.attached)
-        elif said.startswith("!") and (told := told_command(message)) is not None:
+        elif said.startswith("!") and (told := command_report(message)) is not None:
             yield from _own_command(said[1:], *told, call_key(uid, number - 1))
     for key, call_id in open_calls:
         yield ev.ToolResult(key, True, "", INTERRUPTED, interrupted=True, id=call_id)
@@ -746,7 +746,7 @@ def _events_of(records: Iterable[dict[str, Any]]) -> list[Event]:
                 said = message.text
                 events.append(TurnBegin(said, images=images_in(message)))
                 n_steps = 0
-            elif told_command(message) is not None and uid:
+            elif command_report(message) is not None and uid:
                 kept.append(message)
                 continue
             elif internal_kind(message) is not None or not uid:

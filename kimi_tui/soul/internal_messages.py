@@ -59,7 +59,7 @@ def quoted(text: str) -> str:
     return text.replace("</system-reminder", "<\\/system-reminder")
 
 
-def told_command(message: Message) -> tuple[str, str] | None:
+def command_report(message: Message) -> tuple[str, str] | None:
     """What the model was told of a command that the user ran: how it ended, and its output. None where it is not that."""
     if internal_kind(message) != "reminder":
         return None
@@ -93,7 +93,7 @@ def summary_text(message: Message) -> str | None:
 def ends_open(messages: Sequence[Message]) -> bool:
     """Whether a conversation ends in the middle of something: no answer follows, or only the beginning of one."""
     for message in reversed(messages):
-        if told_command(message) is not None:
+        if command_report(message) is not None:
             return False
         if internal_kind(message) not in ASIDES:
             extra = message.model_extra or {}

@@ -25,10 +25,10 @@ from kimi_tui.session.world_lines import WorldLines
 from kimi_tui.soul.conversation import Conversation
 from kimi_tui.soul.images import images_in
 from kimi_tui.soul.internal_messages import (
+    command_report,
     dmail_text,
     is_user_words,
     summary_text,
-    told_command,
 )
 from kimi_tui.soul.rewind import END, DroppedMessage, RewindPreview, Target
 from kimi_tui.soul.segments import (
@@ -68,7 +68,7 @@ def rewind_prompt(segment: Segment, chosen: int = -1) -> str:
     places = [n for n, message in enumerate(messages) if is_user_words(message)]
     for place in (places[n] for n in _returned(segment, chosen)):
         text = messages[place].text
-        if text.startswith("!") and not any(map(told_command, messages[place + 1 : place + 2])):
+        if text.startswith("!") and not any(map(command_report, messages[place + 1 : place + 2])):
             text = f" {text}"
         texts.append(text)
     return "\n\n".join(text for text in texts if text.strip())

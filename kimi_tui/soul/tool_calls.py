@@ -266,7 +266,7 @@ class _Runner:
         if not rejected:
             self._asking = False
             self._publish_started()
-            outcome = await self._with_keys_told(await self._with_images_stored(outcome))
+            outcome = await self._with_keys_marked(await self._with_images_stored(outcome))
         # How long a tool took is its own doing; the user may think as long as they want.
         duration_s = time.monotonic() - began - self._waited_s
         done = CallResult(
@@ -283,7 +283,7 @@ class _Runner:
             return failure(f"The image was read and cannot be shown. {error}", brief="not stored")
         return outcome
 
-    async def _with_keys_told(self, outcome: ToolOutcome) -> ToolOutcome:
+    async def _with_keys_marked(self, outcome: ToolOutcome) -> ToolOutcome:
         """The outcome, marked where it has what looks like keys, and without them where the user wants that."""
         keys = await asyncio.to_thread(find_keys, outcome.output)
         if not keys:
