@@ -132,7 +132,7 @@ class Reverts:
         if event.reason == "dmail":
             pinned = frozenset(event.pinned)
             keeps_words = bool(event.carried)
-            carried = carry_over(gone, event.checkpoint_id, pinned, keeps_words=keeps_words)
+            carried = _carry_over(gone, event.checkpoint_id, pinned, keeps_words=keeps_words)
             if not any(isinstance(block, UserBlock) for block in carried.blocks):
                 # What was said is not among the blocks: a line that is only read begins with it.
                 carried = self._with_words(carried, event, at)
@@ -261,7 +261,7 @@ class Reverts:
             summary = SummaryPoint(0, card.uid, "")
         else:
             card.checkpoint, card.uid = summary.checkpoint, summary.uid
-        laid = rearrange(before, base, summary, numbers)
+        laid = _rearrange(before, base, summary, numbers)
         _fill(card, event)
         card.below = frozenset(one.key for one in laid.kept)
         old = next((one for one in before if summary.was and one.uid == summary.was), None)
@@ -443,7 +443,7 @@ class Rearranged:
     gone: tuple[Block, ...]
 
 
-def rearrange(
+def _rearrange(
     before: Sequence[Block], base: int, summary: SummaryPoint, numbers: Mapping[str, int]
 ) -> Rearranged:
     """Sort the blocks of the line so far.
@@ -522,7 +522,7 @@ class CarriedOver:
     folded: tuple[Block, ...]
 
 
-def carry_over(
+def _carry_over(
     gone: Sequence[Block], checkpoint: int, pinned: Collection[str], *, keeps_words: bool = True
 ) -> CarriedOver:
     """Sort what was cut away. What stays is copied: the line that was left keeps the blocks with their own numbers.

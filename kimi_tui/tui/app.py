@@ -730,7 +730,6 @@ class KimiApp(App[None], inherit_bindings=False):
         self.parting_words = event.words
         self.exit(return_code=event.code)
 
-    @on(QuitChosen)
     def action_help(self) -> None:
         """List all keys, from those of the screen on that stands over the main one."""
         screen = self.screen
@@ -743,6 +742,7 @@ class KimiApp(App[None], inherit_bindings=False):
         commands = next((one.commands for one in self._open_screens), COMMANDS)
         self.push_screen(HelpScreen(commands, self.launch.config.keys, title))
 
+    @on(QuitChosen)
     async def action_quit(self) -> None:
         """Quit after the session was saved and released; what cannot be saved is said first."""
         if self.return_code is not None:

@@ -30,7 +30,7 @@ def way_of(how: str, environ: Mapping[str, str]) -> Way:
     """How a terminal tells its user something: the way that is configured, or the best that it is known to take."""
     if how != "auto":
         return how  # pyright: ignore[reportReturnType] - checked where the file is read
-    if in_multiplexer(environ):
+    if _in_multiplexer(environ):
         return "bell"
     if environ.get("KITTY_WINDOW_ID") or environ.get("TERM") == "xterm-kitty":
         return "osc99"
@@ -41,14 +41,14 @@ def way_of(how: str, environ: Mapping[str, str]) -> Way:
     return "bell"
 
 
-def in_multiplexer(environ: Mapping[str, str]) -> bool:
+def _in_multiplexer(environ: Mapping[str, str]) -> bool:
     """Whether tmux or screen stands between the program and the terminal."""
     return bool(environ.get("TMUX") or environ.get("STY"))
 
 
 def draws_progress(environ: Mapping[str, str]) -> bool:
     """Whether the terminal is known to draw progress; others may take the sequence for a message."""
-    if in_multiplexer(environ):
+    if _in_multiplexer(environ):
         return False
     if environ.get("WT_SESSION") or environ.get("ConEmuANSI") == "ON":
         return True

@@ -1,4 +1,4 @@
-"""A field of one line whose keys act in the order in which they were pressed."""
+"""A field of one line whose keys act in the order in which they were pressed. By itself: it is imported with the first one."""
 
 from __future__ import annotations
 

@@ -266,7 +266,7 @@ class Gauge(Widget):
             status = status._replace(used=self._after, estimated=self._is_guess)
             freed_bar = Freed("rewind", before.used, self._after)
         elif self._viewed is not None:
-            aside = aside or now_words(status)
+            aside = aside or _now_words(status)
             shown, status = float(self._viewed), status._replace(used=self._viewed)
             freed_bar = freed_figure = None
         bar = bar_spans(status, shown, places.bar_width, glyphs, freed=freed_bar, mono=app.no_color)
@@ -414,7 +414,7 @@ def foreseen_spans(
     return [*spans, (" " * max(0, width - spans_width(spans)), "quiet")]
 
 
-def now_words(status: StatusUpdate) -> str:
+def _now_words(status: StatusUpdate) -> str:
     """`now 58.3k, 22%`: what stands beside the figures of another moment."""
     used = numbers.tokens(status.used, estimated=status.estimated)
     if status.limit > 0:

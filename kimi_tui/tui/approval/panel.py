@@ -54,7 +54,7 @@ SIDES = 6
 """Cells of a row that no text of a question or a place takes."""
 
 
-def question_rows(
+def _question_rows(
     request: ApprovalRequest, waiting: int, width: int, glyphs: Glyphs
 ) -> list[Content]:
     """What is asked, with what it changes in figures and how many more wait at the right."""
@@ -112,7 +112,7 @@ def detail_row(row: DetailRow, width: int) -> Content:
     return Content.assemble("   ", (padded, style))
 
 
-def place_rows(request: ApprovalRequest, width: int) -> list[Content]:
+def _place_rows(request: ApprovalRequest, width: int) -> list[Content]:
     """Where it runs, and what that means."""
     where = request.where
     if request.kind in ("plan", "dmail") and not fits_a_field(request.detail):
@@ -127,7 +127,7 @@ Toll = Callable[[int, Glyphs], Sequence[Sequence[Span]]]
 """Says in rows of so many cells what a D-Mail would take and leave, as the preview of a rewind does."""
 
 
-def toll_rows(toll: Toll, width: int, glyphs: Glyphs) -> list[Content]:
+def _toll_rows(toll: Toll, width: int, glyphs: Glyphs) -> list[Content]:
     """What a D-Mail would take and leave, drawn."""
     inks = {"quiet": "$ink-quiet", "ink": "$ink", "strong": "bold $ink-strong"}
     return [
@@ -136,7 +136,7 @@ def toll_rows(toll: Toll, width: int, glyphs: Glyphs) -> list[Content]:
     ]
 
 
-def answer_rows(
+def _answer_rows(
     choice: Choice, width: int, *, chosen: bool, armed: bool, cut: str = ""
 ) -> list[Content]:
     """An answer with its key, in as many rows as its words need.
@@ -168,7 +168,7 @@ def answer_rows(
     return rows
 
 
-def key_hints(
+def _key_hints(
     answers: tuple[Choice, ...],
     glyphs: Glyphs,
     *,
@@ -213,7 +213,7 @@ def keys_row(
     return Content.assemble(row, "   ", (words, "bold $ink-strong"))
 
 
-def way_row(key: str, words: str) -> Content:
+def _way_row(key: str, words: str) -> Content:
     """What a key does while something is written; a click does it too."""
     return Content.assemble("   ", (f"{key:<7}", "bold $accent"), (words, "$ink"))
 
@@ -266,16 +266,16 @@ class Beside:
         self._most = MOST_ROWS if height >= TALL else MOST_ROWS_LOW
         self.moved: list[str] = []
         target = [request.detail] if counts(request) is not None else []
-        question = question_rows(request, waiting, width, glyphs)
+        question = _question_rows(request, waiting, width, glyphs)
         self.question = self._fitted(question, request.question, *target)
         if toll is not None:
-            self.question += toll_rows(toll, width, glyphs)
-        self.place = self._fitted(place_rows(request, width), request.where)
+            self.question += _toll_rows(toll, width, glyphs)
+        self.place = self._fitted(_place_rows(request, width), request.where)
         room = height - AROUND - LEAST_DETAIL - len(self.question) - len(self.place) - BLANK_ROWS
 
         def drawn(cut: str) -> list[list[Content]]:
             return [
-                answer_rows(choice, width, chosen=at == chosen, armed=armed, cut=cut)
+                _answer_rows(choice, width, chosen=at == chosen, armed=armed, cut=cut)
                 for at, choice in enumerate(answers)
             ]
 
@@ -467,7 +467,7 @@ class ApprovalPanel(Widget, can_focus=True):
         if self._writing is not None:
             does = field_of(self.request, self._writing).short
             return (("Enter", does), ("Shift+Enter", "new line"), ("Esc", "back"))
-        return key_hints(
+        return _key_hints(
             self._choices,
             glyphs,
             can_change=may_be_changed(self.request),
@@ -811,7 +811,7 @@ class ApprovalPanel(Widget, can_focus=True):
             ("Esc", "Back to the answers", self._leave_field),
         ):
             self._clicks[len(lines)] = act
-            lines.append(way_row(key, words))
+            lines.append(_way_row(key, words))
         if tall:
             lines.append(Content(""))
 

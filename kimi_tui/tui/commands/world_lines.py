@@ -111,7 +111,7 @@ async def compare_with_live(screen: MainScreen, world_line: int) -> None:
         at = answer.message.checkpoint_id if answer.message is not None else None
         await _preview_jump(screen, world_line, at)
     else:
-        await send_to_now(screen, soul, world_line, answer.message or newest_words(found.other))
+        await _send_to_now(screen, soul, world_line, answer.message or newest_words(found.other))
 
 
 async def jump_to_chosen(screen: MainScreen) -> None:
@@ -133,7 +133,7 @@ async def send_chosen(screen: MainScreen) -> None:
         return
     from kimi_tui.tui.worldline import newest_words
 
-    await send_to_now(screen, soul, world_line, chosen or newest_words(messages))
+    await _send_to_now(screen, soul, world_line, chosen or newest_words(messages))
 
 
 async def _preview_jump(screen: MainScreen, world_line: int, checkpoint_id: int | None) -> None:
@@ -142,7 +142,7 @@ async def _preview_jump(screen: MainScreen, world_line: int, checkpoint_id: int 
     await preview(screen, Target(END if checkpoint_id is None else checkpoint_id, world_line))
 
 
-async def send_to_now(
+async def _send_to_now(
     screen: MainScreen, soul: KimiSoul, world_line: int, message: WorldLineMessage | None
 ) -> None:
     """Let the user send a message of another line to the present, with words of their own before it."""

@@ -72,7 +72,7 @@ class Drawing(NamedTuple):
     takes_away: str = ""
 
 
-def drawing_of(data: bytes, facts: ImageBlock, size: Size, graphics: Graphics) -> Drawing:
+def _drawing_of(data: bytes, facts: ImageBlock, size: Size, graphics: Graphics) -> Drawing:
     """An image as it is shown in so many cells. Takes long.
 
     Raises:
@@ -128,7 +128,7 @@ class PictureView(Widget):
         else:
             try:
                 self._drawing = await asyncio.to_thread(
-                    drawing_of, data, self._facts, self.size, graphics
+                    _drawing_of, data, self._facts, self.size, graphics
                 )
             except ValueError:
                 self._words = "The image is broken: it cannot be shown."

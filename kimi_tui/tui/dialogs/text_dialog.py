@@ -17,13 +17,13 @@ from textual.widgets import Static
 from kimi_tui.foreign_text import clean
 from kimi_tui.tui.callbacks import reported
 from kimi_tui.tui.frame.footer import Hint, hint_row
+from kimi_tui.tui.frame.frame import SHORT_BELOW
 from kimi_tui.tui.glyphs import ASCII, glyphs_of
 from kimi_tui.tui.keyboard import QUIET_S
 from kimi_tui.tui.prompt.area import PromptArea
 from kimi_tui.tui.screens import AnswersOnce, app_of, sheets
 
 Kind = Literal["", "dmail", "compaction"]
-SHORT_BELOW = 30
 AROUND = 8
 """Cells of the frame and the air in it."""
 

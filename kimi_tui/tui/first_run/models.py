@@ -158,13 +158,13 @@ def model_options(launch: Launch, listed: Sequence[FoundModel]) -> list[ModelEnt
             found = replace(found, window=model.max_context_size)
         if model.capabilities:
             found = replace(found, capabilities=_capabilities(model.capabilities))
-        changed = configured_model(launch, name)
+        changed = _configured_model(launch, name)
         asked = Choice(model.provider, provider.base_url, model.model, dialect=provider.dialect)
         options.append(_option(name, found, asked, changed, model.prices))
     known = {model.model for model in launch.config.models.values()}
     for found in listed:
         if found.id not in known and isinstance(used, Choice):
-            changed = listed_model(launch, found)
+            changed = _listed_model(launch, found)
             options.append(_option(found.id, found, used._replace(model=found.id), changed))
     return options
 
@@ -250,7 +250,7 @@ class ModelChange(NamedTuple):
     holds: str = ""
 
 
-def configured_model(launch: Launch, name: str) -> Launch | None:
+def _configured_model(launch: Launch, name: str) -> Launch | None:
     """The launch with a model of the configuration; None where that name cannot be used."""
     try:
         choice = choose(launch.config, Overrides(model=name), os.environ)
@@ -263,7 +263,7 @@ def configured_model(launch: Launch, name: str) -> Launch | None:
     return launch._replace(choice=choice)
 
 
-def listed_model(launch: Launch, model: FoundModel) -> Launch | None:
+def _listed_model(launch: Launch, model: FoundModel) -> Launch | None:
     """The launch with another model of the server that is in use; None where none is."""
     choice = launch.choice
     if not isinstance(choice, Choice):
@@ -328,7 +328,7 @@ async def model_by_name(launch: Launch, name: str) -> Launch | str:
 
     config, choice = launch.config, launch.choice
     if name in config.models or any(one.model == name for one in config.models.values()):
-        return configured_model(launch, name) or f"{name} cannot be used: its key is missing."
+        return _configured_model(launch, name) or f"{name} cannot be used: its key is missing."
     if not isinstance(choice, Choice):
         return f"There is no model {name[:NAME_CHARS]}."
     try:
@@ -337,7 +337,7 @@ async def model_by_name(launch: Launch, name: str) -> Launch | str:
         return launch._replace(choice=choice._replace(model=name, window=None, capabilities=None))
     found = next((model for model in models if model.id == name), None)
     if found is not None:
-        return listed_model(launch, found) or f"{name} cannot be used."
+        return _listed_model(launch, found) or f"{name} cannot be used."
     known = [*config.models, *(model.id for model in models)]
     near = [one for one in known if name.lower() in one.lower()][:3]
     near = near or get_close_matches(name[:NAME_CHARS], known, cutoff=0.5)

@@ -255,7 +255,7 @@ class KeyScreen(AnswersOnce[Launch | None]):
         wanted = self._launch.choice.model
         names = [model.id for model in models]
         chosen = names.index(wanted) if wanted in names else 0
-        self._models_list.show([entry_of(model) for model in models], chosen)
+        self._models_list.show([_entry_of(model) for model in models], chosen)
         self.query_one("#models-row").display = True
         self.set_focus(self._models_list)
 
@@ -598,7 +598,7 @@ class ModelScreen(AnswersOnce[ModelPick | None]):
         self.dismiss(None)
 
 
-def entry_of(model: FoundModel) -> Entry:
+def _entry_of(model: FoundModel) -> Entry:
     """A model as a row of the list."""
     return Entry(model.id, model_facts(model))
 

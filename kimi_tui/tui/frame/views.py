@@ -177,7 +177,6 @@ class Views:
         self,
         records: Sequence[EventRecord],
         since: Callable[[], Sequence[EventRecord]],
-        report: Report | None = None,
     ) -> bool:
         """Show these events in place of what is shown, without those that cannot be shown; whether all of them can.
 
@@ -186,9 +185,8 @@ class Views:
         Args:
             records: what happened, in order.
             since: takes what has happened behind them, and is empty when nothing more has.
-            report: told what cannot be shown.
         """
-        report = report or report_of(self._transcript)
+        report = report_of(self._transcript)
         anew = Models(self._transcript)
         arrangement = self.timeline.model.arrangement
         whole = True

@@ -1,13 +1,17 @@
-"""The demo that plays by itself: types and sends the messages of the story until somebody presses a key."""
+"""The demo: what stands in its chat before it begins, and the player, which types and sends the messages of the story until
+somebody presses a key."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from kimi_tui.tui.callbacks import reported
+from kimi_tui.tui.frame.footer import Hint
+from kimi_tui.tui.keyboard import key_of
+from kimi_tui.tui.main.hints import known
 
 if TYPE_CHECKING:
     from kimi_tui.launch import Launch
@@ -15,7 +19,23 @@ if TYPE_CHECKING:
 
 PAUSE_S = 1.5
 PER_LETTER_S = 0.04
+DEMO_QUESTION = "This is a demo. Enter begins it."
+PLAYED_QUESTION = "This is a demo."
 DEMO_END = "To begin in earnest: Ctrl+Q, then kimi-tui in the folder of your project."
+
+
+def demo_hints(keys: Mapping[str, str], *, plays: bool) -> tuple[Hint, ...]:
+    """What stands in the chat of the demo before it begins."""
+    if plays:
+        return known(
+            ("Any key", "takes over; until then it plays by itself"),
+            (key_of("quit", keys), "leaves"),
+        )
+    return known(
+        ("Enter", "sends the message that stands below"),
+        (key_of("timeline", keys), "goes back to any step, as in earnest"),
+        (key_of("quit", keys), "leaves"),
+    )
 
 
 class DemoPlayer:

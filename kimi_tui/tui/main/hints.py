@@ -63,7 +63,7 @@ def hints(
 
     arrows = f"{glyphs.up}{glyphs.down}"
     if place == "timeline":
-        return _known(
+        return known(
             (arrows, "move"),
             (key("timeline.choose"), "preview"),
             (key("timeline.filter"), "filter"),
@@ -82,7 +82,7 @@ def hints(
     if place == "filter":
         return (("Enter", "go there"), ("Esc", "all steps"), ("Ctrl+U", "clear"))
     if place == "found":
-        return _known(
+        return known(
             (arrows, "move"),
             (key("timeline.choose"), "preview"),
             (key("timeline.filter"), "change the filter"),
@@ -91,7 +91,7 @@ def hints(
             (key("timeline.keys"), "keys"),
         )
     if place == "line":
-        return _known(
+        return known(
             (key("line.jump"), "jump back"),
             (key("line.compare"), "compare"),
             (key("line.send"), "send to now"),
@@ -102,7 +102,7 @@ def hints(
             (_both("chat.turn_before", "chat.turn_after", keys), "turn"),
         )
     if place == "search":
-        return _known(
+        return known(
             ("Enter", "next"),
             (key("search.up"), "before"),
             (key("search.end"), "end"),
@@ -112,7 +112,7 @@ def hints(
             ),
         )
     if place == "copy":
-        return _known(
+        return known(
             (arrows, "move"),
             (key("copy.take"), "copy"),
             (_both("copy.mark", "copy.lines", keys), "characters, lines"),
@@ -122,7 +122,7 @@ def hints(
             (key("copy.swap"), "other end"),
         )
     if place == "matches":
-        return _known(
+        return known(
             (key("search.next"), "next"),
             (key("search.before"), "before"),
             (key("search"), "search"),
@@ -144,14 +144,14 @@ def hints(
             first = ((send, "steer, or try now"), stop)
         if state.commands and state.step:  # the user's own are waited for by no agent
             first = (*first, (key("background"), "background"))
-        return _known(*first, *jobs, timeline, compact, *more)
+        return known(*first, *jobs, timeline, compact, *more)
     if state.compacting:
-        return _known(stop, *jobs, timeline, *more)
+        return known(stop, *jobs, timeline, *more)
     line_break = (line_break_key(keys), "new line")
     first = ((send, "send, or go on" if state.can_resume else "send"), line_break)
     if not state.has_messages:
-        return _known(*first, timeline, *more)
-    return _known(*first, *jobs, timeline, compact, *more)
+        return known(*first, timeline, *more)
+    return known(*first, *jobs, timeline, compact, *more)
 
 
 _PAIRS = (
@@ -174,7 +174,7 @@ def _in_chat(keys: Mapping[str, str]) -> tuple[Hint, ...]:
     }
     often = [name for name in _SHORT if name in words]
     rest = [name for name in words if name not in often]
-    return _known(
+    return known(
         *((_both(first, second, keys), meaning) for first, second, meaning in _PAIRS),
         *((key_of(name, keys), words[name]) for name in often),
         ("Esc", "back"),
@@ -188,31 +188,13 @@ def _both(first: str, second: str, keys: Mapping[str, str]) -> str:
 
 def first_hints(keys: Mapping[str, str]) -> tuple[Hint, ...]:
     """What stands in the chat before anything was said."""
-    return _known(
+    return known(
         ("/", "lists the commands"),
         (key_of("escape", keys), "stops the agent; what is complete is kept"),
         (key_of("timeline", keys), "goes back to any step; nothing is ever lost"),
     )
 
 
-DEMO_QUESTION = "This is a demo. Enter begins it."
-PLAYED_QUESTION = "This is a demo."
-
-
-def demo_hints(keys: Mapping[str, str], *, plays: bool) -> tuple[Hint, ...]:
-    """What stands in the chat of the demo before it begins."""
-    if plays:
-        return _known(
-            ("Any key", "takes over; until then it plays by itself"),
-            (key_of("quit", keys), "leaves"),
-        )
-    return _known(
-        ("Enter", "sends the message that stands below"),
-        (key_of("timeline", keys), "goes back to any step, as in earnest"),
-        (key_of("quit", keys), "leaves"),
-    )
-
-
-def _known(*pairs: Hint) -> tuple[Hint, ...]:
+def known(*pairs: Hint) -> tuple[Hint, ...]:
     """Without those that have no key."""
     return tuple(pair for pair in pairs if pair[0])

@@ -32,18 +32,15 @@ from kimi_tui.tui.keyboard import TypeAhead, key_of, keys_of
 from kimi_tui.tui.letters import CursorLetters, LetterGate
 from kimi_tui.tui.main.approval_slot import ApprovalSlot
 from kimi_tui.tui.main.conversation import Conversation
-from kimi_tui.tui.main.demo import DemoPlayer
-from kimi_tui.tui.main.drafts import ReturnedMessages
+from kimi_tui.tui.main.demo import DEMO_QUESTION, PLAYED_QUESTION, DemoPlayer, demo_hints
 from kimi_tui.tui.main.hints import (
-    DEMO_QUESTION,
     HELP_TITLES,
     MODES,
-    PLAYED_QUESTION,
     Place,
-    demo_hints,
     first_hints,
     hints,
 )
+from kimi_tui.tui.main.returned_messages import ReturnedMessages
 from kimi_tui.tui.prompt.area import Draft, PromptArea, may_be_path
 from kimi_tui.tui.prompt.bar import PromptBar
 from kimi_tui.tui.prompt.command import Command, CommandTable, ParsedLine, Values, sent_text

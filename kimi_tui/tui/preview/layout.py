@@ -158,7 +158,7 @@ class FilesState:
         return said + (f"; {stays} {'stays' if stays == 1 else 'stay'}" if stays else "")
 
 
-def summary_rows(state: FilesState, width: int, room: int, glyphs: Glyphs) -> list[list[Span]]:
+def _summary_rows(state: FilesState, width: int, room: int, glyphs: Glyphs) -> list[list[Span]]:
     """`2 files changed since   +17 −1`, what someone else changed and what is not covered, where there is no room for more."""
     stays = [one for one in state.rows if state.files.goes_along and one.fate == "skip"]
     foreign = [one for one in state.rows if _is_foreign(one)]
@@ -182,7 +182,7 @@ def summary_rows(state: FilesState, width: int, room: int, glyphs: Glyphs) -> li
     return [*rows, *notes] if fits else rows
 
 
-def listed_rows(
+def _listed_rows(
     state: FilesState,
     width: int,
     room: int,
@@ -217,7 +217,7 @@ def listed_rows(
     notes = notes[: max(0, left - 1)]
     left -= len(notes) + 1 if notes else 0
     first = max(0, min(state.selected - n_shown // 2, len(state.rows) - n_shown))
-    more = hidden_words(first, len(state.rows) - first - n_shown, glyphs)
+    more = _hidden_words(first, len(state.rows) - first - n_shown, glyphs)
     rows: list[list[Span]] = [_sides([heading], [(more, "quiet")], width) if more else [heading]]
     for place in range(first, first + n_shown):
         one = state.rows[place]
@@ -315,11 +315,11 @@ def _whole(state: FilesState, width: int, room: int, glyphs: Glyphs) -> list[lis
     state.scroll = max(0, min(state.scroll, len(rows) - page))
     shown = rows[state.scroll : state.scroll + page]
     below = len(rows) - state.scroll - len(shown)
-    more = f"  {hidden_words(state.scroll, below, glyphs)}"
+    more = f"  {_hidden_words(state.scroll, below, glyphs)}"
     return [heading, *shown, [(more, "quiet")]][:room]
 
 
-def hidden_words(above: int, below: int, glyphs: Glyphs) -> str:
+def _hidden_words(above: int, below: int, glyphs: Glyphs) -> str:
     """`12 more ↓   3 ↑`: how much there is that is not seen."""
     parts = [f"{formatting.grouped(below)} more {glyphs.down}"] if below else []
     parts += [f"{formatting.grouped(above)} {glyphs.up}"] if above else []
@@ -458,7 +458,7 @@ def actions_at(
     return (*go, FORK, *dmail, *compacts, COPY)
 
 
-def with_files(
+def _with_files(
     actions: Sequence[PreviewAction], hint: str, pending: PreviewAction | None = None
 ) -> Sequence[PreviewAction]:
     """The actions where there are files to bring back; `hint` says what that does to them.
@@ -527,7 +527,7 @@ class PreviewState:
             bring = replace(BRING, hint=self.files.hint())
             self.actions = [bring if one.name == BRING.name else one for one in self.plain_actions]
         else:
-            self.actions = with_files(self.plain_actions, self.files.hint(), self.pending)
+            self.actions = _with_files(self.plain_actions, self.files.hint(), self.pending)
 
 
 @dataclass(slots=True)
@@ -571,21 +571,21 @@ def preview_rows(state: PreviewState, width: int, max_height: int, glyphs: Glyph
     inner = width - 2 * AIR
     top: list[list[Span]] = [
         [],
-        question_row(state.preview, inner, glyphs.cut),
+        _question_row(state.preview, inner, glyphs.cut),
         *consequence_rows(state.preview, inner, glyphs, state.pending),
     ]
     if state.running:
-        top.append(stopped_first_row(glyphs))
+        top.append(_stopped_first_row(glyphs))
     if state.preview.run_on:
-        top.append(runs_on_row(state.preview.run_on, inner, glyphs))
+        top.append(_runs_on_row(state.preview.run_on, inner, glyphs))
     n_fixed = len(top)
     room = max_height - n_fixed - 3
     height = _height(state, width, room, glyphs) if state.files is not None else 0
     if state.asked and state.files is not None:
         key = next((one.key for one in state.actions if one.name == state.asked), "")
-        top.append(confirmation_row(state.files.unasked, key, inner, glyphs))
+        top.append(_confirmation_row(state.files.unasked, key, inner, glyphs))
     elif state.pending is not None and state.files is not None:
-        top.append(files_question_row(state.files.n_restorable, inner, glyphs))
+        top.append(_files_question_row(state.files.n_restorable, inner, glyphs))
     if len(top) > n_fixed:
         height -= 1
         room = room - 1 if width >= WIDE_FROM else height
@@ -606,7 +606,7 @@ def preview_rows(state: PreviewState, width: int, max_height: int, glyphs: Glyph
     result.rows += made.rows
     if len(result.rows) + 2 <= max_height:
         result.rows.append([])
-    keys = key_row(_keys(state, width, result.can_scroll, glyphs), inner + 1)
+    keys = _key_row(_keys(state, width, result.can_scroll, glyphs), inner + 1)
     result.rows.append([(" " * AIR, "quiet"), *keys])
     result.rows = [fitted(row, width) for row in result.rows[:max_height]]
     return result
@@ -671,7 +671,7 @@ def _choices(state: PreviewState, width: int, room: int, glyphs: Glyphs) -> Prev
     _add_actions(made, state, width - 1, room, glyphs, hint_below=False)
     if state.files is not None:
         _add_files_below(made, state.files, width - 2 * AIR + 2, room, glyphs)
-    lost = nothing_lost_rows(state.preview, width - 2 * AIR, state.line_name, state.pending)
+    lost = _nothing_lost_rows(state.preview, width - 2 * AIR, state.line_name, state.pending)
     if len(made.rows) + 1 + len(lost) <= room:
         made.rows += [[], *([(" " * AIR, "quiet"), *row] for row in lost)]
     return made
@@ -686,10 +686,10 @@ def _add_files_below(
     if space < 1:
         return
     places: dict[int, int] = {}
-    rows = listed_rows(files, width, space, glyphs, with_diff=False, places=places)
+    rows = _listed_rows(files, width, space, glyphs, with_diff=False, places=places)
     notes = len(files.files.not_covered) > 0
     if len(files.rows) + 1 + 2 * notes > space and not files.files.reason:
-        rows, places = summary_rows(files, width, space, glyphs), {}
+        rows, places = _summary_rows(files, width, space, glyphs), {}
     _place_files(made, places, len(made.rows) + len(apart), AIR - 2)
     made.rows += [*apart, *([(" " * (AIR - 2), "quiet"), *row] for row in rows)]
 
@@ -701,7 +701,7 @@ def _details(state: PreviewState, width: int, room: int, glyphs: Glyphs) -> Prev
     if state.files is not None and state.files.focused:
         air -= 2
         places: dict[int, int] = {}
-        rows = listed_rows(state.files, width - 2 * AIR + 2, room, glyphs, places=places)
+        rows = _listed_rows(state.files, width - 2 * AIR + 2, room, glyphs, places=places)
         _place_files(made, places, 0, air)
     else:
         rows = _dropped_rows(made, state, width - 2 * AIR, room, glyphs)
@@ -714,7 +714,7 @@ def _two_columns(
 ) -> PreviewRows:
     """Choices at the left, what goes at the right."""
     made = PreviewRows(band=(1, 1 + LEFT_WIDTH))
-    lost = nothing_lost_rows(state.preview, LEFT_WIDTH - 1, state.line_name, state.pending)
+    lost = _nothing_lost_rows(state.preview, LEFT_WIDTH - 1, state.line_name, state.pending)
     wanted = sum(2 if action.hint else 1 for action in state.actions) + len(lost) + 3
     _add_actions(made, state, 1 + LEFT_WIDTH, room, glyphs, hint_below=wanted <= room)
     right = _right(made, state, width - RIGHT_AT - AIR, room, height or room, glyphs)
@@ -736,14 +736,14 @@ def _right(
     """What goes, and under it the files that changed since; two cells at the left are for signs."""
     files = state.files
     if files is not None and files.whole:
-        return listed_rows(files, width + 2, height, glyphs)
+        return _listed_rows(files, width + 2, height, glyphs)
     least = 0 if files is None else 1 + min(room // 2, 12 if files.rows else 3)
     top = _dropped_rows(made, state, width, max(2, room - least), glyphs)
     rows = [[("  ", "quiet"), *row] for row in top]
     if files is None:
         return rows
     places: dict[int, int] = {}
-    listed = listed_rows(files, width + 2, height - len(rows) - 1, glyphs, places=places)
+    listed = _listed_rows(files, width + 2, height - len(rows) - 1, glyphs, places=places)
     _place_files(made, places, len(rows) + 1, RIGHT_AT - 2)
     return [*rows, [], *listed]
 
@@ -796,8 +796,8 @@ def _dropped_rows(
     """The list of what goes with a heading, as much as has room."""
     goes = state.preview.goes
     if not goes:
-        return [nothing_dropped_row(state.preview)]
-    rows = [dropped_heading(state.preview, width, state.pending)]
+        return [_nothing_dropped_row(state.preview)]
+    rows = [_dropped_heading(state.preview, width, state.pending)]
     space = max(1, room - 1)
     if len(goes) <= space:
         state.scroll = 0
@@ -808,7 +808,7 @@ def _dropped_rows(
     shown = goes[state.scroll : state.scroll + made.page]
     rows += [dropped_row(message, width, glyphs) for message in shown]
     above, below = state.scroll, len(goes) - state.scroll - len(shown)
-    rows.append([(f"  {hidden_words(above, below, glyphs)}", "quiet")])
+    rows.append([(f"  {_hidden_words(above, below, glyphs)}", "quiet")])
     return rows
 
 
@@ -824,7 +824,7 @@ def frame_title(state: PreviewState) -> str:
     return state.title or f"{'Jump' if target.world_line else 'Rewind'} to {where}"
 
 
-def question_row(preview: RewindPreview, width: int, mark: str) -> list[Span]:
+def _question_row(preview: RewindPreview, width: int, mark: str) -> list[Span]:
     """What stands at the checkpoint, in one row."""
     target = preview.target
     name = f"World line {target.world_line}" if target.is_end else f"Checkpoint #{target.id}"
@@ -887,7 +887,7 @@ def _sizes(does: tuple[str, str], parts: Sequence[str], change: str) -> list[Spa
     ]
 
 
-def stopped_first_row(glyphs: Glyphs) -> list[Span]:
+def _stopped_first_row(glyphs: Glyphs) -> list[Span]:
     """Where a turn is running."""
     return [
         (f"{glyphs.caution} ", "warn"),
@@ -896,14 +896,14 @@ def stopped_first_row(glyphs: Glyphs) -> list[Span]:
     ]
 
 
-def runs_on_row(commands: Sequence[str], width: int, glyphs: Glyphs) -> list[Span]:
+def _runs_on_row(commands: Sequence[str], width: int, glyphs: Glyphs) -> list[Span]:
     """`! In the background runs on: npm run dev`."""
     lead = "In the background runs on: " if len(commands) == 1 else "In the background run on: "
     names = formatting.cut(", ".join(map(one_line, commands)), width - 2 - len(lead), glyphs.cut)
     return [(f"{glyphs.caution} ", "warn"), (lead, "quiet"), (names, "ink")]
 
 
-def confirmation_row(
+def _confirmation_row(
     files: Sequence[FilePreview], key: str, width: int, glyphs: Glyphs
 ) -> list[Span]:
     """`! Also changed outside: notes.md   f again brings it back too`, where a first word is not enough."""
@@ -924,7 +924,7 @@ def confirmation_row(
     ]
 
 
-def files_question_row(n_files: int, width: int, glyphs: Glyphs) -> list[Span]:
+def _files_question_row(n_files: int, width: int, glyphs: Glyphs) -> list[Span]:
     """`! 2 files changed since. Do they come back as well?`, which the choices answer."""
     said = f"{formatting.counted(n_files, 'file')} changed since. "
     asked = f"{'Does it' if n_files == 1 else 'Do they'} come back as well?"
@@ -933,7 +933,7 @@ def files_question_row(n_files: int, width: int, glyphs: Glyphs) -> list[Span]:
     return [(f"{glyphs.caution} ", "warn"), (said, "quiet"), (asked, "ink")]
 
 
-def nothing_lost_rows(
+def _nothing_lost_rows(
     preview: RewindPreview, width: int, line_name: str = "", pending: PreviewAction | None = None
 ) -> list[list[Span]]:
     """The way back, in as many rows as it takes; `line_name` is that of the line that what goes becomes."""
@@ -963,7 +963,7 @@ def _is_fork(pending: PreviewAction | None) -> bool:
     return pending is not None and pending.name == FORK.name
 
 
-def dropped_heading(
+def _dropped_heading(
     preview: RewindPreview, width: int, pending: PreviewAction | None = None
 ) -> list[Span]:
     """What stands over the list of what goes, or what a fork leaves out."""
@@ -977,7 +977,7 @@ def dropped_heading(
     ]
 
 
-def nothing_dropped_row(preview: RewindPreview) -> list[Span]:
+def _nothing_dropped_row(preview: RewindPreview) -> list[Span]:
     """In the place of a list that is empty."""
     if preview.target.world_line:
         return [("Nothing goes: that line goes on from here.", "quiet")]
@@ -1019,7 +1019,7 @@ def dropped_row(message: DroppedMessage, width: int, glyphs: Glyphs) -> list[Spa
     return [*left, (" " * max(0, gap), "quiet"), (cost, "ink")]
 
 
-def key_row(pairs: Sequence[tuple[str, str]], width: int) -> list[Span]:
+def _key_row(pairs: Sequence[tuple[str, str]], width: int) -> list[Span]:
     """`Enter rewind   ↑↓ choose   Esc cancel`: whole pairs only."""
     spans: list[Span] = []
     for key, meaning in fit(pairs, width):

@@ -163,10 +163,10 @@ class CommandMenu(Widget):
         self._closed_for = text
         self.show(())
 
-    def show(self, found: tuple[Command, ...], *, is_hint: bool = False) -> None:
-        """Offer these; as a hint nothing can be chosen."""
+    def show(self, found: tuple[Command, ...]) -> None:
+        """Offer these."""
         self._is_moved = False
-        self._show(found, is_hint=is_hint)
+        self._show(found, is_hint=False)
 
     def _show(self, found: Sequence[Command | Offer], *, is_hint: bool) -> None:
         kept = self._current if self._is_moved else None

@@ -326,7 +326,7 @@ class ReplayScreen(AnswersOnce[Launch | None]):
 
     def _update_footer(self) -> None:
         playing = self._player is not None and self._player.is_playing
-        self.footer.hints = replay_hints(
+        self.footer.hints = _replay_hints(
             glyphs_of(self),
             playing=playing,
             on_timeline=self._timeline_pane.has_keys,
@@ -346,7 +346,7 @@ def load_session(launch: Launch, session: Session | None) -> RecordedSession:
     return read(session if session is not None else find(launch))
 
 
-def replay_hints(
+def _replay_hints(
     glyphs: Glyphs, *, playing: bool, on_timeline: bool, is_narrow: bool
 ) -> tuple[Hint, ...]:
     """The keys, most used first; in a narrow screen the last ones find no room."""

@@ -147,7 +147,7 @@ def _mark(checkpoint: Checkpoint) -> str:
     return "dmail" if checkpoint.kind == "dmail" else "compaction" if checkpoint.is_summary else ""
 
 
-def scale_of(largest: int, limit: int, rows: int = 3) -> int:
+def _scale_of(largest: int, limit: int, rows: int = 3) -> int:
     """How many tokens so many rows stand for: the whole window, or a round number that leaves the uppermost row free.
 
     It changes by steps, so that not every token moves all that is drawn.
@@ -179,7 +179,7 @@ def curve_spans(
     The broken line is where the window is compacted; where little of it is used it is the size of the window, which lies
     above, in figures.
     """
-    scale = scale_of(max((column.tokens for column in columns), default=0), limit, rows)
+    scale = _scale_of(max((column.tokens for column in columns), default=0), limit, rows)
     heights = [_height(column.tokens, scale, rows) for column in columns]
     is_whole = scale == limit
     above = "" if is_whole or limit <= 0 else f" {glyphs.up} {rounded(limit)}"
@@ -393,7 +393,7 @@ class Painter:
         if self._scaled_at != (model, model.revision):
             tokens = (max(one.tokens, one.tokens_end) for one in model.tree.live)
             self._scaled_at = (model, model.revision)
-            self._scaled = scale_of(max(tokens, default=0), model.limit)
+            self._scaled = _scale_of(max(tokens, default=0), model.limit)
         return self._scaled
 
     def _goes(self, position: int, selected: int) -> bool:

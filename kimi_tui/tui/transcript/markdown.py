@@ -368,24 +368,24 @@ def _says(label: str, href: str) -> bool:
     return label == href or unquote(label) == unquote(href)
 
 
-def shown_address(url: str, limit: int = ADDRESS_CELLS) -> str:
+def shown_address(url: str) -> str:
     """An address to be read: where it is too long, its host is the last that goes, and that from the left.
 
     What stands before the host (`user:password@`) is left out then: it may look like another host.
     """
-    if len(url) <= limit and "@" not in url:
+    if len(url) <= ADDRESS_CELLS and "@" not in url:
         return url
     scheme, mark, rest = url.partition("://")
     end = min((at for at in map(rest.find, "/?#\\") if at >= 0), default=len(rest))
     host, path = rest[:end], rest[end:]
     user, at, host = host.rpartition("@")
-    if len(url) <= limit and not user:
+    if len(url) <= ADDRESS_CELLS and not user:
         return url
     before = "…@" if at else ""
-    if len(host) > limit // 2:
-        before, host = "", "…" + host[-limit // 2 :]
+    if len(host) > ADDRESS_CELLS // 2:
+        before, host = "", "…" + host[-ADDRESS_CELLS // 2 :]
     shown = f"{scheme}{mark}{before}{host}{path}"
-    return shown if len(shown) <= limit else shown[: limit - 1] + "…"
+    return shown if len(shown) <= ADDRESS_CELLS else shown[: ADDRESS_CELLS - 1] + "…"
 
 
 RULE_WIDTH = 12

@@ -91,9 +91,8 @@ async def test_it_begins_with_the_place_that_has_the_keys(home: Path) -> None:
 
 
 def test_the_places_that_it_can_begin_with_are_in_it() -> None:
-    from kimi_tui.tui.dialogs.summary import SummaryScreen
-
     from kimi_tui.tui.compare.screen import CompareScreen
+    from kimi_tui.tui.dialogs.text_screen import SummaryScreen
     from kimi_tui.tui.preview.screen import RewindScreen
     from kimi_tui.tui.replay.screen import ReplayScreen
     from kimi_tui.tui.sessions.screen import SessionsScreen

@@ -10,7 +10,7 @@ from support.chat_server import ChatServer, call, say
 from support.screens import Desk, desk
 from textual import events
 
-from kimi_tui.tui.main.drafts import ReturnedMessages
+from kimi_tui.tui.main.returned_messages import ReturnedMessages
 from kimi_tui.tui.preview.screen import RewindScreen
 from kimi_tui.wire.events import LineChanged, Operation
 
