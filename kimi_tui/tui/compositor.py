@@ -47,7 +47,7 @@ class RowCompositor(Compositor):
                 for y, columns in missing.items()
                 if seen.y <= y < seen.bottom and any(left <= x < right for x in columns)
             ]
-            for run in _runs(rows):
+            for run in runs(rows):
                 crop = Region(seen.x - region.x, run.start - region.y, seen.width, len(run))
                 for y, strip in zip(run, widget.render_lines(crop), strict=False):
                     within = [x for x in cuts[y] if left <= x <= right]
@@ -71,7 +71,7 @@ class RowCompositor(Compositor):
         for widget, (region, clip) in self.visible_widgets.items():
             seen = region.intersection(clip)
             cells = ((1 << seen.width) - 1) << seen.x
-            for rows in _runs([y for y in seen.line_range if cells & ~covered[y]]):
+            for rows in runs([y for y in seen.line_range if cells & ~covered[y]]):
                 within = Region(seen.x - region.x, rows.start - region.y, seen.width, len(rows))
                 strips = widget.render_lines(within)
                 for y in rows[: len(strips)]:
@@ -79,7 +79,7 @@ class RowCompositor(Compositor):
                 yield Region(seen.x, rows.start, seen.width, len(rows)), clip, strips
 
 
-def _runs(rows: Sequence[int]) -> Iterator[range]:
+def runs(rows: Sequence[int]) -> Iterator[range]:
     """Ascending numbers as runs without a gap."""
     for _, group in groupby(enumerate(rows), lambda pair: pair[1] - pair[0]):
         run = [y for _, y in group]

@@ -15,6 +15,7 @@ from kimi_tui.wire.events import (
     Event,
     EventRecord,
     Notice,
+    StatusUpdate,
     TextPart,
     ThinkPart,
     ToolCallPart,
@@ -53,6 +54,8 @@ class Subscription:
         self._ready = asyncio.Event()
         self._closed = False
         self._wake = wake
+        self._tells_more = False
+        """Whether more than figures waits."""
 
     def put(self, record: EventRecord) -> None:
         """Queue one record (called by the wire)."""
@@ -65,9 +68,11 @@ class Subscription:
                 return
         self._pending.append(record)
         self._ready.set()
-        if self._wake is not None and (
-            len(self._pending) == 1 or isinstance(record.event, TurnEnd)
-        ):
+        is_first = len(self._pending) == 1
+        if not isinstance(record.event, StatusUpdate):
+            is_first |= not self._tells_more
+            self._tells_more = True
+        if self._wake is not None and (is_first or isinstance(record.event, TurnEnd)):
             self._wake(record.event)
 
     def close(self) -> None:
@@ -79,6 +84,7 @@ class Subscription:
         """All records that are waiting, in order; empty if there are none."""
         records = list(self._pending)
         self._pending.clear()
+        self._tells_more = False
         if not self._closed:
             self._ready.clear()
         return records
@@ -136,8 +142,8 @@ class Wire:
         before a screen listens must not be lost.
 
         Args:
-            wake: called on the loop with an event when the queue goes from empty to not empty, and at the end of a turn,
-                for those who `drain`.
+            wake: called on the loop with an event when the queue goes from empty to not empty, or from figures alone to more,
+                and at the end of a turn, for those who `drain`.
             records: it only records events and shows them to nobody; such notices do not count as seen.
         """
         subscription = Subscription(wake)

@@ -1,7 +1,8 @@
 """From the wire's events to what shows them: at most sixty times a second, in slices that never hold up a key.
 
 What comes within a few milliseconds of the first event after a pause is one picture with it: a turn's beginning and that of
-its first step are. The end of a turn waits for nothing, and takes along what came before it.
+its first step are. Figures alone wait for what comes next. The end of a turn waits for nothing, and takes along what came before
+it.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 FRAME_S = 1 / 60
 GATHERED_S = 0.008
+FIGURES_S = 0.05
+"""How long figures wait: behind an answer the end of its turn comes when it is on the disk."""
 SLICE_S = 0.004
 HISTORY_SLICE_S = 0.0015
 """Of a long history; a key takes several turns of the loop, and each of them waits for a slice."""
@@ -61,6 +64,7 @@ class Feed:
         self._history_left = 0
         self._in_history = False
         self._drawn_at = 0.0
+        self._due = 0.0
         self._handle: asyncio.Handle | None = None
 
     def follow(self, wire: Wire, history: Sequence[EventRecord]) -> None:
@@ -86,19 +90,23 @@ class Feed:
         self._waiting.clear()
 
     def _wake(self, event: Event) -> None:
-        from kimi_tui.wire.events import TurnEnd
+        from kimi_tui.wire.events import StatusUpdate, TurnEnd
 
-        if not isinstance(event, TurnEnd):
-            self._schedule(max(GATHERED_S, self._drawn_at + FRAME_S - time.perf_counter()))
+        if isinstance(event, TurnEnd):
+            self._schedule(0.0)
             return
-        if self._handle is not None:
-            self._handle.cancel()
-            self._handle = None
-        self._schedule(0.0)
+        gathered_s = FIGURES_S if isinstance(event, StatusUpdate) else GATHERED_S
+        self._schedule(max(gathered_s, self._drawn_at + FRAME_S - time.perf_counter()))
 
     def _schedule(self, delay_s: float) -> None:
-        if self._handle is None:
-            self._handle = self._callbacks.call_later(delay_s, self._draw)
+        """Draw so soon, or when it is due already."""
+        due = time.perf_counter() + delay_s
+        if self._handle is not None:
+            if self._due <= due:
+                return
+            self._handle.cancel()
+        self._due = due
+        self._handle = self._callbacks.call_later(delay_s, self._draw)
 
     def _draw(self) -> None:
         self._handle = None

@@ -27,6 +27,7 @@ from kimi_tui.projection.timeline import TimelineModel
 from kimi_tui.projection.timeline_rows import SHORT, Row
 from kimi_tui.projection.timeline_tree import Checkpoint, Future, Key
 from kimi_tui.tui.callbacks import go_on, in_slices, report_of
+from kimi_tui.tui.compositor import runs
 from kimi_tui.tui.faults import blank_strips
 from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.screens import app_of
@@ -411,9 +412,9 @@ class Timeline(ScrollView, can_focus=True):
     def _refresh_changed(self) -> None:
         """Paint the lines again that look different: of an event in a turn that is a few of them."""
         self._measure()
-        for y, strip in enumerate(self._painter.lines(0, self._view.height)):
-            if self._drawn.get(y) != strip:
-                self.refresh(Region(0, y, self.size.width, 1))
+        strips = enumerate(self._painter.lines(0, self._view.height))
+        for rows in runs([y for y, strip in strips if self._drawn.get(y) != strip]):
+            self.refresh(Region(0, rows.start, self.size.width, len(rows)))
 
     def render_lines(self, crop: Region) -> list[Strip]:
         """The lines of a region, from the cache where nothing has changed.

@@ -1069,10 +1069,13 @@ class Transcript(ScrollView, can_focus=True):
         if self._viewport is not None:
             self._viewport.follows = True
         viewport = self._ready_viewport()
-        if viewport is not None:
-            viewport.show_end()
-            self._place(viewport)
-        self.refresh_rows()
+        if viewport is None:
+            return
+        shown = self.top, viewport.flow.height
+        viewport.show_end()
+        self._place(viewport)
+        if (self.top, viewport.flow.height) != shown:
+            self.refresh_rows()
 
     def hold(self) -> None:
         """Follow the end no longer."""

@@ -6,8 +6,11 @@ import asyncio
 import time
 from collections.abc import Callable, Iterator, Sequence
 
+import pytest
+
+from kimi_tui.tui.main import feed
 from kimi_tui.tui.main.feed import FRAME_S, GATHERED_S, HISTORY_SLICE_S, Feed
-from kimi_tui.wire.events import EventRecord, StepBegin, TextPart, TurnBegin, TurnEnd
+from kimi_tui.wire.events import EventRecord, StatusUpdate, StepBegin, TextPart, TurnBegin, TurnEnd
 from kimi_tui.wire.queue import Wire
 
 
@@ -102,6 +105,24 @@ async def test_what_begins_together_is_shown_together_and_an_end_at_once() -> No
         await asyncio.sleep(0)
         turns += 1
     assert turns < 5
+    one.feed.stop()
+
+
+async def test_figures_wait_for_what_comes_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    wire, one = Wire(), Listener()
+    one.feed.follow(wire, ())
+    await one.has(0)
+    figures = StatusUpdate(used=1, limit=2, trigger=2)
+    monkeypatch.setattr(feed, "FIGURES_S", 3600)
+    for calls, event in enumerate((StepBegin(1), TurnEnd("done")), 1):
+        wire.publish(figures)
+        wire.publish(figures)
+        wire.publish(event)
+        await one.has(3 * calls)
+        assert one.calls == calls
+    monkeypatch.setattr(feed, "FIGURES_S", 0.0)
+    wire.publish(figures)
+    await one.has(7)
     one.feed.stop()
 
 
