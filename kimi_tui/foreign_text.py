@@ -438,6 +438,16 @@ def visible(text: str) -> str:
     return text
 
 
+def shown_name(text: str) -> str:
+    """The name or path of a file as one row: what could make it look like another name is a mark, as in `visible`."""
+    name = visible(text).replace("\n", "<U+000A>")
+    if not name.startswith(" ") and not name.endswith(" "):
+        return name
+    n_before, n_behind = len(name) - len(name.lstrip(" ")), len(name) - len(name.rstrip(" "))
+    blank = "<U+0020>"
+    return f"{blank * n_before}{name.strip(' ')}{blank * (n_behind if name.strip(' ') else 0)}"
+
+
 def one_line(text: str) -> str:
     """The clean text as one line: every run of blanks and line ends is one blank, none at the ends."""
     return " ".join(clean(text).split())

@@ -18,6 +18,7 @@ from kimi_tui.foreign_text import (
     clean,
     expand_tabs,
     one_line,
+    shown_name,
     visible,
 )
 
@@ -260,6 +261,34 @@ def test_a_decision_tells_of_marks_that_are_not_drawn() -> None:
 )  # fmt: skip
 def test_what_passes_for_ascii_is_marked_in_a_decision(text: str, shown: str) -> None:
     assert visible(text) == shown
+
+
+LIKE_IT = (
+    "\u0430.py",
+    "a\u200b.py",
+    "a\ufe0f.py",
+    "a\u3164.py",
+    "a.py\u2800",
+    "a.py ",
+    " a.py",
+    "\uff41.py",
+    "a\xa0.py",
+    "a\n.py",
+    "a\t.py",
+    "a\udc80.py",
+    "a .py",
+    "a   .py",
+    "\u202eyp.a",
+)
+
+
+def test_no_two_names_of_files_look_alike() -> None:
+    names = ("a.py", *LIKE_IT, " ", "")
+    shown = [shown_name(name) for name in names]
+    assert shown[0] == "a.py"
+    assert len(set(shown)) == len(names)
+    assert all(one.isprintable() for one in shown)
+    assert shown_name("отчёт/日本.md") == "отчёт/日本.md"
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
-from kimi_tui.foreign_text import one_line
+from kimi_tui.foreign_text import shown_name
 from kimi_tui.projection.gauge import GaugeModel
 from kimi_tui.projection.recording import Marker, Recording
 from kimi_tui.projection.timeline import TimelineModel
@@ -113,7 +113,7 @@ class ChangedFiles:
         before = {one.uid for one in self._lines.before_now()}
         return tuple(
             ChangedFile(
-                one_line(path),
+                shown_name(path),
                 self._ids.get(uid, -1),
                 uid not in live and uid not in before,
                 uid in before and uid not in live,

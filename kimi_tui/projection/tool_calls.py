@@ -7,7 +7,7 @@ import re
 from functools import cache
 from typing import cast
 
-from kimi_tui.foreign_text import clean, one_line
+from kimi_tui.foreign_text import clean, one_line, shown_name
 from kimi_tui.projection.blocks import NOTHING, BlockList, Change, ToolBlock, ToolState, both
 from kimi_tui.tool_names import short_name
 from kimi_tui.wire.events import (
@@ -83,7 +83,8 @@ def target(tool: str, arguments: str, work_dir: str = "") -> str:
         text = argument(arguments, key)
     else:
         text = next((value for name in _LIKELY_KEYS if (value := argument(arguments, name))), "")
-    text = one_line(text[:TARGET_LIMIT])
+    text = text[:TARGET_LIMIT]
+    text = shown_name(text) if key == "path" else one_line(text)
     if work_dir and key in {"path", None} and text.startswith(work_dir.rstrip("/") + "/"):
         text = text[len(work_dir.rstrip("/")) + 1 :]
     return f'"{text}"' if tool == "Grep" and text else text
@@ -234,7 +235,7 @@ class ToolCalls:
             if not isinstance(block, ToolBlock) or block.tool != "Shell":
                 continue
             if block.call == event.key or (not event.key and block.uid == event.uid != ""):
-                named = (one_line(path[:PATH_LIMIT]) for path in event.paths[:NAMED])
+                named = (shown_name(path[:PATH_LIMIT]) for path in event.paths[:NAMED])
                 block.changed = (*block.changed, *named)[:NAMED]
                 block.n_changed += len(event.paths)
                 block.n_lost += event.lost

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from kimi_tui.foreign_text import clean, one_line
+from kimi_tui.foreign_text import clean, one_line, shown_name
 from kimi_tui.projection.blocks import (
     NOTHING,
     AgentBlock,
@@ -393,7 +393,7 @@ def _dmail_block(
     for tool in tools:
         for shown in tool.display:
             if isinstance(shown, DiffBlock):
-                edits[one_line(shown.path)] += 1
+                edits[shown_name(shown.path)] += 1
     return DMailBlock(
         key=key,
         checkpoint=event.checkpoint_id,
@@ -812,7 +812,7 @@ class TranscriptModel:
         for block in reversed(self.blocks):
             if isinstance(block, UserBlock) and block.uid == self._list.uid:
                 if block.number == event.number:
-                    files = (one_line(words[:_PATH_CHARS]) for words in event.files)
+                    files = (shown_name(words[:_PATH_CHARS]) for words in event.files)
                     block.attached = ", ".join(files)
                     block.images += event.images
                     return self._list.touched(block)
@@ -888,7 +888,7 @@ def files_words(restored: Sequence[str], deleted: Sequence[str], left: Sequence[
 
 def _named(paths: Sequence[str]) -> str:
     more = f" and {len(paths) - _NAMED:,} more" if len(paths) > _NAMED else ""
-    return f" ({', '.join(one_line(path[:_PATH_CHARS]) for path in paths[:_NAMED])}{more})"
+    return f" ({', '.join(shown_name(path[:_PATH_CHARS]) for path in paths[:_NAMED])}{more})"
 
 
 class Speech:

@@ -285,6 +285,8 @@ class KimiApp(App[None], inherit_bindings=False):
         for screen in self.screen_stack:
             if isinstance(screen, MainScreen):
                 screen.woken()
+            elif (seen := getattr(screen, "seen", None)) is not None:
+                seen.begin_anew()
 
     # --- links
 

@@ -18,7 +18,7 @@ from codecs import getincrementaldecoder
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from string import ascii_lowercase
-from typing import TYPE_CHECKING, Any, Literal, TextIO, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TextIO, cast
 
 from textual import events
 from textual._parser import ParseError
@@ -27,12 +27,13 @@ from textual.drivers.linux_driver import LinuxDriver
 from textual.message import Message
 
 from kimi_tui.foreign_text import clean
-from kimi_tui.tui.keyboard import Woken
+from kimi_tui.tui.keyboard import QUIET_S, QuietKeyboard, Woken
 from kimi_tui.tui.screens import app_of
 
 if TYPE_CHECKING:
     from textual.app import App
     from textual.message_pump import MessagePump
+    from textual.screen import Screen
 
 ASK = "\x1b]11;?\x07\x1b[?2031h"
 """Asks for the colour of the background, and to be told when the terminal turns light or dark."""
@@ -474,3 +475,42 @@ def has_written(node: MessagePump) -> bool:
     """Whether the terminal has taken all that was drawn so far, as far as the driver can say."""
     driver = app_of(node)._driver  # pyright: ignore[reportPrivateUsage]
     return not isinstance(driver, TerminalInput) or driver.has_written
+
+
+class SeenQuestion:
+    """Tells whether a key may answer a screen: when the terminal has taken its picture, and no key came for a while.
+
+    Args:
+        screen: what asks.
+    """
+
+    QUIET_S: ClassVar[float] = QUIET_S
+
+    def __init__(self, screen: Screen[Any]) -> None:
+        self._screen = screen
+        self._quiet: QuietKeyboard | None = None
+
+    def ask(self) -> None:
+        """The screen is mounted, or asks something from now on."""
+        self._quiet = None
+        self._screen.call_after_refresh(self._painted)
+
+    def _painted(self) -> None:
+        if has_written(self._screen):
+            self._quiet = QuietKeyboard(time.monotonic(), 0.0, self.QUIET_S)
+        else:
+            self._screen.set_timer(_LOOK_S, self._painted)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a key would count now."""
+        return self._quiet is not None and self._quiet.remaining_s(time.monotonic()) == 0.0
+
+    def accepts(self, event: events.Key) -> bool:
+        """Whether a key counts, by when it was read; one that does not begins the wait anew."""
+        return self._quiet is not None and self._quiet.accepts(event.time)
+
+    def begin_anew(self) -> None:
+        """The program was stopped: what comes now may have been typed meanwhile."""
+        if self._quiet is not None:
+            self._quiet.begin_anew(time.monotonic())

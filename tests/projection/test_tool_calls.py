@@ -31,6 +31,11 @@ def test_targets(tool: str, arguments: dict[str, object], shown: str) -> None:
     assert target(tool, json.dumps(arguments), "/app") == shown
 
 
+def test_a_file_that_seems_to_be_another_is_told_from_it() -> None:
+    assert target("ReadFile", '{"path": "/w/\u0430.py\ufe0f"}', "/w") == "<U+0430>.py<U+FE0F>"
+    assert target("Shell", '{"command": "cat \u0430.py"}') == "cat \u0430.py"
+
+
 def test_partial_arguments() -> None:
     assert target("Shell", '{"command": "git di') == "git di"
     assert target("Shell", '{"command": "a\\u00') == "a\\u00"

@@ -604,7 +604,7 @@ def test_a_command_says_what_it_changed_while_that_can_be_brought_back() -> None
     talk.tell(FilesChanged(made.uid, ("c",), key=written.call))
     shown(talk, model)
     assert changed_words(made) == "1 file changed, can be brought back"
-    assert (made.changed, written.n_changed) == (("a",), 0)
+    assert (made.changed, written.n_changed) == (("a<U+001B>[2J",), 0)
     talk.tell(FilesChanged(made.uid, tuple(f"{n:02}" for n in range(20)), lost=20, key=made.call))
     shown(talk, model)
     assert changed_words(made) == "21 files changed, 20 of them not to be brought back"

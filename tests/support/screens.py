@@ -22,6 +22,7 @@ from kimi_tui.tui.letters import LetterRun
 from kimi_tui.tui.main.reader import Reader
 from kimi_tui.tui.main.screen import MainScreen
 from kimi_tui.tui.preview.screen import RewindScreen
+from kimi_tui.tui.terminal_input import SeenQuestion
 
 TIMEOUT_S = 50.0
 """Long: it only ends what hangs, and other programs may have the machine for a while. Less than pytest gives, so that it is
@@ -121,6 +122,7 @@ def keys_count(after_s: float = 0.0) -> Iterator[None]:
         patch.object(LetterRun, "SETTLE_S", after_s and max(after_s, LetterRun.SETTLE_S)),
         patch.object(Reader, "QUIET_S", after_s),
         patch.object(TextDialog, "QUIET_S", after_s),
+        patch.object(SeenQuestion, "QUIET_S", after_s),
     ):
         yield
 

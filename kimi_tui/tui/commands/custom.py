@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
+from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
@@ -19,6 +20,7 @@ from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.prompt.command import Command
 from kimi_tui.tui.screens import AnswersOnce, sheets
 from kimi_tui.tui.scrollbar import use_thin_scrollbar
+from kimi_tui.tui.terminal_input import SeenQuestion
 
 if TYPE_CHECKING:
     from kimi_tui.config.custom_commands import CustomCommand
@@ -66,7 +68,6 @@ class CustomCommandScreen(ModalScreen[bool | None], AnswersOnce[bool | None]):
 
     CSS_PATH = sheets("text_screen")
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("y", "send", "Send it", show=False),
         Binding("escape,n,q", "dismiss(None)", "Do not", show=False),
     ]
 
@@ -75,6 +76,20 @@ class CustomCommandScreen(ModalScreen[bool | None], AnswersOnce[bool | None]):
         self._name = name
         self._path = path
         self._text = text
+        self.seen = SeenQuestion(self)
+
+    def on_mount(self) -> None:
+        """What was typed behind the command's name does not answer."""
+        self.seen.ask()
+
+    def on_key(self, event: events.Key) -> None:
+        """A yes, when the question has stood for a while."""
+        if event.key == "y":
+            event.stop()
+            if self.seen.accepts(event):
+                self._send()
+        elif event.is_printable:
+            self.seen.accepts(event)
 
     def compose(self) -> ComposeResult:
         """The text, under where it is from."""
@@ -92,7 +107,7 @@ class CustomCommandScreen(ModalScreen[bool | None], AnswersOnce[bool | None]):
         frame.border_subtitle = "y send it, now and from now on  Esc not"
         yield frame
 
-    def action_send(self) -> None:
+    def _send(self) -> None:
         """Yes, once the end of the text is on the screen; before, a page of it."""
         frame = self.query_one(VerticalScroll)
         if frame.scroll_offset.y < frame.max_scroll_y:

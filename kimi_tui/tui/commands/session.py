@@ -291,11 +291,11 @@ async def _pays_toll(screen: MainScreen, found: RewindPreview, name: str) -> boo
     """Whether the user undoes an operation along with what happened since, which will bear this name; True where nothing did."""
     from dataclasses import replace
 
-    from kimi_tui.foreign_text import one_line
+    from kimi_tui.foreign_text import shown_name
     from kimi_tui.wire.events import toll_words
 
     stays = [
-        one_line(one.path)
+        shown_name(one.path)
         for one in (found.files.files if found.files else ())
         if one.fate == "skip"
     ]

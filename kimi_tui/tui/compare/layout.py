@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from rich.cells import cell_len
 
-from kimi_tui.foreign_text import clean, one_line
+from kimi_tui.foreign_text import clean, one_line, shown_name
 from kimi_tui.tool_names import short_name
 from kimi_tui.tui import formatting
 from kimi_tui.tui.diff import change_counts, diff_rows
@@ -453,7 +453,7 @@ class FileTable:
     def _file(self, one: DivergedFile) -> list[Span]:
         other, now = self._side(one.other), self._now(one)
         room = max(8, self._middle - MARGIN - COLUMN_GAP - spans_width(other))
-        name = formatting.path(one_line(one.path), room, self._glyphs.cut)
+        name = formatting.path(shown_name(one.path), room, self._glyphs.cut)
         return self._row([(" " * MARGIN, "quiet"), (name, "ink")], other, now)
 
     def _row(self, left: list[Span], other: list[Span], now: list[Span]) -> list[Span]:

@@ -28,6 +28,7 @@ from kimi_tui.tui.glyphs import ASCII, glyphs_of
 from kimi_tui.tui.screens import AnswersOnce, app_of, sheets
 from kimi_tui.tui.scrollbar import use_thin_scrollbar
 from kimi_tui.tui.state import Told
+from kimi_tui.tui.terminal_input import SeenQuestion
 from kimi_tui.tui.transcript.selection import select_piece
 
 TIME_CELLS = 10
@@ -213,6 +214,11 @@ class SummaryScreen(ModalScreen[str | None], AnswersOnce[str | None]):
         super().__init__()
         self._summary = summary
         self._foot = Static()
+        self.seen = SeenQuestion(self)
+
+    def on_mount(self) -> None:
+        """What was typed before it could be seen does not answer it."""
+        self.seen.ask()
 
     def compose(self) -> ComposeResult:
         """The frame."""
@@ -246,12 +252,13 @@ class SummaryScreen(ModalScreen[str | None], AnswersOnce[str | None]):
         return hint_row([*keys, ("Esc", "close")], room)
 
     def on_key(self, event: events.Key) -> None:
-        """The letter of an answer answers at once."""
+        """The letter of an answer answers, when the summary has stood for a while."""
         for key, _, answer in self._summary.answers:
             if event.character == key:
                 event.stop()
                 event.prevent_default()
-                self.dismiss(answer)
+                if self.seen.accepts(event):
+                    self.dismiss(answer)
 
     def action_leave(self) -> None:
         """Nothing is to be done."""

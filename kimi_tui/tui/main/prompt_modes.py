@@ -21,7 +21,7 @@ from textual.app import SuspendNotSupported
 
 from kimi_tui.app_paths import data_dir, short
 from kimi_tui.filesystem import open_regular
-from kimi_tui.foreign_text import one_line
+from kimi_tui.foreign_text import one_line, shown_name
 from kimi_tui.image_names import BEGINS
 from kimi_tui.tui.prompt.history import history_file, read_others
 from kimi_tui.tui.prompt.menu import Offer, mention, typed_mention
@@ -85,7 +85,9 @@ class PromptModes:
             return None
         paths = self._screen.conversation.files_like(found[1], MOST_OFFERED)
         return [
-            Offer(mention(path) + ("" if path.endswith("/") else " "), path, is_path=True)
+            Offer(
+                mention(path) + ("" if path.endswith("/") else " "), shown_name(path), is_path=True
+            )
             for path in paths
         ]
 

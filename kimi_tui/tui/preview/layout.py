@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 from rich.cells import cell_len
 
-from kimi_tui.foreign_text import one_line
+from kimi_tui.foreign_text import one_line, shown_name
 from kimi_tui.tool_names import short_name
 from kimi_tui.tui import formatting
 from kimi_tui.tui.diff import change_counts, diff_rows
@@ -274,7 +274,7 @@ def _is_foreign(one: FilePreview) -> bool:
 
 def _path(path: str, room: int, glyphs: Glyphs) -> str:
     """A path whose end is what matters."""
-    text = one_line(path)
+    text = shown_name(path)
     if cell_len(text) <= room:
         return text
     while text and cell_len(text) > room - cell_len(glyphs.cut):
@@ -330,7 +330,7 @@ def _notes(files: FilesPreview, width: int, glyphs: Glyphs) -> list[list[Span]]:
     """What cannot be brought back, before anything happens."""
     sentences: list[str] = []
     if files.not_covered:
-        named = [f"{one_line(path)} ({one_line(why)})" for path, why in files.not_covered[:3]]
+        named = [f"{shown_name(path)} ({one_line(why)})" for path, why in files.not_covered[:3]]
         count = len(files.not_covered)
         more = f" ({formatting.grouped(count)})" if count > len(named) else ""
         sentences.append(f"Not covered{more}: {', '.join(named)}")
@@ -910,7 +910,7 @@ def _confirmation_row(
     reasons = {one.reason.removesuffix(" before") for one in files}
     why = reasons.pop() if len(reasons) == 1 else "also changed by others"
     lead, end = f"{why.capitalize()}: ", f"   {key} again"
-    names = ", ".join(one_line(one.path) for one in files)
+    names = ", ".join(shown_name(one.path) for one in files)
     room = width - 2 - cell_len(lead) - cell_len(end)
     more = f" brings {'it' if len(files) == 1 else 'them'} back too"
     if cell_len(names) + cell_len(more) <= room:

@@ -32,6 +32,7 @@ from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.keyboard import key_of, keys_of
 from kimi_tui.tui.screens import AnswersOnce, QuitChosen, SessionChosen, sheets
 from kimi_tui.tui.state import STAYS_S
+from kimi_tui.tui.terminal_input import SeenQuestion
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -340,7 +341,6 @@ class SessionsScreen(AnswersOnce[Launch | None]):
         Binding("d,delete", "delete", "Delete", id="sessions.delete", show=False),
         Binding("escape,q", "leave", "Back", id="sessions.leave", show=False),
         # The answer to a question is no key of one's own.
-        Binding("y", "yes", "Yes", show=False),
     ]
 
     def __init__(
@@ -362,6 +362,7 @@ class SessionsScreen(AnswersOnce[Launch | None]):
         self._found = words
         """What is searched for."""
         self._doomed: Row | None = None
+        self.seen = SeenQuestion(self)
         """Of which it is asked whether it goes into the trash."""
         self._n_here = self._n_all = 0
         self._previewing: Timer | None = None
@@ -548,7 +549,11 @@ class SessionsScreen(AnswersOnce[Launch | None]):
         self._update()
 
     def on_key(self, event: events.Key) -> None:
-        """In the field the arrows move in the list."""
+        """In the field the arrows move in the list; what is deleted is answered with a key."""
+        if event.key == "y" and self._doomed is not None:
+            self._answer(event)
+            event.stop()
+            return
         keys = ("up", "down", "pageup", "pagedown")
         if self._input.has_focus and self._field != "rename" and event.key in keys:
             self.list.move(event.key)
@@ -684,6 +689,7 @@ class SessionsScreen(AnswersOnce[Launch | None]):
             self.tell("This is the session you are in.", level="warning")
             return
         self._doomed = row
+        self.seen.ask()
         self._say(
             Content.assemble(
                 (f"Delete {cut(row.title, TITLE_CELLS)}?", "bold $ink-strong"),
@@ -700,9 +706,10 @@ class SessionsScreen(AnswersOnce[Launch | None]):
             self._say(Content(""))
         return was_asked
 
-    def action_yes(self) -> None:
-        """Put it into the trash."""
-        if (row := self._doomed) is not None:
+    def _answer(self, event: events.Key) -> None:
+        """Put it into the trash, where that was asked by then."""
+        row = self._doomed
+        if row is not None and self.seen.accepts(event):
             self._doomed = None
             self._change(self._delete(row))
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 
-from kimi_tui.foreign_text import clean, expand_tabs, one_line
+from kimi_tui.foreign_text import clean, expand_tabs, one_line, shown_name
 from kimi_tui.projection.blocks import (
     CompactionBlock,
     DMailBlock,
@@ -505,7 +505,7 @@ def _target(block: ToolBlock) -> str:
             done = sum(1 for item in shown.items if item.status == "done")
             return todo_summary(done, len(shown.items))
         if isinstance(shown, DiffBlock) and not block.target:
-            return one_line(shown.path)
+            return shown_name(shown.path)
     return block.target
 
 

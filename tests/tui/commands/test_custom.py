@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 from support.chat_server import ChatServer, say
-from support.screens import desk
+from support.screens import Desk, desk
 
 from kimi_tui.tui.commands import custom
 from kimi_tui.tui.commands.palette import found
 from kimi_tui.tui.commands.table import COMMANDS
 from kimi_tui.tui.prompt.command import CommandTable, Values
+from kimi_tui.tui.terminal_input import SeenQuestion
 
 
 @pytest.fixture
@@ -57,6 +59,12 @@ def test_numbers_are_offered_with_what_they_stand_for() -> None:
     ]
 
 
+def asks(one: Desk) -> bool:
+    """Whether a key would answer the question."""
+    screen = one.app.screen
+    return isinstance(screen, custom.CustomCommandScreen) and screen.seen.is_open
+
+
 async def test_a_command_of_the_folder_is_shown_first(home: Path) -> None:
     commands = home / "app" / ".kimi-tui" / "commands"
     commands.mkdir(parents=True)
@@ -73,8 +81,20 @@ async def test_a_command_of_the_folder_is_shown_first(home: Path) -> None:
         await one.pilot.press("escape")
         await one.sees("/greet was not sent.")
         assert one.screen.prompt.area.text == "/greet Ada"
+        # What is typed behind it at once is no answer.
+        with patch.object(SeenQuestion, "QUIET_S", 60.0):
+            area = one.screen.prompt.area
+            area.put("/greet Ada")
+            await one.pilot.press("enter", "y", "y", "e", "s")
+            await one.sees("This folder brings this command.")
+            await one.pilot.press("y", "space", "y")
+            assert isinstance(one.app.screen, custom.CustomCommandScreen)
+            assert len(server.requests) == 0
+            await one.pilot.press("escape")
+        one.screen.prompt.area.take()
         await one.say("/greet Ada")
         await one.sees("This folder brings this command.")
+        await one.until(lambda: asks(one))
         await one.pilot.press("y")
         await one.sees("Hello.")
         await one.idle()
@@ -97,6 +117,7 @@ async def test_a_command_of_the_folder_is_shown_first(home: Path) -> None:
         await one.say("/long")
         shown = await one.sees("This folder brings this command.")
         assert "And the end." not in shown
+        await one.until(lambda: asks(one))
         await one.pilot.press("y")
         await one.sees("read to the end first")
         await one.pilot.press("end")

@@ -636,7 +636,9 @@ async def test_a_summary_is_read_edited_and_the_edit_undone(home: Path) -> None:
         live = timeline.model.tree.live if timeline.model is not None else []
         timeline.select(live[0].row_key)
         await one.pilot.press("enter")
-        await one.until(lambda: isinstance(one.app.screen, SummaryScreen))
+        await one.until(
+            lambda: isinstance(one.app.screen, SummaryScreen) and one.app.screen.seen.is_open
+        )
         await one.sees("Summary at #0")
         await one.pilot.press("e")
         await one.until(lambda: isinstance(one.app.screen, TextDialog))
@@ -646,7 +648,9 @@ async def test_a_summary_is_read_edited_and_the_edit_undone(home: Path) -> None:
         await one.say("/undo")
         await one.until(lambda: "Nuts too." not in chat(one))
         await one.say("/summary")
-        await one.until(lambda: isinstance(one.app.screen, SummaryScreen))
+        await one.until(
+            lambda: isinstance(one.app.screen, SummaryScreen) and one.app.screen.seen.is_open
+        )
         await one.pilot.press("u")
         await one.sees("The apple is red.")
 

@@ -58,6 +58,7 @@ async def test_files_are_offered_taken_and_go_with_the_message(home: Path) -> No
         work = Path(one.screen.transcript.work_dir)
         (work / "src").mkdir()
         (work / "src" / "with blank.py").write_text("x = 1\n")
+        (work / "src" / "\u0430.txt").write_text("x = 1\n")
         (work / "ignored.log").write_text("")
         (work / ".gitignore").write_text("*.log\n")
         area = one.screen.prompt.area
@@ -75,6 +76,7 @@ async def test_files_are_offered_taken_and_go_with_the_message(home: Path) -> No
         await one.until(lambda: offered(one) != "")
         offers = one.screen.prompt_modes.offers() or ()
         assert "@ignored.log " not in [offer.text for offer in offers]
+        assert "src/<U+0430>.txt" in [offer.shown for offer in offers]
         await one.pilot.press(*"src", "enter")
         assert area.text.startswith("look at @src/")
         area.put('see @"src/with blank.py"')

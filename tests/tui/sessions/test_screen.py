@@ -24,6 +24,7 @@ from kimi_tui.tui.app import KimiApp
 from kimi_tui.tui.main.screen import MainScreen
 from kimi_tui.tui.sessions.screen import SessionsScreen
 from kimi_tui.tui.sessions.shelf import Row, Shelf
+from kimi_tui.tui.terminal_input import SeenQuestion
 
 URL = "http://127.0.0.1:9/v1"
 BROKEN = "Fields with quotes inside break the import"
@@ -107,7 +108,9 @@ async def test_found_by_what_was_said_and_gone_on_with(home: Path) -> None:
         await one.screen.conversation.close()
 
 
-async def test_renamed_put_away_and_thrown_away(home: Path) -> None:
+async def test_renamed_put_away_and_thrown_away(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with listed(home) as (one, screen):
         await one.pilot.press("down")
         await one.until(lambda: screen.list.chosen is not None)
@@ -135,7 +138,19 @@ async def test_renamed_put_away_and_thrown_away(home: Path) -> None:
         await one.until(lambda: "Delete Tests?" not in one.text())
         assert one.app.screen is screen
         assert row.folder.exists()
+        # What was typed before the question could be seen is no answer.
         await one.pilot.press("d", "y")
+        await one.sees("Delete Tests?")
+        assert row.folder.exists()
+        monkeypatch.setattr(SeenQuestion, "QUIET_S", 60.0)
+        await one.pilot.press("escape", "d")
+        await one.sees("Delete Tests?")
+        await one.pilot.press("y")
+        assert row.folder.exists()
+        monkeypatch.setattr(SeenQuestion, "QUIET_S", 0.0)
+        await one.pilot.press("escape", "d")
+        await one.until(lambda: screen.seen.is_open)
+        await one.pilot.press("y")
         await one.sees("Deleted Tests.")
         assert not row.folder.exists()
         assert "Tests" not in [left.title for left in screen.list.rows]
