@@ -220,7 +220,9 @@ def _model(launch: Launch, *, offline: bool) -> Finding:
     choice = launch.choice
     if not isinstance(choice, Choice):
         return Finding("model", "warn", "none is chosen", "Start kimi-tui once to choose one.")
-    name = f"{choice.model or 'the only one'} at {choice.base_url}"
+    from kimi_tui.llm.base_url import shown_url
+
+    name = f"{choice.model or 'the only one'} at {shown_url(choice.base_url)}"
     if offline:
         return Finding("model", "ok", f"{name}, not asked")
     from kimi_tui.llm.errors import LLMError

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Mapping
 from types import MappingProxyType
-from urllib.parse import urlsplit
+from urllib.parse import urlsplit, urlunsplit
 
 from kimi_tui.llm.errors import LLMError
 
@@ -27,6 +27,16 @@ def origin_of(base_url: str) -> str:
     """Scheme, host and port of a base URL."""
     parts = urlsplit(base_url)
     return f"{parts.scheme}://{parts.netloc}"
+
+
+def shown_url(base_url: str) -> str:
+    """A base URL as it may be shown: without a password in front of the host, or what stands behind the path."""
+    try:
+        parts = urlsplit(base_url)
+    except ValueError:
+        return "(unreadable)"
+    host = parts.netloc.rpartition("@")[2]
+    return urlunsplit((parts.scheme, host, parts.path, "", ""))
 
 
 def is_loopback(host: str) -> bool:
@@ -53,7 +63,8 @@ def check_origin(base_url: str, api_key: str, headers: Mapping[str, str] = NO_HE
         host, parts = "", urlsplit("")
     if parts.scheme not in {"http", "https"} or not host:
         raise LLMError(
-            f"{base_url!r} is no base URL.", advice="It looks like https://api.moonshot.ai/v1."
+            f"{shown_url(base_url)!r} is no base URL.",
+            advice="It looks like https://api.moonshot.ai/v1.",
         )
     if parts.scheme == "http" and (api_key or headers) and not is_loopback(host):
         what = "key" if api_key else "configured headers"

@@ -36,6 +36,7 @@ from support.chat_server import (
     tool_delta,
 )
 
+from kimi_tui.llm.base_url import shown_url
 from kimi_tui.llm.completion import complete
 from kimi_tui.llm.errors import (
     APIConnectionError,
@@ -602,6 +603,14 @@ def test_a_key_that_no_header_can_hold_is_refused_without_saying_it(what: str) -
                 model="m",
             )
         assert "sk-" not in str(refused.value)
+
+
+def test_a_base_url_is_shown_without_what_may_be_a_password() -> None:
+    assert shown_url("https://me:sk-one@h:8/v1?key=sk-two#x") == "https://h:8/v1"
+    assert shown_url("http://[bad") == "(unreadable)"
+    with pytest.raises(LLMError) as refused:
+        OpenAICompatible(base_url="ftp://me:sk-one@h/v1", api_key="", provider="p", model="m")
+    assert "sk-one" not in str(refused.value)
 
 
 def test_a_key_never_crosses_a_network_unencrypted() -> None:

@@ -280,6 +280,7 @@ def _limits(config: Config) -> LoopLimits:
 
 async def _only_model(choice: Choice) -> str:
     """The model of a server that was named without one, where only one of its models can be talked to."""
+    from kimi_tui.llm.base_url import shown_url
     from kimi_tui.llm.models import NO_LIST_STATUSES, chat_models
 
     try:
@@ -292,11 +293,11 @@ async def _only_model(choice: Choice) -> str:
         return found.models[0].id
     if not found.models:
         kind = "models that chat" if found.others else "models"
-        words = f"{choice.base_url} lists no {kind}; name one with --model"
+        words = f"{shown_url(choice.base_url)} lists no {kind}; name one with --model"
         raise NoModelNamed(words, USAGE, listed=True)
     some = ", ".join(model.id for model in found.models[:5])
     more = ", …" if len(found.models) > 5 else ""
-    words = f"which model? {choice.base_url} has {some}{more}; use --model"
+    words = f"which model? {shown_url(choice.base_url)} has {some}{more}; use --model"
     raise NoModelNamed(words, USAGE, listed=True)
 
 
