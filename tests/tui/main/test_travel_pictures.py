@@ -208,7 +208,7 @@ async def test_what_is_asked_of_files_at_a_fork_and_where_a_replay_goes_on(
     left = replace(
         UNDONE, target=Target(11), label=label, tokens_after=43_300, left_as=0, files=files
     )
-    fork = RewindScreen(left, actions=actions_at(11, 0), going=FORK)
+    fork = RewindScreen(left, actions=actions_at(11, 0), pending=FORK)
     offer = RewindPreview(
         Target(END),
         "Some files are not what they were at this moment.",
