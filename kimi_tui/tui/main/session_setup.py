@@ -1,4 +1,7 @@
-"""Opens a session with everything that belongs to it. Imports the whole engine, so it is imported in a thread."""
+"""Opens a session with everything that belongs to it. It is imported in a thread, as is the rest of the engine.
+
+Only what the end of a stored session needs is imported with it: who waits for the last page does not wait for the agent.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -17,21 +21,14 @@ from kimi_tui.launch import NEWEST, Launch
 from kimi_tui.llm.dialects import dialect_named
 from kimi_tui.llm.errors import APIStatusError, LLMError
 from kimi_tui.llm.known_models import known_to_see
-from kimi_tui.llm.openai_compatible import OpenAICompatible
-from kimi_tui.llm.provider import ChatProvider
 from kimi_tui.logging_setup import begin_logging, start_logging
 from kimi_tui.session.errors import SessionError, SessionHeld, SessionNotFound
 from kimi_tui.session.listing import describe
 from kimi_tui.session.session import Session
 from kimi_tui.session.store import SessionStore
-from kimi_tui.soul.compaction import Compaction, SimpleCompaction, compaction_named
 from kimi_tui.soul.errors import UnknownCompaction
-from kimi_tui.soul.history import end_of_context
-from kimi_tui.soul.kimisoul import KimiSoul
 from kimi_tui.soul.model_slot import LoopLimits
 from kimi_tui.soul.record import end_of_record
-from kimi_tui.soul.runtime import open_soul
-from kimi_tui.tools.sandbox.policy import SandboxSettings
 from kimi_tui.tui.frame.header import branch_of
 from kimi_tui.tui.prompt.history import History, history_file, read_history
 from kimi_tui.tui.screens import CannotOpen, NoModelNamed
@@ -40,6 +37,10 @@ from kimi_tui.wire.events import EventRecord, TurnBegin
 
 if TYPE_CHECKING:
     from kimi_tui.demo.demo import Demo
+    from kimi_tui.llm.openai_compatible import OpenAICompatible
+    from kimi_tui.llm.provider import ChatProvider
+    from kimi_tui.soul.compaction import Compaction
+    from kimi_tui.soul.kimisoul import KimiSoul
 
 log = logging.getLogger(__name__)
 
@@ -113,6 +114,10 @@ async def open_session(
             found(known)
             if end := await asyncio.to_thread(_end, session):
                 found(known._replace(end=end))
+        await asyncio.to_thread(import_module, "kimi_tui.soul.runtime")
+        from kimi_tui.soul.runtime import open_soul
+        from kimi_tui.tools.sandbox.policy import SandboxSettings
+
         provider = stage.provider or await provider_of(launch, session.id)
         compaction, remark = await asyncio.to_thread(_compaction, launch.config.loop.compaction)
         soul = await open_soul(
@@ -166,7 +171,11 @@ def _found(session: Session) -> Found:
 def _end(session: Session) -> Sequence[EventRecord]:
     """How the session ended. Nothing where that cannot be told: it is read through in any case."""
     try:
-        return end_of_record(session) or end_of_context(session)
+        if end := end_of_record(session):
+            return end
+        from kimi_tui.soul.history import end_of_context
+
+        return end_of_context(session)
     except Exception as error:
         log.warning("the end of the session cannot be shown before all of it", exc_info=error)
         return ()
@@ -197,6 +206,9 @@ async def provider_of(launch: Launch, session_id: str) -> OpenAICompatible:
         choice = choice._replace(api_key=await asyncio.to_thread(real_key, choice.api_key))
     except ConfigError as error:
         raise CannotOpen(str(error), USAGE) from error
+    await asyncio.to_thread(import_module, "kimi_tui.llm.openai_compatible")
+    from kimi_tui.llm.openai_compatible import OpenAICompatible
+
     # Here, because from here on there is a key that the log must never hold.
     await asyncio.to_thread(start_logging, log_file(), choice.secrets)
     return OpenAICompatible(
@@ -258,6 +270,8 @@ def _no_sandbox(launch: Launch, soul: KimiSoul) -> tuple[str, ...]:
 
 def _compaction(name: str) -> tuple[Compaction, tuple[str, ...]]:
     """The way to compact that the configuration names, else the simple one and why it is not that."""
+    from kimi_tui.soul.compaction import SimpleCompaction, compaction_named
+
     try:
         return compaction_named(name), ()
     except UnknownCompaction as error:

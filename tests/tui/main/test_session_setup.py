@@ -16,6 +16,7 @@ from kimi_tui.config.model_choice import Choice
 from kimi_tui.config.settings import Config, SandboxConfig
 from kimi_tui.launch import NEWEST, Launch
 from kimi_tui.session.session import Session
+from kimi_tui.soul import history, runtime
 from kimi_tui.soul.approval import Mode
 from kimi_tui.tui.main import session_setup
 from kimi_tui.tui.main.session_setup import open_session, provider_of
@@ -87,13 +88,13 @@ async def held(
     if not record:
         (session / "wire.jsonl").unlink()
     let_on = asyncio.Event()
-    open_soul = session_setup.open_soul
+    open_soul = runtime.open_soul
 
     async def opened(**parts: Any) -> Any:
         await let_on.wait()
         return await open_soul(**parts)
 
-    monkeypatch.setattr(session_setup, "open_soul", opened)
+    monkeypatch.setattr(runtime, "open_soul", opened)
     async with desk(home, server.base_url, resume=session.name) as one:
         yield Held(one, let_on)
         let_on.set()
@@ -141,7 +142,7 @@ async def test_what_cannot_be_glanced_at_is_named_while_it_is_read(
         raise ZeroDivisionError
 
     monkeypatch.setattr(session_setup, "end_of_record", nothing)
-    monkeypatch.setattr(session_setup, "end_of_context", broken)
+    monkeypatch.setattr(history, "end_of_context", broken)
     async with ChatServer() as server, held(home, server, monkeypatch) as one:
         shown = await one.desk.sees("Reading A first question, 4 messages")
         assert "What shall we work on?" not in shown
