@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import Literal
 
 PieceKind = Literal["prose", "heading", "item", "quote", "fence", "rule"]
@@ -20,16 +19,19 @@ PieceKind = Literal["prose", "heading", "item", "quote", "fence", "rule"]
 PIECE_LIMIT = 4_000
 """Characters after which a piece or a line goes on in another piece: the open piece is laid out with every frame, and
 some of Markdown's rules take quadratic time on made-up input."""
-PIECE_LINES = 200
-"""Lines after which it does so as well: of a quote or a table each costs as much as a row of running text."""
+PIECE_LINES = 120
+"""Lines after which it does so as well: of a quote or a table each costs as much as several rows of running text."""
 PIECE_MARKS = 400
-"""Marks of emphasis after which it does so as well: each costs as much as a line. No real paragraph has nearly as many."""
+"""Marks of emphasis, or as much of others, after which it does so as well: each costs as much as a line. No real paragraph has
+nearly as many."""
 INFO_LIMIT = 100
 """Characters of what stands after the opening marks of a fence that count."""
 
 _HEADING = re.compile(r"^ {0,3}#{1,6}(?:[ \t]|$)")
 _ITEM = re.compile(r"^ {0,3}(?:[-*+]|(\d{1,9})[.)])(?:[ \t]+|$)")
-_MARK = re.compile(r"[*_]")
+_COSTS = {"*": 1, "_": 1, "~": 1, "`": 1, "[": 2, "<": 3}
+"""Of marks, in those of emphasis: a bracket is looked behind for its link, whether there is one or not."""
+_MARK = re.compile(r"[*_~`\[<]")
 _QUOTE = re.compile(r"^ {0,3}>")
 _WIDEST_MARKER = 4
 """Blanks after the marker of an item that belong to it; more of them begin indented code."""
@@ -66,7 +68,7 @@ class Piece:
         """One line more."""
         self.lines.append(line)
         self.size += len(line) + 1
-        self.n_marks += marks_in(line)
+        self.n_marks += marks_in(line) + 1
 
     def copy(self) -> Piece:
         """Another one that can grow without this one."""
@@ -329,15 +331,19 @@ class Splitter:
 
 
 def marks_in(text: str) -> int:
-    """How many marks of emphasis there are."""
-    return text.count("*") + text.count("_")
+    """How much the marks cost, in those of emphasis."""
+    return sum(text.count(mark) * cost for mark, cost in _COSTS.items())
 
 
 def _longest(line: str) -> int:
     """How much of a line that begins a piece may be in it."""
     end = min(len(line), PIECE_LIMIT)
     if marks_in(line[:end]) > PIECE_MARKS:
-        end = [found.start() for found in islice(_MARK.finditer(line), PIECE_MARKS + 1)][-1]
+        left = PIECE_MARKS
+        for found in _MARK.finditer(line):
+            left -= _COSTS[found[0]]
+            if left < 0:
+                return found.start()
     return end
 
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -49,6 +49,10 @@ from kimi_tui.tui.transcript.markdown_stream import MarkdownStream
 from kimi_tui.tui.transcript.marks import gutter_of
 from kimi_tui.wire.display import DiffBlock
 
+LINES_AT_ONCE = 100
+"""Lines of a block that are looked through before others may have a turn."""
+CHARS_AT_ONCE = 32_768
+"""The same for the text of a block."""
 SLICE_S = 0.003
 """How long the search computes before keys and frames get their turn."""
 TYPING_S = 0.08
@@ -93,15 +97,18 @@ def pattern_of(query: str) -> Pattern | None:
 
 def matches(lines: Sequence[Line], pattern: Pattern) -> list[Match]:
     """All matches in the rows of a block, from the top."""
-    found: list[Match] = []
+    return [match for found in matches_by_line(lines, pattern) for match in found]
+
+
+def matches_by_line(lines: Sequence[Line], pattern: Pattern) -> Iterator[list[Match]]:
+    """The matches of each line, which may be of many rows."""
     first = 0
     while first < len(lines):
         last = first
         while last + 1 < len(lines) and lines[last].goes_on:
             last += 1
-        found += _in_line(lines, first, last, pattern)
+        yield _in_line(lines, first, last, pattern)
         first = last + 1
-    return found
 
 
 def parts_in_row(lines: Sequence[Line], row: int, pattern: Pattern) -> Iterable[Part]:
@@ -142,8 +149,8 @@ def _in_line(lines: Sequence[Line], first: int, last: int, pattern: Pattern) -> 
     return found
 
 
-def may_hold(block: Block, query: str) -> bool:
-    """Whether a block can hold the query at all, told from its text without laying it out: most cannot."""
+def may_hold(block: Block, query: str) -> Generator[None, None, bool]:
+    """Whether a block can hold the query at all, told from its text without laying it out: most cannot. Gives way often."""
     word = _letters(query)
     if not word:
         return True
@@ -154,7 +161,16 @@ def may_hold(block: Block, query: str) -> bool:
             texts = _of_tool(block)
         case _:
             return True
-    return any(word in _letters(text) for text in texts)
+    for text in texts:
+        before = ""
+        for start in range(0, len(text), CHARS_AT_ONCE):
+            letters = before + _letters(text[start : start + CHARS_AT_ONCE])
+            if word in letters:
+                return True
+            before = letters[max(0, len(letters) + 1 - len(word)) :]
+            if start:
+                yield
+    return False
 
 
 def _letters(text: str) -> str:
@@ -309,13 +325,19 @@ class Finder:
         self._complete = True
 
     def _matches(self, block: Block, room: Room) -> Generator[None, None, list[Match]]:
-        if self._pattern is None or not may_hold(block, self.query):
+        if self._pattern is None or not (yield from may_hold(block, self.query)):
             return []
+        found: list[Match] = []
         try:
-            return matches((yield from unfolded_rows(block, room)), self._pattern)
+            rows = yield from unfolded_rows(block, room)
+            for n, more in enumerate(matches_by_line(rows, self._pattern), 1):
+                found += more
+                if not n % LINES_AT_ONCE:
+                    yield
         except Exception:
             log_fault(f"searching {type(block).__name__}")
             return []
+        return found
 
     def next(self, blocks: Sequence[Block], step: int) -> Place | None:
         """The match after (1) or before (-1) the current one, round the ends; None where there is none."""
@@ -571,8 +593,12 @@ class Search:
         if pattern is None:
             return ()
         flow.ensure_whole(index)
-        found = matches(flow.views[index].lines, pattern)
-        return found[place.number] if place.number < len(found) else ()
+        number = place.number
+        for found in matches_by_line(flow.views[index].lines, pattern):
+            if number < len(found):
+                return found[number]
+            number -= len(found)
+        return ()
 
     def _find_match_again(self) -> None:
         """Rows have changed: the current match may stand elsewhere in its block."""

@@ -28,15 +28,20 @@ from kimi_tui.tui.transcript.layout import (
     probable_height,
     with_pin,
 )
+from kimi_tui.tui.transcript.markdown_splitter import marks_in
 from kimi_tui.tui.transcript.markdown_stream import MarkdownStream, Shown
 from kimi_tui.tui.transcript.marks import Mark, extent_of, moved
 
 SLICE = 3_000
 """Characters of a growing answer that are laid out in one go: a key must not wait for more."""
-SLICE_S = 0.003
-"""CPU time after which it is enough, too: code can take ten times as long as prose."""
+SLICE_S = 0.0015
+"""CPU time after which it is enough, too: code can take ten times as long as prose, and the last part is not cut short."""
 PART = 750
 """Characters after which that is looked at."""
+PART_MARKS = 200
+"""Marks after which it is as well."""
+LINE_MARKS = 5
+"""Marks that a line counts for: it may be an entry of a list."""
 AT_ONCE = 30_000
 """Characters of an answer that are laid out when it is first needed: only the longest come bit by bit."""
 AT_ONCE_ROWS = 1_000
@@ -483,7 +488,7 @@ class Flow:
         # What was on the screen before (another width) comes back whole, not bit by bit.
         limit, until = (SLICE, thread_time() + SLICE_S) if view.taken else (AT_ONCE, inf)
         limit += answer.spent
-        while fresh := block.stream.part(view.taken, PART):
+        while fresh := _in_one_go(block.stream.part(view.taken, PART)):
             view.taken += len(fresh)
             first = min(first, answer.feed(fresh, block.stream.size - view.taken))
             if answer.spent >= limit or thread_time() >= until:
@@ -782,3 +787,10 @@ class Viewport:
         low, _ = flow.find(self.top)
         high, _ = flow.find(max(0, min(self.top + self.height, flow.height) - 1))
         return range(low, high + 1)
+
+
+def _in_one_go(part: str) -> str:
+    """As much of it as may be laid out at once."""
+    while len(part) > 1 and marks_in(part) + LINE_MARKS * part.count("\n") > PART_MARKS:
+        part = part[: len(part) // 2]
+    return part

@@ -171,7 +171,7 @@ def test_a_search_goes_on_past_a_block_that_fails(monkeypatch: pytest.MonkeyPatc
     found = Finder("asked")
     places = [place for place in found.scan(blocks(), ROOM, Origin()) if place is not None]
     assert [place.key for place in places] == [1]
-    monkeypatch.setattr(search, "matches", broken)
+    monkeypatch.setattr(search, "matches_by_line", broken)
     assert not [place for place in Finder("asked").scan(blocks(), ROOM, Origin()) if place]
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from itertools import islice
+
 import pytest
+from support.effort import n_calls
 
 from kimi_tui.projection.blocks import (
     AgentBlock,
@@ -16,6 +19,7 @@ from kimi_tui.projection.blocks import (
 from kimi_tui.tui.rows import Room
 from kimi_tui.tui.transcript import clipboard
 from kimi_tui.tui.transcript.search import (
+    CHARS_AT_ONCE,
     Finder,
     Found,
     Origin,
@@ -125,10 +129,23 @@ def test_what_is_folded_is_found() -> None:
         (agent("nothing"), "**", True),
         (shell("output", target="make test"), "make TEST", True),
         (shell("output"), "puts", False),
+        (agent("x" * (CHARS_AT_ONCE - 3) + "need, -le"), "needle", True),
+        (agent("x" * (2 * CHARS_AT_ONCE) + "n eedl"), "needle", False),
     ],
 )
 def test_what_cannot_hold_it_is_not_laid_out(block: Block, query: str, expected: bool) -> None:
-    assert may_hold(block, query) is expected
+    assert drained(may_hold(block, query)) is expected
+
+
+def test_a_flood_is_looked_through_in_steps() -> None:
+    steps = Finder("needle").scan([agent("```\n" + "a needle\n" * 4_000)], ROOM, START)
+    spent: list[int] = []
+    for _ in range(5_000):
+        places: list[Place | None] = []
+        spent.append(n_calls(lambda: places.extend(islice(steps, 1))))  # noqa: B023 - called at once
+        if not places:
+            break
+    assert max(spent) < sum(spent) / 20
 
 
 def test_one_row_is_marked_as_the_whole_is() -> None:
