@@ -218,6 +218,9 @@ def _configuration() -> tuple[Launch | None, list[Finding]]:
 
 def _model(launch: Launch, *, offline: bool) -> Finding:
     choice = launch.choice
+    if not isinstance(choice, Choice) and choice.base_url:
+        words = f"the key of {choice.base_url} is missing"
+        return Finding("model", "bad", words, "Start kimi-tui to paste it.")
     if not isinstance(choice, Choice):
         return Finding("model", "warn", "none is chosen", "Start kimi-tui once to choose one.")
     from kimi_tui.llm.base_url import shown_url

@@ -16,6 +16,11 @@ class ConfigError(Exception):
     """The configuration cannot be used at all; the message is one line for the user, with file and line."""
 
 
+def why_not_saved(error: ConfigError | OSError) -> str:
+    """Why the configuration could not be written, in words: the system's without its number and the file beside it."""
+    return error.strerror or str(error) if isinstance(error, OSError) else str(error)
+
+
 class ProviderConfig(NamedTuple):
     """A server and what belongs to it alone: `api_key` and the values of `headers` are never shown and never logged."""
 

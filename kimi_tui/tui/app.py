@@ -29,7 +29,7 @@ from textual.widget import Widget
 from kimi_tui.app_paths import kimi_cli_config_file, log_file, short
 from kimi_tui.config.file import AUTO, THEMES, save_setting
 from kimi_tui.config.model_choice import Choice
-from kimi_tui.config.settings import Config, ConfigError
+from kimi_tui.config.settings import Config, ConfigError, why_not_saved
 from kimi_tui.launch import Launch
 from kimi_tui.tui.attention import Attention, through_tmux
 from kimi_tui.tui.callbacks import FAULT, Callbacks, fault_advice, reported, started
@@ -566,7 +566,8 @@ class KimiApp(App[None], inherit_bindings=False):
         try:
             await asyncio.to_thread(save_setting, path, "theme", name)
         except (ConfigError, OSError) as error:
-            self._tell(f"The theme is {name}, in this run: {error}", level="warning")
+            words = f"The theme is {name}, in this run: {why_not_saved(error)}"
+            self._tell(words, level="warning")
         else:
             self._tell(f"The theme is {name}.")
 

@@ -189,6 +189,8 @@ class PickList(Widget, can_focus=True):
             # Blanks stay as they are: they make columns.
             facts = " ".join(map(one_line, entry.facts.split(" ")))
             facts = cut(facts, room, glyphs.cut)
+            if not facts.removesuffix(glyphs.cut).strip():
+                facts = ""  # of what is blank at its beginning only the sign of the cut would stand there
             is_chosen = index == self._state.chosen
             back = " on $select" if is_chosen and self.has_focus else ""
             edge = glyphs.edge if is_chosen and self.has_focus else " "

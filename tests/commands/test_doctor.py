@@ -69,6 +69,16 @@ def test_a_configuration_that_cannot_be_read(place: Place, monkeypatch: pytest.M
     assert found["configuration"]["state"] == "bad"
     assert "line 1" in found["configuration"]["seen"]
     assert "model" not in found
+    # A model is named there, and its server: only the key is missing.
+    config.write_text(
+        'default_model = "m"\n[providers.p]\nbase_url = "https://example.org/v1"\n'
+        '[models.m]\nprovider = "p"\nmodel = "m"\n'
+    )
+    model = reported(place)["model"]
+    assert (model["state"], model["seen"]) == (
+        "bad",
+        "the key of https://example.org/v1 is missing",
+    )
 
 
 def test_a_folder_that_takes_nothing(tmp_path: Path) -> None:

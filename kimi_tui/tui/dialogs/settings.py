@@ -27,7 +27,7 @@ from kimi_tui.config.reference import (
     settings,
     value_of,
 )
-from kimi_tui.config.settings import Config, ConfigError
+from kimi_tui.config.settings import Config, ConfigError, why_not_saved
 from kimi_tui.foreign_text import clean
 from kimi_tui.launch import Given
 from kimi_tui.tui.callbacks import reported
@@ -272,7 +272,7 @@ class SettingsScreen(ModalScreen[None], AnswersOnce[None]):
             try:
                 after = await asyncio.to_thread(save_setting, path, setting.key, value, base=copied)
             except (ConfigError, OSError) as error:
-                self._say(f"Nothing was changed: {error}", "$kind-error")
+                self._say(f"Nothing was changed: {why_not_saved(error)}", "$kind-error")
                 return
         is_first = copied is not None
         self._file = self._file._replace(copied=None)

@@ -30,7 +30,7 @@ from kimi_tui.config.model_choice import (
     choose,
     origin,
 )
-from kimi_tui.config.settings import Config, ConfigError, ModelPrices
+from kimi_tui.config.settings import Config, ConfigError, ModelPrices, why_not_saved
 from kimi_tui.foreign_text import one_line
 from kimi_tui.launch import Launch
 from kimi_tui.tui.formatting import money, tokens
@@ -223,8 +223,8 @@ async def save(launch: Launch, choice: Choice) -> Launch:
     except ConfigError as error:
         notices = (*notices, f"{error}. It is used for now.")
     except OSError as error:
-        reason = error.strerror or str(error)
-        notices = (*notices, f"The choice could not be saved: {reason}. It is used for now.")
+        words = f"The choice could not be saved: {why_not_saved(error)}. It is used for now."
+        notices = (*notices, words)
     choice = choice._replace(headers=stored_headers(config, choice.base_url))
     return launch._replace(choice=choice, config=config, notices=notices)
 
@@ -366,8 +366,8 @@ async def remember_model(
     try:
         config = await asyncio.to_thread(save, before, choice, pick.thinking)
     except (ConfigError, OSError) as error:
-        reason = error.strerror or str(error) if isinstance(error, OSError) else str(error)
-        return ModelChange(after, f"It could not be saved, and holds for this session: {reason}")
+        words = f"It could not be saved, and holds for this session: {why_not_saved(error)}"
+        return ModelChange(after, words)
     if config is None:
         why = "what was used came from flags or the environment."
         return ModelChange(after, f"For this session: {why}")

@@ -48,6 +48,8 @@ PROBE_S = 3.0
 WAY_BACK_TITLE_CELLS = 40
 DRAFT_S = 1.0
 """How long after the first key of a change the draft is kept."""
+LISTED_S = 0.3
+"""After so many seconds it is said that files are being listed; before, it would flicker."""
 SCANNED_S = 5.0
 """How old the list of files may be when another one is named."""
 
@@ -88,6 +90,8 @@ class Conversation:
         self._is_given_back = False
         """Whether what was on the disk at first is in the prompt."""
         self._files: FileList | None = None
+        self.lists_files = False
+        """Whether the files of the folder are not known yet, and listing them takes a while."""
         self._files_stale = True
         self._scanned_at = 0.0
         self._is_open = asyncio.Event()
@@ -543,7 +547,14 @@ class Conversation:
         return self._files.matching(query, count)
 
     async def _scan_files(self, files: FileList) -> None:
+        late = asyncio.get_running_loop().call_later(LISTED_S, self._tell_files_listed, files)
         await files.scan()
+        late.cancel()
+        self.lists_files = False
+        self._screen.follow_prompt()
+
+    def _tell_files_listed(self, files: FileList) -> None:
+        self.lists_files = not files.paths
         self._screen.follow_prompt()
 
     def look_again(self) -> None:

@@ -109,6 +109,8 @@ class PromptModes:
         if area.chip is not None and self._is_in_chip():
             what = "the image" if area.chip[0].startswith(BEGINS) else "what was pasted"
             return f"Enter or Space opens {what}, Backspace removes it"
+        if self._screen.conversation.lists_files and typed_mention(area.typed) is not None:
+            return f"Listing the files of {where} …"
         if is_command(area.text):
             told = "the agent is not told" if area.text.startswith("!!") else "the agent is told"
             later = ", after the turn" if self._screen.conversation.state.running else ""

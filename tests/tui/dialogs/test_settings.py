@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,11 @@ async def choose(one: Desk, key: str) -> None:
     await one.sees(f"▌ {key}")
 
 
+def refused(path: Path, *_: object, **__: object) -> Config:
+    """What the system says of a file that cannot be written."""
+    raise PermissionError(errno.EPERM, "Operation not permitted", str(path.parent / ".config.tmp"))
+
+
 async def test_settings_are_found_changed_and_kept(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url, config=Config()) as one:
         await one.ready()
@@ -56,6 +62,11 @@ async def test_settings_are_found_changed_and_kept(home: Path) -> None:
             await one.pilot.press("ctrl+a", "ctrl+k", *text, "enter")
             await one.sees(words)
         assert read_config(file).loop.max_steps_per_turn == 12
+        # A disk that refuses is told in words, all of them: not with a number and the name of a file beside it.
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr("kimi_tui.tui.dialogs.settings.save_setting", refused)
+            await one.pilot.press("delete")
+            await one.sees("Nothing was changed: Operation not permitted")
         # A key is pressed; one that is taken says whose it is.
         await one.pilot.press(*"zz", "ctrl+u")
         await choose(one, "keys.send")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 from pathlib import Path
@@ -12,6 +13,7 @@ from support.screens import Desk, desk
 from textual import events
 
 from kimi_tui.projection.blocks import ToolBlock, UserBlock
+from kimi_tui.tools.file_list import FileList
 from kimi_tui.tui.main.prompt_modes import append_note, edited, is_note
 from kimi_tui.tui.main.unsent import FOLLOW_UPS
 from kimi_tui.tui.prompt.history import append_history, history_file
@@ -51,7 +53,17 @@ def test_how_a_path_is_written() -> None:
     assert mention('a "b" c.py') == '@"a \\"b\\" c.py"'
 
 
-async def test_files_are_offered_taken_and_go_with_the_message(home: Path) -> None:
+async def test_files_are_offered_taken_and_go_with_the_message(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_list = asyncio.Event()
+    scan = FileList.scan
+
+    async def late(self: FileList) -> None:
+        await may_list.wait()
+        await scan(self)
+
+    monkeypatch.setattr(FileList, "scan", late)
     async with ChatServer() as server, desk(home, server.base_url) as one:
         server.script(say("seen"))
         await one.ready()
@@ -63,7 +75,10 @@ async def test_files_are_offered_taken_and_go_with_the_message(home: Path) -> No
         (work / ".gitignore").write_text("*.log\n")
         area = one.screen.prompt.area
         await one.pilot.press(*"see @wib")
+        await one.sees("Listing the files of")
+        may_list.set()
         await one.until(lambda: offered(one) == '@"src/with blank.py" ')
+        assert "Listing the files" not in one.text()
         # Esc closes; the next letter opens it again.
         await one.pilot.press("escape")
         assert offered(one) == ""
