@@ -4,7 +4,8 @@ PYTHON ?= python3
 ARGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
-WORKERS ?= 3
+# More than two cores need: a test waits for the half of its time, for a process, a clock or a frame.
+WORKERS ?= 5
 TESTS ?= tests
 
 .DEFAULT_GOAL := help

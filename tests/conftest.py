@@ -51,6 +51,19 @@ SLOW = (
     "projection/test_replay.py",
     "projection/test_time_travel_state_machine.py",
     "workspace/test_restore_nothing_lost.py",
+    # Commands that are waited for, stopped and killed, and what they can reach.
+    "tools/sandbox/test_escapes.py",
+    "tools/sandbox/test_everyday.py",
+    "tools/test_command_groups.py",
+    "tools/test_jobs.py",
+    "tools/test_shell.py",
+    # Files of whole sessions, images of every kind.
+    "soul/test_file_history.py",
+    "soul/test_images.py",
+    # Servers that fail in every way, and every answer to every question.
+    "soul/test_loop_model_faults.py",
+    "tui/approval/test_approval.py",
+    "tui/test_background.py",
     # Programs that run to tell what their callbacks do.
     "tui/test_callbacks.py",
     "tui/test_watchdog.py",

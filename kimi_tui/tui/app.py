@@ -654,9 +654,7 @@ class KimiApp(App[None], inherit_bindings=False):
     async def _end(
         self, screen: MainScreen, *, clean: bool = True, goes_on: Demo | None = None
     ) -> None:
-        self.parting_words = (
-            await screen.conversation.close(clean=clean, goes_on=goes_on) or self.parting_words
-        )
+        self.parting_words = await screen.end(clean=clean, goes_on=goes_on) or self.parting_words
         self.kept_words = screen.conversation.kept or self.kept_words
         self.way_back = screen.conversation.way_back or self.way_back
 

@@ -307,7 +307,8 @@ def test_a_file_that_someone_else_changed_comes_back_only_when_it_is_chosen(
     person.sees("Rewind to #3")
     terminal.key("tab")
     person.sees("Space bring back")
-    terminal.wait_quiet(0.5)
+    # The half second for which no key answers may have begun a moment after the terminal had the frame.
+    terminal.wait_quiet(1.0)
     terminal.key("enter")
     person.sees("Esc back")
     person.sees(re.compile(r"1 − fields are split.*\n.*1 \+ quotes are doubled.*\n.*2 \+ by hand"))

@@ -154,8 +154,11 @@ async def test_commands_that_come_too_fast_open_no_two_sessions(home: Path) -> N
         await one.ready()
         assert one.app.screen_stack == [one.screen]
         await resized(one)
+        before = one.screen
         await one.say("/new")
+        await one.until(lambda: one.screen is not before)
         await one.ready()
+        await one.pilot.pause()  # none of them is still to come
 
 
 async def test_another_session_parses_no_style_sheet_again(

@@ -62,7 +62,9 @@ from kimi_tui.tui.transcript.transcript import Transcript, copy_selection
 
 if TYPE_CHECKING:
     from textual.widget import Widget
+    from textual.worker import Worker
 
+    from kimi_tui.demo.demo import Demo
     from kimi_tui.images import Image
     from kimi_tui.soul.rewind import RewindPreview, Target
     from kimi_tui.tui.app import KimiApp
@@ -193,6 +195,8 @@ class MainScreen(Screen[None]):
         self._foresees_dmail = False
         self._dmail_asked = ""
         self._looked: tuple[Target | None, int | None, bool] = (None, None, False)
+        self._opener: Worker[None] | None = None
+        self._is_left = False
         self._of_line: AnswersOnce[Any] | None = None
         """What is asked of the conversation as it is now."""
         self._quits_at: float | None = None
@@ -242,7 +246,18 @@ class MainScreen(Screen[None]):
     # --- beginning and end
 
     def _open(self) -> None:
-        self.run_worker(self._open_session(), name="open the session")
+        if not self._is_left:
+            self._opener = self.run_worker(self._open_session(), name="open the session")
+
+    async def end(self, *, clean: bool = True, goes_on: Demo | None = None) -> str:
+        """Save and release the session, as `Conversation.close`; one that is still being opened comes no more.
+
+        Textual ends the screen's workers with the screen, after it has taken away what they would work on.
+        """
+        self._is_left = True
+        if self._opener is not None:
+            self._opener.cancel()
+        return await self.conversation.close(clean=clean, goes_on=goes_on)
 
     async def _open_session(self) -> None:
         # In a thread, so that no key waits for it.

@@ -67,6 +67,9 @@ class Pictures:
         """Compare two pictures of what is on the screen now."""
         for size in (SIZES[0], SIZES[-1]):
             await desk.pilot.resize_terminal(*size)
+            # Textual hands a new size on when a timer is due, which no pause waits for.
+            screens = desk.app.screen_stack
+            await desk.until(lambda size=size, on=screens: all(s.size == size for s in on))
             # Below a dialog the main screen is painted a moment later.
             await desk.until(lambda: desk.text().lstrip().startswith("Importer"))
             await desk.pilot.pause()
