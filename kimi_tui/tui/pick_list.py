@@ -10,11 +10,11 @@ from textual import events
 from textual.content import Content
 from textual.geometry import Size
 from textual.message import Message
-from textual.widget import Widget
 
 from kimi_tui.foreign_text import one_line
 from kimi_tui.tui.formatting import cut
 from kimi_tui.tui.glyphs import glyphs_of
+from kimi_tui.tui.keyboard import KeyList
 
 SETTINGS_KEYS: Mapping[str, str] = {
     "left": "the value before, where there are some to choose from; a theme is only tried",
@@ -87,7 +87,7 @@ class PickState:
         return matching[self.top : self.top + rows]
 
 
-class PickList(Widget, can_focus=True):
+class PickList(KeyList):
     """A list to choose from.
 
     Args:
