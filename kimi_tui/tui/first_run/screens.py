@@ -451,7 +451,7 @@ class ModelScreen(AnswersOnce[ModelPick | None]):
         self._options = model_options(self._launch, listed)
         used = self._used()
         entries = [
-            Entry(option.name, option.facts, holds=index == used)
+            Entry(option.name, option.facts, holds=index == used, shortly=option.shortly)
             for index, option in enumerate(self._options)
         ]
         names = [option.name for option in self._options]

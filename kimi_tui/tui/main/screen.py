@@ -739,7 +739,7 @@ class MainScreen(Screen[None]):
             area.menu = self.chat_pane.follow(area.text)
             return
         area.menu = self.chat_pane.follow(area.text, self.prompt_modes.offers())
-        self.prompt.show_above(self.prompt_modes.rows())
+        self.prompt.show_above(self.prompt_modes.waiting(), self.prompt_modes.writing())
 
     @property
     def prompt_modes(self) -> PromptModes:
