@@ -76,8 +76,11 @@ _LONGEST_PATHS = 8_000
 
 def may_be_path(text: str) -> bool:
     """Whether a text may be the path of an image, as terminals write it for a file that is dragged: what it holds decides."""
-    ends = text.rstrip().rstrip("'\"").lower().endswith(IMAGE_ENDINGS)
-    return ends and len(text) <= _LONGEST_PATHS
+    if len(text) > _LONGEST_PATHS:
+        return False
+    from kimi_tui.foreign_text import without_invisible
+
+    return without_invisible(text).rstrip().rstrip("'\"").lower().endswith(IMAGE_ENDINGS)
 
 
 @lru_cache(maxsize=32)
@@ -514,8 +517,8 @@ class PromptArea(TextArea):
             self.action_paste_clipboard()
             return
         text = clean_pasted(event.text)
-        if not self._is_answer and may_be_path(text):
-            self.post_message(self.PathPasted(text, text))
+        if not self._is_answer and may_be_path(event.text):
+            self.post_message(self.PathPasted(text, event.text))
         self._put_pasted(text)
 
     def _put_pasted(self, text: str) -> None:
