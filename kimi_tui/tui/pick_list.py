@@ -46,13 +46,14 @@ SERVER_KEYS: Mapping[str, str] = {"escape": "back", "ctrl+r": "look again"}
 class Entry:
     """A row of the list: its words, quiet facts in a second column, and whether it is what holds now.
 
-    `shortly` are the facts for where not all of them have room, those that matter most first, with two blanks between.
+    `shortly` are the facts for where not all of them have room, those that matter most first, with two blanks between;
+    None where what there are is cut.
     """
 
     name: str
     facts: str = ""
     holds: bool = False
-    shortly: str = ""
+    shortly: str | None = None
 
 
 @dataclass
@@ -211,7 +212,8 @@ class PickList(KeyList):
         for index in shown:
             entry = self._state.entries[index]
             name = cut(one_line(entry.name), column - 1, glyphs.cut)
-            facts = _fitted(entry.shortly, room) if is_narrow and entry.shortly else entry.facts
+            is_short = is_narrow and entry.shortly is not None
+            facts = _fitted(entry.shortly or "", room) if is_short else entry.facts
             # Blanks stay as they are: they make columns.
             facts = " ".join(map(one_line, facts.split(" ")))
             facts = cut(facts, room, glyphs.cut)

@@ -52,9 +52,11 @@ NONE_FOUND = (
 HOW_TO_GO_ON = "Start one and press Ctrl+R. One on another port or machine: Esc, then Paste a key."
 
 ANOTHER_KEY = Entry(
-    "Paste another key", "Kimi, OpenAI, Anthropic, Gemini, OpenRouter or any like them"
+    "Paste another key", "Kimi, OpenAI, Anthropic, Gemini, OpenRouter or any like them", shortly=""
 )
-LOCAL = Entry("Use a local server", "Ollama, llama.cpp, LM Studio or vLLM on its usual port")
+LOCAL = Entry(
+    "Use a local server", "Ollama, llama.cpp, LM Studio or vLLM on its usual port", shortly=""
+)
 ROWS = 12
 
 

@@ -92,9 +92,11 @@ class PromptBar(Widget):
     def show_above(self, waiting: Sequence[str], writing: str = "") -> None:
         """Say something over the field, a row each: what waits, and what it is that is being written (empty for a message).
 
-        While that is said, the hint waits: it may be about the same.
+        What is being written ends the hint, which may be about the same.
         """
         self._waiting, self._writing = tuple(waiting), writing
+        if writing:
+            self.hint = ""
         self.watch_hint()
 
     def watch_hint(self) -> None:
