@@ -402,6 +402,13 @@ def clean_pasted(text: str) -> str:
     return clean(text.replace("\r\n", "\n").replace("\r", "\n"))
 
 
+def without_invisible(text: str) -> str:
+    """The text without characters that only direct how others are written, as marks of direction and joiners."""
+    if text.isascii():
+        return text
+    return "".join(char for char in text if category(char) != "Cf")
+
+
 def clean_source(text: str) -> str:
     """The clean text for the clipboard: as `clean`, but emoji keep the selectors and joiners they are written with."""
     if _is_clean(text):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from textual import events
 from textual.keys import key_to_character
 from textual.message import Message
+from textual.widget import Widget
 from textual.widgets import Input, TextArea
 
 from kimi_tui.config.keymap import DEFAULT_KEYS
@@ -21,7 +22,6 @@ from kimi_tui.tui.screens import app_of
 if TYPE_CHECKING:
     from textual.message_pump import MessagePump
     from textual.screen import Screen
-    from textual.widget import Widget
 
 
 QUIET_S = 0.5
@@ -45,8 +45,9 @@ LONGEST_WAIT_S = 1.0
 """After which a user who writes in the prompt sees it there, whatever is still to be opened."""
 READY_ROUNDS = 3
 """Refreshes of a new screen in which something of it may take the focus."""
-PASSED = ("ctrl+c", "ctrl+q", "escape")
-"""Keys that are never held back, and let go of what is."""
+ENDING = ("ctrl+c", "ctrl+q")
+PASSED = (*ENDING, "escape")
+"""Keys that are not held back, and let go of what is. On a screen of fields and lists nothing takes long, and Esc has its turn."""
 
 LEAVING = ("tab", "shift+tab", "enter")
 """Keys that lead from one field to another."""
@@ -157,16 +158,23 @@ class Woken(Message):
     """The program was stopped, or could not read: keys that come now may have been pressed at any time since."""
 
 
+class KeyList(Widget, can_focus=True):
+    """A list that takes the arrows, and perhaps letters. Keys that it has no use for are its screen's, and those behind them
+    wait: see `TypeAhead`."""
+
+
 class TypeAhead:
     """Holds keys back behind one that is a command, until that has been carried out and what it opens has the focus.
 
-    So it does behind one that leaves a field. Where a secret is asked for, and the key leads nowhere, what was typed behind
-    it is void: it was meant for a field that shows nothing of it.
+    So it does, on a screen of fields and lists, behind every key that what has the focus does not take by itself: its parents
+    do what it stands for only when it has bubbled up, and what was typed behind it would come first. Where a secret is asked
+    for, and the key leads nowhere, what was typed behind one that leaves a field is void: it was meant for a field that shows
+    nothing of it.
 
     Args:
         screen: whose commands they are.
         hand_on: gives a key to the app again.
-        of_fields: whether it is one of fields, which Tab and Enter leave.
+        of_fields: whether it may be one of fields and lists.
 
     Attributes:
         screen: as above.
@@ -207,20 +215,35 @@ class TypeAhead:
                 self._void_at = event.time
                 return True
             if self._of_fields:
-                holds = key in LEAVING and bool(self.screen.query(Input))
-                self._left = self.screen.focused
+                is_leaving = key in LEAVING and bool(self.screen.query(Input))
+                self._left = self.screen.focused if is_leaving else None
+                holds = is_leaving or (bool(key) and self._bubbles_up(event))
             else:
                 holds = bool(key) and self._opens(key)
             if holds:
                 self._hold()
             return False
-        if isinstance(event, events.Key) and event.key in PASSED:
+        passed = ENDING if self._of_fields else PASSED
+        if isinstance(event, events.Key) and event.key in passed:
             self._n_hold += 1
             self.is_holding = False
             self._held.clear()
             return False
         self._held.append(event)
         return True
+
+    def _bubbles_up(self, event: events.Key | events.Paste) -> bool:
+        """Whether a key on a screen of fields or lists may be taken by what these lie in."""
+        focused = self.screen.focused
+        is_field = isinstance(focused, Input)
+        if not isinstance(event, events.Key) or (is_field and event.is_printable):
+            return False
+        if not isinstance(focused, Input | KeyList):
+            return False
+        bound = self.screen.active_bindings.get(event.key)
+        if bound is None:
+            return not event.is_printable
+        return bound.node is not focused
 
     def _opens(self, key: str) -> bool:
         """Whether a key opens something where the focus is now, or may: Enter does behind some of the commands."""

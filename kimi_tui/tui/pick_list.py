@@ -10,12 +10,22 @@ from textual import events
 from textual.content import Content
 from textual.geometry import Size
 from textual.message import Message
-from textual.widget import Widget
 
 from kimi_tui.foreign_text import one_line
 from kimi_tui.tui.formatting import cut
 from kimi_tui.tui.glyphs import glyphs_of
+from kimi_tui.tui.keyboard import KeyList
 
+LIST_KEYS: Mapping[str, str] = {
+    "up,down": "the entry above, below",
+    "pageup,pagedown": "a page of them up, down",
+    "home,end": "the first; the last",
+    "backspace": "without the last of the letters that narrow it",
+    "ctrl+u,escape": "all of them again",
+    "enter": "choose it, or change it",
+}
+"""What a list takes besides letters, which narrow it; no other key. The help reads them."""
+_TAKEN = frozenset(key for keys in LIST_KEYS for key in keys.split(","))
 SETTINGS_KEYS: Mapping[str, str] = {
     "left": "the value before, where there are some to choose from; a theme is only tried",
     "right": "the value after",
@@ -34,11 +44,16 @@ SERVER_KEYS: Mapping[str, str] = {"escape": "back", "ctrl+r": "look again"}
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A row of the list: its words, quiet facts in a second column, and whether it is what holds now."""
+    """A row of the list: its words, quiet facts in a second column, and whether it is what holds now.
+
+    `shortly` are the facts for where not all of them have room, those that matter most first, with two blanks between;
+    None where what there are is cut.
+    """
 
     name: str
     facts: str = ""
     holds: bool = False
+    shortly: str | None = None
 
 
 @dataclass
@@ -87,7 +102,16 @@ class PickState:
         return matching[self.top : self.top + rows]
 
 
-class PickList(Widget, can_focus=True):
+def _fitted(facts: str, room: int) -> str:
+    """The first of some facts, as many as have room, each whole: in their columns, or closer where more of them have."""
+    words = [word for word in facts.split("  ") if word.strip()]
+    while words and cell_len(facts) > room:
+        facts = "  ".join(word.strip() for word in words)
+        words.pop()
+    return facts if cell_len(facts) <= room else ""
+
+
+class PickList(KeyList):
     """A list to choose from.
 
     Args:
@@ -178,6 +202,9 @@ class PickList(Widget, can_focus=True):
         # Names tell entries apart; what stands beside them gives way first.
         column = min(names, max(12, width * 2 // 3 - 3)) + 3
         marks = any(entry.holds for entry in self._state.entries)
+        room = max(0, width - column - (5 if marks else 3))
+        # In columns, so all of them or none.
+        is_narrow = any(cell_len(entry.facts) > room for entry in self._state.entries)
         lines: list[Content] = []
         shown = self._shown()
         if heading := self._heading():
@@ -185,9 +212,10 @@ class PickList(Widget, can_focus=True):
         for index in shown:
             entry = self._state.entries[index]
             name = cut(one_line(entry.name), column - 1, glyphs.cut)
-            room = max(0, width - column - (5 if marks else 3))
+            is_short = is_narrow and entry.shortly is not None
+            facts = _fitted(entry.shortly or "", room) if is_short else entry.facts
             # Blanks stay as they are: they make columns.
-            facts = " ".join(map(one_line, entry.facts.split(" ")))
+            facts = " ".join(map(one_line, facts.split(" ")))
             facts = cut(facts, room, glyphs.cut)
             if not facts.removesuffix(glyphs.cut).strip():
                 facts = ""  # of what is blank at its beginning only the sign of the cut would stand there
@@ -208,6 +236,8 @@ class PickList(Widget, can_focus=True):
 
     def on_key(self, event: events.Key) -> None:
         """Move, choose, or narrow the list by typing; Esc ends that first."""
+        if not (event.is_printable or event.key in _TAKEN):
+            return
         state, before = self._state, (self._state.chosen, self._state.needle)
         steps = {"up": -1, "down": 1, "pageup": -self.rows, "pagedown": self.rows}
         if event.key in steps:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kimi_tui.tui.pick_list import Entry, PickState
+from kimi_tui.tui.pick_list import Entry, PickState, _fitted  # pyright: ignore[reportPrivateUsage]
 
 
 @given(
@@ -27,3 +28,17 @@ def test_the_chosen_entry_matches_and_is_shown(
         if state.matching:
             assert state.chosen in state.matching
             assert state.chosen in shown
+
+
+@pytest.mark.parametrize(
+    ("room", "shown"),
+    [
+        (40, "262k   sees  thinks  $0.60/$2.50"),
+        (31, "262k  sees  thinks  $0.60/$2.50"),
+        (30, "262k  sees  thinks"),
+        (17, "262k  sees"),
+        (3, ""),
+    ],
+)
+def test_facts_without_room_go_whole_and_from_the_end(room: int, shown: str) -> None:
+    assert _fitted("262k   sees  thinks  $0.60/$2.50", room) == shown

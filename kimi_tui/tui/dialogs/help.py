@@ -16,7 +16,7 @@ from kimi_tui.tui.dialogs.text_screen import TextRows, TextScreen
 from kimi_tui.tui.formatting import cut, wrap_words
 from kimi_tui.tui.glyphs import Glyphs, drawn, glyphs_of
 from kimi_tui.tui.keyboard import key_name, key_of, line_break_key
-from kimi_tui.tui.pick_list import MODEL_KEYS, SERVER_KEYS, SETTINGS_KEYS
+from kimi_tui.tui.pick_list import LIST_KEYS, MODEL_KEYS, SERVER_KEYS, SETTINGS_KEYS
 from kimi_tui.tui.prompt.command import CommandTable
 from kimi_tui.tui.screens import sheets
 
@@ -276,12 +276,11 @@ def _screens() -> Iterator[tuple[str, tuple[Pair, ...]]]:
     yield (
         "Lists: settings, models, servers",
         (
-            ("↑, ↓", "the entry above, below"),
-            ("PageUp, PageDown", "a page of them up, down"),
-            ("Home, End", "the first; the last"),
-            ("letters, Backspace", "only those with these in their name"),
-            ("Esc", "all of them again"),
-            ("Enter", "choose it, or change it"),
+            ("letters", "only those with these in their name"),
+            *(
+                (", ".join(map(key_name, keys.split(","))), words)
+                for keys, words in LIST_KEYS.items()
+            ),
         ),
     )
     lists = (("Settings", SETTINGS_KEYS), ("Models", MODEL_KEYS), ("Local servers", SERVER_KEYS))

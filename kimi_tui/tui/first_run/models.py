@@ -95,7 +95,11 @@ def where(server: LocalServer) -> str:
 
 
 def model_facts(
-    model: FoundModel, price: ModelPrices | None = None, *, thinks: bool = False
+    model: FoundModel,
+    price: ModelPrices | None = None,
+    *,
+    thinks: bool = False,
+    shortly: bool = False,
 ) -> str:
     """What stands beside a model: `262k   sees  thinks  $0.60 in, $2.50 out`; a window that is guessed from its name bears a `~`.
 
@@ -103,6 +107,7 @@ def model_facts(
         model: as its server lists it.
         price: what is configured; else the server's counts.
         thinks: whether it is known to, where the server does not say.
+        shortly: the price as `$0.60/$2.50`.
     """
     from kimi_tui.llm.known_models import known_to_see
 
@@ -114,23 +119,26 @@ def model_facts(
         price = ModelPrices(model.price[0], model.price[0], model.price[1])
     size = tokens(window, estimated=is_guessed) if window else ""
     words = f"{size:<7}{'sees' if sees else '':<6}{'thinks' if thinks else '':<8}"
-    return f"{words}{_price_words(price) if price else ''}".rstrip()
+    return f"{words}{_price_words(price, shortly=shortly) if price else ''}".rstrip()
 
 
-def _price_words(price: ModelPrices) -> str:
+def _price_words(price: ModelPrices, *, shortly: bool) -> str:
     if not price.input and not price.output:
         return "free"
+    if shortly:
+        return f"{money(price.input, price.currency)}/{money(price.output, price.currency)}"
     return f"{money(price.input, price.currency)} in, {money(price.output, price.currency)} out"
 
 
 class ModelEntry(NamedTuple):
-    """A model that can be chosen: its name in the list, facts about it, the launch with it (None: its key is missing), and
-    what can be set of thinking with it."""
+    """A model that can be chosen: its name in the list, facts about it, the launch with it (None: its key is missing),
+    what can be set of thinking with it, and the facts in few cells."""
 
     name: str
     facts: str
     launch: Launch | None
     thinking: tuple[str, ...] = ()
+    shortly: str = ""
 
 
 class ModelPick(NamedTuple):
@@ -184,10 +192,13 @@ def _option(
     except LLMError:
         how = dialects.Thinking()  # its dialect has no such name, which is said when it is used
     taken = () if how.not_with_tools else thinking.choices(how)
-    facts = model_facts(found, prices, thinks=how.always or bool(taken))
+    thinks = how.always or bool(taken)
+    facts = model_facts(found, prices, thinks=thinks)
+    shortly = model_facts(found, prices, thinks=thinks, shortly=True)
     if found.capabilities is not None and "thinking" not in found.capabilities and not how.always:
         taken = ()
-    return ModelEntry(name, f"{facts:<21}   {asked.provider}".rstrip(), launch, taken)
+    facts = f"{facts:<21}   {asked.provider}".rstrip()
+    return ModelEntry(name, facts, launch, taken, shortly)
 
 
 def _capabilities(words: Sequence[str]) -> frozenset[Capability]:

@@ -52,9 +52,11 @@ NONE_FOUND = (
 HOW_TO_GO_ON = "Start one and press Ctrl+R. One on another port or machine: Esc, then Paste a key."
 
 ANOTHER_KEY = Entry(
-    "Paste another key", "Kimi, OpenAI, Anthropic, Gemini, OpenRouter or any like them"
+    "Paste another key", "Kimi, OpenAI, Anthropic, Gemini, OpenRouter or any like them", shortly=""
 )
-LOCAL = Entry("Use a local server", "Ollama, llama.cpp, LM Studio or vLLM on its usual port")
+LOCAL = Entry(
+    "Use a local server", "Ollama, llama.cpp, LM Studio or vLLM on its usual port", shortly=""
+)
 ROWS = 12
 
 
@@ -451,7 +453,7 @@ class ModelScreen(AnswersOnce[ModelPick | None]):
         self._options = model_options(self._launch, listed)
         used = self._used()
         entries = [
-            Entry(option.name, option.facts, holds=index == used)
+            Entry(option.name, option.facts, holds=index == used, shortly=option.shortly)
             for index, option in enumerate(self._options)
         ]
         names = [option.name for option in self._options]

@@ -31,7 +31,7 @@ WORDS: Mapping[FirstTime, str] = {
     "help": "{help} lists the keys of every place",
     "dmail": "A D-Mail took steps back; /undo brings them here again",
     "context": "{compact} makes room: older messages become a summary",
-    "stopped": "{send} goes on; {history-back} has the message again, to edit it",
+    "stopped": "{history-back} has the message again, to edit it",
     "steered": "{history-back} takes it back; {complete} would queue it behind the turn",
     "pasted": "Left, then {send}, opens what was pasted",
     "refused": "/settings has what commands may do in the sandbox",

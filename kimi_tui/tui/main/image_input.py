@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from kimi_tui.filesystem import open_regular, read_regular
-from kimi_tui.foreign_text import clean_pasted, one_line
+from kimi_tui.foreign_text import clean_pasted, one_line, without_invisible
 from kimi_tui.images import (
     MAX_FILE_BYTES,
     Image,
@@ -194,11 +194,16 @@ def images_at(pasted: str, folder: Path, home: Path) -> list[Image]:
 
 
 def _readings(pasted: str) -> list[list[str]]:
-    """What a paste may mean, in words: a single path with blanks in it, else as a shell takes it."""
-    try:
-        return [[pasted], shlex.split(pasted)]
-    except ValueError:
-        return [[pasted]]
+    """What a paste may mean, in words: a single path with blanks in it, else as a shell takes it.
+
+    Windows and web pages put what cannot be seen before a path; a name may hold it as well.
+    """
+    found: list[list[str]] = []
+    for text in dict.fromkeys((pasted, without_invisible(pasted).strip())):
+        found.append([text])
+        with suppress(ValueError):
+            found.append(shlex.split(text))
+    return found
 
 
 def _path(word: str, folder: Path, home: Path) -> Path:

@@ -91,17 +91,16 @@ class PromptModes:
             for path in paths
         ]
 
-    def rows(self) -> list[str]:
-        """What stands over the field: what waits for the end of the turn, and what the text will be."""
+    def waiting(self) -> list[str]:
+        """What waits for the end of the turn, in rows that stand over the field."""
         conversation = self._screen.conversation
         rows = [f"after the turn: {one_line(text)}" for text in conversation.follow_ups[-3:]]
         if (more := len(conversation.follow_ups) - len(rows)) > 0:
             rows.insert(0, f"after the turn: {more} more")
-        if words := self._kind():
-            rows.append(words)
         return rows
 
-    def _kind(self) -> str:
+    def writing(self) -> str:
+        """What the text will be, in a row that stands over the field; empty for a message."""
         area = self._screen.prompt.area
         where = short(Path(self._screen.transcript.work_dir))
         if self.searching:

@@ -754,7 +754,7 @@ class MainScreen(Screen[None]):
             area.menu = self.chat_pane.follow(area.text)
             return
         area.menu = self.chat_pane.follow(area.text, self.prompt_modes.offers())
-        self.prompt.show_above(self.prompt_modes.rows())
+        self.prompt.show_above(self.prompt_modes.waiting(), self.prompt_modes.writing())
 
     @property
     def prompt_modes(self) -> PromptModes:
@@ -1224,9 +1224,11 @@ class MainScreen(Screen[None]):
         if not (asks or focused is self.on_view or timeline.acts):
             return False
         if isinstance(event, events.Paste):
+            from kimi_tui.foreign_text import clean_pasted
+
             self.write_on(event.text, tells=False)
             if may_be_path(event.text):
-                self.image_input.read_path(event.text, event.text)
+                self.image_input.read_path(clean_pasted(event.text), event.text)
             return True
         if panel is not None and asks:
             return await panel.takes(event)

@@ -23,6 +23,7 @@ from textual.widgets import TextArea
 
 from kimi_tui.tui.formatting import counted
 from kimi_tui.tui.keyboard import CHORDS
+from kimi_tui.tui.screens import app_of
 from kimi_tui.tui.transcript.transcript import copy_selection
 
 if TYPE_CHECKING:
@@ -75,8 +76,11 @@ _LONGEST_PATHS = 8_000
 
 def may_be_path(text: str) -> bool:
     """Whether a text may be the path of an image, as terminals write it for a file that is dragged: what it holds decides."""
-    ends = text.rstrip().rstrip("'\"").lower().endswith(IMAGE_ENDINGS)
-    return ends and len(text) <= _LONGEST_PATHS
+    if len(text) > _LONGEST_PATHS:
+        return False
+    from kimi_tui.foreign_text import without_invisible
+
+    return without_invisible(text).rstrip().rstrip("'\"").lower().endswith(IMAGE_ENDINGS)
 
 
 @lru_cache(maxsize=32)
@@ -472,13 +476,13 @@ class PromptArea(TextArea):
             event.prevent_default()
             return
         bound = None if writes else self.screen.active_bindings.get(event.key)
-        if bound is not None and bound.node is self:
+        if bound is not None and (bound.node is self or self._ends_offers(event.key)):
             # By itself a binding runs only after the key has bubbled up, so that letters typed right behind Enter
             # or Ctrl+U would overtake it: into the message before, or away with what is deleted.
             event.stop()
             event.prevent_default()
             if bound.enabled:
-                await self.run_action(bound.binding.action)
+                await app_of(self).run_action(bound.binding.action, bound.node)
             return
         if is_chord and bound is None:
             event.stop()
@@ -497,6 +501,12 @@ class PromptArea(TextArea):
         await super()._on_key(event)
         event.prevent_default()
 
+    def _ends_offers(self, key: str) -> bool:
+        """Whether a key, which is the screen's, is about what is offered for what stands here."""
+        return key == "escape" and (
+            self.is_searching or (self.menu is not None and self.menu.active)
+        )
+
     async def _on_paste(self, event: events.Paste) -> None:
         from kimi_tui.foreign_text import clean_pasted
 
@@ -507,8 +517,8 @@ class PromptArea(TextArea):
             self.action_paste_clipboard()
             return
         text = clean_pasted(event.text)
-        if not self._is_answer and may_be_path(text):
-            self.post_message(self.PathPasted(text, text))
+        if not self._is_answer and may_be_path(event.text):
+            self.post_message(self.PathPasted(text, event.text))
         self._put_pasted(text)
 
     def _put_pasted(self, text: str) -> None:
@@ -708,11 +718,22 @@ class PromptArea(TextArea):
         self._delete_via_keyboard(first, last)
         self._killed_where = (self.text, self.selection.end)
 
+    def _moves_in_menu(self, step: int) -> bool:
+        """Whether the menu has the arrows, and has moved. What was typed last may not have been followed yet."""
+        menu = self.menu
+        if menu is None:
+            return False
+        if not self.is_recalled:
+            menu.follow(self.text, self.offers())
+        if menu.active:
+            menu.move(step)
+        return menu.active
+
     def action_earlier(self) -> None:
         """The line above, or from the first one what was sent before."""
-        if self.menu is not None and self.menu.active:
-            self.menu.move(-1)
-        elif self.cursor_location[0] > 0 or self._is_wrapped_above():
+        if self._moves_in_menu(-1):
+            return
+        if self.cursor_location[0] > 0 or self._is_wrapped_above():
             self.action_cursor_up()
         elif not self.text and not self._walking:
             self.post_message(self.RecallPressed())
@@ -721,8 +742,7 @@ class PromptArea(TextArea):
 
     def action_later(self) -> None:
         """The line below, or from the last one what was sent after."""
-        if self.menu is not None and self.menu.active:
-            self.menu.move(1)
+        if self._moves_in_menu(1):
             return
         past = self.past
         at_end = self.cursor_location[0] == self.document.line_count - 1

@@ -73,14 +73,15 @@ class PromptBar(Widget):
     line_name: reactive[str] = reactive("")
     """What that line is called; empty where nothing tells."""
     hint: reactive[str] = reactive("")
-    """Stands over the field, under what else does; empty for none."""
+    """Stands over the field where it is not said what is written there, under what waits; empty for none."""
 
     def __init__(self, send: str = "Enter") -> None:
         super().__init__()
         self._resume_words = RESUME_WORDS.format(send=send or "/continue")
         self.area = PromptArea(placeholder=IDLE_WORDS)
         self._above: Above | None = None
-        self._said_above: tuple[str, ...] = ()
+        self._waiting: tuple[str, ...] = ()
+        self._writing = ""
         self._timer: Timer | None = None
         self._beat = 0
 
@@ -88,14 +89,20 @@ class PromptBar(Widget):
         """The field; sign and clock are drawn around it."""
         yield self.area
 
-    def show_above(self, rows: Sequence[str]) -> None:
-        """Say something over the field, a row each: what it is that is being written, and what waits."""
-        self._said_above = tuple(rows)
+    def show_above(self, waiting: Sequence[str], writing: str = "") -> None:
+        """Say something over the field, a row each: what waits, and what it is that is being written (empty for a message).
+
+        What is being written ends the hint, which may be about the same.
+        """
+        self._waiting, self._writing = tuple(waiting), writing
+        if writing:
+            self.hint = ""
         self.watch_hint()
 
     def watch_hint(self) -> None:
         """Have it stand under what is said over the field."""
-        rows = (*self._said_above, self.hint) if self.hint else self._said_above
+        last = self._writing or self.hint
+        rows = (*self._waiting, last) if last else self._waiting
         if self._above is None:
             if not rows:
                 return

@@ -29,7 +29,7 @@ from kimi_tui.tui.formatting import cut, path, wrap_words
 from kimi_tui.tui.frame.footer import Footer, Hint
 from kimi_tui.tui.frame.header import Header, Heading
 from kimi_tui.tui.glyphs import glyphs_of
-from kimi_tui.tui.keyboard import key_of, keys_of
+from kimi_tui.tui.keyboard import KeyList, key_of
 from kimi_tui.tui.screens import AnswersOnce, QuitChosen, SessionChosen, sheets
 from kimi_tui.tui.state import STAYS_S
 from kimi_tui.tui.terminal_input import SeenQuestion
@@ -66,7 +66,7 @@ SAID_ROWS = 8
 Field = Literal["", "find", "rename"]
 
 
-class SessionList(Widget, can_focus=True):
+class SessionList(KeyList):
     """The sessions that match, one of them chosen.
 
     Attributes:
@@ -82,11 +82,9 @@ class SessionList(Widget, can_focus=True):
     class Picked(Message):
         """A click on the chosen one, or Enter."""
 
-    def __init__(self, own_id: str, takes: Callable[[events.Key], bool]) -> None:
+    def __init__(self, own_id: str) -> None:
         super().__init__()
         self._own_id = own_id
-        self._takes = takes
-        """Whether a key is meant for the field, which may have been asked for a moment ago."""
         self.rows: list[Row] = []
         self._shown: list[Row] = []
         self.chosen: Row | None = None
@@ -176,9 +174,7 @@ class SessionList(Widget, can_focus=True):
 
     def on_key(self, event: events.Key) -> None:
         """Arrows move, Enter picks."""
-        if self._takes(event):
-            pass
-        elif event.key == "enter":
+        if event.key == "enter":
             if self.chosen is not None:
                 self.post_message(self.Picked())
         elif not self.move(event.key):
@@ -370,7 +366,7 @@ class SessionsScreen(AnswersOnce[Launch | None]):
         self._header = Header(Heading(title="Sessions", folder=short(launch.work_dir), words=" "))
         self._sign = Static("/", id="sign", markup=False)
         self._input = LineField(words, placeholder=FIND_WORDS)
-        self.list = SessionList(own_id or "", self._takes)
+        self.list = SessionList(own_id or "")
         self._preview = SessionPreview()
         self._words = Static("", id="said", markup=False)
         self._footer = Footer()
@@ -505,18 +501,6 @@ class SessionsScreen(AnswersOnce[Launch | None]):
         # At once: what is typed next is meant for it.
         self.set_focus(self._input)
         self._update()
-
-    def _takes(self, event: events.Key) -> bool:
-        """Keys that came to the list before the field had the focus: what opens that, and what is written in it."""
-        keys = self._launch.config.keys
-        for field in ("find", "rename"):
-            if not self._field and event.key in keys_of(f"sessions.{field}", keys):
-                self.action_field(field)
-                return True
-        if self._field and event.is_printable and event.character:
-            self._input.insert_text_at_cursor(event.character)
-            return True
-        return False
 
     @on(Input.Changed)
     def _typed(self, event: Input.Changed) -> None:

@@ -299,9 +299,9 @@ class Finder:
         if pattern is None:
             return
         blocks = tuple(blocks)
-        first = min(origin.block, max(0, len(blocks) - 1))
+        first = min(origin.block, len(blocks) - 1)  # -1 where nothing was said yet
         is_told = False
-        for turn, index in enumerate([*range(first, len(blocks)), *range(first, -1, -1)]):
+        for turn, index in enumerate([*range(max(0, first), len(blocks)), *range(first, -1, -1)]):
             is_below = turn < len(blocks) - first
             block = blocks[index]
             known = self._counts.get(block.key)

@@ -20,6 +20,7 @@ from kimi_tui.tui.desktop import Clipping
 from kimi_tui.tui.dialogs.picture import PictureScreen
 from kimi_tui.tui.main import image_input
 from kimi_tui.tui.main.image_input import MOST, images_at
+from kimi_tui.tui.prompt.area import may_be_path
 
 CHIP = "[image shot.png 40x30 ~4]"
 SEES = ("image_in", "tools")
@@ -76,12 +77,21 @@ async def paste(one: Desk, text: str, becomes: str) -> None:
         "~/a b.png",
         "a b.png",
         "./a\\ b.png",
+        # As Windows copies a path, and as text of a page may be framed.
+        "\u202a{home}/a b.png",
+        "\ufeff'{home}/a b.png'\u202c",
     ],
 )
 def test_a_path_is_read_as_terminals_write_it(tmp_path: Path, pasted: str) -> None:
     (tmp_path / "a b.png").write_bytes(saved(flat(4, 4)))
+    assert may_be_path(pasted)
     found = images_at(pasted.format(home=tmp_path), tmp_path, tmp_path)
     assert [(image.name, image.width) for image in found] == [("a b.png", 4)]
+
+
+def test_what_cannot_be_seen_may_be_part_of_a_name(tmp_path: Path) -> None:
+    (tmp_path / "a\u200bb.png").write_bytes(saved(flat(4, 4)))
+    assert len(images_at("a\u200bb.png", tmp_path, tmp_path)) == 1
 
 
 def test_what_is_no_image_stays_text(tmp_path: Path) -> None:
