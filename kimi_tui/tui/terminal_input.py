@@ -477,6 +477,10 @@ def has_written(node: MessagePump) -> bool:
     return not isinstance(driver, TerminalInput) or driver.has_written
 
 
+TOO_EARLY = "that came too early: press it again"
+"""What a screen says of a key that answers nothing yet."""
+
+
 class SeenQuestion:
     """Tells whether a key may answer a screen: when the terminal has taken its picture, and no key came for a while.
 

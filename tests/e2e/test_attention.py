@@ -58,7 +58,7 @@ def test_asked_while_looking_away_and_found_again(
     again.type("/greet Ada")
     again.key("enter")
     again.wait_for("Greet $1 warmly.")
-    again.wait_quiet()
+    again.wait_quiet(0.8)
     server.script(say("Hello, Ada."))
     again.key("y")
     again.wait_for("Hello, Ada.")

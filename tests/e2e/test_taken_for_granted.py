@@ -164,6 +164,7 @@ def test_a_model_for_the_folder_and_a_session_out_of_the_trash(
     terminal.wait_for("It is now called Thoughts.")
     terminal.key("d")
     terminal.wait_for("Delete Thoughts?")
+    terminal.wait_quiet(0.8)
     terminal.key("y")
     terminal.wait_for("Deleted Thoughts.")
     assert not session.exists()

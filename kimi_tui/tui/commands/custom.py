@@ -20,7 +20,7 @@ from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.prompt.command import Command
 from kimi_tui.tui.screens import AnswersOnce, sheets
 from kimi_tui.tui.scrollbar import use_thin_scrollbar
-from kimi_tui.tui.terminal_input import SeenQuestion
+from kimi_tui.tui.terminal_input import TOO_EARLY, SeenQuestion
 
 if TYPE_CHECKING:
     from kimi_tui.config.custom_commands import CustomCommand
@@ -88,6 +88,8 @@ class CustomCommandScreen(ModalScreen[bool | None], AnswersOnce[bool | None]):
             event.stop()
             if self.seen.accepts(event):
                 self._send()
+            else:
+                self.query_one(VerticalScroll).border_subtitle = f"{TOO_EARLY}  Esc not"
         elif event.is_printable:
             self.seen.accepts(event)
 

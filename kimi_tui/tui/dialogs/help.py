@@ -409,8 +409,10 @@ class HelpScreen(TextScreen, inherit_bindings=False):
     def _go_to_first(self) -> None:
         text = self.query_one(TextRows)
         titles = [row.plain for row in text.rows(text.size.width)]
-        if self._first in titles:
-            self.query_one(VerticalScroll).scroll_to(y=titles.index(self._first), animate=False)
+        scroll = self.query_one(VerticalScroll)
+        # Whoever has gone somewhere meanwhile stays there.
+        if self._first in titles and scroll.scroll_target_y == 0:
+            scroll.scroll_to(y=titles.index(self._first), animate=False)
 
     def _rows(self, width: int) -> list[Content]:
         """The sections, each under its title."""

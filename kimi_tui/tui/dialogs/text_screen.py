@@ -28,7 +28,7 @@ from kimi_tui.tui.glyphs import ASCII, glyphs_of
 from kimi_tui.tui.screens import AnswersOnce, app_of, sheets
 from kimi_tui.tui.scrollbar import use_thin_scrollbar
 from kimi_tui.tui.state import Told
-from kimi_tui.tui.terminal_input import SeenQuestion
+from kimi_tui.tui.terminal_input import TOO_EARLY, SeenQuestion
 from kimi_tui.tui.transcript.selection import select_piece
 
 TIME_CELLS = 10
@@ -259,6 +259,8 @@ class SummaryScreen(ModalScreen[str | None], AnswersOnce[str | None]):
                 event.prevent_default()
                 if self.seen.accepts(event):
                     self.dismiss(answer)
+                else:
+                    self.query_one(SummaryFrame).border_subtitle = TOO_EARLY
 
     def action_leave(self) -> None:
         """Nothing is to be done."""

@@ -11,6 +11,7 @@ import logging
 import os
 import time
 from collections.abc import Coroutine, Sequence
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -547,7 +548,7 @@ class Conversation:
         return self._files.matching(query, count)
 
     async def _scan_files(self, files: FileList) -> None:
-        late = asyncio.get_running_loop().call_later(LISTED_S, self._tell_files_listed, files)
+        late = self._operations.call_later(LISTED_S, partial(self._tell_files_listed, files))
         await files.scan()
         late.cancel()
         self.lists_files = False

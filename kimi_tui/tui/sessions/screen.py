@@ -32,7 +32,7 @@ from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.keyboard import KeyList, key_of
 from kimi_tui.tui.screens import AnswersOnce, QuitChosen, SessionChosen, sheets
 from kimi_tui.tui.state import STAYS_S
-from kimi_tui.tui.terminal_input import SeenQuestion
+from kimi_tui.tui.terminal_input import TOO_EARLY, SeenQuestion
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -674,13 +674,12 @@ class SessionsScreen(AnswersOnce[Launch | None]):
             return
         self._doomed = row
         self.seen.ask()
-        self._say(
-            Content.assemble(
-                (f"Delete {cut(row.title, TITLE_CELLS)}?", "bold $ink-strong"),
-                (f"  It stays in {self._shelf.trash} for 30 days.", "$ink"),
-            )
-        )
+        self._ask_to_delete(row, f"It stays in {self._shelf.trash} for 30 days.")
         self._update()
+
+    def _ask_to_delete(self, row: Row, words: str) -> None:
+        question = f"Delete {cut(row.title, TITLE_CELLS)}?"
+        self._say(Content.assemble((question, "bold $ink-strong"), (f"  {words}", "$ink")))
 
     def _keep(self) -> bool:
         """Ask no longer whether something is deleted; False where nothing was asked."""
@@ -693,9 +692,13 @@ class SessionsScreen(AnswersOnce[Launch | None]):
     def _answer(self, event: events.Key) -> None:
         """Put it into the trash, where that was asked by then."""
         row = self._doomed
-        if row is not None and self.seen.accepts(event):
+        if row is None:
+            return
+        if self.seen.accepts(event):
             self._doomed = None
             self._change(self._delete(row))
+        else:
+            self._ask_to_delete(row, f"{TOO_EARLY.capitalize()}.")
 
     async def _delete(self, row: Row) -> None:
         where = await asyncio.to_thread((await self._opened()).throw_away, row)

@@ -140,7 +140,7 @@ async def test_renamed_put_away_and_thrown_away(
         assert row.folder.exists()
         # What was typed before the question could be seen is no answer.
         await one.pilot.press("d", "y")
-        await one.sees("Delete Tests?")
+        await one.sees("Delete Tests?  That came too early: press it again.")
         assert row.folder.exists()
         monkeypatch.setattr(SeenQuestion, "QUIET_S", 60.0)
         await one.pilot.press("escape", "d")
