@@ -412,7 +412,7 @@ class HelpScreen(TextScreen, inherit_bindings=False):
         scroll = self.query_one(VerticalScroll)
         # Whoever has gone somewhere meanwhile stays there.
         if self._first in titles and scroll.scroll_target_y == 0:
-            scroll.scroll_to(y=titles.index(self._first), animate=False)
+            scroll.scroll_to(y=titles.index(self._first), animate=False, immediate=True)
 
     def _rows(self, width: int) -> list[Content]:
         """The sections, each under its title."""
