@@ -164,7 +164,7 @@ class FolderFacts:
 def repository_facts(work_dir: Path, environ: Mapping[str, str]) -> str:
     """The part of the system prompt about the repository; empty where there is none. Runs git: call it in a thread."""
     root = repository_root(work_dir)
-    program = find_program("git", environ, *([root] if root is not None else ()))
+    program = find_program("git", environ, work_dir)
     if root is None or program is None:
         return ""
     deadline = time.monotonic() + _GIT_LIMIT_S
