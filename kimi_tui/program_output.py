@@ -16,7 +16,39 @@ _PIECE_BYTES = 65_536
 
 
 _DESKTOP = frozenset(
-    ["PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR", "TMP", "TEMP", "DISPLAY", "XAUTHORITY", "WAYLAND_DISPLAY", "BROWSER", "DBUS_SESSION_BUS_ADDRESS", "DESKTOP_SESSION", "SESSION_MANAGER", "ICEAUTHORITY", "GNOME_KEYRING_CONTROL", "TMUX", "TMUX_TMPDIR", "WSL_DISTRO_NAME", "WSL_INTEROP", "WSLENV", "LD_LIBRARY_PATH", "NIX_PROFILES", "GIO_EXTRA_MODULES", "SSL_CERT_FILE", "SSL_CERT_DIR", "__CF_USER_TEXT_ENCODING"]
+    [
+        "PATH",
+        "HOME",
+        "USER",
+        "LOGNAME",
+        "SHELL",
+        "LANG",
+        "LANGUAGE",
+        "TZ",
+        "TMPDIR",
+        "TMP",
+        "TEMP",
+        "DISPLAY",
+        "XAUTHORITY",
+        "WAYLAND_DISPLAY",
+        "BROWSER",
+        "DBUS_SESSION_BUS_ADDRESS",
+        "DESKTOP_SESSION",
+        "SESSION_MANAGER",
+        "ICEAUTHORITY",
+        "GNOME_KEYRING_CONTROL",
+        "TMUX",
+        "TMUX_TMPDIR",
+        "WSL_DISTRO_NAME",
+        "WSL_INTEROP",
+        "WSLENV",
+        "LD_LIBRARY_PATH",
+        "NIX_PROFILES",
+        "GIO_EXTRA_MODULES",
+        "SSL_CERT_FILE",
+        "SSL_CERT_DIR",
+        "__CF_USER_TEXT_ENCODING",
+    ]
 )
 _DESKTOP_FAMILIES = ("LC_", "XDG_", "KDE_", "GTK_", "GDK_", "QT_", "MOZ_", "GNOME_DESKTOP_")
 

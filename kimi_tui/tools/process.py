@@ -95,6 +95,17 @@ def repository_around(folder: Path, environ: Mapping[str, str]) -> Path:
     return outermost
 
 
+def own_git_settings(root: Path) -> dict[str, str]:
+    """The variables with which git reads the settings of the repository at a folder where they stand.
+
+    A command in the sandbox cannot change those, but it can make the file `commondir`, by which git would read others, at
+    any moment: also between a look at them and the git that goes by them.
+    """
+    own = root / ".git"
+    is_whole = own.is_dir() and not own.is_symlink()
+    return {"GIT_COMMON_DIR": str(own)} if is_whole else {}
+
+
 def find_program(name: str, environ: Mapping[str, str], *work_dirs: Path) -> str | None:
     """A program on the path, passing over relative entries and any within a work folder or the repository around it: a
     file that the agent or a cloned repository put there must not stand in for a system tool."""
