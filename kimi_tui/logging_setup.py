@@ -20,6 +20,8 @@ _SECRETS = re.compile(
     r"(?i)(\bsk-[a-z0-9_-]{4})[a-z0-9_-]{8,}"
     r"|(\bbearer\s+)\S+"
     r"|((?:api[-_]?key|authorization|token|secret|password)[\"']?\s*[:=]\s*[\"']?(?:(?:bearer|basic)\s+)?)[^\s\"',}]+"
+    # Who logs in, in the address of a proxy or a server.
+    r"|(://)[^\s/@]{1,500}(?=@)"
 )
 
 
@@ -33,7 +35,7 @@ def redacted(text: str, keys: tuple[str, ...] = ()) -> str:
     for key in sorted({*keys, *_known}, key=len, reverse=True):
         if len(key) >= 6:
             text = text.replace(key, "[key]")
-    return _SECRETS.sub(lambda found: f"{found[1] or found[2] or found[3]}[key]", text)
+    return _SECRETS.sub(lambda found: f"{next(filter(None, found.groups()))}[key]", text)
 
 
 class _Redacting(logging.Formatter):

@@ -15,6 +15,54 @@ from typing import NamedTuple
 _PIECE_BYTES = 65_536
 
 
+_DESKTOP = frozenset(
+    [
+        "PATH",
+        "HOME",
+        "USER",
+        "LOGNAME",
+        "SHELL",
+        "LANG",
+        "LANGUAGE",
+        "TZ",
+        "TMPDIR",
+        "TMP",
+        "TEMP",
+        "DISPLAY",
+        "XAUTHORITY",
+        "WAYLAND_DISPLAY",
+        "BROWSER",
+        "DBUS_SESSION_BUS_ADDRESS",
+        "DESKTOP_SESSION",
+        "SESSION_MANAGER",
+        "ICEAUTHORITY",
+        "GNOME_KEYRING_CONTROL",
+        "TMUX",
+        "TMUX_TMPDIR",
+        "WSL_DISTRO_NAME",
+        "WSL_INTEROP",
+        "WSLENV",
+        "LD_LIBRARY_PATH",
+        "NIX_PROFILES",
+        "GIO_EXTRA_MODULES",
+        "SSL_CERT_FILE",
+        "SSL_CERT_DIR",
+        "__CF_USER_TEXT_ENCODING",
+    ]
+)
+_DESKTOP_FAMILIES = ("LC_", "XDG_", "KDE_", "GTK_", "GDK_", "QT_", "MOZ_", "GNOME_DESKTOP_")
+
+
+def desktop_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """What a program of the user's desktop needs to find it, such as a clipboard, a keyring or a browser: no keys, by
+    whatever name they go."""
+    return {
+        name: value
+        for name, value in environ.items()
+        if name in _DESKTOP or name.startswith(_DESKTOP_FAMILIES)
+    }
+
+
 class ProgramOutput(NamedTuple):
     """The first bytes that were printed, and the exit code; None where there was more, which nobody waited for."""
 

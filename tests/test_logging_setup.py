@@ -36,6 +36,8 @@ def _restored() -> Iterator[None]:
         'api-key = "topsecretvalue"',
         "password=topsecretvalue",
         "my own topsecretvalue here",
+        "by http://me:1234567890@proxy.example:8080, refused",
+        "'https://1234567890@example.org/v1'",
     ],
 )
 def test_keys_are_taken_out(text: str) -> None:
@@ -51,7 +53,7 @@ def test_a_key_that_begins_as_another_leaves_nothing_of_that() -> None:
 
 
 def test_other_words_stay() -> None:
-    text = "reading tokenizer.py: the token count is 12"
+    text = "reading tokenizer.py: the token count is 12; http://a.example:80/b@c"
     assert redacted(text) == text
 
 

@@ -308,7 +308,7 @@ def _sandbox(config: Config, environ: Mapping[str, str]) -> Finding:
     from kimi_tui.tools.sandbox.sandbox import find_sandbox
 
     try:
-        sandbox = find_sandbox(SandboxSettings(*config.sandbox), environ)
+        sandbox = find_sandbox(SandboxSettings(*config.sandbox), environ, Path.cwd())
     except NoSandbox as no:
         return Finding("sandbox", "warn", f"none: {no}", "Commands are asked for, one by one.")
     gaps = "; ".join(sandbox.gaps)

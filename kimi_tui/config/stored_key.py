@@ -16,7 +16,7 @@ from typing import Any, cast
 
 from kimi_tui.config.settings import ConfigError
 from kimi_tui.foreign_text import one_line
-from kimi_tui.program_output import program_output
+from kimi_tui.program_output import desktop_environment, program_output
 
 BEFORE_NAME = "keyring:"
 WAIT_S = 60.0
@@ -70,13 +70,22 @@ def real_key(api_key: str) -> str:
     return key.strip()
 
 
+def _environment() -> dict[str, str]:
+    """What a backend finds the keyring and itself by, and none of the keys that other programs are given."""
+    return desktop_environment(os.environ) | {
+        name: value
+        for name, value in os.environ.items()
+        if name.startswith(("KEYRING_", "PYTHON_KEYRING_")) or name in ("PYTHONPATH", "PYTHONHOME")
+    }
+
+
 def _told(name: str) -> dict[str, Any]:
     """What the process says of a key; nothing where it does not end in time, or says anything else."""
     with suppress(OSError, ValueError, RecursionError, subprocess.TimeoutExpired):
         said = program_output(
             [sys.executable, "-P", "-c", _ASK, _SERVICE, name],
             folder=Path("/"),
-            env=os.environ,
+            env=_environment(),
             timeout_s=WAIT_S,
             most=_MAX_BYTES,
         )

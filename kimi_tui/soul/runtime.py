@@ -142,7 +142,7 @@ async def _sandbox(
     if settings is None:
         return "This session has no sandbox."
     try:
-        found = await asyncio.to_thread(find_sandbox, settings, environ)
+        found = await asyncio.to_thread(find_sandbox, settings, environ, work_dir)
         # In a folder where there can be none the mode would promise what does not hold.
         await asyncio.to_thread(policy_for, work_dir, settings, environ)
     except NoSandbox as no:

@@ -22,7 +22,7 @@ from kimi_tui.foreign_text import clean
 from kimi_tui.program_output import program_output
 from kimi_tui.prompts import prompt
 from kimi_tui.soul.project_notes import notes_for, quoted, repository_root
-from kimi_tui.tools.process import child_environment, find_program
+from kimi_tui.tools.process import child_environment, find_program, own_git_settings
 
 _MAX_ENTRIES = 80
 _OURS = "You are the agent of kimi-tui"
@@ -164,7 +164,7 @@ class FolderFacts:
 def repository_facts(work_dir: Path, environ: Mapping[str, str]) -> str:
     """The part of the system prompt about the repository; empty where there is none. Runs git: call it in a thread."""
     root = repository_root(work_dir)
-    program = find_program("git", environ, *([root] if root is not None else ()))
+    program = find_program("git", environ, work_dir)
     if root is None or program is None:
         return ""
     deadline = time.monotonic() + _GIT_LIMIT_S
@@ -172,6 +172,7 @@ def repository_facts(work_dir: Path, environ: Mapping[str, str]) -> str:
     git = (program, *_SAFE_GIT, f"--work-tree={root}")
     env = {
         **child_environment(environ),
+        **own_git_settings(root),
         "GIT_NO_LAZY_FETCH": "1",
         "GIT_ALLOW_PROTOCOL": "none",
     }

@@ -24,7 +24,7 @@ from typing import Any, Literal, cast
 from kimi_tui.foreign_text import visible
 from kimi_tui.tools.base import ToolProblem
 from kimi_tui.tools.paths import holds_secrets, locate
-from kimi_tui.tools.process import child_environment
+from kimi_tui.tools.process import child_environment, own_git_settings, repository_around
 from kimi_tui.tools.simple_command import NotSimple, find_shfmt, simple_words
 from kimi_tui.workspace.protected_names import secrets
 
@@ -201,7 +201,7 @@ def _grouped(
     extra: Mapping[str, str] = {}
     if words[0] == "git":
         _check_repository(program, work_dir, environ, contents=form.contents)
-        extra = _GIT_ENVIRON
+        extra = {**_GIT_ENVIRON, **own_git_settings(work_dir)}
     shown = " ".join(begin)
     runs = "; it runs what this folder holds" if form.kind == "project" else ""
     return Verdict(
@@ -241,8 +241,10 @@ def _program(
     else:
         raise _Doubt(f"there is no {name}")
     real = os.path.realpath(found)
-    if any(Path(path).is_relative_to(os.path.realpath(work_dir)) for path in (found, real)):
-        raise _Doubt(f"{name} stands in the work folder")
+    places = (os.path.realpath(os.path.dirname(found)), real)
+    around = repository_around(work_dir, environ)
+    if any(Path(place).is_relative_to(around) for place in places):
+        raise _Doubt(f"{name} stands in the work folder or the repository around it")
     status = os.stat(real)
     return found, (real, status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
 
@@ -258,7 +260,7 @@ def _check_repository(
         (own / name).is_symlink() for name in _GIT_OWN
     ):
         raise _Doubt("the repository has parts elsewhere")
-    environ = {**child_environment(environ), **_GIT_ENVIRON}
+    environ = {**child_environment(environ), **_GIT_ENVIRON, **own_git_settings(work_dir)}
     settings = _answer([git, "config", "--list", "--show-scope", "-z"], work_dir, environ)
     fields = settings.split("\0")
     for scope, entry in zip(fields[::2], fields[1::2], strict=False):

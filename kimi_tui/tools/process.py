@@ -80,10 +80,36 @@ def user_environment(environ: Mapping[str, str]) -> dict[str, str]:
     return {**environ, **_FIXED}
 
 
+def repository_around(folder: Path, environ: Mapping[str, str]) -> Path:
+    """The real path of the outermost repository that a folder lies in; of the folder itself where it lies in none.
+
+    A repository of the home folder itself, or around it, is one of the user's own settings and does not count.
+    """
+    home = Path(os.path.realpath(environ.get("HOME") or os.path.expanduser("~")))
+    outermost = folder = Path(os.path.realpath(folder))
+    for place in (folder, *folder.parents):
+        if home.is_relative_to(place):
+            break
+        if os.path.lexists(place / ".git"):
+            outermost = place
+    return outermost
+
+
+def own_git_settings(root: Path) -> dict[str, str]:
+    """The variables with which git reads the settings of the repository at a folder where they stand.
+
+    A command in the sandbox cannot change those, but it can make the file `commondir`, by which git would read others, at
+    any moment: also between a look at them and the git that goes by them.
+    """
+    own = root / ".git"
+    is_whole = own.is_dir() and not own.is_symlink()
+    return {"GIT_COMMON_DIR": str(own)} if is_whole else {}
+
+
 def find_program(name: str, environ: Mapping[str, str], *work_dirs: Path) -> str | None:
-    """A program on the path, passing over relative entries and any within a work folder: a file that the agent or
-    a cloned repository put there must not stand in for a system tool."""
-    works = [Path(os.path.realpath(folder)) for folder in work_dirs]
+    """A program on the path, passing over relative entries and any within a work folder or the repository around it: a
+    file that the agent or a cloned repository put there must not stand in for a system tool."""
+    works = [repository_around(folder, environ) for folder in work_dirs]
     for folder in (environ.get("PATH") or _DEFAULT_PATH).split(os.pathsep):
         if not os.path.isabs(folder):
             continue

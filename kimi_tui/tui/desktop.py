@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from kimi_tui.program_output import desktop_environment, program_output
 from kimi_tui.tui.formatting import counted, grouped
 
 CLIPBOARD_BYTES = 74_994
@@ -38,7 +39,6 @@ _FROM_WINDOWS = (
     "$file = New-Object IO.MemoryStream; $image.Save($file, [Drawing.Imaging.ImageFormat]::Png); "
     "[Convert]::ToBase64String($file.ToArray())"
 )
-_SECRET_WORDS = ("KEY", "TOKEN", "SECRET", "PASSWORD", "CREDENTIAL")
 
 
 def colours_of(environ: Mapping[str, str]) -> int:
@@ -224,7 +224,6 @@ def read_clipboard(
     import binascii
 
     from kimi_tui.images import MAX_FILE_BYTES
-    from kimi_tui.program_output import program_output
     from kimi_tui.tools.process import find_program
 
     desktop = _desktop_of(environ, platform)
@@ -238,7 +237,7 @@ def read_clipboard(
             found = program_output(
                 [program, *command[1:]],
                 folder=Path("/"),
-                env=browser_environment(environ),
+                env=desktop_environment(environ),
                 timeout_s=reading.timeout_s,
                 most=most,
             )
@@ -305,7 +304,6 @@ def tmux_option(environ: Mapping[str, str], work_dirs: Sequence[Path]) -> str:
         environ: the environment of the program.
         work_dirs: programs below them are not run.
     """
-    from kimi_tui.program_output import program_output
     from kimi_tui.tools.process import find_program
 
     program = find_program("tmux", environ, *work_dirs)
@@ -315,7 +313,7 @@ def tmux_option(environ: Mapping[str, str], work_dirs: Sequence[Path]) -> str:
         asked = program_output(
             [program, *_TMUX],
             folder=Path("/"),
-            env=environ,
+            env=desktop_environment(environ),
             timeout_s=TMUX_TIMEOUT_S,
             most=_MOST_OPTION_BYTES,
         )
@@ -356,13 +354,8 @@ def browser_command(
 
 
 def browser_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """The environment for it: no keys, and no browser of the terminal."""
-    passed = {
-        name: value
-        for name, value in environ.items()
-        if not name.startswith(("KIMI_", "OPENAI_"))
-        and not any(word in name.upper() for word in _SECRET_WORDS)
-    }
+    """The environment for it: what the desktop needs, and no browser of the terminal."""
+    passed = desktop_environment(environ)
     chosen = Path(passed.get("BROWSER", "").split(":")[0].split(" ")[0]).name
     if chosen in TEXT_BROWSERS:
         del passed["BROWSER"]

@@ -34,10 +34,16 @@ async def test_commands_run_unasked_in_the_sandbox_and_ask_to_leave_it(tmp_path:
     environ = {"HOME": str(tmp_path / "home"), "PATH": os.environ["PATH"]}
     async with stage(tmp_path, mode="sandboxed", sandbox=SandboxSettings(), environ=environ) as on:
         assert on.soul.mode == "sandboxed"
+        (on.work / ".git").mkdir()
         outside = tmp_path / "outside"
         reason = {"sandbox": "off", "why": "The file\x1b[2J is elsewhere."}
         on.server.script(
-            call("Shell", {"command": "echo made > inside; mkdir -p sub; echo x > sub/Makefile"}),
+            call(
+                "Shell",
+                {
+                    "command": "echo made > inside; mkdir -p sub; echo x > sub/Makefile; echo ../x > .git/commondir"
+                },
+            ),
             call(
                 "Shell",
                 {"command": f"echo 1 > {Path.home()}/kimi-test; curl -sS http://127.0.0.1:9"},
@@ -65,6 +71,10 @@ async def test_commands_run_unasked_in_the_sandbox_and_ask_to_leave_it(tmp_path:
         assert (on.work / "inside").read_text() == "made\n"
         first, second, third, fourth, fifth = on.ear.of(ev.ToolResult)
         assert "sub/Makefile" in first.message
+        assert (
+            "Removed, as it would have moved the settings of git: .git/commondir." in first.message
+        )
+        assert not (on.work / ".git/commondir").exists()
         assert not (Path.home() / "kimi-test").exists()
         assert f"writing {Path.home()}/kimi-test, the network" in second.message
         assert "needs `why`" in third.message

@@ -67,6 +67,29 @@ def test_what_takes_too_long_is_left_out(repo: Path, monkeypatch: pytest.MonkeyP
     assert repository_facts(repo, {"PATH": f"{slow.parent}:{ENVIRON['PATH']}"}) == ""
 
 
+@pytest.mark.parametrize("when", ["status", "log"])
+def test_settings_moved_between_two_gits_do_nothing(repo: Path, when: str) -> None:
+    """A command that runs beside it makes git look elsewhere, after it was asked whether there are filters."""
+    ran, evil, own = (repo.parent / name for name in ("ran", "evil", "bin/git"))
+    git(repo.parent, "clone", "-q", str(repo), str(evil))
+    for key in ("filter.x.clean", "diff.external", "core.fsmonitor", "alias.log", "gpg.program"):
+        git(evil, "config", key, f"touch {ran}; cat")
+    (repo / ".gitattributes").write_text("* filter=x\n")
+    (repo / "a").write_text("2\n")
+    own.parent.mkdir()
+    own.write_text(
+        f"""#!/bin/sh
+case "$*" in *\\ {when}\\ *) echo {evil}/.git > {repo}/.git/commondir;; esac
+PATH={ENVIRON["PATH"]} exec git "$@"
+"""
+    )
+    own.chmod(0o755)
+    facts = repository_facts(repo, {**ENVIRON, "PATH": f"{own.parent}:{ENVIRON['PATH']}"})
+    assert (repo / ".git/commondir").exists()
+    assert "## trunk" in facts
+    assert not ran.exists()
+
+
 @pytest.mark.parametrize("trap", ["monitor", "hooks", "filter", "signature", "process", "include"])
 def test_nothing_of_the_repository_is_run(repo: Path, trap: str) -> None:
     evil = repo.parent / "evil"

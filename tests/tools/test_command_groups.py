@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import random
@@ -213,6 +214,22 @@ async def test_it_runs_without_a_shell_and_without_what_the_repository_brings(be
     assert outcome.output == "A  readme\n"
     assert not ran.exists()
     assert bench.approver.asks[0].session_offer.startswith("Yes, and every harmless git status in")
+    # Settings that are moved elsewhere when it has been judged are not gone by.
+    git(bench.work_dir.parent, "init", "-q", "evil")
+    git(bench.work_dir.parent / "evil", "config", "filter.x.clean", f"touch {ran}; cat")
+    bench.write(".gitattributes", "* filter=x\n")
+    bench.write("readme", "tent\n")
+    judged = judge("git status --short", bench.work_dir, {"PATH": "/usr/bin:/bin"})
+    bench.write(".git/commondir", f"{bench.work_dir.parent}/evil/.git\n")
+    await asyncio.to_thread(
+        subprocess.run,
+        judged.argv,
+        cwd=bench.work_dir,
+        env={"PATH": "/usr/bin:/bin", **judged.environ},
+        check=True,
+    )
+    assert not ran.exists()
+    (bench.work_dir / ".git/commondir").unlink()
     await bench.run("Shell", command="git status; true")
     assert not bench.approver.asks[1].session_key
     # What the user put in its place is not what was judged.

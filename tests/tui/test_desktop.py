@@ -82,6 +82,9 @@ def test_tmux_is_asked_only_in_tmux(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     (tmp_path / "tmux").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     assert tmux_option(os.environ, []) == "on"
+    (tmp_path / "tmux").write_text('#!/bin/sh\necho "$MY_MODEL"\n')
+    assert tmux_option({**os.environ, "MY_MODEL": "sk-by-another-name"}, []) == ""
+    (tmp_path / "tmux").write_text("#!/bin/sh\necho on\n")
     # What the work folder brings is not run, whatever the path says.
     assert tmux_option(os.environ, [tmp_path]) == ""
     monkeypatch.setenv("PATH", str(tmp_path / "nowhere"))
@@ -319,6 +322,7 @@ def test_no_opener_of_a_work_folder(tmp_path: Path, work: Path) -> None:
 def test_the_environment_holds_no_keys_and_no_text_browser() -> None:
     env = {
         "HOME": "/h", "DISPLAY": ":0", "KIMI_API_KEY": "k", "GITHUB_TOKEN": "t", "BROWSER": "/usr/bin/w3m %s",
+        "MY_MODEL": "sk-by-another-name", "DATABASE_URL": "pg://a:b@c", "HTTPS_PROXY": "http://a:b@c",
     }  # fmt: skip
     assert browser_environment(env) == {"HOME": "/h", "DISPLAY": ":0"}
     assert browser_environment({"BROWSER": "firefox"}) == {"BROWSER": "firefox"}
@@ -364,6 +368,22 @@ def test_no_link_in_the_work_folder_stands_in_for_a_program(tmp_path: Path, work
     for folder in (commands, tmp_path / "bin"):
         assert find_program("xclip", {"PATH": str(folder)}, work) is None
         assert find_program("xclip", {"PATH": str(folder)}) == f"{folder}/xclip"
+
+
+def test_no_program_of_the_repository_around_the_work_folder(tmp_path: Path) -> None:
+    home, work = tmp_path / "home", tmp_path / "home/outer/sub/inner/src"
+    work.mkdir(parents=True)
+    program(home / "outer" / "bin", "xclip")
+    environ = {"PATH": f"{home}/outer/bin", "HOME": str(home)}
+    found = f"{home}/outer/bin/xclip"
+    # The home folder's own repository holds the user's settings, and their programs.
+    (home / ".git").mkdir()
+    assert find_program("xclip", environ, work) == found
+    (home / "outer/sub/inner/.git").mkdir()
+    assert find_program("xclip", environ, work) == found
+    (home / "outer" / ".git").write_text("gitdir: elsewhere\n")
+    assert find_program("xclip", environ, work) is None
+    assert find_program("xclip", {**environ, "HOME": str(tmp_path / "x")}, work) is None
 
 
 def only_in(folder: Path) -> Callable[..., str | None]:

@@ -252,8 +252,12 @@ def _quoted(path: str) -> str:
 # -- which there is ---------------------------------------------------------------------------------------
 
 
-def find_sandbox(settings: SandboxSettings, environ: Mapping[str, str]) -> Sandbox:
+def find_sandbox(
+    settings: SandboxSettings, environ: Mapping[str, str], *work_dirs: Path
+) -> Sandbox:
     """The best sandbox that holds here, found by trying to break out of each. Starts processes: for a thread.
+
+    Programs of the folders that are worked in are not run for that.
 
     Raises:
         NoSandbox: there is none.
@@ -261,7 +265,7 @@ def find_sandbox(settings: SandboxSettings, environ: Mapping[str, str]) -> Sandb
     if not settings.enabled:
         raise NoSandbox("it is switched off in the configuration")
     tried: list[str] = []
-    for sandbox in _candidates(settings, environ):
+    for sandbox in _candidates(settings, environ, *work_dirs):
         trouble = trouble_with(sandbox)
         if not trouble:
             return sandbox
@@ -269,10 +273,12 @@ def find_sandbox(settings: SandboxSettings, environ: Mapping[str, str]) -> Sandb
     raise NoSandbox("; ".join(tried) or f"there is none for {sys.platform}")
 
 
-def _candidates(settings: SandboxSettings, environ: Mapping[str, str]) -> list[Sandbox]:
+def _candidates(
+    settings: SandboxSettings, environ: Mapping[str, str], *work_dirs: Path
+) -> list[Sandbox]:
     if sys.platform == "linux":
         found = [Sandbox("full", settings, environ)]
-        if bwrap := find_program("bwrap", environ):
+        if bwrap := find_program("bwrap", environ, *work_dirs):
             found.append(Sandbox("bwrap", settings, environ, bwrap))
         return [*found, Sandbox("landlock", settings, environ)]
     if sys.platform == "darwin" and os.access("/usr/bin/sandbox-exec", os.X_OK):

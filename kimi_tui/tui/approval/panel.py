@@ -202,7 +202,7 @@ def _key_hints(
 def keys_row(
     answers: Sequence[Choice], width: int, glyphs: Glyphs, *, chosen: int, armed: bool
 ) -> Content:
-    """The keys of all answers in one row, with the words of the chosen one."""
+    """The keys of all answers in one row, with the words of the chosen one; `key_at` finds them in it."""
     key = "bold $accent" if armed else "$ink-quiet"
     keys = [
         (f" {one.key} ", f"{key} on $select" if at == chosen else key)
@@ -211,6 +211,17 @@ def keys_row(
     row = Content.assemble("  ", *keys)
     words = cut(answers[chosen].words, max(1, width - EDGE - 5 - row.cell_length), glyphs.cut)
     return Content.assemble(row, "   ", (words, "bold $ink-strong"))
+
+
+def key_at(answers: Sequence[Choice], x: int) -> Choice | None:
+    """The answer whose key stands at a cell of the panel, in the row that `keys_row` gives."""
+    start = EDGE + 2
+    for one in answers:
+        end = start + len(one.key) + 2
+        if start <= x < end:
+            return one
+        start = end
+    return None
 
 
 def _way_row(key: str, words: str) -> Content:
@@ -392,7 +403,7 @@ class ApprovalPanel(Widget, can_focus=True):
         self._takes_keys = takes_keys
         self._has_been_left = not takes_keys
         self._laying_out: Timer | None = None
-        self._clicks: dict[int, Callable[[], None]] = {}
+        self._clicks: dict[int, Callable[[int], None]] = {}
         self._places: tuple[object, ...] = ()
         """Where a click does what, as it was drawn last."""
         self._placed_at = 0.0
@@ -576,7 +587,7 @@ class ApprovalPanel(Widget, can_focus=True):
             event.stop()
             # A key before it may have come here only now.
             if self._accepts(self._clicked_at):
-                act()
+                act(event.x)
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
         """Read on."""
@@ -603,6 +614,11 @@ class ApprovalPanel(Widget, can_focus=True):
             case answer:
                 if self._has_read_answer(choice) or self._has_read():
                     self.post_message(self.Answered(self.request.id, answer, choice.says))
+
+    def _decide_by_key(self, x: int) -> None:
+        """A click on a key of the row is that key."""
+        if (choice := key_at(self._choices, x)) is not None:
+            self._decide(choice)
 
     def _has_read_answer(self, choice: Choice) -> bool:
         """Whether it is an answer to a question that the user has read, whatever they read of the others; shows it where not."""
@@ -749,9 +765,10 @@ class ApprovalPanel(Widget, can_focus=True):
             lines.append(Content(""))
         for choice, rows in beside.answers:
             for row in rows:
-                self._clicks[len(lines)] = lambda choice=choice: self._decide(choice)
+                self._clicks[len(lines)] = lambda _, choice=choice: self._decide(choice)
                 lines.append(row)
         if beside.keys is not None:
+            self._clicks[len(lines)] = self._decide_by_key
             lines.append(beside.keys)
         return [*lines, Content("")] if tall else lines
 
@@ -810,7 +827,7 @@ class ApprovalPanel(Widget, can_focus=True):
             ("Enter", field_of(self.request, writing).verb, self._hand_over),
             ("Esc", "Back to the answers", self._leave_field),
         ):
-            self._clicks[len(lines)] = act
+            self._clicks[len(lines)] = lambda _, act=act: act()
             lines.append(_way_row(key, words))
         if tall:
             lines.append(Content(""))

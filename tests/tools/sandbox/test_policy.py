@@ -313,3 +313,7 @@ def test_bubblewrap_comes_before_landlock_alone(
     found = find_sandbox(SandboxSettings(), {**environ, "PATH": str(bwrap.parent)})
     assert (found.backend, found.program, found.is_whole) == ("bwrap", str(bwrap), True)
     assert tried == ["full", "bwrap"]
+    # One that the work folder brings is not asked to hold anything.
+    with pytest.raises(NoSandbox):
+        find_sandbox(SandboxSettings(), {**environ, "PATH": str(bwrap.parent)}, tmp_path)
+    assert tried[2:] == ["full", "landlock"]

@@ -693,7 +693,14 @@ async def test_the_chosen_answer_of_a_long_question_is_read_whole_and_alone(
             assert desk.answers == []
             await press(pilot, "pagedown")
         assert "END4" in read()
-        await press(pilot, "enter")
+        y = row_of(desk, "1  2  3  4  5")
+        x = desk.text().split("\n")[y].index("4")
+        # The words of the chosen one beside them are no key.
+        await pilot.click(ApprovalPanel, offset=(x + 30, y))
+        await pilot.click(ApprovalPanel, offset=(x + 6, y))
+        assert desk.answers == []  # another one has not been read
+        assert "6  Rewrite" in desk.text()
+        await pilot.click(ApprovalPanel, offset=(x, row_of(desk, "1  2  3  4  5")))
         assert desk.answers == [("once", options[3])]
 
 

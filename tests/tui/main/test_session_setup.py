@@ -346,6 +346,12 @@ SAID = "import os; get_password = lambda *names: os.write(3, "
         ),
         ("import getpass; get_password = lambda *names: getpass.getpass()", "answer: EOFError$"),
         ("def get_password(*names): print('no'); return f' {names} \\n'", ""),
+        # It is given what it finds the keyring by, and no other key.
+        (
+            "import os; get_password = lambda *names: {'asked': str(names)}[os.environ.get('MY_MODEL', "
+            "os.environ['KEYRING_PROPERTY_A'])]",
+            "",
+        ),
     ],
 )
 async def test_a_key_is_taken_from_the_keyring(
@@ -354,6 +360,8 @@ async def test_a_key_is_taken_from_the_keyring(
     monkeypatch.setattr("kimi_tui.config.stored_key.WAIT_S", 5.0 if "sleep" not in does else 1.0)
     (home / "keyring.py").write_text(does)
     monkeypatch.setenv("PYTHONPATH", str(home))
+    monkeypatch.setenv("MY_MODEL", "sk-by-another-name")
+    monkeypatch.setenv("KEYRING_PROPERTY_A", "asked")
     launch = launch_at(home)
     assert isinstance(launch.choice, Choice)
     launch = launch._replace(choice=launch.choice._replace(api_key="keyring:mine"))
