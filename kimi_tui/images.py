@@ -195,7 +195,7 @@ def check_size(n_bytes: int, name: str) -> None:
         most = MAX_FILE_BYTES // 1_000_000
         size = f"{n_bytes / 1e6:,.0f} MB"
         raise ImageRefused(
-            f"{name} has {size}; images may have {most} MB.", brief=f"{size}, of at most {most} MB"
+            f"{name} has {size}; images may have {most} MB.", brief=f"too large, {size}"
         )
 
 
@@ -214,7 +214,7 @@ def _read(data: bytes, kind: str, name: str) -> Image:
             most = MAX_PIXELS // 1_000_000
             raise ImageRefused(
                 f"{name} is {width:,}x{height:,}; images may have {most} million pixels.",
-                brief=f"{width:,}x{height:,}, of at most {most} million pixels",
+                brief="too many pixels",
             )
         # Not every provider takes one that moves: of those the first picture stands for all.
         moves = kind in ("GIF", "WEBP") and bool(getattr(picture, "is_animated", False))
