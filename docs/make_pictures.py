@@ -200,6 +200,7 @@ def tour(folder: Path, theme: str, size: tuple[int, int]) -> None:
             Camera(terminal, folder, recording=False).still("first-run")
             terminal.key("1")
             terminal.wait_for("OpenRouter")
+            terminal.wait_quiet(QUIET_S)
             terminal.key("down", "down")
             terminal.wait_for("This plan is for")
             Camera(terminal, folder, recording=False).still("first-key")

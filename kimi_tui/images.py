@@ -62,7 +62,15 @@ _JPEG_MARK = re.compile(rb"\xff+([^\x00\xd0-\xd7\xff])", re.DOTALL)
 
 
 class ImageRefused(Exception):
-    """This cannot be sent as an image. The text is one line for the user, or for the model."""
+    """This cannot be sent as an image. The text is one line for the user, or for the model.
+
+    Attributes:
+        brief: why, in a few words without the file's name.
+    """
+
+    def __init__(self, message: str, *, brief: str) -> None:
+        super().__init__(message)
+        self.brief = brief
 
 
 @dataclass(frozen=True)
@@ -123,6 +131,9 @@ def _kind(head: bytes) -> str:
     return "WEBP" if head.startswith(b"RIFF") and head[8:12] == b"WEBP" else ""
 
 
+NO_IMAGE = "not a PNG, JPEG, WebP or GIF"
+
+
 def not_taken(name: str) -> str:
     """What is said of a file that is no image, or one of another kind."""
     return f"{name} is not an image that models take: PNG, JPEG, WebP or GIF."
@@ -142,7 +153,7 @@ def read_image(data: bytes, name: str) -> Image:
     kind = _kind(data)
     shown = name or "It"
     if not kind:
-        raise ImageRefused(not_taken(shown))
+        raise ImageRefused(not_taken(shown), brief=NO_IMAGE)
     check_size(len(data), shown)
     with _decoding:
         try:
@@ -152,7 +163,7 @@ def read_image(data: bytes, name: str) -> Image:
         except Exception as error:
             # Decoders fail in any way on bytes that somebody made up.
             raise ImageRefused(
-                f"{shown} is a broken {kind} image: it cannot be decoded."
+                f"{shown} is a broken {kind} image: it cannot be decoded.", brief="a broken image"
             ) from error
 
 
@@ -182,7 +193,10 @@ def check_size(n_bytes: int, name: str) -> None:
     """
     if n_bytes > MAX_FILE_BYTES:
         most = MAX_FILE_BYTES // 1_000_000
-        raise ImageRefused(f"{name} has {n_bytes / 1e6:,.0f} MB; images may have {most} MB.")
+        size = f"{n_bytes / 1e6:,.0f} MB"
+        raise ImageRefused(
+            f"{name} has {size}; images may have {most} MB.", brief=f"too large, {size}"
+        )
 
 
 def _read(data: bytes, kind: str, name: str) -> Image:
@@ -193,11 +207,14 @@ def _read(data: bytes, kind: str, name: str) -> Image:
     with Pillow.open(BytesIO(data), formats=[kind]) as picture:
         width, height = picture.size
         if width < 1 or height < 1:
-            raise ImageRefused(f"{name} is an empty {kind} image: {width}x{height}.")
+            raise ImageRefused(
+                f"{name} is an empty {kind} image: {width}x{height}.", brief="an empty image"
+            )
         if width * height > MAX_PIXELS:
             most = MAX_PIXELS // 1_000_000
             raise ImageRefused(
-                f"{name} is {width:,}x{height:,}; images may have {most} million pixels."
+                f"{name} is {width:,}x{height:,}; images may have {most} million pixels.",
+                brief="too many pixels",
             )
         # Not every provider takes one that moves: of those the first picture stands for all.
         moves = kind in ("GIF", "WEBP") and bool(getattr(picture, "is_animated", False))
@@ -273,7 +290,9 @@ def _encoded(picture: Picture, kind: str, name: str) -> tuple[str, bytes]:
             return MEDIA_TYPES["PNG"], png
         if len(jpeg) <= MAX_BYTES:
             return MEDIA_TYPES["JPEG"], jpeg
-    raise ImageRefused(f"{name} is too large to be sent, also as a small JPEG.")
+    raise ImageRefused(
+        f"{name} is too large to be sent, also as a small JPEG.", brief="too large to be sent"
+    )
 
 
 def _on_white(picture: Picture) -> Picture:

@@ -66,6 +66,8 @@ GLYPHS = ("unicode", "ascii")
 # To allow all is said at each start.
 START_MODES = ("plan", "ask", "edits", "sandboxed")
 KEYS_SENT = ("mark", "ask")
+PROVIDER_TYPES = ("kimi", "openai_legacy", "openai_responses")
+"""kimi-cli's names of providers that answer as OpenAI does; which one it is changes nothing here."""
 NOTIFY_WAYS = ("auto", "bell", "osc9", "osc777", "osc99", "off")
 
 # kimi-cli's own keys mean something to it and nothing here, so they are no reason for a notice.
@@ -166,6 +168,13 @@ def _one_of(names: tuple[str, ...]) -> Callable[[Any], str]:
     return check
 
 
+def _provider_type(value: Any) -> str:
+    if value not in PROVIDER_TYPES:
+        written = f": {value[:40]!r}" if isinstance(value, str) else ""
+        raise ValueError(f"must be kimi or openai_legacy{written}")
+    return str(value)
+
+
 # --- the keys of each table; the defaults are those of `settings`
 
 _TOP: Mapping[str, Check] = {
@@ -180,7 +189,7 @@ _TOP: Mapping[str, Check] = {
     "stream_timeout_s": _number(1, 3600),
 }
 _PROVIDER: Mapping[str, Check] = {
-    "type": _text,
+    "type": _provider_type,
     "base_url": _url,
     "api_key": _stripped,
     "dialect": _text,
@@ -456,7 +465,9 @@ class _Reader:
         before = f"{place}." if place else ""
         for key in table:
             if key not in checks and key not in also and key not in _KIMI_CLI:
-                self._say(f"{before}{key}", "is not known here")
+                self._say(
+                    f"{before}{key[:40]}", f"is not known here{_meant(key, (*checks, *also))}"
+                )
         found: dict[str, Any] = {}
         for key, check in checks.items():
             if key in table:
@@ -468,6 +479,14 @@ class _Reader:
 
     def _say(self, key: str, what: str) -> None:
         self._notices.append(f"{self._path.name}: {key} {what}; the rest is used.")
+
+
+def _meant(key: str, known: Collection[str]) -> str:
+    """The known key that an unknown one looks like, as the end of a notice; nothing where it looks like none."""
+    from difflib import get_close_matches  # most files have no unknown key
+
+    near = get_close_matches(key[:40], known, n=1, cutoff=0.7)
+    return f": did you mean `{near[0]}`?" if near else ""
 
 
 # --- writing

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Callable, Mapping
+from difflib import get_close_matches
 from functools import cache
 
 DEFAULT_KEYS: Mapping[str, str] = {
@@ -209,7 +210,9 @@ def usable_keys(wanted: Mapping[str, str], report: Callable[[str, str], None]) -
     for name, text in wanted.items():
         key = _normal_keys(text)
         if name not in DEFAULT_KEYS:
-            report(name, "names no action that has a key")
+            near = get_close_matches(name[:40], DEFAULT_KEYS, n=1, cutoff=0.7)
+            hint = f": did you mean `{near[0]}`?" if near else ""
+            report(name, f"names no action that has a key{hint}")
         elif text and key is None:
             report(name, f"is no key: {text[:40]!r}")
         elif key and not _area(name) and any(map(_writes, key.split(","))):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal, NamedTuple, cast
 
-from kimi_tui.config.file import GLYPHS, KEYS_SENT, NOTIFY_WAYS, START_MODES, THEMES
+from kimi_tui.config.file import GLYPHS, KEYS_SENT, NOTIFY_WAYS, START_MODES, TABLES, THEMES
 from kimi_tui.config.keymap import DEFAULT_KEYS
 from kimi_tui.config.settings import Config
 
@@ -142,11 +142,19 @@ def parsed(setting: Setting, text: str) -> Any:
     """What a text that a user wrote means as a value of TOML; None for nothing, which stands for the default.
 
     Raises:
-        ValueError: it is no number where one is needed.
+        ValueError: it is nothing that the setting takes.
     """
     text = text.strip()
     if not text:
         return None
+    value = _value(setting, text)
+    table, _, name = setting.key.rpartition(".")
+    if check := TABLES.get(table, {}).get(name):
+        check(value)
+    return value
+
+
+def _value(setting: Setting, text: str) -> Any:
     if setting.kind == "flag":
         return text == "on"
     if setting.kind == "list":

@@ -552,10 +552,9 @@ def _advice(status: int, body_facts: _ErrorBody, whole: str, context: ResponseCo
         others = " or ".join(other for other in _MOONSHOT if other != host)
         return f"Keys are not interchangeable: this one may belong to {others}. Check key and URL."
     if bad_key:
-        return (
-            "Check the API key and that it belongs to this server, or choose another model with "
-            "/model."
-        )
+        # Who asks for the list of models has no prompt to write a command into.
+        or_else = ", or choose another model with /model" if context.model else ""
+        return f"Check the API key and that it belongs to this server{or_else}."
     if status in {402, 429} and (status == 402 or _is_final_limit(body_facts, whole, None)):
         return "Add credit or raise the limit at the provider, or choose another model."
     if status == 403:

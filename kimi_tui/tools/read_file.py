@@ -97,7 +97,7 @@ async def _image_outcome(target: ResolvedPath, source: _Source, env: ToolEnv) ->
         data = await source.read_at(0, source.size)
         image = await asyncio.to_thread(read_image, data, name)
     except ImageRefused as no:
-        return failure(str(no), brief="no image to show")
+        return failure(str(no), brief=no.brief)
     env.versions.saw(target.real, source.version)
     size = f"{image.width}x{image.height}"
     made = "" if image.data == data else f", of a file of {format_size(source.size)}"

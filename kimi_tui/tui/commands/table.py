@@ -289,6 +289,7 @@ COMMANDS = CommandTable(
         session.thinking,
         argument="[on | off | low … max | default]",
         values=_thinking,
+        aliases=("effort",),
     ),
     Command(
         "init",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -201,7 +202,8 @@ class SettingsScreen(ModalScreen[None], AnswersOnce[None]):
             question = KeyQuestion(setting.action, self._value(setting))
             push_once(self, question, self._keep_answer)
         else:
-            push_once(self, TextDialog(self._question(setting)), self._keep_answer)
+            dialog = TextDialog(self._question(setting), refusal=partial(_refusal, setting))
+            push_once(self, dialog, self._keep_answer)
 
     def _question(self, setting: Setting) -> TextQuestion:
         return TextQuestion(
@@ -258,11 +260,10 @@ class SettingsScreen(ModalScreen[None], AnswersOnce[None]):
         if not self._file.kept:
             self._say("The demo keeps no settings.", "$warn")
             return
-        try:
-            value = parsed(setting, text)
-        except ValueError as error:
-            self._say(f"{setting.key} {error}.", "$kind-error")
+        if refusal := _refusal(setting, text):
+            self._say(refusal, "$kind-error")
             return
+        value = parsed(setting, text)
         # One after the other: each is made to the file that the one before has left.
         self.run_worker(reported(self, self._write(setting, value)), group="write", exclusive=False)
 
@@ -300,6 +301,15 @@ def _around(choices: Sequence[str], chosen: str) -> str:
     first = max(0, min(place - MOST_CHOICES // 2, len(choices) - MOST_CHOICES))
     shown = ", ".join(choices[first : first + MOST_CHOICES])
     return f"{len(choices)}: {'… ' if first else ''}{shown}{' …' if first + MOST_CHOICES < len(choices) else ''}"
+
+
+def _refusal(setting: Setting, text: str) -> str:
+    """Why a text can be no value of a setting; empty where it can."""
+    try:
+        parsed(setting, text)
+    except ValueError as error:
+        return f"{setting.key} {error}."
+    return ""
 
 
 def _shown(setting: Setting, value: Value) -> str:

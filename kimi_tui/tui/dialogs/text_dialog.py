@@ -96,6 +96,7 @@ class TextDialog(ModalScreen[str | None], AnswersOnce[str | None]):
     Args:
         question: what is asked for.
         drafting: how the model drafts it; None where it cannot.
+        refusal: why a text cannot be sent, empty where it can; None where every text can.
 
     Attributes:
         area: the field.
@@ -109,9 +110,15 @@ class TextDialog(ModalScreen[str | None], AnswersOnce[str | None]):
         Binding("ctrl+l", "draft", "Draft", id="letter.draft", show=False, priority=True),
     ]
 
-    def __init__(self, question: TextQuestion, drafting: Drafting | None = None) -> None:
+    def __init__(
+        self,
+        question: TextQuestion,
+        drafting: Drafting | None = None,
+        refusal: Callable[[str], str] | None = None,
+    ) -> None:
         super().__init__()
         self._question = question
+        self._refusal = refusal
         self._drafting = drafting
         self._is_drafting = False
         self._shown_at: float | None = None
@@ -181,6 +188,8 @@ class TextDialog(ModalScreen[str | None], AnswersOnce[str | None]):
         if self._is_doubtful:
             self._is_doubtful = False
             self._say(f"Enter again: {self._question.verb} what stands here?", "$warn")
+        elif self._refusal is not None and (why := self._refusal(event.text.strip())):
+            self._say(why, "$kind-error")
         elif can_send(self._question, event.text):
             self.dismiss(event.text.strip())
         else:

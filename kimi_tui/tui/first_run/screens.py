@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from textual import events, on
 from textual.app import ComposeResult
@@ -60,28 +60,49 @@ LOCAL = Entry(
 ROWS = 12
 
 
-class KeyScreen(AnswersOnce[Launch | None]):
-    """Asks for a key and a model. Answers with how to start, or None for going back.
+class Typed(NamedTuple):
+    """What stood in the fields of a `KeyScreen` that was left.
+
+    Attributes:
+        server: the place of the chosen one in `SERVERS`.
+        url: what was typed as base URL.
+        key: the API key.
+    """
+
+    server: int
+    url: str
+    key: str
+
+    def __repr__(self) -> str:
+        return "Typed"  # a report of a fault shows values, and this has a key
+
+
+class KeyScreen(AnswersOnce[Launch | Typed]):
+    """Asks for a key and a model. Answers with how to start, or for going back with what was typed.
 
     Args:
         launch: how the program was started; where that names this server with its key, only the model is asked for.
         base_url: the server whose key is wanted; empty where the user chooses.
+        typed: what stood in the fields when they were left; None the first time.
     """
 
     HELP_TITLE = "Lists: settings, models, servers"
     CSS_PATH = sheets("first_run")
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "back", "Back", show=False)]
 
-    def __init__(self, launch: Launch, base_url: str = "") -> None:
+    def __init__(self, launch: Launch, base_url: str = "", typed: Typed | None = None) -> None:
         super().__init__()
         self._launch = launch
         chosen = server_of(base_url) if base_url else 0
+        if typed is not None:
+            chosen = typed.server
         entries = [Entry(server.title, server.base_url) for server in SERVERS]
         self._server = PickList(entries, folds=True, chosen=chosen, widget_id="server")
-        self._url = _field("https://host/v1", "url", value=base_url)
+        url = typed.url if typed is not None else base_url
+        self._url = _field("https://host/v1", "url", value=url)
         known = launch.choice
         self._known = known if isinstance(known, Choice) and known.base_url == base_url else None
-        key = self._known.api_key if self._known else ""
+        key = typed.key if typed is not None else self._known.api_key if self._known else ""
         self._key = _field("paste it here; it is never shown", "key", value=key, password=True)
         self._status = Static(id="status", markup=False)
         self._models_list = PickList(rows=6, widget_id="models")
@@ -127,7 +148,7 @@ class KeyScreen(AnswersOnce[Launch | None]):
             self.set_focus(self._key)
         else:
             self.set_focus(self._server)
-        if self._known is not None:
+        if self._key.value:
             # The fields have told of what they hold before that.
             self.call_after_refresh(self._check)
 
@@ -314,8 +335,8 @@ class KeyScreen(AnswersOnce[Launch | None]):
         self.dismiss((await save(self._launch, kept))._replace(choice=used))
 
     def action_back(self) -> None:
-        """Back to the three ways."""
-        self.dismiss(None)
+        """Back to where this was chosen, which keeps what was typed."""
+        self.dismiss(Typed(self._server.chosen, self._url.value, self._key.value))
 
 
 class LocalScreen(AnswersOnce[Launch | None]):
@@ -442,6 +463,8 @@ class ModelScreen(AnswersOnce[ModelPick | None]):
         self._wanted: dict[str, str] = {}
         """What was set of thinking here, by the name in the list."""
         self._options: list[ModelEntry] = []
+        self._typed: Typed | None = None
+        """What was typed of another key, which was not used."""
         self._list = PickList(rows=ROWS, narrows=True)
         self._thinking = Static(markup=False, classes="title")
         self._words = Static(markup=False, classes="title")
@@ -587,13 +610,15 @@ class ModelScreen(AnswersOnce[ModelPick | None]):
             else:
                 self._say(f"{one_line(option.name)} cannot be used: its key is missing.")
         elif self._list.chosen == len(self._options):
-            push_once(self, KeyScreen(self._launch), self._chosen)
+            push_once(self, KeyScreen(self._launch, typed=self._typed), self._chosen)
         else:
             push_once(self, LocalScreen(self._launch, ()), self._chosen)
 
-    def _chosen(self, launch: Launch | None) -> None:
-        if launch is not None:
-            self.dismiss(ModelPick(launch))
+    def _chosen(self, answer: Launch | Typed | None) -> None:
+        if isinstance(answer, Typed):
+            self._typed = answer
+        elif answer is not None:
+            self.dismiss(ModelPick(answer))
 
     def action_back(self) -> None:
         """Leave it as it is."""

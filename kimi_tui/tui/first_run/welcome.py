@@ -28,6 +28,7 @@ from kimi_tui.tui.screens import QuitChosen, SessionChosen, app_of, push_once, s
 
 if TYPE_CHECKING:
     from kimi_tui.llm.models import LocalServer
+    from kimi_tui.tui.first_run.screens import Typed
 
 LOOK_DELAY_S = 0.15
 MOST_NOTICES = 3
@@ -195,6 +196,8 @@ class WelcomeScreen(Screen[None]):
         self._words = words
         self._trouble = words or "\n".join(launch.notices[:MOST_NOTICES])
         self._ways = Ways()
+        self._typed: Typed | None = None
+        """What stood in the fields when the user came back from them."""
         self._servers: tuple[LocalServer, ...] | None = None
 
     def compose(self) -> ComposeResult:
@@ -276,7 +279,13 @@ class WelcomeScreen(Screen[None]):
     def _paste_a_key(self, base_url: str) -> None:
         from kimi_tui.tui.first_run.screens import KeyScreen
 
-        push_once(self, KeyScreen(self._launch, base_url), self._begin)
+        push_once(self, KeyScreen(self._launch, base_url, self._typed), self._key_answered)
+
+    def _key_answered(self, answer: Launch | Typed | None) -> None:
+        if isinstance(answer, Launch):
+            self._begin(answer)
+        else:
+            self._typed = answer
 
     def _use_local(self) -> None:
         from kimi_tui.tui.first_run.screens import LocalScreen

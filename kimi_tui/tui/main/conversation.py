@@ -51,8 +51,6 @@ DRAFT_S = 1.0
 """How long after the first key of a change the draft is kept."""
 LISTED_S = 0.3
 """After so many seconds it is said that files are being listed; before, it would flicker."""
-SCANNED_S = 5.0
-"""How old the list of files may be when another one is named."""
 
 
 class Conversation:
@@ -94,7 +92,7 @@ class Conversation:
         self.lists_files = False
         """Whether the files of the folder are not known yet, and listing them takes a while."""
         self._files_stale = True
-        self._scanned_at = 0.0
+        self._scans_files = False
         self._is_open = asyncio.Event()
         self._live = False
         self._turn: asyncio.Task[None] | None = None
@@ -539,19 +537,19 @@ class Conversation:
             from kimi_tui.tools.file_list import FileList
 
             self._files = FileList(self._launch.work_dir, os.environ)
-        # What others do to the files is seen when the next one is named.
-        is_old = not query and time.monotonic() - self._scanned_at > SCANNED_S
-        if self._files_stale or is_old:
+        if self._files_stale and not self._scans_files:
             self._files_stale = False
-            self._scanned_at = time.monotonic()
+            self._scans_files = True
             self.start(self._scan_files(self._files))
         return self._files.matching(query, count)
 
     async def _scan_files(self, files: FileList) -> None:
         late = self._operations.call_later(LISTED_S, partial(self._tell_files_listed, files))
-        await files.scan()
-        late.cancel()
-        self.lists_files = False
+        try:
+            await files.scan()
+        finally:
+            late.cancel()
+            self._scans_files = self.lists_files = False
         self._screen.follow_prompt()
 
     def _tell_files_listed(self, files: FileList) -> None:

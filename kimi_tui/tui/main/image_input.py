@@ -21,6 +21,7 @@ from kimi_tui.filesystem import open_regular, read_regular
 from kimi_tui.foreign_text import clean_pasted, one_line, without_invisible
 from kimi_tui.images import (
     MAX_FILE_BYTES,
+    NO_IMAGE,
     Image,
     ImageRefused,
     check_size,
@@ -189,7 +190,7 @@ def images_at(pasted: str, folder: Path, home: Path) -> list[Image]:
         # Who drags a file that is called so means its picture.
         refused = [p for p, is_taken in zip(paths, taken, strict=True) if not is_taken]
         if all(map(_is_file, paths)) and refused[0].suffix.lower() in IMAGE_ENDINGS:
-            raise ImageRefused(not_taken(one_line(refused[0].name)))
+            raise ImageRefused(not_taken(one_line(refused[0].name)), brief=NO_IMAGE)
     return []
 
 

@@ -56,6 +56,8 @@ class PromptModes:
         self._draft: Draft | None = None
         """What stood in the prompt before the history was searched; None while it is not."""
         self._others: list[str] = []
+        self._named_at: int | None = None
+        """Where the path begins that is being typed; None while none is."""
         self._to_note = ""
         """The line that was asked about."""
         self._edits = False
@@ -82,7 +84,12 @@ class PromptModes:
             return self._found(area.text)
         found = typed_mention(area.typed)
         if found is None or is_command(area.text):
+            self._named_at = None
             return None
+        if self._named_at != found[0]:
+            # What others have done to the files meanwhile is seen with the next path that is named.
+            self._named_at = found[0]
+            self._screen.conversation.look_again()
         paths = self._screen.conversation.files_like(found[1], MOST_OFFERED)
         return [
             Offer(

@@ -17,6 +17,7 @@ from kimi_tui.config.settings import Config
 from kimi_tui.launch import Given, Launch
 from kimi_tui.tui.app import KimiApp
 from kimi_tui.tui.dialogs.settings import SettingsScreen
+from kimi_tui.tui.dialogs.text_dialog import TextDialog
 from kimi_tui.tui.main.screen import OPEN_DELAY_S, MainScreen
 
 
@@ -56,11 +57,13 @@ async def test_settings_are_found_changed_and_kept(home: Path) -> None:
         # A number that is none leaves the file as it is; one that is kept is shown.
         await one.pilot.press(*["backspace"] * len("dmail.review"))
         await choose(one, "loop_control.max_steps")
+        await one.pilot.press("enter")
+        await one.sees("Empty: the default.")
+        # What is wrong stays in the field, to be mended there.
         for text, words in (("many", "must be a number"), ("0", "from 1"), ("12", "Kept.")):
-            await one.pilot.press("enter")
-            await one.sees("Empty: the default.")
             await one.pilot.press("ctrl+a", "ctrl+k", *text, "enter")
             await one.sees(words)
+            assert isinstance(one.app.screen, TextDialog) is (words != "Kept.")
         assert read_config(file).loop.max_steps_per_turn == 12
         # A disk that refuses is told in words, all of them: not with a number and the name of a file beside it.
         with pytest.MonkeyPatch.context() as patched:

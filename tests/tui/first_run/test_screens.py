@@ -145,7 +145,16 @@ async def test_a_refused_key_says_why_and_nothing_is_saved(home: Path) -> None:
             await paste_key(one, server.base_url, "sk-wrong-key")
             await one.sees("bad key")
             assert "sk-wrong-key" not in one.text()
+            # There is no prompt yet to write a command into.
+            await one.until(lambda: "this server. Saved" in " ".join(one.text().split()))
             assert not (home / "config.toml").exists()
+            # Who goes back finds what was typed, and the key is checked again.
+            server.route("GET", "/v1/models", status(200, {"data": [{"id": "there-now"}]}))
+            await pilot.press("escape")
+            await one.until(lambda: not isinstance(running.screen, KeyScreen))
+            await pilot.press("1")
+            await one.sees("there-now")
+            assert running.screen.query_one("#url", Input).value == server.base_url
 
 
 async def test_a_server_without_a_list_of_models_asks_for_the_name(home: Path) -> None:

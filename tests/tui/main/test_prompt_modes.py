@@ -94,6 +94,11 @@ async def test_files_are_offered_taken_and_go_with_the_message(
         assert "src/<U+0430>.txt" in [offer.shown for offer in offers]
         await one.pilot.press(*"src", "enter")
         assert area.text.startswith("look at @src/")
+        # What somebody else has just made is there with the next path, also where that is pasted whole.
+        (work / "brand_new.py").write_text("")
+        area.put("")
+        await one.pilot.press(*"@brand")
+        await one.until(lambda: offered(one) == "@brand_new.py ")
         area.put('see @"src/with blank.py"')
         await one.pilot.press("enter")
         await one.sees("with blank.py 1 line")
