@@ -1,7 +1,7 @@
 """Commands of the user's own: Markdown files whose text is sent when their name is typed behind a slash.
 
 They stand in `commands/` beside config.toml and in `.kimi-tui/commands/` of the work folder; Claude's commands and the skills of
-Claude and kimi-cli are read, too. What a repository brings is said by `origin`: it is shown whole before its first use. Nothing
+Claude, kimi-cli and their like are read, too: folders with a SKILL.md, and single files. What a repository brings is said by `origin`: it is shown whole before its first use. Nothing
 in a file is run or read by us; its text is what the model is sent.
 """
 
@@ -34,7 +34,12 @@ _NAME = re.compile(r"[a-z][a-z0-9-]{0,39}")
 _PLACE = re.compile(r"\$(ARGUMENTS|[1-9])")
 _SKILL = "SKILL.md"
 _COMMANDS = ((".claude", "commands"),)
-_SKILLS = ((".claude", "skills"), (".kimi", "skills"), (".agents", "skills"))
+_SKILLS = (
+    *((".claude", "skills"), (".kimi", "skills"), (".kimi-code", "skills"), (".codex", "skills")),
+    *((".agents", "skills"), (".config", "agents", "skills")),
+)
+# How a value of several lines begins in YAML.
+_BLOCK = re.compile(r"[|>][-+1-9]{0,2}")
 
 
 class CustomCommand(NamedTuple):
@@ -119,18 +124,15 @@ def _files(root: Path, parts: Sequence[str], origin: Origin) -> Iterator[tuple[s
             names = sorted(
                 entry.name
                 for _, entry in zip(range(_MAX_ENTRIES), entries, strict=False)
-                if (
-                    entry.is_dir(follow_symlinks=links)
-                    if are_skills
-                    else entry.name.endswith(".md") and entry.is_file(follow_symlinks=links)
-                )
+                if (are_skills and entry.is_dir(follow_symlinks=links))
+                or (entry.name.endswith(".md") and entry.is_file(follow_symlinks=links))
             )
     except OSError:
         return
     for name in names:
         word = name.removesuffix(".md").lower().replace("_", "-")
         if _NAME.fullmatch(word):
-            yield word, folder / name / _SKILL if are_skills else folder / name
+            yield word, folder / name if name.endswith(".md") else folder / name / _SKILL
 
 
 def _read(name: str, path: Path, origin: Origin) -> CustomCommand | None:
@@ -158,18 +160,24 @@ def _read(name: str, path: Path, origin: Origin) -> CustomCommand | None:
 
 
 def _parted(text: str) -> tuple[dict[str, str], str]:
-    """The plain lines `key: value` of a file's front matter, and what follows it."""
+    """The lines `key: value` of a file's front matter, each value as one line, and what follows it."""
     if not text.startswith("---\n"):
         return {}, text
     head, end, body = text[4:].partition("\n---")
     if not end:
         return {}, text
-    facts: dict[str, str] = {}
+    found: dict[str, list[str]] = {}
+    pieces: list[str] = []
     for line in head.split("\n"):
-        key, colon, value = line.partition(":")
-        if colon and value.strip():
-            facts[key.strip().lower()] = value.strip().strip("\"'")
-    return facts, body.partition("\n")[2].strip()
+        # What is indented goes on with the value before it.
+        if line.startswith((" ", "\t")):
+            pieces.append(line.strip())
+            continue
+        key, _, value = line.partition(":")
+        pieces = found.setdefault(key.strip().lower(), [])
+        pieces[:] = () if _BLOCK.fullmatch(value.strip()) else (value.strip(),)
+    facts = {key: " ".join(filter(None, parts)).strip("\"'") for key, parts in found.items()}
+    return {key: value for key, value in facts.items() if value}, body.partition("\n")[2].strip()
 
 
 SHOWN_NAME = "shown_commands.json"

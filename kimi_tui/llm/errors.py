@@ -338,6 +338,13 @@ _ERRNO = re.compile(r"^\[Errno -?\d{1,6}\] ")
 _KEY_LIKE = re.compile(r"\b(sk|pk|key|gsk|xai|AIza)[-_]?[A-Za-z0-9_\-]{12,}")
 _FINAL_CODES = {"insufficient_quota", "exceeded_current_quota_error", "access_terminated_error"}
 _OUT_OF_MONEY = re.compile(r"\b(insufficient balance|balance|arrears|recharge|credits?)\b", re.I)
+_GLM_FINAL = {"1113", "1304", "1308", "1309", "1310"}
+"""Zhipu's codes: no balance; no more calls today; a plan's hours, its weeks or months, or the plan itself are used up."""
+_SPENT = re.compile(
+    r"credit balance|\b(?:any|out of|no) credits|insufficient.?balance|arrear|overdue|good standing",
+    re.IGNORECASE,
+)
+_RENEWED = re.compile(r"usage limit|billing cycle", re.IGNORECASE)
 _PERMANENT_500 = re.compile(
     r"jinja|failed to parse tool call arguments|must be at the beginning|roles must alternate"
     r"|cannot pass both content and thinking|requires --jinja",
@@ -534,11 +541,20 @@ def _is_final_limit(body_facts: _ErrorBody, whole: str, wait_s: float | None) ->
     if body_facts.code in _FINAL_CODES or any(code in whole for code in _FINAL_CODES):
         return True
     # A named wait is better than any word: it says that waiting helps.
-    return (wait_s is None and bool(_OUT_OF_MONEY.search(whole))) or body_facts.code == "1113"
+    return (wait_s is None and bool(_OUT_OF_MONEY.search(whole))) or body_facts.code in _GLM_FINAL
 
 
 def _advice(status: int, body_facts: _ErrorBody, whole: str, context: ResponseContext) -> str:
     host = context.host
+    said = f"{body_facts.code} {body_facts.said}"[:_MOST_CHARS]
+    # A plan's limit has many statuses and codes, those of a refused client among them.
+    if (status == 403 and _RENEWED.search(said)) or (
+        status == 429 and body_facts.code in _GLM_FINAL - {"1113"}
+    ):
+        return (
+            "The plan's share is used up: wait until the provider renews it, add to it there, or "
+            "choose another model."
+        )
     if (
         body_facts.code == "access_terminated_error"
         or "only available for coding agents" in whole.lower()
@@ -555,7 +571,11 @@ def _advice(status: int, body_facts: _ErrorBody, whole: str, context: ResponseCo
         # Who asks for the list of models has no prompt to write a command into.
         or_else = ", or choose another model with /model" if context.model else ""
         return f"Check the API key and that it belongs to this server{or_else}."
-    if status in {402, 429} and (status == 402 or _is_final_limit(body_facts, whole, None)):
+    if (
+        status == 402
+        or (status == 429 and _is_final_limit(body_facts, whole, None))
+        or (status in {400, 403} and _SPENT.search(said))
+    ):
         return "Add credit or raise the limit at the provider, or choose another model."
     if status == 403:
         return "This key may not use this model here; check the plan, or choose another model."

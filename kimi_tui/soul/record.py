@@ -1,7 +1,8 @@
 """The record of a session: `wire.jsonl`, everything that was published, as it is written, read and searched.
 
-Text deltas are stored as one record for each run of text, arguments of a tool call once, and live output not at all
-(the result holds what is kept of it). The record alone knows times, diffs, notices, costs and failed attempts; what the
+Text deltas and the arguments of a call are stored as they grow, in parts of about a second, so that a program that is
+killed leaves what was on the screen; a reader gets one event for each run of text. Live output is not stored at all (the
+result holds what is kept of it). The record alone knows times, diffs, notices, costs and failed attempts; what the
 model is sent never comes from it. `history` says what a listener hears of a stored session.
 """
 
@@ -10,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import time
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -48,6 +50,10 @@ log = logging.getLogger(__name__)
 
 GATHERED_S = 0.1
 """For so many seconds events are gathered before they are written together."""
+PART_S = 1.0
+"""So long what is being streamed is in memory only: a kill loses no more."""
+PART_CHARS = 4096
+"""So much of it, where it comes fast."""
 END_BYTES = 1 << 18
 """So much of the end of a file is read for somebody who waits until all of it is read."""
 LARGE_END_BYTES = 1 << 22
@@ -70,6 +76,8 @@ class Recorder:
         self._lock = asyncio.Lock()
         self._open: EventRecord | None = None
         self._pieces: list[str] = []
+        self._n_chars = 0
+        self._opened_at = 0.0
         self._lines: list[Json] = []
         self._arguments: dict[str, str] = {}
         self._closing = asyncio.Event()
@@ -92,16 +100,25 @@ class Recorder:
     async def _run(self) -> None:
         # Never cancelled: a write that waits for its thread would be lost.
         while not self._closing.is_set():
-            await self._woken.wait()
+            # A text that stands still is written too.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(None if self._open is None else PART_S):
+                    await self._woken.wait()
             self._woken.clear()
             # Not once for each token: what comes in this time is merged by the queue and written together.
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(GATHERED_S):
                     await self._closing.wait()
             self._take_all()
+            if self._open is not None and self._is_part():
+                self._close()
             # A token of a text that goes on costs no thread.
             if self._lines:
                 await self._write_out()
+
+    def _is_part(self) -> bool:
+        """Whether what is open is long or old enough to be written, though it goes on."""
+        return self._n_chars >= PART_CHARS or time.monotonic() - self._opened_at >= PART_S
 
     def _take_all(self) -> None:
         for record in self._subscription.drain():
@@ -124,14 +141,15 @@ class Recorder:
             return
         if self._open is not None and (text := _continuation(self._open, record)) is not None:
             self._pieces.append(text)
+            self._n_chars += len(text)
             self._open = self._open._replace(seq=record.seq)
             return
         self._close()
         match event:
             case TextPart(text) | ThinkPart(text):
-                self._open, self._pieces = record, [text]
+                self._begin(record, text)
             case ToolCall(arguments=text) | ToolCallPart(arguments=text):
-                self._open, self._pieces = record, [text]
+                self._begin(record, text)
             case ToolStarted(key, name, arguments):
                 line = encode_record(record)
                 if self._arguments.get(key) == arguments:
@@ -143,25 +161,24 @@ class Recorder:
             case _:
                 self._lines.append(encode_record(record))
 
+    def _begin(self, record: EventRecord, text: str) -> None:
+        self._open, self._pieces = record, [text]
+        self._n_chars, self._opened_at = len(text), time.monotonic()
+
     def _close(self) -> None:
         record, self._open = self._open, None
         if record is None:
             return
         text = "".join(self._pieces)
         self._pieces = []
-        event = record.event
-        match event:
-            case TextPart() | ThinkPart():
-                event = replace(event, text=text)
+        match record.event:
             case ToolCall(key=key):
                 self._arguments[key] = text
-                event = replace(event, arguments=text)
             case ToolCallPart(key=key):
                 self._arguments[key] = self._arguments.get(key, "") + text
-                event = replace(event, arguments=text)
             case _:
                 pass
-        self._lines.append(encode_record(record._replace(event=event)))
+        self._lines.append(encode_record(_with_text(record, text)))
 
 
 def _continuation(first: EventRecord, second: EventRecord) -> str | None:
@@ -175,6 +192,44 @@ def _continuation(first: EventRecord, second: EventRecord) -> str | None:
             return text
         case _:
             return None
+
+
+def _with_text(record: EventRecord, text: str) -> EventRecord:
+    """The same event with all of its text."""
+    match record.event:
+        case TextPart() | ThinkPart() as event:
+            return record._replace(event=replace(event, text=text))
+        case ToolCall() | ToolCallPart() as event:
+            return record._replace(event=replace(event, arguments=text))
+        case _:
+            return record
+
+
+def _joined(records: Iterable[EventRecord]) -> Iterator[EventRecord]:
+    """The same events, each run of text in one that bears the time of its first part and the number of its last."""
+    first: EventRecord | None = None
+    pieces: list[str] = []
+    for record in records:
+        if first is not None and (text := _continuation(first, record)) is not None:
+            pieces = pieces or [_text_of(first)]
+            pieces.append(text)
+            first = first._replace(seq=record.seq)
+            continue
+        if first is not None:
+            yield _with_text(first, "".join(pieces)) if pieces else first
+        first, pieces = record, []
+    if first is not None:
+        yield _with_text(first, "".join(pieces)) if pieces else first
+
+
+def _text_of(record: EventRecord) -> str:
+    match record.event:
+        case TextPart(text) | ThinkPart(text):
+            return text
+        case ToolCall(arguments=text) | ToolCallPart(arguments=text):
+            return text
+        case _:
+            return ""
 
 
 def read_records(session: Session) -> list[EventRecord]:
@@ -201,7 +256,7 @@ def records_and_skipped(session: Session) -> tuple[list[EventRecord], int]:
         # Records of another program bear none, and must not use up those of ours.
         following = records[-1].seq + 1 if records else 1
         records.append(record if record.seq >= following else record._replace(seq=following))
-    return records, n_skipped
+    return list(_joined(records)), n_skipped
 
 
 def _lines(read: Iterable[dict[str, Any]]) -> Iterable[dict[str, Any]]:
@@ -220,7 +275,7 @@ def end_of_record(session: Session) -> list[EventRecord]:
     """
     for size_bytes in (END_BYTES, LARGE_END_BYTES):
         start = session.record.tail_start(size_bytes)
-        told = list(_decoded(session.record, start))
+        told = list(_joined(_decoded(session.record, start)))
         if (records := _from_turn(told)) or start == 0:
             break
         if records := _from_turn(told, in_turn=True):

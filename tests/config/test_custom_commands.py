@@ -24,6 +24,9 @@ def test_found_in_all_places_the_users_first(tmp_path: Path) -> None:
     write(config / "commands" / "Review_It.md", head + "Review $1, then $ARGUMENTS. $2$3")
     write(home / ".claude" / "commands" / "ship.md", "# Ship it\n\nPlease.")
     write(home / ".claude" / "skills" / "pdf" / "SKILL.md", "---\nname: pdf\n---\nRead PDFs.")
+    several = "---\ndescription: >-\n  Paints\n  in gold\nlicense: MIT\n---\nPaint."
+    write(home / ".config" / "agents" / "skills" / "paint" / "SKILL.md", several)
+    write(home / ".kimi" / "skills" / "draw.md", "---\ndescription: Draws\n  lines.\n---\nDraw.")
     write(work / ".kimi-tui" / "commands" / "review-it.md", "Something else")
     write(work / ".claude" / "commands" / "check.md", "Check.")
     write(work / ".kimi" / "skills" / "deploy" / "SKILL.md", "Deploy.")
@@ -32,6 +35,8 @@ def test_found_in_all_places_the_users_first(tmp_path: Path) -> None:
         "review-it": "user",
         "ship": "user",
         "pdf": "user",
+        "draw": "user",
+        "paint": "user",
         "check": "folder",
         "deploy": "folder",
     }
@@ -46,6 +51,8 @@ def test_found_in_all_places_the_users_first(tmp_path: Path) -> None:
     assert found["ship"].with_arguments("now") == "# Ship it\n\nPlease.\n\nnow"
     assert found["ship"].with_arguments("") == "# Ship it\n\nPlease."
     assert str(home / ".claude" / "skills" / "pdf") in found["pdf"].text
+    assert (found["paint"].help, found["draw"].help) == ("Paints in gold", "Draws lines.")
+    assert found["draw"].text == "Draw."
 
 
 def test_what_is_odd_is_passed_over(tmp_path: Path) -> None:

@@ -169,11 +169,14 @@ def test_killed_in_mid_answer_and_continued(configured: Program, server: ChatSer
     terminal.type("Two")
     terminal.key("enter")
     terminal.wait_for("Half of this")
+    # It stands on the disk while the answer goes on, and only the rest of it is lost.
+    configured.wait_kept("wire.jsonl", "Half of this")
     terminal.kill()
 
     again = configured.start("--continue")
     again.wait_for("First answer.")
     again.wait_for("Two")
+    again.wait_for("Half of this")
     again.wait_for("The program ended here")
     again.type("Three")
     again.key("enter")

@@ -139,6 +139,40 @@ def test_limits_that_waiting_does_not_lift(status: int, body: Any) -> None:
     assert not isinstance(error, ContextOverflowError)
 
 
+@pytest.mark.parametrize(
+    ("status", "error", "advice"),
+    [
+        (400, {"message": "Your credit balance is too low to access the API."}, "Add credit"),
+        (400, {"code": "Arrearage", "message": "Make sure you are in good standing"}, "Add credit"),
+        (403, {"message": "Your team doesn't have any credits yet."}, "Add credit"),
+        (402, {"message": "Insufficient Balance"}, "Add credit"),
+        (429, {"code": "1113", "message": "您的账户已欠费"}, "Add credit"),
+        (
+            429,
+            {"code": "1308", "message": "已达到 5 小时 的使用上限"},
+            "The plan's share is used up",
+        ),
+        *(
+            (
+                403,
+                {
+                    "message": "You've reached your usage limit for this billing cycle.",
+                    "type": kind,
+                },
+                "The plan's share is used up",
+            )
+            for kind in ("access_terminated_error", "permission_error")
+        ),
+    ],
+)
+def test_what_is_used_up_is_said_to_be_so_whatever_its_status(
+    status: int, error: dict[str, str], advice: str
+) -> None:
+    made = failed(status, {"error": error})
+    assert not is_retryable(made)
+    assert made.advice.startswith(advice)
+
+
 def test_a_named_wait_is_better_than_the_word_quota() -> None:
     body = [
         {

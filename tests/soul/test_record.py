@@ -5,9 +5,13 @@ from __future__ import annotations
 import asyncio
 import threading
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
+
+import pytest
 
 from kimi_tui.session.jsonl import JsonlLog
+from kimi_tui.session.session import Session
+from kimi_tui.soul import record
 from kimi_tui.soul.record import Recorder
 from kimi_tui.wire import events as ev
 from kimi_tui.wire.codec import Decoder
@@ -43,7 +47,7 @@ STORED: list[ev.Event] = [
 def read(file: JsonlLog) -> list[ev.Event]:
     decoder = Decoder()
     records = [decoder.decode_record(line, 0) for line in file.read()]
-    return [record.event for record in records if record is not None]
+    return [one.event for one in records if one is not None]
 
 
 async def test_texts_are_merged_and_arguments_stored_once(tmp_path: Path) -> None:
@@ -68,6 +72,68 @@ async def test_a_flush_writes_what_is_open(tmp_path: Path) -> None:
     await recorder.aclose()
     assert read(file) == [ev.TextPart("half "), ev.TextPart("whole")]
     file.close()
+
+
+class Watched:
+    """A file that tells of each record it is given."""
+
+    def __init__(self, file: JsonlLog) -> None:
+        self.file = file
+        self.loop = asyncio.get_running_loop()
+        self.written: asyncio.Queue[None] = asyncio.Queue()
+
+    def append(self, record: dict[str, Any], /) -> None:
+        self.file.append(record)
+        self.loop.call_soon_threadsafe(self.written.put_nowait, None)
+
+
+@pytest.mark.parametrize(("part_s", "part_chars"), [(0.05, 1000), (60.0, 4)])
+@pytest.mark.parametrize("kind", ["text", "thought", "call"])
+async def test_what_is_being_streamed_is_written_in_parts_and_read_as_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, part_s: float, part_chars: int
+) -> None:
+    # By its age, also where nothing follows, and by its length.
+    monkeypatch.setattr(record, "PART_S", part_s)
+    monkeypatch.setattr(record, "PART_CHARS", part_chars)
+    monkeypatch.setattr(record, "GATHERED_S", 0.001)
+    session = Session(tmp_path, tmp_path)
+    file, wire = Watched(session.record), Wire()
+    recorder = record.Recorder(cast("JsonlLog", file), wire)
+    streams: dict[str, list[ev.Event]] = {
+        "text": [ev.TextPart("half a"), ev.TextPart("n answer"), ev.TextPart(" and its end")],
+        "thought": [ev.ThinkPart("half a"), ev.ThinkPart(" thought"), ev.ThinkPart(" and more")],
+        "call": [
+            ev.ToolCall("k:0", "Shell", '{"comm', "c0"),
+            ev.ToolCallPart("k:0", 'and": '),
+            ev.ToolCallPart("k:0", '"ls"}'),
+        ],
+    }
+    parts = streams[kind]
+    first = wire.publish(parts[0])
+    await asyncio.wait_for(file.written.get(), 10)
+    for number, part in enumerate(parts[1:], 2):
+        wire.publish(part)
+        await asyncio.wait_for(file.written.get(), 10)
+        assert len(read(session.record)) == number
+    wire.publish(ev.ToolStarted("k:0", "Shell", '{"command": "ls"}'))
+    await recorder.aclose()
+    assert session.record.path.read_bytes().count(b'\\"ls\\"') == 1
+    whole, started = record.read_records(session)
+    assert whole.at == first.at
+    assert whole.seq == len(parts)
+    assert _text(whole.event) == "".join(map(_text, parts))
+    assert isinstance(started.event, ev.ToolStarted)
+    session.record.close()
+
+
+def _text(event: ev.Event) -> str:
+    match event:
+        case ev.TextPart(text) | ev.ThinkPart(text):
+            return text
+        case ev.ToolCall(arguments=text) | ev.ToolCallPart(arguments=text):
+            return text
+        case _:
+            return ""
 
 
 class Slow:
