@@ -33,7 +33,7 @@ from typing import Literal
 from uuid import uuid4
 
 from kimi_tui.foreign_text import clean
-from kimi_tui.tools.supervisor import MARK_NAME, all_below
+from kimi_tui.tools.supervisor import MARK_NAME, all_below, supervised
 
 
 def word_set(text: str) -> frozenset[str]:
@@ -280,7 +280,6 @@ _SMALL_BYTES = 64 << 10
 _GATHER_S = 0.0002
 """After a read of less than that, more is let gather: a reader that is woken by every write of a flood slows it by half."""
 
-_SUPERVISOR = Path(__file__).with_name("supervisor.py")
 _KILL_WAIT_S = 3.0
 
 
@@ -363,15 +362,9 @@ class _Supervised:
         """
         orders, self._orders = os.pipe()
         self.descriptor, reports = os.pipe()
-        supervisor = [sys.executable, "-I", "-S", "-X", "utf8", str(_SUPERVISOR)]
         try:
             self._process = subprocess.Popen(
-                [
-                    *supervisor,
-                    *(str(orders), str(reports), mark),
-                    *(str(len(confined_to)), *confined_to),
-                    *argv,
-                ],
+                supervised(orders, reports, mark, [*confined_to], [*argv]),
                 cwd=work_dir,
                 env=environ,
                 stdin=subprocess.DEVNULL,

@@ -5,17 +5,24 @@ group; and it holds the reading end of a pipe that the program holds open, so th
 whatever ended that. (PR_SET_PDEATHSIG would reach the command alone, not what it started, and depends on the thread
 that forked.)
 
-Run isolated, by its path: `supervisor.py ORDERS REPORTS MARK N WORD*N PROGRAM ARGUMENT...` with two descriptors and the
-words that confine the command (`sandbox/confine.py`; none: it is not confined). Orders are single characters: T (end
-all), K (kill all), Q (let go of what runs). Reports are lines: `E errno [why]` (not started), `X code` (it ended), `L
-count` (what is left after a K). Imports nothing of this package but what confines.
+`supervised` tells how it is started: isolated, with two descriptors and the words that confine the command
+(`sandbox/confine.py`; none: it is not confined). Orders are single characters: T (end all), K (kill all), Q (let go of
+what runs). Reports are lines: `E errno [why]` (not started), `X code` (it ended), `L count` (what is left after a K).
+
+Every command waits for its start. So it imports nothing of this package but what confines, and of the standard library
+neither `signal` nor `ctypes`, which would take as long as the rest: only what is below them.
 """
 
 import os
 import select
-import signal
 import sys
 import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import signal
+else:
+    import _signal as signal
 
 MARK_NAME = "KIMI_TUI_COMMAND"
 _HAS_PROC = os.path.exists("/proc/self/stat")
@@ -23,6 +30,39 @@ _PR_SET_CHILD_SUBREAPER = 36
 _GRACE_S = 2.0
 _ROUNDS = 50
 _ROUND_S = 0.02
+
+
+_BEGIN = (
+    "import sys; sys.path.append(sys.argv[1]); import supervisor; supervisor.begin(sys.argv[2:])"
+)
+
+
+def supervised(
+    orders: int, reports: int, mark: str, words: list[str], command: list[str]
+) -> list[str]:
+    """The arguments that start a supervisor.
+
+    As a module, since what is run by its path is compiled anew each time; its folder stands behind the standard library,
+    because some names in it are names of modules there.
+
+    Args:
+        orders: the descriptor that it reads orders from.
+        reports: the one that it reports to.
+        mark: what everything it starts bears in its environment.
+        words: what confines the command; empty for no sandbox.
+        command: the program, by its whole path, and its arguments.
+    """
+    folder = os.path.dirname(os.path.abspath(__file__))
+    how = [sys.executable, "-I", "-S", "-X", "utf8", "-c", _BEGIN, folder]
+    return [*how, str(orders), str(reports), mark, str(len(words)), *words, *command]
+
+
+def begin(arguments: list[str]) -> None:
+    """Be the supervisor that such arguments ask for; does not return."""
+    orders, reports, mark, n_words, *rest = arguments
+    n = int(n_words)
+    # At once: nothing here is worth tidying up, and the program waits for the end.
+    os._exit(main(int(orders), int(reports), mark, rest[:n], rest[n:]))
 
 
 def main(orders: int, reports: int, mark: str, words: list[str], command: list[str]) -> int:
@@ -78,9 +118,11 @@ def _wake(number: int, frame: object) -> None:
 def _adopt_orphans() -> None:
     if sys.platform != "linux":
         return
-    import ctypes
+    from _ctypes import call_function, dlopen, dlsym
 
-    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    # Without a name it is this process itself, as `ctypes.CDLL(None)`; the stubs do not know that.
+    itself = dlopen(None, 0)  # pyright: ignore[reportArgumentType]
+    call_function(dlsym(itself, "prctl"), (_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
 
 
 def _become(command: list[str], words: list[str], mark: str, reports: int) -> None:
@@ -100,7 +142,7 @@ def _become(command: list[str], words: list[str], mark: str, reports: int) -> No
 
 
 def _confine(words: list[str]) -> None:
-    sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "sandbox"))
+    sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "sandbox"))
     # By name, as no package is known here.
     __import__("confine").confine(words)
 
@@ -173,9 +215,3 @@ def all_below(pid: int, children: dict[int, list[int]]) -> list[int]:
         found += below
         waiting += below
     return found
-
-
-if __name__ == "__main__":
-    n = 5 + int(sys.argv[4])
-    # At once: nothing here is worth tidying up, and the program waits for the end.
-    os._exit(main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[5:n], sys.argv[n:]))

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,12 +28,13 @@ from kimi_tui.tools.sandbox.policy import (
     folders_between,
     policy_for,
 )
-from kimi_tui.tools.supervisor import MARK_NAME
+from kimi_tui.tools.supervisor import MARK_NAME, supervised
 
 Backend = Literal["full", "landlock", "bwrap", "macos"]
-_SUPERVISOR = Path(__file__).parent.parent / "supervisor.py"
 _TRIAL_S = 10.0
+_END_S = 3.0
 _SAID = "held"
+_MOST_BYTES = 4096
 _LANDLOCK_GAPS = (
     "hooks and settings of git in the work folder are not held still",
     "names of secret files can be listed",
@@ -331,10 +334,10 @@ def _trouble(confined: Confined, work: Path) -> str:
     orders, end = os.pipe()
     heard, reports = os.pipe()
     environ = {**confined.environ, "TRIED": str(os.getpid()), MARK_NAME: ""}
-    supervisor = [sys.executable, "-I", "-S", str(_SUPERVISOR), str(orders), str(reports), ""]
+    deadline = time.monotonic() + _TRIAL_S
     try:
         with subprocess.Popen(
-            [*supervisor, str(len(confined.words)), *confined.words, *confined.argv],
+            supervised(orders, reports, "", [*confined.words], [*confined.argv]),
             cwd=work,
             env=environ,
             stdin=subprocess.DEVNULL,
@@ -348,11 +351,15 @@ def _trouble(confined: Confined, work: Path) -> str:
             orders = reports = -1
             try:
                 assert process.stdout is not None
-                said = process.stdout.read(4096).decode(errors="replace").strip()
+                said = _read(process.stdout.fileno(), deadline).strip()
                 os.write(end, b"KQ")
-                report = os.read(heard, 4096).decode(errors="replace")
-                process.wait(_TRIAL_S)
-            except subprocess.TimeoutExpired:
+                report = _read(heard, deadline)
+                process.wait(max(deadline - time.monotonic(), 0))
+            except (TimeoutError, subprocess.TimeoutExpired):
+                with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+                    # What it runs is killed first: alone, the supervisor would leave that behind.
+                    os.write(end, b"KQ")
+                    process.wait(_END_S)
                 process.kill()
                 return "the trial did not end"
     finally:
@@ -365,3 +372,22 @@ def _trouble(confined: Confined, work: Path) -> str:
     kind, _, number_and_words = report.partition("\n")[0].partition(" ")
     words = number_and_words.partition(" ")[2] if kind == "E" else ""
     return said or words or "the trial could not be run"
+
+
+def _read(descriptor: int, deadline: float) -> str:
+    """What a pipe tells until its other end is closed, or as much of it as a trial may say.
+
+    Raises:
+        TimeoutError: it is still open at the deadline, of the monotonic clock.
+    """
+    found = b""
+    waiter = select.poll()
+    waiter.register(descriptor, select.POLLIN)
+    while len(found) < _MOST_BYTES:
+        if not waiter.poll(max(deadline - time.monotonic(), 0) * 1000):
+            raise TimeoutError
+        data = os.read(descriptor, _MOST_BYTES - len(found))
+        if not data:
+            break
+        found += data
+    return found.decode(errors="replace")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+import select
+import signal
 import socket
 import subprocess
 import sys
@@ -16,7 +18,14 @@ import pytest
 from kimi_tui.config.settings import SandboxConfig
 from kimi_tui.tools.process import RunningCommand
 from kimi_tui.tools.sandbox.policy import NoSandbox, Policy, SandboxSettings, policy_for, refused
-from kimi_tui.tools.sandbox.sandbox import Sandbox, bwrap_arguments, find_sandbox, macos_profile
+from kimi_tui.tools.sandbox.sandbox import (
+    Confined,
+    Sandbox,
+    bwrap_arguments,
+    find_sandbox,
+    macos_profile,
+    trouble_with,
+)
 
 
 def git(*words: str, within: Path) -> None:
@@ -317,3 +326,30 @@ def test_bubblewrap_comes_before_landlock_alone(
     with pytest.raises(NoSandbox):
         find_sandbox(SandboxSettings(), {**environ, "PATH": str(bwrap.parent)}, tmp_path)
     assert tried[2:] == ["full", "landlock"]
+
+
+@pytest.mark.parametrize("held", ["output", "itself"])
+def test_a_trial_that_does_not_end_is_ended(
+    held: str, environ: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipe, pid = tmp_path / "pipe", tmp_path / "pid"
+    os.mkfifo(pipe)
+    reading = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    # Stopped, the supervisor neither reports nor kills; its output is closed, so that all there is to say was said.
+    stop = "kill -STOP $PPID; exec >&-; " if held == "itself" else ""
+    script = f"echo $$ > {pid}; exec 3> {pipe}; echo held; {stop}exec sleep 60"
+
+    def hangs(_: Sandbox, _argv: list[str], work_dir: Path) -> Confined:
+        policy = policy_for(work_dir, SandboxSettings(), environ)
+        return Confined(("/bin/sh", "-c", script), environ, (), policy)
+
+    monkeypatch.setattr(Sandbox, "confined", hangs)
+    monkeypatch.setattr("kimi_tui.tools.sandbox.sandbox._TRIAL_S", 1.0)
+    monkeypatch.setattr("kimi_tui.tools.sandbox.sandbox._END_S", 1.0)
+    assert trouble_with(Sandbox("full", SandboxSettings(), environ)) == "the trial did not end"
+    if held == "itself":
+        os.kill(int(pid.read_text()), signal.SIGKILL)
+    # Nobody holds the other end any more.
+    assert select.select([reading], [], [], 10)[0]
+    assert os.read(reading, 1) == b""
+    os.close(reading)
