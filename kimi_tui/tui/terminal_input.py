@@ -159,6 +159,10 @@ _GRAPHICS_QUESTION = "\x1b_Gi=31,s=1,v=1,a=q,t=d,f=24;AAAA\x1b\\\x1b[c"
 _GRAPHICS_ANSWER = re.compile(r"\x1b_G([^\x1b]{0,200})\x1b\\|\x1b\[\?([0-9;]{0,60})c")
 _BEGUN_GRAPHICS = re.compile(r"\x1b(?:_(?:G[^\x1b]{0,200}\x1b?)?|\[(?:\?[0-9;]{0,60})?)?$")
 
+_OTHER_ANSWER = re.compile(
+    r"\x1b(?:\](?:\d{1,4};|[lL])[^\x07\x1b]{0,8192}+(?:\x07|\x1b\\)|[P_^X][^\x1b]{0,8192}+\x1b\\)"
+)
+"""An answer to what this program never asked: a clipboard, a title, a setting. Written back it would be typed, Enter too."""
 _ALT_ENTER = frozenset({"\x1b\r", "\x1b\n"})
 """Enter with Alt as most terminals send it: with an escape before what the key alone sends."""
 _ALT_ARROWS = {
@@ -201,7 +205,10 @@ class KeyParser(XTermParser):
 
     def feed(self, data: str) -> Iterable[Message]:
         """The keys, pastes and other messages in what can be handed on (see `Incoming.text`)."""
-        if "\x1b\x1b" in data:  # never within a paste
+        # Within a paste there is no escape.
+        if "\x1b" in data:
+            data = _OTHER_ANSWER.sub("", data)
+        if "\x1b\x1b" in data:
             for sent, meant in _ALT_ARROWS.items():
                 data = data.replace(sent, meant)
         return super().feed(data)

@@ -51,6 +51,23 @@ def test_a_paste_without_sequences_is_left_as_it_is() -> None:
     assert said(messages(pasted("one\r\ttwo\u200b"), pasted("x"))) == ["one\r\ttwo\u200b", "x"]
 
 
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "]52;c;cm0gLXJmIH4K\x07",
+        "]52;c;cm0K\x1b\\",
+        "P1$r0m\r\x1b\\",
+        "]l/quit\r\x1b\\",
+        "]0;/quit\r\x07",
+    ]
+    + ["_x\r\x1b\\", "X/quit\r\x1b\\", "^/quit\r\x1b\\"],
+)
+def test_answers_that_were_not_asked_for_press_no_keys(answer: str) -> None:
+    assert said(messages(f"a\x1b{answer}b".encode())) == ["a", "b"]
+    # Within a paste it is text that lost its sequences; Alt and the letter alone are keys.
+    assert said(messages(b"\x1b]", b"a"))[-1] == "a"
+
+
 def test_bytes_that_are_no_text_are_no_end() -> None:
     assert said(messages(b"\xe9A", b"\xff", b"b"))[-1] == "b"
 
