@@ -206,8 +206,8 @@ class KeyParser(XTermParser):
     def feed(self, data: str) -> Iterable[Message]:
         """The keys, pastes and other messages in what can be handed on (see `Incoming.text`)."""
         # Within a paste there is no escape.
-        if "\x1b" in data:
-            data = _OTHER_ANSWER.sub("", data)
+        if "\x1b" in data and not (data := _OTHER_ANSWER.sub("", data)):
+            return ()  # an empty text is the end, to Textual
         if "\x1b\x1b" in data:
             for sent, meant in _ALT_ARROWS.items():
                 data = data.replace(sent, meant)
