@@ -24,6 +24,8 @@ PIECE_LINES = 120
 PIECE_MARKS = 400
 """Marks of emphasis, or as much of others, after which it does so as well: each costs as much as a line. No real paragraph has
 nearly as many."""
+ENTRY_COST = 8
+"""Of the marker of an entry, in marks of emphasis: a list in a quote, or in a list, has all its entries in one piece."""
 INFO_LIMIT = 100
 """Characters of what stands after the opening marks of a fence that count."""
 
@@ -33,6 +35,7 @@ _COSTS = {"*": 1, "_": 1, "~": 1, "`": 1, "[": 2, "<": 3}
 """Of marks, in those of emphasis: a bracket is looked behind for its link, whether there is one or not."""
 _MARK = re.compile(r"[*_~`\[<]")
 _QUOTE = re.compile(r"^ {0,3}>")
+_LONGEST_NUMBER = 9
 _WIDEST_MARKER = 4
 """Blanks after the marker of an item that belong to it; more of them begin indented code."""
 
@@ -68,7 +71,7 @@ class Piece:
         """One line more."""
         self.lines.append(line)
         self.size += len(line) + 1
-        self.n_marks += marks_in(line) + 1
+        self.n_marks += marks_in(line) + 1 + ENTRY_COST * _entries_in(line)
 
     def copy(self) -> Piece:
         """Another one that can grow without this one."""
@@ -333,6 +336,26 @@ class Splitter:
 def marks_in(text: str) -> int:
     """How much the marks cost, in those of emphasis."""
     return sum(text.count(mark) * cost for mark, cost in _COSTS.items())
+
+
+def _entries_in(line: str) -> int:
+    """How many entries of lists the line begins, in whatever it stands in."""
+    found = at = 0
+    while at < len(line):
+        mark, end = line[at], at + 1
+        if mark in "0123456789":
+            while line[end : end + 1].isdigit() and end - at < _LONGEST_NUMBER:
+                end += 1
+            is_entry = line[end : end + 1] in (".", ")")
+            end += 1
+        else:
+            is_entry = mark in "-*+"
+        if is_entry and line[end : end + 1] in ("", " ", "\t"):
+            found += 1
+        elif mark not in " \t>":
+            break
+        at = end
+    return found
 
 
 def _longest(line: str) -> int:

@@ -277,8 +277,8 @@ BESIDE_A_KEY = 70_000
 
 @pytest.mark.parametrize(
     "line",
-    ["word " * 20_000, "```python\n" + "x" * 100_000, "```python\nx = 'a' + 1\n", "> a\n", "1. a\n", "- a\n", "| a | b |\n|---|\n", "*a **b\n", "*a*b", "![", "[[a]", "<b@c.d>", "~~a", "> - a\n"],
-    ids=["paragraph", "line of code", "code", "quotes", "numbers", "bullets", "tables", "stars", "letters and stars", "images", "brackets", "addresses", "tildes", "lists in quotes"],
+    ["word " * 20_000, "```python\n" + "x" * 100_000, "```python\nx = 'a' + 1\n", "> a\n", "1. a\n", "- a\n", "| a | b |\n|---|\n", "*a **b\n", "*a*b", "![", "[[a]", "<b@c.d>", "~~a", "> - a\n", "> - > - a\n"],
+    ids=["paragraph", "line of code", "code", "quotes", "numbers", "bullets", "tables", "stars", "letters and stars", "images", "brackets", "addresses", "tildes", "lists in quotes", "lists in lists"],
 )  # fmt: skip
 def test_a_key_waits_for_no_more_than_a_slice_of_what_comes(line: str) -> None:
     colour(["import what it needs"], "python")
