@@ -45,7 +45,8 @@ from kimi_tui.soul.record import (
     RecordedUnit,
     closing_events,
     final_checkpoints,
-    records_and_skipped,
+    half_answer,
+    read_stored,
     records_by_checkpoint,
 )
 from kimi_tui.soul.segments import Segment, checkpoint_created, label_of_message, segments
@@ -79,11 +80,13 @@ class History(NamedTuple):
         stored: the record, as far as it can be read.
         shown: what a listener should hear.
         remarks: sentences for the user on what could not be read.
+        half: the half of an answer that the record alone has, since the program was killed; None where there is none.
     """
 
     stored: list[EventRecord]
     shown: list[EventRecord]
     remarks: tuple[str, ...] = ()
+    half: Message | None = None
 
 
 def read_history(session: Session, *, end: bool = False) -> History:
@@ -97,18 +100,19 @@ def read_history(session: Session, *, end: bool = False) -> History:
         end: what a killed program left running in the record is ended there.
     """
     remarks: list[str] = []
-    stored, n_skipped = records_and_skipped(session)
+    stored, n_skipped, ended_at = read_stored(session)
     if n_skipped:
         what = "1 record" if n_skipped == 1 else f"{n_skipped:,} records"
         remarks.append(f"{what} of what was shown (wire.jsonl) could not be read; passed over.")
     is_whole = _fits(stored, session)
-    for ending in closing_events(stored) if end else ():
+    half = _half_answer(stored, session) if end and is_whole else None
+    for ending in closing_events(stored, ended_at) if end else ():
         # Where the record is behind the conversation, the turn that it tells of last may have gone on.
         if is_whole or not isinstance(ending.event, TurnEnd):
             session.record.append(encode_record(ending))
             stored.append(ending)
     if is_whole:
-        return History(stored, stored, tuple(remarks))
+        return History(stored, stored, tuple(remarks), half)
     for records in (stored, []):
         try:
             shown = rebuild_history(session, records)
@@ -118,6 +122,16 @@ def read_history(session: Session, *, end: bool = False) -> History:
             log.exception("the history cannot be read")
     remarks.append("What was said before cannot be shown; the agent still knows all of it.")
     return History([], [], tuple(remarks))
+
+
+def _half_answer(records: list[EventRecord], session: Session) -> Message | None:
+    """What was on the screen of an answer that the conversation does not hold."""
+    text = half_answer(records)
+    context = session.context
+    since = context.messages[context.checkpoints[-1].message_index :] if text else ()
+    if not text.strip() or any(message.role == "assistant" for message in since):
+        return None
+    return Message(role="assistant", content=text, interrupted=True)
 
 
 def _fits(records: list[EventRecord], session: Session) -> bool:

@@ -15,7 +15,7 @@ import time
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from kimi_tui.projection.world_lines import CheckpointName, WorldLines
 from kimi_tui.session.jsonl import JsonlLog
@@ -232,13 +232,27 @@ def _text_of(record: EventRecord) -> str:
             return ""
 
 
+class StoredRecords(NamedTuple):
+    """What reading a record gives.
+
+    Attributes:
+        records: what can be read, numbered upwards.
+        n_skipped: how many of the records that we wrote cannot be read.
+        ended_at: when the last of them was written, which of a text is later than its first word.
+    """
+
+    records: list[EventRecord]
+    n_skipped: int
+    ended_at: float
+
+
 def read_records(session: Session) -> list[EventRecord]:
     """Everything in the record that can be read, numbered upwards."""
-    return records_and_skipped(session)[0]
+    return read_stored(session).records
 
 
-def records_and_skipped(session: Session) -> tuple[list[EventRecord], int]:
-    """The same, and how many of the records that we wrote cannot be read."""
+def read_stored(session: Session) -> StoredRecords:
+    """The same, and what else there is to know of it."""
     decoder = Decoder()
     records: list[EventRecord] = []
     n_skipped = newest = 0
@@ -256,7 +270,7 @@ def records_and_skipped(session: Session) -> tuple[list[EventRecord], int]:
         # Records of another program bear none, and must not use up those of ours.
         following = records[-1].seq + 1 if records else 1
         records.append(record if record.seq >= following else record._replace(seq=following))
-    return list(_joined(records)), n_skipped
+    return StoredRecords(list(_joined(records)), n_skipped, records[-1].at if records else 0.0)
 
 
 def _lines(read: Iterable[dict[str, Any]]) -> Iterable[dict[str, Any]]:
@@ -273,14 +287,17 @@ def end_of_record(session: Session) -> list[EventRecord]:
     Only whole turns, or the last steps where one turn is longer than what is read; and only what does not depend on
     anything further up.
     """
+    ended_at = 0.0
     for size_bytes in (END_BYTES, LARGE_END_BYTES):
         start = session.record.tail_start(size_bytes)
-        told = list(_joined(_decoded(session.record, start)))
+        parts = list(_decoded(session.record, start))
+        ended_at = parts[-1].at if parts else 0.0
+        told = list(_joined(parts))
         if (records := _from_turn(told)) or start == 0:
             break
         if records := _from_turn(told, in_turn=True):
             break
-    return [*records, *closing_events(records)]
+    return [*records, *closing_events(records, ended_at)]
 
 
 def _decoded(file: JsonlLog, start: int) -> Iterator[EventRecord]:
@@ -315,7 +332,9 @@ def _from_turn(told: Iterable[EventRecord], *, in_turn: bool = False) -> list[Ev
     return records
 
 
-def closing_events(records: Iterable[EventRecord]) -> list[EventRecord]:
+def closing_events(
+    records: Iterable[EventRecord], ended_at: float | None = None
+) -> list[EventRecord]:
     """The events that end what is open at a record's end, where the program was killed.
 
     Calls, questions, queued texts and a compaction end as a stop would have ended them, and so does a turn that was within
@@ -323,6 +342,7 @@ def closing_events(records: Iterable[EventRecord]) -> list[EventRecord]:
 
     Args:
         records: a session's events in order, of a program that was killed.
+        ended_at: when it was, in seconds since 1970; as far as is known where the last of them began.
     """
     calls: dict[str, str] = {}
     begun: set[str] = set()
@@ -382,7 +402,36 @@ def closing_events(records: Iterable[EventRecord]) -> list[EventRecord]:
     # A fork ends within a turn too, but never within a step: there nothing was cut off.
     if is_asking or calls or compaction is not None:
         events.append(ev.TurnEnd("interrupted", killed=True))
-    return [EventRecord(last.seq + n, last.at, event) for n, event in enumerate(events, 1)]
+    at = last.at if ended_at is None else ended_at
+    return [EventRecord(last.seq + n, at, event) for n, event in enumerate(events, 1)]
+
+
+def half_answer(records: Sequence[EventRecord]) -> str:
+    """What the model had said of an answer when the program was killed; empty where it was not saying anything."""
+    pieces: list[str] = []
+    withdrawn = False
+    for record in reversed(records):
+        match record.event:
+            case TextPart(text) if not withdrawn:
+                pieces.append(text)
+            case ev.StepRetry():
+                withdrawn = True
+            case CheckpointCreated(kind=kind, was=was):
+                return "".join(reversed(pieces)) if kind == "step" and not was else ""
+            case ev.StatusUpdate(step_output=output) if output is not None:
+                break
+            case (
+                ev.StepInterrupted()
+                | ev.TurnEnd()
+                | ev.ToolStarted()
+                | ContextReverted()
+                | LineChanged()
+                | ev.CompactionBegin()
+            ):
+                break
+            case _:
+                pass
+    return ""
 
 
 def _stopped(key: str, call_id: str, *, begun: bool) -> ev.ToolResult:

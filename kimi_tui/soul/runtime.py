@@ -97,8 +97,11 @@ async def open_soul(
             if asks_for_keys and (words := left_out_words(notes_in(text))):
                 session.notes.append(words)
             await session.context.append([SystemPrompt(text)])
-        stored, shown, remarks = await asyncio.to_thread(read_history, session, end=True)
+        stored, shown, remarks, half = await asyncio.to_thread(read_history, session, end=True)
         session.notes.extend(remarks)
+        if half is not None:
+            # The user sees it, so the model has to know it, as after Esc.
+            await session.context.append([half])
         # A history made anew has numbers of its own; what is added to the record must still rise.
         newest = max((record.seq for record in (*stored[-1:], *shown[-1:])), default=0)
         wire = Wire(first_seq=newest + 1)

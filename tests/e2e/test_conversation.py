@@ -182,7 +182,7 @@ def test_killed_in_mid_answer_and_continued(configured: Program, server: ChatSer
     again.key("enter")
     again.wait_for("Here I am again.")
     said = _said(server.requests[-1])
-    assert all(word in said for word in ("One", "First answer.", "Two", "Three"))
+    assert all(word in said for word in ("One", "First answer.", "Two", "Half of this", "Three"))
 
 
 def test_escape_stops_the_answer(configured: Program, server: ChatServerThread) -> None:

@@ -159,3 +159,22 @@ async def test_nothing_is_lost_when_it_is_closed_in_the_middle_of_a_write() -> N
     file.go_on.set()
     await closing
     assert [line["message"]["payload"]["n"] for line in file.lines] == list(range(20))
+
+
+def test_half_an_answer_is_what_was_said_of_the_one_that_no_message_holds(tmp_path: Path) -> None:
+    step = ev.CheckpointCreated(1, "u1", "step", "")
+    said = [ev.StepBegin(1), step, ev.ThinkPart("hm"), ev.TextPart("half "), ev.TextPart("of it")]
+    retry = ev.StepRetry(1, 1, 3, 0.0, "broken")
+    cases: list[tuple[list[ev.Event], str]] = [
+        ([*said], "half of it"),
+        ([*said, ev.ToolCall("k:0", "Shell", '{"com', "c0")], "half of it"),
+        ([*said, retry, ev.TextPart("anew")], "anew"),
+        ([*said, retry], ""),
+        ([*said, ev.StatusUpdate(0, 0, 0, step_output=4)], ""),
+        ([*said, ev.StepInterrupted()], ""),
+        ([*said, ev.TurnEnd("interrupted", killed=True)], ""),
+        ([ev.CheckpointCreated(1, "u1", "user", "said"), ev.TextPart("a draft")], ""),
+    ]
+    for events, half in cases:
+        records = [ev.EventRecord(n, float(n), event) for n, event in enumerate(events, 1)]
+        assert record.half_answer(records) == half, events

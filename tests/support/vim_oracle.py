@@ -148,7 +148,7 @@ def theirs(cases: Sequence[Case], folder: Path) -> list[Result]:
 def a_command(chance: random.Random) -> str:
     """A command of any kind."""
     count = chance.choice(["", "", "", "2", "3"])
-    match chance.randrange(10):
+    match chance.randrange(11):
         case 0 | 1:
             return count + chance.choice(_MOTIONS)
         case 2 | 3 | 4:
@@ -165,6 +165,9 @@ def a_command(chance: random.Random) -> str:
         case 7:
             moves = chance.choice(_MOTIONS) + chance.choice(_MOTIONS)
             return chance.choice("vV") + moves + chance.choice([*"dycx~JuU", "rz"])
+        case 8:
+            op = chance.choice(["gu", "gU", "g~"])
+            return op + chance.choice([*_MOTIONS, *_OBJECTS, op[1], op[1]])
         case _:
             return count + chance.choice(_SINGLE)
 

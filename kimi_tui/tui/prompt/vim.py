@@ -454,11 +454,16 @@ class Vim:
         self.register = self.text[region.start : region.end]
         self.is_register_lines = region.is_lines
 
-    def _operate(self, op: str, region: _Region) -> None:
-        """Delete, change or copy; the cursor is where it is left."""
+    def _operate(self, op: str, region: _Region, at: int | None = None) -> None:
+        """Delete, change or copy, or give letters another case, with the cursor left `at` there."""
         start, end, is_lines = region
+        at = start if at is None else at
         if op == "y":
             self._yank(region)
+            return
+        if op in _CASES:
+            self._replace(start, end, _CASES[op](self.text[start:end]))
+            self.at = at
             return
         if start < end or is_lines:
             self._yank(region)
@@ -479,7 +484,8 @@ class Vim:
             self._yank(region)
             self.at = min(origin, move.to)
         else:
-            self._operate(op, region)
+            origin = self.at if move.start is None else move.start
+            self._operate(op, region, min(origin, move.to))
 
     def _changed(self, act: Callable[[int | None], None], count: int | None) -> None:
         """Carry out a command that changes the text, and keep it for `.`."""
@@ -510,7 +516,8 @@ class Vim:
     def _target(self, op: str, key: str, more: str, count: int | None) -> Move | None:
         if key == op:
             to = self.at if (count or 1) == 1 else self._vertical((count or 1) - 1)
-            return None if to is None else Move(to, "lines")
+            start = self._in.inked(self.at) if op in _CASES else None
+            return None if to is None else Move(to, "lines", start)
         if key in "ia" and more:
             return self._in.found_object(self.at, key == "a", more, count or 1)
         return self._motion(key, more, count, op)
@@ -687,7 +694,9 @@ class Vim:
             yield from self._in_normal(key, count)
 
     def _in_normal(self, key: str, count: int | None) -> _Keys:
-        if len(key) == 1 and key in "dcy":
+        if key == "g":
+            key += yield
+        if key in _OPERATORS:
             more_count, target = yield from self._counted((yield))
             total = min((count or 1) * (more_count or 1), MOST) if count or more_count else None
             more = ""
@@ -695,8 +704,12 @@ class Vim:
                 more = yield
             elif target == "g" and (yield) != "g":
                 return
-            if target == key or target in ("i", "a") or self._is_motion(target):
-                self._operator(key, target, more, total)
+            if target == key[-1] or target in ("i", "a") or self._is_motion(target):
+                self._operator(key, key if target == key[-1] else target, more, total)
+            return
+        if key in _WITH_NAME:
+            # Of registers, marks, macros and folds there are none; the name is no command of its own.
+            yield
             return
         if key in ("D", "C", "x", "X", "s", "S", "Y"):
             op, target = _SHORT[key]
@@ -742,8 +755,9 @@ class Vim:
         more = ""
         if len(key) == 1 and key in _FINDS:
             more = yield
-        elif key == "g" and (yield) != "g":
-            return
+        elif key == "g":
+            key += yield
+        key = "g" if key == "gg" else key
         if not self._is_motion(key):
             return
         wanted = self._wanted
@@ -892,9 +906,17 @@ _SHORT = {
 """Commands that stand for an operator and its motion."""
 
 
+_WITH_NAME = ('"', "'", "`", "m", "q", "@", "z", "Z")
+"""Commands of which nothing is kept here, and that take a character."""
+
+
 def _swapped(text: str) -> str:
     """A text with the other case of each letter that has one of the same length."""
     return "".join(other if len(other := char.swapcase()) == 1 else char for char in text)
+
+
+_CASES: dict[str, Callable[[str], str]] = {"gu": str.lower, "gU": str.upper, "g~": _swapped}
+_OPERATORS = ("d", "c", "y", *_CASES)
 
 
 class VimKeys:

@@ -358,6 +358,8 @@ class VimText:
             first = self._bracket(at, closing, opening, -1)
         elif char != opening:
             first = self._enclosing(at, opening, closing)
+            if first is None and (following := self.text.find(opening, at)) >= 0:
+                first = following
         for _ in range(count - 1):
             first = None if first is None else self._enclosing(first, opening, closing)
         last = None if first is None else self._bracket(first, opening, closing, 1)

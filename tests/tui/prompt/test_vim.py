@@ -14,6 +14,9 @@ from kimi_tui.tui.prompt.vim import Vim
 
 # The bar is the cursor and ⎋ is Esc: before, keys, after, and what was deleted or copied last. Made by vim 9.0.
 CASES = [
+    ("foo |bar(baz) end", "di(", "foo bar(|) end", "baz"),
+    ("one |two three", "gUiww.", "one TWO |THREE", ""),
+    ("x\n  One t|wO\ny", "g~~", "x\n  |oNE TWo\ny", ""),
     ('b(a  x-|y"a b"', "b", 'b(a  x|-y"a b"', ""),
     (" |fooéx-y", "0B", "| fooéx-y", ""),
     ("\n | ébar,\n\n(a) ", "0G", "\n  ébar,\n\n|(a) ", ""),
@@ -222,6 +225,14 @@ def test_whatever_is_pressed_the_cursor_stays_in_the_text(
     assert vim.text == text, "all of it can be undone"
     for _ in range(len(keys) + 1):
         vim.press("ctrl+r")
+
+
+@pytest.mark.parametrize("keys", ['"ayw', "qa", "ma'a", "@a", "zz", "gz", "gi", "gJ"])
+def test_the_name_of_what_is_not_kept_here_is_no_command(keys: str) -> None:
+    vim = Vim("one two", 0, "normal")
+    for key in keys:
+        vim.press(key)
+    assert (vim.text, vim.mode, vim.is_pending) == ("one two", "normal", False)
 
 
 def test_a_count_without_end_makes_no_text_without_end() -> None:
