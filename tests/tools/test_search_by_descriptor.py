@@ -62,19 +62,19 @@ async def test_a_search_starts_in_the_folder_that_was_opened(
     bench.write("sub/own.txt", "needle\n")
     swap, program = swapping(bench.work_dir / "sub", keys), grep.rg_program
 
-    def late_program(environ: dict[str, str], cwd: Path) -> str:
+    def late_program(environ: dict[str, str], *folders: Path) -> str:
         swap()
-        return program(environ, cwd)
+        return program(environ, *folders)
 
     monkeypatch.setattr(grep, "rg_program", late_program)
     monkeypatch.setattr(grep, "_NAMES_DESCRIPTORS", names_descriptors)
     found: list[grep.Found] = []
     search = grep._search  # pyright: ignore[reportPrivateUsage]
 
-    async def heard(query: grep._Query, environ: dict[str, str]) -> grep.Found:  # pyright: ignore[reportPrivateUsage]
+    async def heard(query: grep._Query, environ: dict[str, str], work_dir: Path) -> grep.Found:  # pyright: ignore[reportPrivateUsage]
         # The folder itself, as `searched` opened it.
         query = replace(query, cwd=query.cwd / query.root, root=".", folder=sub)
-        found.append(await search(query, environ))
+        found.append(await search(query, environ, work_dir))
         return found[-1]
 
     monkeypatch.setattr(grep, "_search", heard)
@@ -95,9 +95,11 @@ async def test_a_folder_that_becomes_a_link_while_it_is_searched_gives_nothing(
     swap = swapping(sub, keys)
     search, open_folder = grep._search, glob.open_folder  # pyright: ignore[reportPrivateUsage]
 
-    async def late_search(query: grep._Query, environ: dict[str, str]) -> grep.Found:  # pyright: ignore[reportPrivateUsage]
+    async def late_search(
+        query: grep._Query, environ: dict[str, str], work_dir: Path
+    ) -> grep.Found:  # pyright: ignore[reportPrivateUsage]
         swap()
-        found = await search(query, environ)
+        found = await search(query, environ, work_dir)
         assert b"stolen" in found.output
         return found
 

@@ -86,6 +86,10 @@ CASES: dict[str, tuple[Callable[[str], object], list[str]]] = {
     "terminal_input.re.search": (terminal_input.is_light, ["#" + of("fff"), "#" + of("f", "g")]),
     "image_input._WINDOWS": (image_input._WINDOWS.fullmatch, ["C:\\" + of("a", "\n"), of("C:")]),
     "terminal_input._GRAPHICS_ANSWER": (answered, [of("\x1b_G"), of("\x1b_Ga"), of("\x1b[?1;"), "\x1b[?" + of("1")]),
+    "terminal_input._OTHER_ANSWER": (
+        lambda text: terminal_input._OTHER_ANSWER.sub("", text),
+        [of("\x1b]1;"), of("\x1b]l"), "\x1b]52;" + of("a"), of("\x1bP"), "\x1b_" + of("a", "\x1b"), of("\x1b")],
+    ),
     "terminal_input._BEGUN_GRAPHICS": (answered, [of("\x1b"), "\x1b_G" + of("a"), "\x1b[?" + of(";")]),
     "markdown_splitter.by hand": (
         lambda text: (markdown_splitter.fence_of(text), markdown_splitter.is_rule(text)),

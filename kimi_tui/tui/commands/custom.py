@@ -89,7 +89,7 @@ class CustomCommandScreen(ModalScreen[bool | None], AnswersOnce[bool | None]):
             if self.seen.accepts(event):
                 self._send()
             else:
-                self.query_one(VerticalScroll).border_subtitle = f"{TOO_EARLY}  Esc not"
+                self.query_one(VerticalScroll).border_subtitle = Content(f"{TOO_EARLY}  Esc not")
         elif event.is_printable:
             self.seen.accepts(event)
 

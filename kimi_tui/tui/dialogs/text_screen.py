@@ -260,7 +260,7 @@ class SummaryScreen(ModalScreen[str | None], AnswersOnce[str | None]):
                 if self.seen.accepts(event):
                     self.dismiss(answer)
                 else:
-                    self.query_one(SummaryFrame).border_subtitle = TOO_EARLY
+                    self.query_one(SummaryFrame).border_subtitle = Content(TOO_EARLY)
 
     def action_leave(self) -> None:
         """Nothing is to be done."""

@@ -57,6 +57,8 @@ FADE = 0.6
 """How far what is being undone goes towards the background."""
 
 
+_NO_STYLES = "COMPONENT_CLASSES"
+"""What Textual's error says of a component class whose styles are not there (yet)."""
 LINK_LIMIT = 2_000
 """The longest address that is told to the terminal; some end the program over longer ones."""
 
@@ -202,8 +204,10 @@ class Painter:
         """A row as it is sent to the terminal; one that cannot be painted is plain text."""
         try:
             return self._filtered(self._palette.strip(line, self.width))
-        except Exception:
-            log_fault("painting a row")
+        except Exception as error:
+            # A pane that Textual asks before it has its style sheet has no colours; with them it is painted anew.
+            if not (isinstance(error, KeyError) and _NO_STYLES in str(error)):
+                log_fault("painting a row")
             return self._plain(line)
 
     def _plain(self, line: Line) -> Strip:
