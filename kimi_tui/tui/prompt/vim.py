@@ -784,7 +784,11 @@ class Vim:
             if len(char) == 1:
                 self._on_selection("r", char)
             return
+        if key == "g":
+            key += yield
         match key:
+            case "gu" | "gU" | "g~":
+                self._on_selection(key[1])
             case "v" | "V":
                 wanted: Mode = "visual" if key == "v" else "lines"
                 self.mode = "normal" if self.mode == wanted else wanted

@@ -15,6 +15,7 @@ from kimi_tui.tui.prompt.vim import Vim
 # The bar is the cursor and ⎋ is Esc: before, keys, after, and what was deleted or copied last. Made by vim 9.0.
 CASES = [
     ("foo |bar(baz) end", "di(", "foo bar(|) end", "baz"),
+    ("one |two three", "vegU", "one |TWO three", ""),
     ("one |two three", "gUiww.", "one TWO |THREE", ""),
     ("x\n  One t|wO\ny", "g~~", "x\n  |oNE TWo\ny", ""),
     ('b(a  x-|y"a b"', "b", 'b(a  x|-y"a b"', ""),
