@@ -284,8 +284,13 @@ class _Runner:
         return outcome
 
     async def _with_keys_marked(self, outcome: ToolOutcome) -> ToolOutcome:
-        """The outcome, marked where it has what looks like keys, and without them where the user wants that."""
-        keys = await asyncio.to_thread(find_keys, outcome.output)
+        """The outcome, marked where it has what looks like keys, and without them where the user wants that.
+
+        Both of what the model reads is looked at: tools quote files in what they say beside their output, too.
+        """
+        said, output = outcome.message, outcome.output
+        in_said, in_output = await asyncio.to_thread(lambda: (find_keys(said), find_keys(output)))
+        keys = in_said + in_output
         if not keys:
             return outcome
         told = count_words(keys)
@@ -296,7 +301,12 @@ class _Runner:
         question = ApprovalQuestion(
             action="send keys",
             question=f"Send the result of {call.name} to the model, with {told}?",
-            detail="\n".join(key_lines(outcome.output, keys)),
+            detail="\n".join(
+                [
+                    *(f"beside the output, {line}" for line in key_lines(said, in_said)),
+                    *key_lines(output, in_output),
+                ]
+            ),
             where="no leaves them out, and sends the rest",
             session_key="send keys",
             session_offer="Yes, and all others in this session",
@@ -305,11 +315,12 @@ class _Runner:
         try:
             await self._runtime.approval.ask(question, key=call.key, tool=f"{call.name} result")
         except ToolRejected as no:
-            said = f" They say: {no.feedback}" if no.feedback else ""
+            why = f" They say: {no.feedback}" if no.feedback else ""
+            rest = without_keys(said, in_said)
             return replace(
                 outcome,
-                output=without_keys(outcome.output, keys),
-                message=f"{outcome.message} The user left {told} out of the output.{said}".strip(),
+                output=without_keys(output, in_output),
+                message=f"{rest} The user left {told} out of the output.{why}".strip(),
                 brief=f"{brief}, left out",
             )
         finally:
