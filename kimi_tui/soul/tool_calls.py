@@ -239,6 +239,7 @@ class _Runner:
             reads_only=mode == "plan",
             jobs=runtime.jobs,
             sees=conversation.model.sees,
+            renewed=self._as_of_now,
         )
         limit_s = conversation.limits.tool_timeout_s
         # What changes something begins when it may; of the rest, what has not asked by then is running.
@@ -341,12 +342,21 @@ class _Runner:
         asked_at = time.monotonic()
         if self._limit is not None:
             self._limit.reschedule(None)
-        instead = await self._runtime.approval.ask(ask, key=call.key, tool=call.name)
+        approval = self._runtime.approval
+        instead = await approval.ask(ask, key=call.key, tool=call.name)
+        mode = approval.mode
         tool = conversation.toolset.get(call.name)
         if tool is not None and tool.changes:
+            is_command = ask.action in ("run command", "leave sandbox")
             inside = [edit.path for edit in ask.edits if not edit.path.startswith(("/", "~"))]
-            paths = None if ask.action in ("run command", "leave sandbox") else inside
+            paths = None if is_command else inside
             self._changes.append(await conversation.files.before_change(paths))
+            while approval.mode != mode:
+                # Changed during that: what was covered may not be any more.
+                mode = approval.mode
+                if is_command and instead:
+                    ask = replace(ask, detail=instead, session_key="")
+                instead = await approval.ask(ask, key=call.key, tool=call.name) or instead
         self._asking = False
         self._waited_s += time.monotonic() - asked_at
         if self._limit is not None:
@@ -354,6 +364,11 @@ class _Runner:
             self._limit.reschedule(loop.time() + conversation.limits.tool_timeout_s)
         self._publish_started()
         return instead
+
+    def _as_of_now(self, env: ToolEnv) -> ToolEnv:
+        """The surroundings of a tool in the mode of the moment."""
+        mode = self._runtime.approval.mode
+        return replace(env, sandbox=self._sandbox(mode), reads_only=mode == "plan")
 
     def _sandbox(self, mode: Mode) -> Sandbox | None:
         """Where commands run in this mode; None where each is asked about."""
